@@ -1,0 +1,113 @@
+"""Distributed locks as leases: one interface over many stores, and a fencing token on every grant.
+
+    import leasehold
+
+    client = leasehold.connect("memory://demo")
+    with client.lock("payment:42", ttl=30).hold(timeout=5) as lease:
+        print(lease.fence)
+
+Names are loaded when they are first used: a blocking program never loads asyncio, and no store is loaded before its URL
+is opened.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from leasehold._core.patience import Backoff
+    from leasehold.blocking import Client, Hold, Lease, LeaseSet, Lock, LockSet, Lost, Mutex, RWLock, connect
+    from leasehold.client import AsyncClient, connect_async
+    from leasehold.errors import (
+        AcquireTimeout,
+        BackendError,
+        BackendRejected,
+        BackendUnavailable,
+        ConfigurationError,
+        Conflict,
+        LeaseholdError,
+        LeaseLost,
+        ModeConflict,
+        OutcomeUnknown,
+        StaleFence,
+        UnsupportedCapability,
+    )
+    from leasehold.hold import AsyncHold
+    from leasehold.lease import AsyncLease, AsyncLeaseSet, AsyncLost
+    from leasehold.lock import AsyncLock, AsyncLockSet, AsyncMutex, AsyncRWLock
+    from leasehold.values import Capability, Holder, Holding, LockState, Loss, LossReason, Mode
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "leasehold._core.patience": ["Backoff"],
+    "leasehold.blocking": [
+        "Client", "Hold", "Lease", "LeaseSet", "Lock", "LockSet", "Lost", "Mutex", "RWLock", "connect",
+    ],
+    "leasehold.client": ["AsyncClient", "connect_async"],
+    "leasehold.errors": [
+        "AcquireTimeout", "BackendError", "BackendRejected", "BackendUnavailable", "ConfigurationError", "Conflict",
+        "LeaseLost", "LeaseholdError", "ModeConflict", "OutcomeUnknown", "StaleFence", "UnsupportedCapability",
+    ],
+    "leasehold.hold": ["AsyncHold"],
+    "leasehold.lease": ["AsyncLease", "AsyncLeaseSet", "AsyncLost"],
+    "leasehold.lock": ["AsyncLock", "AsyncLockSet", "AsyncMutex", "AsyncRWLock"],
+    "leasehold.values": ["Capability", "Holder", "Holding", "LockState", "Loss", "LossReason", "Mode"],
+}  # fmt: skip
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "AcquireTimeout",
+    "AsyncClient",
+    "AsyncHold",
+    "AsyncLease",
+    "AsyncLeaseSet",
+    "AsyncLock",
+    "AsyncLockSet",
+    "AsyncLost",
+    "AsyncMutex",
+    "AsyncRWLock",
+    "BackendError",
+    "BackendRejected",
+    "BackendUnavailable",
+    "Backoff",
+    "Capability",
+    "Client",
+    "ConfigurationError",
+    "Conflict",
+    "Hold",
+    "Holder",
+    "Holding",
+    "Lease",
+    "LeaseLost",
+    "LeaseSet",
+    "LeaseholdError",
+    "Lock",
+    "LockSet",
+    "LockState",
+    "Loss",
+    "LossReason",
+    "Lost",
+    "Mode",
+    "ModeConflict",
+    "Mutex",
+    "OutcomeUnknown",
+    "RWLock",
+    "StaleFence",
+    "UnsupportedCapability",
+    "connect",
+    "connect_async",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'leasehold' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(home), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -1,0 +1,212 @@
+"""What happens to locks, as typed events, and how each is logged.
+
+Levels: normal life is DEBUG; a wait of more than a second is one WARNING that names holder and queue; a failed renewal
+and a lock that was broken or dropped are WARNINGs; a lost lease is an ERROR. An event is only built when somebody
+listens or the logger wants it.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leasehold.values import Holder, Loss
+
+__all__ = [
+    "Acquired",
+    "Broken",
+    "Dropped",
+    "Event",
+    "Events",
+    "KeeperLate",
+    "Lost",
+    "ReleaseFailed",
+    "Released",
+    "RenewalFailed",
+    "Renewed",
+    "TimedOut",
+    "Waiting",
+]
+
+logger = logging.getLogger("leasehold")
+logger.addHandler(logging.NullHandler())
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something happened to the lock `name`."""
+
+    level: ClassVar[int] = logging.DEBUG
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Acquired(Event):
+    """A lock was granted."""
+
+    fence: int
+    waited: float
+
+    def __str__(self) -> str:
+        return f"acquired {self.name!r} with fence {self.fence} after {self.waited:.3f} s"
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting(Event):
+    """A call has been waiting for more than a second."""
+
+    level: ClassVar[int] = logging.WARNING
+
+    waited: float
+    holder: Holder | None
+    ahead: int | None
+
+    def __str__(self) -> str:
+        queue = "" if self.ahead is None else f", {self.ahead} ahead in the queue"
+        return f"waiting for {self.name!r} since {self.waited:.1f} s, held by {self.holder or 'somebody'}{queue}"
+
+
+@dataclass(frozen=True, slots=True)
+class TimedOut(Event):
+    """A call gave up waiting."""
+
+    waited: float
+
+    def __str__(self) -> str:
+        return f"gave up waiting for {self.name!r} after {self.waited:.3f} s"
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed(Event):
+    """A lease was extended."""
+
+    fence: int
+
+    def __str__(self) -> str:
+        return f"renewed {self.name!r} with fence {self.fence}"
+
+
+@dataclass(frozen=True, slots=True)
+class RenewalFailed(Event):
+    """A renewal got no answer; it is tried again until the deadline."""
+
+    level: ClassVar[int] = logging.WARNING
+
+    remaining: float
+    error: str
+
+    def __str__(self) -> str:
+        return f"could not renew {self.name!r}, {self.remaining:.1f} s are left to try again: {self.error}"
+
+
+@dataclass(frozen=True, slots=True)
+class KeeperLate(Event):
+    """Renewals were late because the process was paused or its event loop was blocked."""
+
+    level: ClassVar[int] = logging.WARNING
+
+    late: float
+
+    def __str__(self) -> str:
+        return (
+            f"the keeper of {self.name!r} woke up {self.late:.1f} s late: the process was paused, the host suspended, "
+            "or the event loop blocked by a call that should run in a thread"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Lost(Event):
+    """A lease ended without its holder releasing it."""
+
+    level: ClassVar[int] = logging.ERROR
+
+    fence: int
+    loss: Loss
+
+    def __str__(self) -> str:
+        return f"lost {self.name!r} with fence {self.fence} ({self.loss.reason}): {self.loss.detail}"
+
+
+@dataclass(frozen=True, slots=True)
+class Released(Event):
+    """A lease was given back; `freed` is False when it was already gone."""
+
+    fence: int
+    freed: bool
+
+    def __str__(self) -> str:
+        return f"released {self.name!r} with fence {self.fence}" + ("" if self.freed else ", which was already gone")
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseFailed(Event):
+    """A release got no answer; the ttl frees the lock."""
+
+    level: ClassVar[int] = logging.WARNING
+
+    fence: int
+    error: str
+
+    def __str__(self) -> str:
+        return f"could not release {self.name!r} with fence {self.fence}; its ttl will free it: {self.error}"
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped(Event):
+    """A lease was garbage collected without release; it is not renewed any more."""
+
+    level: ClassVar[int] = logging.WARNING
+
+    fence: int
+
+    def __str__(self) -> str:
+        return f"the lease of {self.name!r} with fence {self.fence} was dropped without release; its ttl will free it"
+
+
+@dataclass(frozen=True, slots=True)
+class Broken(Event):
+    """An operator broke a lock."""
+
+    level: ClassVar[int] = logging.WARNING
+
+    fence: int
+    reason: str
+    by: str
+
+    def __str__(self) -> str:
+        return f"{self.by} broke {self.name!r} with fence {self.fence}: {self.reason}"
+
+
+class Events:
+    """Passes events to the logger and to whoever subscribed. A listener that raises is logged and kept."""
+
+    def __init__(self) -> None:
+        self._listeners: tuple[Callable[[Event], object], ...] = ()
+
+    def subscribe(self, listener: Callable[[Event], object]) -> Callable[[], None]:
+        """Call `listener` with every event from now on; the result ends that."""
+        self._listeners = (*self._listeners, listener)
+
+        def unsubscribe() -> None:
+            # Equality, not identity: a bound method is a new object each time it is looked up.
+            self._listeners = tuple(other for other in self._listeners if other != listener)
+
+        return unsubscribe
+
+    def wanted(self, kind: type[Event]) -> bool:
+        """Whether it is worth building an event of this kind."""
+        return bool(self._listeners) or logger.isEnabledFor(kind.level)
+
+    def emit(self, event: Event) -> None:
+        """Log the event and pass it on."""
+        logger.log(event.level, "%s", event)
+        for listener in self._listeners:
+            try:
+                listener(event)
+            except Exception:  # a listener must never break a lock
+                logger.exception("a listener failed on %s", type(event).__name__)

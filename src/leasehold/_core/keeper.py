@@ -1,0 +1,313 @@
+"""The keeper: one worker per client that renews every lease in time and tells each holder of its loss.
+
+It knows leases only weakly, so that a lease nobody refers to any more is not renewed. It never waits for the store
+itself: each batch of renewals is a task of its own, so that a store that hangs cannot keep the keeper from announcing a
+loss at its deadline. It never sleeps longer than a second, because timers stop while the host is suspended.
+
+The worker starts with the first lease and ends when it has been idle for a while.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections import deque
+from typing import TYPE_CHECKING
+from warnings import warn
+
+from leasehold._core import events as happened
+from leasehold._core.events import logger
+from leasehold._core.states import Event, State, advance
+from leasehold.errors import BackendUnavailable
+from leasehold.values import Grant, Loss, LossReason
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from leasehold._core.events import Events
+    from leasehold._core.tenure import Tenure
+    from leasehold.spi import Backend, Runtime, Task
+
+__all__ = ["Keeper"]
+
+LONGEST_SLEEP = 1.0
+LINGER = 1.0  # how long an idle worker stays, so that a loop of short holds does not start it each time
+BUNDLE = 1 / 30  # renewals due within this part of a ttl go along with one that is due now
+CLOSE_PATIENCE = 5.0
+
+
+class _Known(weakref.ref["Tenure"]):
+    """A weak reference that still knows what it pointed to."""
+
+    __slots__ = ("fence", "name", "number")
+
+    number: int
+    name: str
+    fence: int
+
+
+class Keeper:
+    """Keeps the leases of one client."""
+
+    def __init__(self, runtime: Runtime, backend: Backend, events: Events) -> None:
+        self._runtime = runtime
+        self._backend = backend
+        self._events = events
+        self.guard = runtime.guard()
+        self._signal = runtime.signal()
+        self._known: dict[int, _Known] = {}
+        self._dropped: deque[_Known] = deque()  # finalizers only append here: taking the guard in one could deadlock
+        self._numbers = 0
+        self._worker: Task | None = None
+        self._wake = math.inf
+        self._idle_since: float | None = None
+        self._closed = False
+
+    # --- what the faces call; plain functions, so nothing can await inside a guard
+
+    def admit(self, tenure: Tenure) -> None:
+        """Keep this lease from now on."""
+        known = _Known(tenure, self._dropped.append)
+        known.name, known.fence = tenure.name, tenure.grant.fence
+        with self.guard:
+            if self._closed:
+                raise BackendUnavailable("the client is closed; make a new one with connect()")
+            self._numbers += 1
+            known.number = tenure.number = self._numbers
+            self._known[tenure.number] = known
+            if self._worker is None:
+                self._idle_since = None
+                self._worker = self._runtime.spawn(self._work(), "leasehold keeper")
+            elif tenure.next_action() < self._wake:
+                self._signal.set()
+
+    def decide(self, tenure: Tenure) -> Loss | None:
+        """Whether the lease is lost now, by the clock; the keeper then tells the others."""
+        with self.guard:
+            loss = tenure.settle(self._runtime.now())
+            if loss is not None and tenure.number in self._known:
+                self._signal.set()
+        return loss
+
+    def begin_release(self, tenure: Tenure) -> bool:
+        """Stop renewing; True if the store has to be told."""
+        with self.guard:
+            tenure.settle(self._runtime.now())
+            tenure.state = advance(tenure.state, Event.RELEASE)
+            if tenure.state is State.LOST:
+                # The store may still keep what only our own clock or max_hold ended.
+                return tenure.loss is not None and tenure.loss.reason in _LOCAL_LOSSES
+            return tenure.state is State.RELEASING
+
+    def finish_release(self, tenure: Tenure) -> None:
+        """The store confirmed that nothing is held any more."""
+        with self.guard:
+            tenure.state = advance(tenure.state, Event.FREED)
+            if tenure.state is State.RELEASED:
+                self._known.pop(tenure.number, None)
+        for watcher in tenure.present_watchers():
+            watcher.on_end(tenure.loss)
+
+    async def renew_now(self, tenure: Tenure) -> None:
+        """Renew one lease on the holder's own request; errors of the store are the caller's."""
+        sent = self._runtime.now()
+        (answer,) = await self._backend.renew([tenure.grant])
+        await self._runtime.switch()
+        self._apply(tenure, answer, sent)
+        if tenure.loss is not None and isinstance(answer, Grant):
+            await self._give_back([answer])
+
+    async def close(self) -> None:
+        """Stop. Leases still held are lost at once for their holders, and left to their ttl in the store."""
+        with self.guard:
+            self._closed = True
+            names = []
+            for known in self._known.values():
+                tenure = known()
+                if tenure is not None and tenure.state is State.HELD:
+                    tenure.lose(Loss(LossReason.CLOSED, "its client was closed"))
+                    names.append(tenure.name)
+            worker = self._worker
+        if names:
+            warn(
+                f"the client was closed while it held {', '.join(map(repr, names[:5]))}; release leases first",
+                ResourceWarning,
+                stacklevel=2,
+            )
+        self._signal.set()
+        if worker is not None:
+            await worker.join(self._runtime.now() + CLOSE_PATIENCE)
+
+    def bury(self) -> None:
+        """We are a forked child: every lease belongs to the parent. No I/O, no locks of the parent's threads."""
+        self.guard = self._runtime.guard()
+        self._closed = True
+        for known in self._known.values():
+            tenure = known()
+            if tenure is not None:
+                tenure.lose(Loss(LossReason.FORKED, "this is a child process; the lease belongs to its parent"))
+        self._known = {}
+        self._dropped.clear()
+
+    @property
+    def held(self) -> int:
+        """How many leases are kept."""
+        return len(self._known)
+
+    # --- the worker
+
+    async def _work(self) -> None:
+        try:
+            while True:
+                now = self._runtime.now()
+                self._signal.clear()
+                self._wake = self._attend(now)
+                if self._retire(now):
+                    return
+                await self._runtime.wait(self._signal, self._wake)
+        except BaseException:  # the event loop is shut down: the next lease must find that there is no worker
+            self._worker = None
+            raise
+
+    def _attend(self, now: float) -> float:
+        """Do what is due and say when to come back. An error here must not end renewal for everybody else."""
+        try:
+            self._note_lateness(now, self._wake)
+            self._wake = math.inf  # a lease admitted while we look around must wake us
+            self._forget_dropped()
+            lost, due, wake = self._survey(now)
+            for tenure in lost:
+                self._tell(tenure)
+            if due:
+                self._runtime.spawn(self._renew(due, now), "leasehold renewal")
+        except Exception:  # noqa: BLE001
+            logger.exception("the keeper failed and goes on")
+            return now + LONGEST_SLEEP
+        return wake
+
+    def _survey(self, now: float) -> tuple[list[Tenure], list[tuple[_Known, Grant]], float]:
+        """Look at every lease: those that are over, those to renew, and when the next one needs attention."""
+        lost: list[Tenure] = []
+        due: list[tuple[_Known, Grant]] = []
+        wake = now + LONGEST_SLEEP
+        with self.guard:
+            everyone = list(self._known.values())
+        bundle = any((tenure := known()) is not None and tenure.wants_renewal(now) for known in everyone)
+        for known in everyone:
+            tenure = known()
+            if tenure is None:
+                continue
+            if tenure.state is State.LOST or now >= tenure.deadline:
+                if self._end(tenure, now):
+                    lost.append(tenure)
+                continue
+            if tenure.wants_renewal(now, tenure.grant.claim.ttl * BUNDLE if bundle else 0.0):
+                with self.guard:
+                    tenure.asking(now)
+                due.append((known, tenure.grant))
+            wake = min(wake, tenure.next_action())
+        return lost, due, wake
+
+    def _end(self, tenure: Tenure, now: float) -> bool:
+        """Stop keeping a lease that is over; True if its holder has to be told."""
+        with self.guard:
+            tenure.settle(now)
+            return self._known.pop(tenure.number, None) is not None and tenure.state is State.LOST
+
+    async def _renew(self, due: list[tuple[_Known, Grant]], sent: float) -> None:
+        try:
+            answers = await self._backend.renew([grant for _, grant in due])
+        except Exception as error:  # noqa: BLE001 - whatever went wrong, the next try may succeed
+            self._renewal_failed(due, error)
+        else:
+            await self._runtime.switch()
+            await self._renewal_answered(due, answers, sent)
+        self._signal.set()
+
+    async def _renewal_answered(
+        self, due: list[tuple[_Known, Grant]], answers: Sequence[Grant | Loss], sent: float
+    ) -> None:
+        late = []
+        for (known, _), answer in zip(due, answers, strict=True):
+            tenure = known()
+            if tenure is None:
+                continue
+            self._apply(tenure, answer, sent)
+            if tenure.state is State.LOST and isinstance(answer, Grant):
+                late.append(answer)
+        await self._give_back(late)
+
+    def _apply(self, tenure: Tenure, answer: Grant | Loss, sent: float) -> None:
+        with self.guard:
+            if isinstance(answer, Loss):
+                tenure.lose(answer)
+            else:
+                tenure.confirm(answer, sent, self._runtime.now())
+        if tenure.state is State.HELD and self._events.wanted(happened.Renewed):
+            self._events.emit(happened.Renewed(tenure.name, tenure.grant.fence))
+
+    async def _give_back(self, grants: list[Grant]) -> None:
+        """A renewal was confirmed after its lease had been given up here: the store must not keep it."""
+        for grant in grants:
+            try:
+                await self._backend.release(grant)
+            except Exception:  # noqa: BLE001 - the ttl frees it
+                logger.debug("could not give back a grant that was confirmed too late", exc_info=True)
+
+    def _renewal_failed(self, due: list[tuple[_Known, Grant]], error: Exception) -> None:
+        now = self._runtime.now()
+        for known, _ in due:
+            tenure = known()
+            if tenure is None:
+                continue
+            with self.guard:
+                first = tenure.failure is None
+                tenure.failed(str(error) or type(error).__name__, now)
+            if first and tenure.state is State.HELD:
+                self._events.emit(happened.RenewalFailed(tenure.name, tenure.deadline - now, str(error)))
+
+    def _tell(self, tenure: Tenure) -> None:
+        loss = tenure.loss
+        if loss is None:
+            return
+        self._events.emit(happened.Lost(tenure.name, tenure.grant.fence, loss))
+        for watcher in tenure.present_watchers():
+            try:
+                watcher.on_end(loss)
+            except Exception:  # noqa: BLE001 - a callback of the user's must not end the keeper
+                logger.exception("on_lost failed for %r", tenure.name)
+
+    def _note_lateness(self, now: float, planned: float) -> None:
+        late = now - planned
+        for known in list(self._known.values()) if late > LONGEST_SLEEP / 10 else ():
+            tenure = known()
+            if tenure is not None and tenure.renewable and late > tenure.grant.claim.ttl / 3:
+                self._events.emit(happened.KeeperLate(tenure.name, late))
+                return
+
+    def _forget_dropped(self) -> None:
+        while self._dropped:
+            known = self._dropped.popleft()
+            with self.guard:
+                forgotten = self._known.pop(known.number, None)
+            if forgotten is not None:
+                event = happened.Dropped(known.name, known.fence)
+                self._events.emit(event)
+                warn(str(event), ResourceWarning, stacklevel=2)
+
+    def _retire(self, now: float) -> bool:
+        """Whether the worker may end: closed, or idle for a while."""
+        with self.guard:
+            if self._closed:
+                return True
+            if self._known or self._dropped:
+                self._idle_since = None
+            elif self._idle_since is None:
+                self._idle_since = now
+            elif now >= self._idle_since + LINGER:
+                self._worker = None
+                return True
+            return False
+
+
+_LOCAL_LOSSES = frozenset({LossReason.EXPIRED, LossReason.UNCONFIRMED, LossReason.MAX_HOLD})

@@ -1,0 +1,52 @@
+"""What all calls of one client share while it is open: runtime, store, keeper, events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
+
+from leasehold.values import Claim
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from leasehold._core.events import Events
+    from leasehold._core.keeper import Keeper
+    from leasehold._core.tenure import Tenure
+    from leasehold.spi import Backend, Runtime
+    from leasehold.values import Holder, Mode
+
+__all__ = ["Session", "Wish"]
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """An open client."""
+
+    runtime: Runtime
+    backend: Backend
+    keeper: Keeper
+    events: Events
+    connect_timeout: float
+    entered: WeakValueDictionary[tuple[str, Mode, Hashable], Tenure] = field(default_factory=WeakValueDictionary)
+    """What each thread or task holds of re-entrant locks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a lock object asks for, again and again: a claim without its owner."""
+
+    name: str
+    key: str
+    ttl: float
+    mode: Mode
+    capacity: int
+    min_hold: float
+    max_hold: float | None
+    renew: bool
+    holder: Holder
+
+    def claim(self, owner: str) -> Claim:
+        """One attempt, under an owner value that no other attempt has."""
+        return Claim(self.key, owner, self.ttl, self.mode, self.capacity, self.min_hold, self.holder)

@@ -1,0 +1,60 @@
+"""The life of a lease as a table: every state, every event, what follows.
+
+The table is the only place that decides; it also draws the diagram in the documentation. A pair that is missing cannot
+happen in a correct program, and `advance` says so instead of guessing.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+__all__ = ["TRANSITIONS", "Event", "State", "advance"]
+
+
+class State(Enum):
+    """Where a lease is in its life."""
+
+    HELD = "held"  # believed until its deadline, and renewed
+    RELEASING = "releasing"  # release was asked and not confirmed yet; never renewed again
+    RELEASED = "released"  # the store confirmed, or the ttl did it
+    LOST = "lost"  # over without release; stays so for ever
+
+    __hash__ = object.__hash__  # states are dictionary keys on the hot path
+
+
+class Event(Enum):
+    """What can happen to a lease."""
+
+    CONFIRM = "confirm"  # the store confirmed a renewal in time
+    RELEASE = "release"  # the holder asked to release
+    FREED = "freed"  # the store confirmed that nothing is held any more
+    LOSE = "lose"  # the deadline passed, or the store said that the grant is gone
+
+    __hash__ = object.__hash__
+
+
+TRANSITIONS: dict[tuple[State, Event], State] = {
+    (State.HELD, Event.CONFIRM): State.HELD,
+    (State.HELD, Event.RELEASE): State.RELEASING,
+    (State.HELD, Event.LOSE): State.LOST,
+    (State.RELEASING, Event.CONFIRM): State.RELEASING,  # a renewal that was under way: too late to matter
+    (State.RELEASING, Event.RELEASE): State.RELEASING,  # the first release failed; this one tries again
+    (State.RELEASING, Event.FREED): State.RELEASED,
+    (State.RELEASING, Event.LOSE): State.RELEASED,  # nobody wanted it any more, and now it is gone
+    (State.RELEASED, Event.CONFIRM): State.RELEASED,
+    (State.RELEASED, Event.RELEASE): State.RELEASED,
+    (State.RELEASED, Event.FREED): State.RELEASED,
+    (State.RELEASED, Event.LOSE): State.RELEASED,
+    (State.LOST, Event.CONFIRM): State.LOST,  # loss is decided once; a late confirmation does not undo it
+    (State.LOST, Event.RELEASE): State.LOST,
+    (State.LOST, Event.FREED): State.LOST,
+    (State.LOST, Event.LOSE): State.LOST,
+}
+
+
+def advance(state: State, event: Event) -> State:
+    """The state after an event; KeyError-like failure for a pair that cannot happen."""
+    try:
+        return TRANSITIONS[state, event]
+    except KeyError:
+        raise AssertionError(f"a lease that is {state.value} cannot {event.value}") from None

@@ -1,0 +1,68 @@
+"""Lock names made from a function's arguments: `order:{order_id}`.
+
+A template is checked against the function's signature when the decorator is applied, so that a typing error shows at
+import and not at the first call.
+"""
+
+from __future__ import annotations
+
+import inspect
+from string import Formatter
+from typing import TYPE_CHECKING, Any
+
+from leasehold.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+__all__ = ["NameTemplate"]
+
+
+class _Fields(Formatter):
+    """`str.format` that reaches public attributes and items only."""
+
+    def get_field(self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        if "._" in field_name:
+            raise ConfigurationError(f"the name template may not reach the private attribute in {field_name!r}")
+        return super().get_field(field_name, args, kwargs)
+
+
+class NameTemplate:
+    """A template bound to one function."""
+
+    def __init__(self, template: str, function: Callable[..., Any]) -> None:
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise ConfigurationError(
+                f"{function.__qualname__} is a generator: it would run after the lock is gone; take the lock inside it"
+            )
+        self._template = template
+        self._signature = inspect.signature(function)
+        self._formatter = _Fields()
+        known = set(self._signature.parameters)
+        self._takes_lease = "lease" in known
+        for field in self._fields():
+            if field not in known:
+                raise ConfigurationError(
+                    f"the name template {template!r} uses {field!r}, but {function.__qualname__} takes "
+                    f"{', '.join(sorted(known)) or 'no arguments'}"
+                )
+
+    def name(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        """The name for one call."""
+        bound = self._signature.bind_partial(*args, **kwargs)
+        bound.apply_defaults()
+        return self._formatter.vformat(self._template, (), bound.arguments)
+
+    def with_lease(self, args: tuple[Any, ...], kwargs: dict[str, Any], lease: object) -> dict[str, Any]:
+        """The keyword arguments, with the lease for a function that has a parameter for it and was not given one."""
+        if self._takes_lease and "lease" not in self._signature.bind_partial(*args, **kwargs).arguments:
+            return {**kwargs, "lease": lease}
+        return kwargs
+
+    def _fields(self) -> list[str]:
+        try:
+            parts = list(self._formatter.parse(self._template))
+        except ValueError as error:
+            raise ConfigurationError(f"the name template {self._template!r} cannot be read: {error}") from None
+        fields = [field for _, field, _, _ in parts if field is not None]
+        return [field.partition(".")[0].partition("[")[0] for field in fields]

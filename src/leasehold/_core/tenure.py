@@ -1,0 +1,142 @@
+"""One grant as its holder believes in it: state, deadline, when to renew.
+
+Several `Lease` objects may share a tenure (re-entrant locks). Every change happens under the keeper's guard; reading
+`state` and `deadline` without it is safe, because each is written at once and loss is only ever decided one way.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Protocol
+
+from leasehold._core.states import Event, State, advance
+from leasehold._core.validity import believed_until, renewal_due, retry_due
+from leasehold.values import Loss, LossReason
+
+if TYPE_CHECKING:
+    import weakref
+
+    from leasehold.values import Grant
+
+__all__ = ["Tenure", "Watcher"]
+
+_SENTENCES = {
+    LossReason.MAX_HOLD: "it was held for as long as max_hold allows",
+    LossReason.UNCONFIRMED: "the store did not confirm a renewal before the deadline",
+    LossReason.EXPIRED: "its time ran out before it was renewed",
+}
+
+
+class Watcher(Protocol):
+    """Whoever waits for the end of a lease."""
+
+    def on_end(self, loss: Loss | None) -> None:
+        """The lease is lost, told by the keeper; or it was released, and `loss` is None."""
+
+    def told(self) -> None:
+        """A call on the lease is about to raise the loss to whoever made it."""
+
+
+class Tenure:
+    """The holder's side of one grant."""
+
+    __slots__ = (
+        "__weakref__",
+        "asked_at",
+        "deadline",
+        "due",
+        "ends",
+        "failure",
+        "grant",
+        "handles",
+        "loss",
+        "name",
+        "number",
+        "renewable",
+        "state",
+        "watchers",
+    )
+
+    def __init__(self, name: str, grant: Grant, since: float, *, renew: bool, max_hold: float | None) -> None:
+        self.name = name
+        self.grant = grant
+        self.state = State.HELD
+        self.renewable = renew
+        self.ends = math.inf if max_hold is None else since + max_hold
+        self.deadline = min(believed_until(since, grant.ttl), self.ends)
+        self.due = renewal_due(since, grant.ttl, grant.claim.ttl) if renew else math.inf
+        self.asked_at: float | None = None  # when the renewal that is under way was sent
+        self.failure: str | None = None  # why the last renewal failed
+        self.loss: Loss | None = None
+        self.handles = 1
+        self.number = -1  # the keeper's number for it
+        self.watchers: list[weakref.ref[Watcher]] = []
+
+    def present_watchers(self) -> list[Watcher]:
+        """Those who still wait; they are known weakly, so that nobody is kept alive by waiting."""
+        return [watcher for reference in self.watchers if (watcher := reference()) is not None]
+
+    def settle(self, now: float) -> Loss | None:
+        """Decide the loss if the deadline has passed. Whoever looks first decides, and it stays decided."""
+        if now >= self.deadline and self.state in (State.HELD, State.RELEASING):
+            self.lose(self._verdict(now))
+        return self.loss
+
+    def lose(self, loss: Loss) -> None:
+        """The grant is over. Only the first reason counts."""
+        before = self.state
+        self.state = advance(before, Event.LOSE)
+        if before is State.HELD:
+            self.loss = loss
+
+    def asking(self, now: float) -> None:
+        """A renewal is about to be sent."""
+        self.asked_at = now
+
+    def confirm(self, answer: Grant, sent: float, now: float) -> None:
+        """The store confirmed a renewal that was sent at `sent`. It counts only if the deadline has not passed yet."""
+        self.settle(now)
+        self.state = advance(self.state, Event.CONFIRM)
+        self.asked_at = None
+        if self.state is not State.HELD:
+            return
+        self.failure = None
+        # A hedged renewal may be answered after a later one: the deadline never goes back.
+        self.deadline = min(max(self.deadline, believed_until(sent, answer.ttl)), self.ends)
+        self.due = renewal_due(sent, answer.ttl, answer.claim.ttl)
+
+    def failed(self, why: str, now: float) -> None:
+        """A renewal got no answer; try again soon."""
+        self.asked_at = None
+        self.failure = why
+        self.due = retry_due(now, self.grant.claim.ttl)
+
+    def wants_renewal(self, now: float, ahead: float = 0.0) -> bool:
+        """Whether a renewal is due, or will be within `ahead`.
+
+        One that is under way is hedged with another only after a third of the ttl.
+        """
+        if self.state is not State.HELD or not self.renewable or now >= self.deadline:
+            return False
+        return now + ahead >= self._next_request()
+
+    def next_action(self) -> float:
+        """When the keeper has to look again."""
+        if self.state is not State.HELD or not self.renewable:
+            return self.deadline
+        return min(self.deadline, self._next_request())
+
+    def _next_request(self) -> float:
+        if self.asked_at is None:
+            return self.due
+        return self.asked_at + self.grant.claim.ttl / 3
+
+    def _verdict(self, now: float) -> Loss:
+        if now >= self.ends:
+            reason = LossReason.MAX_HOLD
+        elif self.failure is not None or self.asked_at is not None:
+            reason = LossReason.UNCONFIRMED
+        else:
+            reason = LossReason.EXPIRED
+        detail = _SENTENCES[reason]
+        return Loss(reason, f"{detail} ({self.failure})" if self.failure else detail)

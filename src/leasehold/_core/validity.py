@@ -1,0 +1,37 @@
+"""How long a grant may be believed, and when to renew it: arithmetic over instants of one clock.
+
+The holder's clock and the store's clock may drift apart, so the holder stops a margin before the store does. Validity
+counts from *before* the request was sent: the store cannot have started its own count earlier than that.
+"""
+
+from __future__ import annotations
+
+__all__ = ["believed_until", "margin", "renewal_due", "retry_due"]
+
+DRIFT_SHARE = 0.01
+DRIFT_FIXED = 0.005
+RENEWALS_PER_TTL = 3
+SHORTEST_RETRY = 0.02
+RETRIES_PER_TTL = 15  # while renewals fail: enough tries that a few lost packets do not cost the lease
+
+
+def margin(ttl: float) -> float:
+    """The part of a ttl that is given up to clock drift."""
+    return ttl * DRIFT_SHARE + DRIFT_FIXED
+
+
+def believed_until(since: float, ttl: float) -> float:
+    """The instant from which the holder must not believe in its grant any more."""
+    return since + ttl - margin(ttl)
+
+
+def renewal_due(since: float, granted: float, wanted: float) -> float:
+    """When to renew a grant: after a third of its ttl, or at once if the store granted less than was wanted."""
+    if granted < wanted:
+        return since
+    return since + granted / RENEWALS_PER_TTL
+
+
+def retry_due(now: float, ttl: float) -> float:
+    """When to try again after a renewal that failed."""
+    return now + max(SHORTEST_RETRY, ttl / RETRIES_PER_TTL)

@@ -1,0 +1,229 @@
+"""The blocking runtime: nothing ever suspends, so a coroutine is finished by one `send(None)`.
+
+Waiting is done where the coroutine asks for it, on the calling thread. A signal handler that raises interrupts any
+wait, and the exception passes through the coroutine like any other.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+import selectors
+import threading
+import time
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from leasehold._runtimes.clock import SYSTEM_CLOCK, look_again
+from leasehold._runtimes.scatter import scatter_over_tasks
+from leasehold.spi import Pollable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Hashable, Sequence
+    from contextlib import AbstractContextManager
+
+    from leasehold._runtimes.clock import Clock
+    from leasehold.spi import Request, Scope, Signal, Task
+
+__all__ = ["ThreadRuntime", "run"]
+
+T = TypeVar("T")
+
+
+def run(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Finish a coroutine that never suspends; an error names the one that did."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
+    finally:
+        coroutine.close()
+    name = getattr(coroutine, "__qualname__", coroutine)
+    raise RuntimeError(f"{name} suspended under the blocking runtime; its store's wire must block")
+
+
+class ThreadSignal:
+    """A flag on a condition variable."""
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()  # re-entrant: a signal handler may set what its thread is setting
+        self._up = False
+
+    def set(self) -> None:
+        """Raise the flag and wake all who wait."""
+        with self._condition:
+            self._up = True
+            self._condition.notify_all()
+
+    def clear(self) -> None:
+        """Lower the flag."""
+        self._up = False
+
+    def is_set(self) -> bool:
+        """Whether the flag is up."""
+        return self._up
+
+    def wait(self, clock: Clock, deadline: float | None) -> bool:
+        """Block until the flag is up or the deadline is reached."""
+        with self._condition:
+            while not self._up:
+                timeout = None if deadline is None else deadline - clock.now()
+                if timeout is not None and timeout <= 0:
+                    break
+                self._condition.wait(look_again(timeout, clock))
+            return self._up
+
+
+class ThreadTask:
+    """A coroutine that a daemon thread finishes."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, None], name: str, clock: Clock) -> None:
+        self._clock = clock
+        self._thread = threading.Thread(target=run, args=(coroutine,), name=name, daemon=True)
+        self._thread.start()
+
+    async def join(self, deadline: float | None = None) -> bool:
+        """Wait for the thread to end; a thread does not wait for itself."""
+        if self._thread is threading.current_thread():
+            return True
+        while self._thread.is_alive():
+            timeout = None if deadline is None else deadline - self._clock.now()
+            if timeout is not None and timeout <= 0:
+                return False
+            self._thread.join(look_again(timeout, self._clock))
+        return True
+
+
+class ThreadScope:
+    """A thread cannot be interrupted, so a loss only sets `lost` and calls `on_lost`."""
+
+    def cancel(self) -> None:
+        """Nothing can be done here."""
+
+    def told(self) -> None:
+        """Nothing to remember."""
+
+    async def leave(self, error: BaseException | None) -> bool:  # noqa: ARG002
+        """No error is ever ours."""
+        return False
+
+
+class ThreadRuntime:
+    """Time, waiting and workers for blocking programs."""
+
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
+
+    def now(self) -> float:
+        """Seconds on the clock that leases live on."""
+        return self._clock.now()
+
+    def random(self) -> float:
+        """A number in [0, 1) for jitter."""
+        return random.random()  # noqa: S311 - jitter, not a secret
+
+    def owner(self) -> str:
+        """128 random bits."""
+        return secrets.token_hex(16)
+
+    def current(self) -> Hashable:
+        """The running thread; the object, because thread numbers are used again."""
+        return threading.current_thread()
+
+    def guard(self) -> AbstractContextManager[Any]:
+        """A re-entrant lock: a signal handler may use a lease while its thread is inside a guard."""
+        return threading.RLock()
+
+    def signal(self) -> Signal:
+        """A new flag."""
+        return ThreadSignal()
+
+    def scope(self) -> Scope:
+        """A scope that cannot interrupt."""
+        return ThreadScope()
+
+    async def wait(self, signal: Signal, deadline: float | None) -> bool:
+        """Block the thread until the flag is up or the deadline is reached."""
+        assert isinstance(signal, ThreadSignal)  # noqa: S101 - for the type checker
+        return signal.wait(self._clock, deadline)
+
+    async def sleep(self, seconds: float) -> None:
+        """Block the thread."""
+        if self._clock.granularity is None:
+            time.sleep(seconds)  # noqa: ASYNC251 - blocking is what this runtime is for
+            return
+        deadline = self.now() + seconds
+        while self.now() < deadline:
+            time.sleep(self._clock.granularity)  # noqa: ASYNC251
+
+    async def switch(self) -> None:
+        """Threads are switched by the interpreter."""
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> Task:
+        """Run it on a daemon thread of its own."""
+        return ThreadTask(coroutine, name, self._clock)
+
+    async def shielded(self, operation: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run it; if a signal handler raises meanwhile, run it again before that exception goes on."""
+        try:
+            return await operation()
+        except (Exception, GeneratorExit):
+            raise
+        except BaseException:
+            await operation()
+            raise
+
+    async def scatter(
+        self,
+        requests: Sequence[Request[T]],
+        enough: Callable[[Sequence[T | Exception | None]], bool],
+        deadline: float,
+    ) -> Sequence[T | Exception | None]:
+        """Send all, then poll, on the calling thread; requests that cannot be polled get a thread each."""
+        pollable = [request for request in requests if isinstance(request, Pollable)]
+        if len(pollable) == len(requests):
+            return _Poll(pollable, enough).until(self._clock, deadline)
+        return await scatter_over_tasks(self, requests, enough, deadline)
+
+    def bind(self) -> None:
+        """Any thread may use it."""
+
+
+class _Poll:
+    """Many requests on one thread: each is sent without waiting, then whatever is readable is read."""
+
+    def __init__(
+        self, requests: Sequence[Pollable[T]], enough: Callable[[Sequence[T | Exception | None]], bool]
+    ) -> None:
+        self._requests = requests
+        self._enough = enough
+        self._answers: list[Any] = [None] * len(requests)
+
+    def until(self, clock: Clock, deadline: float) -> list[Any]:
+        with selectors.DefaultSelector() as selector:
+            for place, request in enumerate(self._requests):
+                self._send(selector, place, request)
+            while selector.get_map() and not self._enough(self._answers):
+                timeout = deadline - clock.now()
+                if timeout <= 0:
+                    break
+                for key, _ in selector.select(look_again(timeout, clock)):
+                    self._receive(selector, key.data)
+        return self._answers
+
+    def _send(self, selector: selectors.BaseSelector, place: int, request: Pollable[Any]) -> None:
+        try:
+            request.send()
+            selector.register(request.fileno(), selectors.EVENT_READ, place)
+        except Exception as error:  # noqa: BLE001 - it is this request's answer
+            self._answers[place] = error
+
+    def _receive(self, selector: selectors.BaseSelector, place: int) -> None:
+        request = self._requests[place]
+        try:
+            answer = request.receive()
+            if answer is None:
+                return
+            (self._answers[place],) = answer
+        except Exception as error:  # noqa: BLE001 - it is this request's answer
+            self._answers[place] = error
+        selector.unregister(request.fileno())

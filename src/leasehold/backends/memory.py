@@ -1,0 +1,469 @@
+"""`memory://`: the reference store, in its plainest form, with every capability.
+
+`MemoryStore` is the server: one mutex, one clock, all rules. `MemoryBackend` is a client's connection to it. Reading
+this file is the quickest way to learn what a store has to do; copy it to start a new one.
+
+The rules. A name has holders and a queue. A claim is admitted when nothing ahead of it, holding or waiting, is in the
+way:
+
+    exclusive   nobody holds, nobody waits ahead
+    shared      no exclusive claim holds or waits ahead
+    permit      holders and waiters ahead are fewer than the capacity
+
+A waiter that does not ask again within three re-checks is dead and loses its place. Every grant gets the next number of
+one counter as its fence, so fences rise within each name and nothing has to be kept for a name that is idle.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from leasehold.errors import ConfigurationError, ModeConflict
+from leasehold.spi import Place
+from leasehold.values import (
+    Capability,
+    Claim,
+    Grant,
+    Holding,
+    LockState,
+    Loss,
+    LossReason,
+    Mode,
+    Record,
+    Refusal,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from leasehold.spi import Backend, Runtime, Signal, Store
+    from leasehold.store_url import StoreURL
+    from leasehold.values import Holder
+
+__all__ = ["MemoryBackend", "MemoryStore", "open_url"]
+
+RECHECK = 1.0
+SWEEP_AT_LEAST = 64
+ABANDONED_KEPT = 86_400.0  # how long the next holder can still learn that the last one vanished
+
+
+@dataclass(slots=True)
+class _Holding:
+    claim: Claim
+    fence: int
+    since: float
+    expires: float
+    abandoned: bool
+    broken: str | None = None
+    cooling: bool = False  # released, kept for its min_hold
+
+
+@dataclass(slots=True)
+class _Waiting:
+    claim: Claim
+    signal: Signal
+    expires: float
+
+
+@dataclass(slots=True)
+class _Entry:
+    """Everything about one key. Owners are the keys of all four."""
+
+    holdings: dict[str, _Holding] = field(default_factory=dict)
+    queue: dict[str, _Waiting] = field(default_factory=dict)  # dictionaries keep their order
+    withdrawn: dict[str, float] = field(default_factory=dict)  # late requests of these are refused until then
+    broken: dict[str, tuple[str, float]] = field(default_factory=dict)  # broken at once; the holder learns why
+    abandoned_until: float = 0.0
+
+    def claims(self) -> list[Claim]:
+        """All that hold, then all that wait."""
+        return [held.claim for held in self.holdings.values()] + [wait.claim for wait in self.queue.values()]
+
+    def first_holder(self) -> Holder | None:
+        """Who is in the way."""
+        return next((held.claim.holder for held in self.holdings.values()), None)
+
+    def ahead_of(self, owner: str) -> list[_Waiting]:
+        """Who waits before this owner; everybody, if it does not wait itself."""
+        ahead = []
+        for other, waiting in self.queue.items():
+            if other == owner:
+                break
+            ahead.append(waiting)
+        return ahead
+
+    def admits(self, claim: Claim, ahead: Collection[_Waiting]) -> bool:
+        """The rule at the head of this file."""
+        if claim.mode is Mode.PERMIT:
+            return len(self.holdings) + len(ahead) < claim.capacity
+        if claim.mode is Mode.EXCLUSIVE:
+            return not self.holdings and not ahead
+        holders = (held.claim.mode for held in self.holdings.values())
+        return Mode.EXCLUSIVE not in holders and all(wait.claim.mode is Mode.SHARED for wait in ahead)
+
+    def call_next(self) -> None:
+        """Wake every waiter whose turn it may be; each then asks for itself."""
+        ahead: list[_Waiting] = []
+        for waiting in self.queue.values():
+            if not self.admits(waiting.claim, ahead):
+                return
+            waiting.signal.set()
+            ahead.append(waiting)
+
+    def expire(self, now: float) -> None:
+        """Remove what has run out by the store's clock."""
+        before = len(self.holdings) + len(self.queue)
+        for holding in [held for held in self.holdings.values() if held.expires <= now]:
+            self.drop(holding, now)
+        for owner in [owner for owner, waiting in self.queue.items() if waiting.expires <= now]:
+            del self.queue[owner]
+        if self.withdrawn:
+            self.withdrawn = {owner: until for owner, until in self.withdrawn.items() if until > now}
+        if self.broken:
+            self.broken = {owner: mark for owner, mark in self.broken.items() if mark[1] > now}
+        if len(self.holdings) + len(self.queue) < before:
+            self.call_next()
+
+    def drop(self, holding: _Holding, now: float) -> None:
+        """End a holding that was not released: the next holder is told."""
+        del self.holdings[holding.claim.owner]
+        if not holding.cooling:
+            self.abandoned_until = now + ABANDONED_KEPT
+
+    def is_idle(self, now: float) -> bool:
+        """Whether nothing has to be remembered."""
+        return not (self.holdings or self.queue or self.withdrawn or self.broken or self.abandoned_until > now)
+
+
+class MemoryStore:
+    """The server: all state, under one mutex, on one clock."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, label: str = "memory://") -> None:
+        self.label = label
+        self._clock = clock
+        self._mutex = threading.Lock()
+        self._entries: dict[str, _Entry] = {}
+        self._records: dict[str, tuple[Record, float]] = {}
+        self._fence = 0
+        self._visits = 0  # since the last sweep
+        _STORES.add(self)
+
+    def open_backend(self, runtime: Runtime) -> Backend:
+        """Connect to this store."""
+        return MemoryBackend(self, runtime)
+
+    # --- claims
+
+    def try_acquire(self, claim: Claim) -> Grant | Refusal:
+        """Grant now or not at all."""
+        with self._mutex:
+            now, entry = self._visit(claim.key)
+            if claim.owner in entry.holdings:
+                return self._repeated(entry, claim, now)
+            self._check_mode(entry, claim)
+            if claim.owner in entry.withdrawn or not entry.admits(claim, entry.queue.values()):
+                return self._refusal(entry, claim, now)
+            return self._grant(entry, claim, now)
+
+    def join(self, claim: Claim, signal: Signal) -> Grant | Place | Refusal:
+        """Grant now or give a place in the queue."""
+        with self._mutex:
+            now, entry = self._visit(claim.key)
+            if claim.owner in entry.holdings:
+                return self._repeated(entry, claim, now)
+            if claim.owner in entry.withdrawn:
+                return self._refusal(entry, claim, now)
+            self._check_mode(entry, claim)
+            if claim.owner not in entry.queue and entry.admits(claim, entry.queue.values()):
+                return self._grant(entry, claim, now)
+            return self._stand(entry, claim, signal, now)
+
+    def turn(self, place: Place) -> Grant | Place | Refusal:
+        """Grant if nobody ahead is in the way; keep the place otherwise."""
+        claim = place.claim
+        with self._mutex:
+            now, entry = self._visit(claim.key)
+            if claim.owner in entry.holdings:
+                return self._repeated(entry, claim, now)
+            if claim.owner not in entry.queue:
+                return self._refusal(entry, claim, now)
+            if not entry.admits(claim, entry.ahead_of(claim.owner)):
+                return self._stand(entry, claim, place.signal, now)
+            del entry.queue[claim.owner]
+            grant = self._grant(entry, claim, now)
+            entry.call_next()  # several readers or permits may be admissible at once
+            return grant
+
+    def renew(self, grants: Sequence[Grant]) -> list[Grant | Loss]:
+        """Extend what is still held."""
+        with self._mutex:
+            return [self._renew(grant) for grant in grants]
+
+    def release(self, grant: Grant) -> bool:
+        """Free this grant and nothing else."""
+        key, owner = grant.claim.key, grant.claim.owner
+        with self._mutex:
+            now, entry = self._visit(key)
+            holding = entry.holdings.get(owner)
+            if holding is None or holding.cooling:
+                return False
+            kept_until = holding.since + holding.claim.min_hold
+            if kept_until > now:
+                holding.cooling, holding.expires = True, kept_until
+            else:
+                del entry.holdings[owner]
+                entry.call_next()
+                self._forget_if_idle(key, entry, now)
+            return holding.broken is None
+
+    def withdraw(self, claim: Claim) -> None:
+        """Undo the claim, and refuse a copy of it that comes late."""
+        with self._mutex:
+            now, entry = self._visit(claim.key)
+            holding = entry.holdings.get(claim.owner)
+            if holding is not None and not holding.cooling:
+                del entry.holdings[claim.owner]
+                if holding.abandoned:  # it never got to know; the next one has to
+                    entry.abandoned_until = now + ABANDONED_KEPT
+            entry.queue.pop(claim.owner, None)
+            entry.withdrawn[claim.owner] = now + claim.ttl
+            self._entries[claim.key] = entry
+            entry.call_next()
+
+    # --- operators
+
+    def inspect(self, key: str) -> LockState | None:
+        """Who holds and who waits."""
+        with self._mutex:
+            now, entry = self._visit(key)
+            return _state(key, entry, now)
+
+    def list(self, prefix: str) -> list[LockState]:
+        """All locks in use whose key starts like this."""
+        with self._mutex:
+            keys = sorted(key for key in self._entries if key.startswith(prefix))
+            states = (_state(key, self._visit(key)[1], self._clock()) for key in keys)
+            return [state for state in states if state is not None]
+
+    def break_(self, key: str, fence: int, reason: str, *, now: bool) -> bool:
+        """End the grant with this fence; its place stays taken until its ttl is over, unless `now`."""
+        with self._mutex:
+            instant, entry = self._visit(key)
+            holding = next((held for held in entry.holdings.values() if held.fence == fence), None)
+            if holding is None or holding.cooling:
+                return False
+            holding.broken = reason
+            if now:
+                entry.broken[holding.claim.owner] = (reason, holding.expires)
+                entry.drop(holding, instant)
+                entry.call_next()
+            return True
+
+    # --- records
+
+    def read(self, key: str) -> Record | None:
+        """The record, if it has not run out."""
+        with self._mutex:
+            record, expires = self._records.get(key, (None, 0.0))
+            left = expires - self._clock()
+            return None if record is None or left <= 0 else replace(record, ttl=left)
+
+    def write(self, record: Record) -> bool:
+        """Store it unless a higher fence was here."""
+        with self._mutex:
+            now = self._clock()
+            self._sweep(now)
+            present, expires = self._records.get(record.key, (None, 0.0))
+            if present is not None and now < expires and record.fence < present.fence:
+                return False
+            self._records[record.key] = (record, now + record.ttl)
+            return True
+
+    @property
+    def size(self) -> int:
+        """How many keys and records are kept, for tests that look for leaks."""
+        with self._mutex:
+            self._visits = len(self._entries) + len(self._records) + SWEEP_AT_LEAST
+            self._sweep(self._clock())
+            return len(self._entries) + len(self._records)
+
+    # --- all of these run under the mutex
+
+    def _visit(self, key: str) -> tuple[float, _Entry]:
+        """The entry as it is now; one that does not exist is not kept until something is put into it."""
+        now = self._clock()
+        self._sweep(now)
+        entry = self._entries.get(key)
+        if entry is None:
+            return now, _Entry()
+        entry.expire(now)
+        return now, entry
+
+    def _sweep(self, now: float) -> None:
+        """Forget idle keys. Once in as many visits as there are keys, so that it costs nothing on average."""
+        self._visits += 1
+        if self._visits < len(self._entries) + len(self._records) + SWEEP_AT_LEAST:
+            return
+        self._visits = 0
+        for key, entry in list(self._entries.items()):
+            entry.expire(now)
+            self._forget_if_idle(key, entry, now)
+        self._records = {key: kept for key, kept in self._records.items() if kept[1] > now}
+
+    def _forget_if_idle(self, key: str, entry: _Entry, now: float) -> None:
+        if entry.is_idle(now):
+            self._entries.pop(key, None)
+
+    def _check_mode(self, entry: _Entry, claim: Claim) -> None:
+        other = next(iter(entry.claims()), None) if entry.holdings or entry.queue else None
+        if other is not None and _kind(other) != _kind(claim):
+            raise ModeConflict(
+                f"this name is in use as a {_kind(other)}, and was asked for as a {_kind(claim)}; "
+                "use one kind of lock for one name",
+                backend=self.label,
+            )
+
+    def _grant(self, entry: _Entry, claim: Claim, now: float) -> Grant:
+        self._fence += 1
+        abandoned = entry.abandoned_until > now
+        entry.abandoned_until = 0.0
+        entry.holdings[claim.owner] = _Holding(claim, self._fence, now, now + claim.ttl, abandoned)
+        self._entries[claim.key] = entry
+        return Grant(claim, self._fence, claim.ttl, None, abandoned)
+
+    def _repeated(self, entry: _Entry, claim: Claim, now: float) -> Grant | Refusal:
+        """The same claim again, because its answer was lost: the same grant, with a new expiry."""
+        holding = entry.holdings[claim.owner]
+        if holding.cooling or holding.broken is not None:
+            return self._refusal(entry, claim, now)
+        holding.expires = now + claim.ttl
+        return Grant(claim, holding.fence, claim.ttl, None, holding.abandoned)
+
+    def _renew(self, grant: Grant) -> Grant | Loss:
+        now, entry = self._visit(grant.claim.key)
+        owner = grant.claim.owner
+        holding = entry.holdings.get(owner)
+        reason = entry.broken.get(owner, (None, 0.0))[0] if holding is None else holding.broken
+        if reason is not None:
+            return Loss(LossReason.BROKEN, reason)
+        if holding is None or holding.cooling:
+            return Loss(LossReason.TAKEN, "the store does not know this grant any more")
+        holding.expires = now + grant.claim.ttl
+        return Grant(grant.claim, holding.fence, grant.claim.ttl, None, holding.abandoned)
+
+    def _stand(self, entry: _Entry, claim: Claim, signal: Signal, now: float) -> Place:
+        lifetime = min(claim.ttl, 3 * RECHECK)
+        entry.queue[claim.owner] = _Waiting(claim, signal, now + lifetime)
+        self._entries[claim.key] = entry
+        return Place(claim, signal, lifetime / 3, len(entry.ahead_of(claim.owner)), entry.first_holder())
+
+    def _refusal(self, entry: _Entry, claim: Claim, now: float) -> Refusal:
+        ends = [held.expires - now for held in entry.holdings.values()]
+        return Refusal(claim.key, entry.first_holder(), min(ends, default=None), len(entry.queue))
+
+    def after_fork(self) -> None:
+        """Memory is not shared with the parent: start empty, but never give a fence twice."""
+        self._mutex = threading.Lock()
+        self._entries, self._records = {}, {}
+
+
+class MemoryBackend:
+    """A client's connection to a memory store."""
+
+    capabilities = frozenset(Capability) - {Capability.SESSION}
+
+    def __init__(self, store: MemoryStore, runtime: Runtime) -> None:
+        self._store = store
+        self._runtime = runtime
+        self.label = store.label
+
+    async def try_acquire(self, claim: Claim) -> Grant | Refusal:
+        """See `Backend`."""
+        return self._store.try_acquire(claim)
+
+    async def join(self, claim: Claim) -> Grant | Place | Refusal:
+        """See `Queueing`."""
+        return self._store.join(claim, self._runtime.signal())
+
+    async def turn(self, place: Place) -> Grant | Place | Refusal:
+        """See `Queueing`."""
+        return self._store.turn(place)
+
+    async def renew(self, grants: Sequence[Grant]) -> Sequence[Grant | Loss]:
+        """See `Backend`."""
+        return self._store.renew(grants)
+
+    async def release(self, grant: Grant) -> bool:
+        """See `Backend`."""
+        return self._store.release(grant)
+
+    async def withdraw(self, claim: Claim) -> None:
+        """See `Backend`."""
+        self._store.withdraw(claim)
+
+    async def inspect(self, key: str) -> LockState | None:
+        """See `Inspecting`."""
+        return self._store.inspect(key)
+
+    async def list(self, prefix: str) -> Sequence[LockState]:
+        """See `Inspecting`."""
+        return self._store.list(prefix)
+
+    async def break_(self, key: str, fence: int, reason: str, *, now: bool) -> bool:
+        """See `Inspecting`."""
+        return self._store.break_(key, fence, reason, now=now)
+
+    async def read(self, key: str) -> Record | None:
+        """See `Recording`."""
+        return self._store.read(key)
+
+    async def write(self, record: Record) -> bool:
+        """See `Recording`."""
+        return self._store.write(record)
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
+
+def open_url(url: StoreURL) -> Store:
+    """`memory://` is a store of its own; `memory://NAME` is shared by all clients of this process."""
+    url.refuse_options()
+    if url.path or url.username or url.port:
+        raise ConfigurationError(f"{url} is not a memory store; write memory:// or memory://NAME")
+    if not url.host:
+        return MemoryStore()
+    return _NAMED.setdefault(url.host, MemoryStore(label=f"memory://{url.host}"))
+
+
+def _kind(claim: Claim) -> str:
+    return f"semaphore of {claim.capacity}" if claim.mode is Mode.PERMIT else "lock"
+
+
+def _state(key: str, entry: _Entry, now: float) -> LockState | None:
+    claims = entry.claims()
+    if not claims:
+        return None
+    holdings = tuple(
+        Holding(held.claim.holder, held.fence, now - held.since, held.expires - now, held.broken, held.cooling)
+        for held in entry.holdings.values()
+    )
+    waiting = tuple(wait.claim.holder for wait in entry.queue.values())
+    return LockState(key, claims[0].mode, claims[0].capacity, holdings, waiting)
+
+
+_NAMED: dict[str, MemoryStore] = {}
+_STORES: weakref.WeakSet[MemoryStore] = weakref.WeakSet()
+
+
+def _start_empty_in_child() -> None:
+    for store in list(_STORES):
+        store.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_start_empty_in_child)

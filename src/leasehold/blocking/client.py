@@ -1,0 +1,162 @@
+"""`connect` and `Client`: the blocking twins of `leasehold.client`."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import TYPE_CHECKING, Any, Never, NoReturn, ParamSpec, TypeVar, Unpack, cast
+
+from leasehold._core.template import NameTemplate
+from leasehold._runtimes.threads import ThreadRuntime, run
+from leasehold.blocking._mirror import mirrors
+from leasehold.blocking.lock import Lock, LockSet, RWLock
+from leasehold.client import DEFAULT_TTL, AsyncClient, with_group
+from leasehold.errors import AcquireTimeout, ConfigurationError
+from leasehold.urls import find_store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from types import TracebackType
+
+    from leasehold._core.durations import Duration
+    from leasehold._core.events import Event
+    from leasehold.lock import LockOptions, Timeout
+    from leasehold.spi import Store
+    from leasehold.values import Capability, LockState
+
+__all__ = ["Client", "connect"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def connect(
+    url_or_client: str | Store | None = None,
+    /,
+    *,
+    namespace: str | None = None,
+    ttl: Duration = DEFAULT_TTL,
+    timeout: Duration | None = None,
+    label: str | None = None,
+) -> Client:
+    """Make a blocking client; no I/O yet. Without a URL, `LEASEHOLD_URL` is used; there is no silent default."""
+    store = find_store(url_or_client)
+    return Client(AsyncClient(store, ThreadRuntime(), namespace=namespace, ttl=ttl, timeout=timeout, label=label))
+
+
+@mirrors(AsyncClient)
+class Client:
+    def __init__(self, twin: AsyncClient) -> None:
+        self._twin = twin
+
+    @mirrors(AsyncClient.lock)
+    def lock(
+        self,
+        name: str,
+        *,
+        ttl: Duration | None = None,
+        renew: bool = True,
+        max_hold: Duration | None = None,
+        min_hold: Duration = 0,
+        group: str | None = None,
+        reason: str | None = None,
+        reentrant: bool = False,
+        **misplaced: Never,
+    ) -> Lock:
+        return Lock(
+            self._twin.lock(
+                name,
+                ttl=ttl,
+                renew=renew,
+                max_hold=max_hold,
+                min_hold=min_hold,
+                group=group,
+                reason=reason,
+                reentrant=reentrant,
+                **misplaced,
+            )
+        )
+
+    @mirrors(AsyncClient.semaphore)
+    def semaphore(self, name: str, permits: int, **options: Unpack[LockOptions]) -> Lock:
+        return Lock(self._twin.semaphore(name, permits, **options))
+
+    @mirrors(AsyncClient.rwlock)
+    def rwlock(self, name: str, **options: Unpack[LockOptions]) -> RWLock:
+        return RWLock(self._twin.rwlock(name, **options))
+
+    @mirrors(AsyncClient.lock_all)
+    def lock_all(self, names: Iterable[str], **options: Unpack[LockOptions]) -> LockSet:
+        return LockSet(self._twin.lock_all(names, **options))
+
+    @mirrors(AsyncClient.locked)
+    def locked(
+        self,
+        template: str,
+        *,
+        timeout: Timeout = ...,
+        on_busy: Callable[[AcquireTimeout], Any] | None = None,
+        **options: Unpack[LockOptions],
+    ) -> Callable[[Callable[P, R]], Callable[P, R]]:
+        def decorate(function: Callable[P, R]) -> Callable[P, R]:
+            if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+                raise ConfigurationError(
+                    f"{function.__qualname__} is async; decorate it with a client of connect_async()"
+                )
+            names = NameTemplate(template, function)
+
+            @functools.wraps(function)
+            def under_lock(*args: P.args, **kwargs: P.kwargs) -> R:
+                lock = self.lock(names.name(args, kwargs), **with_group(options, template))
+                try:
+                    lease = lock.acquire(timeout)
+                except AcquireTimeout as busy:
+                    if on_busy is None:
+                        raise
+                    return cast("R", on_busy(busy))
+                with lease:
+                    return function(*args, **names.with_lease(args, kwargs, lease))
+
+            return under_lock
+
+        return decorate
+
+    @mirrors(AsyncClient.inspect)
+    def inspect(self, name: str) -> LockState | None:
+        return run(self._twin.inspect(name))
+
+    @mirrors(AsyncClient.locks)
+    def locks(self, prefix: str = "") -> Sequence[LockState]:
+        return run(self._twin.locks(prefix))
+
+    @mirrors(AsyncClient.break_lock)
+    def break_lock(self, name: str, *, fence: int, reason: str, by: str | None = None, now: bool = False) -> bool:
+        return run(self._twin.break_lock(name, fence=fence, reason=reason, by=by, now=now))
+
+    @mirrors(AsyncClient.on_event)
+    def on_event(self, listener: Callable[[Event], object]) -> Callable[[], None]:
+        return self._twin.on_event(listener)
+
+    @property
+    @mirrors(AsyncClient.capabilities)
+    def capabilities(self) -> frozenset[Capability]:
+        return self._twin.capabilities
+
+    @mirrors(AsyncClient.close)
+    def close(self) -> None:
+        run(self._twin.close())
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @mirrors(AsyncClient.__reduce__)
+    def __reduce__(self) -> NoReturn:
+        self._twin.__reduce__()
+
+    def __repr__(self) -> str:
+        return repr(self._twin).replace("AsyncClient", "Client")

@@ -1,0 +1,392 @@
+"""The client: opens a store and makes locks. This is the async face, which is also the core face.
+
+Making a client does no I/O. It opens its store with the first call, and again in a forked child, where everything that
+belongs to the parent is left untouched.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import weakref
+from typing import TYPE_CHECKING, Any, Never, NoReturn, ParamSpec, TypeVar, Unpack, cast
+
+from leasehold._core import events as happened
+from leasehold._core.durations import Duration, optional_seconds, seconds, ttl_seconds
+from leasehold._core.events import Events
+from leasehold._core.keeper import Keeper
+from leasehold._core.names import DEFAULT_NAMESPACE, check_fact, check_name, check_namespace, key_for, name_of
+from leasehold._core.session import Session
+from leasehold._core.template import NameTemplate
+from leasehold.errors import AcquireTimeout, BackendUnavailable, ConfigurationError, UnsupportedCapability
+from leasehold.lock import AsyncLock, AsyncLockSet, AsyncRWLock, LockOptions, Terms, Timeout
+from leasehold.urls import find_store
+from leasehold.values import MAX_FENCE, Capability, Holder, LockState, Mode
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from types import TracebackType
+
+    from leasehold._core.events import Event
+    from leasehold.spi import Backend, Inspecting, Runtime, Store
+
+__all__ = ["DEFAULT_TTL", "AsyncClient", "connect_async", "with_group"]
+
+DEFAULT_TTL = 30.0
+CONNECT_TIMEOUT = 10.0
+MAX_PERMITS = 1_000_000
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def connect_async(
+    url_or_client: str | Store | None = None,
+    /,
+    *,
+    namespace: str | None = None,
+    ttl: Duration = DEFAULT_TTL,
+    timeout: Duration | None = None,
+    label: str | None = None,
+) -> AsyncClient:
+    """Make a client for asyncio; no I/O yet. Without a URL, `LEASEHOLD_URL` is used; there is no silent default."""
+    from leasehold._runtimes.asyncio import AsyncioRuntime  # noqa: PLC0415 - asyncio is loaded only when it is used
+
+    return AsyncClient(
+        find_store(url_or_client),
+        AsyncioRuntime(),
+        namespace=namespace,
+        ttl=ttl,
+        timeout=timeout,
+        label=label,
+    )
+
+
+class AsyncClient:
+    """Makes locks on one store; use it as an async context manager, or call `close`."""
+
+    def __init__(
+        self,
+        store: Store,
+        runtime: Runtime,
+        *,
+        namespace: str | None = None,
+        ttl: Duration = DEFAULT_TTL,
+        timeout: Duration | None = None,
+        label: str | None = None,
+        connect_timeout: Duration = CONNECT_TIMEOUT,
+    ) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._namespace = check_namespace(DEFAULT_NAMESPACE if namespace is None else namespace)
+        self._ttl = ttl_seconds(ttl)
+        self._timeout = optional_seconds(timeout, "timeout")
+        self._label = check_fact(label, "label")
+        self._connect_timeout = seconds(connect_timeout, "connect_timeout")
+        self._events = Events()
+        self._session: Session | None = None
+        self._opening = runtime.guard()
+        self._closed = False
+        _CLIENTS.add(self)
+
+    # --- locks
+
+    def lock(
+        self,
+        name: str,
+        *,
+        ttl: Duration | None = None,
+        renew: bool = True,
+        max_hold: Duration | None = None,
+        min_hold: Duration = 0,
+        group: str | None = None,
+        reason: str | None = None,
+        reentrant: bool = False,
+        **misplaced: Never,
+    ) -> AsyncLock:
+        """A lock that one holder has alone. Nothing is asked of the store yet.
+
+        `ttl`: it frees itself after this long when its holder vanishes. `renew`: extend it while it is held.
+        `max_hold`: stop renewing after this long, for workers that hang. `min_hold`: keep it at least so long, for jobs
+        so short that clocks differ by more. `group`: what it counts as in statistics. `reason`: shown to whoever waits.
+        `reentrant`: the same thread or task may acquire it again, and gets the same fence.
+        """
+        if misplaced:
+            raise TypeError(_misplaced(sorted(misplaced)[0]))
+        options = LockOptions(
+            ttl=ttl,
+            renew=renew,
+            max_hold=max_hold,
+            min_hold=min_hold,
+            group=group,
+            reason=reason,
+            reentrant=reentrant,
+        )
+        return self._make(name, Mode.EXCLUSIVE, 1, **options)
+
+    def semaphore(self, name: str, permits: int, **options: Unpack[LockOptions]) -> AsyncLock:
+        """A lock that up to `permits` holders have together. An order of fences cannot protect a resource from them."""
+        if not _is_whole(permits) or not 1 <= permits <= MAX_PERMITS:
+            raise ConfigurationError(f"permits must be a whole number from 1 to {MAX_PERMITS}, not {permits!r}")
+        return self._make(name, Mode.PERMIT, permits, **options)
+
+    def rwlock(self, name: str, **options: Unpack[LockOptions]) -> AsyncRWLock:
+        """A lock that readers share and a writer has alone: `.read` and `.write`."""
+        return AsyncRWLock(self._make(name, Mode.SHARED, 1, **options), self._make(name, Mode.EXCLUSIVE, 1, **options))
+
+    def lock_all(self, names: Iterable[str], **options: Unpack[LockOptions]) -> AsyncLockSet:
+        """Several locks taken together, in a fixed order; the lease set has `fences[name]`."""
+        if isinstance(names, str):
+            raise ConfigurationError("lock_all takes several names, not one text; use lock() for a single name")
+        unique = dict.fromkeys(names)
+        if not unique:
+            raise ConfigurationError("lock_all needs at least one name")
+        return AsyncLockSet(self, [self._make(name, Mode.EXCLUSIVE, 1, **options) for name in unique])
+
+    def locked(
+        self,
+        template: str,
+        *,
+        timeout: Timeout = ...,
+        on_busy: Callable[[AcquireTimeout], Any] | None = None,
+        **options: Unpack[LockOptions],
+    ) -> Callable[[Callable[P, Awaitable[R]]], Callable[P, Awaitable[R]]]:
+        """A decorator: each call runs under the lock whose name is made from its arguments, as in `order:{order_id}`.
+
+        When the lock cannot be had, `on_busy(error)` gives the result; without it `AcquireTimeout` is raised. A
+        parameter called `lease` that the caller leaves out receives the lease.
+        """
+
+        def decorate(function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
+            if not inspect.iscoroutinefunction(function):
+                raise ConfigurationError(
+                    f"{function.__qualname__} is not async; decorate it with a client of connect()"
+                )
+            names = NameTemplate(template, function)
+
+            @functools.wraps(function)
+            async def under_lock(*args: P.args, **kwargs: P.kwargs) -> R:
+                lock = self.lock(names.name(args, kwargs), **with_group(options, template))
+                try:
+                    lease = await lock.acquire(timeout)
+                except AcquireTimeout as busy:
+                    if on_busy is None:
+                        raise
+                    return cast("R", on_busy(busy))
+                async with lease:
+                    return await function(*args, **names.with_lease(args, kwargs, lease))
+
+            return under_lock
+
+        return decorate
+
+    # --- operators
+
+    async def inspect(self, name: str) -> LockState | None:
+        """Who holds the lock and who waits for it; None when nobody does."""
+        key = key_for(self._namespace, check_name(name))
+        state = await self._inspecting().inspect(key)
+        return None if state is None else _named(state)
+
+    async def locks(self, prefix: str = "") -> Sequence[LockState]:
+        """All locks of this namespace that are in use and whose name starts with `prefix`."""
+        states = await self._inspecting().list(key_for(self._namespace, prefix))
+        return [_named(state) for state in states]
+
+    async def break_lock(self, name: str, *, fence: int, reason: str, by: str | None = None, now: bool = False) -> bool:
+        """End the grant with this fence, by an operator's order; False when it is not held with that fence.
+
+        The holder learns of it with its next renewal, and may still be running until then: the next holder waits until
+        the ttl is over, unless `now`. The reason is stored, logged and shown to the old holder.
+        """
+        if not _is_whole(fence) or not 1 <= fence <= MAX_FENCE:
+            raise ConfigurationError(f"fence must be the number that inspect() shows, not {fence!r}")
+        if not reason or not check_fact(reason, "reason"):
+            raise ConfigurationError("breaking a lock needs a reason, which its holder will be shown")
+        author = check_fact(by, "by") or str(self._holder(None))
+        key = key_for(self._namespace, check_name(name))
+        broken = await self._inspecting().break_(key, fence, f"{reason} (by {author})", now=now)
+        if broken:
+            self._events.emit(happened.Broken(name, fence, reason, author))
+        return broken
+
+    def on_event(self, listener: Callable[[Event], object]) -> Callable[[], None]:
+        """Call `listener` with every event of `leasehold.events`; the result ends that."""
+        return self._events.subscribe(listener)
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """What the store promises."""
+        return self._current().backend.capabilities
+
+    # --- life
+
+    async def close(self) -> None:
+        """Stop renewing and let go of connections; may be called twice. Leases still held are lost to their holders."""
+        with self._opening:
+            session, self._session, self._closed = self._session, None, True
+        if session is not None:
+            await session.keeper.close()
+            await session.backend.close()
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse pickling: connections do not travel."""
+        raise TypeError("a client belongs to this process; call connect() in the other one")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} namespace={self._namespace!r}>"
+
+    # --- for locks and faces
+
+    def _open(self) -> Session:
+        """The open session, on the loop that runs now."""
+        self._runtime.bind()
+        session = self._session
+        return self._current() if session is None else session
+
+    def _current(self) -> Session:
+        with self._opening:
+            if self._closed:
+                raise BackendUnavailable("this client is closed; make a new one with connect()")
+            if self._session is None:
+                self._session = self._new_session()
+            return self._session
+
+    def _new_session(self) -> Session:
+        backend = self._store.open_backend(self._runtime)
+        keeper = Keeper(self._runtime, backend, self._events)
+        return Session(self._runtime, backend, keeper, self._events, self._connect_timeout)
+
+    def _deadline(self, timeout: Timeout) -> float | None:
+        limit = self._timeout if timeout is ... else optional_seconds(timeout, "timeout")
+        return None if limit is None else self._runtime.now() + limit
+
+    def _holder(self, reason: str | None) -> Holder:
+        return Holder(_host_name(), os.getpid(), self._label, reason)
+
+    def _inspecting(self) -> Inspecting:
+        backend = self._open().backend
+        _require(backend, Capability.INSPECT)
+        return cast("Inspecting", backend)
+
+    def _make(
+        self,
+        name: str,
+        mode: Mode,
+        capacity: int,
+        *,
+        ttl: Duration | None = None,
+        renew: bool = True,
+        max_hold: Duration | None = None,
+        min_hold: Duration = 0,
+        group: str | None = None,
+        reason: str | None = None,
+        reentrant: bool = False,
+    ) -> AsyncLock:
+        """Check everything before any I/O."""
+        terms = Terms(
+            name=check_name(name),
+            key=key_for(self._namespace, name),
+            mode=mode,
+            capacity=capacity,
+            ttl=self._ttl if ttl is None else ttl_seconds(ttl),
+            renew=_flag(renew, "renew"),
+            max_hold=None if max_hold is None else ttl_seconds(max_hold, "max_hold"),
+            min_hold=seconds(min_hold, "min_hold"),
+            group=check_fact(group, "group"),
+            reason=check_fact(reason, "reason"),
+            reentrant=_flag(reentrant, "reentrant"),
+        )
+        if terms.max_hold is not None and terms.min_hold > terms.max_hold:
+            raise ConfigurationError(f"min_hold ({terms.min_hold:g} s) is longer than max_hold ({terms.max_hold:g} s)")
+        backend = self._current().backend
+        _require(backend, _CAPABILITY_OF_MODE[mode])
+        if terms.min_hold:
+            _require(backend, Capability.MIN_HOLD)
+        return AsyncLock(self, terms)
+
+    def _after_fork(self) -> None:
+        """In the child: leases are the parent's, connections are the parent's; use neither, and close nothing."""
+        session, self._session = self._session, None
+        self._opening = self._runtime.guard()
+        if session is not None:
+            session.keeper.bury()
+            _GRAVEYARD.append(session)
+
+
+_CAPABILITY_OF_MODE = {
+    Mode.EXCLUSIVE: Capability.EXCLUSIVE,
+    Mode.SHARED: Capability.SHARED,
+    Mode.PERMIT: Capability.PERMITS,
+}
+
+_THEIR_WORDS = {
+    "timeout": "the time after which a lock frees itself is called ttl here (redis-py calls it timeout); how long to "
+    "wait is given to acquire(timeout=...) or hold(timeout=...)",
+    "blocking_timeout": "how long to wait is given to acquire(timeout=...) or hold(timeout=...)",
+    "blocking": "use try_acquire() to ask without waiting",
+    "expire": "the time after which a lock frees itself is called ttl here",
+    "lease_time": "the time after which a lock frees itself is called ttl here",
+    "auto_renewal": "renewal is on unless you say renew=False",
+    "thread_local": "every acquire gives a lease of its own, so nothing is kept per thread",
+}
+
+
+def _misplaced(word: str) -> str:
+    return f"lock() has no option {word!r}; {_THEIR_WORDS.get(word, 'see help(client.lock)')}"
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _flag(value: object, what: str) -> bool:
+    if not isinstance(value, bool):
+        raise ConfigurationError(f"{what} must be True or False, not {value!r}")
+    return value
+
+
+def _require(backend: Backend, capability: Capability) -> None:
+    if capability not in backend.capabilities:
+        raise UnsupportedCapability(
+            f"{backend.label} does not promise {capability}; the table of stores in the README says which ones do",
+            backend=backend.label,
+        )
+
+
+def with_group(options: LockOptions, template: str) -> LockOptions:
+    """Count a decorated function's locks under its template, unless told otherwise."""
+    return options if options.get("group") else LockOptions(**{**options, "group": template[:256]})
+
+
+def _named(state: LockState) -> LockState:
+    return LockState(name_of(state.name), state.mode, state.capacity, state.holdings, state.waiting)
+
+
+@functools.cache
+def _host_name() -> str:
+    if hasattr(os, "uname"):
+        return os.uname().nodename
+    return os.environ.get("COMPUTERNAME", "unknown host")
+
+
+_CLIENTS: weakref.WeakSet[AsyncClient] = weakref.WeakSet()
+_GRAVEYARD: list[Session] = []  # never finalised: closing an inherited connection would end the parent's
+
+
+def _leave_everything_to_the_parent() -> None:
+    for client in list(_CLIENTS):
+        client._after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_everything_to_the_parent)

@@ -1,0 +1,140 @@
+"""Every error that leasehold raises on purpose.
+
+    LeaseholdError
+      AcquireTimeout (TimeoutError)           waited; did not get it
+      LeaseLost                               the lease is over; raised by check, renew and the end of hold
+      StaleFence                              a guard has seen a newer fence
+      Conflict                                somebody else was first, or asked for something else
+        ModeConflict                          the name is in use as another kind of lock
+      BackendError
+        BackendUnavailable (ConnectionError)  surely not applied
+        OutcomeUnknown                        sent, no answer: may have been applied
+        BackendRejected                       rights, version, schema, wrong kind of key
+      UnsupportedCapability                   the store never promised this
+      ConfigurationError (ValueError)         bad ttl, name or URL; raised before any I/O
+
+Each error is one sentence that says what happened and what to do, and carries its facts as attributes. The sentence is
+the only positional argument: a TimeoutError or ConnectionError that gets two prints as "[Errno ...]". All facts are
+optional keywords kept in the instance's dictionary, so the pickling that exceptions come with keeps them. No error
+contains a password or an owner value.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from leasehold.values import Holder, LossReason
+
+__all__ = [
+    "AcquireTimeout",
+    "BackendError",
+    "BackendRejected",
+    "BackendUnavailable",
+    "ConfigurationError",
+    "Conflict",
+    "LeaseLost",
+    "LeaseholdError",
+    "ModeConflict",
+    "OutcomeUnknown",
+    "StaleFence",
+    "UnsupportedCapability",
+]
+
+
+class LeaseholdError(Exception):
+    """The root of all errors of this library; `name` is the lock, `backend` the store, where they are known."""
+
+    def __init__(self, message: str, *, name: str | None = None, backend: str | None = None) -> None:
+        super().__init__(message)
+        self.name = name
+        self.backend = backend
+
+
+class AcquireTimeout(LeaseholdError, TimeoutError):
+    """The wait for a lock ran out; `holder` is who had it then, `waited` how long this call waited, in seconds."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        name: str | None = None,
+        backend: str | None = None,
+        holder: Holder | None = None,
+        waited: float = 0.0,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message, name=name, backend=backend)
+        self.holder = holder
+        self.waited = waited
+        self.retry_after = retry_after
+
+
+class LeaseLost(LeaseholdError):
+    """The lease is over: somebody else may hold the lock by now.
+
+    `reason` says how it ended. `completed` is True when a `hold` block had already run to its end, so that its work was
+    done, but possibly not under the lock.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        name: str | None = None,
+        backend: str | None = None,
+        reason: LossReason | None = None,
+        completed: bool = False,
+    ) -> None:
+        super().__init__(message, name=name, backend=backend)
+        self.reason = reason
+        self.completed = completed
+
+
+class StaleFence(LeaseholdError):
+    """A guard refused a write: `highest` was seen there already, and `fence` is older."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        name: str | None = None,
+        backend: str | None = None,
+        fence: int | None = None,
+        highest: int | None = None,
+    ) -> None:
+        super().__init__(message, name=name, backend=backend)
+        self.fence = fence
+        self.highest = highest
+
+
+class Conflict(LeaseholdError):
+    """Somebody else was first, or asked for something that does not go together with this."""
+
+
+class ModeConflict(Conflict):
+    """The name is in use as another kind of lock: a mutex or read/write lock here, a semaphore there."""
+
+
+class BackendError(LeaseholdError):
+    """The store did not do what was asked."""
+
+
+class BackendUnavailable(BackendError, ConnectionError):
+    """The store could not be reached, and the request was surely not applied."""
+
+
+class OutcomeUnknown(BackendError):
+    """The request was sent and no answer came: it may have been applied."""
+
+
+class BackendRejected(BackendError):
+    """The store answered and refused: rights, version, schema, or a key of another kind."""
+
+
+class UnsupportedCapability(LeaseholdError):
+    """The store never promised this; the message names a store that does, or another way."""
+
+
+class ConfigurationError(LeaseholdError, ValueError):
+    """A ttl, name, option or URL cannot be used; raised before any I/O."""

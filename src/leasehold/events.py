@@ -1,0 +1,31 @@
+"""The events that `client.on_event` passes on; each is also logged to the logger `leasehold`."""
+
+from leasehold._core.events import (
+    Acquired,
+    Broken,
+    Dropped,
+    Event,
+    KeeperLate,
+    Lost,
+    Released,
+    ReleaseFailed,
+    RenewalFailed,
+    Renewed,
+    TimedOut,
+    Waiting,
+)
+
+__all__ = [
+    "Acquired",
+    "Broken",
+    "Dropped",
+    "Event",
+    "KeeperLate",
+    "Lost",
+    "ReleaseFailed",
+    "Released",
+    "RenewalFailed",
+    "Renewed",
+    "TimedOut",
+    "Waiting",
+]

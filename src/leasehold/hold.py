@@ -1,0 +1,162 @@
+"""The block that runs under a lease: told of the loss, released at the end, its own errors never hidden."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from leasehold._core.events import ReleaseFailed, logger
+from leasehold.errors import BackendError, LeaseLost
+from leasehold.values import Loss, LossReason
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from types import TracebackType
+
+    from leasehold._core.session import Session
+    from leasehold._core.tenure import Watcher
+    from leasehold.spi import Signal
+
+__all__ = ["AsyncHold", "Block", "lost_error", "wait_lost"]
+
+
+class Held(Protocol):
+    """What a block needs to know of the lease, or set of leases, that it runs under."""
+
+    @property
+    def _session(self) -> Session: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def loss(self) -> Loss | None: ...
+    def remaining(self) -> float: ...
+    async def release(self) -> bool: ...
+    def _watch(self, watcher: Watcher) -> None: ...
+    def _unwatch(self, watcher: Watcher) -> None: ...
+
+
+L = TypeVar("L", bound="Held")
+
+
+def lost_error(lease: Held, loss: Loss, *, completed: bool) -> LeaseLost:
+    """The error that tells a holder of its loss."""
+    done = "; the block had already run to its end" if completed else ""
+    return LeaseLost(
+        f"the lease of {lease.name!r} is over ({loss.reason}): {loss.detail}{done}",
+        name=lease.name,
+        backend=lease._session.backend.label,
+        reason=loss.reason,
+        completed=completed,
+    )
+
+
+class Block:
+    """The code between entering and leaving.
+
+    It must not refer to its lease: the lease refers to it, and a lease that nobody else refers to has to disappear at
+    once, without waiting for the garbage collector, so that it is not renewed.
+    """
+
+    def __init__(self, lease: Held, on_lost: Callable[[Loss], object] | None = None) -> None:
+        self._on_lost = on_lost
+        self._scope = lease._session.runtime.scope()
+        lease._watch(self)
+
+    def on_end(self, loss: Loss | None) -> None:
+        """Interrupt the code, where the runtime can, and call the user's `on_lost`."""
+        if loss is None:
+            return
+        self._scope.cancel()
+        if self._on_lost is not None:
+            self._on_lost(loss)
+
+    def told(self) -> None:
+        """The code is about to get the loss as an exception from its own call."""
+        self._scope.told()
+
+    async def leave(self, lease: Held, error: BaseException | None) -> None:
+        """Release, or raise `LeaseLost` if the lease was lost before the code ended."""
+        lease._unwatch(self)  # first: what comes now must not be interrupted by a loss
+        interrupted = await self._scope.leave(error)
+        loss = lease.loss
+        if loss is None:
+            loss = await _give_back(lease, error)
+        elif loss.reason is LossReason.MAX_HOLD:
+            await _give_back(lease, error)  # only we ended it: the store would keep it for another ttl
+        if loss is None:
+            return
+        if error is None or interrupted:
+            raise lost_error(lease, loss, completed=error is None) from error
+        if not isinstance(error, LeaseLost):
+            error.add_note(f"leasehold: the lease of {lease.name!r} was lost as well ({loss.reason}): {loss.detail}")
+
+
+async def _give_back(lease: Held, error: BaseException | None) -> Loss | None:
+    """Release at the end of a block. A store that does not answer is a warning: the ttl frees the lock."""
+    held = lease.remaining() > 0
+    try:
+        freed = await lease.release()
+    except BackendError as failure:
+        logger.warning("%s", ReleaseFailed(lease.name, 0, str(failure)))
+        if error is not None:
+            error.add_note(f"leasehold: {lease.name!r} could not be released either: {failure}")
+        return None
+    if freed or not held:
+        return None
+    return Loss(LossReason.TAKEN, "the store no longer knew this grant when it was released")
+
+
+class AsyncHold(Generic[L]):
+    """Takes a lock for a block: `async with lock.hold() as lease`. The body never runs without the lock."""
+
+    def __init__(self, take: Callable[[], Awaitable[L]], on_lost: Callable[[Loss], object] | None) -> None:
+        self._take = take
+        self._on_lost = on_lost
+        self._lease: L | None = None
+        self._block: Block | None = None
+
+    async def __aenter__(self) -> L:
+        if self._lease is not None:
+            raise TypeError("this hold is in use or used up; call lock.hold() again for another block")
+        self._lease = await self._take()
+        self._block = Block(self._lease, self._on_lost)
+        return self._lease
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._lease is not None and self._block is not None:
+            await self._block.leave(self._lease, error)
+
+
+class _Bell:
+    """A watcher that raises a flag."""
+
+    def __init__(self, signal: Signal) -> None:
+        self._signal = signal
+
+    def on_end(self, _: Loss | None) -> None:
+        self._signal.set()
+
+    def told(self) -> None:
+        pass
+
+
+async def wait_lost(lease: Held, limit: float | None) -> bool:
+    """Wait until the lease is lost or released or the limit is over; True if it is lost."""
+    runtime = lease._session.runtime
+    deadline = None if limit is None else runtime.now() + limit
+    signal = runtime.signal()
+    bell = _Bell(signal)
+    lease._watch(bell)
+    try:
+        while (remaining := lease.remaining()) > 0:
+            now = runtime.now()
+            if deadline is not None and now >= deadline:
+                break
+            # The clock decides as well, so that nothing depends on the keeper being on time.
+            ends = now + remaining
+            await runtime.wait(signal, ends if deadline is None else min(deadline, ends))
+            signal.clear()
+    finally:
+        lease._unwatch(bell)
+    return lease.loss is not None

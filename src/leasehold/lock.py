@@ -1,0 +1,362 @@
+"""Descriptions of locks: `AsyncLock`, the pair of a read/write lock, several locks at once, and a mutex-shaped adapter.
+
+A lock carries no state. It can be made once and shared by all threads and tasks; every acquire gives a lease of its
+own.
+"""
+
+from __future__ import annotations
+
+from types import EllipsisType
+from typing import TYPE_CHECKING, NoReturn, TypeAlias, TypedDict
+
+from leasehold._core import acquire as core
+from leasehold._core.durations import Duration, seconds
+from leasehold._core.session import Wish
+from leasehold._core.states import State
+from leasehold.errors import AcquireTimeout, LeaseLost
+from leasehold.hold import AsyncHold
+from leasehold.lease import AsyncLease, AsyncLeaseSet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from types import TracebackType
+
+    from leasehold._core.session import Session
+    from leasehold.client import AsyncClient
+    from leasehold.values import Loss, Mode
+
+__all__ = ["AsyncLock", "AsyncLockSet", "AsyncMutex", "AsyncRWLock", "LockOptions", "Timeout"]
+
+Timeout: TypeAlias = Duration | EllipsisType | None  # `...`: what the client was made with
+
+
+class LockOptions(TypedDict, total=False):
+    """The options that every kind of lock takes."""
+
+    ttl: Duration | None
+    renew: bool
+    max_hold: Duration | None
+    min_hold: Duration
+    group: str | None
+    reason: str | None
+    reentrant: bool
+
+
+class Terms:
+    """The checked options of one lock."""
+
+    __slots__ = (
+        "capacity",
+        "group",
+        "key",
+        "max_hold",
+        "min_hold",
+        "mode",
+        "name",
+        "reason",
+        "reentrant",
+        "renew",
+        "ttl",
+    )
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        key: str,
+        mode: Mode,
+        capacity: int,
+        ttl: float,
+        renew: bool,
+        max_hold: float | None,
+        min_hold: float,
+        group: str | None,
+        reason: str | None,
+        reentrant: bool,
+    ) -> None:
+        self.name = name
+        self.key = key
+        self.mode = mode
+        self.capacity = capacity
+        self.ttl = ttl
+        self.renew = renew
+        self.max_hold = max_hold
+        self.min_hold = min_hold
+        self.group = group
+        self.reason = reason
+        self.reentrant = reentrant
+
+
+class AsyncLock:
+    """A name to be locked, and how: made by `client.lock`, `client.semaphore` or `client.rwlock`."""
+
+    def __init__(self, client: AsyncClient, terms: Terms) -> None:
+        self._client = client
+        self._terms = terms
+        self._prepared: tuple[Session, Wish] | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the lock."""
+        return self._terms.name
+
+    @property
+    def ttl(self) -> float:
+        """Seconds after which the lock frees itself when its holder vanishes."""
+        return self._terms.ttl
+
+    @property
+    def group(self) -> str | None:
+        """What this lock counts as in statistics, where its own name would be one of too many."""
+        return self._terms.group
+
+    def hold(self, timeout: Timeout = ..., *, on_lost: Callable[[Loss], object] | None = None) -> AsyncHold[AsyncLease]:
+        """A context manager that acquires, runs the block under the lease, and releases.
+
+        On loss the async block is cancelled; in the blocking face `lost` is set. In both, `on_lost(loss)` is called by
+        the keeper. The block then ends with `LeaseLost`. An exception of the block itself is never hidden.
+        """
+        return AsyncHold(lambda: self.acquire(timeout), on_lost)
+
+    async def acquire(self, timeout: Timeout = ...) -> AsyncLease:
+        """Wait for the lock at most `timeout` seconds and return the lease; None waits for ever.
+
+        Raises `AcquireTimeout` when the time is over, and a `BackendError` when the store cannot be reached.
+        """
+        return await self._acquire_until(self._client._deadline(timeout))
+
+    async def try_acquire(self) -> AsyncLease | None:
+        """The lease if the lock is free now, else None."""
+        session, wish = self._prepare()
+        if (again := self._re_enter(session)) is not None:
+            return again
+        tenure = await core.try_acquire(session, wish)
+        return None if tenure is None else self._entered(AsyncLease(session, tenure))
+
+    def as_mutex(self) -> AsyncMutex:
+        """An object with the methods of `threading.Lock`, for code that wants one."""
+        return AsyncMutex(self)
+
+    def __enter__(self) -> NoReturn:
+        raise TypeError(_USE_HOLD)
+
+    def __exit__(self, *_: object) -> None:
+        """Never reached: `__enter__` raises."""
+
+    async def __aenter__(self) -> NoReturn:
+        raise TypeError(_USE_HOLD)
+
+    async def __aexit__(self, *_: object) -> None:
+        """Never reached: `__aenter__` raises."""
+
+    def release(self) -> NoReturn:
+        """Not here: a lock is shared and holds nothing; the lease is what is released."""
+        raise TypeError("a lock carries no state: call release() on the lease that acquire() returned")
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse pickling: connections do not travel."""
+        raise TypeError("a lock belongs to its client; make one with the same name in the other process")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r} {self._terms.mode} ttl={self.ttl:g}>"
+
+    async def _acquire_until(self, deadline: float | None) -> AsyncLease:
+        session, wish = self._prepare()
+        if (again := self._re_enter(session)) is not None:
+            return again
+        return self._entered(AsyncLease(session, await core.acquire(session, wish, deadline)))
+
+    def _prepare(self) -> tuple[Session, Wish]:
+        """The open session and what to ask it; made anew after a fork, when process and connections are others."""
+        session = self._client._open()
+        if self._prepared is None or self._prepared[0] is not session:
+            terms = self._terms
+            wish = Wish(
+                name=terms.name,
+                key=terms.key,
+                ttl=terms.ttl,
+                mode=terms.mode,
+                capacity=terms.capacity,
+                min_hold=terms.min_hold,
+                max_hold=terms.max_hold,
+                renew=terms.renew,
+                holder=self._client._holder(terms.reason),
+            )
+            self._prepared = (session, wish)
+        return self._prepared
+
+    def _re_enter(self, session: Session) -> AsyncLease | None:
+        if not self._terms.reentrant:
+            return None
+        tenure = session.entered.get((self._terms.key, self._terms.mode, session.runtime.current()))
+        with session.keeper.guard:
+            if tenure is None or tenure.settle(session.runtime.now()) or tenure.state is not State.HELD:
+                return None
+            tenure.handles += 1
+        return AsyncLease(session, tenure)
+
+    def _entered(self, lease: AsyncLease) -> AsyncLease:
+        if self._terms.reentrant:
+            session = lease._session
+            session.entered[self._terms.key, self._terms.mode, session.runtime.current()] = lease._tenure
+        return lease
+
+
+class AsyncLockSet:
+    """Several locks that are taken together, always in the same order, so that two sets cannot block each other."""
+
+    def __init__(self, client: AsyncClient, locks: Sequence[AsyncLock]) -> None:
+        self._client = client
+        self._locks = tuple(sorted(locks, key=lambda lock: lock.name))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names, in the order in which they are taken."""
+        return tuple(lock.name for lock in self._locks)
+
+    def hold(
+        self, timeout: Timeout = ..., *, on_lost: Callable[[Loss], object] | None = None
+    ) -> AsyncHold[AsyncLeaseSet]:
+        """A context manager that acquires all, runs the block under them, and releases them in reverse order."""
+        return AsyncHold(lambda: self.acquire(timeout), on_lost)
+
+    async def acquire(self, timeout: Timeout = ...) -> AsyncLeaseSet:
+        """Wait for all locks, `timeout` seconds in total; none is kept when one cannot be had."""
+        deadline = self._client._deadline(timeout)
+        held: list[AsyncLease] = []
+        try:
+            for lock in self._locks:
+                held.append(await lock._acquire_until(deadline))  # noqa: PERF401 - what is held so far must be known
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            await self._give_back(held, error)
+            raise
+        return AsyncLeaseSet(held)
+
+    async def try_acquire(self) -> AsyncLeaseSet | None:
+        """All leases if all locks are free now, else None."""
+        held: list[AsyncLease] = []
+        try:
+            for lock in self._locks:
+                lease = await lock.try_acquire()
+                if lease is None:
+                    break
+                held.append(lease)
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            await self._give_back(held, error)
+            raise
+        if len(held) == len(self._locks):
+            return AsyncLeaseSet(held)
+        if held:
+            await AsyncLeaseSet(held).release()
+        return None
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse pickling: connections do not travel."""
+        raise TypeError("locks belong to their client; make them with the same names in the other process")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {', '.join(map(repr, self.names))}>"
+
+    async def _give_back(self, held: list[AsyncLease], error: BaseException) -> None:
+        """Undo a half-done acquire; the error that caused it is the one to be seen."""
+        if not held:
+            return
+        try:
+            await AsyncLeaseSet(held).release()
+        except Exception as failure:  # noqa: BLE001 - the ttl frees what could not be released
+            error.add_note(f"leasehold: locks that were already taken could not be released: {failure}")
+
+
+class AsyncRWLock:
+    """Any number of readers or one writer; a waiting writer goes before readers that come after it."""
+
+    def __init__(self, read: AsyncLock, write: AsyncLock) -> None:
+        self._read = read
+        self._write = write
+
+    @property
+    def read(self) -> AsyncLock:
+        """The lock that readers share."""
+        return self._read
+
+    @property
+    def write(self) -> AsyncLock:
+        """The lock that a writer has alone."""
+        return self._write
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse pickling: connections do not travel."""
+        raise TypeError("a lock belongs to its client; make one with the same name in the other process")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._write.name!r}>"
+
+
+class AsyncMutex:
+    """The methods of `threading.Lock` on a distributed lock.
+
+    Code written for a local mutex does not ask whether it still holds it. So `release`, and the end of a block, raise
+    `LeaseLost` when the lease was lost meanwhile.
+    """
+
+    def __init__(self, lock: AsyncLock) -> None:
+        self._lock = lock
+        self._leases: list[AsyncLease] = []
+
+    async def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:  # noqa: FBT001, FBT002 - their shape
+        """Acquire; False when it could not be had. A negative timeout waits for ever."""
+        if not blocking:
+            lease = await self._lock.try_acquire()
+        else:
+            lease = await self._wait(None if timeout < 0 else timeout)
+        if lease is not None:
+            self._leases.append(lease)
+        return lease is not None
+
+    async def release(self) -> None:
+        """Release; RuntimeError when it is not held, `LeaseLost` when it was lost."""
+        if not self._leases:
+            raise RuntimeError("release unlocked lock")
+        lease = self._leases[-1]
+        loss = lease.loss
+        if loss is None:
+            await lease.release()
+        self._leases.remove(lease)
+        if loss is not None:
+            raise LeaseLost(
+                f"the lease of {lease.name!r} was lost before release ({loss.reason}): {loss.detail}",
+                name=lease.name,
+                reason=loss.reason,
+                completed=True,
+            )
+
+    def locked(self) -> bool:
+        """Whether it is held through this object, by the clock."""
+        return any(lease.remaining() > 0 for lease in self._leases)
+
+    async def __aenter__(self) -> bool:
+        return await self.acquire()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self.release()
+        except LeaseLost as lost:
+            if error is None:
+                raise
+            error.add_note(f"leasehold: {lost}")
+
+    async def _wait(self, timeout: float | None) -> AsyncLease | None:
+        limit = None if timeout is None else seconds(timeout, "timeout")
+        try:
+            return await self._lock.acquire(limit)
+        except AcquireTimeout:
+            return None
+
+
+_USE_HOLD = "a lock carries no state: write `with lock.hold() as lease:` (or `async with`), or call lock.acquire()"

@@ -1,0 +1,256 @@
+"""The ports: what a store must offer (`Backend` and its extensions) and what the core runs on (`Runtime`).
+
+The core is written once, as coroutines over these two. A store author implements `Backend`, declares capabilities and
+runs the contract suite; the core never asks which store it talks to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Hashable, Sequence
+    from contextlib import AbstractContextManager
+
+    from leasehold.values import Capability, Claim, Grant, Holder, LockState, Loss, Record, Refusal
+
+__all__ = [
+    "Backend",
+    "Inspecting",
+    "Place",
+    "Pollable",
+    "Queueing",
+    "Recording",
+    "Request",
+    "Runtime",
+    "Scope",
+    "Signal",
+    "Store",
+    "Task",
+]
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+# --- the store's side ------------------------------------------------------------------------------------------------
+
+
+class Backend(Protocol):
+    """A connection to a store that grants claims.
+
+    Promises: the same claim asked twice gives the same grant (a repeated claim refreshes its expiry); a release names
+    its grant and never touches another's; no clock of the caller's is trusted. A call that fails raises
+    `BackendUnavailable` only when it surely was not applied, and `OutcomeUnknown` otherwise. A call ends by itself
+    within a bounded time, and never repeats a request behind the caller's back.
+    """
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """What this store promises."""
+
+    @property
+    def label(self) -> str:
+        """Which store this is, for messages; without password."""
+
+    async def try_acquire(self, claim: Claim) -> Grant | Refusal:
+        """Grant the claim now or not at all; never overtakes a waiter."""
+
+    async def renew(self, grants: Sequence[Grant]) -> Sequence[Grant | Loss]:
+        """Extend each grant by its claim's ttl, all in one round trip; an answer for each, in order."""
+
+    async def release(self, grant: Grant) -> bool:
+        """Free what this grant holds; False if it was no longer ours."""
+
+    async def withdraw(self, claim: Claim) -> None:
+        """Undo a claim whatever became of it: queued, granted or still under way.
+
+        A request of this claim that arrives later is refused for one ttl.
+        """
+
+    async def close(self) -> None:
+        """Let go of connections. Grants are left to their ttl."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in a store's queue.
+
+    The store sets `signal` when it may be our turn; without a signal the waiter asks again after `recheck` seconds,
+    which also keeps the place from being given up as dead.
+    """
+
+    claim: Claim
+    signal: Signal
+    recheck: float
+    ahead: int
+    holder: Holder | None = None
+
+
+@runtime_checkable
+class Queueing(Protocol):
+    """Capability FIFO: first come, first served."""
+
+    async def join(self, claim: Claim) -> Grant | Place | Refusal:
+        """Take a place at the end of the queue, or the lock at once if it is free and nobody waits.
+
+        A Refusal: this claim was withdrawn before.
+        """
+
+    async def turn(self, place: Place) -> Grant | Place | Refusal:
+        """Ask whether it is our turn, and keep the place alive. A Refusal: the place is gone, join again.
+
+        A grant that was handed over earlier than this call was sent carries `since`. `withdraw` leaves the queue.
+        """
+
+
+@runtime_checkable
+class Inspecting(Protocol):
+    """Capability INSPECT: what operators ask at three in the morning."""
+
+    async def inspect(self, key: str) -> LockState | None:
+        """Who holds and who waits; None when nobody does. The state's name is the key."""
+
+    async def list(self, prefix: str) -> Sequence[LockState]:
+        """All locks in use whose key starts with `prefix`, in order of key."""
+
+    async def break_(self, key: str, fence: int, reason: str, *, now: bool) -> bool:
+        """End the grant with this fence. The next holder still waits for its ttl to pass, unless `now`."""
+
+
+@runtime_checkable
+class Recording(Protocol):
+    """Capability RECORD: small values that expire, written under a fence."""
+
+    async def read(self, key: str) -> Record | None:
+        """The record with the time it has left as `ttl`, or None."""
+
+    async def write(self, record: Record) -> bool:
+        """Store it; False if a record with a higher fence is there."""
+
+
+class Store(Protocol):
+    """Anything `connect` accepts in place of a URL."""
+
+    def open_backend(self, runtime: Runtime) -> Backend:
+        """Make a backend; does no I/O."""
+
+
+# --- the core's side -------------------------------------------------------------------------------------------------
+
+
+class Signal(Protocol):
+    """A flag that can be waited for. `set` may be called from any thread."""
+
+    def set(self) -> None:
+        """Raise the flag and wake all who wait."""
+
+    def clear(self) -> None:
+        """Lower the flag; do this before looking at what it announces."""
+
+    def is_set(self) -> bool:
+        """Whether the flag is up."""
+
+
+class Task(Protocol):
+    """Work that was spawned."""
+
+    async def join(self, deadline: float | None = None) -> bool:
+        """Wait for the end of the task; False if the deadline came first."""
+
+
+class Scope(Protocol):
+    """The body of a `hold` block, which may be told that its lease is lost."""
+
+    def cancel(self) -> None:
+        """Interrupt the body if the runtime can; called by the keeper."""
+
+    def told(self) -> None:
+        """The body's own call is about to raise the loss, so it must not be cancelled as well."""
+
+    async def leave(self, error: BaseException | None) -> bool:
+        """End the scope; True if `error` is the interruption that `cancel` caused."""
+
+
+class Request(Protocol[T_co]):
+    """One question to one node of several."""
+
+    async def perform(self) -> T_co:
+        """Ask and wait for the answer."""
+
+
+@runtime_checkable
+class Pollable(Protocol[T_co]):
+    """A request that a blocking runtime can send now and collect later, so that many share one thread."""
+
+    async def perform(self) -> T_co:
+        """Ask and wait for the answer."""
+
+    def send(self) -> None:
+        """Send the question without waiting."""
+
+    def fileno(self) -> int:
+        """The descriptor that becomes readable when an answer comes."""
+
+    def receive(self) -> tuple[T_co] | None:
+        """Read what is there; the answer in a tuple, or None when more has to come."""
+
+
+class Runtime(Protocol):
+    """Time, waiting, spawning, shielding, chance: all that differs between threads, asyncio and simulation."""
+
+    def now(self) -> float:
+        """Seconds on a clock that never steps and also runs while the host is suspended."""
+
+    def random(self) -> float:
+        """A number in [0, 1) for jitter."""
+
+    def owner(self) -> str:
+        """A fresh owner value of at least 128 random bits."""
+
+    def current(self) -> Hashable:
+        """The running thread or task, for re-entrant locks."""
+
+    def guard(self) -> AbstractContextManager[Any]:
+        """A mutex for state that workers touch too; nothing awaits inside, and the same thread may enter twice."""
+
+    def signal(self) -> Signal:
+        """A new flag, lowered."""
+
+    def scope(self) -> Scope:
+        """A scope around the code that runs now."""
+
+    async def wait(self, signal: Signal, deadline: float | None) -> bool:
+        """Wait until the flag is up (True) or the deadline is reached (False)."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+
+    async def switch(self) -> None:
+        """A point where another thread could run; the simulator makes it so."""
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> Task:
+        """Run it beside the caller. It must handle its own errors."""
+
+    async def shielded(self, operation: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run an idempotent operation to its end even when the caller is interrupted; then pass the interruption on.
+
+        It runs in the caller's own task and is started again from the beginning if interrupted: that costs nothing in
+        the common case, and needs operations that may run twice.
+        """
+
+    async def scatter(
+        self,
+        requests: Sequence[Request[T]],
+        enough: Callable[[Sequence[T | Exception | None]], bool],
+        deadline: float,
+    ) -> Sequence[T | Exception | None]:
+        """Ask all at once and return as soon as `enough` says so, or all answered, or the deadline is reached.
+
+        The result has a place for each request: its answer, its error, or None when it was still open. Open requests
+        are left to end by themselves.
+        """
+
+    def bind(self) -> None:
+        """Belong to whoever runs now; a runtime tied to one event loop refuses another."""

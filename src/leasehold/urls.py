@@ -1,0 +1,55 @@
+"""From a URL, or a client of the user's own, to a store. Stores are imported only here, when their URL is opened."""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from typing import TYPE_CHECKING, cast
+
+from leasehold.errors import ConfigurationError
+from leasehold.store_url import StoreURL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leasehold.spi import Store
+
+__all__ = ["find_store"]
+
+URL_VARIABLE = "LEASEHOLD_URL"
+ENTRY_POINTS = "leasehold.backends"
+
+# Each module has `open_url(url: StoreURL) -> Store`, which does no I/O.
+SCHEMES = {
+    "memory": "leasehold.backends.memory",
+    "memory+unix": "leasehold.testing.shared",
+}
+
+
+def find_store(target: str | Store | None) -> Store:
+    """The store for a URL, an object with `open_backend`, or the environment."""
+    if target is None:
+        target = os.environ.get(URL_VARIABLE)
+        if not target:
+            raise ConfigurationError(
+                f"no store was named: pass a URL to connect() or set {URL_VARIABLE}. There is no silent default: fifty "
+                "servers that each locked a private store would run the job fifty times. For a store inside this "
+                "process say connect('memory://NAME')"
+            )
+    if isinstance(target, str):
+        url = StoreURL.parse(target)
+        return _opener(url.scheme)(url)
+    if hasattr(target, "open_backend"):
+        return target
+    raise ConfigurationError(f"cannot lock with a {type(target).__name__}: pass a store URL or a store")
+
+
+def _opener(scheme: str) -> Callable[[StoreURL], Store]:
+    if scheme in SCHEMES:
+        return cast("Callable[[StoreURL], Store]", import_module(SCHEMES[scheme]).open_url)
+    from importlib.metadata import entry_points  # noqa: PLC0415 - slow, and only needed for stores of third parties
+
+    for point in entry_points(group=ENTRY_POINTS, name=scheme):
+        return cast("Callable[[StoreURL], Store]", point.load())
+    known = ", ".join(sorted(name for name in SCHEMES if "+" not in name))
+    raise ConfigurationError(f"no store has the scheme {scheme!r}; known: {known}")

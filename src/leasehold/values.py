@@ -1,0 +1,159 @@
+"""Frozen facts that travel between the core and the stores.
+
+Nothing here decides or waits. Times are seconds; instants are on the clock of whoever says so in the field's comment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+__all__ = [
+    "Capability",
+    "Claim",
+    "Grant",
+    "Holder",
+    "Holding",
+    "LockState",
+    "Loss",
+    "LossReason",
+    "Mode",
+    "Record",
+    "Refusal",
+]
+
+MAX_FENCE = 2**53 - 1  # the largest integer that Lua and JSON keep exact
+
+
+class Mode(StrEnum):
+    """How many may hold a name together."""
+
+    EXCLUSIVE = "exclusive"  # one alone; also the writer of a read/write lock
+    SHARED = "shared"  # any number, but none beside an exclusive one
+    PERMIT = "permit"  # up to `capacity`
+
+
+class Capability(StrEnum):
+    """What a store can promise. A declared capability passes its contract group; another one raises."""
+
+    EXCLUSIVE = "exclusive"
+    FENCING = "fencing"
+    INSPECT = "inspect"
+    SHARED = "shared"
+    PERMITS = "permits"
+    FIFO = "fifo"
+    PUSH = "push"
+    RECORD = "record"
+    MIN_HOLD = "min_hold"
+    ABANDONED = "abandoned"
+    SESSION = "session"
+
+
+class LossReason(StrEnum):
+    """How a lease ended without being released by its holder."""
+
+    EXPIRED = "expired"  # the deadline passed: the process was paused, or renewal was off
+    UNCONFIRMED = "unconfirmed"  # the deadline passed while the store did not confirm a renewal
+    TAKEN = "taken"  # the store no longer knows this grant
+    SESSION_ENDED = "session ended"  # the store ended the session that the grant lived in
+    BROKEN = "broken"  # an operator broke the lock
+    MAX_HOLD = "max_hold"  # it was held as long as `max_hold` allows
+    FORKED = "forked"  # this is a child process; the lease belongs to its parent
+    CLOSED = "closed"  # the client was closed while the lease was held
+    RELEASED = "released"  # the holder itself had released it
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds or wants a lock: facts for people, never used for a decision."""
+
+    host: str
+    pid: int
+    label: str | None = None
+    reason: str | None = None
+
+    def __str__(self) -> str:
+        """Say it in a few words: `nightly-report on db-3, pid 4711`."""
+        who = f"{self.label} on {self.host}" if self.label else self.host
+        return f"{who}, pid {self.pid}"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One attempt to get a lock. Asked twice, the same claim gives the same grant."""
+
+    key: str
+    owner: str = field(repr=False)  # random, new for every attempt; whoever knows it can release
+    ttl: float
+    mode: Mode
+    capacity: int
+    min_hold: float
+    holder: Holder
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """The store said yes.
+
+    `ttl` is what the store granted, which may be more than was asked (it rounds up) or less (a claim window after a
+    hand-over, to be renewed at once). `since` is the instant on the *caller's* clock from which `ttl` counts; None
+    means: from before the request was sent that brought this grant. `abandoned` says whether the previous holder left
+    without releasing; None where the store cannot tell.
+    """
+
+    claim: Claim
+    fence: int
+    ttl: float
+    since: float | None = None
+    abandoned: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The store said no. Nothing of the claim is left there."""
+
+    key: str
+    holder: Holder | None = None
+    retry_after: float | None = None
+    queue: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A grant is over, and why; `detail` is a sentence for people."""
+
+    reason: LossReason
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """One grant as the store sees it now; durations are on the store's clock."""
+
+    holder: Holder
+    fence: int
+    held_for: float
+    expires_in: float
+    broken: str | None = None  # the reason an operator gave; the slot is kept until `expires_in` is over
+    cooling: bool = False  # released, but kept until its `min_hold` is over
+
+
+@dataclass(frozen=True, slots=True)
+class LockState:
+    """What the store knows about one lock; `name` is what the user calls it."""
+
+    name: str
+    mode: Mode
+    capacity: int
+    holdings: tuple[Holding, ...]
+    waiting: tuple[Holder, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A value kept beside the locks and written under a fence (once, idempotency, cache)."""
+
+    key: str
+    value: bytes
+    fence: int
+    ttl: float
