@@ -42,7 +42,7 @@ class Nemesis:
     def unleash(self, until: float) -> None:
         """Plan faults from now on to that moment."""
         moment, random = self._world.now, self._world.random
-        while self._faults and (moment := moment + random.expovariate(1.0)) < until:
+        while self._faults and (moment := moment + random.expovariate(1.5 / self._ttl)) < until:
             fault = random.choice(self._faults)
             link = random.choice(self._links)
             self._world.at(moment, self._planned(fault, link))

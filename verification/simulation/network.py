@@ -212,6 +212,7 @@ class _Backend:
         self.observer.sent(process, verb, subject)
         if fate is Fate.REFUSED:
             await self.runtime.sleep(link.delay())
+            self.observer.failed(process, verb, subject)
             raise BackendUnavailable("connection refused", backend=self.label)
         call = _Call(self, verb, subject, apply, fate)
         call.send()

@@ -128,12 +128,12 @@ class _Run:
     async def _script(self) -> None:
         """The phases: trouble, healing, one more contest, the end, and a look at what is left."""
         random, scene = self.world.random, self._scene
-        scene.healed_at = heal_at = scene.ttl * (2 + 3 * random.random())
+        scene.healed_at = heal_at = scene.ttl * (4 + 5 * random.random())
         tasks = []
         for site in self._sites:
             for _ in range(random.choice([1, 2, 3])):
                 scene.contenders += 1
-                actor = Actor(scene, site, random.choice([2, 3, 4]))
+                actor = Actor(scene, site, random.choice([3, 4, 5, 6]))
                 tasks.append(site.runtime.process.spawn(actor.live(), "actor"))
         self._nemesis.unleash(heal_at)
         await self._observer.sleep(heal_at)

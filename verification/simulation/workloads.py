@@ -280,18 +280,18 @@ class Actor:
         """Use the lease as programs do: look, renew, change what it protects; sometimes without looking."""
         for _ in range(self._random.randrange(1, 4)):
             chance = self._random.random()
-            if chance < 0.35 or (register is None and chance >= 0.65):
+            if chance < 0.2 or (register is None and chance >= 0.5):
                 await self._runtime.sleep(self._random.random() * self._scene.ttl / 2)
-            elif chance < 0.5:
+            elif chance < 0.35:
                 need = self._random.choice([0, 0, self._scene.ttl / 3])
                 lease.check(need)
                 self._check_alive(lease, need)
-            elif chance < 0.65:
+            elif chance < 0.5:
                 await lease.renew()
                 self._check_alive(lease)
             elif register is not None and isinstance(lease, AsyncLease):
-                pause = self._random.random() ** 3 * self._scene.ttl
-                registers = self._scene.fenced if chance < 0.85 else self._scene.plain
+                pause = self._random.random() ** 2 * self._scene.ttl
+                registers = self._scene.fenced if chance < 0.75 else self._scene.plain
                 self._scene.history.counts["updates"] += 1
                 await registers[register].update(self._runtime, self._site.link, lease.fence, pause)
 
