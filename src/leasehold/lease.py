@@ -163,6 +163,11 @@ class AsyncLease:
             watcher.told()
         raise lost_error(self, loss, completed=False)
 
+    def _is_kept(self) -> bool:
+        """Whether the store may still keep it; what only max_hold ended, it would keep for another ttl."""
+        loss = self.loss
+        return loss is None or loss.reason is LossReason.MAX_HOLD
+
     def _watch(self, watcher: Watcher) -> None:
         with self._session.keeper.guard:
             self._tenure.watchers.append(weakref.ref(watcher))
@@ -253,6 +258,10 @@ class AsyncLeaseSet:
     @property
     def _session(self) -> Session:
         return self._leases[0]._session
+
+    def _is_kept(self) -> bool:
+        """Whether there is something to give back: the loss of one lease does not end the others."""
+        return any(lease._is_kept() for lease in self._leases)
 
     def _watch(self, watcher: Watcher) -> None:
         for lease in self._leases:
