@@ -110,6 +110,7 @@ class _Attempt:
         self._reached = False  # the store has answered at least once in this call
         self._sent = self._started  # before the last request left
         self._traceless = True  # the current claim has surely left nothing in the store
+        self._doubt = False  # a request of the current claim got no answer, and may still arrive
         self._rounds = 0
         self._warned = False
         self._refusal = Refusal(wish.key)  # the last thing heard about who is in the way
@@ -128,7 +129,7 @@ class _Attempt:
             while isinstance(answer, Place):
                 await self._wait_for_turn(answer)
                 answer = await self._ask(store.turn, answer)
-            return await self._seated(answer)
+            return await self._seated(claim, answer)
         except GeneratorExit:
             raise  # nothing can be awaited any more; the ttl frees what is left
         except BaseException:
@@ -162,7 +163,7 @@ class _Attempt:
         """Ask with a fresh owner; None if refused."""
         claim = self._fresh_claim()
         try:
-            return await self._seated(await self._ask(self._backend.try_acquire, claim))
+            return await self._seated(claim, await self._ask(self._backend.try_acquire, claim))
         except GeneratorExit:
             raise
         except BaseException:
@@ -171,7 +172,7 @@ class _Attempt:
 
     def _fresh_claim(self) -> Claim:
         """Every attempt has its own owner: a late release of one can then never free another."""
-        self._traceless = True
+        self._traceless, self._doubt = True, False
         return self._wish.claim(self._runtime.owner())
 
     async def _ask(self, question: Callable[[Q], Awaitable[A]], subject: Q) -> A:
@@ -185,7 +186,8 @@ class _Attempt:
             except (BackendRejected, Conflict):
                 raise
             except (BackendUnavailable, OutcomeUnknown) as error:
-                self._traceless = self._traceless and isinstance(error, BackendUnavailable)
+                self._doubt = self._doubt or isinstance(error, OutcomeUnknown)
+                self._traceless = self._traceless and not self._doubt
                 pause = OUTAGE.delay(failures, self._runtime.random())
                 failures += 1
                 limit = max(limit, self._give_up_at(error))
@@ -209,15 +211,17 @@ class _Attempt:
             limit = max(limit, self._sent + RESOLVE)
         return limit
 
-    async def _seated(self, answer: Grant | Refusal) -> Tenure | None:
+    async def _seated(self, claim: Claim, answer: Grant | Refusal) -> Tenure | None:
         """Turn a grant into a tenure, unless so much time has passed that it must not be believed any more."""
         if isinstance(answer, Refusal):
             self._refusal = answer
+            if self._doubt:  # an earlier copy of the request may still arrive, and must not take the lock for nobody
+                await self._withdraw(claim)
             return None
         since = self._sent if answer.since is None else answer.since
         if self._runtime.now() >= believed_until(since, answer.ttl):
             logger.warning("a grant of %r was used up before it arrived; asking again", self._wish.name)
-            await self._withdraw(answer.claim)
+            await self._withdraw(claim)
             return None
         wish = self._wish
         tenure = Tenure(wish.name, answer, since, renew=wish.renew, max_hold=wish.max_hold)
