@@ -221,14 +221,18 @@ class AsyncLeaseSet:
     async def release(self) -> bool:
         """Give all locks back, in reverse order; True if every one was still ours.
 
-        All are tried; the first error of the store is raised at the end.
+        All are tried; an interruption, or else the first error of the store, is raised at the end.
         """
-        freed, failure = True, None
+        freed = True
+        failure: BaseException | None = None
         for lease in reversed(self._leases):
             try:
                 freed = await lease.release() and freed
-            except Exception as error:  # noqa: BLE001 - the others must be released too
-                failure = failure or error
+            except GeneratorExit:
+                raise
+            except BaseException as error:  # noqa: BLE001 - the others must be released too
+                if failure is None or not isinstance(error, Exception):
+                    failure = error
         if failure is not None:
             raise failure
         return freed
