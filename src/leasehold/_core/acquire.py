@@ -14,7 +14,6 @@ from leasehold._core import events as happened
 from leasehold._core.events import logger
 from leasehold._core.patience import CONTENTION, OUTAGE
 from leasehold._core.tenure import Tenure
-from leasehold._core.validity import believed_until
 from leasehold.errors import (
     AcquireTimeout,
     BackendError,
@@ -219,12 +218,12 @@ class _Attempt:
                 await self._withdraw(claim)
             return None
         since = self._sent if answer.since is None else answer.since
-        if self._runtime.now() >= believed_until(since, answer.ttl):
+        wish = self._wish
+        tenure = Tenure(wish.name, answer, since, renew=wish.renew, max_hold=wish.max_hold)
+        if self._runtime.now() >= tenure.deadline:
             logger.warning("a grant of %r was used up before it arrived; asking again", self._wish.name)
             await self._withdraw(claim)
             return None
-        wish = self._wish
-        tenure = Tenure(wish.name, answer, since, renew=wish.renew, max_hold=wish.max_hold)
         self._session.keeper.admit(tenure)
         if self._session.events.wanted(happened.Acquired):
             waited = self._runtime.now() - self._started
