@@ -94,7 +94,9 @@ class StoreModel:
         self._history = history
         self._queueing = queueing
         self._books: dict[str, _Book] = {}
-        self.broken_at_once: set[str] = set()  # owners; their holders may believe a little longer, by an operator's order
+        self.broken_at_once: set[str] = (
+            set()
+        )  # owners; their holders may believe a little longer, by an operator's order
         self.unwithdrawn: set[str] = set()  # owners whose withdrawal or release got no answer
         self.released: dict[str, float] = {}  # owners whose release returned, and when
         self.asked_by: dict[int, set[str]] = {}  # owners of claims by the number of the task that asked

@@ -194,9 +194,7 @@ class _Call:
 class _Backend:
     """The port, over a link."""
 
-    def __init__(
-        self, store: MemoryStore, link: Link, observer: Observer, runtime: Runtime, *, queueing: bool
-    ) -> None:
+    def __init__(self, store: MemoryStore, link: Link, observer: Observer, runtime: Runtime, *, queueing: bool) -> None:
         self._store = store
         self.link = link
         self.observer = observer

@@ -120,7 +120,7 @@ class SimRuntime:
     def __init__(self, process: Process, *, interrupts: bool = True) -> None:
         self.process = process
         self.world = process.world
-        self._interrupts = interrupts
+        self.interrupts = interrupts
 
     def now(self) -> float:
         """Seconds on this process' own clock."""
@@ -148,7 +148,7 @@ class SimRuntime:
 
     def scope(self) -> Scope:
         """A scope around the running task."""
-        return SimScope(self._running(), interrupts=self._interrupts)
+        return SimScope(self._running(), interrupts=self.interrupts)
 
     async def wait(self, signal: Signal, deadline: float | None) -> bool:
         """Suspend the task until the flag is up or the deadline is reached."""

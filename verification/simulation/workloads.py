@@ -17,7 +17,7 @@ from leasehold.lock import LockOptions
 from verification.simulation.world import Cancelled
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from leasehold.lock import AsyncLock, AsyncLockSet
     from leasehold.values import Loss
@@ -143,7 +143,9 @@ class Actor:
     async def _hold_shared(self) -> None:
         client, options = self._site.client, self._options()
         both = client.rwlock("rw", **options)
-        lock = self._random.choice([client.semaphore("semaphore", PERMITS, **options), both.read, both.read, both.write])
+        lock = self._random.choice(
+            [client.semaphore("semaphore", PERMITS, **options), both.read, both.read, both.write]
+        )
         await self._hold(lock, self._timeout(), None)
 
     async def _hold_all(self) -> None:
@@ -203,6 +205,8 @@ class Actor:
             if second.fence != first.fence:
                 self._scene.history.violate("entering again gave another fence", f"{first!r} {second!r}")
             await second.release()
+            if first.loss is None and first.remaining() <= 0:
+                self._scene.history.violate("the inner release ended the outer lease", f"{first!r}")
             self._check_alive(first)
             await self._work(first, None)
         finally:
@@ -228,7 +232,7 @@ class Actor:
         try:
             async with AsyncHold(lambda: self._acquire(lock, timeout), told.append) as lease:
                 held.append(lease)
-                await self._work(lease, register)
+                await self._work(lease, register, told)
                 if self._random.random() < 0.1:
                     raise BodyError
         except LeaseLost:
@@ -262,7 +266,7 @@ class Actor:
             raise
         finally:
             asked = scene.model.asked_by.pop(task.number)
-            leases: list[AsyncLease] = [] if lease is None else list(getattr(lease, "_leases", (lease,)))
+            leases = [] if lease is None else _each(lease)
             if lease is None:
                 scene.history.refused(attempt, why)
             if not world.over:
@@ -276,9 +280,11 @@ class Actor:
         self._check_patience(attempt.began_at, lock, patient=patient)
         return lease
 
-    async def _work(self, lease: Any, register: str | None) -> None:
+    async def _work(self, lease: Any, register: str | None, told: Sequence[Loss] = ()) -> None:
         """Use the lease as programs do: look, renew, change what it protects; sometimes without looking."""
         for _ in range(self._random.randrange(1, 4)):
+            if told and self._runtime.interrupts:
+                self._scene.history.violate("a block ran on after its loss was told", f"{lease!r}")
             chance = self._random.random()
             if chance < 0.2 or (register is None and chance >= 0.5):
                 await self._runtime.sleep(self._random.random() * self._scene.ttl / 2)
@@ -296,22 +302,34 @@ class Actor:
                 await registers[register].update(self._runtime, self._site.link, lease.fence, pause)
 
     async def _release(self, lease: AsyncLease) -> None:
+        """Give it back; when the store does not answer, wait a little and try again, which must work."""
         owner = lease._tenure.grant.claim.owner
         try:
-            freed = await lease.release()
+            await self._release_once(lease)
+        except BackendError:
+            await self._runtime.sleep(self._random.random() * self._scene.ttl / 2)
+            await self._release_once(lease)
+        finally:
+            self._scene.model.released.setdefault(owner, self._world.now)
+
+    async def _release_once(self, lease: AsyncLease) -> None:
+        try:
+            await lease.release()
         except Cancelled:
             self._check_gone([lease])
             raise
-        self._scene.model.released.setdefault(owner, self._world.now)
-        if freed:
-            self._check_gone([lease])
+        except BackendError:
+            self._scene.model.released.setdefault(lease._tenure.grant.claim.owner, self._world.now)
+            raise
+        if self._runtime.now() < lease._tenure.deadline:
+            self._check_gone([lease], answered=True)
 
     # --- checks at the moment they can be made
 
     def _check_alive(self, lease: AsyncLease | AsyncLeaseSet, need: float = 0.0) -> None:
         """The library has just said that the lease is ours for so long: the store must agree."""
         model = self._scene.model
-        for each in getattr(lease, "_leases", (lease,)):
+        for each in _each(lease):
             grant, left = each._tenure.grant, each.remaining()
             if grant.claim.owner in model.broken_at_once or (need == 0.0 and left <= 0.0):
                 continue
@@ -320,12 +338,12 @@ class Actor:
             if record is None or record.fence != grant.fence or record.expires < until:
                 self._scene.history.violate("check() believes more than the store", f"{each!r}")
 
-    def _check_gone(self, leases: list[AsyncLease | AsyncLeaseSet]) -> None:
+    def _check_gone(self, leases: list[AsyncLease | AsyncLeaseSet], *, answered: bool = False) -> None:
         """Given back: the store keeps nothing of it, unless it did not answer, or an operator broke the lock."""
         model = self._scene.model
-        for lease in (each for one in leases for each in getattr(one, "_leases", (one,))):
+        for lease in (each for one in leases for each in _each(one)):
             grant = lease._tenure.grant
-            if grant.claim.owner in model.unwithdrawn or lease.loss is not None:
+            if (grant.claim.owner in model.unwithdrawn and not answered) or lease.loss is not None:
                 continue
             record = model.record(grant.claim.key, grant.claim.owner)
             if record is not None and record.fence == grant.fence and not record.cooling and not record.broken:
@@ -337,7 +355,7 @@ class Actor:
             for name in names:
                 key = f"leasehold:{name}"
                 record = model.record(key, owner)
-                if (record is not None and not record.cooling) or model.waits(key, owner):
+                if (record is not None and not record.cooling and not record.broken) or model.waits(key, owner):
                     self._scene.history.violate("left behind by a failed acquire", f"{name} {owner[:6]} {why}")
 
     def _check_patience(self, began_at: float, lock: Any, *, patient: bool) -> None:
@@ -370,3 +388,7 @@ class Actor:
         elif random() < 0.15:
             options["min_hold"] = ttl * random()
         return options
+
+
+def _each(lease: AsyncLease | AsyncLeaseSet) -> list[AsyncLease]:
+    return list(lease._leases) if isinstance(lease, AsyncLeaseSet) else [lease]

@@ -108,7 +108,7 @@ class SimTask:
                 self.coroutine.send(None)
         except StopIteration as end:
             self.result = end.value
-        except BaseException as error:  # noqa: BLE001 - whatever ends a task is its result
+        except BaseException as error:  # whatever ends a task is its result
             self.error = error
         else:
             return
@@ -256,7 +256,7 @@ class World:
             for task in list(process.tasks.values()):
                 try:
                     task.coroutine.close()
-                except BaseException:  # noqa: BLE001, S112 - what it does now matters to nobody
+                except BaseException:  # what it does now matters to nobody
                     continue
             process.tasks.clear()
 
