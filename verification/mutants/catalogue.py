@@ -129,13 +129,6 @@ MUTANTS: tuple[Mutant, ...] = (
         "RENEWALS_PER_TTL = 1\n",
     ),
     Mutant(
-        "B25-admitted-during-survey",
-        "a lease that comes while the keeper looks around does not wake it",
-        _KEEPER,
-        "            self._wake = math.inf  # a lease admitted while we look around must wake us\n",
-        "            self._wake = -math.inf\n",
-    ),
-    Mutant(
         "B45-strong-keeper",
         "the keeper keeps forgotten leases alive and renews them for ever",
         _KEEPER,
@@ -156,7 +149,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "validity is counted from the reply of acquire",
         _ACQUIRE,
         "                self._reached, self._traceless = True, False\n",
-        "                self._reached, self._traceless = True, False\n                self._sent = self._runtime.now()\n",
+        "                self._reached, self._traceless = True, False\n"
+        "                self._sent = self._runtime.now()\n",
     ),
     Mutant(
         "B18-renewal-from-reply",
@@ -348,15 +342,24 @@ MUTANTS: tuple[Mutant, ...] = (
         "S12-new-fence-for-a-copy",
         "a copy of a claim gets a grant of its own",
         _MEMORY,
-        "        holding.expires = now + claim.ttl\n        return Grant(claim, holding.fence, claim.ttl, None, holding.abandoned)\n",
+        "        holding.expires = now + claim.ttl\n"
+        "        return Grant(claim, holding.fence, claim.ttl, None, holding.abandoned)\n",
         "        return self._grant(entry, claim, now)\n",
     ),
     Mutant(
         "B59-repeat-not-refreshed",
         "a repeated claim is confirmed without a new expiry",
         _MEMORY,
-        "        holding.expires = now + claim.ttl\n        return Grant(claim, holding.fence, claim.ttl, None, holding.abandoned)\n",
+        "        holding.expires = now + claim.ttl\n"
         "        return Grant(claim, holding.fence, claim.ttl, None, holding.abandoned)\n",
+        "        return Grant(claim, holding.fence, claim.ttl, None, holding.abandoned)\n",
+    ),
+    Mutant(
+        "abandoned-not-told",
+        "the next holder does not learn that the last one vanished",
+        _MEMORY,
+        "            self.abandoned_until = now + ABANDONED_KEPT\n\n    def is_idle",
+        "            self.abandoned_until = now\n\n    def is_idle",
     ),
     Mutant(
         "min-hold-ignored",

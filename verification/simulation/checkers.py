@@ -38,6 +38,7 @@ class _Record:
     fence: int
     since: float
     expires: float
+    abandoned: bool
     cooling: bool = False
     broken: bool = False
 
@@ -49,11 +50,14 @@ class _Book:
     records: dict[str, _Record] = field(default_factory=dict)
     waiting: dict[str, tuple[Claim, float]] = field(default_factory=dict)
     withdrawn: dict[str, float] = field(default_factory=dict)
+    served: set[str] = field(default_factory=set)  # owners that were granted once; only looked up
     highest: int = 0
+    abandoned: bool = False  # the last holder left without releasing
 
     def settle(self, now: float) -> None:
         """Strike out what has run out."""
         for owner in [owner for owner, record in self.records.items() if record.expires <= now]:
+            self.abandoned = self.abandoned or not self.records[owner].cooling
             del self.records[owner]
         for owner in [owner for owner, (_, expires) in self.waiting.items() if expires <= now]:
             del self.waiting[owner]
@@ -134,10 +138,12 @@ class StoreModel:
         elif verb == "release":
             self.unwithdrawn.add(subject.claim.owner)
 
-    def applied(self, process: Process, verb: str, subject: Any, answer: Any) -> None:  # noqa: ARG002
+    def applied(self, link: Link, verb: str, subject: Any, answer: Any, sent_at: float) -> None:
         """Compare the store's answer with the account."""
         if verb in ("try_acquire", "join", "turn"):
             self._claimed(verb, subject, answer)
+            if verb == "turn" and isinstance(answer, Refusal) and self._world.now < sent_at + 0.05:
+                self._check_place(link, subject)
         elif verb == "renew":
             for grant, each in zip(subject, answer, strict=True):
                 self._renewed(grant, each)
@@ -168,6 +174,12 @@ class StoreModel:
                 self._violate("refused a free lock", f"{claim.key} {claim.owner[:6]}")
             book.waiting.pop(claim.owner, None)
 
+    def _check_place(self, link: Link, claim: Claim) -> None:
+        """A waiter that lives and is not disturbed asks often enough to keep its place."""
+        book = self._book(claim.key)
+        if claim.owner not in book.served and claim.owner not in book.withdrawn and link.well_for > claim.ttl + 0.1:
+            self._violate("a live waiter lost its place", f"{link.process.name} {claim.key} {claim.owner[:6]}")
+
     def _granted(self, verb: str, book: _Book, claim: Claim, grant: Grant) -> None:
         now, present = self._world.now, book.records.get(claim.owner)
         what = f"{verb} {claim.key} {claim.owner[:6]} fence {grant.fence}"
@@ -186,7 +198,11 @@ class StoreModel:
             self._violate("fence did not rise in the store", f"{what} after {book.highest}")
         book.highest = max(book.highest, grant.fence)
         book.waiting.pop(claim.owner, None)
-        book.records[claim.owner] = _Record(claim, grant.fence, now, now + grant.ttl)
+        if grant.abandoned is not book.abandoned:
+            self._violate("told wrongly whether the last holder released", f"{what}: {grant.abandoned}")
+        book.records[claim.owner] = _Record(claim, grant.fence, now, now + grant.ttl, book.abandoned)
+        book.abandoned = False
+        book.served.add(claim.owner)
 
     def _renewed(self, grant: Grant, answer: Grant | Loss) -> None:
         book = self._book(grant.claim.key)
@@ -224,6 +240,7 @@ class StoreModel:
         book = self._book(claim.key)
         present = book.records.get(claim.owner)
         if present is not None and not present.cooling:
+            book.abandoned = book.abandoned or present.abandoned  # it never got to know
             del book.records[claim.owner]
         book.waiting.pop(claim.owner, None)
         book.withdrawn[claim.owner] = self._world.now + claim.ttl
@@ -235,6 +252,7 @@ class StoreModel:
                 record.broken = True
                 if at_once:
                     self.broken_at_once.add(owner)
+                    book.abandoned = True
                     del book.records[owner]
 
     def _violate(self, check: str, detail: str) -> None:
@@ -340,8 +358,9 @@ class Beliefs:
         tenure = None if belief is None else belief.tenure()
         if belief is None or tenure is None or not tenure.renewable:
             return
-        well_for = self._world.now - max(link.trouble_until, link.process.resumed_at)
-        if well_for > 0.6 * belief.claim.ttl and belief.claim.owner not in self._model.broken_at_once:
+        # A request that vanished is repeated after a third of the ttl, one that failed much sooner.
+        well_for = link.well_for
+        if well_for > belief.claim.ttl / 3 + 0.1 and belief.claim.owner not in self._model.broken_at_once:
             self._history.violate(
                 "lost without need", f"{link.process.name} fence {fence}, {reason}, undisturbed for {well_for:.2f} s"
             )

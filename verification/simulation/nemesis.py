@@ -29,7 +29,8 @@ class Nemesis:
         self._may_crash = (len(links)) // 2
         faults: list[Callable[[Link], None]] = [
             self._pause,
-            self._pause,
+            self._ambush,
+            self._ambush,
             self._crash,
             self._cut,
             self._losses,
@@ -54,6 +55,7 @@ class Nemesis:
         for link in self._links:
             link.trouble(2 * link.timeout)  # what is still under way may be disturbed
             link.cut = False
+            link.ambush = None
             link.weather.calm()
             link.process.resume()
 
@@ -79,6 +81,19 @@ class Nemesis:
         self._note(link, "pause", seconds)
         link.process.pause()
         self._world.after(seconds, link.process.resume)
+
+    def _ambush(self, link: Link) -> None:
+        """Pause the process while its next request is under way: the moment that hurts most."""
+
+        def strike() -> None:
+            if not self._healed and not link.process.crashed:
+                self._world.after(self._world.random.random() * 0.008, lambda: self._pause_again(link))
+
+        link.ambush = strike
+
+    def _pause_again(self, link: Link) -> None:
+        if not self._healed and not link.process.crashed:
+            self._pause(link)
 
     def _crash(self, link: Link) -> None:
         if self._may_crash > 0:

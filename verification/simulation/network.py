@@ -49,7 +49,7 @@ class Observer(Protocol):
     def sent(self, process: Process, verb: str, subject: Any) -> None:
         """A request leaves."""
 
-    def applied(self, process: Process, verb: str, subject: Any, answer: Any) -> None:
+    def applied(self, link: Link, verb: str, subject: Any, answer: Any, sent_at: float) -> None:
         """The store has just done it."""
 
     def failed(self, process: Process, verb: str, subject: Any) -> None:
@@ -78,11 +78,17 @@ class Link:
         self.weather = Weather()
         self.cut = False  # silently: no packet arrives, nobody is told
         self.timeout = timeout
+        self.ambush: Callable[[], None] | None = None  # happens with the next request
         self.trouble_until = -1.0  # the last moment at which something of this process was disturbed
 
     def trouble(self, seconds: float = 0.0) -> None:
         """Remember that this process is disturbed from now on for so long."""
         self.trouble_until = max(self.trouble_until, self.process.world.now + seconds)
+
+    @property
+    def well_for(self) -> float:
+        """Seconds since the last disturbance of this process or its network."""
+        return self.process.world.now - max(self.trouble_until, self.process.resumed_at)
 
     def fate(self) -> Fate:
         """Draw what becomes of the next request."""
@@ -155,6 +161,7 @@ class _Call:
         self._subject = subject
         self._apply = apply
         self._fate = fate
+        self._sent_at = backend.link.process.world.now
         self.answered = backend.runtime.signal()
         self.answer: Any = None
         self.error: LeaseholdError | None = None
@@ -178,7 +185,7 @@ class _Call:
         except LeaseholdError as error:
             self.error = error
         world.note(link.process.name, "applied", self._verb, _short(self._subject), _short(self.answer))
-        self._backend.observer.applied(link.process, self._verb, self._subject, self.answer)
+        self._backend.observer.applied(link, self._verb, self._subject, self.answer, self._sent_at)
         if self._fate is Fate.REPLY_LOST or link.cut:
             return
         delay = link.delay()
@@ -208,6 +215,9 @@ class _Backend:
         fate = link.fate()
         process.world.note(process.name, "send", verb, _short(subject), fate.value)
         self.observer.sent(process, verb, subject)
+        ambush, link.ambush = link.ambush, None
+        if ambush is not None:
+            ambush()
         if fate is Fate.REFUSED:
             await self.runtime.sleep(link.delay())
             self.observer.failed(process, verb, subject)

@@ -157,7 +157,7 @@ class _Run:
         """Close every client that lives, and see that nothing of it goes on."""
         alive = [site for site in self._sites if not site.link.process.crashed]
         for site in alive:
-            closing = site.runtime.process.spawn(site.client.close(), "close")
+            closing = site.runtime.process.spawn(self._close_one(site), "close")
             await SimTaskHandle(self._observer, closing).join()
         await self._observer.sleep(3 * self._scene.ttl + 2.0)
         for site in alive:
@@ -165,6 +165,17 @@ class _Run:
             left = [task.name for task in process.tasks.values()]
             if left:
                 self._history.violate("tasks are left", f"{process.name}: {left}")
+
+    async def _close_one(self, site: Site) -> None:
+        """Close a client that still holds a lease: its holder is told, and the keeper ends at once."""
+        name = site.link.process.name
+        lease = await site.client.lock(f"last of {name}").acquire()
+        began = self.world.now
+        await site.client.close()
+        if self.world.now > began + 0.5:
+            self._history.violate("close takes long", f"{name}: {self.world.now - began:.1f} s")
+        if lease.loss is None or lease.remaining() > 0:
+            self._history.violate("a lease outlives its client", f"{lease!r}")
 
     async def _look_for_leaks(self) -> None:
         """After the longest ttl nothing is held and nobody waits; after the retention nothing is remembered."""

@@ -155,6 +155,7 @@ class SimRuntime:
         assert isinstance(signal, SimSignal)
         while not signal.is_set():
             if deadline is not None and self.now() >= deadline:
+                self.world.looked()
                 return False
             await self.park_in(signal.waiters, deadline)
         return True

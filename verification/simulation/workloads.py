@@ -178,6 +178,9 @@ class Actor:
         chance = self._random.random()
         await self._runtime.sleep(chance * chance * 2 * self._scene.ttl)
         victim.task.cancel()
+        if self._random.random() < 0.3:  # once more, while it cleans up
+            await self._runtime.sleep(self._random.random() * 0.01)
+            victim.task.cancel()
         await victim.join()
 
     async def _operate(self) -> None:

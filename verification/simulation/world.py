@@ -23,6 +23,7 @@ __all__ = ["Cancelled", "Process", "SimTask", "Stuck", "Timer", "World", "WorldE
 T = TypeVar("T")
 
 STEP = 1e-5  # what one step of a task costs, so that time also passes for a program that only computes
+MAX_LOOKS = 1_000  # how often a task may find a deadline passed within one step
 DIGEST_MASK = (1 << 64) - 1
 
 
@@ -197,6 +198,7 @@ class World:
         self.steps = 0
         self.digest = 0  # of all scheduling decisions
         self.current: SimTask | None = None
+        self.looks = 0  # at something that is over, without waiting, in this step
         self.guarded = 0  # how many guards the running task is inside
         self.over = False
         self.halted = False  # somebody has seen enough
@@ -230,6 +232,12 @@ class World:
     def note(self, *facts: Any) -> None:
         """Write a line of the trace. Facts must not depend on anything but the seed."""
         self.trace.append((self.now, *facts))
+
+    def looked(self) -> None:
+        """The running task looked at a deadline that has passed; one that does so for ever would never wait."""
+        self.looks += 1
+        if self.looks > MAX_LOOKS:
+            raise Stuck("a task spins without waiting")
 
     def next_number(self) -> int:
         """A number that was not used before."""
@@ -288,6 +296,7 @@ class World:
         ready.pop()
         self.digest = (self.digest * 1_000_003 + task.number) & DIGEST_MASK
         self.current = task
+        self.looks = 0
         task.step()
         self.current = None
         if self.guarded:
