@@ -118,6 +118,11 @@ class StoreModel:
         book = self._books.get(key)
         return book is not None and owner in book.waiting and book.waiting[owner][1] > self._world.now
 
+    def outlived(self, key: str, owner: str) -> bool:
+        """Whether this claim was withdrawn, and so long ago that the store may have forgotten it."""
+        book = self._books.get(key)
+        return book is not None and book.withdrawn.get(owner, math.inf) <= self._world.now
+
     # --- the observer
 
     def sent(self, process: Process, verb: str, subject: Any) -> None:

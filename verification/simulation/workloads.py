@@ -357,6 +357,8 @@ class Actor:
         for owner in sorted(owners - model.unwithdrawn):
             for name in names:
                 key = f"leasehold:{name}"
+                if model.outlived(key, owner):
+                    continue  # a copy later than one ttl: the port promises no more
                 record = model.record(key, owner)
                 if (record is not None and not record.cooling and not record.broken) or model.waits(key, owner):
                     self._scene.history.violate("left behind by a failed acquire", f"{name} {owner[:6]} {why}")
