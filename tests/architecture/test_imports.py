@@ -28,13 +28,14 @@ MAY_IMPORT = {
     "client": {"values", "errors", "spi", "_core", "_runtimes", "hold", "lease", "lock", "urls", "patterns"},
     "patterns": {"values", "errors", "spi", "_core", "hold", "lease", "lock", "client", "patterns"},
     "blocking": {
-        "values", "errors", "spi", "_core", "_runtimes", "hold", "lease", "lock", "client", "urls", "blocking", "patterns",
+        "values", "errors", "spi", "_core", "_runtimes", "hold", "lease", "lock", "client", "urls", "blocking",
+        "patterns",
     },
     "sql": {"values", "errors", "spi", "lease", "blocking", "sql"},
     "cli": {"values", "errors", "events", "blocking", "sql", "cli", ""},
     "testing": {
-        "values", "errors", "spi", "_core", "_runtimes", "hold", "lease", "lock", "client", "urls", "blocking", "backends",
-        "store_url", "testing", "",
+        "values", "errors", "spi", "_core", "_runtimes", "hold", "lease", "lock", "client", "urls", "blocking",
+        "backends", "store_url", "testing", "",
     },
     "__main__": {"cli"},
     "": set(),  # the package itself loads nothing; its names come when they are used
