@@ -8,7 +8,7 @@ sleep, so that an event loop goes on.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, TypeVar, TypeVarTuple, Unpack
 
 from leasehold.backends.sqlite import observing
 from leasehold.backends.sqlite.cleaning import Cleaner
@@ -37,8 +37,8 @@ PATIENCE = 1.0  # how long a call waits for other connections; the core asks aga
 FIRST_PAUSE, LONGEST_PAUSE = 0.0001, 0.005
 BATCH = 500  # renewals in one transaction; others get their turn in between
 
-P = ParamSpec("P")
 T = TypeVar("T")
+Given = TypeVarTuple("Given")
 
 
 class SqliteStore:
@@ -73,7 +73,10 @@ class SqliteBackend:
 
     async def join(self, claim: Claim) -> Grant | Place | Refusal:
         """See `Queueing`."""
-        return await self._perform(self._ledger.join, claim, self._runtime.signal())
+        try:
+            return self._file.perform(self._ledger.join, claim, self._runtime.signal)
+        except Busy:
+            return await self._perform(self._ledger.join, claim, self._runtime.signal)
 
     async def turn(self, place: Place) -> Grant | Place | Refusal:
         """See `Queueing`."""
@@ -90,7 +93,10 @@ class SqliteBackend:
 
     async def release(self, grant: Grant) -> bool:
         """See `Backend`."""
-        return await self._perform(self._ledger.release, grant)
+        try:
+            return self._file.perform(self._ledger.release, grant)
+        except Busy:
+            return await self._perform(self._ledger.release, grant)
 
     async def withdraw(self, claim: Claim) -> None:
         """See `Backend`."""
@@ -106,7 +112,7 @@ class SqliteBackend:
 
     async def break_(self, key: str, fence: int, reason: str, *, now: bool) -> bool:
         """See `Inspecting`."""
-        return await self._perform(self._ledger.break_, key, fence, reason, now=now)
+        return await self._perform(self._ledger.break_, key, fence, reason, now)
 
     async def read(self, key: str) -> Record | None:
         """See `Recording`."""
@@ -121,23 +127,20 @@ class SqliteBackend:
         self._bells.close()
         self._file.close()
 
-    async def _perform(
-        self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
+    async def _perform(self, work: Callable[[sqlite3.Connection, Unpack[Given]], T], *given: *Given) -> T:
         """Do the work; while another connection is writing, wait a moment and ask again, for a bounded time."""
-        try:
-            return self._file.perform(work, *args, **kwargs)
-        except Busy:
-            pass
         runtime, pause = self._runtime, FIRST_PAUSE
-        deadline = runtime.now() + PATIENCE
+        deadline: float | None = None
         while True:
-            await runtime.sleep(pause * (0.5 + runtime.random()))
             try:
-                return self._file.perform(work, *args, **kwargs)
+                return self._file.perform(work, *given)
             except Busy as busy:
-                if runtime.now() >= deadline:
+                now = runtime.now()
+                if deadline is None:
+                    deadline = now + PATIENCE
+                elif now >= deadline:
                     raise BackendUnavailable(str(busy), backend=self.label) from busy.__cause__
+            await runtime.sleep(pause * (0.5 + runtime.random()))
             pause = min(pause * 1.5, LONGEST_PAUSE)
 
 
