@@ -4,8 +4,9 @@
 this file is the quickest way to learn what a store has to do; copy it to start a new one.
 
 The rules. A name has holders and a queue. A claim is admitted when nothing ahead of it, holding or waiting, is in the
-way; `rules` says what is. A waiter that does not ask again within three re-checks is dead and loses its place. Every grant gets the next number of
-one counter as its fence, so fences rise within each name and nothing has to be kept for a name that is idle.
+way; `rules` says what is. A waiter that does not ask again within three re-checks is dead and loses its place. Every
+grant gets the next number of one counter as its fence, so fences rise within each name and nothing has to be kept for a
+name that is idle.
 """
 
 from __future__ import annotations

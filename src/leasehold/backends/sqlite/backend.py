@@ -18,7 +18,7 @@ from leasehold.backends.sqlite.ledger import Ledger
 from leasehold.backends.sqlite.location import locate
 from leasehold.backends.sqlite.wakeup import Bells
 from leasehold.errors import BackendUnavailable, ConfigurationError
-from leasehold.values import Capability
+from leasehold.values import MAX_FENCE, Capability
 
 if TYPE_CHECKING:
     import sqlite3
@@ -44,14 +44,23 @@ Given = TypeVarTuple("Given")
 class SqliteStore:
     """A lock file, named but not yet opened."""
 
-    def __init__(self, location: Location, *, synchronous: str = "normal", host: Host | None = None) -> None:
+    def __init__(
+        self,
+        location: Location,
+        *,
+        synchronous: str = "normal",
+        fence_floor: int = 0,
+        host: Host | None = None,
+    ) -> None:
         self._location = location
         self._synchronous = synchronous
+        self._fence_floor = fence_floor
         self._host = host
 
     def open_backend(self, runtime: Runtime) -> Backend:
         """A connection of its own for each client; the file is opened with the first request."""
-        return SqliteBackend(self._location, self._host or ThisHost(), self._synchronous, runtime)
+        host = self._host or ThisHost()
+        return SqliteBackend(self._location, host, runtime, self._synchronous, self._fence_floor)
 
 
 class SqliteBackend:
@@ -59,12 +68,14 @@ class SqliteBackend:
 
     capabilities = frozenset(Capability) - {Capability.SESSION}
 
-    def __init__(self, location: Location, host: Host, synchronous: str, runtime: Runtime) -> None:
+    def __init__(
+        self, location: Location, host: Host, runtime: Runtime, synchronous: str = "normal", fence_floor: int = 0
+    ) -> None:
         self._runtime = runtime
         self._host = host
         self._file = LockFile(location, host, synchronous)
         self._bells = Bells(location.path)
-        self._ledger = Ledger(host, self._bells, Cleaner(host), location.label)
+        self._ledger = Ledger(host, self._bells, Cleaner(host), location.label, fence_floor)
         self.label = location.label
 
     async def try_acquire(self, claim: Claim) -> Grant | Refusal:
@@ -146,8 +157,11 @@ class SqliteBackend:
 
 def open_url(url: StoreURL) -> Store:
     """`local:` is the file of this user on this host; `sqlite:////path` is one that others may share."""
-    url.refuse_options("synchronous")
+    url.refuse_options("fence_floor", "synchronous")
     synchronous = url.options.get("synchronous", "normal").lower()
     if synchronous not in SYNCHRONOUS:
         raise ConfigurationError(f"synchronous must be one of {', '.join(SYNCHRONOUS)}, not {synchronous!r}")
-    return SqliteStore(locate(url), synchronous=synchronous)
+    floor = url.options.get("fence_floor", "0")
+    if not floor.isdecimal() or int(floor) >= MAX_FENCE:
+        raise ConfigurationError("fence_floor must be the highest fence that was given by the store used before")
+    return SqliteStore(locate(url), synchronous=synchronous, fence_floor=int(floor))

@@ -143,9 +143,9 @@ class Entry:
 
     # --- changing
 
-    def grant(self, claim: Claim, wall: float) -> tuple[int, bool]:
+    def grant(self, claim: Claim, by_clock: int) -> tuple[int, bool]:
         """Make it a holder, with the next fence; also says whether the one before left without releasing."""
-        (fence,) = self._execute(sql.MINT, (self.key, int(wall * 1_000_000))).fetchone()
+        (fence,) = self._execute(sql.MINT, (self.key, by_clock)).fetchone()
         if fence > MAX_FENCE:
             raise BackendRejected(
                 f"the next fence of this name would be {fence}, which is above the largest number that is kept exact; "

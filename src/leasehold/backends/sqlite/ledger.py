@@ -36,8 +36,9 @@ TAKEN = Loss(LossReason.TAKEN, "the store does not know this grant any more")
 class Ledger:
     """The verbs. Each takes the open connection first."""
 
-    def __init__(self, host: Host, bells: Bells, cleaner: Cleaner, label: str) -> None:
+    def __init__(self, host: Host, bells: Bells, cleaner: Cleaner, label: str, fence_floor: int) -> None:
         self._host = host
+        self._first_fence = fence_floor + 1
         self._bells = bells
         self._cleaner = cleaner
         self._label = label
@@ -89,12 +90,16 @@ class Ledger:
         if claim.mode is not Mode.EXCLUSIVE or claim.min_hold:
             return None
         key, owner, ttl, holder = claim.key, claim.owner, claim.ttl, claim.holder
-        now, fence = self._host.now(), int(self._host.wall() * 1_000_000)
+        now, fence = self._host.now(), self._fence_by_clock()
         self._cleaner.tick(connection)
         values = (key, fence, owner, ttl, now, now + ttl, holder.host, holder.pid, holder.label, holder.reason)
         if fence <= MAX_FENCE and single_change(connection, sql.GRANT_PLAIN, values):
             return Grant(claim, fence, ttl, None, abandoned=False)
         return None
+
+    def _fence_by_clock(self) -> int:
+        """Wall time in microseconds; higher, if the fences of another store must be passed."""
+        return max(int(self._host.wall() * 1_000_000), self._first_fence)
 
     # --- the rules, each inside a transaction
 
@@ -207,7 +212,7 @@ class Ledger:
         return True
 
     def _grant(self, entry: Entry, claim: Claim) -> Grant:
-        fence, abandoned = entry.grant(claim, self._host.wall())
+        fence, abandoned = entry.grant(claim, self._fence_by_clock())
         return Grant(claim, fence, claim.ttl, None, abandoned)
 
     def _repeated(self, entry: Entry, claim: Claim, holding: Row) -> Grant | Refusal:
