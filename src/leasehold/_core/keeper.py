@@ -149,10 +149,23 @@ class Keeper:
         self._known = {}
         self._dropped.clear()
 
+    def lose(self, tenure: Tenure, loss: Loss) -> None:
+        """Somebody knows that this lease is over; its holder is told at once."""
+        with self.guard:
+            tenure.lose(loss)
+        self._signal.set()
+
     @property
     def held(self) -> int:
         """How many leases are kept."""
         return len(self._known)
+
+    def is_quiet(self) -> bool:
+        """Whether nothing is due and no renewal is under way, for tests that turn the clock by hand."""
+        now = self._runtime.now()
+        with self.guard:
+            tenures = [tenure for known in self._known.values() if (tenure := known()) is not None]
+            return all(tenure.asked_at is None and tenure.next_action() > now for tenure in tenures)
 
     # --- the worker
 

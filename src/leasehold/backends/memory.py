@@ -135,7 +135,7 @@ class MemoryStore:
     def __init__(self, clock: Callable[[], float] = time.monotonic, label: str = "memory://") -> None:
         self.label = label
         self._clock = clock
-        self._mutex = threading.Lock()
+        self._mutex = threading.RLock()  # a signal handler may release a lease while its thread is in here
         self._entries: dict[str, _Entry] = {}
         self._records: dict[str, tuple[Record, float]] = {}
         self._fence = 0
@@ -353,7 +353,7 @@ class MemoryStore:
 
     def after_fork(self) -> None:
         """Memory is not shared with the parent: start empty, but never give a fence twice."""
-        self._mutex = threading.Lock()
+        self._mutex = threading.RLock()
         self._entries, self._records = {}, {}
 
 
