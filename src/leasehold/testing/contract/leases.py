@@ -68,11 +68,10 @@ async def a_lease_that_is_not_renewed_is_lost_at_its_deadline(lab: Lab) -> None:
     lease = await lab.client().lock("x", renew=False).acquire()
     error = None
     try:
-        async with lease:
-            watched = lab.client().lock("y", renew=False).hold(on_lost=losses.append)
-            async with watched:
-                await lab.pass_time(lab.ttl * 1.1)
-                await lab.eventually(lambda: bool(losses), "on_lost is called")
+        # Only this one is entered: asyncio ends a body with the first loss, and in real time the other one's is first.
+        async with lab.client().lock("y", renew=False).hold(on_lost=losses.append):
+            await lab.pass_time(lab.ttl * 1.1)
+            await lab.eventually(lambda: bool(losses), "on_lost is called")
     except LeaseLost as lost:
         error = lost
     assert error is not None
