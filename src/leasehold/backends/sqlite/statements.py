@@ -103,6 +103,8 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 EXTEND = "UPDATE claim SET expires = ? WHERE number = ?"
 
+KEEP_PLACE = "UPDATE claim SET expires = ?, bell = ? WHERE number = ?"
+
 MOVE = "UPDATE claim SET state = ?, expires = ? WHERE number = ?"
 
 BREAK = "UPDATE claim SET broken = ? WHERE number = ?"
