@@ -20,11 +20,9 @@ def main(words: list[str] | None = None) -> int:
         prepare_streams()
         arguments = read(sys.argv[1:] if words is None else words)
         if arguments is None:
-            sys.stdout.flush()
             return exit_codes.OK
         talk = Talk(quiet=arguments.quiet, verbose=arguments.verbose)
         code = int(arguments.verb.handler()(arguments, talk))
-        sys.stdout.flush()
     except BrokenPipeError:
         return _nobody_reads()
     except KeyboardInterrupt:
