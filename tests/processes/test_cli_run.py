@@ -89,8 +89,8 @@ def test_descriptors_of_the_caller_reach_the_command_and_not_the_guardian(progra
     os.close(write_end)
     assert os.read(read_end, 100) == b"through"
     guardian = wait_for(lambda: guardian_of(process.pid), "the guardian stands aside")
-    open_files = [os.readlink(f"/proc/{guardian}/fd/{number}") for number in os.listdir(f"/proc/{guardian}/fd")]
-    inherited = [os.readlink(f"/proc/{process.pid}/fd/{number}") for number in (1, 2, write_end)]
+    open_files = [link.readlink() for link in Path(f"/proc/{guardian}/fd").iterdir()]
+    inherited = [Path(f"/proc/{process.pid}/fd/{number}").readlink() for number in (1, 2, write_end)]
     assert not set(open_files) & set(inherited)
     process.communicate("go\n")
     assert os.read(read_end, 100) == b""  # nobody has the other end any more

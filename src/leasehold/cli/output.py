@@ -104,8 +104,7 @@ class Talk:
 
 def print_lines(lines: Iterable[str]) -> None:
     """Data for people, on stdout."""
-    for line in lines:
-        print(line, flush=True)  # noqa: T201
+    print("\n".join(lines), flush=True)  # noqa: T201
 
 
 def print_json(facts: dict[str, Any]) -> None:

@@ -17,8 +17,10 @@ def reference_page() -> str:
         "Written by `python -m leasehold.cli.reference`; a test compares it with the program.\n",
         f"```text\n{top_help()}\n```\n",
     ]
-    for verb in VERBS.values():
-        parts.append(f"## leasehold {verb.name}\n\n```text\n{parser_for(verb).format_help().rstrip()}\n```\n")
+    parts += [
+        f"## leasehold {name}\n\n```text\n{parser_for(verb).format_help().rstrip()}\n```\n"
+        for name, verb in VERBS.items()
+    ]
     return "\n".join(parts)
 
 

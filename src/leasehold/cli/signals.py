@@ -34,6 +34,7 @@ class Signals:
 
     def __init__(self) -> None:
         self._waiting = False
+        self._kept: list[int] = []  # collected, but not handed out yet
         self._inbox, self._outbox = os.pipe()
         os.set_blocking(self._inbox, False)
         os.set_blocking(self._outbox, False)
@@ -61,8 +62,9 @@ class Signals:
                 raise Interrupted(number)
 
     def wait_ended(self) -> None:
-        """From now on signals are only collected."""
+        """From now on signals are only collected. What came for a command that did not run yet is dropped."""
         self._waiting = False
+        self._kept = [number for number in self.collect(0.0) if number in ENDING]
 
     def wake(self) -> None:
         """End the current `collect`; may be called from any thread."""
@@ -71,6 +73,9 @@ class Signals:
 
     def collect(self, timeout: float) -> list[int]:
         """The signals that came, waiting at most so long for the first."""
+        if self._kept:
+            kept, self._kept = self._kept, []
+            return kept
         select.select([self._inbox], [], [], max(0.0, timeout))
         try:
             return [number for number in os.read(self._inbox, 4096) if number != WAKE]
