@@ -8,7 +8,7 @@ sleep, so that an event loop goes on.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, TypeVar, TypeVarTuple, Unpack
 
 from leasehold.backends.sqlite import observing
 from leasehold.backends.sqlite.cleaning import Cleaner
@@ -18,7 +18,7 @@ from leasehold.backends.sqlite.ledger import Ledger
 from leasehold.backends.sqlite.location import locate
 from leasehold.backends.sqlite.wakeup import Bells
 from leasehold.errors import BackendUnavailable, ConfigurationError
-from leasehold.values import Capability
+from leasehold.values import MAX_FENCE, Capability
 
 if TYPE_CHECKING:
     import sqlite3
@@ -37,21 +37,30 @@ PATIENCE = 1.0  # how long a call waits for other connections; the core asks aga
 FIRST_PAUSE, LONGEST_PAUSE = 0.0001, 0.005
 BATCH = 500  # renewals in one transaction; others get their turn in between
 
-P = ParamSpec("P")
 T = TypeVar("T")
+Given = TypeVarTuple("Given")
 
 
 class SqliteStore:
     """A lock file, named but not yet opened."""
 
-    def __init__(self, location: Location, *, synchronous: str = "normal", host: Host | None = None) -> None:
+    def __init__(
+        self,
+        location: Location,
+        *,
+        synchronous: str = "normal",
+        fence_floor: int = 0,
+        host: Host | None = None,
+    ) -> None:
         self._location = location
         self._synchronous = synchronous
+        self._fence_floor = fence_floor
         self._host = host
 
     def open_backend(self, runtime: Runtime) -> Backend:
         """A connection of its own for each client; the file is opened with the first request."""
-        return SqliteBackend(self._location, self._host or ThisHost(), self._synchronous, runtime)
+        host = self._host or ThisHost()
+        return SqliteBackend(self._location, host, runtime, self._synchronous, self._fence_floor)
 
 
 class SqliteBackend:
@@ -59,12 +68,14 @@ class SqliteBackend:
 
     capabilities = frozenset(Capability) - {Capability.SESSION}
 
-    def __init__(self, location: Location, host: Host, synchronous: str, runtime: Runtime) -> None:
+    def __init__(
+        self, location: Location, host: Host, runtime: Runtime, synchronous: str = "normal", fence_floor: int = 0
+    ) -> None:
         self._runtime = runtime
         self._host = host
         self._file = LockFile(location, host, synchronous)
         self._bells = Bells(location.path)
-        self._ledger = Ledger(host, self._bells, Cleaner(host), location.label)
+        self._ledger = Ledger(host, self._bells, Cleaner(host), location.label, fence_floor)
         self.label = location.label
 
     async def try_acquire(self, claim: Claim) -> Grant | Refusal:
@@ -73,7 +84,10 @@ class SqliteBackend:
 
     async def join(self, claim: Claim) -> Grant | Place | Refusal:
         """See `Queueing`."""
-        return await self._perform(self._ledger.join, claim, self._runtime.signal())
+        try:
+            return self._file.perform(self._ledger.join, claim, self._runtime.signal)
+        except Busy:
+            return await self._perform(self._ledger.join, claim, self._runtime.signal)
 
     async def turn(self, place: Place) -> Grant | Place | Refusal:
         """See `Queueing`."""
@@ -90,7 +104,10 @@ class SqliteBackend:
 
     async def release(self, grant: Grant) -> bool:
         """See `Backend`."""
-        return await self._perform(self._ledger.release, grant)
+        try:
+            return self._file.perform(self._ledger.release, grant)
+        except Busy:
+            return await self._perform(self._ledger.release, grant)
 
     async def withdraw(self, claim: Claim) -> None:
         """See `Backend`."""
@@ -106,7 +123,7 @@ class SqliteBackend:
 
     async def break_(self, key: str, fence: int, reason: str, *, now: bool) -> bool:
         """See `Inspecting`."""
-        return await self._perform(self._ledger.break_, key, fence, reason, now=now)
+        return await self._perform(self._ledger.break_, key, fence, reason, now)
 
     async def read(self, key: str) -> Record | None:
         """See `Recording`."""
@@ -121,30 +138,30 @@ class SqliteBackend:
         self._bells.close()
         self._file.close()
 
-    async def _perform(
-        self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
+    async def _perform(self, work: Callable[[sqlite3.Connection, Unpack[Given]], T], *given: *Given) -> T:
         """Do the work; while another connection is writing, wait a moment and ask again, for a bounded time."""
-        try:
-            return self._file.perform(work, *args, **kwargs)
-        except Busy:
-            pass
         runtime, pause = self._runtime, FIRST_PAUSE
-        deadline = runtime.now() + PATIENCE
+        deadline: float | None = None
         while True:
-            await runtime.sleep(pause * (0.5 + runtime.random()))
             try:
-                return self._file.perform(work, *args, **kwargs)
+                return self._file.perform(work, *given)
             except Busy as busy:
-                if runtime.now() >= deadline:
+                now = runtime.now()
+                if deadline is None:
+                    deadline = now + PATIENCE
+                elif now >= deadline:
                     raise BackendUnavailable(str(busy), backend=self.label) from busy.__cause__
+            await runtime.sleep(pause * (0.5 + runtime.random()))
             pause = min(pause * 1.5, LONGEST_PAUSE)
 
 
 def open_url(url: StoreURL) -> Store:
     """`local:` is the file of this user on this host; `sqlite:////path` is one that others may share."""
-    url.refuse_options("synchronous")
+    url.refuse_options("fence_floor", "synchronous")
     synchronous = url.options.get("synchronous", "normal").lower()
     if synchronous not in SYNCHRONOUS:
         raise ConfigurationError(f"synchronous must be one of {', '.join(SYNCHRONOUS)}, not {synchronous!r}")
-    return SqliteStore(locate(url), synchronous=synchronous)
+    floor = url.options.get("fence_floor", "0")
+    if not floor.isdecimal() or int(floor) >= MAX_FENCE:
+        raise ConfigurationError("fence_floor must be the highest fence that was given by the store used before")
+    return SqliteStore(locate(url), synchronous=synchronous, fence_floor=int(floor))

@@ -143,11 +143,14 @@ class Entry:
 
     # --- changing
 
-    def grant(self, claim: Claim, wall: float) -> tuple[int, bool]:
+    def grant(self, claim: Claim, by_clock: int) -> tuple[int, bool]:
         """Make it a holder, with the next fence; also says whether the one before left without releasing."""
-        (fence,) = self._execute(sql.MINT, (self.key, int(wall * 1_000_000))).fetchone()
+        (fence,) = self._execute(sql.MINT, (self.key, by_clock)).fetchone()
         if fence > MAX_FENCE:
-            raise BackendRejected(f"the fences of this name are used up: {fence} is above the largest exact number")
+            raise BackendRejected(
+                f"the next fence of this name would be {fence}, which is above the largest number that is kept exact; "
+                "look at the clock of this host"
+            )
         abandoned, self.abandoned_until = self.abandoned_until > 0, 0.0
         self._add(claim, State.HOLDING, self.now + claim.ttl, fence=fence, abandoned=abandoned)
         return fence, abandoned

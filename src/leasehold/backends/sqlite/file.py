@@ -16,7 +16,7 @@ import os
 import sqlite3
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar, TypeVarTuple, Unpack
 from urllib.parse import quote
 
 from leasehold.backends.sqlite.location import identity, prepare
@@ -30,10 +30,13 @@ if TYPE_CHECKING:
     from leasehold.backends.sqlite.host import Host
     from leasehold.backends.sqlite.location import Location
 
-__all__ = ["Busy", "LockFile", "single_change", "single_row", "transaction"]
+__all__ = ["Busy", "LockFile", "single_change", "transaction"]
+
+LOOK_AGAIN = 0.01  # how old the knowledge may be that the open file is still the one that others find
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Given = TypeVarTuple("Given")
 
 
 class Busy(BackendUnavailable):
@@ -54,19 +57,18 @@ class LockFile:
         self._mutex = threading.RLock()  # re-entrant: a signal handler may use a lock of its own
         self._connection: sqlite3.Connection | None = None
         self._identity: tuple[int, int] | None = None
+        self._look_again = 0.0
         self._closed = False
         _FILES.add(self)
 
-    def perform(self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+    def perform(self, work: Callable[[sqlite3.Connection, Unpack[Given]], T], *given: *Given) -> T:
         """Do some work on the open connection; errors come in our own words."""
         with self._mutex:
-            connection = self._connection
             try:
-                if connection is None or identity(self.location) != self._identity:
-                    connection = self._open()
-                if connection.in_transaction:
-                    raise BackendUnavailable("a signal handler used a lock in the middle of another call of its thread")
-                return work(connection, *args, **kwargs)
+                connection = self._connection
+                if connection is None or connection.in_transaction or self.host.now() > self._look_again:
+                    connection = self._usable()
+                return work(connection, *given)
             except sqlite3.Error as error:
                 raise self._failed(error) from error
             except _CommitFailed as failure:
@@ -79,6 +81,16 @@ class LockFile:
         with self._mutex:
             self._closed = True
             self._drop()
+
+    def _usable(self) -> sqlite3.Connection:
+        """The open connection, or a new one if the file was deleted or replaced."""
+        connection = self._connection
+        if connection is not None and connection.in_transaction:
+            raise BackendUnavailable("a signal handler used a lock in the middle of another call of its thread")
+        if connection is None or identity(self.location) != self._identity:
+            connection = self._open()
+        self._look_again = self.host.now() + LOOK_AGAIN
+        return connection
 
     def _open(self) -> sqlite3.Connection:
         if self._closed:
@@ -153,14 +165,6 @@ def transaction(connection: sqlite3.Connection, work: Callable[P, T], *args: P.a
             raise _CommitFailed from error
         raise
     return answer
-
-
-def single_row(connection: sqlite3.Connection, statement: str, values: tuple[object, ...]) -> Any:
-    """One statement that is a transaction of its own and gives one row or none; fetching it commits."""
-    try:
-        return connection.execute(statement, values).fetchone()
-    except sqlite3.Error as error:
-        raise _CommitFailed from error
 
 
 def single_change(connection: sqlite3.Connection, statement: str, values: tuple[object, ...]) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -43,6 +44,8 @@ class ThisHost:
         elif sys.platform == "darwin":
             self._clock_id = time.CLOCK_MONOTONIC  # runs on in sleep there
         self.boot = _boot_id()
+        if self._clock_id is not None and not self._shift:  # one call less, on the path of every request
+            self.now = partial(time.clock_gettime, self._clock_id)  # type: ignore[method-assign]
 
     def now(self) -> float:
         """Seconds since the boot of the real host, also inside a container that was given a time of its own."""

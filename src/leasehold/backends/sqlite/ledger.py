@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from leasehold.backends.rules import admits, place_lifetime
 from leasehold.backends.sqlite import statements as sql
 from leasehold.backends.sqlite.entry import Entry, Row, State, Wake
-from leasehold.backends.sqlite.file import single_change, single_row, transaction
+from leasehold.backends.sqlite.file import single_change, transaction
 from leasehold.spi import Place
-from leasehold.values import Claim, Grant, Loss, LossReason, Mode, Refusal
+from leasehold.values import MAX_FENCE, Claim, Grant, Loss, LossReason, Mode, Refusal
 
 if TYPE_CHECKING:
     import sqlite3
@@ -36,8 +36,9 @@ TAKEN = Loss(LossReason.TAKEN, "the store does not know this grant any more")
 class Ledger:
     """The verbs. Each takes the open connection first."""
 
-    def __init__(self, host: Host, bells: Bells, cleaner: Cleaner, label: str) -> None:
+    def __init__(self, host: Host, bells: Bells, cleaner: Cleaner, label: str, fence_floor: int) -> None:
         self._host = host
+        self._first_fence = fence_floor + 1
         self._bells = bells
         self._cleaner = cleaner
         self._label = label
@@ -48,8 +49,10 @@ class Ledger:
         """Grant now or not at all."""
         return self._grant_plain(connection, claim) or self._visit(connection, claim.key, self._try_acquire, claim)
 
-    def join(self, connection: sqlite3.Connection, claim: Claim, signal: Signal) -> Grant | Place | Refusal:
-        """Grant now or give a place in the queue."""
+    def join(
+        self, connection: sqlite3.Connection, claim: Claim, signal: Callable[[], Signal]
+    ) -> Grant | Place | Refusal:
+        """Grant now or give a place in the queue, with a new signal."""
         return self._grant_plain(connection, claim) or self._visit(connection, claim.key, self._join, claim, signal)
 
     def turn(self, connection: sqlite3.Connection, place: Place) -> Grant | Place | Refusal:
@@ -76,7 +79,7 @@ class Ledger:
         """Undo the claim, and refuse a copy of it that comes late."""
         self._visit(connection, claim.key, self._withdraw, claim)
 
-    def break_(self, connection: sqlite3.Connection, key: str, fence: int, reason: str, *, now: bool) -> bool:
+    def break_(self, connection: sqlite3.Connection, key: str, fence: int, reason: str, now: bool) -> bool:  # noqa: FBT001
         """End the grant with this fence; its place stays taken until its ttl is over, unless `now`."""
         return self._visit(connection, key, self._break, fence, reason, now)
 
@@ -86,16 +89,17 @@ class Ledger:
         """An exclusive claim on a name that nobody uses; None if it is not that simple."""
         if claim.mode is not Mode.EXCLUSIVE or claim.min_hold:
             return None
-        holder, now = claim.holder, self._host.now()
-        values = (
-            *(claim.key, int(self._host.wall() * 1_000_000), claim.owner, claim.ttl, now, now + claim.ttl),
-            *(holder.host, holder.pid, holder.label, holder.reason),
-        )
-        row = single_row(connection, sql.GRANT_PLAIN, values)
+        key, owner, ttl, holder = claim.key, claim.owner, claim.ttl, claim.holder
+        now, fence = self._host.now(), self._fence_by_clock()
         self._cleaner.tick(connection)
-        if row is None:
-            return None
-        return Grant(claim, row[0], claim.ttl, None, abandoned=False)
+        values = (key, fence, owner, ttl, now, now + ttl, holder.host, holder.pid, holder.label, holder.reason)
+        if fence <= MAX_FENCE and single_change(connection, sql.GRANT_PLAIN, values):
+            return Grant(claim, fence, ttl, None, abandoned=False)
+        return None
+
+    def _fence_by_clock(self) -> int:
+        """Wall time in microseconds; higher, if the fences of another store must be passed."""
+        return max(int(self._host.wall() * 1_000_000), self._first_fence)
 
     # --- the rules, each inside a transaction
 
@@ -132,7 +136,7 @@ class Ledger:
             return self._refusal(entry, claim)
         return self._grant(entry, claim)
 
-    def _join(self, entry: Entry, claim: Claim, signal: Signal) -> Grant | Place | Refusal:
+    def _join(self, entry: Entry, claim: Claim, signal: Callable[[], Signal]) -> Grant | Place | Refusal:
         holding = entry.find(claim.owner, State.HOLDING, State.COOLING)
         if holding is not None:
             return self._repeated(entry, claim, holding)
@@ -142,7 +146,7 @@ class Ledger:
         waiting = entry.find(claim.owner, State.WAITING)
         if waiting is None and admits(claim, entry.holders(), entry.ahead_of()):
             return self._grant(entry, claim)
-        return self._stand(entry, claim, waiting, signal)
+        return self._stand(entry, claim, waiting, signal())
 
     def _turn(self, entry: Entry, place: Place) -> Grant | Place | Refusal:
         claim = place.claim
@@ -208,7 +212,7 @@ class Ledger:
         return True
 
     def _grant(self, entry: Entry, claim: Claim) -> Grant:
-        fence, abandoned = entry.grant(claim, self._host.wall())
+        fence, abandoned = entry.grant(claim, self._fence_by_clock())
         return Grant(claim, fence, claim.ttl, None, abandoned)
 
     def _repeated(self, entry: Entry, claim: Claim, holding: Row) -> Grant | Refusal:

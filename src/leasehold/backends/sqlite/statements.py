@@ -9,17 +9,17 @@ __all__: list[str] = []
 
 # --- the common case, each a transaction of its own: nothing is remembered of the name but its fence
 
-# key, wall time in microseconds, owner, ttl, now, expires, host, pid, label, reason -> fence, or no row if the name is
-# in use. The fence rises with every grant, and with the wall clock when the file was lost or the row was cleaned away.
+# key, wall time in microseconds, owner, ttl, now, expires, host, pid, label, reason -> one row changed if nobody uses
+# the name and the wall clock is above its last fence, which makes it the next one. Otherwise MINT has to decide: that
+# is rare, and to have no result row is worth a tenth of the whole pair.
 GRANT_PLAIN = """
 INSERT INTO lock (key, fence, shape, owner, ttl, since, expires, host, pid, label, reason)
 VALUES (?, ?, 1, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (key) DO UPDATE SET
-  fence = max(fence + 1, excluded.fence), shape = 1, owner = excluded.owner, ttl = excluded.ttl,
+  fence = excluded.fence, shape = 1, owner = excluded.owner, ttl = excluded.ttl,
   since = excluded.since, expires = excluded.expires,
   host = excluded.host, pid = excluded.pid, label = excluded.label, reason = excluded.reason
-WHERE shape = 0
-RETURNING fence
+WHERE shape = 0 AND fence < excluded.fence
 """
 
 # key, owner, now -> one row changed if this owner held the name and nobody else was interested in it
@@ -44,7 +44,8 @@ INSERT INTO lock (key, fence, shape, abandoned_until) VALUES (?, 0, ?, ?)
 ON CONFLICT (key) DO UPDATE SET shape = excluded.shape, abandoned_until = excluded.abandoned_until, owner = NULL
 """
 
-# key, wall time in microseconds -> fence
+# key, wall time in microseconds -> fence. It rises with every grant, and with the wall clock when the file was lost or
+# the row was cleaned away.
 MINT = """
 INSERT INTO lock (key, fence, shape) VALUES (?, ?, 2)
 ON CONFLICT (key) DO UPDATE SET fence = max(fence + 1, excluded.fence)
