@@ -217,7 +217,7 @@ examples:
 
 _DEMO = Page(
     "see a paused holder damage data, and a fence prevent it",
-    "leasehold demo [--fast] [OPTIONS]",
+    "leasehold demo [OPTIONS]",
     """
 Four worker processes increment a balance under a lock. One is stopped in the middle of its work for
 longer than its lease; another takes over; then the first wakes up and writes. The same story runs

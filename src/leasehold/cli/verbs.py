@@ -108,10 +108,6 @@ def _completion(parser: ArgumentParser) -> None:
     parser.add_argument("shell", choices=("bash", "zsh"), help="for which shell")
 
 
-def _demo(parser: ArgumentParser) -> None:
-    parser.add_argument("--fast", action="store_true", help="shorter pauses between the steps")
-
-
 def _nothing(_: ArgumentParser) -> None:
     """No arguments of its own."""
 
@@ -156,6 +152,6 @@ VERBS = {
         Verb("doctor", "doctor:doctor", _doctor),
         Verb("choose", "choose:choose", _nothing, asks_store=False),
         Verb("completion", "completion:completion", _completion, asks_store=False),
-        Verb("demo", "demo:demo", _demo, asks_store=False),
+        Verb("demo", "demo:demo", _nothing, asks_store=False),
     )
 }
