@@ -72,7 +72,8 @@ def test_a_wrapper_that_is_stopped_beyond_its_lease_loses_its_command(program: C
 
 
 def test_signals_to_all_processes_do_not_end_the_guardian_first(program: CommandLine) -> None:
-    process = program.hold("job", script="trap '' TERM INT HUP; touch started; while :; do sleep 0.02; done")
+    script = "trap '' TERM INT HUP; touch started; while :; do sleep 0.02; done"
+    process = program.hold("job", "--kill-after", "0.5s", script=script)
     guardian = wait_for(lambda: guardian_of(process.pid), "the guardian stands aside")
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         os.kill(guardian, number)

@@ -97,6 +97,12 @@ def test_descriptors_of_the_caller_reach_the_command_and_not_the_guardian(progra
     os.close(read_end)
 
 
+def test_the_command_ignores_the_same_signals_as_without_us(program: CommandLine) -> None:
+    command = ["grep", "SigIgn", "/proc/self/status"]
+    alone = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert program.finish("run", "job", "--", *command).stdout == alone.stdout
+
+
 def test_a_script_that_closed_its_standard_descriptors_still_works(program: CommandLine) -> None:
     marker = program.folder / "ran"
     words = f"exec '{PYTHON}' -m leasehold run job -- touch '{marker}' <&- >&- 2>&-"
