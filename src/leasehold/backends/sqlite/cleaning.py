@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Cleaner"]
 
 EVERY = 256  # requests that may each add a row
-SLICE = 512  # rows looked at then: more than can have been added, so that cleaning keeps up
+SLICE = 1024  # rows looked at then: far more than can have been added, so that cleaning keeps up
 SPARE = 86_400.0
 
 
@@ -45,23 +45,34 @@ class Cleaner:
     def clean_all(self, connection: sqlite3.Connection) -> None:
         """Go through everything now."""
         self._lock_position = self._record_position = ""
-        transaction(connection, self._clean, connection)
-        while self._lock_position or self._record_position:
-            transaction(connection, self._clean, connection)
+        for clean, position in ((self._clean_locks, "_lock_position"), (self._clean_records, "_record_position")):
+            transaction(connection, clean, connection)
+            while getattr(self, position):
+                transaction(connection, clean, connection)
 
     def _clean(self, connection: sqlite3.Connection) -> None:
-        now = self._host.now()
-        after = self._lock_position
-        (last,) = connection.execute(sql.SLICE_OF_LOCKS, (after, SLICE)).fetchone()
-        self._lock_position = last or ""
+        self._clean_locks(connection)
+        self._clean_records(connection)
+
+    def _clean_locks(self, connection: sqlite3.Connection) -> None:
+        now, after = self._host.now(), self._lock_position
+        number, last = connection.execute(sql.SLICE_OF_LOCKS, (after, SLICE)).fetchone()
+        self._lock_position = _next_position(number, last)
         if last is not None:
             keys = connection.execute(sql.EXPIRED_KEYS, (after, last, now)).fetchall()
             for (key,) in keys:
                 Entry(connection, key, now).settle()  # waiters find out by themselves
             safe = int((self._host.wall() - SPARE) * 1_000_000)
             connection.execute(sql.CLEAN_LOCKS, (after, last, safe))
-        after = self._record_position
-        (last,) = connection.execute(sql.SLICE_OF_RECORDS, (after, SLICE)).fetchone()
-        self._record_position = last or ""
+
+    def _clean_records(self, connection: sqlite3.Connection) -> None:
+        now, after = self._host.now(), self._record_position
+        number, last = connection.execute(sql.SLICE_OF_RECORDS, (after, SLICE)).fetchone()
+        self._record_position = _next_position(number, last)
         if last is not None:
             connection.execute(sql.CLEAN_RECORDS, (after, last, now))
+
+
+def _next_position(number: int, last: str) -> str:
+    """Start again as soon as the end is seen: where new names sort last, as dates do, it would never be passed."""
+    return last if number == SLICE else ""

@@ -11,6 +11,7 @@ from leasehold.values import Holder, Holding, LockState, Mode, Record
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Callable
 
     from leasehold.backends.sqlite.host import Host
 
@@ -19,21 +20,22 @@ __all__ = ["inspect", "list_states", "read_record", "write_record"]
 
 def inspect(connection: sqlite3.Connection, host: Host, key: str) -> LockState | None:
     """Who holds and who waits."""
-    return next(iter(_states(connection, host.now(), key, key)), None)
+    return next(iter(_states(connection, host.now(), key, key.__eq__)), None)
 
 
 def list_states(connection: sqlite3.Connection, host: Host, prefix: str) -> list[LockState]:
     """All locks in use whose key starts with the prefix, in order of key."""
-    return _states(connection, host.now(), prefix, prefix + chr(0x10FFFF))
+    return _states(connection, host.now(), prefix, lambda key: key.startswith(prefix))
 
 
-def _states(connection: sqlite3.Connection, now: float, first: str, last: str) -> list[LockState]:
-    """The states of a range of keys, in one snapshot."""
+def _states(connection: sqlite3.Connection, now: float, first: str, belongs: Callable[[str], bool]) -> list[LockState]:
+    """The states of the keys from `first` on for as long as they belong, in one snapshot."""
     connection.execute("BEGIN")
     try:
         states = []
-        for values in connection.execute(sql.USED, (first, last)).fetchall():
-            key, *rest = values
+        for key, *rest in connection.execute(sql.USED, (first,)):
+            if not belongs(key):  # the order is that of code points: all that belong come in a row
+                break
             state = _plain(key, rest, now) if rest[0] == 1 else _unfolded(connection, key, now)
             if state is not None:
                 states.append(state)

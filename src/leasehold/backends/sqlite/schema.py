@@ -22,11 +22,13 @@ __all__ = ["APPLICATION_ID", "VERSION", "set_up"]
 APPLICATION_ID = 0x4C_45_41_53  # "LEAS"; file(1) shows it
 VERSION = 1
 PAGE_SIZE = 1024  # every grant writes a page to the log; a small one is quicker (only a new file takes it)
+LOG_PAGES = 4000  # a log as large as SQLite's default, in our pages: whoever fills it waits for the disk
 
 
 def set_up(connection: sqlite3.Connection, location: Location, host: Host, synchronous: str) -> None:
     """Check the file, make its tables if it is new, and forget the leases of an earlier boot."""
     connection.execute(f"PRAGMA synchronous={synchronous}")  # one of three words, checked with the URL
+    connection.execute(f"PRAGMA wal_autocheckpoint={LOG_PAGES}")
     if _is_current(connection, host):
         return
     _refuse_others(connection, location)

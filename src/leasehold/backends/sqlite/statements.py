@@ -109,10 +109,10 @@ BREAK = "UPDATE claim SET broken = ? WHERE number = ?"
 
 REMOVE = "DELETE FROM claim WHERE number = ?"
 
-# first key, last key -> the names that somebody uses
+# first key -> the names from there on that somebody may use
 USED = """
 SELECT key, shape, fence, since, expires, host, pid, label, reason FROM lock
-WHERE key BETWEEN ? AND ? AND shape > 0 ORDER BY key
+WHERE key >= ? AND shape > 0 ORDER BY key
 """
 
 # --- records
@@ -130,10 +130,10 @@ WHERE excluded.fence >= fence OR expires <= ?7
 
 # --- cleaning, a slice of the keys at a time
 
-# after this key, limit -> the last key of the slice
-SLICE_OF_LOCKS = "SELECT max(key) FROM (SELECT key FROM lock WHERE key > ? ORDER BY key LIMIT ?)"
+# after this key, limit -> how many rows the slice has, and its last key
+SLICE_OF_LOCKS = "SELECT count(*), max(key) FROM (SELECT key FROM lock WHERE key > ? ORDER BY key LIMIT ?)"
 
-SLICE_OF_RECORDS = "SELECT max(key) FROM (SELECT key FROM record WHERE key > ? ORDER BY key LIMIT ?)"
+SLICE_OF_RECORDS = "SELECT count(*), max(key) FROM (SELECT key FROM record WHERE key > ? ORDER BY key LIMIT ?)"
 
 EXPIRED_KEYS = """
 SELECT key FROM lock WHERE key > ?1 AND key <= ?2 AND (
