@@ -71,6 +71,21 @@ def test_a_wrapper_that_is_stopped_beyond_its_lease_loses_its_command(program: C
     assert process.wait(30) == 79
 
 
+def test_a_wrapper_paused_between_the_lock_and_the_command_does_not_start_it(program: CommandLine) -> None:
+    (program.folder / "sitecustomize.py").write_text(
+        "import os, signal\n"
+        "import leasehold.cli.terminal as module\n"
+        "module.Terminal.offer = lambda self: os.kill(os.getpid(), signal.SIGSTOP)\n"
+    )
+    environment = {"PYTHONPATH": f"{program.folder}:{program.environment['PYTHONPATH']}"}
+    process = program.start("run", "job", "--ttl", "1s", "--", "touch", "ran", env=environment)
+    wait_for(lambda: not program.is_free("job"), "it has the lock")
+    wait_for(lambda: program.is_free("job"), "its lease has ended")
+    os.kill(process.pid, signal.SIGCONT)
+    assert process.wait(30) == 79
+    assert not (program.folder / "ran").exists()
+
+
 def test_signals_to_all_processes_do_not_end_the_guardian_first(program: CommandLine) -> None:
     script = "trap '' TERM INT HUP; touch started; while :; do sleep 0.02; done"
     process = program.hold("job", "--kill-after", "0.5s", script=script)

@@ -208,6 +208,12 @@ def test_the_report_is_written_for_a_run_and_for_a_conflict(program: CommandLine
     assert json.loads(report.read_text())["outcome"] == "busy"
 
 
+def test_a_report_that_cannot_be_written_is_mentioned_and_changes_nothing(program: CommandLine) -> None:
+    result = program.finish("run", "job", "--report", "/no/such/folder/report", "--", "sh", "-c", "exit 4")
+    assert result.returncode == 4
+    assert "could not write the report" in result.stderr
+
+
 def test_max_hold_stops_the_command_under_the_lock(program: CommandLine) -> None:
     started = time.monotonic()
     script = "trap 'touch asked; exit 0' TERM; touch started; while :; do sleep 0.02; done"
