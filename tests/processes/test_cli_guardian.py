@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import subprocess
 import time
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,6 @@ import pytest
 from tests.processes.command_line import PYTHON, CommandLine, children_of, guardian_of, is_alive, wait_for
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Iterator
     from pathlib import Path
 
@@ -60,6 +60,26 @@ def test_a_guardian_that_dies_is_replaced_and_the_new_one_does_its_work(program:
     wait_for(lambda: guardian_of(process.pid) not in (None, first), "another guardian takes its place")
     process.kill()
     wait_for(lambda: not program.survivors(), "command, grandchild and guardian are gone")
+
+
+def test_a_guardian_that_does_not_listen_is_replaced_before_it_blocks_the_wrapper(program: CommandLine) -> None:
+    script = (
+        "import os, signal\n"
+        "from leasehold.cli.guarding import Guard\n"
+        "command = os.fork() or (os.setpgid(0, 0), signal.pause())\n"
+        "guard = Guard(command, 5.0)\n"
+        "first = guard.pid\n"
+        "os.kill(first, signal.SIGSTOP)\n"
+        "for instant in range(10**9, 10**9 + 10000): guard.lease_until(float(instant))\n"
+        "print(guard.pid != first)\n"
+        "os.kill(command, signal.SIGKILL)\n"
+        "guard.dismiss()\n"
+        "guard.reap()\n"
+    )
+    result = subprocess.run(
+        [PYTHON, "-c", script], env=program.environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (result.stdout, result.stderr) == ("True\n", "")
 
 
 def test_a_wrapper_that_is_stopped_beyond_its_lease_loses_its_command(program: CommandLine) -> None:

@@ -127,6 +127,7 @@ def test_a_lost_lease_ends_the_group_with_term_and_then_kill(program: CommandLin
         client.break_lock("job", fence=state.holdings[0].fence, reason="a test", now=True)
     assert process.wait(30) == 79
     assert not is_alive(int((program.folder / "grandchild").read_text()))
+    assert program.survivors() == []
 
 
 def test_a_stopped_command_keeps_the_lock_and_can_still_be_terminated(program: CommandLine) -> None:
