@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import weakref
+from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
 
 from leasehold._core.acquire import release
@@ -173,8 +174,8 @@ class AsyncLease:
             self._tenure.watchers.append(weakref.ref(watcher))
 
     def _unwatch(self, watcher: Watcher) -> None:
-        with self._session.keeper.guard:
-            self._tenure.watchers = [other for other in self._tenure.watchers if other() not in (None, watcher)]
+        with self._session.keeper.guard, suppress(ValueError):
+            self._tenure.watchers.remove(weakref.ref(watcher))  # references to one object are equal while it lives
 
 
 class AsyncLeaseSet:

@@ -213,7 +213,11 @@ class Runtime(Protocol):
         """The running thread or task, for re-entrant locks."""
 
     def guard(self) -> AbstractContextManager[Any]:
-        """A mutex for state that workers touch too; nothing awaits inside, and the same thread may enter twice."""
+        """A mutex for state that workers touch too; the same thread may enter twice.
+
+        Nothing awaits inside, and nothing loops: from 3.12 on the jump that closes a loop or an inlined comprehension
+        is not always covered by the `with` around it, and a signal handler that raises there leaves the mutex taken.
+        """
 
     def signal(self) -> Signal:
         """A new flag, lowered."""

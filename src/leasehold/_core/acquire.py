@@ -177,20 +177,23 @@ class _Attempt:
     async def _ask(self, question: Callable[[Q], Awaitable[A]], subject: Q) -> A:
         """Put one question until the store answers. The same claim may be asked twice: it is one claim to the store."""
         failures = 0
-        limit = -math.inf
+        doubtful_since: float | None = None
         while True:
             self._sent = self._runtime.now()
             try:
                 answer = await question(subject)
-            except (BackendRejected, Conflict):
+            except (BackendRejected, Conflict) as error:
+                error.name = self._wish.name
                 raise
             except (BackendUnavailable, OutcomeUnknown) as error:
+                error.name = self._wish.name
                 self._doubt = self._doubt or isinstance(error, OutcomeUnknown)
                 self._traceless = self._traceless and not self._doubt
+                if doubtful_since is None and isinstance(error, OutcomeUnknown):
+                    doubtful_since = self._sent
                 pause = OUTAGE.delay(failures, self._runtime.random())
                 failures += 1
-                limit = max(limit, self._give_up_at(error))
-                if self._runtime.now() + pause >= limit:
+                if self._runtime.now() + pause >= self._give_up_at(doubtful_since):
                     raise
                 await self._runtime.sleep(pause)
             except BaseException:
@@ -201,14 +204,12 @@ class _Attempt:
                 await self._runtime.switch()
                 return answer
 
-    def _give_up_at(self, error: BackendError) -> float:
+    def _give_up_at(self, doubtful_since: float | None) -> float:
         """Until when to go on after a failure; an unknown outcome earns a little more, to learn what became of it."""
         limit = self._deadline
         if not self._reached:
             limit = min(limit, self._started + self._session.connect_timeout)
-        if isinstance(error, OutcomeUnknown):
-            limit = max(limit, self._sent + RESOLVE)
-        return limit
+        return limit if doubtful_since is None else max(limit, doubtful_since + RESOLVE)
 
     async def _seated(self, claim: Claim, answer: Grant | Refusal) -> Tenure | None:
         """Turn a grant into a tenure, unless so much time has passed that it must not be believed any more."""

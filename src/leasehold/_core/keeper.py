@@ -121,12 +121,7 @@ class Keeper:
         """Stop. Leases still held are lost at once for their holders, and left to their ttl in the store."""
         with self.guard:
             self._closed = True
-            names = []
-            for known in self._known.values():
-                tenure = known()
-                if tenure is not None and tenure.state is State.HELD:
-                    tenure.lose(Loss(LossReason.CLOSED, "its client was closed"))
-                    names.append(tenure.name)
+            names = self._lose_all(Loss(LossReason.CLOSED, "its client was closed"))
             worker = self._worker
         if names:
             warn(
@@ -142,17 +137,37 @@ class Keeper:
         """We are a forked child: every lease belongs to the parent. No I/O, no locks of the parent's threads."""
         self.guard = self._runtime.guard()
         self._closed = True
-        for known in self._known.values():
-            tenure = known()
-            if tenure is not None:
-                tenure.lose(Loss(LossReason.FORKED, "this is a child process; the lease belongs to its parent"))
+        self._lose_all(Loss(LossReason.FORKED, "this is a child process; the lease belongs to its parent"))
         self._known = {}
         self._dropped.clear()
+
+    def lose(self, tenure: Tenure, loss: Loss) -> None:
+        """Somebody knows that this lease is over; its holder is told at once."""
+        with self.guard:
+            tenure.lose(loss)
+        self._signal.set()
 
     @property
     def held(self) -> int:
         """How many leases are kept."""
         return len(self._known)
+
+    def is_quiet(self) -> bool:
+        """Whether nothing is due and no renewal is under way, for tests that turn the clock by hand."""
+        now = self._runtime.now()
+        return all(tenure.asked_at is None and tenure.next_action() > now for tenure in self._tenures())
+
+    def _tenures(self) -> list[Tenure]:
+        with self.guard:
+            everyone = list(self._known.values())
+        return [tenure for known in everyone if (tenure := known()) is not None]
+
+    def _lose_all(self, loss: Loss) -> list[str]:
+        """End every lease that is held; the names of those that were."""
+        held = [tenure for tenure in self._tenures() if tenure.state is State.HELD]
+        for tenure in held:
+            tenure.lose(loss)
+        return [tenure.name for tenure in held]
 
     # --- the worker
 

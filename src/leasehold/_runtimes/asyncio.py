@@ -197,7 +197,7 @@ class AsyncioRuntime:
     async def sleep(self, seconds: float) -> None:
         """Suspend the task."""
         granularity = self._clock.granularity
-        if granularity is None:
+        if granularity is None or seconds <= 0:
             await asyncio.sleep(seconds)
             return
         deadline = self.now() + seconds

@@ -11,6 +11,9 @@ import secrets
 import selectors
 import threading
 import time
+from _thread import LockType, allocate_lock
+from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from leasehold._runtimes.clock import SYSTEM_CLOCK, look_again
@@ -28,6 +31,8 @@ __all__ = ["ThreadRuntime", "run"]
 
 T = TypeVar("T")
 
+LONGEST_WAIT = 3600.0  # the operating system refuses some longer ones; the waiter just looks again
+
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
     """Finish a coroutine that never suspends; an error names the one that did."""
@@ -42,17 +47,22 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 class ThreadSignal:
-    """A flag on a condition variable."""
+    """A flag whose waiters each block on a lock of their own.
+
+    Not a `threading.Condition`: that enters its lock in Python code, where a signal handler that raises can leave the
+    lock taken for ever. Here nothing is taken that would have to be given back.
+    """
 
     def __init__(self) -> None:
-        self._condition = threading.Condition()  # re-entrant: a signal handler may set what its thread is setting
         self._up = False
+        self._waiters: deque[LockType] = deque()
 
     def set(self) -> None:
         """Raise the flag and wake all who wait."""
-        with self._condition:
-            self._up = True
-            self._condition.notify_all()
+        self._up = True
+        while self._waiters:
+            with suppress(IndexError, RuntimeError):  # another thread was quicker, or its owner has just given up
+                self._waiters.popleft().release()
 
     def clear(self) -> None:
         """Lower the flag."""
@@ -64,13 +74,23 @@ class ThreadSignal:
 
     def wait(self, clock: Clock, deadline: float | None) -> bool:
         """Block until the flag is up or the deadline is reached."""
-        with self._condition:
-            while not self._up:
-                timeout = None if deadline is None else deadline - clock.now()
-                if timeout is not None and timeout <= 0:
-                    break
-                self._condition.wait(look_again(timeout, clock))
-            return self._up
+        while not self._up:
+            timeout = None if deadline is None else deadline - clock.now()
+            if timeout is not None and timeout <= 0:
+                break
+            self._wait_once(look_again(timeout, clock))
+        return self._up
+
+    def _wait_once(self, timeout: float | None) -> None:
+        waiter = allocate_lock()
+        waiter.acquire()
+        self._waiters.append(waiter)
+        try:
+            if not self._up:  # it may have been raised before we were known
+                waiter.acquire(timeout=-1 if timeout is None else min(timeout, LONGEST_WAIT))
+        finally:
+            with suppress(ValueError):  # whoever raised the flag has removed it
+                self._waiters.remove(waiter)
 
 
 class ThreadTask:

@@ -146,7 +146,7 @@ class MemoryStore:
     def __init__(self, clock: Callable[[], float] = time.monotonic, label: str = "memory://") -> None:
         self.label = label
         self._clock = clock
-        self._mutex = threading.Lock()
+        self._mutex = threading.RLock()  # a signal handler may release a lease while its thread is in here
         self._entries: dict[str, _Entry] = {}
         self._records: dict[str, tuple[Record, float]] = {}
         self._fence = 0
@@ -202,7 +202,7 @@ class MemoryStore:
     def renew(self, grants: Sequence[Grant]) -> list[Grant | Loss]:
         """Extend what is still held."""
         with self._mutex:
-            return [self._renew(grant) for grant in grants]
+            return list(map(self._renew, grants))
 
     def release(self, grant: Grant) -> bool:
         """Free this grant and nothing else."""
@@ -243,12 +243,10 @@ class MemoryStore:
             now, entry = self._visit(key)
             return _state(key, entry, now)
 
-    def list(self, prefix: str) -> list[LockState]:
+    def list(self, prefix: str) -> Sequence[LockState]:
         """All locks in use whose key starts like this."""
         with self._mutex:
-            keys = sorted(key for key in self._entries if key.startswith(prefix))
-            states = (_state(key, self._visit(key)[1], self._clock()) for key in keys)
-            return [state for state in states if state is not None]
+            return self._list(prefix)
 
     def break_(self, key: str, fence: int, reason: str, *, now: bool) -> bool:
         """End the grant with this fence; its place stays taken until its ttl is over, unless `now`."""
@@ -344,6 +342,11 @@ class MemoryStore:
         holding.expires = now + claim.ttl
         return Grant(claim, holding.fence, claim.ttl, None, holding.abandoned)
 
+    def _list(self, prefix: str) -> Sequence[LockState]:
+        keys = sorted(key for key in self._entries if key.startswith(prefix))
+        states = (_state(key, self._visit(key)[1], self._clock()) for key in keys)
+        return [state for state in states if state is not None]
+
     def _renew(self, grant: Grant) -> Grant | Loss:
         now, entry = self._visit(grant.claim.key)
         owner = grant.claim.owner
@@ -370,7 +373,7 @@ class MemoryStore:
 
     def after_fork(self) -> None:
         """Memory is not shared with the parent: start empty, but never give a fence twice."""
-        self._mutex = threading.Lock()
+        self._mutex = threading.RLock()
         self._entries, self._records = {}, {}
 
 

@@ -1,0 +1,39 @@
+"""The contract: what every store must do, as cases written once and run over store x runtime.
+
+    from leasehold.testing import contract
+
+    class MyHarness(contract.Harness):
+        capabilities = frozenset({...})         # what the store declares
+        ttl = 1.0                               # the shortest ttl that it honours
+        def open_store(self): return MyStore("...")
+
+    @pytest.mark.parametrize("case", contract.CASES, ids=str)
+    @pytest.mark.parametrize("driver", contract.DRIVERS)
+    def test_contract(case, driver):
+        contract.check(case, MyHarness(), driver())
+
+There are no skips. A case that needs a capability which the store does not declare checks instead that asking for it is
+refused. `python -m leasehold.testing.contract URL` runs it all without pytest.
+"""
+
+from leasehold.testing.contract.cases import CASES, Case
+from leasehold.testing.contract.drivers import DRIVERS, AsyncioDriver, Driver, ThreadDriver
+from leasehold.testing.contract.harness import Harness, MemoryHarness, UrlHarness
+from leasehold.testing.contract.lab import Lab
+from leasehold.testing.contract.runner import check
+from leasehold.testing.contract.table import REQUIRED
+
+__all__ = [
+    "CASES",
+    "DRIVERS",
+    "REQUIRED",
+    "AsyncioDriver",
+    "Case",
+    "Driver",
+    "Harness",
+    "Lab",
+    "MemoryHarness",
+    "ThreadDriver",
+    "UrlHarness",
+    "check",
+]

@@ -1,0 +1,48 @@
+"""Small words for what a store answered, so that a wrong answer reads well."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from leasehold.spi import Place
+from leasehold.values import Grant, Loss, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+__all__ = ["granted", "lost", "placed", "raises", "refused"]
+
+E = TypeVar("E", bound=BaseException)
+
+
+def granted(answer: object) -> Grant:
+    """The answer is a grant."""
+    assert isinstance(answer, Grant), f"expected a grant, got {answer!r}"
+    return answer
+
+
+def refused(answer: object) -> Refusal:
+    """The answer is a refusal."""
+    assert isinstance(answer, Refusal), f"expected a refusal, got {answer!r}"
+    return answer
+
+
+def placed(answer: object) -> Place:
+    """The answer is a place in the queue."""
+    assert isinstance(answer, Place), f"expected a place in the queue, got {answer!r}"
+    return answer
+
+
+def lost(answer: object) -> Loss:
+    """The answer is a loss."""
+    assert isinstance(answer, Loss), f"expected a loss, got {answer!r}"
+    return answer
+
+
+async def raises(kind: type[E], awaitable: Awaitable[object]) -> E:
+    """The error that it ends with."""
+    try:
+        result = await awaitable
+    except kind as error:
+        return error
+    raise AssertionError(f"expected {kind.__name__}, got {result!r}")

@@ -1,0 +1,121 @@
+"""How the contract reaches a store. A harness is made anew for each case."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from leasehold.backends.memory import MemoryStore
+from leasehold.testing.clock import ManualClock
+from leasehold.testing.contract.table import REQUIRED
+from leasehold.testing.shared import serve
+from leasehold.urls import find_store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leasehold._runtimes.clock import Clock
+    from leasehold.spi import Runtime, Store
+    from leasehold.testing.contract.drivers import Driver
+    from leasehold.values import Capability
+
+__all__ = ["Harness", "MemoryHarness", "UrlHarness"]
+
+
+class Harness:
+    """One store for one case. Subclass it for a store of your own; `open_store` is all that must be written."""
+
+    capabilities: frozenset[Capability] = frozenset()  # what the store declares
+    ttl = 1.0  # a short ttl that the store honours
+    clock: Clock | None = None  # a clock turned by hand, for stores that live in this process
+
+    def open_store(self) -> Store:
+        """The store; called several times in a case, always for the same data."""
+        raise NotImplementedError("a harness must know how to open its store")
+
+    def url_for_children(self) -> str:
+        """The URL with which another process reaches the same data."""
+        raise NotImplementedError("a harness must know how other processes reach its store")
+
+    async def pass_time(self, runtime: Runtime, seconds: float) -> None:
+        """Let time pass for the store and for everybody else."""
+        await runtime.sleep(seconds)
+
+    def start(self, driver: Driver) -> None:
+        """Get ready; called once, before anything else."""
+
+    def stop(self) -> None:
+        """Clean up."""
+
+
+class UrlHarness(Harness):
+    """A store that is reached by the same URL from everywhere."""
+
+    def __init__(self, url: str, capabilities: frozenset[Capability], ttl: float = 1.0) -> None:
+        self._url = url
+        self.capabilities = capabilities
+        self.ttl = ttl
+
+    def open_store(self) -> Store:
+        """The store behind the URL."""
+        return find_store(self._url)
+
+    def url_for_children(self) -> str:
+        """The URL itself."""
+        return self._url
+
+
+class MemoryHarness(Harness):
+    """The memory store, with a clock turned by hand, so that no case has to wait.
+
+    Cases with other processes run on real time, because those processes do; so does everything in the simulator, whose
+    time is virtual anyway.
+    """
+
+    capabilities = REQUIRED["memory"]
+
+    def __init__(self) -> None:
+        self._cleanup = ExitStack()
+        self._store: MemoryStore | None = None
+        self._url: str | None = None
+        self._now: Callable[[], float] | None = None
+
+    def start(self, driver: Driver) -> None:
+        """Choose the clock."""
+        if driver.name == "simulation":
+            self._now = driver.runtime().now
+        else:
+            self.clock = ManualClock()
+
+    def open_store(self) -> Store:
+        """The one store of this case."""
+        if self._store is None:
+            now = self.clock.now if self.clock is not None else self._now
+            self._store = MemoryStore() if now is None else MemoryStore(clock=now)
+        return self._store
+
+    def url_for_children(self) -> str:
+        """A socket through which other processes use the store; time is real from then on."""
+        if self._url is None:
+            if self._store is not None:
+                raise RuntimeError("ask for the URL before opening the store, so that it gets a real clock")
+            self.clock = self._now = None
+            self._store = store = MemoryStore()
+            folder = self._cleanup.enter_context(tempfile.TemporaryDirectory())
+            self._url = self._cleanup.enter_context(serve(store, str(Path(folder) / "store")))
+        return self._url
+
+    async def pass_time(self, runtime: Runtime, seconds: float) -> None:
+        """Turn the clock, or sleep where it cannot be turned."""
+        if isinstance(self.clock, ManualClock):
+            self.clock.advance(seconds)
+        else:
+            await runtime.sleep(seconds)
+
+    def stop(self) -> None:
+        """Stop serving, and let everybody go who still waits for the clock."""
+        self._cleanup.close()
+        if isinstance(self.clock, ManualClock):
+            self.clock.advance(1_000_000)

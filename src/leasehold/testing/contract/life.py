@@ -1,0 +1,100 @@
+"""The life of a client: opened late, closed twice, dropped, used by many."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import warnings
+from typing import TYPE_CHECKING
+
+from leasehold.errors import BackendUnavailable
+from leasehold.testing.contract.expect import raises
+from leasehold.testing.contract.registry import case
+from leasehold.testing.faults import Faults
+from leasehold.values import Capability, LossReason
+
+if TYPE_CHECKING:
+    from leasehold.testing.contract.lab import Lab
+
+
+@case()
+async def closing_twice_is_fine_and_use_after_close_is_refused(lab: Lab) -> None:
+    client = lab.client()
+    lock = client.lock("x")
+    await (await lock.acquire()).release()
+    await client.close()
+    await client.close()
+    await raises(BackendUnavailable, lock.acquire(timeout=None))
+    await raises(BackendUnavailable, lock.try_acquire())
+    await raises(BackendUnavailable, client.inspect("x"))
+
+
+@case()
+async def closing_with_leases_held_tells_their_holders(lab: Lab) -> None:
+    client = lab.client()
+    lease = await client.lock("x").acquire()
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        await client.close()
+    assert any("'x'" in str(warning.message) for warning in seen)
+    assert lease.lost.is_set()
+    assert lease.loss is not None
+    assert lease.loss.reason is LossReason.CLOSED
+    assert await lease.release() is False
+
+
+@case()
+async def a_dropped_lease_is_not_renewed_any_more(lab: Lab) -> None:
+    faults = Faults()
+    client = lab.client(faults)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        await client.lock("x").acquire()  # nobody keeps it
+        gc.collect()
+        await lab.flowing(_got(lab))
+
+
+async def _got(lab: Lab) -> None:
+    lease = await lab.client().lock("x").acquire(timeout=lab.ttl * 20)
+    await lease.release()
+
+
+@case()
+async def clients_locks_and_leases_refuse_to_be_pickled(lab: Lab) -> None:
+    client = lab.client()
+    lock = client.lock("x")
+    lease = await lock.acquire()
+    for thing in (client, lock, lease, client.lock_all(["a", "b"])):
+        try:
+            pickle.dumps(thing)
+        except TypeError as error:
+            assert "process" in str(error)
+        else:
+            raise AssertionError(f"{thing!r} was pickled")
+    await lease.release()
+
+
+@case()
+async def a_hundred_cycles_leave_nothing_behind(lab: Lab) -> None:
+    client = lab.client()
+    lock = client.lock("x")
+    for _ in range(100):
+        await (await lock.acquire()).release()
+    assert client._session is not None
+    assert client._session.keeper.held == 0
+    assert await lab.free("x")
+    if Capability.INSPECT in lab.capabilities:
+        assert list(await client.locks()) == []
+
+
+@case()
+async def no_text_shows_an_owner_value(lab: Lab) -> None:
+    client = lab.client()
+    lease = await client.lock("x").acquire()
+    grant = lease._tenure.grant
+    texts = [repr(lease), repr(client), repr(client.lock("x")), repr(grant), repr(grant.claim), str(lease.holder)]
+    texts.append(repr(await client.inspect("x")))
+    for text in texts:
+        assert grant.claim.owner not in text
+    assert len(grant.claim.owner) * 4 >= 128
+    await lease.release()

@@ -1,0 +1,123 @@
+"""Looking at locks, and breaking one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leasehold.errors import ConfigurationError
+from leasehold.testing.contract.expect import raises
+from leasehold.testing.contract.registry import case
+from leasehold.values import Capability, LossReason, Mode
+
+if TYPE_CHECKING:
+    from leasehold.testing.contract.lab import Lab
+
+
+@case(Capability.INSPECT)
+async def a_held_lock_shows_its_holder(lab: Lab) -> None:
+    client = lab.client(label="worker")
+    assert await client.inspect("x") is None
+    lease = await client.lock("x", reason="nightly").acquire()
+    state = await lab.client().inspect("x")
+    assert state is not None
+    assert state.name == "x"
+    assert state.mode is Mode.EXCLUSIVE
+    (holding,) = state.holdings
+    assert holding.fence == lease.fence
+    assert holding.holder.label == "worker"
+    assert holding.holder.reason == "nightly"
+    assert holding.held_for >= 0
+    assert 0 < holding.expires_in <= 2 * lab.ttl
+    await lease.release()
+    assert await client.inspect("x") is None
+
+
+@case(Capability.INSPECT, Capability.FIFO)
+async def waiters_are_shown_in_order(lab: Lab) -> None:
+    lease = await lab.client().lock("x", ttl=lab.ttl * 20).acquire()
+    tasks = []
+    for number in range(3):
+        client = lab.client(label=f"w{number}")
+        tasks.append(lab.spawn(client.lock("x", ttl=lab.ttl * 20).acquire()))
+        await lab.waiting("x", number + 1)
+    state = await lab.client().inspect("x")
+    assert state is not None
+    assert [holder.label for holder in state.waiting] == ["w0", "w1", "w2"]
+    await lease.release()
+    for task in tasks:
+        await (await lab.flowing(task.join())).release()
+
+
+@case(Capability.INSPECT)
+async def locks_are_listed_by_prefix_and_only_of_their_namespace(lab: Lab) -> None:
+    client = lab.client()
+    other = lab.client(namespace=lab.namespace + ":other")
+    leases = [await client.lock(name).acquire() for name in ("a1", "a2", "b1", "a%")]
+    leases.append(await other.lock("a3").acquire())
+    assert [state.name for state in await client.locks()] == ["a%", "a1", "a2", "b1"]
+    assert [state.name for state in await client.locks("a")] == ["a%", "a1", "a2"]
+    assert [state.name for state in await client.locks("a%")] == ["a%"]
+    assert [state.name for state in await other.locks()] == ["a3"]
+    for lease in leases:
+        await lease.release()
+
+
+@case(Capability.INSPECT)
+async def a_broken_lock_is_waited_out_and_its_holder_learns_why(lab: Lab) -> None:
+    lease = await lab.client().lock("x", ttl=lab.ttl * 3).acquire()
+    operator = lab.client(label="operator")
+    assert await operator.break_lock("x", fence=lease.fence, reason="stuck job") is True
+    assert await operator.lock("x").try_acquire() is None
+    await lab.live(lab.ttl * 1.5)
+    await lab.eventually(lease.lost.is_set, "the holder learns of it with its next renewal")
+    assert lease.loss is not None
+    assert lease.loss.reason is LossReason.BROKEN
+    assert "stuck job" in lease.loss.detail
+    heir = await lab.flowing(operator.lock("x").acquire(timeout=lab.ttl * 20))
+    assert heir.fence > lease.fence
+    assert await lease.release() is False
+    heir.check()
+    await heir.release()
+
+
+@case(Capability.INSPECT)
+async def a_lock_broken_now_is_free_at_once(lab: Lab) -> None:
+    lease = await lab.client().lock("x", ttl=lab.ttl * 6).acquire()
+    operator = lab.client()
+    assert await operator.break_lock("x", fence=lease.fence, reason="sure it is dead", now=True) is True
+    heir = await operator.lock("x", ttl=lab.ttl * 20).acquire(timeout=0)
+    assert heir.fence > lease.fence
+    await lab.live(lab.ttl * 2.5)
+    await lab.eventually(lease.lost.is_set, "the holder learns of it with its next renewal")
+    assert lease.loss is not None
+    assert lease.loss.reason is LossReason.BROKEN
+    await heir.release()
+
+
+@case(Capability.INSPECT)
+async def a_broken_holder_that_releases_lets_the_next_one_in_early(lab: Lab) -> None:
+    lease = await lab.client().lock("x", ttl=lab.ttl * 20).acquire()
+    operator = lab.client()
+    await operator.break_lock("x", fence=lease.fence, reason="stuck job")
+    assert await lease.release() is False
+    heir = await operator.lock("x").acquire(timeout=0)
+    await heir.release()
+
+
+@case(Capability.INSPECT)
+async def only_the_named_grant_is_broken(lab: Lab) -> None:
+    client = lab.client()
+    lease = await client.lock("x").acquire()
+    assert await client.break_lock("x", fence=lease.fence + 1, reason="wrong number") is False
+    assert await client.break_lock("free", fence=lease.fence, reason="wrong name") is False
+    await lease.renew()
+    await lease.release()
+
+
+@case(Capability.INSPECT)
+async def breaking_needs_a_fence_and_a_reason(lab: Lab) -> None:
+    client = lab.client()
+    await raises(ConfigurationError, client.break_lock("x", fence=0, reason="r"))
+    await raises(ConfigurationError, client.break_lock("x", fence=2**53, reason="r"))
+    await raises(ConfigurationError, client.break_lock("x", fence=True, reason="r"))
+    await raises(ConfigurationError, client.break_lock("x", fence=1, reason=""))

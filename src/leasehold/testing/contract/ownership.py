@@ -1,0 +1,117 @@
+"""At most one owner per name, and nobody touches another's grant."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from leasehold.testing.contract.expect import granted, refused
+from leasehold.testing.contract.registry import case
+
+if TYPE_CHECKING:
+    from leasehold.testing.contract.lab import Lab
+
+
+@case()
+async def a_free_name_is_granted(lab: Lab) -> None:
+    claim = lab.claim()
+    grant = granted(await lab.backend().try_acquire(claim))
+    assert grant.claim == claim
+    assert grant.ttl >= claim.ttl
+    assert grant.since is None
+
+
+@case()
+async def a_held_name_is_refused_and_the_refusal_names_the_holder(lab: Lab) -> None:
+    granted(await lab.backend().try_acquire(lab.claim(label="first")))
+    refusal = refused(await lab.backend().try_acquire(lab.claim(label="second")))
+    assert refusal.holder is not None
+    assert refusal.holder.label == "first"
+    assert refusal.retry_after is None or 0 < refusal.retry_after <= 2 * lab.ttl
+
+
+@case()
+async def a_released_name_is_free_at_once(lab: Lab) -> None:
+    backend = lab.backend()
+    grant = granted(await backend.try_acquire(lab.claim()))
+    assert await backend.release(grant) is True
+    granted(await lab.backend().try_acquire(lab.claim()))
+
+
+@case()
+async def the_second_release_finds_nothing(lab: Lab) -> None:
+    backend = lab.backend()
+    grant = granted(await backend.try_acquire(lab.claim()))
+    assert await backend.release(grant) is True
+    assert await backend.release(grant) is False
+
+
+@case()
+async def a_foreign_release_changes_nothing(lab: Lab) -> None:
+    backend = lab.backend()
+    grant = granted(await backend.try_acquire(lab.claim()))
+    forged = replace(grant, claim=lab.claim())
+    assert await lab.backend().release(forged) is False
+    refused(await lab.backend().try_acquire(lab.claim()))
+    granted((await backend.renew([grant]))[0])
+
+
+@case()
+async def a_late_release_does_not_free_the_next_holder(lab: Lab) -> None:
+    backend = lab.backend()
+    first = granted(await backend.try_acquire(lab.claim()))
+    await backend.release(first)
+    second = granted(await backend.try_acquire(lab.claim()))
+    assert await backend.release(first) is False
+    refused(await lab.backend().try_acquire(lab.claim()))
+    granted((await backend.renew([second]))[0])
+
+
+@case()
+async def the_same_claim_asked_twice_gives_the_same_grant(lab: Lab) -> None:
+    claim = lab.claim()
+    first = granted(await lab.backend().try_acquire(claim))
+    again = granted(await lab.backend().try_acquire(claim))
+    assert again.fence == first.fence
+
+
+@case()
+async def a_repeated_claim_refreshes_its_expiry(lab: Lab) -> None:
+    backend, claim = lab.backend(), lab.claim()
+    granted(await backend.try_acquire(claim))
+    await lab.pass_time(lab.ttl * 0.7)
+    again = granted(await backend.try_acquire(claim))
+    await lab.pass_time(lab.ttl * 0.7)
+    granted((await backend.renew([again]))[0])
+
+
+@case()
+async def a_withdrawn_claim_is_gone(lab: Lab) -> None:
+    backend, claim = lab.backend(), lab.claim()
+    granted(await backend.try_acquire(claim))
+    await backend.withdraw(claim)
+    granted(await lab.backend().try_acquire(lab.claim()))
+
+
+@case()
+async def a_request_that_arrives_after_its_withdrawal_is_refused(lab: Lab) -> None:
+    backend, claim = lab.backend(), lab.claim()
+    await backend.withdraw(claim)
+    refused(await backend.try_acquire(claim))
+    granted(await lab.backend().try_acquire(lab.claim()))
+
+
+@case()
+async def a_withdrawal_touches_nobody_else(lab: Lab) -> None:
+    backend = lab.backend()
+    grant = granted(await backend.try_acquire(lab.claim()))
+    await lab.backend().withdraw(lab.claim())
+    refused(await lab.backend().try_acquire(lab.claim()))
+    granted((await backend.renew([grant]))[0])
+
+
+@case()
+async def distinct_names_are_independent(lab: Lab) -> None:
+    backend = lab.backend()
+    for name in ("a", "a/b", "a:b", "A"):
+        granted(await backend.try_acquire(lab.claim(name)))

@@ -1,0 +1,31 @@
+"""The capabilities that each store must declare: no more, and no less. Declaring less is not a way to pass."""
+
+from __future__ import annotations
+
+from leasehold.values import Capability as Can
+
+__all__ = ["REQUIRED"]
+
+_EVERY_STORE = frozenset({Can.EXCLUSIVE, Can.FENCING, Can.INSPECT})
+_FULL = _EVERY_STORE | {
+    Can.SHARED,
+    Can.PERMITS,
+    Can.FIFO,
+    Can.PUSH,
+    Can.RECORD,
+    Can.MIN_HOLD,
+    Can.ABANDONED,
+}
+
+REQUIRED: dict[str, frozenset[Can]] = {
+    "memory": _FULL,
+    "sqlite": _FULL,
+    "redis": _FULL,
+    "postgresql": _FULL,
+    "mysql": _FULL - {Can.PUSH},
+    "redlock": _EVERY_STORE,
+    "etcd": _FULL - {Can.ABANDONED} | {Can.SESSION},
+    "zookeeper": _EVERY_STORE | {Can.SHARED, Can.PERMITS, Can.FIFO, Can.PUSH, Can.SESSION},
+    "postgresql session": _EVERY_STORE | {Can.SHARED, Can.SESSION},
+    "mysql session": _EVERY_STORE | {Can.SESSION},
+}

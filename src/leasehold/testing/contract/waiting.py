@@ -1,0 +1,143 @@
+"""Waiting for a lock through the client: woken in order, on time, and without a trace when it gives up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leasehold.errors import AcquireTimeout
+from leasehold.testing.contract.expect import raises
+from leasehold.testing.contract.registry import case
+from leasehold.values import Capability
+
+if TYPE_CHECKING:
+    from leasehold.client import AsyncClient
+    from leasehold.testing.contract.lab import Lab
+
+
+@case()
+async def a_waiting_call_gets_the_lock_when_it_is_released(lab: Lab) -> None:
+    holder, waiter = lab.client(), lab.client()
+    lease = await holder.lock("x").acquire()
+    task = lab.spawn(waiter.lock("x").acquire())
+    await lab.live(lab.ttl * 0.3)
+    assert not task.done
+    assert await lease.release()
+    next_lease = await lab.flowing(task.join())
+    assert next_lease.fence > lease.fence
+    await next_lease.release()
+
+
+@case()
+async def a_waiting_call_gets_the_lock_when_its_holder_vanishes(lab: Lab) -> None:
+    lease = await lab.client().lock("x", renew=False).acquire()
+    next_lease = await lab.flowing(lab.client().lock("x").acquire(timeout=lab.ttl * 20))
+    assert next_lease.fence > lease.fence
+    assert lease.lost.is_set()
+    await next_lease.release()
+
+
+@case()
+async def a_call_that_gives_up_says_who_held_the_lock_and_leaves_nothing(lab: Lab) -> None:
+    lease = await lab.client(label="first").lock("x", ttl=lab.ttl * 20).acquire()
+    error = await lab.flowing(raises(AcquireTimeout, lab.client().lock("x").acquire(timeout=lab.ttl * 0.3)))
+    assert error.holder is not None
+    assert error.holder.label == "first"
+    assert "first" in str(error)
+    assert error.waited >= lab.ttl * 0.3
+    await lease.release()
+    assert await lab.free("x")
+
+
+@case()
+async def a_call_without_patience_asks_once(lab: Lab) -> None:
+    lease = await lab.client().lock("x").acquire(timeout=0)
+    client = lab.client()
+    await raises(AcquireTimeout, client.lock("x").acquire(timeout=0))
+    assert await client.lock("x").try_acquire() is None
+    assert await client.lock("x").try_acquire() is None
+    await lease.release()
+    assert await lab.free("x")
+
+
+@case(Capability.FIFO)
+async def waiting_calls_are_served_in_order(lab: Lab) -> None:
+    order: list[int] = []
+
+    async def take(client: AsyncClient, number: int) -> None:
+        async with client.lock("x", ttl=lab.ttl * 20).hold():
+            order.append(number)
+
+    lease = await lab.client().lock("x", ttl=lab.ttl * 20).acquire()
+    tasks = []
+    for number in range(5):
+        tasks.append(lab.spawn(take(lab.client(), number)))
+        await lab.waiting("x", number + 1)
+    await lease.release()
+    for task in tasks:
+        await lab.flowing(task.join())
+    assert order == [0, 1, 2, 3, 4]
+
+
+@case()
+async def many_contenders_never_overlap_and_all_get_their_turn(lab: Lab) -> None:
+    inside: list[int] = []
+    overlaps: list[int] = []
+    turns: dict[int, int] = {}
+
+    async def work(number: int) -> None:
+        client = lab.client()
+        for _ in range(3):
+            async with client.lock("x", ttl=lab.ttl * 50).hold():
+                inside.append(number)
+                await lab.driver.breathe()
+                if inside != [number]:
+                    overlaps.append(number)
+                inside.remove(number)
+            turns[number] = turns.get(number, 0) + 1
+
+    tasks = [lab.spawn(work(number)) for number in range(6)]
+    for task in tasks:
+        await lab.flowing(task.join())
+    assert not overlaps
+    assert turns == dict.fromkeys(range(6), 3)
+
+
+@case(Capability.SHARED)
+async def readers_work_together_and_a_writer_alone(lab: Lab) -> None:
+    client = lab.client()
+    pair = client.rwlock("x")
+    first, second = await pair.read.acquire(), await pair.read.acquire()
+    assert await pair.write.try_acquire() is None
+    await first.release()
+    await second.release()
+    async with pair.write.hold():
+        assert await pair.read.try_acquire() is None
+
+
+@case()
+async def several_locks_are_taken_together_or_not_at_all(lab: Lab) -> None:
+    client = lab.client()
+    busy = await lab.client().lock("b", ttl=lab.ttl * 20).acquire()
+    assert await client.lock_all(["c", "a", "b"]).try_acquire() is None
+    await lab.flowing(raises(AcquireTimeout, client.lock_all(["c", "a", "b"]).acquire(timeout=lab.ttl * 0.2)))
+    assert await lab.free("a")
+    assert await lab.free("c")
+    await busy.release()
+    async with client.lock_all(["c", "a", "b"]).hold() as leases:
+        assert set(leases.fences) == {"a", "b", "c"}
+        assert await client.lock("a").try_acquire() is None
+    assert await lab.free("a")
+
+
+@case()
+async def a_reentrant_lock_keeps_its_fence_until_the_last_release(lab: Lab) -> None:
+    lock = lab.client().lock("x", reentrant=True)
+    outer = await lock.acquire()
+    inner = await lock.acquire(timeout=0)
+    assert inner.fence == outer.fence
+    assert await outer.release()
+    assert await outer.release() is False
+    inner.check()
+    assert await lab.client().lock("x").try_acquire() is None
+    assert await inner.release()
+    assert await lab.free("x")

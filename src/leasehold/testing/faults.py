@@ -1,0 +1,186 @@
+"""Scripted trouble between a client and its store.
+
+`Faults` is the script, `FaultyBackend` plays it. Rules are used up in the order in which they were given, each by the
+first call that it fits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from leasehold.errors import BackendRejected, BackendUnavailable, OutcomeUnknown
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from leasehold.spi import Backend, Inspecting, Place, Queueing, Recording, Runtime
+    from leasehold.values import Capability, Claim, Grant, LockState, Loss, Record, Refusal
+
+__all__ = ["Faults", "FaultyBackend"]
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Rule:
+    verb: str | None
+    kind: str
+    seconds: float = 0.0
+
+
+class Faults:
+    """What goes wrong next. Verbs are the method names of `Backend`; None fits every call."""
+
+    def __init__(self) -> None:
+        self._rules: list[_Rule] = []
+        self._late: list[Callable[[], Awaitable[Any]]] = []
+        self._cut = False
+        self.suspending = False  # every call suspends before and after, so that it can be cancelled there
+        self.delayed = 0  # answers that are on their way
+        self.calls: list[str] = []
+
+    def drop_next_reply(self, verb: str | None = None) -> None:
+        """The request is applied, but its answer never comes."""
+        self._rules.append(_Rule(verb, "drop reply"))
+
+    def drop_next_request(self, verb: str | None = None) -> None:
+        """The request is not applied and no answer comes; `deliver_late` applies it after all."""
+        self._rules.append(_Rule(verb, "drop request"))
+
+    def refuse_next(self, verb: str | None = None) -> None:
+        """The store cannot be reached."""
+        self._rules.append(_Rule(verb, "refuse"))
+
+    def reject_next(self, verb: str | None = None) -> None:
+        """The store answers with an error."""
+        self._rules.append(_Rule(verb, "reject"))
+
+    def delay_next_reply(self, seconds: float, verb: str | None = None) -> None:
+        """The answer takes this long."""
+        self._rules.append(_Rule(verb, "delay", seconds))
+
+    def cut(self) -> None:
+        """Packets vanish silently from now on, in both directions."""
+        self._cut = True
+
+    def heal(self) -> None:
+        """Packets arrive again."""
+        self._cut = False
+
+    async def deliver_late(self) -> None:
+        """Requests that were dropped on the way reach the store now."""
+        late, self._late = self._late, []
+        for request in late:
+            await request()
+
+    def next_for(self, verb: str) -> _Rule | None:
+        """Take the first rule that fits."""
+        self.calls.append(verb)
+        if self._cut:
+            return _Rule(verb, "drop request")
+        for rule in self._rules:
+            if rule.verb in (None, verb):
+                self._rules.remove(rule)
+                return rule
+        return None
+
+    def keep_for_later(self, request: Callable[[], Awaitable[Any]]) -> None:
+        """Remember a dropped request."""
+        self._late.append(request)
+
+
+class FaultyBackend:
+    """A backend that goes wrong as the script says."""
+
+    def __init__(self, inner: Backend, runtime: Runtime, faults: Faults) -> None:
+        self._inner = inner
+        self._runtime = runtime
+        self._faults = faults
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """What the store behind it promises."""
+        return self._inner.capabilities
+
+    @property
+    def label(self) -> str:
+        """The store behind it."""
+        return self._inner.label
+
+    async def try_acquire(self, claim: Claim) -> Grant | Refusal:
+        """See `Backend`."""
+        return await self._play("try_acquire", lambda: self._inner.try_acquire(claim))
+
+    async def renew(self, grants: Sequence[Grant]) -> Sequence[Grant | Loss]:
+        """See `Backend`."""
+        return await self._play("renew", lambda: self._inner.renew(grants))
+
+    async def release(self, grant: Grant) -> bool:
+        """See `Backend`."""
+        return await self._play("release", lambda: self._inner.release(grant))
+
+    async def withdraw(self, claim: Claim) -> None:
+        """See `Backend`."""
+        await self._play("withdraw", lambda: self._inner.withdraw(claim))
+
+    async def close(self) -> None:
+        """See `Backend`."""
+        await self._inner.close()
+
+    async def join(self, claim: Claim) -> Grant | Place | Refusal:
+        """See `Queueing`."""
+        return await self._play("join", lambda: cast("Queueing", self._inner).join(claim))
+
+    async def turn(self, place: Place) -> Grant | Place | Refusal:
+        """See `Queueing`."""
+        return await self._play("turn", lambda: cast("Queueing", self._inner).turn(place))
+
+    async def inspect(self, key: str) -> LockState | None:
+        """See `Inspecting`."""
+        return await self._play("inspect", lambda: cast("Inspecting", self._inner).inspect(key))
+
+    async def list(self, prefix: str) -> Sequence[LockState]:
+        """See `Inspecting`."""
+        return await self._play("list", lambda: cast("Inspecting", self._inner).list(prefix))
+
+    async def break_(self, key: str, fence: int, reason: str, *, now: bool) -> bool:
+        """See `Inspecting`."""
+        return await self._play("break_", lambda: cast("Inspecting", self._inner).break_(key, fence, reason, now=now))
+
+    async def read(self, key: str) -> Record | None:
+        """See `Recording`."""
+        return await self._play("read", lambda: cast("Recording", self._inner).read(key))
+
+    async def write(self, record: Record) -> bool:
+        """See `Recording`."""
+        return await self._play("write", lambda: cast("Recording", self._inner).write(record))
+
+    async def _play(self, verb: str, request: Callable[[], Awaitable[T]]) -> T:
+        if self._faults.suspending:
+            await self._runtime.sleep(0)
+        rule = self._faults.next_for(verb)
+        answer = await self._apply(verb, request, rule)
+        if self._faults.suspending:
+            await self._runtime.sleep(0)
+        return answer
+
+    async def _apply(self, verb: str, request: Callable[[], Awaitable[T]], rule: _Rule | None) -> T:
+        if rule is None:
+            return await request()
+        if rule.kind == "refuse":
+            raise BackendUnavailable(f"{verb}: the store refused the connection (scripted)", backend=self.label)
+        if rule.kind == "reject":
+            raise BackendRejected(f"{verb}: the store answered with an error (scripted)", backend=self.label)
+        if rule.kind == "drop request":
+            self._faults.keep_for_later(request)
+            raise OutcomeUnknown(f"{verb}: no answer from the store (scripted)", backend=self.label)
+        answer = await request()
+        if rule.kind == "delay":
+            self._faults.delayed += 1
+            try:
+                await self._runtime.sleep(rule.seconds)
+            finally:
+                self._faults.delayed -= 1
+            return answer
+        raise OutcomeUnknown(f"{verb}: no answer from the store (scripted)", backend=self.label)

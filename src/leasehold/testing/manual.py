@@ -1,0 +1,92 @@
+"""A memory store whose clock is turned by hand and whose network fails on demand."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from leasehold._core.durations import Duration, seconds
+from leasehold._runtimes.threads import ThreadRuntime
+from leasehold.backends.memory import MemoryStore
+from leasehold.blocking import Client
+from leasehold.client import DEFAULT_TTL, AsyncClient
+from leasehold.testing.clock import ManualClock
+from leasehold.testing.faults import Faults, FaultyBackend
+from leasehold.values import Loss, LossReason
+
+if TYPE_CHECKING:
+    from leasehold.blocking import Lease
+    from leasehold.lease import AsyncLease
+    from leasehold.spi import Backend, Runtime
+
+__all__ = ["ManualStore"]
+
+PATIENCE = 10.0  # real seconds that a keeper may take to do what is due
+
+
+class ManualStore:
+    """One store, one clock and one script of faults, shared by all clients made from it."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.faults = Faults()
+        self.memory = MemoryStore(clock=self.clock.now)
+        self._clients: list[AsyncClient] = []
+
+    def open_backend(self, runtime: Runtime) -> Backend:
+        """Connect to it."""
+        return FaultyBackend(self.memory.open_backend(runtime), runtime, self.faults)
+
+    def connect(
+        self,
+        *,
+        namespace: str | None = None,
+        ttl: Duration = DEFAULT_TTL,
+        timeout: Duration | None = None,
+        label: str | None = None,
+    ) -> Client:
+        """A blocking client on this store and clock."""
+        twin = AsyncClient(self, ThreadRuntime(self.clock), namespace=namespace, ttl=ttl, timeout=timeout, label=label)
+        self._clients.append(twin)
+        return Client(twin)
+
+    def connect_async(
+        self,
+        *,
+        namespace: str | None = None,
+        ttl: Duration = DEFAULT_TTL,
+        timeout: Duration | None = None,
+        label: str | None = None,
+    ) -> AsyncClient:
+        """An async client on this store and clock."""
+        from leasehold._runtimes.asyncio import AsyncioRuntime  # noqa: PLC0415 - asyncio only when it is used
+
+        client = AsyncClient(
+            self, AsyncioRuntime(self.clock), namespace=namespace, ttl=ttl, timeout=timeout, label=label
+        )
+        self._clients.append(client)
+        return client
+
+    def pass_time(self, duration: Duration) -> None:
+        """Let time pass as it does on a healthy host: blocking clients renew their leases meanwhile."""
+        left = seconds(duration, "duration")
+        while left > 0:
+            step = min(left, 0.5)
+            self.clock.advance(step)
+            left -= step
+            self._wait_for_keepers()
+
+    def lose(self, lease: Lease | AsyncLease) -> None:
+        """Take this lease away now, as if the store had forgotten it."""
+        twin: Any = getattr(lease, "_twin", lease)
+        tenure = twin._tenure
+        self.memory.release(tenure.grant)
+        twin._session.keeper.lose(tenure, Loss(LossReason.TAKEN, "a test took it away"))
+
+    def _wait_for_keepers(self) -> None:
+        patience = time.monotonic() + PATIENCE
+        keepers = [client._session.keeper for client in self._clients if client._session is not None]
+        while not all(keeper.is_quiet() for keeper in keepers):
+            if time.monotonic() > patience:
+                raise RuntimeError("a keeper did not do what was due; is its event loop blocked by pass_time()?")
+            time.sleep(0.001)
