@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from verification.mutants import MUTANTS, apply, hunt
+from verification.mutants import MUTANTS, Mutant, apply, hunt
 from verification.mutants.runner import SOURCE
 
 BY_ID = {mutant.id: mutant for mutant in MUTANTS}
@@ -21,7 +21,7 @@ MUST_BE_CAUGHT = [
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.id)
-def test_the_text_of_each_mutant_occurs_exactly_once(mutant) -> None:
+def test_the_text_of_each_mutant_occurs_exactly_once(mutant: Mutant) -> None:
     text = (SOURCE / "leasehold" / mutant.file).read_text()
     assert text.count(mutant.old) == 1
     compile(text.replace(mutant.old, mutant.new), mutant.file, "exec")

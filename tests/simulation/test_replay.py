@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from verification.simulation import simulate
 from verification.simulation.__main__ import main
 
@@ -31,7 +33,7 @@ def test_the_trace_does_not_depend_on_the_process_or_its_hash_seed() -> None:
         assert there.stdout.split() == here
 
 
-def test_the_command_replays_a_seed_and_sums_up_many(capsys) -> None:
+def test_the_command_replays_a_seed_and_sums_up_many(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--seed", "3"]) == 0
     assert simulate(3).trace_hash in capsys.readouterr().out
     assert main(["--seeds", "5", "--start", "3"]) == 0

@@ -50,7 +50,7 @@ async def acquire(session: Session, wish: Wish, deadline: float | None) -> Tenur
     else:
         seat = attempt.ask_again
     while (tenure := await seat()) is None:
-        pass  # a place or a grant was used up before it could be believed: stand in line again
+        attempt.go_on()  # a place or a grant was used up before it could be believed: stand in line again
     return tenure
 
 
@@ -135,6 +135,12 @@ class _Attempt:
             await self._withdraw(claim)
             raise
 
+    def go_on(self) -> None:
+        """Raise the timeout if there is no time for another round."""
+        now = self._runtime.now()
+        if now >= self._deadline:
+            raise self._timed_out(now)
+
     async def ask_at_once(self) -> Tenure:
         """Ask once, and raise the timeout if refused."""
         tenure = await self.ask_once()
@@ -151,9 +157,8 @@ class _Attempt:
         if self._refusal.retry_after is not None:
             pause = min(pause, max(self._refusal.retry_after, 0.001))
         self._rounds += 1
+        self.go_on()
         now = self._runtime.now()
-        if now >= self._deadline:
-            raise self._timed_out(now)
         self._warn_if_slow(now, None)
         await self._runtime.sleep(min(pause, self._deadline - now))
         return None
@@ -187,10 +192,10 @@ class _Attempt:
                 raise
             except (BackendUnavailable, OutcomeUnknown) as error:
                 error.name = self._wish.name
-                self._doubt = self._doubt or isinstance(error, OutcomeUnknown)
-                self._traceless = self._traceless and not self._doubt
                 if doubtful_since is None and isinstance(error, OutcomeUnknown):
                     doubtful_since = self._sent
+                    self._doubt = True
+                self._traceless = self._traceless and not self._doubt
                 pause = OUTAGE.delay(failures, self._runtime.random())
                 failures += 1
                 if self._runtime.now() + pause >= self._give_up_at(doubtful_since):
@@ -233,9 +238,8 @@ class _Attempt:
 
     async def _wait_for_turn(self, place: Place) -> None:
         self._refusal = Refusal(self._wish.key, place.holder, None, place.ahead)
+        self.go_on()
         now = self._runtime.now()
-        if now >= self._deadline:
-            raise self._timed_out(now)
         self._warn_if_slow(now, place.ahead)
         wake = min(self._deadline, now + place.recheck)
         if not self._warned:
