@@ -69,7 +69,7 @@ def run_blocks(page: str, found: list[tuple[int, str]], home: Path) -> subproces
     text = "\x00".join(f"{page}\x01{line}\x01{code}" for line, code in found)
     command = [sys.executable, "-W", "error", "-c", RUNNER]
     return subprocess.run(
-        command, input=text, env=environment, cwd=home, text=True, capture_output=True, timeout=100, check=False
+        command, input=text, env=environment, cwd=home, text=True, capture_output=True, timeout=60, check=False
     )
 
 
