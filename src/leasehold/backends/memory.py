@@ -199,7 +199,7 @@ class MemoryStore:
         with self._mutex:
             now, entry = self._visit(key)
             holding = entry.holdings.get(owner)
-            if holding is None or holding.cooling:
+            if holding is None or holding.cooling or holding.fence != grant.fence:
                 return False
             kept_until = holding.since + holding.claim.min_hold
             if kept_until > now:
@@ -336,6 +336,8 @@ class MemoryStore:
         now, entry = self._visit(grant.claim.key)
         owner = grant.claim.owner
         holding = entry.holdings.get(owner)
+        if holding is not None and holding.fence != grant.fence:
+            holding = None  # a late copy of the claim was granted anew: that is another grant
         reason = entry.broken.get(owner, (None, 0.0))[0] if holding is None else holding.broken
         if reason is not None:
             return Loss(LossReason.BROKEN, reason)
