@@ -227,8 +227,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "S13-unknown-read-as-no",
         "a lost reply of acquire is read as a refusal",
         _ACQUIRE,
-        "                self._doubt = self._doubt or isinstance(error, OutcomeUnknown)\n",
-        "                if isinstance(error, OutcomeUnknown):\n"
+        "                    self._doubt = True\n",
         "                    return Refusal(self._wish.key)  # type: ignore[return-value]\n",
     ),
     Mutant(
