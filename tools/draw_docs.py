@@ -121,7 +121,9 @@ def _states() -> str:
         for (before, event), after in TRANSITIONS.items()
         if before is not after
     ]
-    ends = [state for state in State if all(after is state for (before, _), after in TRANSITIONS.items() if before is state)]
+    ends = [
+        state for state in State if all(after is state for (before, _), after in TRANSITIONS.items() if before is state)
+    ]
     lines += [f"    {state.value} --> [*]" for state in ends]
     rows = [(before.value, event.value, after.value) for (before, event), after in TRANSITIONS.items()]
     return "```mermaid\n" + "\n".join(lines) + f"\n```\n\n{_table(('a lease that is', 'on', 'becomes'), rows)}"
@@ -158,7 +160,7 @@ def main(arguments: list[str]) -> int:
     stale = [page for page in pages() if redrawn(page.read_text()) != page.read_text()]
     for page in stale:
         if "--check" in arguments:
-            print(f"{page.relative_to(ROOT)} is out of date; run python tools/draw_docs.py", file=sys.stderr)  # noqa: T201
+            print(f"{page.relative_to(ROOT)} is out of date; run python tools/draw_docs.py", file=sys.stderr)
         else:
             page.write_text(redrawn(page.read_text()))
     return 1 if stale and "--check" in arguments else 0
@@ -179,7 +181,7 @@ def _marks(declared: frozenset[Capability]) -> list[str]:
 
 
 def _mark(there: bool) -> str:  # noqa: FBT001 - a cell of a table
-    return "yes" if there else "–"
+    return "yes" if there else "no"
 
 
 if __name__ == "__main__":

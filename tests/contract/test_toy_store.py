@@ -29,7 +29,7 @@ class ToyHarness(contract.Harness):
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory()
-        self._path = os.path.join(self._folder.name, "locks.json")
+        self._path = str(Path(self._folder.name) / "locks.json")
         self.clock: ManualClock | None = ManualClock()
 
     def open_store(self) -> Store:
@@ -53,7 +53,7 @@ class ToyHarness(contract.Harness):
 
 @pytest.fixture(autouse=True, scope="module")
 def _installed() -> Iterator[None]:
-    """As `pip install examples/toy_store` would leave it, without a package index: the metadata that names the store."""
+    """As `pip install examples/toy_store` would leave it: the metadata that names the store."""
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
     ((group, points),) = project["entry-points"].items()
     with tempfile.TemporaryDirectory() as site, pytest.MonkeyPatch.context() as patch:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from leasehold.testing import contract
+from leasehold.values import Capability
 from tools import draw_docs
 
 if TYPE_CHECKING:
@@ -33,5 +35,5 @@ def test_an_old_table_is_drawn_anew() -> None:
 
 
 def test_every_capability_and_every_store_is_explained() -> None:
-    assert set(draw_docs.PROMISES) == set(draw_docs.Capability)
-    assert set(draw_docs.TITLES) == set(draw_docs.REQUIRED)
+    assert set(draw_docs.PROMISES) == set(Capability)
+    assert set(draw_docs.TITLES) == set(contract.REQUIRED)

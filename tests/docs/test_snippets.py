@@ -86,7 +86,11 @@ def test_the_python_blocks_of_a_page_run_as_they_are(page: Path, tmp_path: Path)
 
 @pytest.mark.parametrize(
     "page",
-    [page for page in sorted(ROOT.rglob("*.md")) if not any(part.startswith(".") for part in page.relative_to(ROOT).parts)],
+    [
+        page
+        for page in sorted(ROOT.rglob("*.md"))
+        if not any(part.startswith(".") for part in page.relative_to(ROOT).parts)
+    ],
     ids=lambda page: str(page.relative_to(ROOT)),
 )
 def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
