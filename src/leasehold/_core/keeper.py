@@ -57,6 +57,7 @@ class Keeper:
         self._signal = runtime.signal()
         self._known: dict[int, _Known] = {}
         self._dropped: deque[_Known] = deque()  # finalizers only append here: taking the guard in one could deadlock
+        self._decided: list[Tenure] = []  # lost by their holders' own clock; kept until the loss was announced
         self._numbers = 0
         self._worker: Task | None = None
         self._wake = math.inf
@@ -86,6 +87,7 @@ class Keeper:
         with self.guard:
             loss = tenure.settle(self._runtime.now())
             if loss is not None and tenure.number in self._known:
+                self._decided.append(tenure)  # its holder may let go of it before the worker has looked
                 self._signal.set()
         return loss
 
@@ -190,10 +192,13 @@ class Keeper:
         try:
             self._note_lateness(now, self._wake)
             self._wake = math.inf  # a lease admitted while we look around must wake us
+            with self.guard:
+                decided, self._decided = self._decided, []
             self._forget_dropped()
             lost, due, wake = self._survey(now)
             for tenure in lost:
                 self._tell(tenure)
+            del decided
             if due:
                 self._runtime.spawn(self._renew(due, now), "leasehold renewal")
         except Exception:  # noqa: BLE001
