@@ -192,7 +192,7 @@ class ToyBackend:
         return done[0]
 
     def _try(self, change: Callable[[Book], T]) -> tuple[T] | None:
-        """The result in a tuple, or None if another process has the file; `os.replace` shows all of a change at once."""
+        """The result in a tuple, or None if another process has the file; `os.replace` shows a change whole or not."""
         with open(self._path + ".lock", "ab") as lock:  # noqa: PTH123 - text, as the URL gave it
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
