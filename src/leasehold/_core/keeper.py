@@ -157,16 +157,17 @@ class Keeper:
     def is_quiet(self) -> bool:
         """Whether nothing is due and no renewal is under way, for tests that turn the clock by hand."""
         now = self._runtime.now()
-        return all(tenure.asked_at is None and tenure.next_action() > now for tenure in self._tenures())
+        return all(tenure.asked_at is None and tenure.next_action() > now for tenure in self.tenures())
 
-    def _tenures(self) -> list[Tenure]:
+    def tenures(self) -> list[Tenure]:
+        """The leases that are kept and still exist."""
         with self.guard:
             everyone = list(self._known.values())
         return [tenure for known in everyone if (tenure := known()) is not None]
 
     def _lose_all(self, loss: Loss) -> list[str]:
         """End every lease that is held; the names of those that were."""
-        held = [tenure for tenure in self._tenures() if tenure.state is State.HELD]
+        held = [tenure for tenure in self.tenures() if tenure.state is State.HELD]
         for tenure in held:
             tenure.lose(loss)
         return [tenure.name for tenure in held]

@@ -68,7 +68,7 @@ class ThreadDriver:
             nonlocal left
             if not _is_ours(frame):
                 return None
-            if event == "line" and not _leaves_a_with(frame, entered):
+            if event == "line" and _may_be_interrupted(frame, entered):
                 left -= 1
                 if left == 0:
                     sys.settrace(None)
@@ -93,18 +93,22 @@ def _is_ours(frame: FrameType) -> bool:
     return "leasehold" in path and "contract" not in path
 
 
-def _leaves_a_with(frame: FrameType, entered: set[tuple[int, int]]) -> bool:
-    """Whether this is the second visit to a `with`, on the way out.
+def _may_be_interrupted(frame: FrameType, entered: set[tuple[int, int]]) -> bool:
+    """Whether a signal handler could really raise here.
 
-    The interpreter handles signals after calls and on jumps, never between the end of the block and `__exit__`. A trace
-    function can raise there, so it must be kept from it.
+    The interpreter handles signals after calls and on jumps: never between the end of a `with` block and its
+    `__exit__` (the second visit to that line), and never on a line that does nothing by itself. A trace function can
+    raise in both places, where no exception table covers it, so it must be kept from them.
     """
-    place = (id(frame), frame.f_lineno)
-    if not linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip().startswith("with "):
+    line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
+    if line in ("try:", "finally:", "else:", "pass"):
         return False
-    seen = place in entered
+    if not line.startswith("with "):
+        return True
+    place = (id(frame), frame.f_lineno)
+    first = place not in entered
     entered.add(place)
-    return seen
+    return first
 
 
 class AsyncioDriver:
