@@ -23,10 +23,12 @@ WHERE shape = 0 AND fence < excluded.fence
 """
 
 # key, owner, now -> one row changed if this owner held the name and nobody else was interested in it
-RELEASE_PLAIN = "UPDATE lock SET shape = 0, owner = NULL WHERE key = ? AND shape = 1 AND owner = ? AND expires > ?"
+RELEASE_PLAIN = (
+    "UPDATE lock SET shape = 0, owner = NULL WHERE key = ? AND shape = 1 AND owner = ? AND fence = ? AND expires > ?"
+)
 
-# expires, key, owner, now -> one row changed if this owner holds the name in the plain way
-RENEW_PLAIN = "UPDATE lock SET expires = ? WHERE key = ? AND shape = 1 AND owner = ? AND expires > ?"
+# expires, key, owner, fence, now -> one row changed if this owner holds the name in the plain way
+RENEW_PLAIN = "UPDATE lock SET expires = ? WHERE key = ? AND shape = 1 AND owner = ? AND fence = ? AND expires > ?"
 
 # --- one name, inside a transaction
 
