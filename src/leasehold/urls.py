@@ -21,8 +21,10 @@ ENTRY_POINTS = "leasehold.backends"
 
 # Each module has `open_url(url: StoreURL) -> Store`, which does no I/O.
 SCHEMES = {
+    "local": "leasehold.backends.sqlite",
     "memory": "leasehold.backends.memory",
     "memory+unix": "leasehold.testing.shared",
+    "sqlite": "leasehold.backends.sqlite",
 }
 
 
@@ -33,8 +35,9 @@ def find_store(target: str | Store | None) -> Store:
         if not target:
             raise ConfigurationError(
                 f"no store was named: pass a URL to connect() or set {URL_VARIABLE}. There is no silent default: fifty "
-                "servers that each locked a private store would run the job fifty times. For a store inside this "
-                "process say connect('memory://NAME')"
+                "servers that each locked a private file would run the job fifty times. Say local: for the embedded "
+                "SQLite file of this user on this host, sqlite:////path for one that the whole host shares, or "
+                "memory://NAME for a store inside this process"
             )
     if isinstance(target, str):
         url = StoreURL.parse(target)

@@ -4,14 +4,9 @@
 this file is the quickest way to learn what a store has to do; copy it to start a new one.
 
 The rules. A name has holders and a queue. A claim is admitted when nothing ahead of it, holding or waiting, is in the
-way:
-
-    exclusive   nobody holds, nobody waits ahead
-    shared      no exclusive claim holds or waits ahead
-    permit      holders and waiters ahead are fewer than the capacity
-
-A waiter that does not ask again within three re-checks is dead and loses its place. Every grant gets the next number of
-one counter as its fence, so fences rise within each name and nothing has to be kept for a name that is idle.
+way; `rules` says what is. A waiter that does not ask again within three re-checks is dead and loses its place. Every
+grant gets the next number of one counter as its fence, so fences rise within each name and nothing has to be kept for a
+name that is idle.
 """
 
 from __future__ import annotations
@@ -23,7 +18,8 @@ import weakref
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from leasehold.errors import ConfigurationError, ModeConflict
+from leasehold.backends.rules import ABANDONED_KEPT, Crowd, admits, check_kind, place_lifetime
+from leasehold.errors import ConfigurationError
 from leasehold.spi import Place
 from leasehold.values import (
     Capability,
@@ -47,9 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MemoryBackend", "MemoryStore", "open_url"]
 
-RECHECK = 1.0
 SWEEP_AT_LEAST = 64
-ABANDONED_KEPT = 86_400.0  # how long the next holder can still learn that the last one vanished
 
 
 @dataclass(slots=True)
@@ -98,13 +92,8 @@ class _Entry:
         return ahead
 
     def admits(self, claim: Claim, ahead: Collection[_Waiting]) -> bool:
-        """The rule at the head of this file."""
-        if claim.mode is Mode.PERMIT:
-            return len(self.holdings) + len(ahead) < claim.capacity
-        if claim.mode is Mode.EXCLUSIVE:
-            return not self.holdings and not ahead
-        holders = (held.claim.mode for held in self.holdings.values())
-        return Mode.EXCLUSIVE not in holders and all(wait.claim.mode is Mode.SHARED for wait in ahead)
+        """Whether nobody who holds, and nobody of those ahead, is in the way."""
+        return admits(claim, _crowd(self.holdings.values()), _crowd(ahead))
 
     def call_next(self) -> None:
         """Wake every waiter whose turn it may be; each then asks for itself."""
@@ -318,13 +307,9 @@ class MemoryStore:
             self._entries.pop(key, None)
 
     def _check_mode(self, entry: _Entry, claim: Claim) -> None:
-        other = next(iter(entry.claims()), None) if entry.holdings or entry.queue else None
-        if other is not None and _kind(other) != _kind(claim):
-            raise ModeConflict(
-                f"this name is in use as a {_kind(other)}, and was asked for as a {_kind(claim)}; "
-                "use one kind of lock for one name",
-                backend=self.label,
-            )
+        if entry.holdings or entry.queue:
+            present = entry.claims()[0]
+            check_kind(claim, present.mode, present.capacity, self.label)
 
     def _grant(self, entry: _Entry, claim: Claim, now: float) -> Grant:
         self._fence += 1
@@ -360,7 +345,7 @@ class MemoryStore:
         return Grant(grant.claim, holding.fence, grant.claim.ttl, None, holding.abandoned)
 
     def _stand(self, entry: _Entry, claim: Claim, signal: Signal, now: float) -> Place:
-        lifetime = min(claim.ttl, 3 * RECHECK)
+        lifetime = place_lifetime(claim)
         entry.queue[claim.owner] = _Waiting(claim, signal, now + lifetime)
         self._entries[claim.key] = entry
         return Place(claim, signal, lifetime / 3, len(entry.ahead_of(claim.owner)), entry.first_holder())
@@ -443,8 +428,8 @@ def open_url(url: StoreURL) -> Store:
     return _NAMED.setdefault(url.host, MemoryStore(label=f"memory://{url.host}"))
 
 
-def _kind(claim: Claim) -> str:
-    return f"semaphore of {claim.capacity}" if claim.mode is Mode.PERMIT else "lock"
+def _crowd(claimants: Collection[_Holding] | Collection[_Waiting]) -> Crowd:
+    return Crowd(len(claimants), any(claimant.claim.mode is Mode.EXCLUSIVE for claimant in claimants))
 
 
 def _state(key: str, entry: _Entry, now: float) -> LockState | None:

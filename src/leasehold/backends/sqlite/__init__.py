@@ -1,0 +1,5 @@
+"""The embedded SQLite store; `backend` is where to start reading, `schema.sql` says what the tables mean."""
+
+from leasehold.backends.sqlite.backend import SqliteBackend, SqliteStore, open_url
+
+__all__ = ["SqliteBackend", "SqliteStore", "open_url"]

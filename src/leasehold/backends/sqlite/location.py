@@ -1,0 +1,217 @@
+"""Where a lock file is, and whether that is a place where SQLite can keep a promise.
+
+Nothing here may open the file once it exists: closing any descriptor of a file drops all POSIX locks that this process
+has on it, those of SQLite's own connections included. So it is looked at with `lstat` only.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from leasehold.errors import BackendRejected, ConfigurationError
+
+if TYPE_CHECKING:
+    from leasehold.store_url import StoreURL
+
+__all__ = ["Location", "identity", "locate", "prepare"]
+
+MOUNTS = Path("/proc/self/mountinfo")
+_OCTAL = re.compile(r"\\([0-7]{3})")  # how blanks in a path are written there
+
+# File systems that other hosts write to, or that pass locks and shared memory on to a machine elsewhere.
+NETWORKED = frozenset(
+    {
+        "9p",
+        "afs",
+        "beegfs",
+        "ceph",
+        "cifs",
+        "coda",
+        "davfs",
+        "fuse.ceph",
+        "fuse.ceph-fuse",
+        "fuse.davfs2",
+        "fuse.gcsfuse",
+        "fuse.glusterfs",
+        "fuse.rclone",
+        "fuse.s3fs",
+        "fuse.smbnetfs",
+        "fuse.sshfs",
+        "gfs",
+        "gfs2",
+        "gpfs",
+        "lustre",
+        "ncpfs",
+        "nfs",
+        "nfs4",
+        "ocfs2",
+        "orangefs",
+        "prl_fs",
+        "pvfs2",
+        "smb3",
+        "smbfs",
+        "vboxsf",
+        "virtiofs",
+        "vmhgfs",
+        "fuse.vmhgfs-fuse",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A lock file that may not exist yet."""
+
+    path: str
+    private: bool  # of one user: nobody else may even read it
+    label: str
+
+    @property
+    def directory(self) -> str:
+        """Where the file is."""
+        return os.path.dirname(self.path)  # noqa: PTH120 - text, as it was given
+
+
+def locate(url: StoreURL) -> Location:
+    """Read a URL; no I/O."""
+    if url.host or url.port or url.username:
+        raise ConfigurationError(f"{url.scheme}: is a file on this host and takes no host name; {_EXAMPLES}")
+    if url.scheme == "local":
+        if url.path:
+            raise ConfigurationError(f"local: takes no path; {_EXAMPLES}")
+        return Location(_state_file(), private=True, label="local:")
+    path = url.path.removeprefix("/")
+    if not path:
+        raise ConfigurationError(f"the URL names no file; {_EXAMPLES}, or memory://NAME inside one process")
+    if not os.path.isabs(path):  # noqa: PTH117
+        raise ConfigurationError(
+            "the path of the lock file is relative, so that each working directory would have locks of its own; "
+            f"{_EXAMPLES}"
+        )
+    if "\0" in path or path.endswith("/"):
+        raise ConfigurationError(f"the URL does not name a file; {_EXAMPLES}")
+    return Location(os.path.normpath(path), private=False, label=f"sqlite:///{path}")
+
+
+_EXAMPLES = "write local: for a file of this user, or sqlite:////var/lib/app/locks.db (four slashes)"
+
+
+def _state_file() -> str:
+    """The file of this user on this host."""
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or str(Path("~/AppData/Local").expanduser())
+    else:
+        base = os.environ.get("XDG_STATE_HOME", "")
+        if not os.path.isabs(base):  # noqa: PTH117 - the specification says that others must be ignored
+            base = str(Path("~/.local/state").expanduser())
+    if not os.path.isabs(base):  # noqa: PTH117
+        raise ConfigurationError("local: needs a home directory, and there is none; set XDG_STATE_HOME or give a path")
+    return os.path.join(base, "leasehold", "locks.db")  # noqa: PTH118
+
+
+def prepare(location: Location, mounts: Path = MOUNTS) -> None:
+    """Make sure that there is a file that can be used, with rights that are not too wide."""
+    try:
+        if location.private:
+            _make_private_directory(location)
+        _refuse_network(location, mounts)
+        _create(location)
+    except OSError as error:
+        raise _refused(location, error) from error
+    status = os.lstat(location.path)
+    if not stat.S_ISREG(status.st_mode):
+        kind = "a symbolic link" if stat.S_ISLNK(status.st_mode) else "not a regular file"
+        raise _rejected(location, f"is {kind}; name the file itself, and make sure that nobody else put that there")
+
+
+def identity(location: Location) -> tuple[int, int] | None:
+    """Which file is there now: one that was deleted and made anew is another one."""
+    try:
+        status = os.stat(location.path)  # noqa: PTH116 - on the path of every acquire
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _make_private_directory(location: Location) -> None:
+    directory = Path(location.directory)
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(mode=0o700, exist_ok=True)
+    status = directory.lstat()
+    if not stat.S_ISDIR(status.st_mode):
+        raise _rejected(location, "lies in a directory that is a link or a file; move that away")
+    if hasattr(os, "getuid") and (status.st_uid != os.getuid() or status.st_mode & 0o022):
+        raise _rejected(location, "lies in a directory that others can write to; chmod go-w it, and look who owns it")
+
+
+def _create(location: Location) -> None:
+    flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+    try:
+        os.lstat(location.path)
+    except FileNotFoundError:
+        pass
+    else:
+        return
+    try:
+        descriptor = os.open(location.path, flags, 0o600 if location.private else 0o660)
+    except FileExistsError:
+        return  # somebody else was faster
+    os.close(descriptor)
+
+
+def _refuse_network(location: Location, mounts: Path) -> None:
+    kind = _mount_type(os.path.realpath(location.directory), mounts)
+    if kind in NETWORKED:
+        raise _rejected(
+            location,
+            f"is on a {kind} mount: SQLite's locks do not work between hosts there; use a local disk, or a store "
+            "with a server if several hosts must share the lock",
+        )
+
+
+def _mount_type(directory: str, mounts: Path) -> str | None:
+    """The type of the file system that a directory is on, as the kernel lists it; None where it does not."""
+    try:
+        lines = mounts.read_text(errors="surrogateescape").splitlines()
+    except OSError:
+        return None
+    best, found = -1, None
+    for line in lines:
+        before, _, after = line.partition(" - ")
+        fields = before.split(" ")
+        if len(fields) < 5 or not after:
+            continue
+        point = _OCTAL.sub(lambda escape: chr(int(escape[1], 8)), fields[4])
+        inside = directory == point or directory.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= best:  # the later of two mounts on one point hides the earlier
+            best, found = len(point), after.split(" ")[0]
+    return found
+
+
+_ADVICE = {
+    errno.ENOENT: "its directory does not exist; create it",
+    errno.ENOTDIR: "a part of its path is not a directory",
+    errno.EACCES: "this user may not create it or look at it; change the rights of the directory",
+    errno.EPERM: "this user may not create it; change the rights of the directory",
+    errno.EROFS: "its file system is read-only; use another one",
+    errno.ENOSPC: "the disk is full; make room",
+    errno.EDQUOT: "the disk quota is used up; make room",
+    errno.ENAMETOOLONG: "its path is too long; use a shorter one",
+    errno.ELOOP: "its path runs in circles of symbolic links",
+}
+
+
+def _refused(location: Location, error: OSError) -> BackendRejected:
+    advice = _ADVICE.get(error.errno or 0, f"the system said: {error.strerror}")
+    return _rejected(location, f"cannot be used: {advice}")
+
+
+def _rejected(location: Location, what: str) -> BackendRejected:
+    return BackendRejected(f"the lock file {location.path} {what}", backend=location.label)

@@ -1,0 +1,148 @@
+"""The SQL of the store; `schema.sql` says what the tables mean.
+
+Values are always bound, never written into a statement. Instants are seconds of the host's boot clock.
+"""
+
+from __future__ import annotations
+
+__all__: list[str] = []
+
+# --- the common case, each a transaction of its own: nothing is remembered of the name but its fence
+
+# key, wall time in microseconds, owner, ttl, now, expires, host, pid, label, reason -> one row changed if nobody uses
+# the name and the wall clock is above its last fence, which makes it the next one. Otherwise MINT has to decide: that
+# is rare, and to have no result row is worth a tenth of the whole pair.
+GRANT_PLAIN = """
+INSERT INTO lock (key, fence, shape, owner, ttl, since, expires, host, pid, label, reason)
+VALUES (?, ?, 1, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (key) DO UPDATE SET
+  fence = excluded.fence, shape = 1, owner = excluded.owner, ttl = excluded.ttl,
+  since = excluded.since, expires = excluded.expires,
+  host = excluded.host, pid = excluded.pid, label = excluded.label, reason = excluded.reason
+WHERE shape = 0 AND fence < excluded.fence
+"""
+
+# key, owner, now -> one row changed if this owner held the name and nobody else was interested in it
+RELEASE_PLAIN = "UPDATE lock SET shape = 0, owner = NULL WHERE key = ? AND shape = 1 AND owner = ? AND expires > ?"
+
+# expires, key, owner, now -> one row changed if this owner holds the name in the plain way
+RENEW_PLAIN = "UPDATE lock SET expires = ? WHERE key = ? AND shape = 1 AND owner = ? AND expires > ?"
+
+# --- one name, inside a transaction
+
+LOCK = "SELECT shape, abandoned_until FROM lock WHERE key = ?"
+
+# key: the plain holder becomes a row of `claim`
+UNFOLD = """
+INSERT INTO claim (key, owner, state, mode, capacity, ttl, min_hold, host, pid, label, reason, fence, since, expires)
+SELECT key, owner, 1, 'exclusive', 1, ttl, 0, host, pid, label, reason, fence, since, expires FROM lock WHERE key = ?
+"""
+
+# key, shape, abandoned_until: the owner moves to `claim`, or is gone
+REMEMBER = """
+INSERT INTO lock (key, fence, shape, abandoned_until) VALUES (?, 0, ?, ?)
+ON CONFLICT (key) DO UPDATE SET shape = excluded.shape, abandoned_until = excluded.abandoned_until, owner = NULL
+"""
+
+# key, wall time in microseconds -> fence. It rises with every grant, and with the wall clock when the file was lost or
+# the row was cleaned away.
+MINT = """
+INSERT INTO lock (key, fence, shape) VALUES (?, ?, 2)
+ON CONFLICT (key) DO UPDATE SET fence = max(fence + 1, excluded.fence)
+RETURNING fence
+"""
+
+EXPIRE = "DELETE FROM claim WHERE key = ? AND expires <= ? RETURNING state"
+
+ANY_CLAIM = "SELECT EXISTS (SELECT 1 FROM claim WHERE key = ?)"
+
+OF_OWNER = """
+SELECT number, owner, state, mode, capacity, ttl, min_hold, host, pid, label, reason,
+       fence, since, expires, abandoned, broken, bell FROM claim
+WHERE key = ? AND owner = ?
+"""
+
+OF_NUMBER = """
+SELECT number, owner, state, mode, capacity, ttl, min_hold, host, pid, label, reason,
+       fence, since, expires, abandoned, broken, bell FROM claim
+WHERE number = ? AND key = ? AND state = 3
+"""
+
+OF_STATE = """
+SELECT number, owner, state, mode, capacity, ttl, min_hold, host, pid, label, reason,
+       fence, since, expires, abandoned, broken, bell FROM claim
+WHERE key = ? AND state = ? ORDER BY number
+"""
+
+# Holders, and who is kept for a min_hold.
+HELD = """
+SELECT number, owner, state, mode, capacity, ttl, min_hold, host, pid, label, reason,
+       fence, since, expires, abandoned, broken, bell FROM claim
+WHERE key = ? AND state IN (1, 2) AND expires > ? ORDER BY number
+"""
+
+IN_USE = """
+SELECT number, owner, state, mode, capacity, ttl, min_hold, host, pid, label, reason,
+       fence, since, expires, abandoned, broken, bell FROM claim
+WHERE key = ? AND state <= 3 AND expires > ? ORDER BY state, number
+"""
+
+# key, first state, last state, number -> how many come before that number, and whether one wants the name alone
+CROWD = """
+SELECT count(*), coalesce(max(mode = 'exclusive'), 0) FROM claim
+WHERE key = ? AND state BETWEEN ? AND ? AND number < ?
+"""
+
+SOONEST_END = "SELECT min(expires) FROM claim WHERE key = ? AND state IN (1, 2)"
+
+ADD_CLAIM = """
+INSERT INTO claim (key, owner, state, mode, capacity, ttl, min_hold, host, pid, label, reason,
+                   fence, since, expires, abandoned, bell)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+
+EXTEND = "UPDATE claim SET expires = ? WHERE number = ?"
+
+MOVE = "UPDATE claim SET state = ?, expires = ? WHERE number = ?"
+
+BREAK = "UPDATE claim SET broken = ? WHERE number = ?"
+
+REMOVE = "DELETE FROM claim WHERE number = ?"
+
+# first key -> the names from there on that somebody may use
+USED = """
+SELECT key, shape, fence, since, expires, host, pid, label, reason FROM lock
+WHERE key >= ? AND shape > 0 ORDER BY key
+"""
+
+# --- records
+
+READ_RECORD = "SELECT value, fence, expires FROM record WHERE key = ? AND expires > ?"
+
+# key, value, fence, expires, expires_wall, ttl, now -> one row changed, unless a living record has a higher fence
+WRITE_RECORD = """
+INSERT INTO record (key, value, fence, expires, expires_wall, ttl) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+ON CONFLICT (key) DO UPDATE SET
+  value = excluded.value, fence = excluded.fence, expires = excluded.expires, expires_wall = excluded.expires_wall,
+  ttl = excluded.ttl
+WHERE excluded.fence >= fence OR expires <= ?7
+"""
+
+# --- cleaning, a slice of the keys at a time
+
+# after this key, limit -> how many rows the slice has, and its last key
+SLICE_OF_LOCKS = "SELECT count(*), max(key) FROM (SELECT key FROM lock WHERE key > ? ORDER BY key LIMIT ?)"
+
+SLICE_OF_RECORDS = "SELECT count(*), max(key) FROM (SELECT key FROM record WHERE key > ? ORDER BY key LIMIT ?)"
+
+EXPIRED_KEYS = """
+SELECT key FROM lock WHERE key > ?1 AND key <= ?2 AND (
+  (shape = 1 AND expires <= ?3)
+  OR (shape = 2 AND (EXISTS (SELECT 1 FROM claim WHERE claim.key = lock.key AND expires <= ?3)
+      OR abandoned_until BETWEEN 0.000001 AND ?3)))
+"""
+
+# after this key, up to this key, fence: a row may go once the wall clock alone gives higher fences, with a day to spare
+CLEAN_LOCKS = "DELETE FROM lock WHERE key > ? AND key <= ? AND shape = 0 AND fence < ?"
+
+CLEAN_RECORDS = "DELETE FROM record WHERE key > ? AND key <= ? AND expires <= ?"

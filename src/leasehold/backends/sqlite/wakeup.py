@@ -1,0 +1,207 @@
+"""Waking a waiter in another process: a named pipe per client, in a directory beside the lock file.
+
+A waiter's row names its client's pipe. Whoever makes room writes the waiter's number into it; a thread of the waiting
+client reads it and raises the waiter's signal. The pipe and the thread exist only while somebody waits, and for a
+moment after. Nothing depends on a message: a waiter asks again by itself within a second.
+
+A pipe that nobody reads is the pipe of a process that died: its waiter leaves the queue at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import re
+import secrets
+import select
+import stat
+import struct
+import threading
+import time
+import weakref
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from leasehold.backends.sqlite.entry import Wake
+    from leasehold.spi import Signal
+
+__all__ = ["Bells"]
+
+LINGER = 2.0  # how long an idle listener stays, so that a loop of short waits does not start it each time
+LOOK_AGAIN = 10.0  # how often a listener with waiters looks whether they have gone away without a word
+YOUNG = 60.0  # a pipe under a provisional name may be somebody's who is just about to open it
+_TOKEN = re.compile(r"[0-9a-f]{16}")
+_NUMBER = struct.Struct("<q")
+_NOBODY = 0  # a number that no waiter has: wakes the listener itself
+
+logger = logging.getLogger("leasehold.sqlite")
+
+
+class Bells:
+    """One client's pipe, and its way to the pipes of others."""
+
+    def __init__(self, lock_file: str) -> None:
+        self._lock_file = lock_file
+        self._directory = f"{lock_file}-wake"
+        self._mutex = threading.Lock()
+        self._signals: weakref.WeakValueDictionary[int, Signal] = weakref.WeakValueDictionary()
+        self._token: str | None = None
+        self._descriptor = -1
+        self._thread: threading.Thread | None = None
+        self._closing = False
+        self._unusable = not hasattr(os, "mkfifo")
+        _BELLS.add(self)
+
+    # --- waiting
+
+    def open(self) -> str | None:
+        """Be ready to be woken; returns the name of the pipe, None where there can be none."""
+        with self._mutex:
+            if self._token is None and not self._unusable:
+                try:
+                    self._start()
+                except OSError as error:
+                    self._unusable = True
+                    logger.warning(
+                        "no pipe can be made in %s (%s): waiters ask again and again instead",
+                        self._directory,
+                        error.strerror,
+                    )
+            return self._token
+
+    def expect(self, number: int, signal: Signal) -> None:
+        """Raise this signal when the number is rung. It is known weakly: whoever waits holds it."""
+        self._signals[number] = signal
+
+    def close(self) -> None:
+        """Stop listening."""
+        with self._mutex:
+            thread, self._closing = self._thread, True
+            if thread is not None:
+                os.write(self._descriptor, _NUMBER.pack(_NOBODY))
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+        self._closing = False
+
+    def _start(self) -> None:
+        rights = stat.S_IMODE(os.stat(self._lock_file).st_mode) & 0o666  # noqa: PTH116
+        self._make_directory(rights)
+        self._sweep()
+        token = secrets.token_hex(8)
+        provisional, final = f"{self._directory}/new-{token}", f"{self._directory}/{token}"
+        os.mkfifo(provisional, 0o600)
+        try:
+            os.chmod(provisional, rights)  # noqa: PTH101 - whoever may write the lock file may ring
+            # Open for both, so that there is always a writer and the pipe never ends.
+            self._descriptor = os.open(provisional, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+            os.rename(provisional, final)  # noqa: PTH104 - from now on a pipe without a reader is a dead one
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(provisional)  # noqa: PTH108
+            raise
+        self._token = token
+        self._thread = threading.Thread(target=self._listen, name="leasehold sqlite wake-up", daemon=True)
+        self._thread.start()
+
+    def _make_directory(self, rights: int) -> None:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(self._directory, 0o700)  # noqa: PTH102
+            os.chmod(self._directory, rights | (rights & 0o444) >> 2)  # noqa: PTH101 - may read: may enter
+        if not stat.S_ISDIR(os.lstat(self._directory).st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, "it is a link or a file", self._directory)
+
+    def _sweep(self) -> None:
+        """Remove the pipes of processes that were killed."""
+        for name in os.listdir(self._directory):  # noqa: PTH208
+            path = f"{self._directory}/{name}"
+            with contextlib.suppress(OSError):
+                if name.startswith("new-"):
+                    if time.time() - os.lstat(path).st_mtime > YOUNG:
+                        os.unlink(path)  # noqa: PTH108
+                elif _TOKEN.fullmatch(name) and _write(path, _NOBODY) is False:
+                    os.unlink(path)  # noqa: PTH108
+
+    # --- the listener's thread
+
+    def _listen(self) -> None:
+        poll = select.poll()
+        poll.register(self._descriptor, select.POLLIN)
+        while True:
+            ready = poll.poll((LOOK_AGAIN if self._signals else LINGER) * 1000)
+            if ready:
+                self._deliver()
+            with self._mutex:
+                if self._closing or (not ready and not self._signals):
+                    self._stop()
+                    return
+
+    def _deliver(self) -> None:
+        try:
+            data = os.read(self._descriptor, 512 * _NUMBER.size)  # each message is written at once, so never half
+        except BlockingIOError:
+            return
+        for (number,) in _NUMBER.iter_unpack(data[: len(data) // _NUMBER.size * _NUMBER.size]):
+            signal = self._signals.get(number)
+            if signal is not None:
+                signal.set()
+
+    def _stop(self) -> None:
+        with contextlib.suppress(OSError):
+            os.unlink(f"{self._directory}/{self._token}")  # noqa: PTH108
+        os.close(self._descriptor)
+        self._token, self._descriptor, self._thread = None, -1, None
+
+    # --- ringing
+
+    def ring(self, wakes: Iterable[Wake]) -> list[Wake]:
+        """Wake these waiters; returns those that are surely dead."""
+        dead = []
+        for wake in wakes:
+            if wake.bell == self._token:
+                signal = self._signals.get(wake.number)
+                if signal is not None:
+                    signal.set()
+            elif _TOKEN.fullmatch(wake.bell) and _write(f"{self._directory}/{wake.bell}", wake.number) is False:
+                dead.append(wake)
+        return dead
+
+    def after_fork_in_child(self) -> None:
+        """The pipe is the parent's: a copy kept open here would make a dead parent look alive."""
+        self._mutex = threading.Lock()
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        self._token, self._descriptor, self._thread = None, -1, None
+
+
+def _write(path: str, number: int) -> bool | None:
+    """Ring; False if nobody can be listening, None if that is not known."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        return False if error.errno == errno.ENXIO else None
+    try:
+        if not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+            return None
+        os.write(descriptor, _NUMBER.pack(number))
+    except OSError as error:
+        return False if error.errno == errno.EPIPE else None  # full: it has enough to read already
+    else:
+        return True
+    finally:
+        os.close(descriptor)
+
+
+_BELLS: weakref.WeakSet[Bells] = weakref.WeakSet()
+
+
+def _leave_pipes_to_the_parent() -> None:
+    for bells in list(_BELLS):
+        bells.after_fork_in_child()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_pipes_to_the_parent)

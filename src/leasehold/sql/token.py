@@ -1,0 +1,100 @@
+"""What a guard must know about a lease: its fence, its lock, and which grant it is. No database in here.
+
+The rule, per resource, with two registers W (the highest fence of an exclusive holder) and R (of a shared one):
+
+    exclusive   passes iff t > W, or t = W and it set W itself; and t > R. Then W := t
+    shared      passes iff t > W. Then R := max(R, t)
+
+An order of fences cannot protect a resource from the holders of a semaphore, so those are refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from leasehold.errors import ConfigurationError, StaleFence
+from leasehold.values import MAX_FENCE, Mode
+
+if TYPE_CHECKING:
+    from leasehold.blocking import Lease
+    from leasehold.lease import AsyncLease
+    from leasehold.values import Claim
+
+__all__ = ["Token", "refused", "token_of", "wrong_lock"]
+
+ABSURD = 10**12  # two stores that count from different origins, rather than two grants of one store
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A fence with what it belongs to."""
+
+    fence: int
+    resource: str
+    lock: str | None  # namespace and name; None when only the number is known
+    shared: bool
+    grant: str | None  # tells grants apart without giving the owner away; None when only the number is known
+
+
+def token_of(lease: Lease | AsyncLease | int, resource: str | None) -> Token:
+    """Read a lease, or the number that another process was given."""
+    if resource == "":
+        raise ConfigurationError("resource must not be empty; leave it out to use the name of the lock")
+    if isinstance(lease, int):
+        return _token_of_number(lease, resource)
+    claim = _claim_of(lease)
+    if claim.mode is Mode.PERMIT:
+        raise ConfigurationError(
+            "this is the lease of a semaphore: several hold it at once, and an order of fences cannot keep a late one "
+            "out; protect the resource with a lock"
+        )
+    grant = hashlib.sha256(claim.owner.encode()).hexdigest()[:32]
+    return Token(_checked(lease.fence), resource or claim.key, claim.key, claim.mode is Mode.SHARED, grant)
+
+
+def _token_of_number(number: int, resource: str | None) -> Token:
+    if resource is None:
+        raise ConfigurationError("a fence alone does not say what it protects; pass resource= as well, or the lease")
+    return Token(_checked(number), resource, None, shared=False, grant=None)
+
+
+def _checked(fence: int) -> int:
+    if isinstance(fence, bool) or not 1 <= fence <= MAX_FENCE:
+        raise ConfigurationError(f"a fence is a whole number from 1 to {MAX_FENCE}, not {fence!r}")
+    return fence
+
+
+def _claim_of(lease: Lease | AsyncLease) -> Claim:
+    if hasattr(lease, "fences"):
+        raise ConfigurationError("these are several leases; guard each resource with its own: leases.leases[name]")
+    twin = getattr(lease, "_twin", lease)  # the blocking face wraps the async one
+    if not hasattr(twin, "_tenure"):
+        raise ConfigurationError(f"guard() needs a lease or the number of its fence, not {type(lease).__name__}")
+    return cast("Claim", twin._tenure.grant.claim)  # noqa: SLF001 - a friend: no public name would be used by others
+
+
+def refused(token: Token, highest: int, name: str | None) -> StaleFence:
+    """The error for a late writer."""
+    hint = ""
+    if highest - token.fence > ABSURD:
+        hint = (
+            "; the gap is so large that the fences seem to come from another store than before: "
+            "set ?fence_floor= on the new one"
+        )
+    return StaleFence(
+        f"the write was refused: {token.resource!r} has seen fence {highest}, and this one is {token.fence}. Another "
+        f"holder came later; stop, and do not repeat the write{hint}",
+        name=name,
+        fence=token.fence,
+        highest=highest,
+    )
+
+
+def wrong_lock(token: Token, bound_to: str) -> ConfigurationError:
+    """The error for a resource that is guarded by another lock."""
+    return ConfigurationError(
+        f"the resource {token.resource!r} is guarded by the lock {bound_to!r}, and this lease is of {token.lock!r}: "
+        "fences compare only within one lock"
+    )
