@@ -220,6 +220,11 @@ class AsyncClient:
         """What the store promises."""
         return self._current().backend.capabilities
 
+    @property
+    def store(self) -> str:
+        """Which store this is, for messages; without its password."""
+        return self._current().backend.label
+
     # --- life
 
     async def close(self) -> None:

@@ -142,6 +142,11 @@ class Client:
     def capabilities(self) -> frozenset[Capability]:
         return self._twin.capabilities
 
+    @property
+    @mirrors(AsyncClient.store)
+    def store(self) -> str:
+        return self._twin.store
+
     @mirrors(AsyncClient.close)
     def close(self) -> None:
         run(self._twin.close())

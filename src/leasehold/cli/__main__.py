@@ -1,0 +1,8 @@
+"""`python -m leasehold.cli` is the command line."""
+
+import sys
+
+from leasehold.cli.main import main
+
+if __name__ == "__main__":
+    sys.exit(main())

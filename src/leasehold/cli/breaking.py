@@ -1,0 +1,76 @@
+"""`break`: end somebody's lease. Asks a person, and leaves a trace in the store and the log."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from leasehold.cli import exit_codes
+from leasehold.cli.conflict import holding_lines
+from leasehold.cli.connection import open_client
+from leasehold.cli.output import print_json, print_lines, printable
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from leasehold.blocking import Client
+    from leasehold.cli.output import Talk
+
+__all__ = ["break_lock"]
+
+
+def break_lock(arguments: Namespace, talk: Talk) -> int:
+    """Break the grant with the given fence, if a person agrees."""
+    with open_client(arguments) as client:
+        talk.note(f"store: {client.store}")
+        if not arguments.yes and not _agreed(client, arguments, talk):
+            return exit_codes.PROBLEM if sys.stdin.isatty() else exit_codes.USAGE
+        by = _operator()
+        broken = client.break_lock(
+            arguments.name, fence=arguments.fence, reason=arguments.reason, by=by, now=arguments.now
+        )
+    if arguments.json:
+        facts = {"name": arguments.name, "fence": arguments.fence, "reason": arguments.reason, "by": by}
+        print_json({**facts, "broken": broken, "now": arguments.now})
+    else:
+        print_lines([_verdict(arguments, by, broken=broken)])
+    return exit_codes.OK if broken else exit_codes.PROBLEM
+
+
+def _verdict(arguments: Namespace, by: str, *, broken: bool) -> str:
+    name = printable(repr(arguments.name))
+    if not broken:
+        return f"{name} is not held with fence {arguments.fence}; nothing was broken (see: leasehold info)"
+    when = "at once" if arguments.now else "when the old ttl is over"
+    return (
+        f"broke {name} with fence {arguments.fence} (by {printable(by)}); the old holder may still be running, "
+        f"the next one gets it {when}"
+    )
+
+
+def _agreed(client: Client, arguments: Namespace, talk: Talk) -> bool:
+    """Ask on the terminal; without one there is nobody to ask."""
+    if not sys.stdin.isatty():
+        talk.error("breaking a lock needs a person or --yes; there is no terminal to ask on")
+        return False
+    state = client.inspect(arguments.name)
+    for holding in state.holdings if state else ():
+        if holding.fence == arguments.fence:
+            talk.error("\n".join([f"about to break {arguments.name!r}; the holder may still be running:",
+                                  *holding_lines(holding)]))  # fmt: skip
+    sys.stderr.write("break it? type yes: ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() == "yes"
+
+
+def _operator() -> str:
+    """Who gives the order, for the audit."""
+    import pwd  # noqa: PLC0415 - only here
+
+    try:
+        user = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        user = f"uid {os.getuid()}"
+    caller = os.environ.get("SUDO_USER")
+    return f"{user}@{os.uname().nodename}" + (f", sudo from {caller}" if caller else "")

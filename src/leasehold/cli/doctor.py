@@ -1,0 +1,148 @@
+"""`doctor`: examine a store before trusting it with locks. Every finding says why it matters and what to do."""
+
+from __future__ import annotations
+
+import platform
+import time
+import uuid
+from statistics import median
+from typing import TYPE_CHECKING
+
+from leasehold import __version__
+from leasehold.cli import exit_codes
+from leasehold.cli.connection import open_client
+from leasehold.cli.findings import Finding, Level
+from leasehold.cli.output import print_json, print_lines, printable
+from leasehold.errors import LeaseholdError
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Iterator
+
+    from leasehold.blocking import Client
+    from leasehold.cli.output import Talk
+
+__all__ = ["doctor"]
+
+PAIRS = 20
+SLOW = 0.05
+TOO_SLOW = 1.0
+BEFORE_ALL_THIS = 1_700_000_000  # November 2023; a clock that says less is wrong
+
+
+def doctor(arguments: Namespace, talk: Talk) -> int:
+    """Print the findings; the exit code says whether one of them is a problem."""
+    if arguments.store is not None:
+        arguments.url = arguments.store
+    worst = Level.OK
+    with open_client(arguments, label="leasehold doctor") as client:
+        talk.note(f"store: {client.store}")
+        for finding in _examine(client):
+            _show(finding, as_json=arguments.json)
+            worst = max(worst, finding.level)
+    return exit_codes.PROBLEM if worst is Level.PROBLEM else exit_codes.OK
+
+
+def _examine(client: Client) -> Iterator[Finding]:
+    yield _version()
+    yield _clock()
+    opens = _opens(client)
+    yield opens
+    scheme = client.store.partition(":")[0]
+    if scheme in ("local", "sqlite"):
+        from leasehold.cli.doctor_file import examine_file  # noqa: PLC0415 - only for stores that are files
+
+        yield from examine_file(client.store)
+    if opens.level is Level.PROBLEM:
+        return
+    if scheme == "memory":
+        yield _memory()
+    yield from _try_a_lock(client)
+
+
+def _version() -> Finding:
+    import sqlite3  # noqa: PLC0415
+
+    versions = f"leasehold {__version__}, Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}"
+    return Finding("version", Level.OK, versions, "all hosts that share a store should run the same leasehold")
+
+
+def _clock() -> Finding:
+    why = "leases are counted on a clock that must also run while the host sleeps; fences contain the date"
+    if time.time() < BEFORE_ALL_THIS:
+        return Finding("clock", Level.PROBLEM, f"it says {time.strftime('%Y-%m-%d')}", why, "set the clock; run NTP")
+    if not hasattr(time, "CLOCK_BOOTTIME"):
+        return Finding(
+            "clock",
+            Level.WARNING,
+            "this system has no clock that counts suspend",
+            why,
+            "do not let the host sleep while it holds locks",
+        )
+    return Finding("clock", Level.OK, f"boot-time clock, date {time.strftime('%Y-%m-%d')}", why)
+
+
+def _opens(client: Client) -> Finding:
+    why = "a store that does not open grants nothing: `run` would end with 69 or 77 and the job would not run"
+    try:
+        count = len(client.locks(""))
+    except LeaseholdError as error:
+        return Finding("opens", Level.PROBLEM, str(error), why, "see the message; then run doctor again")
+    return Finding("opens", Level.OK, f"yes, {count} locks in use in this namespace", why)
+
+
+def _memory() -> Finding:
+    return Finding(
+        "scope",
+        Level.WARNING,
+        "a memory store lives inside one process",
+        "two commands would each lock a store of their own, and both would run",
+        "use local: or sqlite:////path between processes, a server between hosts",
+    )
+
+
+def _try_a_lock(client: Client) -> Iterator[Finding]:
+    lock = client.lock(f"leasehold doctor {uuid.uuid4().hex}", ttl=5)
+    fences, times = [], []
+    try:
+        for _ in range(PAIRS):
+            started = time.perf_counter()
+            lease = lock.acquire(5)
+            lease.release()
+            times.append(time.perf_counter() - started)
+            fences.append(lease.fence)
+    except LeaseholdError as error:
+        why = "this is what every `run` does"
+        yield Finding("acquire and release", Level.PROBLEM, str(error), why, "see the message; then run doctor again")
+        return
+    yield _fences(fences)
+    yield _latency(median(times))
+
+
+def _fences(fences: list[int]) -> Finding:
+    why = "a resource refuses late writers by comparing fences, so each grant needs a higher one"
+    if fences == sorted(set(fences)):
+        return Finding("fences", Level.OK, f"rose {len(fences)} times, now {fences[-1]}", why)
+    return Finding("fences", Level.PROBLEM, "did not rise from grant to grant", why, "do not use this store; report it")
+
+
+def _latency(seconds: float) -> Finding:
+    found = f"{seconds * 1000:.1f} ms for acquire and release (median of {PAIRS})"
+    why = "a renewal must get through within the ttl, also on a bad day; and every run waits for this"
+    if seconds < SLOW:
+        return Finding("latency", Level.OK, found, why)
+    level = Level.PROBLEM if seconds >= TOO_SLOW else Level.WARNING
+    return Finding("latency", level, found, why, "look for a slow disk or a busy host; meanwhile use a longer --ttl")
+
+
+def _show(finding: Finding, *, as_json: bool) -> None:
+    if as_json:
+        print_json(finding.as_data())
+        return
+    lines = [
+        f"{finding.level.name.lower():<9}{finding.check}: {printable(finding.found)}",
+        f"         why: {finding.why}",
+    ]
+    if finding.advice:
+        lines.append(f"         do:  {finding.advice}")
+    print_lines(lines)

@@ -1,0 +1,64 @@
+"""The entry point: finds the verb, runs it, and turns every error into a sentence and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from leasehold.cli import exit_codes
+from leasehold.cli.output import Talk, prepare_streams
+from leasehold.cli.parser import Usage, read
+
+__all__ = ["main"]
+
+
+def main(words: list[str] | None = None) -> int:
+    """Run the command line and return its exit code; no traceback reaches the user unless -v asks for it."""
+    talk = Talk()
+    try:
+        _open_standard_streams()
+        prepare_streams()
+        arguments = read(sys.argv[1:] if words is None else words)
+        if arguments is None:
+            return exit_codes.OK
+        talk = Talk(quiet=arguments.quiet, verbose=arguments.verbose)
+        code = int(arguments.verb.handler()(arguments, talk))
+    except BrokenPipeError:
+        return _nobody_reads()
+    except KeyboardInterrupt:
+        return exit_codes.for_signal(2)
+    except Usage as error:
+        talk.error(f"{error}\n{error.advice}")
+        return exit_codes.USAGE
+    except Exception as error:  # noqa: BLE001 - the last resort: a sentence, not a traceback
+        return _explain(error, talk)
+    return code
+
+
+def _explain(error: Exception, talk: Talk) -> int:
+    from leasehold.errors import LeaseholdError  # noqa: PLC0415 - not needed when all goes well
+
+    if talk.is_verbose:
+        import traceback  # noqa: PLC0415
+
+        talk.detail("".join(traceback.format_exception(error)).rstrip())
+    if isinstance(error, LeaseholdError):
+        talk.error(error)
+        return exit_codes.for_error(error)
+    talk.error(f"internal error: {type(error).__name__}: {error} (-v shows where; please report it)")
+    return exit_codes.INTERNAL
+
+
+def _nobody_reads() -> int:
+    """The reader of our output went away, as `head` does: say nothing, also not when the interpreter flushes."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return exit_codes.for_signal(13)
+
+
+def _open_standard_streams() -> None:
+    """A standard descriptor that is closed would be given to one of our pipes; let it be /dev/null instead."""
+    for standard in (0, 1, 2):
+        try:
+            os.fstat(standard)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # noqa: FBT003

@@ -1,0 +1,244 @@
+"""The manual: one page per verb, in the order that man pages have. Only text."""
+
+from __future__ import annotations
+
+from leasehold.cli.exit_codes import MEANINGS
+
+__all__ = ["OVERVIEW", "PAGES", "Page"]
+
+
+class Page:
+    """The manual page of one verb."""
+
+    def __init__(self, summary: str, usage: str, description: str, epilog: str) -> None:
+        self.summary = summary
+        self.usage = usage
+        self.description = description.strip()
+        self.epilog = epilog.strip()
+
+
+def _codes() -> str:
+    return "\n".join(f"  {code:<19}{meaning}" for code, meaning in MEANINGS.items())
+
+
+OVERVIEW = """\
+usage: leasehold VERB [OPTIONS]
+
+Runs commands under a lock that many machines share, and shows who holds what.
+
+verbs:
+{verbs}
+
+The store is named with --url or the variable LEASEHOLD_URL. There is no default: fifty servers that
+each locked a private file would run the job fifty times.
+
+  local:              the embedded file of this user on this host
+  sqlite:////path     an embedded file that all users of this host may share
+  redis://host        a server that many hosts share; `leasehold choose` helps to choose
+
+examples:
+  leasehold run nightly --url local: -- ./backup.sh
+  leasehold ls --waiters
+  leasehold info nightly
+  leasehold doctor sqlite:////var/lib/app/locks.db
+
+`leasehold VERB --help` is the manual page of a verb; `leasehold --version` prints the version.
+Data goes to stdout, talk to stderr. NO_COLOR or TERM=dumb turn off lines that are updated in place."""
+
+_RUN = Page(
+    "run a command under a lock",
+    "leasehold run NAME [OPTIONS] -- COMMAND [ARGUMENTS ...]",
+    """
+Runs COMMAND while holding the lock NAME, and gives the lock back when COMMAND ends. The lock is a
+lease: it is renewed while the command runs, and frees itself --ttl after this host has vanished.
+
+COMMAND is started without a shell, with this program's stdin, stdout, stderr and environment, in a
+process group of its own. INT, TERM, HUP and QUIT are passed on to the whole group, USR1 and USR2 to
+the command alone; a second INT kills the group. On a terminal the command gets the keyboard, so
+Ctrl-C and Ctrl-Z reach it directly.
+
+When the lease is lost (the store was away for too long, an operator broke the lock) the group gets
+TERM, and KILL after --kill-after. The same happens when this program is killed, hangs or is stopped
+for longer than the lease lasts: a small guardian process watches it. The lock is given back when
+the command ends; processes that it left in the background run on without the lock, unless
+--wait-group. What a process does that left the group (a daemon) cannot be guarded.
+""",
+    f"""
+environment of the command:
+  LEASEHOLD_NAME      NAME
+  LEASEHOLD_FENCE     the fencing token: a number that rises with every grant of this lock. Pass it
+                      to the resource, which must refuse lower numbers; that stops a writer that
+                      was paused and comes back late:
+                        UPDATE report SET ..., fence = :fence WHERE id = 1 AND fence <= :fence
+  LEASEHOLD_HELD      JSON list of the names held by this command and its callers. `run` refuses,
+                      with 64, a NAME that is in it: it would wait for itself.
+
+exit codes:
+{_codes()}
+
+report:
+  --report FILE gets one JSON object when the run is over, also when the command never started:
+  outcome (ran, busy, skipped, interrupted, lost, max_hold, not started, nested, error), exit_code,
+  command_status, fence, abandoned (the last holder did not release), waited and held in seconds.
+
+examples:
+  Skip this night's backup if the last one still runs; cron hears nothing of it:
+    leasehold run backup -n --on-conflict skip -- /usr/local/bin/backup.sh
+
+  Wait half a minute for a migration, and stop it after an hour:
+    leasehold run migrate -w 30s --max-hold 1h --reason "release 42" -- ./manage.py migrate
+
+  At most three of these at a time:
+    leasehold run thumbnails --permits 3 -- ./make-thumbnails
+
+  Several commands are one script:
+    leasehold run deploy -- sh -c 'git pull && make install'
+""",  # noqa: S608 - an example for people
+)
+
+_LS = Page(
+    "list the locks that are in use",
+    "leasehold ls [PREFIX] [--waiters] [OPTIONS]",
+    """
+Lists the locks that are held or waited for, in order of name, one line for each holder. The time
+left is on the store's clock; a holder that is alive renews it.
+""",
+    """
+exit codes:
+  0                  the list is printed, even if it is empty
+  64, 69, 70, 77, 78 as for run
+
+examples:
+  leasehold ls
+  leasehold ls payment: --waiters
+  leasehold ls --json | jq -r 'select(.waiting | length > 5) | .name'
+""",
+)
+
+_INFO = Page(
+    "show one lock: holder, fence, queue",
+    "leasehold info NAME [OPTIONS]",
+    """
+Shows who holds a lock, since when and why, who waits for it, and the command that would break it.
+A lock that is held says nothing about whether its holder still works: it may hang, or be slow.
+""",
+    """
+exit codes:
+  0                  the lock is held
+  1                  the lock is free
+  64, 69, 70, 77, 78 as for run
+
+examples:
+  leasehold info nightly
+  until ! leasehold info nightly -q > /dev/null; do sleep 1; done
+""",
+)
+
+_WATCH = Page(
+    "show locks as they change",
+    "leasehold watch [PREFIX] [--every TIME] [OPTIONS]",
+    """
+Shows the locks in use and keeps the table up to date until Ctrl-C. Without a terminal it prints a
+line for each change instead: held, released, waiting, broken.
+""",
+    """
+exit codes:
+  130                ended with Ctrl-C
+  64, 69, 70, 77, 78 as for run
+
+examples:
+  leasehold watch payment:
+  leasehold watch --json | grep '"broken"'
+""",
+)
+
+_BREAK = Page(
+    "end somebody's lease, with a reason",
+    "leasehold break NAME --fence F --reason TEXT [--yes] [--now] [OPTIONS]",
+    """
+Ends the grant with the fence F, which `leasehold info NAME` shows; if the lock has changed hands
+meanwhile, nothing happens. The holder learns of it with its next renewal and may still be running
+until then, so the next holder waits until the old ttl is over, unless --now. Who broke it and why is
+kept in the store, logged, and shown to the old holder.
+
+On a terminal it asks first. Without a terminal it needs --yes.
+""",
+    """
+exit codes:
+  0                  the lease was ended
+  1                  it was not held with that fence, or you said no
+  64, 69, 70, 77, 78 as for run
+
+examples:
+  leasehold break nightly --fence 1794724016973247 --reason "host db-3 is gone" --yes
+""",
+)
+
+_DOCTOR = Page(
+    "examine a store: can it be trusted with locks?",
+    "leasehold doctor [URL] [OPTIONS]",
+    """
+Opens the store, tries a lock on it and looks for what has bitten others: network file systems, full
+disks, missing rights, slow answers, odd clocks. Each finding says why it matters for a lock and what
+to do. It leaves nothing behind but the store itself.
+""",
+    """
+exit codes:
+  0                  nothing to worry about (warnings are possible)
+  1                  at least one problem
+  64, 78             as for run
+
+examples:
+  leasehold doctor local:
+  leasehold doctor sqlite:////var/lib/app/locks.db --json
+""",
+)
+
+_CHOOSE = Page(
+    "which store, and whether a lock at all (one page)",
+    "leasehold choose [OPTIONS]",
+    "Prints one page: when a lock is the wrong tool, and which store fits which need.",
+    """
+examples:
+  leasehold choose | less
+""",
+)
+
+_COMPLETION = Page(
+    "print the completion script of a shell",
+    "leasehold completion {bash,zsh}",
+    "Prints a script that teaches the shell the verbs and options.",
+    """
+examples:
+  bash:  eval "$(leasehold completion bash)"          in ~/.bashrc
+  zsh:   leasehold completion zsh > "${fpath[1]}/_leasehold"
+""",
+)
+
+_DEMO = Page(
+    "see a paused holder damage data, and a fence prevent it",
+    "leasehold demo [OPTIONS]",
+    """
+Four worker processes increment a balance under a lock. One is stopped in the middle of its work for
+longer than its lease; another takes over; then the first wakes up and writes. The same story runs
+with and without the fence guard, and the two balances are shown side by side. Uses a temporary
+directory, needs no server, and ends by itself within 30 seconds.
+""",
+    """
+exit codes:
+  0                  the story went as told
+  1                  it did not, and the demo says how
+""",
+)
+
+PAGES = {
+    "run": _RUN,
+    "ls": _LS,
+    "info": _INFO,
+    "watch": _WATCH,
+    "break": _BREAK,
+    "doctor": _DOCTOR,
+    "choose": _CHOOSE,
+    "completion": _COMPLETION,
+    "demo": _DEMO,
+}

@@ -1,0 +1,152 @@
+"""What goes to the terminal: data to stdout, talk to stderr, and nothing in either that could steer a terminal.
+
+Names, labels and reasons come from other people: every character that is not printable is escaped here.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from leasehold.values import Holder, Holding, LockState
+
+__all__ = [
+    "Talk",
+    "is_lively",
+    "prepare_streams",
+    "print_json",
+    "print_lines",
+    "printable",
+    "shell_word",
+    "state_as_data",
+    "table",
+    "who",
+]
+
+SCHEMA = 1
+
+
+def prepare_streams() -> None:
+    """Never fail on a character that the terminal's encoding does not have."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None and hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def printable(text: object) -> str:
+    """The text with every control, format and other unprintable character as an escape."""
+    raw = str(text)
+    if raw.isprintable():
+        return raw
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape", "backslashreplace").decode()
+        for character in raw
+    )
+
+
+def shell_word(text: str) -> str:
+    """The text as one word of a POSIX shell that can be pasted, with no raw control character in it."""
+    if text and all((character.isalnum() and character.isascii()) or character in "%+,-./:=@_" for character in text):
+        return text
+    if text.isprintable():
+        return "'" + text.replace("'", "'\"'\"'") + "'"
+    escaped = "".join(
+        f"\\{character}"
+        if character in "\\'"
+        else character
+        if character.isprintable()
+        else "".join(f"\\x{byte:02x}" for byte in character.encode("utf-8", "surrogateescape"))
+        for character in text
+    )
+    return f"$'{escaped}'"
+
+
+def is_lively(stream: Any = None) -> bool:
+    """Whether the stream is a terminal on which a line may be written over."""
+    stream = sys.stderr if stream is None else stream
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") in {"dumb", ""}:
+        return False
+    return stream is not None and stream.isatty()
+
+
+class Talk:
+    """Messages to the user, on stderr; `-q` silences all but errors, `-v` adds detail."""
+
+    def __init__(self, *, quiet: bool = False, verbose: bool = False) -> None:
+        self.is_quiet = quiet
+        self.is_verbose = verbose
+
+    def error(self, message: object) -> None:
+        """Something the user must know."""
+        self._write(message)
+
+    def note(self, message: object) -> None:
+        """Something the user would like to know."""
+        if not self.is_quiet:
+            self._write(message)
+
+    def detail(self, message: object) -> None:
+        """Something only the curious want to know."""
+        if self.is_verbose:
+            self._write(message)
+
+    def _write(self, message: object) -> None:
+        lines = str(message).split("\n")
+        text = "\n".join(printable(line) for line in lines)
+        with suppress(OSError, ValueError, AttributeError):  # nobody listens, which must not change what happens
+            print(f"leasehold: {text}", file=sys.stderr, flush=True)  # noqa: T201
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Data for people, on stdout."""
+    print("\n".join(lines), flush=True)  # noqa: T201
+
+
+def print_json(facts: dict[str, Any]) -> None:
+    """Data for programs: one object on one line."""
+    import json  # noqa: PLC0415 - only for those who ask for it
+
+    print(json.dumps({"schema": SCHEMA, **facts}), flush=True)  # noqa: T201
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
+    """Columns padded to the same width; every cell escaped."""
+    cells = [tuple(head), *(tuple(printable(cell) for cell in row) for row in rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+
+
+def who(holder: Holder | None) -> str:
+    """A holder in a few words."""
+    return "somebody" if holder is None else str(holder)
+
+
+def state_as_data(state: LockState) -> dict[str, Any]:
+    """A lock for `--json`."""
+    return {
+        "name": state.name,
+        "mode": str(state.mode),
+        "capacity": state.capacity,
+        "holdings": [_holding_as_data(holding) for holding in state.holdings],
+        "waiting": [_holder_as_data(holder) for holder in state.waiting],
+    }
+
+
+def _holding_as_data(holding: Holding) -> dict[str, Any]:
+    return {
+        "holder": _holder_as_data(holding.holder),
+        "fence": holding.fence,
+        "held_for": round(holding.held_for, 3),
+        "expires_in": round(holding.expires_in, 3),
+        "broken": holding.broken,
+        "cooling": holding.cooling,
+    }
+
+
+def _holder_as_data(holder: Holder) -> dict[str, Any]:
+    return {"host": holder.host, "pid": holder.pid, "label": holder.label, "reason": holder.reason}

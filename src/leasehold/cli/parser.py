@@ -1,0 +1,138 @@
+"""From words to arguments, with argparse. Only the parser of the verb in use is built, because cron pays for each.
+
+Everything after `--` belongs to the command and is never looked at.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, NoReturn
+
+from leasehold.cli.manual import OVERVIEW, PAGES
+from leasehold.cli.verbs import VERBS
+
+if TYPE_CHECKING:
+    from leasehold.cli.verbs import Verb
+
+__all__ = ["Usage", "parser_for", "read", "top_help"]
+
+WIDTH = 100
+
+
+class Usage(Exception):
+    """The words make no sense; `advice` says where to read more."""
+
+    def __init__(self, message: str, advice: str) -> None:
+        super().__init__(message)
+        self.advice = advice
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """The same help on every terminal and Python, so that the reference page can be tested against it."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=30, width=WIDTH)
+
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        if not action.option_strings:
+            return str(action.metavar or action.dest)
+        value = ""
+        if action.nargs != 0:
+            value = f" {action.metavar}" if action.metavar else f" {{{','.join(map(str, action.choices or ()))}}}"
+        return ", ".join(action.option_strings) + value
+
+
+class _Parser(argparse.ArgumentParser):
+    """Raises instead of exiting with argparse's own code."""
+
+    def error(self, message: str) -> NoReturn:
+        raise Usage(message, f"{self.format_usage().rstrip()}\nsee {self.prog} --help")
+
+
+def read(words: list[str]) -> argparse.Namespace | None:
+    """The arguments, with the verb as `.verb`; None when help or version was asked for and has been printed."""
+    from leasehold.cli.output import print_lines  # noqa: PLC0415
+
+    if not words:
+        raise Usage("what shall be done?", "see leasehold --help")
+    first, *rest = words
+    if first in ("-h", "--help", "help"):
+        print_lines([parser_for(VERBS[rest[0]]).format_help() if rest and rest[0] in VERBS else top_help()])
+        return None
+    if first in ("-V", "--version"):
+        from leasehold import __version__  # noqa: PLC0415
+
+        print_lines([f"leasehold {__version__}"])
+        return None
+    verb = VERBS.get(first)
+    if verb is None:
+        raise Usage(_unknown(first), "see leasehold --help")
+    return _read_verb(verb, rest)
+
+
+def _read_verb(verb: Verb, words: list[str]) -> argparse.Namespace | None:
+    from leasehold.cli.output import print_lines  # noqa: PLC0415
+
+    command: list[str] | None = None
+    if verb.takes_command and "--" in words:
+        place = words.index("--")
+        words, command = words[:place], words[place + 1 :]
+    parser = parser_for(verb)
+    if "-h" in words or "--help" in words:
+        print_lines([parser.format_help()])
+        return None
+    arguments, strangers = parser.parse_known_args(words)
+    if strangers:
+        hint = "; put -- before the command" if verb.takes_command and command is None else ""
+        parser.error(f"unknown: {' '.join(strangers)}{hint}")
+    if verb.takes_command and not command:
+        parser.error("no command was given: write it after --, as in: leasehold run NAME -- ./job.sh")
+    arguments.verb, arguments.command = verb, command
+    _check(parser, arguments)
+    return arguments
+
+
+def _check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
+    """What a single option cannot know."""
+    max_hold = getattr(arguments, "max_hold", None)
+    if max_hold is not None and arguments.min_hold > max_hold:
+        parser.error("--min-hold is longer than --max-hold")
+
+
+def parser_for(verb: Verb) -> argparse.ArgumentParser:
+    """The parser of one verb, whose help is its manual page."""
+    page = PAGES[verb.name]
+    parser = _Parser(
+        prog=f"leasehold {verb.name}",
+        usage=page.usage,
+        description=page.description,
+        epilog=page.epilog,
+        formatter_class=_Formatter,
+        allow_abbrev=False,
+        add_help=False,
+    )
+    if hasattr(parser, "color"):  # Python 3.14 would colour the help
+        parser.color = False
+    verb.add_arguments(parser)
+    if verb.asks_store:
+        parser.add_argument("--url", metavar="URL", help="the store; without it, the variable LEASEHOLD_URL")
+        parser.add_argument("--namespace", metavar="TEXT", help="keeps applications apart that share a store")
+    parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but errors")
+    parser.add_argument("-v", "--verbose", action="store_true", help="say more; show where an internal error happened")
+    parser.add_argument("-h", "--help", action="store_true", help="show this page")
+    return parser
+
+
+def top_help() -> str:
+    """The page of `leasehold --help`."""
+    verbs = "\n".join(f"  {name:<12}{PAGES[name].summary}" for name in VERBS)
+    return OVERVIEW.replace("{verbs}", verbs)
+
+
+def _unknown(word: str) -> str:
+    if word.startswith("-"):
+        return f"unknown option {word}; options come after the verb, as in: leasehold ls {word}"
+    import difflib  # noqa: PLC0415 - only for mistakes
+
+    close = difflib.get_close_matches(word, VERBS, 1)
+    return f"unknown verb {word!r}" + (f"; did you mean {close[0]}?" if close else "")

@@ -1,0 +1,157 @@
+"""The table of verbs: what each one is called, which arguments it takes, and where its code is.
+
+A new verb is one `Verb` here, its text in `manual.py`, and one module with a function `(arguments, talk) -> code`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from leasehold.cli.durations import duration
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+    from collections.abc import Callable
+
+__all__ = ["VERBS", "Verb"]
+
+
+class Verb:
+    """One verb of the command line."""
+
+    def __init__(
+        self,
+        name: str,
+        code: str,
+        add_arguments: Callable[[Any], None],
+        *,
+        takes_command: bool = False,
+        asks_store: bool = True,
+    ) -> None:
+        self.name = name
+        self._code = code
+        self.add_arguments = add_arguments
+        self.takes_command = takes_command
+        self.asks_store = asks_store
+
+    def handler(self) -> Callable[..., int]:
+        """Load the verb's code; nothing of it is loaded before."""
+        module, _, function = self._code.partition(":")
+        handler: Callable[..., int] = getattr(import_module(f"leasehold.cli.{module}"), function)
+        return handler
+
+
+def _run(parser: ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="the lock; any text up to 512 bytes")
+    waiting = parser.add_mutually_exclusive_group()
+    waiting.add_argument("-n", "--no-wait", action="store_true", help="give up at once when the lock is busy")
+    waiting.add_argument(
+        "-w", "--wait", type=_time, metavar="TIME", help="give up after this long; without it, wait for ever"
+    )
+    parser.add_argument(
+        "--ttl", type=_time, default=30.0, metavar="TIME", help="how long the lock outlives this host (30s)"
+    )
+    parser.add_argument("--min-hold", type=_time, default=0.0, metavar="TIME", help="keep the lock at least this long")
+    parser.add_argument(
+        "--max-hold", type=_time, metavar="TIME", help="stop the command after this long, with code 124"
+    )
+    parser.add_argument(
+        "--kill-after", type=_time, default=5.0, metavar="TIME", help="how long after TERM the group gets KILL (5s)"
+    )
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--permits", type=_permits, metavar="N", help="up to N may hold the name together")
+    kind.add_argument("--shared", action="store_true", help="share the name with others that say --shared")
+    parser.add_argument(
+        "--on-conflict", choices=("fail", "skip"), default="fail", help="busy: exit with 75, or silently with 0"
+    )
+    parser.add_argument("-E", "--conflict-exit-code", type=_code, metavar="N", help="exit with N instead of 75")
+    parser.add_argument("--reason", metavar="TEXT", help="shown to whoever waits for the lock")
+    parser.add_argument("--wait-group", action="store_true", help="hold until the whole process group has ended")
+    parser.add_argument("--report", metavar="FILE", help="write JSON about the run to FILE")
+
+
+def _ls(parser: ArgumentParser) -> None:
+    parser.add_argument("prefix", metavar="PREFIX", nargs="?", default="", help="only names that begin so")
+    parser.add_argument("--waiters", action="store_true", help="show who waits, too")
+    _json(parser)
+
+
+def _info(parser: ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="the lock")
+    _json(parser)
+
+
+def _watch(parser: ArgumentParser) -> None:
+    parser.add_argument("prefix", metavar="PREFIX", nargs="?", default="", help="only names that begin so")
+    parser.add_argument("--every", type=_time, default=1.0, metavar="TIME", help="how often to look (1s)")
+    _json(parser)
+
+
+def _break(parser: ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="the lock")
+    parser.add_argument(
+        "--fence", type=int, required=True, metavar="F", help="the fence of the grant to end, from info"
+    )
+    parser.add_argument("--reason", required=True, metavar="TEXT", help="why; its holder will be shown it")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--now", action="store_true", help="let the next holder in before the old one's ttl is over")
+    _json(parser)
+
+
+def _doctor(parser: ArgumentParser) -> None:
+    parser.add_argument("store", metavar="URL", nargs="?", help="the store to examine, instead of --url")
+    _json(parser)
+
+
+def _completion(parser: ArgumentParser) -> None:
+    parser.add_argument("shell", choices=("bash", "zsh"), help="for which shell")
+
+
+def _nothing(_: ArgumentParser) -> None:
+    """No arguments of its own."""
+
+
+def _json(parser: ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help='one JSON object per line, with "schema": 1')
+
+
+def _time(text: str) -> float:
+    from argparse import ArgumentTypeError  # noqa: PLC0415 - loaded already
+
+    try:
+        return duration(text)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from None
+
+
+def _whole(text: str, lowest: int, highest: int) -> int:
+    from argparse import ArgumentTypeError  # noqa: PLC0415
+
+    if not text.isascii() or not text.isdigit() or not lowest <= int(text) <= highest:
+        raise ArgumentTypeError(f"must be a whole number from {lowest} to {highest}, not {text!r}")
+    return int(text)
+
+
+def _permits(text: str) -> int:
+    return _whole(text, 1, 1_000_000)
+
+
+def _code(text: str) -> int:
+    return _whole(text, 0, 255)
+
+
+VERBS = {
+    verb.name: verb
+    for verb in (
+        Verb("run", "run:run", _run, takes_command=True),
+        Verb("ls", "inspecting:ls", _ls),
+        Verb("info", "inspecting:info", _info),
+        Verb("watch", "watch:watch", _watch),
+        Verb("break", "breaking:break_lock", _break),
+        Verb("doctor", "doctor:doctor", _doctor),
+        Verb("choose", "choose:choose", _nothing, asks_store=False),
+        Verb("completion", "completion:completion", _completion, asks_store=False),
+        Verb("demo", "demo:demo", _nothing, asks_store=False),
+    )
+}

@@ -1,0 +1,111 @@
+"""`watch`: the table of locks, kept up to date; without a terminal, a line for each change."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from leasehold.cli.connection import open_client
+from leasehold.cli.inspecting import HEAD, rows_of
+from leasehold.cli.output import is_lively, print_json, print_lines, printable, table, who
+from leasehold.errors import BackendError
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Sequence
+
+    from leasehold.blocking import Client
+    from leasehold.cli.output import Talk
+    from leasehold.values import LockState
+
+__all__ = ["changes", "watch"]
+
+SHORTEST_PAUSE = 0.05
+CLEAR = "\x1b[H\x1b[J"  # home, and clear what is below
+
+
+def watch(arguments: Namespace, talk: Talk) -> int:
+    """Look again and again, until interrupted."""
+    with open_client(arguments) as client:
+        talk.note(f"store: {client.store}")
+        show = _Table(client.store) if is_lively(sys.stdout) and not arguments.json else _Lines(as_json=arguments.json)
+        while True:
+            states = _look(client, arguments.prefix, talk)
+            if states is not None:
+                show.update(states)
+            time.sleep(max(arguments.every, SHORTEST_PAUSE))
+
+
+def _look(client: Client, prefix: str, talk: Talk) -> Sequence[LockState] | None:
+    """What is there now; a store that is away for a moment does not end the watch, but a first look must succeed."""
+    try:
+        return client.locks(prefix)
+    except BackendError as error:
+        talk.error(error)
+        return None
+
+
+class _Table:
+    """A screen that is drawn over."""
+
+    def __init__(self, store: str) -> None:
+        self._store = store
+
+    def update(self, states: Sequence[LockState]) -> None:
+        """Draw what is there now, as much as fits."""
+        width, height = shutil.get_terminal_size()
+        lines = [f"{printable(self._store)}  {time.strftime('%H:%M:%S')}  {len(states)} in use  (Ctrl-C ends)", ""]
+        lines += table(HEAD, rows_of(states, waiters=True))
+        if len(lines) > height - 1:
+            lines = [*lines[: height - 2], f"... {len(lines) - height + 2} more; give a PREFIX"]
+        sys.stdout.write(CLEAR + "\n".join(line[: width - 1] for line in lines) + "\n")
+        sys.stdout.flush()
+
+
+class _Lines:
+    """A line for each difference between two looks."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+        self._seen: dict[tuple[Any, ...], dict[str, Any]] = {}
+
+    def update(self, states: Sequence[LockState]) -> None:
+        """Print what changed since the last look."""
+        present = _facts(states)
+        for change in changes(self._seen, present):
+            if self._as_json:
+                print_json(change)
+            else:
+                print_lines([_sentence(change)])
+        self._seen = present
+
+
+def _facts(states: Sequence[LockState]) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """Everything that can come and go, by what makes it one thing."""
+    facts: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for state in states:
+        for holding in state.holdings:
+            change = "broken" if holding.broken is not None else "cooling" if holding.cooling else "held"
+            fact = {"name": state.name, "fence": holding.fence, "who": who(holding.holder)}
+            facts[state.name, holding.fence] = {"change": change, **fact}
+        for waiter in state.waiting:
+            facts[state.name, str(waiter)] = {"change": "waiting", "name": state.name, "who": who(waiter)}
+    return facts
+
+
+def changes(
+    before: dict[tuple[Any, ...], dict[str, Any]], after: dict[tuple[Any, ...], dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """What ended first, then what began or changed its state."""
+    at = round(time.time(), 3)
+    gone = [fact for key, fact in before.items() if key not in after]
+    ended = [{**fact, "change": "left" if fact["change"] == "waiting" else "free", "at": at} for fact in gone]
+    return ended + [{**fact, "at": at} for key, fact in after.items() if before.get(key) != fact]
+
+
+def _sentence(change: dict[str, Any]) -> str:
+    at = time.strftime("%H:%M:%S", time.localtime(change["at"]))
+    fence = f" fence {change['fence']}" if "fence" in change else ""
+    return f"{at} {change['change']:<8}{printable(change['name'])}{fence}  {printable(change['who'])}"

@@ -1,0 +1,165 @@
+"""The guardian: whatever happens to the wrapper, its command does not outlive the lock."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.processes.command_line import PYTHON, CommandLine, children_of, guardian_of, is_alive, wait_for
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Iterator[CommandLine]:
+    line = CommandLine(tmp_path)
+    yield line
+    line.close()
+
+
+def test_the_death_of_the_wrapper_ends_the_whole_group(program: CommandLine) -> None:
+    process = program.hold("job", "--ttl", "2s", script="sleep 61 & touch started; wait")
+    process.kill()
+    wait_for(lambda: not program.survivors(), "command, grandchild and guardian are gone")
+    wait_for(lambda: program.is_free("job"), "the ttl frees the lock", limit=3.0)
+
+
+def test_a_command_that_ignores_term_is_killed_before_its_lease_ends(program: CommandLine) -> None:
+    script = "trap '' TERM; touch started; while :; do sleep 0.02; done"
+    process = program.hold("job", "--ttl", "2s", "--kill-after", "1h", script=script)
+    process.kill()
+    while not program.is_free("job"):
+        time.sleep(0.01)
+    assert program.survivors() == []
+
+
+def test_a_wrapper_killed_while_waiting_leaves_no_process_and_runs_nothing(program: CommandLine) -> None:
+    holder = program.hold("job")
+    waiter = program.start("run", "job", "--", "touch", "ran")
+    wait_for(lambda: program.queue("job") == 1, "it stands in the queue")
+    waiter.kill()
+    wait_for(lambda: len(program.survivors()) == 3, "only the holder, its command and its guardian are left")
+    holder.terminate()
+    holder.wait()
+    wait_for(lambda: program.is_free("job"), "the dead waiter is passed over")
+    assert not (program.folder / "ran").exists()
+
+
+def test_a_guardian_that_dies_is_replaced_and_the_new_one_does_its_work(program: CommandLine) -> None:
+    process = program.hold("job", "--ttl", "2s", script="sleep 61 & touch started; wait")
+    first = wait_for(lambda: guardian_of(process.pid), "the guardian stands aside")
+    os.kill(first, signal.SIGKILL)
+    wait_for(lambda: guardian_of(process.pid) not in (None, first), "another guardian takes its place")
+    process.kill()
+    wait_for(lambda: not program.survivors(), "command, grandchild and guardian are gone")
+
+
+def test_a_wrapper_that_is_stopped_beyond_its_lease_loses_its_command(program: CommandLine) -> None:
+    process = program.hold("job", "--ttl", "1s")
+    command = next(pid for pid in children_of(process.pid) if pid != guardian_of(process.pid))
+    os.kill(process.pid, signal.SIGSTOP)
+    wait_for(lambda: not is_alive(command), "the guardian ends the command")
+    os.kill(process.pid, signal.SIGCONT)
+    assert process.wait(30) == 79
+
+
+def test_signals_to_all_processes_do_not_end_the_guardian_first(program: CommandLine) -> None:
+    process = program.hold("job", script="trap '' TERM INT HUP; touch started; while :; do sleep 0.02; done")
+    guardian = wait_for(lambda: guardian_of(process.pid), "the guardian stands aside")
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        os.kill(guardian, number)
+    process.kill()
+    os.kill(guardian, signal.SIGTERM)
+    wait_for(lambda: not program.survivors(), "the guardian has ended the command", limit=15.0)
+
+
+def test_the_guardian_ends_with_the_command(program: CommandLine) -> None:
+    assert program.finish("run", "job", "--", "true").returncode == 0
+    assert program.survivors() == []
+
+
+# --- two hundred murders
+
+NAMES = 8
+SLOTS = 2
+KILLS = 200
+TTL = 2.0
+
+# The kernel frees the flock with the process, so whoever does not get it is not alone.
+WORKER = """
+import fcntl, os, sys, time
+file = open("alone-" + os.environ["LEASEHOLD_NAME"], "a")
+try:
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+except OSError:
+    os.open("violation-" + os.environ["LEASEHOLD_NAME"], os.O_CREAT)
+time.sleep(float(sys.argv[1]))
+"""
+
+
+class _Slot:
+    """One place that always has a run, whatever happens to the last one."""
+
+    def __init__(self, program: CommandLine, name: str, chance: random.Random) -> None:
+        self._program = program
+        self._name = name
+        self._chance = chance
+        self.process: subprocess.Popen[str] | None = None
+        self._spared: int | None = None  # the guardian we killed: until it is replaced the run is left in peace
+
+    def keep_running(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            return
+        if self.process is not None:
+            self.process.communicate()
+        self._spared = None
+        nap = str(round(self._chance.uniform(0.05, 1.0), 3))
+        words = ["--", PYTHON, "-I", "-S", "-c", WORKER, nap]
+        self.process = self._program.start("run", self._name, "--ttl", f"{TTL}s", "--kill-after", "0.5s", *words)
+
+    def murder(self) -> bool:
+        """Kill one of wrapper, command and guardian; False if the run is not to be touched now."""
+        assert self.process is not None
+        wrapper = self.process.pid
+        guardian = guardian_of(wrapper)
+        if guardian is None or guardian == self._spared:
+            return False
+        commands = [pid for pid in children_of(wrapper) if pid != guardian]
+        victim = self._chance.choice([wrapper, guardian, *commands[:1]])
+        try:
+            os.kill(victim, signal.SIGKILL)
+        except ProcessLookupError:
+            return False
+        if victim == guardian:
+            self._spared = guardian
+        if victim == wrapper:
+            self.process.wait()
+        return True
+
+
+def test_two_hundred_random_kills_never_let_two_commands_of_one_name_run_together(program: CommandLine) -> None:
+    seed = int.from_bytes(os.urandom(4), "big")
+    chance = random.Random(seed)
+    slots = [_Slot(program, f"name-{number % NAMES}", chance) for number in range(NAMES * SLOTS)]
+    kills = 0
+    end = time.monotonic() + 100
+    while kills < KILLS:
+        assert time.monotonic() < end, f"only {kills} kills, seed {seed}"
+        for slot in slots:
+            slot.keep_running()
+        kills += chance.choice(slots).murder()
+        time.sleep(0.02)
+    for slot in slots:
+        assert slot.process is not None
+        slot.process.communicate(timeout=60)
+    wait_for(lambda: all(program.is_free(f"name-{number}") for number in range(NAMES)), "all are free", TTL + 1)
+    wait_for(lambda: not program.survivors(), "nothing is left running", limit=5)
+    assert [path.name for path in program.folder.glob("violation-*")] == [], f"seed {seed}"

@@ -1,0 +1,212 @@
+"""`leasehold run`: what the command gets, what the caller gets, and what happens to the lock."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.processes.command_line import PYTHON, CommandLine, children_of, guardian_of, wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+GIGABYTE = 1 << 30
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Iterator[CommandLine]:
+    line = CommandLine(tmp_path)
+    yield line
+    line.close()
+
+
+def test_the_command_gets_stdin_arguments_and_environment_untouched(program: CommandLine) -> None:
+    script = "import os,sys,json; print(json.dumps([sys.stdin.read(), sys.argv[1:], dict(os.environ)]))"
+    words = ["-v", "--", "a b", "*", "$HOME", "", "--url"]
+    result = program.finish("run", "job", "--", PYTHON, "-c", script, *words, given="from the pipe")
+    assert result.returncode == 0, result.stderr
+    stdin, arguments, environment = json.loads(result.stdout)
+    assert stdin == "from the pipe"
+    assert arguments == words
+    ours = {name: environment.pop(name) for name in list(environment) if name.startswith("LEASEHOLD_")}
+    assert ours.pop("LEASEHOLD_URL") == program.url
+    assert ours.pop("LEASEHOLD_NAME") == "job"
+    assert int(ours.pop("LEASEHOLD_FENCE")) > 0
+    assert json.loads(ours.pop("LEASEHOLD_HELD")) == ["job"]
+    assert not ours
+    before = {name: value for name, value in program.environment.items() if name != "LEASEHOLD_URL"}
+    environment.pop("LC_CTYPE", None)  # Python itself may add it
+    before.pop("LC_CTYPE", None)
+    assert environment == before
+
+
+def test_success_is_silent_and_frees_the_lock(program: CommandLine) -> None:
+    result = program.finish("run", "job", "--", "echo", "hello")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "hello\n", "")
+    assert program.is_free("job")
+
+
+def test_the_lock_is_held_while_the_command_runs_and_named_after_it(program: CommandLine) -> None:
+    process = program.hold("job", "--reason", "a test")
+    with program.client() as client:
+        state = client.inspect("job")
+    assert state is not None
+    (holding,) = state.holdings
+    assert (holding.holder.pid, holding.holder.label, holding.holder.reason) == (process.pid, "sh", "a test")
+    process.terminate()
+    process.wait()
+    assert program.is_free("job")
+
+
+def test_each_run_gets_a_higher_fence(program: CommandLine) -> None:
+    fences = [int(program.finish("run", "job", "--", "printenv", "LEASEHOLD_FENCE").stdout) for _ in range(3)]
+    assert fences == sorted(set(fences))
+
+
+def test_a_gigabyte_passes_through(program: CommandLine) -> None:
+    process = program.start(
+        "run", "job", "--", "dd", "if=/dev/zero", "bs=1M", "count=1024", stderr=subprocess.DEVNULL, text=False
+    )
+    assert process.stdout is not None
+    count = 0
+    while chunk := os.read(process.stdout.fileno(), 1 << 20):
+        count += len(chunk)
+    assert process.wait() == 0
+    assert count == GIGABYTE
+
+
+def test_descriptors_of_the_caller_reach_the_command_and_not_the_guardian(program: CommandLine) -> None:
+    read_end, write_end = os.pipe()
+    script = f"import os; os.write({write_end}, b'through'); input()"
+    words = ["run", "job", "--", PYTHON, "-c", script]
+    process = program.start(*words, stdin=subprocess.PIPE, pass_fds=[write_end])
+    os.close(write_end)
+    assert os.read(read_end, 100) == b"through"
+    guardian = wait_for(lambda: guardian_of(process.pid), "the guardian stands aside")
+    open_files = [link.readlink() for link in Path(f"/proc/{guardian}/fd").iterdir()]
+    inherited = [Path(f"/proc/{process.pid}/fd/{number}").readlink() for number in (1, 2, write_end)]
+    assert not set(open_files) & set(inherited)
+    process.communicate("go\n")
+    assert os.read(read_end, 100) == b""  # nobody has the other end any more
+    os.close(read_end)
+
+
+def test_a_script_that_closed_its_standard_descriptors_still_works(program: CommandLine) -> None:
+    marker = program.folder / "ran"
+    words = f"exec '{PYTHON}' -m leasehold run job -- touch '{marker}' <&- >&- 2>&-"
+    done = subprocess.run(["sh", "-c", words], env=program.environment, check=False)
+    assert done.returncode == 0
+    assert marker.exists()
+
+
+def test_background_processes_outlive_the_command_without_the_lock_and_verbose_says_so(program: CommandLine) -> None:
+    script = "sleep 60 > /dev/null 2>&1 < /dev/null & echo $!"
+    result = program.finish("run", "job", "-v", "--", "sh", "-c", script)
+    assert result.returncode == 0
+    assert "run on without the lock" in result.stderr
+    assert program.is_free("job")
+    os.kill(int(result.stdout), 9)
+
+
+def test_wait_group_holds_until_the_last_process_of_the_group_ended(program: CommandLine) -> None:
+    script = "(touch started; while [ ! -e go ]; do sleep 0.02; done) & exit 3"
+    process = program.hold("job", "--wait-group", script=script)
+    wait_for(lambda: len(children_of(process.pid)) == 1, "only the guardian is left")
+    assert not program.is_free("job")
+    (program.folder / "go").touch()
+    assert process.wait() == 3
+    assert program.is_free("job")
+
+
+def test_permits_let_that_many_run_together(program: CommandLine) -> None:
+    first, second = (program.hold("pool", "--permits", "2") for _ in range(2))
+    assert program.finish("run", "pool", "--permits", "2", "-n", "--", "true").returncode == 75
+    first.terminate()
+    first.wait()
+    assert program.finish("run", "pool", "--permits", "2", "-n", "--", "true").returncode == 0
+    second.terminate()
+
+
+def test_shared_runs_go_together_and_keep_an_exclusive_one_out(program: CommandLine) -> None:
+    program.hold("table", "--shared")
+    assert program.finish("run", "table", "--shared", "-n", "--", "true").returncode == 0
+    assert program.finish("run", "table", "-n", "--", "true").returncode == 75
+
+
+def test_min_hold_keeps_the_lock_after_a_short_command(program: CommandLine) -> None:
+    assert program.finish("run", "job", "--min-hold", "60s", "--", "true").returncode == 0
+    result = program.finish("run", "job", "-n", "--", "true")
+    assert result.returncode == 75
+    assert "--min-hold" in result.stderr
+
+
+def test_a_busy_lock_is_described(program: CommandLine) -> None:
+    process = program.hold("job", "--reason", "nightly \x1b[31mbackup")
+    result = program.finish("run", "job", "-n", "--", "true")
+    assert result.returncode == 75
+    for fact in ("'job' is busy", f"pid {process.pid}", "since", "fence", "queue    0", "nightly \\x1b[31mbackup"):
+        assert fact in result.stderr
+    assert program.url in result.stderr
+    assert "\x1b" not in result.stderr
+    assert result.stdout == ""
+
+
+def test_a_wait_of_more_than_a_second_is_announced_once(program: CommandLine) -> None:
+    process = program.hold("job")
+    waiter = program.start("run", "job", "--", "echo", "got it")
+    assert waiter.stderr is not None
+    line = waiter.stderr.readline()
+    assert f"waiting for 'job', held by sh on {os.uname().nodename}, pid {process.pid} since" in line
+    assert "queue 1" in line
+    process.terminate()
+    output, rest = waiter.communicate()
+    assert (output, rest, waiter.returncode) == ("got it\n", "", 0)
+
+
+def test_quiet_says_nothing_on_a_conflict(program: CommandLine) -> None:
+    program.hold("job")
+    result = program.finish("run", "job", "-q", "-w", "1.2s", "--", "true")
+    assert (result.returncode, result.stdout, result.stderr) == (75, "", "")
+
+
+def test_nesting_the_same_name_is_refused_and_another_name_is_not(program: CommandLine) -> None:
+    inner = f"'{PYTHON}' -m leasehold run a -- echo reached"
+    middle = f"'{PYTHON}' -m leasehold run b -- sh -c \"{inner}\""
+    result = program.finish("run", "a", "--", "sh", "-c", middle)
+    assert result.returncode == 64
+    assert "'a' is already held by a caller" in result.stderr
+    assert "reached" not in result.stdout
+    different = program.finish(
+        "run", "c", "--", "sh", "-c", f"'{PYTHON}' -m leasehold run d -- printenv LEASEHOLD_HELD"
+    )
+    assert json.loads(different.stdout) == ["c", "d"]
+
+
+def test_the_report_is_written_for_a_run_and_for_a_conflict(program: CommandLine) -> None:
+    report = program.folder / "report.json"
+    result = program.finish("run", "job", "--report", str(report), "--", "sh", "-c", "echo data; exit 5")
+    assert (result.returncode, result.stdout) == (5, "data\n")
+    facts = json.loads(report.read_text())
+    assert (facts["schema"], facts["name"], facts["outcome"], facts["exit_code"]) == (1, "job", "ran", 5)
+    assert facts["command"][0] == "sh"
+    assert facts["fence"] > 0
+    assert {path.name for path in program.folder.iterdir() if "report" in path.name} == {"report.json"}
+    program.hold("job")
+    program.finish("run", "job", "-n", "--report", str(report), "--", "true")
+    assert json.loads(report.read_text())["outcome"] == "busy"
+
+
+def test_max_hold_stops_the_command_under_the_lock(program: CommandLine) -> None:
+    started = time.monotonic()
+    script = "trap 'touch asked; exit 0' TERM; touch started; while :; do sleep 0.02; done"
+    process = program.hold("job", "--max-hold", "0.5s", script=script)
+    assert process.wait() == 124
+    assert time.monotonic() - started >= 0.5
+    assert (program.folder / "asked").exists()
+    assert program.is_free("job")

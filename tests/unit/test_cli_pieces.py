@@ -1,0 +1,154 @@
+"""The parts of the command line that decide without I/O."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leasehold import errors
+from leasehold.cli import exit_codes
+from leasehold.cli.completion import options_of
+from leasehold.cli.doctor_file import file_of, file_system_of
+from leasehold.cli.durations import duration, spoken
+from leasehold.cli.manual import PAGES
+from leasehold.cli.nesting import held_with
+from leasehold.cli.output import printable, shell_word, table
+from leasehold.cli.parser import Usage, parser_for, read
+from leasehold.cli.reference import reference_page
+from leasehold.cli.verbs import VERBS
+from leasehold.cli.watch import changes
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("30", 30), ("0.5", 0.5), (".5", 0.5), ("30s", 30), ("1h30m", 5400), ("500ms", 0.5), ("2D", 172800), ("0", 0)],
+)
+def test_durations_are_read_as_people_write_them(text: str, seconds: float) -> None:
+    assert duration(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-1", "1e3", "nan", "inf", "30 s", "s30", "1x", "400d", "1h30"])
+def test_what_is_no_duration_is_refused_with_a_sentence(text: str) -> None:
+    with pytest.raises(ValueError, match=r"time looks like|more than a year"):
+        duration(text)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.44, "0.4s"), (12.3, "12s"), (75, "1m15s"), (3900, "1h05m"), (100_000, "1d03h"), (-1, "0.0s")],
+)
+def test_durations_are_spoken_in_two_units(seconds: float, text: str) -> None:
+    assert spoken(seconds) == text
+
+
+@given(st.text())
+def test_nothing_unprintable_is_ever_printed(text: str) -> None:
+    assert printable(text).isprintable()
+
+
+def test_terminal_commands_and_direction_marks_are_escaped() -> None:
+    assert printable("a\x1b[31mb\u202ec\x9bd\nä") == "a\\x1b[31mb\\u202ec\\x9bd\\nä"
+
+
+@pytest.mark.parametrize(
+    "name", ["plain", "two words", "it's", "a\x1b[2J'b\\c", "ä ö", "", "$HOME `x` !", "line\nbreak"]
+)
+def test_a_shell_reads_back_the_word_that_was_written_for_it(name: str) -> None:
+    word = shell_word(name)
+    assert word.isprintable()
+    echoed = subprocess.run(["bash", "-c", f"printf %s {word}"], capture_output=True, check=True)
+    assert echoed.stdout.decode() == name
+    if name.isprintable():
+        assert shlex.split(word) == [name]
+
+
+def test_a_table_pads_and_escapes() -> None:
+    assert table(("A", "B"), [("long one", 1), ("x\x1b", "y")]) == ["A         B", "long one  1", "x\\x1b     y"]
+
+
+def test_the_held_list_is_json_with_and_without_the_short_cut() -> None:
+    assert held_with([], "a") == '["a"]'
+    assert held_with([], 'quo"te') == '["quo\\"te"]'
+    assert held_with(["a"], "b") == '["a", "b"]'
+
+
+def test_every_verb_has_a_page_with_examples_and_its_options() -> None:
+    assert set(VERBS) == set(PAGES)
+    for name, verb in VERBS.items():
+        page = parser_for(verb).format_help()
+        assert page.startswith(f"usage: leasehold {name}")
+        assert name == "demo" or "examples:" in page
+        assert all(option in page for option in options_of(name))
+
+
+def test_the_reference_page_is_up_to_date() -> None:
+    written = (ROOT / "docs" / "reference" / "cli.md").read_text()
+    assert written == reference_page(), "run: python -m leasehold.cli.reference > docs/reference/cli.md"
+
+
+def test_everything_after_the_dashes_belongs_to_the_command() -> None:
+    arguments = read(["run", "job", "-n", "--", "cmd", "--help", "--", "-n", "--url", "x"])
+    assert arguments is not None
+    assert arguments.command == ["cmd", "--help", "--", "-n", "--url", "x"]
+    assert arguments.url is None
+
+
+def test_a_misspelt_verb_is_answered_with_the_right_one() -> None:
+    with pytest.raises(Usage, match="did you mean watch"):
+        read(["wach"])
+
+
+def test_abbreviated_options_are_refused_because_they_change_meaning_later() -> None:
+    with pytest.raises(Usage, match="--no-wai"):
+        read(["run", "job", "--no-wai", "--", "true"])
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.AcquireTimeout("x"), 75),
+        (errors.LeaseLost("x"), 79),
+        (errors.BackendUnavailable("x"), 69),
+        (errors.OutcomeUnknown("x"), 69),
+        (errors.BackendRejected("x"), 77),
+        (errors.ConfigurationError("x"), 78),
+        (errors.UnsupportedCapability("x"), 78),
+        (errors.ModeConflict("x"), 78),
+        (RuntimeError("x"), 70),
+    ],
+)
+def test_every_error_has_its_code(error: Exception, code: int) -> None:
+    assert exit_codes.for_error(error) == code
+
+
+def test_watch_tells_ends_before_beginnings() -> None:
+    held = {"change": "held", "name": "a", "fence": 1, "who": "x"}
+    waiting = {"change": "waiting", "name": "a", "who": "y"}
+    after = {"change": "held", "name": "a", "fence": 2, "who": "y"}
+    told = changes({("a", 1): held, ("a", "y"): waiting}, {("a", 2): after})
+    assert [(change["change"], change["who"]) for change in told] == [("free", "x"), ("left", "y"), ("held", "y")]
+    assert changes({("a", 2): after}, {("a", 2): after}) == []
+
+
+def test_the_file_system_is_that_of_the_innermost_mount(tmp_path: Path) -> None:
+    inner = tmp_path / "with space"
+    inner.mkdir()
+    mounts = tmp_path / "mounts"
+    escaped = str(inner).replace(" ", "\\040")
+    mounts.write_text(f"disk / ext4 rw 0 0\nhost:/x {escaped} nfs4 rw 0 0\nother {tmp_path}x tmpfs rw 0 0\n")
+    assert file_system_of(tmp_path, mounts) == "ext4"
+    assert file_system_of(inner, mounts) == "nfs4"
+    assert file_system_of(inner, tmp_path / "none") is None
+
+
+def test_the_file_behind_a_store_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert file_of("local:") == tmp_path / "leasehold" / "locks.db"
+    assert file_of("sqlite:////var/lib/x.db") == Path("/var/lib/x.db")
