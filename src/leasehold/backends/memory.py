@@ -15,10 +15,10 @@ import os
 import threading
 import time
 import weakref
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from leasehold.backends.rules import ABANDONED_KEPT, Crowd, admits, check_kind, place_lifetime
+from leasehold.backends.rules import ABANDONED_KEPT, FENCE_KEPT, Crowd, admits, check_kind, place_lifetime
 from leasehold.errors import ConfigurationError
 from leasehold.spi import Place
 from leasehold.values import (
@@ -30,6 +30,7 @@ from leasehold.values import (
     Loss,
     LossReason,
     Mode,
+    Reading,
     Record,
     Refusal,
 )
@@ -129,15 +130,35 @@ class _Entry:
         return not (self.holdings or self.queue or self.withdrawn or self.broken or self.abandoned_until > now)
 
 
-class MemoryStore:
-    """The server: all state, under one mutex, on one clock."""
+@dataclass(slots=True)
+class _Kept:
+    """A record, and the fence that guards its key, which is remembered for longer."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic, label: str = "memory://") -> None:
+    fence: int = 0
+    fence_until: float = 0.0
+    value: bytes = b""
+    expires: float = 0.0
+
+    def raise_fence(self, fence: int, now: float) -> None:
+        if fence >= self.fence:
+            self.fence, self.fence_until = fence, now + FENCE_KEPT
+
+
+class MemoryStore:
+    """The server: all state, under one mutex, on one clock; `wall` is the time of day that it tells to others."""
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        label: str = "memory://",
+        wall: Callable[[], float] = time.time,
+    ) -> None:
         self.label = label
         self._clock = clock
+        self._wall = wall
         self._mutex = threading.RLock()  # a signal handler may release a lease while its thread is in here
         self._entries: dict[str, _Entry] = {}
-        self._records: dict[str, tuple[Record, float]] = {}
+        self._records: dict[str, _Kept] = {}
         self._fence = 0
         self._visits = 0  # since the last sweep
         _STORES.add(self)
@@ -253,22 +274,28 @@ class MemoryStore:
 
     # --- records
 
-    def read(self, key: str) -> Record | None:
-        """The record, if it has not run out."""
+    def read(self, key: str, fence: int = 0) -> Reading:
+        """The record, if it has not run out; and let no lower fence write from now on."""
         with self._mutex:
-            record, expires = self._records.get(key, (None, 0.0))
-            left = expires - self._clock()
-            return None if record is None or left <= 0 else replace(record, ttl=left)
+            now = self._clock()
+            kept = self._kept(key, now)
+            if fence:
+                kept.raise_fence(fence, now)
+                self._records[key] = kept
+            left = kept.expires - now
+            record = Record(key, kept.value, kept.fence, left) if left > 0 else None
+            return Reading(record, kept.fence, self._wall())
 
     def write(self, record: Record) -> bool:
         """Store it unless a higher fence was here."""
         with self._mutex:
             now = self._clock()
-            self._sweep(now)
-            present, expires = self._records.get(record.key, (None, 0.0))
-            if present is not None and now < expires and record.fence < present.fence:
+            kept = self._kept(record.key, now)
+            if record.fence < kept.fence:
                 return False
-            self._records[record.key] = (record, now + record.ttl)
+            kept.raise_fence(record.fence, now)
+            kept.value, kept.expires = record.value, now + record.ttl
+            self._records[record.key] = kept
             return True
 
     @property
@@ -300,7 +327,13 @@ class MemoryStore:
         for key, entry in list(self._entries.items()):
             entry.expire(now)
             self._forget_if_idle(key, entry, now)
-        self._records = {key: kept for key, kept in self._records.items() if kept[1] > now}
+        self._records = {key: kept for key, kept in self._records.items() if max(kept.expires, kept.fence_until) > now}
+
+    def _kept(self, key: str, now: float) -> _Kept:
+        """What is kept at the key of a record; nothing, once both the record and its fence have run out."""
+        self._sweep(now)
+        kept = self._records.get(key)
+        return _Kept() if kept is None or max(kept.expires, kept.fence_until) <= now else kept
 
     def _forget_if_idle(self, key: str, entry: _Entry, now: float) -> None:
         if entry.is_idle(now):
@@ -406,9 +439,9 @@ class MemoryBackend:
         """See `Inspecting`."""
         return self._store.break_(key, fence, reason, now=now)
 
-    async def read(self, key: str) -> Record | None:
+    async def read(self, key: str, fence: int = 0) -> Reading:
         """See `Recording`."""
-        return self._store.read(key)
+        return self._store.read(key, fence)
 
     async def write(self, record: Record) -> bool:
         """See `Recording`."""

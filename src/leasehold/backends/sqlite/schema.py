@@ -104,7 +104,6 @@ def _enter_boot(connection: sqlite3.Connection, host: Host) -> None:
     )
     connection.execute("UPDATE lock SET shape = 0 WHERE shape = 2 AND abandoned_until = 0")
     connection.execute("DELETE FROM claim")
-    connection.execute("DELETE FROM record WHERE expires_wall <= ?", (wall,))
     connection.execute("UPDATE record SET expires = ? + min(ttl, expires_wall - ?)", (now, wall))
     connection.execute("UPDATE host SET boot = ?", (host.boot,))
 
