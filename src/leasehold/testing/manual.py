@@ -10,9 +10,9 @@ from leasehold._runtimes.threads import ThreadRuntime
 from leasehold.backends.memory import MemoryStore
 from leasehold.blocking import Client
 from leasehold.client import DEFAULT_TTL, AsyncClient
+from leasehold.errors import ConfigurationError
 from leasehold.testing.clock import ManualClock
 from leasehold.testing.faults import Faults, FaultyBackend
-from leasehold.errors import ConfigurationError
 from leasehold.values import Loss, LossReason
 
 if TYPE_CHECKING:
