@@ -103,7 +103,6 @@ async def _wind_up(
 ) -> Loss | None:
     if before_release is None:
         return await _give_back(lease, error)
-    found = None
     try:
         found = await before_release()
     except GeneratorExit:
@@ -111,7 +110,8 @@ async def _wind_up(
     except BaseException as failure:
         await _give_back(lease, failure)
         raise
-    return await _give_back(lease, error) if found is None else found
+    gone = await _give_back(lease, error)  # also if it is lost: the keeper must let go of it
+    return found or gone
 
 
 async def _give_back(lease: Held, error: BaseException | None) -> Loss | None:
