@@ -135,12 +135,13 @@ def _field(text: str, what: str, lowest: int, highest: int, names: Sequence[str]
 def _span(
     text: str, what: str, lowest: int, highest: int, names: Sequence[str], *, open_ended: bool
 ) -> tuple[int, int]:
+    end = 6 if what == "day of week" else highest  # 7 is Sunday by its other number
     if text == "*":
-        return lowest, highest - 1 if what == "day of week" else highest
+        return lowest, end
     low, dash, high = text.partition("-")
     first = _number(low, what, lowest, highest, names)
     if not dash:
-        return first, highest if open_ended else first
+        return first, max(first, end) if open_ended else first
     last = _number(high, what, lowest, highest, names)
     if what == "day of week" and last == 0 and first > 0:
         last = 7  # as in fri-sun
