@@ -90,6 +90,31 @@ def test_an_error_of_our_own_gives_70_in_one_line_and_a_traceback_only_when_aske
     assert "Traceback" in verbose.stderr
 
 
+def test_an_error_of_our_own_under_the_lock_ends_the_command_before_the_lock_is_given_back(
+    program: CommandLine,
+) -> None:
+    (program.folder / "sitecustomize.py").write_text(
+        "import os, pathlib\n"
+        "import leasehold.blocking.lease as module\n"
+        "import leasehold.cli.supervise as supervise\n"
+        "release = module.Lease.release\n"
+        "def noting(self):\n"
+        "    pid = pathlib.Path('pid').read_text().strip()\n"
+        "    pathlib.Path('noted').write_text(str(os.path.exists(f'/proc/{pid}')))\n"
+        "    return release(self)\n"
+        "def fail(self):\n"
+        "    if os.path.exists('pid'): raise RuntimeError('it broke')\n"
+        "module.Lease.release = noting\n"
+        "supervise.Supervisor._look_at_clock = fail\n"
+    )
+    environment = {"PYTHONPATH": f"{program.folder}:{program.environment['PYTHONPATH']}"}
+    words = ["run", "job", "--ttl", "1s", "--", "sh", "-c", "echo $$ > new; mv new pid; exec sleep 60"]
+    result = program.finish(*words, env=environment)
+    assert result.returncode == 70, result
+    assert (program.folder / "noted").read_text() == "False"
+    assert program.is_free("job")
+
+
 @pytest.mark.parametrize(("options", "code"), [(["-n"], 75), (["-w", "0.2s"], 75), (["-n", "-E", "3"], 3),
                                                (["-n", "--on-conflict", "skip"], 0)])  # fmt: skip
 def test_a_busy_lock_gives_75_or_what_was_asked_for(program: CommandLine, options: list[str], code: int) -> None:

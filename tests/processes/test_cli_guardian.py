@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import subprocess
 import time
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,6 @@ import pytest
 from tests.processes.command_line import PYTHON, CommandLine, children_of, guardian_of, is_alive, wait_for
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Iterator
     from pathlib import Path
 
@@ -62,6 +62,26 @@ def test_a_guardian_that_dies_is_replaced_and_the_new_one_does_its_work(program:
     wait_for(lambda: not program.survivors(), "command, grandchild and guardian are gone")
 
 
+def test_a_guardian_that_does_not_listen_is_replaced_before_it_blocks_the_wrapper(program: CommandLine) -> None:
+    script = (
+        "import os, signal\n"
+        "from leasehold.cli.guarding import Guard\n"
+        "command = os.fork() or (os.setpgid(0, 0), signal.pause())\n"
+        "guard = Guard(command, 5.0)\n"
+        "first = guard.pid\n"
+        "os.kill(first, signal.SIGSTOP)\n"
+        "for instant in range(10**9, 10**9 + 10000): guard.lease_until(float(instant))\n"
+        "print(guard.pid != first)\n"
+        "os.kill(command, signal.SIGKILL)\n"
+        "guard.dismiss()\n"
+        "guard.reap()\n"
+    )
+    result = subprocess.run(
+        [PYTHON, "-c", script], env=program.environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (result.stdout, result.stderr) == ("True\n", "")
+
+
 def test_a_wrapper_that_is_stopped_beyond_its_lease_loses_its_command(program: CommandLine) -> None:
     process = program.hold("job", "--ttl", "1s")
     command = next(pid for pid in children_of(process.pid) if pid != guardian_of(process.pid))
@@ -71,8 +91,24 @@ def test_a_wrapper_that_is_stopped_beyond_its_lease_loses_its_command(program: C
     assert process.wait(30) == 79
 
 
+def test_a_wrapper_paused_between_the_lock_and_the_command_does_not_start_it(program: CommandLine) -> None:
+    (program.folder / "sitecustomize.py").write_text(
+        "import os, signal\n"
+        "import leasehold.cli.terminal as module\n"
+        "module.Terminal.offer = lambda self: os.kill(os.getpid(), signal.SIGSTOP)\n"
+    )
+    environment = {"PYTHONPATH": f"{program.folder}:{program.environment['PYTHONPATH']}"}
+    process = program.start("run", "job", "--ttl", "1s", "--", "touch", "ran", env=environment)
+    wait_for(lambda: not program.is_free("job"), "it has the lock")
+    wait_for(lambda: program.is_free("job"), "its lease has ended")
+    os.kill(process.pid, signal.SIGCONT)
+    assert process.wait(30) == 79
+    assert not (program.folder / "ran").exists()
+
+
 def test_signals_to_all_processes_do_not_end_the_guardian_first(program: CommandLine) -> None:
-    process = program.hold("job", script="trap '' TERM INT HUP; touch started; while :; do sleep 0.02; done")
+    script = "trap '' TERM INT HUP; touch started; while :; do sleep 0.02; done"
+    process = program.hold("job", "--kill-after", "0.5s", script=script)
     guardian = wait_for(lambda: guardian_of(process.pid), "the guardian stands aside")
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         os.kill(guardian, number)

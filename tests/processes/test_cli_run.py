@@ -97,6 +97,12 @@ def test_descriptors_of_the_caller_reach_the_command_and_not_the_guardian(progra
     os.close(read_end)
 
 
+def test_the_command_ignores_the_same_signals_as_without_us(program: CommandLine) -> None:
+    command = ["grep", "SigIgn", "/proc/self/status"]
+    alone = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert program.finish("run", "job", "--", *command).stdout == alone.stdout
+
+
 def test_a_script_that_closed_its_standard_descriptors_still_works(program: CommandLine) -> None:
     marker = program.folder / "ran"
     words = f"exec '{PYTHON}' -m leasehold run job -- touch '{marker}' <&- >&- 2>&-"
@@ -200,6 +206,12 @@ def test_the_report_is_written_for_a_run_and_for_a_conflict(program: CommandLine
     program.hold("job")
     program.finish("run", "job", "-n", "--report", str(report), "--", "true")
     assert json.loads(report.read_text())["outcome"] == "busy"
+
+
+def test_a_report_that_cannot_be_written_is_mentioned_and_changes_nothing(program: CommandLine) -> None:
+    result = program.finish("run", "job", "--report", "/no/such/folder/report", "--", "sh", "-c", "exit 4")
+    assert result.returncode == 4
+    assert "could not write the report" in result.stderr
 
 
 def test_max_hold_stops_the_command_under_the_lock(program: CommandLine) -> None:

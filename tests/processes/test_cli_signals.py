@@ -102,7 +102,7 @@ def test_a_signal_ends_the_wait_within_a_second_and_leaves_the_queue(program: Co
 
 def test_user_signals_do_not_end_the_wait(program: CommandLine) -> None:
     holder = program.hold("job")
-    waiter = program.start("run", "job", "--", "echo", "got it")
+    waiter = program.start("run", "job", "--", "sh", "-c", "sleep 0.5; echo got it")
     wait_for(lambda: program.queue("job") == 1, "it stands in the queue")
     waiter.send_signal(signal.SIGUSR1)
     holder.terminate()
@@ -120,12 +120,14 @@ def test_hangup_stays_ignored_under_nohup(program: CommandLine) -> None:
 def test_a_lost_lease_ends_the_group_with_term_and_then_kill(program: CommandLine) -> None:
     script = "trap '' TERM; sleep 61 & echo $! > grandchild; touch started; while :; do sleep 0.02; done"
     process = program.hold("job", "--ttl", "1s", "--kill-after", "0.3s", script=script)
+    os.kill(wait_for(lambda: guardian_of(process.pid), "the guardian"), signal.SIGSTOP)  # the wrapper must do it alone
     with program.client() as client:
         state = client.inspect("job")
         assert state is not None
         client.break_lock("job", fence=state.holdings[0].fence, reason="a test", now=True)
     assert process.wait(30) == 79
     assert not is_alive(int((program.folder / "grandchild").read_text()))
+    assert program.survivors() == []
 
 
 def test_a_stopped_command_keeps_the_lock_and_can_still_be_terminated(program: CommandLine) -> None:

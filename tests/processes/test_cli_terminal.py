@@ -106,6 +106,17 @@ def test_the_command_reads_from_the_terminal(program: CommandLine, shell: Shell)
     assert program.is_free("job")
 
 
+def test_a_script_has_the_terminal_again_after_the_run(program: CommandLine, shell: Shell) -> None:
+    (program.folder / "script.sh").write_text(
+        f'{RUN} job -- true\necho "what"?\nread answer\necho "you said $answer"\n'
+    )
+    shell.type("sh script.sh\n")
+    shell.expect(r"what\?\r\n")
+    shell.type("nothing\n")
+    shell.expect("you said nothing")
+    assert shell.status() == 0
+
+
 def test_ctrl_c_ends_the_command_with_130_and_the_shell_goes_on(program: CommandLine, shell: Shell) -> None:
     shell.type(f"{RUN} job -- sh -c 'echo run''ning; exec sleep 60'\n")
     shell.expect("running\r\n")

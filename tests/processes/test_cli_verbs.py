@@ -146,6 +146,11 @@ def test_watch_without_a_terminal_prints_a_line_per_change(program: CommandLine)
     assert talk == ""
 
 
+def test_watch_of_a_store_that_does_not_open_ends(program: CommandLine) -> None:
+    (program.folder / "locks.db").write_bytes(b"this is no database, " * 300)
+    assert program.finish("watch").returncode == 77
+
+
 def test_watch_on_a_terminal_draws_a_table_and_not_with_no_color(program: CommandLine) -> None:
     program.hold("job")
     for extra, animated in (({"TERM": "xterm"}, True), ({"TERM": "xterm", "NO_COLOR": "1"}, False)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import shlex
 import subprocess
 from pathlib import Path
@@ -77,6 +78,16 @@ def test_the_held_list_is_json_with_and_without_the_short_cut() -> None:
     assert held_with([], "a") == '["a"]'
     assert held_with([], 'quo"te') == '["quo\\"te"]'
     assert held_with(["a"], "b") == '["a", "b"]'
+
+
+def test_the_command_line_uses_only_the_public_interface() -> None:
+    for file in (ROOT / "src" / "leasehold" / "cli").glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+            hidden = ("leasehold._", "leasehold.backends", "leasehold.spi", "leasehold.client", "leasehold.urls")
+            assert not [name for name in names if name.startswith(hidden)], file.name
 
 
 def test_every_verb_has_a_page_with_examples_and_its_options() -> None:

@@ -126,8 +126,19 @@ def test_missing_directory_and_directory_as_file_are_clear_errors(tmp_path: Path
         leasehold.connect(f"sqlite:///{tmp_path}/locks.db").lock("name").try_acquire()
 
 
+def test_network_mount_is_found_by_its_device(tmp_path: Path) -> None:
+    device = tmp_path.stat().st_dev
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(
+        "22 1 9999:1 / / rw,relatime shared:1 - ext4 /dev/vda rw\n"
+        f"30 22 {os.major(device)}:{os.minor(device)} / /elsewhere rw shared:2 master:1 - nfs4 server:/export rw\n"
+    )
+    with pytest.raises(BackendRejected, match="on a nfs4 mount"):
+        prepare(Location(str(tmp_path / "locks.db"), private=False, label=""), mounts)
+
+
 MOUNTS = """\
-22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
+22 1 9999:1 / / rw,relatime shared:1 - ext4 /dev/vda rw
 30 22 0:26 / {parent} rw - {outer} server:/export rw
 31 30 0:27 / {parent}/with\\040blank rw - {inner} other rw,addr=1
 """

@@ -36,7 +36,7 @@ def holding_lines(holding: Holding) -> list[str]:
     """One holder as lines of a block."""
     lines = [
         f"  holder   {printable(who(holding.holder))}",
-        f"  since    {spoken(holding.held_for)}",
+        f"  since    {spoken(holding.held_for)} ago",
         f"  fence    {holding.fence}",
     ]
     if holding.holder.reason:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from typing import TYPE_CHECKING
 
@@ -28,5 +29,6 @@ def open_client(arguments: Namespace, *, label: str | None = None) -> Client:
     if not arguments.url and not os.environ.get(VARIABLE):
         raise ConfigurationError(NO_STORE)
     ttl = getattr(arguments, "ttl", None)
+    gc.enable()  # all is loaded
     options = {} if ttl is None else {"ttl": ttl}
     return connect(arguments.url, namespace=arguments.namespace, label=label, **options)

@@ -48,19 +48,22 @@ class Guard:
         self._pipe = -1
 
     def reap(self) -> None:
-        """Bury it, so that it does not stay as a zombie where nobody else does that; it ends within a moment."""
-        for _ in range(REAP_LOOKS):
-            try:
+        """Bury it, so that it does not stay as a zombie where nobody else does that. It ends within a moment.
+
+        One that does not was stopped by somebody, and has nothing to do any more.
+        """
+        with suppress(ChildProcessError):
+            for _ in range(REAP_LOOKS):
                 pid, _ = os.waitpid(self.pid, os.WNOHANG)
-            except ChildProcessError:
-                return
-            if pid:
-                return
-            time.sleep(REAP_PAUSE)
+                if pid:
+                    return
+                time.sleep(REAP_PAUSE)
+            self._bury()
 
     def replace(self) -> None:
         """The guardian is dead or deaf: start another one, as a program, because by now there are threads."""
-        self._end_old_one()
+        os.close(self._pipe)
+        self._bury()
         read_end, self._pipe = os.pipe()
         program = [sys.executable, "-I", "-S", guardian.__file__, str(self._group), repr(self._kill_after)]
         try:
@@ -82,8 +85,7 @@ class Guard:
         except BrokenPipeError:
             pass  # it died; the wrapper's loop sees that and replaces it
 
-    def _end_old_one(self) -> None:
-        os.close(self._pipe)
+    def _bury(self) -> None:
         with suppress(ProcessLookupError, ChildProcessError):
             os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
+from contextlib import suppress
 
 from leasehold.cli import exit_codes
 from leasehold.cli.output import Talk, prepare_streams
@@ -13,12 +15,26 @@ __all__ = ["main"]
 
 
 def main(words: list[str] | None = None) -> int:
-    """Run the command line and return its exit code; no traceback reaches the user unless -v asks for it."""
+    """Run the command line and return its exit code; no traceback reaches the user unless -v asks for it.
+
+    As a program, without `words`, it does not return: everything is closed by then, and taking the interpreter apart
+    would cost a tenth of a short run.
+    """
+    if words is not None:
+        return _main(words)
+    gc.disable()  # nothing that is loaded at the start is garbage; `open_client` turns it on again
+    code = _main(sys.argv[1:])
+    with suppress(OSError, ValueError, AttributeError):
+        sys.stderr.flush()
+    os._exit(code)
+
+
+def _main(words: list[str]) -> int:
     talk = Talk()
     try:
         _open_standard_streams()
         prepare_streams()
-        arguments = read(sys.argv[1:] if words is None else words)
+        arguments = read(words)
         if arguments is None:
             return exit_codes.OK
         talk = Talk(quiet=arguments.quiet, verbose=arguments.verbose)

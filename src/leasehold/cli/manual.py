@@ -59,9 +59,10 @@ Ctrl-C and Ctrl-Z reach it directly.
 
 When the lease is lost (the store was away for too long, an operator broke the lock) the group gets
 TERM, and KILL after --kill-after. The same happens when this program is killed, hangs or is stopped
-for longer than the lease lasts: a small guardian process watches it. The lock is given back when
-the command ends; processes that it left in the background run on without the lock, unless
---wait-group. What a process does that left the group (a daemon) cannot be guarded.
+for longer than the lease lasts: a small guardian process watches it. If this program was killed,
+KILL comes no later than the end of the lease, so that the next holder meets nobody. The lock is
+given back when the command ends; processes that it left in the background run on without the lock,
+unless --wait-group. What a process does that left the group (a daemon) cannot be guarded.
 """,
     f"""
 environment of the command:

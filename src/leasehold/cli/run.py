@@ -163,6 +163,10 @@ class _Run:
         client.on_event(lambda _: signals.wake())
         held_from = time.monotonic()
         terminal.offer()
+        if not supervisor.may_start():
+            terminal.take_back()
+            self.facts["outcome"] = "lost"
+            return exit_codes.LEASE_LOST
         try:
             child.start(lease.fence)
         except CommandFailed as failure:

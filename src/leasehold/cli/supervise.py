@@ -67,6 +67,11 @@ class Supervisor:
         self.status: int | None = None  # as waitpid gives it
         self.stopped_for: int | None = None  # the exit code that says why we ended the command, if we did
 
+    def may_start(self) -> bool:
+        """Whether the lease is still ours now; also tells the guardian how long, before there is anything to guard."""
+        self._look_at_lease()
+        return self.stopped_for is None
+
     def watch(self) -> None:
         """Return when the command has ended, and its group too where that was asked for or ordered."""
         while True:

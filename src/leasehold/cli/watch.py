@@ -31,19 +31,23 @@ def watch(arguments: Namespace, talk: Talk) -> int:
     with open_client(arguments) as client:
         talk.note(f"store: {client.store}")
         show = _Table(client.store) if is_lively(sys.stdout) and not arguments.json else _Lines(as_json=arguments.json)
+        states: Sequence[LockState] | None = client.locks(arguments.prefix)  # a first look must succeed
+        away = False
         while True:
-            states = _look(client, arguments.prefix, talk)
             if states is not None:
                 show.update(states)
             time.sleep(max(arguments.every, SHORTEST_PAUSE))
+            states = _look(client, arguments.prefix, talk, silent=away)
+            away = states is None
 
 
-def _look(client: Client, prefix: str, talk: Talk) -> Sequence[LockState] | None:
-    """What is there now; a store that is away for a moment does not end the watch, but a first look must succeed."""
+def _look(client: Client, prefix: str, talk: Talk, *, silent: bool) -> Sequence[LockState] | None:
+    """What is there now; a store that is away for a while does not end the watch, and is mentioned once."""
     try:
         return client.locks(prefix)
     except BackendError as error:
-        talk.error(error)
+        if not silent:
+            talk.error(error)
         return None
 
 

@@ -47,15 +47,22 @@ class _CommitFailed(Exception):
     """The commit itself failed."""
 
 
+class _Connection(sqlite3.Connection):
+    """A connection that is closed when nobody refers to it any more; newer Pythons would only warn."""
+
+    __del__ = sqlite3.Connection.close  # not a function of Python: no signal handler can raise in the middle of it
+
+
 class LockFile:
     """A client's way to a lock file."""
+
+    _connection: sqlite3.Connection | None = None
 
     def __init__(self, location: Location, host: Host, synchronous: str) -> None:
         self.location = location
         self.host = host
         self._synchronous = synchronous
         self._mutex = threading.RLock()  # re-entrant: a signal handler may use a lock of its own
-        self._connection: sqlite3.Connection | None = None
         self._identity: tuple[int, int] | None = None
         self._look_again = 0.0
         self._closed = False
@@ -104,6 +111,7 @@ class LockFile:
             timeout=0,
             isolation_level=None,
             check_same_thread=False,
+            factory=_Connection,
         )
         try:
             set_up(connection, self.location, self.host, self._synchronous)
@@ -125,9 +133,6 @@ class LockFile:
         if is_fatal(error):
             self._drop()
         return translated(error, self.location, committing=committing)
-
-    def __del__(self) -> None:
-        self._drop()
 
     # --- fork
 

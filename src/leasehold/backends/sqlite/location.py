@@ -167,7 +167,7 @@ def _create(location: Location) -> None:
 
 
 def _refuse_network(location: Location, mounts: Path) -> None:
-    kind = _mount_type(os.path.realpath(location.directory), mounts)
+    kind = _mount_type(location.directory, mounts)
     if kind in NETWORKED:
         raise _rejected(
             location,
@@ -178,12 +178,19 @@ def _refuse_network(location: Location, mounts: Path) -> None:
 
 def _mount_type(directory: str, mounts: Path) -> str | None:
     """The type of the file system that a directory is on, as the kernel lists it; None where it does not."""
+    device = os.stat(directory).st_dev  # noqa: PTH116
     try:
-        lines = mounts.read_text(errors="surrogateescape").splitlines()
+        text = mounts.read_text(errors="surrogateescape")
     except OSError:
         return None
+    by_device = re.search(rf"^\d+ \d+ {os.major(device)}:{os.minor(device)} .* - (\S+) ", text, re.MULTILINE)
+    return by_device[1] if by_device else _type_by_path(os.path.realpath(directory), text)
+
+
+def _type_by_path(directory: str, text: str) -> str | None:
+    """For file systems whose files show another device number than their mount does."""
     best, found = -1, None
-    for line in lines:
+    for line in text.splitlines():
         before, _, after = line.partition(" - ")
         fields = before.split(" ")
         if len(fields) < 5 or not after:
