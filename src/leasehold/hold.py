@@ -29,6 +29,7 @@ class Held(Protocol):
     @property
     def loss(self) -> Loss | None: ...
     def remaining(self) -> float: ...
+    def _is_kept(self) -> bool: ...
     async def release(self) -> bool: ...
     def _watch(self, watcher: Watcher) -> None: ...
     def _unwatch(self, watcher: Watcher) -> None: ...
@@ -86,10 +87,9 @@ class Block:
         lease._unwatch(self)  # first: what comes now must not be interrupted by a loss
         interrupted = await self._scope.leave(error)
         loss = lease.loss
-        if loss is None:
-            loss = await _wind_up(lease, error, before_release)
-        elif loss.reason is LossReason.MAX_HOLD:
-            await _give_back(lease, error)  # only we ended it: the store would keep it for another ttl
+        if lease._is_kept():
+            taken = await _wind_up(lease, error, None if loss else before_release)
+            loss = loss or taken
         if loss is None:
             return
         if error is None or interrupted:

@@ -164,6 +164,11 @@ class AsyncLease:
             watcher.told()
         raise lost_error(self, loss, completed=False)
 
+    def _is_kept(self) -> bool:
+        """Whether the store may still keep it; what only max_hold ended, it would keep for another ttl."""
+        loss = self.loss
+        return loss is None or loss.reason is LossReason.MAX_HOLD
+
     def _watch(self, watcher: Watcher) -> None:
         with self._session.keeper.guard:
             self._tenure.watchers.append(weakref.ref(watcher))
@@ -217,14 +222,18 @@ class AsyncLeaseSet:
     async def release(self) -> bool:
         """Give all locks back, in reverse order; True if every one was still ours.
 
-        All are tried; the first error of the store is raised at the end.
+        All are tried; an interruption, or else the first error of the store, is raised at the end.
         """
-        freed, failure = True, None
+        freed = True
+        failure: BaseException | None = None
         for lease in reversed(self._leases):
             try:
                 freed = await lease.release() and freed
-            except Exception as error:  # noqa: BLE001 - the others must be released too
-                failure = failure or error
+            except GeneratorExit:
+                raise
+            except BaseException as error:  # noqa: BLE001 - the others must be released too
+                if failure is None or not isinstance(error, Exception):
+                    failure = error
         if failure is not None:
             raise failure
         return freed
@@ -254,6 +263,10 @@ class AsyncLeaseSet:
     @property
     def _session(self) -> Session:
         return self._leases[0]._session
+
+    def _is_kept(self) -> bool:
+        """Whether there is something to give back: the loss of one lease does not end the others."""
+        return any(lease._is_kept() for lease in self._leases)
 
     def _watch(self, watcher: Watcher) -> None:
         for lease in self._leases:

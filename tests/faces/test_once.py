@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import pickle
 from datetime import UTC, datetime, timedelta
@@ -13,10 +12,10 @@ import pytest
 
 import leasehold
 from leasehold import AlreadyRun, AlreadyRunning, LeaseLost, Skipped
-from leasehold.blocking.once import Attempt, Once, Run
+from leasehold.blocking.once import Run
 from leasehold.client import AsyncClient
 from leasehold.errors import BackendError, ConfigurationError, UnsupportedCapability
-from leasehold.patterns.once import AsyncAttempt, AsyncOnce, AsyncRun
+from leasehold.patterns.once import AsyncRun
 from leasehold.testing.manual import ManualStore
 from leasehold.values import Capability, Claim, Grant, Holder, LossReason, Mode, Record
 
@@ -339,25 +338,6 @@ def _standby(store: ManualStore, work: Callable[[], None]) -> list[bool]:
 
 
 # --- the two faces
-
-
-@pytest.mark.parametrize(
-    ("ours", "theirs"), [(Once, AsyncOnce), (Run, AsyncRun), (Attempt, AsyncAttempt), (leasehold.Client, AsyncClient)]
-)
-def test_both_faces_have_the_same_names_signatures_and_docstrings(ours: type, theirs: type) -> None:
-    def public(kind: type) -> dict[str, Any]:
-        return {name: value for name, value in vars(kind).items() if not name.startswith("_")}
-
-    assert public(ours).keys() == public(theirs).keys()
-    assert ours.__doc__ == theirs.__doc__
-    for name, value in public(ours).items():
-        twin = public(theirs)[name]
-        assert value.__doc__ == twin.__doc__, name
-        if callable(value):
-            parameters = inspect.signature(value).parameters
-            assert list(parameters) == list(inspect.signature(twin).parameters), name
-            defaults = [parameter.default for parameter in parameters.values()]
-            assert defaults == [parameter.default for parameter in inspect.signature(twin).parameters.values()], name
 
 
 def test_the_decorator_makes_names_from_arguments(client: Client) -> None:

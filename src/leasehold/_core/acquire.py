@@ -14,7 +14,6 @@ from leasehold._core import events as happened
 from leasehold._core.events import logger
 from leasehold._core.patience import CONTENTION, OUTAGE
 from leasehold._core.tenure import Tenure
-from leasehold._core.validity import believed_until
 from leasehold.errors import (
     AcquireTimeout,
     BackendError,
@@ -51,7 +50,7 @@ async def acquire(session: Session, wish: Wish, deadline: float | None) -> Tenur
     else:
         seat = attempt.ask_again
     while (tenure := await seat()) is None:
-        pass  # a place or a grant was used up before it could be believed: stand in line again
+        attempt.go_on()  # a place or a grant was used up before it could be believed: stand in line again
     return tenure
 
 
@@ -110,6 +109,7 @@ class _Attempt:
         self._reached = False  # the store has answered at least once in this call
         self._sent = self._started  # before the last request left
         self._traceless = True  # the current claim has surely left nothing in the store
+        self._doubt = False  # a request of the current claim got no answer, and may still arrive
         self._rounds = 0
         self._warned = False
         self._refusal = Refusal(wish.key)  # the last thing heard about who is in the way
@@ -128,12 +128,18 @@ class _Attempt:
             while isinstance(answer, Place):
                 await self._wait_for_turn(answer)
                 answer = await self._ask(store.turn, answer)
-            return await self._seated(answer)
+            return await self._seated(claim, answer)
         except GeneratorExit:
             raise  # nothing can be awaited any more; the ttl frees what is left
         except BaseException:
             await self._withdraw(claim)
             raise
+
+    def go_on(self) -> None:
+        """Raise the timeout if there is no time for another round."""
+        now = self._runtime.now()
+        if now >= self._deadline:
+            raise self._timed_out(now)
 
     async def ask_at_once(self) -> Tenure:
         """Ask once, and raise the timeout if refused."""
@@ -151,9 +157,8 @@ class _Attempt:
         if self._refusal.retry_after is not None:
             pause = min(pause, max(self._refusal.retry_after, 0.001))
         self._rounds += 1
+        self.go_on()
         now = self._runtime.now()
-        if now >= self._deadline:
-            raise self._timed_out(now)
         self._warn_if_slow(now, None)
         await self._runtime.sleep(min(pause, self._deadline - now))
         return None
@@ -162,7 +167,7 @@ class _Attempt:
         """Ask with a fresh owner; None if refused."""
         claim = self._fresh_claim()
         try:
-            return await self._seated(await self._ask(self._backend.try_acquire, claim))
+            return await self._seated(claim, await self._ask(self._backend.try_acquire, claim))
         except GeneratorExit:
             raise
         except BaseException:
@@ -171,7 +176,7 @@ class _Attempt:
 
     def _fresh_claim(self) -> Claim:
         """Every attempt has its own owner: a late release of one can then never free another."""
-        self._traceless = True
+        self._traceless, self._doubt = True, False
         return self._wish.claim(self._runtime.owner())
 
     async def _ask(self, question: Callable[[Q], Awaitable[A]], subject: Q) -> A:
@@ -187,9 +192,10 @@ class _Attempt:
                 raise
             except (BackendUnavailable, OutcomeUnknown) as error:
                 error.name = self._wish.name
-                self._traceless = self._traceless and isinstance(error, BackendUnavailable)
                 if doubtful_since is None and isinstance(error, OutcomeUnknown):
                     doubtful_since = self._sent
+                    self._doubt = True
+                self._traceless = self._traceless and not self._doubt
                 pause = OUTAGE.delay(failures, self._runtime.random())
                 failures += 1
                 if self._runtime.now() + pause >= self._give_up_at(doubtful_since):
@@ -210,18 +216,20 @@ class _Attempt:
             limit = min(limit, self._started + self._session.connect_timeout)
         return limit if doubtful_since is None else max(limit, doubtful_since + RESOLVE)
 
-    async def _seated(self, answer: Grant | Refusal) -> Tenure | None:
+    async def _seated(self, claim: Claim, answer: Grant | Refusal) -> Tenure | None:
         """Turn a grant into a tenure, unless so much time has passed that it must not be believed any more."""
         if isinstance(answer, Refusal):
             self._refusal = answer
+            if self._doubt:  # an earlier copy of the request may still arrive, and must not take the lock for nobody
+                await self._withdraw(claim)
             return None
         since = self._sent if answer.since is None else answer.since
-        if self._runtime.now() >= believed_until(since, answer.ttl):
-            logger.warning("a grant of %r was used up before it arrived; asking again", self._wish.name)
-            await self._withdraw(answer.claim)
-            return None
         wish = self._wish
         tenure = Tenure(wish.name, answer, since, renew=wish.renew, max_hold=wish.max_hold)
+        if self._runtime.now() >= tenure.deadline:
+            logger.warning("a grant of %r was used up before it arrived; asking again", self._wish.name)
+            await self._withdraw(claim)
+            return None
         self._session.keeper.admit(tenure)
         if self._session.events.wanted(happened.Acquired):
             waited = self._runtime.now() - self._started
@@ -230,9 +238,8 @@ class _Attempt:
 
     async def _wait_for_turn(self, place: Place) -> None:
         self._refusal = Refusal(self._wish.key, place.holder, None, place.ahead)
+        self.go_on()
         now = self._runtime.now()
-        if now >= self._deadline:
-            raise self._timed_out(now)
         self._warn_if_slow(now, place.ahead)
         wake = min(self._deadline, now + place.recheck)
         if not self._warned:

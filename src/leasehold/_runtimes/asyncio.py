@@ -157,6 +157,7 @@ class AsyncioRuntime:
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
+        self.now = clock.now  # type: ignore[method-assign]  # asked several times in every call
         self._loop: asyncio.AbstractEventLoop | None = None
         self._process = 0
         self._tasks: set[asyncio.Task[Any]] = set()  # the loop itself knows tasks only weakly

@@ -11,7 +11,7 @@ import secrets
 import selectors
 import threading
 import time
-from _thread import LockType, allocate_lock
+from _thread import LockType, allocate_lock, start_new_thread
 from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -94,22 +94,31 @@ class ThreadSignal:
 
 
 class ThreadTask:
-    """A coroutine that a daemon thread finishes."""
+    """A coroutine that a daemon thread finishes.
+
+    The thread is started by another thread, which does nothing else: `Thread.start` waits in Python code, and a signal
+    handler that raises there leaves the threading module in disorder. Signal handlers run on the main thread only.
+    """
 
     def __init__(self, coroutine: Coroutine[Any, Any, None], name: str, clock: Clock) -> None:
         self._clock = clock
-        self._thread = threading.Thread(target=run, args=(coroutine,), name=name, daemon=True)
-        self._thread.start()
+        self._over = ThreadSignal()
+        self._thread = threading.Thread(target=self._finish, args=(coroutine,), name=name, daemon=True)
+        start_new_thread(self._thread.start, ())
+
+    def _finish(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        try:
+            run(coroutine)
+        finally:
+            self._over.set()
 
     async def join(self, deadline: float | None = None) -> bool:
         """Wait for the thread to end; a thread does not wait for itself."""
         if self._thread is threading.current_thread():
             return True
-        while self._thread.is_alive():
-            timeout = None if deadline is None else deadline - self._clock.now()
-            if timeout is not None and timeout <= 0:
-                return False
-            self._thread.join(look_again(timeout, self._clock))
+        if not self._over.wait(self._clock, deadline):
+            return False
+        self._thread.join()
         return True
 
 
@@ -132,6 +141,7 @@ class ThreadRuntime:
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
+        self.now = clock.now  # type: ignore[method-assign]  # asked several times in every call
 
     def now(self) -> float:
         """Seconds on the clock that leases live on."""

@@ -18,7 +18,8 @@ import weakref
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from leasehold.backends.rules import ABANDONED_KEPT, FENCE_KEPT, Crowd, admits, check_kind, place_lifetime
+from leasehold.backends.memory_records import Records
+from leasehold.backends.rules import ABANDONED_KEPT, Crowd, admits, check_kind, place_lifetime
 from leasehold.errors import ConfigurationError
 from leasehold.spi import Place
 from leasehold.values import (
@@ -130,20 +131,6 @@ class _Entry:
         return not (self.holdings or self.queue or self.withdrawn or self.broken or self.abandoned_until > now)
 
 
-@dataclass(slots=True)
-class _Kept:
-    """A record, and the fence that guards its key, which is remembered for longer."""
-
-    fence: int = 0
-    fence_until: float = 0.0
-    value: bytes = b""
-    expires: float = 0.0
-
-    def raise_fence(self, fence: int, now: float) -> None:
-        if fence >= self.fence:
-            self.fence, self.fence_until = fence, now + FENCE_KEPT
-
-
 class MemoryStore:
     """The server: all state, under one mutex, on one clock; `wall` is the time of day that it tells to others."""
 
@@ -158,7 +145,7 @@ class MemoryStore:
         self._wall = wall
         self._mutex = threading.RLock()  # a signal handler may release a lease while its thread is in here
         self._entries: dict[str, _Entry] = {}
-        self._records: dict[str, _Kept] = {}
+        self._records = Records()
         self._fence = 0
         self._visits = 0  # since the last sweep
         _STORES.add(self)
@@ -220,7 +207,7 @@ class MemoryStore:
         with self._mutex:
             now, entry = self._visit(key)
             holding = entry.holdings.get(owner)
-            if holding is None or holding.cooling:
+            if holding is None or holding.cooling or holding.fence != grant.fence:
                 return False
             kept_until = holding.since + holding.claim.min_hold
             if kept_until > now:
@@ -278,25 +265,15 @@ class MemoryStore:
         """The record, if it has not run out; and let no lower fence write from now on."""
         with self._mutex:
             now = self._clock()
-            kept = self._kept(key, now)
-            if fence:
-                kept.raise_fence(fence, now)
-                self._records[key] = kept
-            left = kept.expires - now
-            record = Record(key, kept.value, kept.fence, left) if left > 0 else None
-            return Reading(record, kept.fence, self._wall())
+            self._sweep(now)
+            return self._records.read(key, fence, now, self._wall())
 
     def write(self, record: Record) -> bool:
         """Store it unless a higher fence was here."""
         with self._mutex:
             now = self._clock()
-            kept = self._kept(record.key, now)
-            if record.fence < kept.fence:
-                return False
-            kept.raise_fence(record.fence, now)
-            kept.value, kept.expires = record.value, now + record.ttl
-            self._records[record.key] = kept
-            return True
+            self._sweep(now)
+            return self._records.write(record, now)
 
     @property
     def size(self) -> int:
@@ -327,13 +304,7 @@ class MemoryStore:
         for key, entry in list(self._entries.items()):
             entry.expire(now)
             self._forget_if_idle(key, entry, now)
-        self._records = {key: kept for key, kept in self._records.items() if max(kept.expires, kept.fence_until) > now}
-
-    def _kept(self, key: str, now: float) -> _Kept:
-        """What is kept at the key of a record; nothing, once both the record and its fence have run out."""
-        self._sweep(now)
-        kept = self._records.get(key)
-        return _Kept() if kept is None or max(kept.expires, kept.fence_until) <= now else kept
+        self._records.sweep(now)
 
     def _forget_if_idle(self, key: str, entry: _Entry, now: float) -> None:
         if entry.is_idle(now):
@@ -369,6 +340,8 @@ class MemoryStore:
         now, entry = self._visit(grant.claim.key)
         owner = grant.claim.owner
         holding = entry.holdings.get(owner)
+        if holding is not None and holding.fence != grant.fence:
+            holding = None  # a late copy of the claim was granted anew: that is another grant
         reason = entry.broken.get(owner, (None, 0.0))[0] if holding is None else holding.broken
         if reason is not None:
             return Loss(LossReason.BROKEN, reason)
@@ -390,7 +363,7 @@ class MemoryStore:
     def after_fork(self) -> None:
         """Memory is not shared with the parent: start empty, but never give a fence twice."""
         self._mutex = threading.RLock()
-        self._entries, self._records = {}, {}
+        self._entries, self._records = {}, Records()
 
 
 class MemoryBackend:

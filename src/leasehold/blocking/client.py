@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from leasehold._core.events import Event
     from leasehold.blocking.once import Once
     from leasehold.lock import LockOptions, Timeout
-    from leasehold.patterns.once import OnConflict, OnFailure
+    from leasehold.patterns.once import OnceOptions
     from leasehold.spi import Store
     from leasehold.values import Capability, LockState
 
@@ -124,42 +124,10 @@ class Client:
         return decorate
 
     @mirrors(AsyncClient.once)
-    def once(
-        self,
-        template: str,
-        *,
-        every: Duration | None = None,
-        cron: str | None = None,
-        slot: str | None = None,
-        tz: str = "UTC",
-        on_conflict: OnConflict = "skip",
-        on_failure: OnFailure = "open",
-        keep: Duration | None = None,
-        timeout: Timeout = ...,
-        ttl: Duration | None = None,
-        max_hold: Duration | None = None,
-        group: str | None = None,
-        reason: str | None = None,
-    ) -> Once:
+    def once(self, template: str, **options: Unpack[OnceOptions]) -> Once:
         from leasehold.blocking.once import Once  # noqa: PLC0415 - loaded only when it is used
 
-        return Once(
-            self._twin.once(
-                template,
-                every=every,
-                cron=cron,
-                slot=slot,
-                tz=tz,
-                on_conflict=on_conflict,
-                on_failure=on_failure,
-                keep=keep,
-                timeout=timeout,
-                ttl=ttl,
-                max_hold=max_hold,
-                group=group,
-                reason=reason,
-            )
-        )
+        return Once(self._twin.once(template, **options))
 
     @mirrors(AsyncClient.inspect)
     def inspect(self, name: str) -> LockState | None:

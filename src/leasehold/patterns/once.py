@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, ParamSpec, TypeAlias, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, ParamSpec, TypeAlias, TypedDict, TypeVar, cast, get_args
 
 from leasehold._core.durations import optional_seconds
 from leasehold._core.events import RunSkipped
@@ -21,6 +21,7 @@ from leasehold._core.names import check_name, key_for
 from leasehold._core.template import NameTemplate
 from leasehold.errors import AcquireTimeout, AlreadyRun, AlreadyRunning, BackendError, ConfigurationError
 from leasehold.hold import Block, lost_error
+from leasehold.lock import LockOptions
 from leasehold.patterns.asking import ask
 from leasehold.patterns.slots import Labelled, check_label, slots_for
 from leasehold.values import Holder, Loss, LossReason, Record, Skipped
@@ -33,12 +34,12 @@ if TYPE_CHECKING:
     from leasehold._core.session import Session
     from leasehold.client import AsyncClient
     from leasehold.lease import AsyncLease, AsyncLost
-    from leasehold.lock import LockOptions, Timeout
+    from leasehold.lock import Timeout
     from leasehold.patterns.slots import Slot, Slots
     from leasehold.spi import Recording
     from leasehold.values import Reading
 
-__all__ = ["AsyncAttempt", "AsyncOnce", "AsyncRun", "OnConflict", "OnFailure"]
+__all__ = ["AsyncAttempt", "AsyncOnce", "AsyncRun", "OnConflict", "OnFailure", "OnceOptions"]
 
 OnConflict: TypeAlias = Literal["skip", "raise", "standby"]
 OnFailure: TypeAlias = Literal["open", "close"]
@@ -49,6 +50,23 @@ R = TypeVar("R")
 _TAKEN = Loss(LossReason.TAKEN, "another run of this job began meanwhile, so this one was not recorded")
 
 
+class OnceOptions(TypedDict, total=False):
+    """The options of `client.once`."""
+
+    every: Duration | None
+    cron: str | None
+    slot: str | None
+    tz: str
+    on_conflict: OnConflict
+    on_failure: OnFailure
+    keep: Duration | None
+    timeout: Timeout
+    ttl: Duration | None
+    max_hold: Duration | None
+    group: str | None
+    reason: str | None
+
+
 class AsyncOnce:
     """A job that runs once per slot, made by `client.once`: use it as a decorator, or call `run` or `attempt`."""
 
@@ -56,27 +74,30 @@ class AsyncOnce:
         self,
         client: AsyncClient,
         template: str,
-        options: LockOptions,
         *,
-        every: Duration | None,
-        cron: str | None,
-        slot: str | None,
-        tz: str,
-        on_conflict: OnConflict,
-        on_failure: OnFailure,
-        keep: Duration | None,
-        timeout: Timeout,
+        every: Duration | None = None,
+        cron: str | None = None,
+        slot: str | None = None,
+        tz: str = "UTC",
+        on_conflict: OnConflict = "skip",
+        on_failure: OnFailure = "open",
+        keep: Duration | None = None,
+        timeout: Timeout = ...,
+        ttl: Duration | None = None,
+        max_hold: Duration | None = None,
+        group: str | None = None,
+        reason: str | None = None,
     ) -> None:
         self._client = client
         self._template = check_name(template)
-        self._options = options
+        self._options = LockOptions(ttl=ttl, max_hold=max_hold, group=group or template[:256], reason=reason)
         self._slot = slot
         self._slots = slots_for(every=every, cron=cron, slot=slot, tz=tz)
         self._on_conflict: OnConflict = _one_of(on_conflict, "on_conflict", OnConflict)
         self._on_failure: OnFailure = _one_of(on_failure, "on_failure", OnFailure)
         self._keep = optional_seconds(keep, "keep") or 0.0
         self._timeout = timeout if timeout is ... else optional_seconds(timeout, "timeout")
-        client.lock(template, **options)  # checks them now rather than at two in the morning
+        client.lock(template, **self._options)  # checks them now rather than at two in the morning
 
     @property
     def name(self) -> str:

@@ -1,0 +1,65 @@
+# Everything starts here: `make demo` and `make test` set up what they need on a fresh Debian or Ubuntu.
+
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+RUN    := PYTHONPATH=. $(BIN)/python
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-quick test-all test-other-pythons check fmt lint types sim mutants bench docs clean
+
+help:  ## this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
+
+setup: $(VENV)/.ready  ## a virtual environment with everything the targets below need
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "leasehold needs Python 3.11 or newer as $(PYTHON); say PYTHON=/path/to/python3.11, or: apt install python3"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { \
+	  echo "this Python cannot make virtual environments; on Debian and Ubuntu: apt install python3-venv"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+demo: setup  ## the main job, shown on the embedded store, in half a minute
+	$(BIN)/leasehold demo
+
+test: setup  ## all tests, short forms of the long ones included
+	$(RUN) -m pytest
+	$(RUN) tools/other_pythons.py
+
+test-quick: setup  ## the inner loop: under a minute
+	$(RUN) -m pytest -x -q tests/unit tests/architecture tests/faces tests/contract
+
+test-all: test sim mutants  ## everything, with the long forms
+
+check: lint types test  ## exactly what the continuous integration runs
+
+fmt: setup  ## format the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lint: setup  ## style
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: setup  ## types
+	$(BIN)/mypy
+
+sim: setup  ## the simulation, long form
+	$(RUN) -m verification.simulation --seeds 20000
+
+mutants: setup  ## known bugs, planted again: each must be caught
+	$(RUN) -m verification.mutants
+
+bench: setup  ## measurements against the floor and against other libraries
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench]'
+	$(RUN) -m benchmarks
+
+docs: setup  ## redraw the parts of the documents that come from the code
+	$(RUN) tools/draw_docs.py
+
+clean:  ## remove what the targets made
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Measurements: ours, the peers and the floor, side by side in one run."""

@@ -1,0 +1,152 @@
+"""The arrows between modules, read from their imports."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "src" / "leasehold"
+
+# Who may know whom, by first part of the module path below `leasehold`. The order is the order of the layers.
+MAY_IMPORT = {
+    "errors": {"values"},
+    "values": set(),
+    "store_url": {"errors"},
+    "spi": {"values", "errors"},
+    "_core": {"values", "errors", "spi", "_core"},
+    "_runtimes": {"values", "errors", "spi", "_runtimes"},
+    "backends": {"values", "errors", "spi", "store_url", "backends"},
+    "urls": {"values", "errors", "spi", "store_url"},
+    "events": {"_core"},
+    "hold": {"values", "errors", "spi", "_core"},
+    "lease": {"values", "errors", "spi", "_core", "hold"},
+    "lock": {"values", "errors", "spi", "_core", "hold", "lease", "client"},
+    "client": {"values", "errors", "spi", "_core", "_runtimes", "hold", "lease", "lock", "urls", "patterns"},
+    "patterns": {"values", "errors", "spi", "_core", "hold", "lease", "lock", "client", "patterns"},
+    "blocking": {
+        "values", "errors", "spi", "_core", "_runtimes", "hold", "lease", "lock", "client", "urls", "blocking",
+        "patterns",
+    },
+    "sql": {"values", "errors", "spi", "lease", "blocking", "sql"},
+    "cli": {"values", "errors", "events", "blocking", "sql", "cli", ""},
+    "testing": {
+        "values", "errors", "spi", "_core", "_runtimes", "hold", "lease", "lock", "client", "urls", "blocking",
+        "backends", "store_url", "testing", "",
+    },
+    "__main__": {"cli"},
+    "": set(),  # the package itself loads nothing; its names come when they are used
+}  # fmt: skip
+
+# These four are friends, and so are the ports: `spi` and `lock` mention later layers only for the type checker.
+NOT_IN_CORE = {"asyncio", "threading", "time", "random", "_thread", "concurrent", "multiprocessing", "selectors"}
+
+
+def modules() -> list[Path]:
+    return sorted(SOURCE.rglob("*.py"))
+
+
+def layer_of(path: Path) -> str:
+    first = path.relative_to(SOURCE).parts[0]
+    return "" if first == "__init__.py" else first.removesuffix(".py")
+
+
+def runtime_imports(path: Path) -> list[tuple[int, str]]:
+    """Every module that is really imported: what stands under `if TYPE_CHECKING` does not count."""
+    found: list[tuple[int, str]] = []
+
+    def visit(node: ast.AST) -> None:
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            return
+        if isinstance(node, ast.Import):
+            found.extend((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: imports are absolute"
+            found.append((node.lineno, node.module or ""))
+            if node.module == "leasehold":
+                found.extend((node.lineno, f"leasehold.{alias.name}") for alias in node.names)
+        for child in ast.iter_child_nodes(node):
+            visit(child)
+
+    visit(ast.parse(path.read_text()))
+    return found
+
+
+def wrong_arrows(path: Path) -> list[str]:
+    allowed = MAY_IMPORT[layer_of(path)] | {layer_of(path)}
+    wrong = []
+    for line, module in runtime_imports(path):
+        if module.split(".")[0] != "leasehold":
+            continue
+        parts = module.split(".")
+        target = parts[1] if len(parts) > 1 else ""
+        if target not in MAY_IMPORT:
+            target = ""  # a public name of the package itself
+        if target not in allowed:
+            wrong.append(f"{path.name}:{line} imports {module}")
+    return wrong
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_a_module_knows_only_the_layers_below_it(path: Path) -> None:
+    assert layer_of(path) in MAY_IMPORT, "a new part of the package needs a line in the table of arrows"
+    assert wrong_arrows(path) == []
+
+
+@pytest.mark.parametrize("folder", ["_core", "patterns"])
+def test_the_core_takes_time_threads_and_chance_only_from_the_runtime(folder: str) -> None:
+    wrong = [
+        f"{path.name}:{line} imports {module}"
+        for path in (SOURCE / folder).glob("*.py")
+        for line, module in runtime_imports(path)
+        if module.split(".")[0] in NOT_IN_CORE
+    ]
+    assert wrong == []
+
+
+def test_wrong_arrows_are_found() -> None:
+    """The test above can fail: the memory store would be wrong in the place of the core."""
+    text = "import threading\nfrom leasehold.client import AsyncClient\n"
+    path = SOURCE / "_core" / "imaginary.py"
+    found = [module for _, module in _imports_of_text(text, path)]
+    assert found == ["threading", "leasehold.client"]
+
+
+def _imports_of_text(text: str, path: Path) -> list[tuple[int, str]]:
+    return [
+        (node.lineno, node.names[0].name if isinstance(node, ast.Import) else node.module or "")
+        for node in ast.walk(ast.parse(text, str(path)))
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+    ]
+
+
+def loaded_by(code: str) -> set[str]:
+    script = f"{code}\nimport sys; print(' '.join(sys.modules))"
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return set(result.stdout.split())
+
+
+def test_importing_the_package_loads_neither_asyncio_nor_a_store() -> None:
+    loaded = loaded_by("import leasehold")
+    assert "asyncio" not in loaded
+    assert not [name for name in loaded if name.startswith("leasehold.")]
+
+
+def test_a_blocking_program_never_loads_asyncio() -> None:
+    code = "import leasehold\nwith leasehold.connect('memory://').lock('x').hold(): pass"
+    loaded = loaded_by(code)
+    assert "asyncio" not in loaded
+    assert "leasehold.backends.memory" in loaded
+
+
+def test_every_public_name_exists_and_is_sorted() -> None:
+    import leasehold
+
+    assert sorted(leasehold.__all__) == sorted(set(leasehold.__all__))
+    for name in leasehold.__all__:
+        assert getattr(leasehold, name) is not None
+    with pytest.raises(AttributeError):
+        _ = leasehold.nonsense

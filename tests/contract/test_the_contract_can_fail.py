@@ -1,0 +1,98 @@
+"""A contract that passes a broken store is worth nothing: stores with one bug each must fail their case."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from leasehold.backends.memory import MemoryStore
+from leasehold.testing import contract
+from leasehold.testing.contract.registry import Case
+from leasehold.values import Capability, Grant, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from leasehold.spi import Place, Signal
+    from leasehold.values import Claim, Loss
+
+
+class TwoOwners(MemoryStore):
+    def try_acquire(self, claim: Claim) -> Grant | Refusal:
+        return Grant(claim, 1, claim.ttl, None, False)
+
+
+class ReleasesAnybodys(MemoryStore):
+    def release(self, grant: Grant) -> bool:
+        for entry in self._entries.values():
+            entry.holdings.clear()
+        return True
+
+
+class RevivesOnRenewal(MemoryStore):
+    def renew(self, grants: Sequence[Grant]) -> list[Grant | Loss]:
+        return [self.try_acquire(grant.claim) for grant in grants]  # type: ignore[misc]
+
+
+class ForgetsTombstones(MemoryStore):
+    def withdraw(self, claim: Claim) -> None:
+        super().withdraw(claim)
+        for entry in self._entries.values():
+            entry.withdrawn.clear()
+
+
+class OvertakesWaiters(MemoryStore):
+    def join(self, claim: Claim, signal: Signal) -> Grant | Place | Refusal:
+        answer = super().join(claim, signal)
+        if not isinstance(answer, (Grant, Refusal)):
+            for entry in self._entries.values():
+                entry.queue = dict(reversed(entry.queue.items()))
+        return answer
+
+
+class OneFenceForAll(MemoryStore):
+    def try_acquire(self, claim: Claim) -> Grant | Refusal:
+        self._fence = 7
+        return super().try_acquire(claim)
+
+
+def case_named(name: str) -> Case:
+    return next(case for case in contract.CASES if case.name == name)
+
+
+class BrokenHarness(contract.MemoryHarness):
+    def __init__(self, kind: type[MemoryStore]) -> None:
+        super().__init__()
+        self._kind = kind
+
+    def open_store(self) -> MemoryStore:
+        if self._store is None:
+            assert self.clock is not None
+            self._store = self._kind(clock=self.clock.now)
+        return self._store
+
+
+@pytest.mark.parametrize(
+    ("kind", "case"),
+    [
+        (TwoOwners, "a_held_name_is_refused_and_the_refusal_names_the_holder"),
+        (ReleasesAnybodys, "a_foreign_release_changes_nothing"),
+        (ReleasesAnybodys, "a_late_release_does_not_free_the_next_holder"),
+        (RevivesOnRenewal, "a_released_grant_is_not_revived_by_a_renewal"),
+        (ForgetsTombstones, "a_request_that_arrives_after_its_withdrawal_is_refused"),
+        (OvertakesWaiters, "the_queue_is_served_in_order"),
+        (OneFenceForAll, "fences_rise_over_releases_from_different_clients"),
+    ],
+)
+def test_a_broken_store_fails(kind: type[MemoryStore], case: str) -> None:
+    with pytest.raises(AssertionError):
+        contract.check(case_named(case), BrokenHarness(kind), contract.ThreadDriver())
+
+
+def test_a_capability_that_is_not_declared_must_be_refused() -> None:
+    class Liar(contract.MemoryHarness):
+        capabilities = contract.REQUIRED["memory"] - {Capability.PERMITS}
+
+    with pytest.raises(AssertionError, match="declared"):
+        contract.check(case_named("a_semaphore_admits_exactly_its_permits"), Liar(), contract.ThreadDriver())

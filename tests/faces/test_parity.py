@@ -1,0 +1,96 @@
+"""The blocking face and the async face have the same members, signatures and docstrings."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+
+import leasehold
+from leasehold import blocking
+from leasehold.blocking.once import Attempt, Once, Run
+from leasehold.client import AsyncClient, connect_async
+from leasehold.hold import AsyncHold
+from leasehold.lease import AsyncLease, AsyncLeaseSet, AsyncLost
+from leasehold.lock import AsyncLock, AsyncLockSet, AsyncMutex, AsyncRWLock
+from leasehold.patterns.once import AsyncAttempt, AsyncOnce, AsyncRun
+
+TWINS: list[tuple[type, type]] = [
+    (AsyncAttempt, Attempt),
+    (AsyncClient, blocking.Client),
+    (AsyncHold, blocking.Hold),
+    (AsyncLease, blocking.Lease),
+    (AsyncLeaseSet, blocking.LeaseSet),
+    (AsyncLock, blocking.Lock),
+    (AsyncLockSet, blocking.LockSet),
+    (AsyncLost, blocking.Lost),
+    (AsyncMutex, blocking.Mutex),
+    (AsyncOnce, Once),
+    (AsyncRWLock, blocking.RWLock),
+    (AsyncRun, Run),
+]
+
+
+def members(kind: type) -> dict[str, Any]:
+    return {name: member for name, member in vars(kind).items() if not name.startswith("_")}
+
+
+def function_of(member: Any) -> Any:
+    return member.fget if isinstance(member, property) else member
+
+
+@pytest.mark.parametrize(("original", "twin"), TWINS, ids=lambda kind: kind.__name__)
+def test_twins_have_the_same_members(original: type, twin: type) -> None:
+    assert set(members(original)) == set(members(twin))
+    assert twin.__name__ == original.__name__.removeprefix("Async")
+
+
+@pytest.mark.parametrize(("original", "twin"), TWINS, ids=lambda kind: kind.__name__)
+def test_twins_take_the_same_arguments(original: type, twin: type) -> None:
+    for name, member in members(original).items():
+        theirs = members(twin)[name]
+        assert isinstance(member, property) == isinstance(theirs, property), name
+        here, there = inspect.signature(function_of(member)), inspect.signature(function_of(theirs))
+        # A function that is handed over is awaited there and called here.
+        assert [str(p).replace("Async", "").replace("Awaitable[R]", "R") for p in here.parameters.values()] == [
+            str(p).replace("Async", "") for p in there.parameters.values()
+        ], name
+
+
+@pytest.mark.parametrize(("original", "twin"), TWINS, ids=lambda kind: kind.__name__)
+def test_twins_have_the_same_docstrings(original: type, twin: type) -> None:
+    assert inspect.getdoc(original) == inspect.getdoc(twin)
+    for name, member in members(original).items():
+        documented = inspect.getdoc(function_of(member))
+        assert documented, f"{original.__name__}.{name} has no docstring"
+        assert documented == inspect.getdoc(function_of(members(twin)[name])), name
+
+
+@pytest.mark.parametrize(("original", "twin"), TWINS, ids=lambda kind: kind.__name__)
+def test_what_awaits_there_blocks_here_and_the_rest_is_plain_in_both(original: type, twin: type) -> None:
+    for name, member in members(twin).items():
+        assert not inspect.iscoroutinefunction(function_of(member)), f"{twin.__name__}.{name} must block"
+    plain = {"check", "remaining", "is_set", "locked", "hold", "lock", "as_mutex"}
+    for name in plain & set(members(original)):
+        assert not inspect.iscoroutinefunction(function_of(members(original)[name])), name
+
+
+@pytest.mark.parametrize(("original", "twin"), TWINS, ids=lambda kind: kind.__name__)
+def test_context_managers_match(original: type, twin: type) -> None:
+    assert hasattr(original, "__aenter__") == hasattr(twin, "__enter__")
+
+
+def test_connect_and_connect_async_take_the_same_arguments() -> None:
+    here, there = inspect.signature(leasehold.connect), inspect.signature(connect_async)
+    assert list(map(str, here.parameters.values())) == list(map(str, there.parameters.values()))
+
+
+def test_the_blocking_face_works_inside_a_running_loop() -> None:
+    import asyncio
+
+    async def notebook_cell() -> int:
+        with leasehold.connect("memory://").lock("x").hold() as lease:
+            return lease.fence
+
+    assert asyncio.run(notebook_cell()) == 1

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+
+import pytest
+
+from leasehold import events
+from leasehold.errors import LeaseLost
+from leasehold.testing import ManualStore
+
+
+def test_normal_life_is_quiet_above_debug(caplog: pytest.LogCaptureFixture) -> None:
+    store = ManualStore()
+    with store.connect() as client, caplog.at_level(logging.INFO, "leasehold"):
+        with client.lock("x").hold():
+            assert client.lock("x").try_acquire() is None
+    assert caplog.records == []
+
+
+def test_listeners_see_the_life_of_a_lock() -> None:
+    store = ManualStore()
+    seen: list[events.Event] = []
+    with store.connect() as client:
+        stop = client.on_event(seen.append)
+        with client.lock("x").hold() as lease:
+            pass
+        stop()
+        client.lock("x").acquire().release()
+    assert [type(event) for event in seen] == [events.Acquired, events.Released]
+    assert seen[0] == events.Acquired("x", lease.fence, seen[0].waited)  # type: ignore[attr-defined]
+
+
+def test_a_listener_that_fails_breaks_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    store = ManualStore()
+    with store.connect() as client:
+        client.on_event(lambda event: 1 / 0)
+        with client.lock("x").hold() as lease:
+            lease.check()
+    assert "a listener failed" in caplog.text
+
+
+def test_a_long_wait_is_one_warning_that_names_holder_and_queue(caplog: pytest.LogCaptureFixture) -> None:
+    store = ManualStore()
+    with store.connect(label="first") as client, store.connect() as other:
+        lease = client.lock("x", ttl=300).acquire()
+        thread = threading.Thread(target=lambda: other.lock("x", ttl=300).acquire().release())
+        with caplog.at_level(logging.WARNING, "leasehold"):
+            thread.start()
+            for _ in range(2_000):
+                time.sleep(0.005)  # the waiter looks at its clock every few milliseconds
+                if store.memory.inspect("leasehold:x").waiting:  # type: ignore[union-attr]
+                    store.pass_time(0.05)
+                if caplog.records:
+                    break
+            store.pass_time(3)
+            lease.release()
+            thread.join()
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert "first on" in record.getMessage()
+    assert "0 ahead" in record.getMessage()
+
+
+def test_a_loss_is_an_error_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    store = ManualStore()
+    told = threading.Event()
+    with store.connect() as client, pytest.raises(LeaseLost):
+        with client.lock("x").hold(on_lost=lambda loss: told.set()):
+            session = client._twin._session
+            while session is None or session.keeper._wake == math.inf:
+                time.sleep(0.001)  # the keeper has just been started and has not planned yet
+            store.clock.advance(31)
+            assert told.wait(10)
+    assert [record.levelname for record in caplog.records if "lost 'x'" in record.getMessage()] == ["ERROR"]
+    assert any("woke up" in record.getMessage() for record in caplog.records), "the late keeper names the pause"
+
+
+def test_a_renewal_that_fails_is_one_warning_until_it_succeeds(caplog: pytest.LogCaptureFixture) -> None:
+    store = ManualStore()
+    with store.connect() as client:
+        lease = client.lock("x").acquire()
+        store.faults.refuse_next("renew")
+        store.faults.refuse_next("renew")
+        store.pass_time(20)
+        lease.check()
+        lease.release()
+    warnings = [record for record in caplog.records if "could not renew" in record.getMessage()]
+    assert len(warnings) == 1
+    assert "try again" in warnings[0].getMessage()
+
+
+def test_every_event_reads_as_a_sentence() -> None:
+    from leasehold.values import Holder, Loss, LossReason, Skipped
+
+    samples = [
+        events.Acquired("x", 1, 0.1),
+        events.Waiting("x", 1.2, Holder("h", 1), 3),
+        events.Waiting("x", 1.2, None, None),
+        events.TimedOut("x", 5.0),
+        events.Renewed("x", 1),
+        events.RenewalFailed("x", 20.0, "no route"),
+        events.KeeperLate("x", 12.0),
+        events.Lost("x", 1, Loss(LossReason.EXPIRED, "its time ran out")),
+        events.Released("x", 1, True),
+        events.Released("x", 1, False),
+        events.ReleaseFailed("x", 1, "no route"),
+        events.Dropped("x", 1),
+        events.Broken("x", 1, "stuck", "operator"),
+        events.RunSkipped("x", Skipped("x", "2026-11-15", Holder("h", 1), 1_763_164_800.0)),
+    ]
+    assert {type(sample) for sample in samples} == {getattr(events, name) for name in events.__all__ if name != "Event"}
+    for sample in samples:
+        assert "'x'" in str(sample)
+        assert "object at" not in str(sample)

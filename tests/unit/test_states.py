@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from leasehold._core.states import TRANSITIONS, Event, State, advance
+
+
+def test_the_table_answers_every_pair_that_can_happen() -> None:
+    pairs = set(itertools.product(State, Event))
+    assert pairs - set(TRANSITIONS) == {(State.HELD, Event.FREED)}  # nothing is freed that nobody asked to release
+
+
+def test_a_pair_that_cannot_happen_is_an_error_and_not_a_guess() -> None:
+    with pytest.raises(AssertionError, match="held cannot freed"):
+        advance(State.HELD, Event.FREED)
+
+
+@pytest.mark.parametrize("event", Event)
+def test_what_is_over_stays_over(event: Event) -> None:
+    assert advance(State.LOST, event) is State.LOST
+    assert advance(State.RELEASED, event) is State.RELEASED
+
+
+def test_only_a_held_lease_is_confirmed() -> None:
+    for state in State:
+        after = advance(state, Event.CONFIRM)
+        assert after is state, "a confirmation never brings a lease back to life"

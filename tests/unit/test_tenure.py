@@ -1,0 +1,110 @@
+"""The arithmetic of belief: when a grant may be believed, renewed, and when it is over."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leasehold._core.states import Event, State, advance
+from leasehold._core.tenure import Tenure
+from leasehold._core.validity import believed_until, margin, renewal_due
+from leasehold.values import Claim, Grant, Holder, Loss, LossReason, Mode
+
+
+def tenure(
+    ttl: float = 30.0, *, granted: float | None = None, renew: bool = True, max_hold: float | None = None
+) -> Tenure:
+    claim = Claim("k", "owner", ttl, Mode.EXCLUSIVE, 1, 0.0, Holder("h", 1))
+    return Tenure("k", Grant(claim, 1, granted or ttl), 100.0, renew=renew, max_hold=max_hold)
+
+
+@given(st.floats(0.1, 1e6), st.floats(0, 1e9))
+def test_belief_ends_before_the_stores_ttl(ttl: float, since: float) -> None:
+    assert believed_until(since, ttl) < since + ttl
+    assert margin(ttl) >= 0.005
+
+
+def test_renewal_is_due_after_a_third_and_at_once_for_a_claim_window() -> None:
+    assert renewal_due(100.0, 30.0, 30.0) == 110.0
+    assert renewal_due(100.0, 2.0, 30.0) == 100.0
+
+
+def test_loss_is_decided_at_the_deadline_and_stays_decided() -> None:
+    held = tenure()
+    assert held.settle(held.deadline - 0.001) is None
+    loss = held.settle(held.deadline)
+    assert loss is not None
+    assert loss.reason is LossReason.EXPIRED
+    held.lose(Loss(LossReason.TAKEN))
+    assert held.settle(held.deadline + 1) is loss
+
+
+def test_a_confirmation_after_the_deadline_does_not_bring_the_lease_back() -> None:
+    held = tenure()
+    held.asking(held.deadline - 1)
+    held.confirm(held.grant, sent=held.deadline - 1, now=held.deadline + 0.5)
+    assert held.state is State.LOST
+    assert held.loss is not None
+    assert held.loss.reason is LossReason.UNCONFIRMED
+
+
+def test_a_confirmation_counts_from_the_send() -> None:
+    held = tenure()
+    held.confirm(held.grant, sent=110.0, now=125.0)
+    assert held.deadline == believed_until(110.0, 30.0)
+    assert held.due == 120.0
+
+
+def test_confirmations_out_of_order_do_not_move_the_deadline_back() -> None:
+    held = tenure()
+    held.confirm(held.grant, sent=115.0, now=116.0)
+    later = held.deadline
+    held.confirm(held.grant, sent=110.0, now=117.0)
+    assert held.deadline == later
+
+
+def test_max_hold_caps_the_deadline_however_often_it_is_renewed() -> None:
+    held = tenure(max_hold=40.0)
+    held.confirm(held.grant, sent=120.0, now=121.0)
+    assert held.deadline == 140.0
+    loss = held.settle(140.0)
+    assert loss is not None
+    assert loss.reason is LossReason.MAX_HOLD
+
+
+def test_a_renewal_under_way_is_hedged_after_a_third_of_the_ttl() -> None:
+    held = tenure()
+    assert not held.wants_renewal(109.0)
+    assert held.wants_renewal(110.0)
+    held.asking(110.0)
+    assert not held.wants_renewal(119.0)
+    assert held.wants_renewal(120.0)
+
+
+def test_a_failed_renewal_is_tried_again_soon() -> None:
+    held = tenure()
+    held.asking(110.0)
+    held.failed("no route", 111.0)
+    assert 111.0 < held.due <= 113.0
+    assert held.wants_renewal(held.due)
+
+
+@pytest.mark.parametrize("state", [State.RELEASING, State.RELEASED, State.LOST])
+def test_only_a_held_lease_is_renewed(state: State) -> None:
+    held = tenure()
+    held.state = state
+    assert not held.wants_renewal(115.0)
+
+
+def test_a_lease_that_is_not_to_be_renewed_never_wants_it() -> None:
+    held = tenure(renew=False)
+    assert not held.wants_renewal(held.deadline - 0.001)
+    assert held.next_action() == held.deadline
+
+
+def test_a_release_that_is_overtaken_by_the_ttl_is_no_loss() -> None:
+    held = tenure()
+    held.state = advance(held.state, Event.RELEASE)
+    assert held.settle(held.deadline + 1) is None
+    assert held.state is State.RELEASED

@@ -1,0 +1,9 @@
+"""Known bugs, put back into a copy of the library: the simulation is only as good as the bugs it catches.
+
+`python -m verification.mutants` runs the simulation on each and fails if one survives.
+"""
+
+from verification.mutants.catalogue import MUTANTS, Mutant
+from verification.mutants.runner import Verdict, apply, hunt
+
+__all__ = ["MUTANTS", "Mutant", "Verdict", "apply", "hunt"]

@@ -1,0 +1,48 @@
+"""`python -m verification.mutants`: hunt every mutant, print a table, fail if one survives."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+
+from verification.mutants.catalogue import MUTANTS
+from verification.mutants.runner import hunt
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """0: all were caught. 1: one survived, or the library itself did not."""
+    options = _parser().parse_args(arguments)
+    if not options.only:
+        baseline = hunt(None, options.baseline)
+        if baseline.caught_by is not None:
+            print(f"the library itself fails: {baseline.caught_by}; run python -m verification.simulation")
+            return 1
+    chosen = [mutant for mutant in MUTANTS if not options.only or options.only in mutant.id]
+    survivors, needed = [], []
+    print(f"{'mutant':28} {'caught by':44} {'seeds':>6} {'seconds':>8}")
+    for mutant in chosen:
+        verdict = hunt(mutant, options.seeds)
+        caught = verdict.caught_by or "SURVIVED"
+        print(f"{mutant.id:28} {caught:44} {verdict.seeds:6} {verdict.seconds:8.1f}", flush=True)
+        if verdict.caught_by is None:
+            survivors.append(mutant)
+        else:
+            needed.append(verdict.seeds)
+    median = f", median {statistics.median(needed):.0f} seeds" if needed else ""
+    print(f"{len(needed)} of {len(chosen)} caught{median}")
+    for mutant in survivors:
+        print(f"survived: {mutant.id}: {mutant.description}")
+    return 1 if survivors or not chosen else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m verification.mutants", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=4_000, help="how many seeds each mutant has to survive")
+    parser.add_argument("--baseline", type=int, default=300, help="how many seeds the library itself must pass first")
+    parser.add_argument("--only", help="hunt only mutants whose id contains this text")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,399 @@
+"""The known bugs, as exact replacements of text in the library. Numbers such as B11 name the bug reports they repeat.
+
+The old text of each must occur exactly once: a test says so when a refactoring has moved it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["MUTANTS", "Mutant"]
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One bug."""
+
+    id: str
+    description: str
+    file: str  # under src/leasehold
+    old: str
+    new: str
+
+
+_ACQUIRE = "_core/acquire.py"
+_KEEPER = "_core/keeper.py"
+_TENURE = "_core/tenure.py"
+_MEMORY = "backends/memory.py"
+_LEASE = "lease.py"
+
+MUTANTS: tuple[Mutant, ...] = (
+    # --- giving back
+    Mutant(
+        "B1-unshielded-release",
+        "a cancelled release leaves the key",
+        _ACQUIRE,
+        "    freed = await runtime.shielded(finish)\n",
+        "    freed = await finish()\n",
+    ),
+    Mutant(
+        "B1-cleared-first",
+        "release ends the lease here before the store confirmed, so a failed one cannot be repeated",
+        _ACQUIRE,
+        "    async def finish() -> bool:\n",
+        "    keeper.finish_release(tenure)\n\n    async def finish() -> bool:\n",
+    ),
+    Mutant(
+        "B2-closed-first",
+        "the lease object forgets that it is open before the store confirmed",
+        _LEASE,
+        "        freed = await release(self._session, self._tenure)\n        self._open = False\n",
+        "        self._open = False\n        freed = await release(self._session, self._tenure)\n",
+    ),
+    Mutant(
+        "B26-held-while-releasing",
+        "the lease is believed and renewed while it is being released",
+        _KEEPER,
+        "            tenure.state = advance(tenure.state, Event.RELEASE)\n",
+        "            advance(tenure.state, Event.RELEASE)\n",
+    ),
+    Mutant(
+        "B26-renewed-after-release",
+        "the keeper goes on renewing a lease whose release got no answer",
+        _TENURE,
+        "        if self.state is not State.HELD or not self.renewable or now >= self.deadline:\n",
+        "        if self.state is State.LOST or not self.renewable or now >= self.deadline:\n",
+    ),
+    Mutant(
+        "B39-inner-release",
+        "the inner release of a re-entered lock frees it",
+        _LEASE,
+        "            shared = self._tenure.handles > 1\n",
+        "            shared = False\n",
+    ),
+    Mutant(
+        "set-keeps-the-rest",
+        "a block under several locks gives nothing back once one of them is lost",
+        _LEASE,
+        "        return any(lease._is_kept() for lease in self._leases)\n",
+        "        return all(lease._is_kept() for lease in self._leases)\n",
+    ),
+    Mutant(
+        "set-release-interrupted",
+        "a cancelled release of several locks stops half-way",
+        _LEASE,
+        "            except BaseException as error:  # noqa: BLE001 - the others must be released too\n",
+        "            except Exception as error:  # noqa: BLE001 - the others must be released too\n",
+    ),
+    Mutant(
+        "set-keeps-half",
+        "locks that were already taken stay taken when another one cannot be had",
+        "lock.py",
+        "        if not held:\n            return\n",
+        "        if held is not error:\n            return\n",
+    ),
+    # --- renewing
+    Mutant(
+        "B11-error-ends-renewal",
+        "an error of the store ends the renewal task without a word",
+        _KEEPER,
+        "            self._renewal_failed(due, error)\n",
+        "            raise\n",
+    ),
+    Mutant(
+        "B11-never-retried",
+        "a renewal that failed once is not tried again",
+        _TENURE,
+        "        self.due = retry_due(now, self.grant.claim.ttl)\n",
+        "        self.due = math.inf\n",
+    ),
+    Mutant(
+        "B25-keeper-not-woken",
+        "a new lease does not wake a keeper that sleeps",
+        _KEEPER,
+        "            elif tenure.next_action() < self._wake:\n",
+        "            elif tenure.next_action() < 0.0:\n",
+    ),
+    Mutant(
+        "B25-oversleeps",
+        "the keeper does not look when the next renewal is due",
+        _KEEPER,
+        "            wake = min(wake, tenure.next_action())\n",
+        "",
+    ),
+    Mutant(
+        "renewed-too-late",
+        "renewal begins when the ttl is over",
+        "_core/validity.py",
+        "RENEWALS_PER_TTL = 3\n",
+        "RENEWALS_PER_TTL = 1\n",
+    ),
+    Mutant(
+        "B45-strong-keeper",
+        "the keeper keeps forgotten leases alive and renews them for ever",
+        _KEEPER,
+        "            known.number = tenure.number = self._numbers\n",
+        "            known.number = tenure.number = self._numbers\n"
+        '            self.__dict__.setdefault("strong", []).append(tenure)\n',
+    ),
+    Mutant(
+        "keeper-outlives-close",
+        "the keeper's worker does not end when the client is closed",
+        _KEEPER,
+        "            if self._closed:\n                return True\n            if self._known",
+        "            if self._known",
+    ),
+    # --- believing and losing
+    Mutant(
+        "B18-validity-from-reply",
+        "validity is counted from the reply of acquire",
+        _ACQUIRE,
+        "                self._reached, self._traceless = True, False\n",
+        "                self._reached, self._traceless = True, False\n"
+        "                self._sent = self._runtime.now()\n",
+    ),
+    Mutant(
+        "B18-renewal-from-reply",
+        "validity is counted from the reply of a renewal",
+        _KEEPER,
+        "            await self._renewal_answered(due, answers, sent)\n",
+        "            await self._renewal_answered(due, answers, self._runtime.now())\n",
+    ),
+    Mutant(
+        "S03-used-up-grant",
+        "a grant that was used up before it arrived is returned",
+        _ACQUIRE,
+        "        if self._runtime.now() >= tenure.deadline:\n            logger",
+        "        if answer.ttl <= 0:\n            logger",
+    ),
+    Mutant(
+        "late-confirmation",
+        "a confirmation that comes after the deadline revives the lease",
+        _TENURE,
+        "        self.settle(now)\n        self.state = advance(self.state, Event.CONFIRM)\n",
+        "        self.state = advance(self.state, Event.CONFIRM)\n",
+    ),
+    Mutant(
+        "B12-check-after-deadline",
+        "check() succeeds after the deadline",
+        _LEASE,
+        "            if left > margin:\n",
+        "            if left > margin - 1:\n",
+    ),
+    Mutant(
+        "no-margin",
+        "nothing is given up to clock drift",
+        "_core/validity.py",
+        "    return ttl * DRIFT_SHARE + DRIFT_FIXED\n",
+        "    return 0.0\n",
+    ),
+    Mutant(
+        "loss-told-twice",
+        "a lost lease stays with the keeper and is announced again",
+        _KEEPER,
+        "            return self._known.pop(tenure.number, None) is not None and tenure.state is State.LOST\n",
+        "            return self._known.get(tenure.number) is not None and tenure.state is State.LOST\n",
+    ),
+    Mutant(
+        "B34-loss-not-told",
+        "the holder is not told of a loss that the store announced",
+        _KEEPER,
+        "            if tenure.state is State.LOST or now >= tenure.deadline:\n",
+        "            if now >= tenure.deadline + 5:\n",
+    ),
+    Mutant(
+        "loss-does-not-cancel",
+        "the block goes on although its loss was told",
+        "hold.py",
+        "        self._scope.cancel()\n",
+        "",
+    ),
+    Mutant(
+        "loss-ignored",
+        "a grant that the store calls lost is treated like a failed renewal",
+        _KEEPER,
+        "                tenure.lose(answer)\n",
+        "                tenure.failed(answer.detail, self._runtime.now())\n",
+    ),
+    Mutant(
+        "B17-max-hold-renewed-away",
+        "a renewal extends the lease beyond max_hold",
+        _TENURE,
+        "        self.deadline = min(max(self.deadline, believed_until(sent, answer.ttl)), self.ends)\n",
+        "        self.deadline = max(self.deadline, believed_until(sent, answer.ttl))\n",
+    ),
+    # --- asking
+    Mutant(
+        "S13-unknown-read-as-no",
+        "a lost reply of acquire is read as a refusal",
+        _ACQUIRE,
+        "                self._doubt = self._doubt or isinstance(error, OutcomeUnknown)\n",
+        "                if isinstance(error, OutcomeUnknown):\n"
+        "                    return Refusal(self._wish.key)  # type: ignore[return-value]\n",
+    ),
+    Mutant(
+        "S13-no-undo",
+        "a claim whose outcome is unknown is not withdrawn",
+        _ACQUIRE,
+        "        if self._traceless:\n            return\n",
+        "        if self._doubt or self._traceless:\n            return\n",
+    ),
+    Mutant(
+        "S13-refused-after-doubt",
+        "a claim that was refused after an unknown outcome is not withdrawn",
+        _ACQUIRE,
+        "            if self._doubt:  # an earlier",
+        "            if False:  # an earlier",
+    ),
+    Mutant(
+        "B36-cancelled-waiter",
+        "a waiter that is cancelled or times out stays in the queue",
+        _ACQUIRE,
+        "the ttl frees what is left\n        except BaseException:\n            await self._withdraw(claim)\n",
+        "the ttl frees what is left\n        except BaseException:\n",
+    ),
+    Mutant(
+        "B36-unshielded-withdrawal",
+        "a withdrawal that is cancelled is not finished",
+        _ACQUIRE,
+        "            await self._runtime.shielded(withdraw)\n",
+        "            await withdraw()\n",
+    ),
+    Mutant(
+        "B8-no-recheck",
+        "a waiter relies on the signal alone",
+        _ACQUIRE,
+        "        wake = min(self._deadline, now + place.recheck)\n",
+        "        wake = min(self._deadline, now + 10 * place.recheck)\n",
+    ),
+    # --- the store
+    Mutant(
+        "S15-renewal-revives",
+        "a renewal re-creates a holding that was released",
+        _MEMORY,
+        "        if holding is None or holding.cooling:\n            return Loss(",
+        "        if holding is None:\n"
+        "            return self._grant(entry, grant.claim, now)\n"
+        "        if holding.cooling:\n            return Loss(",
+    ),
+    Mutant(
+        "B46-renewal-by-owner",
+        "a renewal extends another grant of the same owner",
+        _MEMORY,
+        "        if holding is not None and holding.fence != grant.fence:\n",
+        "        if False:\n",
+    ),
+    Mutant(
+        "B3-release-of-another",
+        "a late release frees the next holder's lock",
+        _MEMORY,
+        "            holding = entry.holdings.get(owner)\n"
+        "            if holding is None or holding.cooling or holding.fence != grant.fence:\n"
+        "                return False\n",
+        "            holding = next(iter(entry.holdings.values()), None)\n"
+        "            if holding is None or holding.cooling:\n"
+        "                return False\n"
+        "            owner = holding.claim.owner\n",
+    ),
+    Mutant(
+        "try-overtakes",
+        "try_acquire overtakes waiters",
+        _MEMORY,
+        "            if claim.owner in entry.withdrawn or not entry.admits(claim, entry.queue.values()):\n",
+        "            if claim.owner in entry.withdrawn or not entry.admits(claim, ()):\n",
+    ),
+    Mutant(
+        "place-lost-by-asking",
+        "a waiter that asks again goes to the end of the queue",
+        _MEMORY,
+        "        entry.queue[claim.owner] = _Waiting(claim, signal, now + lifetime)\n",
+        "        entry.queue.pop(claim.owner, None)\n"
+        "        entry.queue[claim.owner] = _Waiting(claim, signal, now + lifetime)\n",
+    ),
+    Mutant(
+        "no-tombstone",
+        "a withdrawn claim that arrives late is granted",
+        _MEMORY,
+        "            entry.withdrawn[claim.owner] = now + claim.ttl\n",
+        "",
+    ),
+    Mutant(
+        "B41-dead-waiter-stays",
+        "a waiter that does not ask any more keeps its place",
+        _MEMORY,
+        "[owner for owner, waiting in self.queue.items() if waiting.expires <= now]",
+        "[owner for owner, waiting in self.queue.items() if waiting.expires <= 0]",
+    ),
+    Mutant(
+        "B48-no-expiry",
+        "the lock of a crashed holder never ends",
+        _MEMORY,
+        "[held for held in self.holdings.values() if held.expires <= now]",
+        "[held for held in self.holdings.values() if held.expires <= 0]",
+    ),
+    Mutant(
+        "fence-kept-on-hand-over",
+        "the fence does not rise when somebody waits",
+        _MEMORY,
+        "        self._fence += 1\n",
+        "        self._fence += 0 if entry.queue else 1\n",
+    ),
+    Mutant(
+        "S12-new-fence-for-a-copy",
+        "a copy of a claim gets a grant of its own",
+        _MEMORY,
+        "        holding.expires = now + claim.ttl\n"
+        "        return Grant(claim, holding.fence, claim.ttl, None, holding.abandoned)\n",
+        "        return self._grant(entry, claim, now)\n",
+    ),
+    Mutant(
+        "B59-repeat-not-refreshed",
+        "a repeated claim is confirmed without a new expiry",
+        _MEMORY,
+        "        holding.expires = now + claim.ttl\n"
+        "        return Grant(claim, holding.fence, claim.ttl, None, holding.abandoned)\n",
+        "        return Grant(claim, holding.fence, claim.ttl, None, holding.abandoned)\n",
+    ),
+    Mutant(
+        "abandoned-not-told",
+        "the next holder does not learn that the last one vanished",
+        _MEMORY,
+        "            self.abandoned_until = now + ABANDONED_KEPT\n\n    def is_idle",
+        "            self.abandoned_until = now\n\n    def is_idle",
+    ),
+    Mutant(
+        "min-hold-ignored",
+        "min_hold does not keep the lock",
+        _MEMORY,
+        "            if kept_until > now:\n",
+        "            if kept_until > now + 1e9:\n",
+    ),
+    Mutant(
+        "break-without-effect",
+        "a broken lock can be renewed",
+        _MEMORY,
+        "        if reason is not None:\n            return Loss(",
+        "        if reason is not None and holding is None:\n            return Loss(",
+    ),
+    Mutant(
+        "one-permit-too-many",
+        "a semaphore admits one more than its capacity",
+        _MEMORY,
+        "            return len(self.holdings) + len(ahead) < claim.capacity\n",
+        "            return len(self.holdings) + len(ahead) <= claim.capacity\n",
+    ),
+    Mutant(
+        "reader-beside-writer",
+        "a reader is admitted beside a writer",
+        _MEMORY,
+        "        return Mode.EXCLUSIVE not in holders and all(",
+        "        return bool(holders) and all(",
+    ),
+    Mutant(
+        "writer-starved",
+        "readers overtake a waiting writer",
+        _MEMORY,
+        "        return Mode.EXCLUSIVE not in holders and all(wait.claim.mode is Mode.SHARED for wait in ahead)\n",
+        "        return Mode.EXCLUSIVE not in holders\n",
+    ),
+)

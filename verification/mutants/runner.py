@@ -1,0 +1,73 @@
+"""Put one bug into a copy of the library and let the simulation hunt it, in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from verification.mutants.catalogue import Mutant
+
+__all__ = ["Verdict", "apply", "hunt"]
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "src"
+PATIENCE = 300.0  # seconds for one mutant; a hang counts as caught
+_VIOLATION = re.compile(r"^seed (\d+) violates: ([^:]+):", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How a hunt ended."""
+
+    caught_by: str | None  # the check that failed; None: the mutant survived
+    seeds: int  # how many were needed, or tried
+    seconds: float
+
+
+def apply(mutant: Mutant, source: Path) -> None:
+    """Change a copy of `src`; the text to be changed must be there exactly once."""
+    path = source / "leasehold" / mutant.file
+    text = path.read_text()
+    found = text.count(mutant.old)
+    if found != 1:
+        raise LookupError(f"{mutant.id}: its text occurs {found} times in {mutant.file}, not once")
+    path.write_text(text.replace(mutant.old, mutant.new))
+
+
+def hunt(mutant: Mutant | None, seeds: int) -> Verdict:
+    """Run at most so many seeds on the mutant; None hunts the library as it is, which must survive."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "src"
+        shutil.copytree(SOURCE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+        if mutant is not None:
+            apply(mutant, copy)
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(copy), str(ROOT)))}
+        command = [sys.executable, "-m", "verification.simulation", "--seeds", str(seeds)]
+        started = time.monotonic()
+        try:
+            finished = subprocess.run(
+                command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE
+            )
+        except subprocess.TimeoutExpired:
+            return Verdict("hangs", seeds, time.monotonic() - started)
+        return _verdict(finished, seeds, time.monotonic() - started)
+
+
+def _verdict(finished: subprocess.CompletedProcess[str], seeds: int, seconds: float) -> Verdict:
+    if finished.returncode == 0:
+        return Verdict(None, seeds, seconds)
+    found = _VIOLATION.search(finished.stdout)
+    if found is not None:
+        return Verdict(found[2], int(found[1]) + 1, seconds)
+    if finished.returncode == 2:  # the run was void, and no check failed
+        return Verdict(None, seeds, seconds)
+    raise RuntimeError(f"the simulation itself failed:\n{finished.stderr[-2000:]}")

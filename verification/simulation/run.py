@@ -1,0 +1,221 @@
+"""One run from one seed: build a world, let programs and faults loose, heal, end everything, look for what is left."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import warnings
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from leasehold.backends.memory import MemoryStore
+from verification.simulation.checkers import Beliefs, StoreModel, fence_disorder
+from verification.simulation.history import History, Violation, last_lines, trace_hash
+from verification.simulation.nemesis import Nemesis
+from verification.simulation.network import Link, NetworkStore
+from verification.simulation.resource import Register
+from verification.simulation.runtime import SimRuntime, SimTaskHandle
+from verification.simulation.workloads import Actor, Scene, Site
+from verification.simulation.world import Stuck, World
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from verification.simulation.world import SimTask
+
+__all__ = ["Outcome", "simulate"]
+
+DRIFT = 0.005  # half of what the library's margin allows
+RETENTION = 86_400.0 + 3_600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one seed brought."""
+
+    seed: int
+    violations: tuple[Violation, ...]
+    trace: tuple[str, ...]  # the last lines
+    trace_hash: str
+    virtual_seconds: float  # of the busy part; the day that passes at the end is not counted
+    steps: int
+    grants: int
+    losses: int
+    faults: int
+    updates: int
+    unfenced_losses: int  # of the negative control
+
+
+def simulate(seed: int, *, lines: int | None = 40) -> Outcome:
+    """Run one seed and keep the last lines of its trace. Nothing but the seed decides what happens."""
+    with _quiet() as complaints:
+        run = _Run(seed, complaints)
+        try:
+            return run.outcome(lines)
+        finally:
+            run.world.end()
+
+
+class _Run:
+    def __init__(self, seed: int, complaints: list[str]) -> None:
+        self.world = world = World(seed)
+        self._complaints = complaints
+        self._history = History(world)
+        random = world.random
+        queueing = random.random() < 0.8
+        self._model = StoreModel(world, self._history, queueing=queueing)
+        self._store = MemoryStore(clock=lambda: world.now, label="memory://simulated")
+        beliefs = Beliefs(world, self._history, self._model)
+        world.on_step = beliefs.look
+        ttl = random.choice([0.6, 1.0, 2.0, 3.0])
+        mutexes = ("one", "two")[: random.choice([1, 2])]
+        self._scene = Scene(
+            self._history,
+            self._model,
+            beliefs,
+            ttl,
+            mutexes,
+            fenced={name: Register(world, fenced=True) for name in mutexes},
+            plain={name: Register(world, fenced=False) for name in mutexes},
+            queueing=queueing,
+        )
+        self._observer = SimRuntime(world.process("observer"))
+        self._sites = [self._site(index) for index in range(random.choice([2, 3, 4]))]
+        self._nemesis = Nemesis(world, self._history, [site.link for site in self._sites], ttl)
+        self._busy_until = 0.0
+
+    def outcome(self, lines: int | None) -> Outcome:
+        """Run it and judge it."""
+        world, history = self.world, self._history
+        try:
+            world.run(self._script(), self._observer.process)
+        except Stuck as stuck:
+            history.violate("stuck", str(stuck))
+        for task in world.failures:
+            history.violate("a task failed", f"{task.process.name} {task.name}: {task.error!r}")
+        for complaint in self._complaints:
+            history.violate("an error was swallowed", complaint)
+        disorder = fence_disorder(history.grants)
+        if disorder is not None:
+            history.violate("fences out of order", disorder)
+        for name, register in self._scene.fenced.items():
+            if register.lost:
+                history.violate("a fenced update was lost", f"{name} {register.lost}")
+        counts = history.counts
+        return Outcome(
+            world.seed,
+            tuple(history.violations),
+            tuple(last_lines(world, lines)),
+            trace_hash(world),
+            self._busy_until or world.now,
+            world.steps,
+            counts["grants"],
+            counts["losses"],
+            counts["faults"],
+            counts["updates"],
+            sum(len(register.lost) for register in self._scene.plain.values()),
+        )
+
+    def _site(self, index: int) -> Site:
+        world, random = self.world, self.world.random
+        rate = 1.0 + DRIFT * (2 * random.random() - 1)
+        process = world.process(f"p{index}", rate=rate, offset=1_000.0 * random.random())
+        link = Link(process, timeout=0.15 + 0.5 * random.random())
+        store = NetworkStore(self._store, link, self._model, queueing=self._scene.queueing)
+        return Site(self._scene, SimRuntime(process, interrupts=random.random() < 0.7), link, store)
+
+    async def _script(self) -> None:
+        """The phases: trouble, healing, one more contest, the end, and a look at what is left."""
+        random, scene = self.world.random, self._scene
+        scene.healed_at = heal_at = scene.ttl * (4 + 5 * random.random())
+        tasks = []
+        for site in self._sites:
+            for _ in range(random.choice([1, 2, 3])):
+                scene.contenders += 1
+                actor = Actor(scene, site, random.choice([3, 4, 5, 6]))
+                tasks.append(site.runtime.process.spawn(actor.live(), "actor"))
+        self._nemesis.unleash(heal_at)
+        await self._observer.sleep(heal_at)
+        self._nemesis.heal()
+        await self._end_of(tasks, heal_at)
+        self._busy_until = self.world.now
+        await self._close()
+        await self._look_for_leaks()
+
+    async def _end_of(self, tasks: list[SimTask], heal_at: float) -> None:
+        """Everybody alive gets through: each still has its last operations to do, one contest each at the worst."""
+        limit = heal_at + 6 * self._scene.patience
+        for task in tasks:
+            while not task.done and not task.process.crashed:
+                if self.world.now > limit:
+                    self._history.violate("starved", f"{task.process.name} does not come to its end")
+                    return
+                await SimTaskHandle(self._observer, task).join(self._observer.now() + 0.25)
+
+    async def _close(self) -> None:
+        """Close every client that lives, and see that nothing of it goes on."""
+        alive = [site for site in self._sites if not site.link.process.crashed]
+        for site in alive:
+            closing = site.runtime.process.spawn(self._close_one(site), "close")
+            await SimTaskHandle(self._observer, closing).join()
+        await self._observer.sleep(3 * self._scene.ttl + 2.0)
+        for site in alive:
+            process = site.link.process
+            left = [task.name for task in process.tasks.values()]
+            if left:
+                self._history.violate("tasks are left", f"{process.name}: {left}")
+
+    async def _close_one(self, site: Site) -> None:
+        """Close a client that still holds a lease: its holder is told, and the keeper ends at once."""
+        name = site.link.process.name
+        lease = await site.client.lock(f"last of {name}").acquire()
+        began = self.world.now
+        await site.client.close()
+        if self.world.now > began + 0.5:
+            self._history.violate("close takes long", f"{name}: {self.world.now - began:.1f} s")
+        if lease.loss is None or lease.remaining() > 0:
+            self._history.violate("a lease outlives its client", f"{lease!r}")
+
+    async def _look_for_leaks(self) -> None:
+        """After the longest ttl nothing is held and nobody waits; after the retention nothing is remembered."""
+        states = self._store.list("")
+        if states:
+            self._history.violate("left in the store", f"{[(state.name, len(state.holdings)) for state in states]}")
+        self.world.now += RETENTION
+        if self._store.size:
+            self._history.violate("remembered for ever", f"{self._store.size} entries")
+
+
+class _Complaints(logging.Handler):
+    """Errors that the library logs with a traceback are errors of the library."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.seen: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info is not None:
+            self.seen.append(f"{record.getMessage()}: {record.exc_info[1]!r}")
+
+
+@contextmanager
+def _quiet() -> Iterator[list[str]]:
+    """No logging, no warnings about leases that were dropped on purpose, no garbage collector to disturb the order."""
+    logger = logging.getLogger("leasehold")
+    level, propagate, collecting = logger.level, logger.propagate, gc.isenabled()
+    complaints = _Complaints()
+    logger.addHandler(complaints)
+    logger.setLevel(logging.ERROR)
+    logger.propagate = False
+    gc.disable()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            yield complaints.seen
+    finally:
+        if collecting:
+            gc.enable()
+        logger.setLevel(level)
+        logger.propagate = propagate
+        logger.removeHandler(complaints)

@@ -1,0 +1,399 @@
+"""What the simulated programs do with locks: every way to take, use, lose and give back, drawn from the seed.
+
+It uses the public face of the library, and tells the checkers what it asked and what it got.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from leasehold._core import events as happened
+from leasehold.client import AsyncClient
+from leasehold.errors import AcquireTimeout, BackendError, LeaseLost, StaleFence
+from leasehold.hold import AsyncHold
+from leasehold.lease import AsyncLease, AsyncLeaseSet
+from leasehold.lock import LockOptions
+from verification.simulation.world import Cancelled
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from leasehold.lock import AsyncLock, AsyncLockSet
+    from leasehold.values import Loss
+    from verification.simulation.checkers import Beliefs, StoreModel
+    from verification.simulation.history import History
+    from verification.simulation.network import Link, NetworkStore
+    from verification.simulation.resource import Register
+    from verification.simulation.runtime import SimRuntime, SimTaskHandle
+
+__all__ = ["EXPECTED", "Actor", "BodyError", "Scene", "Site"]
+
+PERMITS = 2
+DRIFT = 1.006  # a little more than two clocks can differ in rate
+
+
+class BodyError(Exception):
+    """An error of the user's own code under a lock."""
+
+
+EXPECTED = (AcquireTimeout, LeaseLost, BackendError, StaleFence, BodyError)
+
+
+@dataclass(slots=True)
+class Scene:
+    """What all programs of a run share."""
+
+    history: History
+    model: StoreModel
+    beliefs: Beliefs
+    ttl: float
+    mutexes: tuple[str, ...]
+    fenced: dict[str, Register]
+    plain: dict[str, Register]
+    queueing: bool
+    contenders: int = 0
+    healed_at: float | None = None
+
+    @property
+    def patience(self) -> float:
+        """How long a waiter can have to wait once all faults are healed."""
+        return (self.contenders + 1) * (3 * self.ttl + 1.0)
+
+
+class Site:
+    """One process with its client."""
+
+    def __init__(self, scene: Scene, runtime: SimRuntime, link: Link, store: NetworkStore) -> None:
+        self.runtime = runtime
+        self.link = link
+        self.client = AsyncClient(store, runtime, ttl=scene.ttl, label=link.process.name)
+        self._scene = scene
+        self.client.on_event(self._listen)
+
+    def _listen(self, event: happened.Event) -> None:
+        scene, process = self._scene, self.link.process
+        process.world.note(process.name, type(event).__name__, event.name, getattr(event, "fence", ""))
+        if isinstance(event, happened.Acquired):
+            assert self.client._session is not None
+            known = next(reversed(self.client._session.keeper._known.values()))
+            tenure = known()
+            if tenure is None or tenure.grant.fence != event.fence:
+                scene.history.violate("the keeper does not know a new lease", f"{process.name} {event.fence}")
+            else:
+                scene.beliefs.admitted(self.link, tenure)
+        elif isinstance(event, happened.Lost):
+            scene.beliefs.lost(self.link, event.fence, event.loss.reason)
+
+
+class Actor:
+    """One task of a program: does a few things, one after the other, then contends once more after all is healed."""
+
+    def __init__(self, scene: Scene, site: Site, operations: int) -> None:
+        self._scene = scene
+        self._site = site
+        self._operations = operations
+        self._runtime = site.runtime
+        self._world = site.runtime.world
+        self._random = site.runtime.world.random
+        self._deeds: list[Callable[[], Awaitable[None]]] = [
+            self._hold_one,
+            self._hold_one,
+            self._hold_one,
+            self._acquire_and_release,
+            self._acquire_and_release,
+            self._try,
+            self._hold_shared,
+            self._hold_shared,
+            self._hold_all,
+            self._be_cancelled,
+            self._be_cancelled,
+            self._operate,
+            self._drop,
+            self._enter_twice,
+            self._watch_the_end,
+        ]
+
+    async def live(self) -> None:
+        """Do everything."""
+        for _ in range(self._operations):
+            await self._runtime.sleep(self._random.random() * self._scene.ttl / 2)
+            await self._attempt(self._random.choice(self._deeds))
+        healed_at = self._scene.healed_at
+        assert healed_at is not None
+        await self._runtime.sleep(max(0.0, healed_at - self._world.now) + self._random.random())
+        await self._attempt(self._contend)
+
+    async def _attempt(self, deed: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await deed()
+        except EXPECTED as error:
+            self._world.note(self._site.link.process.name, deed.__name__, "ended with", type(error).__name__)
+
+    # --- deeds
+
+    async def _hold_one(self) -> None:
+        name = self._mutex()
+        await self._hold(self._site.client.lock(name, **self._options()), self._timeout(), name)
+
+    async def _contend(self) -> None:
+        name = self._mutex()
+        await self._hold(self._site.client.lock(name, ttl=self._scene.ttl), None, name)
+
+    async def _hold_shared(self) -> None:
+        client, options = self._site.client, self._options()
+        both = client.rwlock("rw", **options)
+        lock = self._random.choice(
+            [client.semaphore("semaphore", PERMITS, **options), both.read, both.read, both.write]
+        )
+        await self._hold(lock, self._timeout(), None)
+
+    async def _hold_all(self) -> None:
+        names = self._scene.mutexes
+        await self._hold(self._site.client.lock_all(names, **self._options()), self._timeout(), None)
+
+    async def _acquire_and_release(self) -> None:
+        name = self._mutex()
+        lease = await self._acquire(self._site.client.lock(name, **self._options()), self._timeout())
+        try:
+            await self._work(lease, name)
+        finally:
+            await self._release(lease)
+        if self._random.random() < 0.5 and await lease.release():
+            self._scene.history.violate("the second release freed something", f"{lease!r}")
+
+    async def _try(self) -> None:
+        lock = self._site.client.lock(self._mutex(), **self._options())
+        lease = await self._ask(lock, lock.try_acquire(), patient=False)
+        if lease is not None:
+            try:
+                await self._work(lease, None)
+            finally:
+                await self._release(lease)
+
+    async def _be_cancelled(self) -> None:
+        """A waiting, working or releasing task is cancelled at any moment."""
+        deed = self._random.choice([self._hold_one, self._hold_shared, self._hold_all, self._acquire_and_release])
+        victim: SimTaskHandle = self._runtime.start(self._attempt(deed), "victim")
+        chance = self._random.random()
+        await self._runtime.sleep(chance * chance * 2 * self._scene.ttl)
+        victim.task.cancel()
+        if self._random.random() < 0.3:  # once more, while it cleans up
+            await self._runtime.sleep(self._random.random() * 0.01)
+            victim.task.cancel()
+        await victim.join()
+
+    async def _operate(self) -> None:
+        """An operator looks, and breaks what is held."""
+        name = self._random.choice([self._mutex(), "semaphore", "rw"])
+        state = await self._site.client.inspect(name)
+        if state is None or not state.holdings:
+            return
+        fence = self._random.choice(state.holdings).fence
+        await self._site.client.break_lock(name, fence=fence, reason="stuck", now=self._random.random() < 0.5)
+
+    async def _drop(self) -> None:
+        """A lease that is forgotten is not renewed any more."""
+        lease = await self._acquire(self._site.client.lock(self._mutex()), self._timeout())
+        await self._runtime.sleep(self._random.random() * self._scene.ttl)
+        del lease
+
+    async def _enter_twice(self) -> None:
+        lock = self._site.client.lock(self._mutex(), reentrant=True, ttl=self._scene.ttl)
+        first = await self._acquire(lock, self._timeout())
+        try:
+            if first.remaining() <= 0:
+                return
+            second = await lock.acquire(0)
+            if second.fence != first.fence:
+                self._scene.history.violate("entering again gave another fence", f"{first!r} {second!r}")
+            await second.release()
+            if first.loss is None and first.remaining() <= 0:
+                self._scene.history.violate("the inner release ended the outer lease", f"{first!r}")
+            self._check_alive(first)
+            await self._work(first, None)
+        finally:
+            await self._release(first)
+
+    async def _watch_the_end(self) -> None:
+        """Without renewal a lease is lost at its deadline, and whoever waits for that is told."""
+        lease = await self._acquire(self._site.client.lock(self._mutex(), renew=False), self._timeout())
+        ends = self._runtime.now() + lease.remaining()
+        limit = self._random.random() * 2 * self._scene.ttl
+        try:
+            lost = await lease.lost.wait(limit)
+            if lost and self._runtime.now() < ends and lease.loss is None:
+                self._scene.history.violate("lost before its end", f"{lease!r}")
+        finally:
+            await self._release(lease)
+
+    # --- taking, using and giving back
+
+    async def _hold(self, lock: AsyncLock | AsyncLockSet, timeout: float | None, register: str | None) -> None:
+        told: list[Loss] = []
+        held: list[AsyncLease | AsyncLeaseSet] = []
+        try:
+            async with AsyncHold(lambda: self._acquire(lock, timeout), told.append) as lease:
+                held.append(lease)
+                await self._work(lease, register, told)
+                if self._random.random() < 0.1:
+                    raise BodyError
+        except LeaseLost:
+            raise
+        except (Cancelled, BodyError):
+            self._check_gone(held)
+            raise
+        else:
+            self._check_gone(held)
+        finally:
+            if len(told) > len(getattr(lock, "names", ("one",))):
+                self._scene.history.violate("on_lost was called twice", f"{told!r}")
+
+    async def _acquire(self, lock: Any, timeout: float | None) -> Any:
+        lease = await self._ask(lock, lock.acquire(timeout), patient=timeout is None)
+        assert lease is not None
+        return lease
+
+    async def _ask(self, lock: Any, question: Awaitable[Any], *, patient: bool) -> Any:
+        names: tuple[str, ...] = getattr(lock, "names", None) or (lock.name,)
+        scene, world, task = self._scene, self._world, self._world.current
+        assert task is not None
+        attempt = scene.history.begin("+".join(names), self._site.link.process, patient=patient)
+        scene.model.asked_by[task.number] = set()
+        lease = None
+        why = "busy"
+        try:
+            lease = await question
+        except BaseException as error:
+            why = type(error).__name__
+            raise
+        finally:
+            asked = scene.model.asked_by.pop(task.number)
+            leases = [] if lease is None else _each(lease)
+            if lease is None:
+                scene.history.refused(attempt, why)
+            if not world.over:
+                granted = {each._tenure.grant.claim.owner for each in leases}
+                self._check_nothing_left(names, asked - granted, why)
+        for each in leases:
+            scene.history.granted(attempt, each.name, each.fence)
+            scene.beliefs.limit(each.fence, self._max_hold(lock, each.name))
+        if len(leases) == 1 and leases[0].remaining() <= 0:
+            scene.history.violate("acquire returned a lease that was over", f"{leases[0]!r}")
+        self._check_patience(attempt.began_at, lock, patient=patient)
+        return lease
+
+    async def _work(self, lease: Any, register: str | None, told: Sequence[Loss] = ()) -> None:
+        """Use the lease as programs do: look, renew, change what it protects; sometimes without looking."""
+        for _ in range(self._random.randrange(1, 4)):
+            if told and self._runtime.interrupts:
+                self._scene.history.violate("a block ran on after its loss was told", f"{lease!r}")
+            chance = self._random.random()
+            if chance < 0.2 or (register is None and chance >= 0.5):
+                await self._runtime.sleep(self._random.random() * self._scene.ttl / 2)
+            elif chance < 0.35:
+                need = self._random.choice([0, 0, self._scene.ttl / 3])
+                lease.check(need)
+                self._check_alive(lease, need)
+            elif chance < 0.5:
+                await lease.renew()
+                self._check_alive(lease)
+            elif register is not None and isinstance(lease, AsyncLease):
+                pause = self._random.random() ** 2 * self._scene.ttl
+                registers = self._scene.fenced if chance < 0.75 else self._scene.plain
+                self._scene.history.counts["updates"] += 1
+                await registers[register].update(self._runtime, self._site.link, lease.fence, pause)
+
+    async def _release(self, lease: AsyncLease) -> None:
+        """Give it back; when the store does not answer, wait a little and try again, which must work."""
+        owner = lease._tenure.grant.claim.owner
+        try:
+            await self._release_once(lease)
+        except BackendError:
+            await self._runtime.sleep(self._random.random() * self._scene.ttl / 2)
+            await self._release_once(lease)
+        finally:
+            self._scene.model.released.setdefault(owner, self._world.now)
+
+    async def _release_once(self, lease: AsyncLease) -> None:
+        try:
+            await lease.release()
+        except Cancelled:
+            self._check_gone([lease])
+            raise
+        except BackendError:
+            self._scene.model.released.setdefault(lease._tenure.grant.claim.owner, self._world.now)
+            raise
+        if self._runtime.now() < lease._tenure.deadline:
+            self._check_gone([lease], answered=True)
+
+    # --- checks at the moment they can be made
+
+    def _check_alive(self, lease: AsyncLease | AsyncLeaseSet, need: float = 0.0) -> None:
+        """The library has just said that the lease is ours for so long: the store must agree."""
+        model = self._scene.model
+        for each in _each(lease):
+            grant, left = each._tenure.grant, each.remaining()
+            if grant.claim.owner in model.broken_at_once or (need == 0.0 and left <= 0.0):
+                continue
+            record = model.record(grant.claim.key, grant.claim.owner)
+            until = self._world.now + max(need, left) / DRIFT
+            if record is None or record.fence != grant.fence or record.expires < until:
+                self._scene.history.violate("check() believes more than the store", f"{each!r}")
+
+    def _check_gone(self, leases: list[AsyncLease | AsyncLeaseSet], *, answered: bool = False) -> None:
+        """Given back: the store keeps nothing of it, unless it did not answer, or an operator broke the lock."""
+        model = self._scene.model
+        for lease in (each for one in leases for each in _each(one)):
+            grant = lease._tenure.grant
+            if (grant.claim.owner in model.unwithdrawn and not answered) or lease.loss is not None:
+                continue
+            record = model.record(grant.claim.key, grant.claim.owner)
+            if record is not None and record.fence == grant.fence and not record.cooling and not record.broken:
+                self._scene.history.violate("released, but still in the store", f"{lease!r}")
+
+    def _check_nothing_left(self, names: tuple[str, ...], owners: set[str], why: str) -> None:
+        model = self._scene.model
+        for owner in sorted(owners - model.unwithdrawn):
+            for name in names:
+                key = f"leasehold:{name}"
+                if model.outlived(key, owner):
+                    continue  # a copy later than one ttl: the port promises no more
+                record = model.record(key, owner)
+                if (record is not None and not record.cooling and not record.broken) or model.waits(key, owner):
+                    self._scene.history.violate("left behind by a failed acquire", f"{name} {owner[:6]} {why}")
+
+    def _check_patience(self, began_at: float, lock: Any, *, patient: bool) -> None:
+        healed_at = self._scene.healed_at
+        if not patient or healed_at is None or not self._scene.queueing:
+            return
+        waited = self._world.now - max(began_at, healed_at)
+        if waited > self._scene.patience:
+            self._scene.history.violate("starved", f"{lock!r} after {waited:.1f} s")
+
+    # --- choices
+
+    def _max_hold(self, lock: Any, name: str) -> float | None:
+        locks = getattr(lock, "_locks", (lock,))
+        return next((each._terms.max_hold for each in locks if each.name == name), None)
+
+    def _mutex(self) -> str:
+        return self._random.choice(self._scene.mutexes)
+
+    def _timeout(self) -> float | None:
+        return self._random.choice([0.0, self._scene.ttl * self._random.random(), 3 * self._scene.ttl, None, None])
+
+    def _options(self) -> LockOptions:
+        ttl, random = self._scene.ttl, self._random.random
+        options = LockOptions(ttl=ttl * (1.0 if random() < 0.7 else 0.5 + random()))
+        if random() < 0.15:
+            options["renew"] = False
+        if random() < 0.15:
+            options["max_hold"] = ttl * (0.3 + random())
+        elif random() < 0.15:
+            options["min_hold"] = ttl * random()
+        return options
+
+
+def _each(lease: AsyncLease | AsyncLeaseSet) -> list[AsyncLease]:
+    return list(lease._leases) if isinstance(lease, AsyncLeaseSet) else [lease]
