@@ -12,6 +12,9 @@ import sys
 import time
 
 import leasehold
+import leasehold.backends.sqlite.backend
+import leasehold.blocking.once
+import leasehold.testing.shared  # noqa: F401 - all is loaded before the fork, so that the attempts really meet
 
 
 def attempt(url: str, options: dict[str, object], work: str) -> str:

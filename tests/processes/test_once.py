@@ -74,18 +74,18 @@ def started() -> Iterator[list[Workers]]:
 
 def test_of_fifty_processes_that_fire_together_exactly_one_runs(tmp_path: Path, started: list[Workers]) -> None:
     for mode in ("skip", "standby"):
-        workers = Workers(f"sqlite:///{tmp_path}/locks.db", 50, slot=mode, on_conflict=mode)
+        workers = Workers(f"sqlite:///{tmp_path}/locks.db", 50, slot=mode, on_conflict=mode, ttl=30)
         started.append(workers)
         workers.go()
         assert workers.outcomes() == {"ran": 1, "skipped": 49}
 
 
 def test_a_failed_run_leaves_its_slot_open_to_each_who_stands_by(tmp_path: Path, started: list[Workers]) -> None:
-    failing = Workers(f"sqlite:///{tmp_path}/locks.db", 5, "fail", slot="x", on_conflict="standby")
+    failing = Workers(f"sqlite:///{tmp_path}/locks.db", 5, "fail", slot="x", on_conflict="standby", ttl=30)
     started.append(failing)
     failing.go()
     assert failing.outcomes() == {"failed": 5}
-    working = Workers(f"sqlite:///{tmp_path}/locks.db", 3, slot="x", on_conflict="standby")
+    working = Workers(f"sqlite:///{tmp_path}/locks.db", 3, slot="x", on_conflict="standby", ttl=30)
     started.append(working)
     working.go()
     assert working.outcomes() == {"ran": 1, "skipped": 2}
