@@ -226,6 +226,22 @@ def test_a_holder_that_is_late_before_it_begins_does_not_run(store: ManualStore,
     assert client.inspect("job") is None
 
 
+def test_a_run_that_the_record_knows_to_be_late_is_told_even_while_it_holds_the_lock(
+    store: ManualStore, client: Client
+) -> None:
+    job = client.once("job", every="1d")
+    with pytest.raises(LeaseLost), job.attempt() as run:
+        assert run
+        store.memory.read(job._twin.attempt()._key(), 2**50)
+
+
+def test_a_run_that_took_longer_than_max_hold_is_not_recorded(store: ManualStore, client: Client) -> None:
+    with pytest.raises(LeaseLost) as caught, client.once("job", every="1d", max_hold=5).attempt():
+        store.pass_time(6)
+    assert caught.value.reason is LossReason.MAX_HOLD
+    assert attempt(client)
+
+
 # --- trouble
 
 
@@ -332,7 +348,9 @@ def _standby(store: ManualStore, work: Callable[[], None]) -> list[bool]:
             except ValueError:
                 pass
             assert task is not None
-            return [await task]
+            ran = await task
+            assert await first.inspect("job") is None, "the lock is given back, also by one that skips"
+            return [ran]
 
     return asyncio.run(story())
 

@@ -14,7 +14,7 @@ import time
 import leasehold
 import leasehold.backends.sqlite.backend
 import leasehold.blocking.once
-import leasehold.testing.shared  # noqa: F401 - all is loaded before the fork, so that the attempts really meet
+import leasehold.testing.shared  # all is loaded before the fork, so that the attempts really meet
 
 
 def attempt(url: str, options: dict[str, object], work: str) -> str:
