@@ -63,6 +63,16 @@ def test_late_release_does_not_free_the_next_holder(store: Verbs, host: FakeHost
     assert isinstance(store.renew(current)[0], Grant)
 
 
+def test_repeated_release_does_not_free_the_next_holder_of_a_quiet_name(store: Verbs, host: FakeHost) -> None:
+    first = granted(store.try_acquire(claim()))
+    assert store.release(first)
+    host.pass_time(0.001)  # so that the clock alone gives the next fence, which is the common case
+    second = granted(store.try_acquire(claim()))
+    assert not store.release(first)
+    assert store.renew(first) == [Loss(LossReason.TAKEN, "the store does not know this grant any more")]
+    assert isinstance(store.renew(second)[0], Grant)
+
+
 def test_expired_holder_is_gone_at_its_ttl_and_not_before(store: Verbs, host: FakeHost) -> None:
     granted(store.try_acquire(claim(ttl=10)))
     host.pass_time(9.999)

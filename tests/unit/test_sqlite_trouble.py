@@ -61,7 +61,7 @@ def test_full_disk_is_rejected_and_changes_nothing(store: Verbs) -> None:
     assert connection is not None
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
     connection.execute(f"PRAGMA max_page_count={pages}")
-    with pytest.raises(BackendRejected, match="disk is full"):  # noqa: PT012 - one of many claims is the first too many
+    with pytest.raises(BackendRejected, match="disk is full"):
         for number in range(1_000):
             store.try_acquire(claim(f"ns:{number}"))
     connection.execute("PRAGMA max_page_count=1000000")

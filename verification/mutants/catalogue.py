@@ -25,6 +25,7 @@ _ACQUIRE = "_core/acquire.py"
 _KEEPER = "_core/keeper.py"
 _TENURE = "_core/tenure.py"
 _MEMORY = "backends/memory.py"
+_RULES = "backends/rules.py"
 _LEASE = "lease.py"
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -227,8 +228,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "S13-unknown-read-as-no",
         "a lost reply of acquire is read as a refusal",
         _ACQUIRE,
-        "                self._doubt = self._doubt or isinstance(error, OutcomeUnknown)\n",
-        "                if isinstance(error, OutcomeUnknown):\n"
+        "                    self._doubt = True\n",
         "                    return Refusal(self._wish.key)  # type: ignore[return-value]\n",
     ),
     Mutant(
@@ -378,22 +378,22 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "one-permit-too-many",
         "a semaphore admits one more than its capacity",
-        _MEMORY,
-        "            return len(self.holdings) + len(ahead) < claim.capacity\n",
-        "            return len(self.holdings) + len(ahead) <= claim.capacity\n",
+        _RULES,
+        "        return holders.number + ahead.number < claim.capacity\n",
+        "        return holders.number + ahead.number <= claim.capacity\n",
     ),
     Mutant(
         "reader-beside-writer",
         "a reader is admitted beside a writer",
-        _MEMORY,
-        "        return Mode.EXCLUSIVE not in holders and all(",
-        "        return bool(holders) and all(",
+        _RULES,
+        "    return not holders.exclusive and not ahead.exclusive\n",
+        "    return not ahead.exclusive\n",
     ),
     Mutant(
         "writer-starved",
         "readers overtake a waiting writer",
-        _MEMORY,
-        "        return Mode.EXCLUSIVE not in holders and all(wait.claim.mode is Mode.SHARED for wait in ahead)\n",
-        "        return Mode.EXCLUSIVE not in holders\n",
+        _RULES,
+        "    return not holders.exclusive and not ahead.exclusive\n",
+        "    return not holders.exclusive\n",
     ),
 )

@@ -93,10 +93,9 @@ def compatible(claims: Sequence[Claim]) -> bool:
 class StoreModel:
     """Watches the store's side: an `Observer` of all links."""
 
-    def __init__(self, world: World, history: History, *, queueing: bool) -> None:
+    def __init__(self, world: World, history: History) -> None:
         self._world = world
         self._history = history
-        self._queueing = queueing
         self._books: dict[str, _Book] = {}
         self.broken_at_once: set[str] = (
             set()

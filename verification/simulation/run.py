@@ -64,7 +64,7 @@ class _Run:
         self._history = History(world)
         random = world.random
         queueing = random.random() < 0.8
-        self._model = StoreModel(world, self._history, queueing=queueing)
+        self._model = StoreModel(world, self._history)
         self._store = MemoryStore(clock=lambda: world.now, label="memory://simulated")
         beliefs = Beliefs(world, self._history, self._model)
         world.on_step = beliefs.look

@@ -65,11 +65,14 @@ async def release(session: Session, tenure: Tenure) -> bool:
     When the store does not answer, the lease stays "releasing": it is not renewed, and a second call tries again.
     """
     runtime, keeper = session.runtime, session.keeper
+    await runtime.switch()
     if not keeper.begin_release(tenure):
         return False
 
     async def finish() -> bool:
         freed = await _release_in_store(session, tenure)
+        if tenure.doubtful:  # a copy of the request may still be under way, and must not take the lock for nobody
+            await session.backend.withdraw(tenure.grant.claim)
         await runtime.switch()
         keeper.finish_release(tenure)
         return freed
@@ -230,10 +233,12 @@ class _Attempt:
             logger.warning("a grant of %r was used up before it arrived; asking again", self._wish.name)
             await self._withdraw(claim)
             return None
+        tenure.doubtful = self._doubt
         self._session.keeper.admit(tenure)
         if self._session.events.wanted(happened.Acquired):
             waited = self._runtime.now() - self._started
             self._session.events.emit(happened.Acquired(wish.name, answer.fence, waited))
+        await self._runtime.switch()
         return tenure
 
     async def _wait_for_turn(self, place: Place) -> None:

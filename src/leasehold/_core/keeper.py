@@ -57,6 +57,7 @@ class Keeper:
         self._signal = runtime.signal()
         self._known: dict[int, _Known] = {}
         self._dropped: deque[_Known] = deque()  # finalizers only append here: taking the guard in one could deadlock
+        self._decided: list[Tenure] = []  # lost by their holders' own clock; kept until the loss was announced
         self._numbers = 0
         self._worker: Task | None = None
         self._wake = math.inf
@@ -86,6 +87,7 @@ class Keeper:
         with self.guard:
             loss = tenure.settle(self._runtime.now())
             if loss is not None and tenure.number in self._known:
+                self._decided.append(tenure)  # its holder may let go of it before the worker has looked
                 self._signal.set()
         return loss
 
@@ -155,16 +157,17 @@ class Keeper:
     def is_quiet(self) -> bool:
         """Whether nothing is due and no renewal is under way, for tests that turn the clock by hand."""
         now = self._runtime.now()
-        return all(tenure.asked_at is None and tenure.next_action() > now for tenure in self._tenures())
+        return all(tenure.asked_at is None and tenure.next_action() > now for tenure in self.tenures())
 
-    def _tenures(self) -> list[Tenure]:
+    def tenures(self) -> list[Tenure]:
+        """The leases that are kept and still exist."""
         with self.guard:
             everyone = list(self._known.values())
         return [tenure for known in everyone if (tenure := known()) is not None]
 
     def _lose_all(self, loss: Loss) -> list[str]:
         """End every lease that is held; the names of those that were."""
-        held = [tenure for tenure in self._tenures() if tenure.state is State.HELD]
+        held = [tenure for tenure in self.tenures() if tenure.state is State.HELD]
         for tenure in held:
             tenure.lose(loss)
         return [tenure.name for tenure in held]
@@ -189,10 +192,13 @@ class Keeper:
         try:
             self._note_lateness(now, self._wake)
             self._wake = math.inf  # a lease admitted while we look around must wake us
+            with self.guard:
+                decided, self._decided = self._decided, []
             self._forget_dropped()
             lost, due, wake = self._survey(now)
             for tenure in lost:
                 self._tell(tenure)
+            del decided
             if due:
                 self._runtime.spawn(self._renew(due, now), "leasehold renewal")
         except Exception:  # noqa: BLE001

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
 from leasehold.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = ["ManualClock"]
 
@@ -14,10 +21,22 @@ class ManualClock:
 
     def __init__(self, start: float = 1_000.0) -> None:
         self._now = start
+        self._running_since: float | None = None
 
     def now(self) -> float:
         """The current instant."""
-        return self._now
+        if self._running_since is None:
+            return self._now
+        return self._now + time.monotonic() - self._running_since
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Let the clock run by itself while the block runs."""
+        self._running_since = time.monotonic()
+        try:
+            yield
+        finally:
+            self._now, self._running_since = self.now(), None
 
     def advance(self, seconds: float) -> None:
         """Jump ahead, as a clock does while its host is suspended: nobody gets to do anything in between."""

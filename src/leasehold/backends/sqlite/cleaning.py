@@ -59,7 +59,7 @@ class Cleaner:
         number, last = connection.execute(sql.SLICE_OF_LOCKS, (after, SLICE)).fetchone()
         self._lock_position = _next_position(number, last)
         if last is not None:
-            keys = connection.execute(sql.EXPIRED_KEYS, (after, last, now)).fetchall()
+            keys = connection.execute(sql.EXPIRED_KEYS, (after, last, now, now, now)).fetchall()
             for (key,) in keys:
                 Entry(connection, key, now).settle()  # waiters find out by themselves
             connection.execute(sql.CLEAN_LOCKS, (after, last, self._old_fence()))

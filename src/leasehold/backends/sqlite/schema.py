@@ -120,10 +120,10 @@ def _is_this_boot(connection: sqlite3.Connection, host: Host) -> bool:
         return True
     # Where the system does not name its boots, a lease that begins in the future gives an old one away.
     query = (
-        "SELECT EXISTS (SELECT 1 FROM lock WHERE shape = 1 AND since > ?1) "
-        "OR EXISTS (SELECT 1 FROM claim WHERE state = 1 AND since > ?1)"
+        "SELECT EXISTS (SELECT 1 FROM lock WHERE shape = 1 AND since > ?) "
+        "OR EXISTS (SELECT 1 FROM claim WHERE state = 1 AND since > ?)"
     )
-    return bool(connection.execute(query, (host.now(),)).fetchone() == (0,))
+    return bool(connection.execute(query, (host.now(), host.now())).fetchone() == (0,))
 
 
 def _number(connection: sqlite3.Connection, pragma: str) -> int:

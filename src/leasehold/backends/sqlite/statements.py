@@ -103,6 +103,8 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 EXTEND = "UPDATE claim SET expires = ? WHERE number = ?"
 
+KEEP_PLACE = "UPDATE claim SET expires = ?, bell = ? WHERE number = ?"
+
 MOVE = "UPDATE claim SET state = ?, expires = ? WHERE number = ?"
 
 BREAK = "UPDATE claim SET broken = ? WHERE number = ?"
@@ -127,7 +129,7 @@ ON CONFLICT (key) DO UPDATE SET fence = excluded.fence WHERE excluded.fence > fe
 
 # key, value, fence, expires, expires_wall, ttl -> one row changed, unless a higher fence was seen
 WRITE_RECORD = """
-INSERT INTO record (key, value, fence, expires, expires_wall, ttl) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+INSERT INTO record (key, value, fence, expires, expires_wall, ttl) VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (key) DO UPDATE SET
   value = excluded.value, fence = excluded.fence, expires = excluded.expires, expires_wall = excluded.expires_wall,
   ttl = excluded.ttl
@@ -141,11 +143,12 @@ SLICE_OF_LOCKS = "SELECT count(*), max(key) FROM (SELECT key FROM lock WHERE key
 
 SLICE_OF_RECORDS = "SELECT count(*), max(key) FROM (SELECT key FROM record WHERE key > ? ORDER BY key LIMIT ?)"
 
+# after this key, up to this key, now, now, now
 EXPIRED_KEYS = """
-SELECT key FROM lock WHERE key > ?1 AND key <= ?2 AND (
-  (shape = 1 AND expires <= ?3)
-  OR (shape = 2 AND (EXISTS (SELECT 1 FROM claim WHERE claim.key = lock.key AND expires <= ?3)
-      OR abandoned_until BETWEEN 0.000001 AND ?3)))
+SELECT key FROM lock WHERE key > ? AND key <= ? AND (
+  (shape = 1 AND expires <= ?)
+  OR (shape = 2 AND (EXISTS (SELECT 1 FROM claim WHERE claim.key = lock.key AND expires <= ?)
+      OR abandoned_until BETWEEN 0.000001 AND ?)))
 """
 
 # after this key, up to this key, fence: a row may go once the wall clock alone gives higher fences, with a day to spare

@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from leasehold._runtimes.clock import SYSTEM_CLOCK
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from leasehold.spi import Runtime
 
 __all__ = ["DRIVERS", "AsyncioDriver", "Driver", "Interrupted", "ThreadDriver"]
+
+_CONTRACT = str(Path(__file__).parent)
+_PACKAGE = str(Path(__file__).parents[2])
 
 
 class Interrupted(BaseException):
@@ -68,7 +72,7 @@ class ThreadDriver:
             nonlocal left
             if not _is_ours(frame):
                 return None
-            if event == "line" and not _leaves_a_with(frame, entered):
+            if event == "line" and _may_be_interrupted(frame, entered):
                 left -= 1
                 if left == 0:
                     sys.settrace(None)
@@ -89,22 +93,27 @@ class ThreadDriver:
 
 
 def _is_ours(frame: FrameType) -> bool:
+    """By the folder of the package: a checkout, or an environment, may well lie in a folder called leasehold too."""
     path = frame.f_code.co_filename
-    return "leasehold" in path and "contract" not in path
+    return path.startswith(_PACKAGE) and not path.startswith(_CONTRACT)
 
 
-def _leaves_a_with(frame: FrameType, entered: set[tuple[int, int]]) -> bool:
-    """Whether this is the second visit to a `with`, on the way out.
+def _may_be_interrupted(frame: FrameType, entered: set[tuple[int, int]]) -> bool:
+    """Whether a signal handler could really raise here.
 
-    The interpreter handles signals after calls and on jumps, never between the end of the block and `__exit__`. A trace
-    function can raise there, so it must be kept from it.
+    The interpreter handles signals after calls and on jumps: never between the end of a `with` block and its
+    `__exit__` (the second visit to that line), and never on a line that does nothing by itself. A trace function can
+    raise in both places, where no exception table covers it, so it must be kept from them.
     """
-    place = (id(frame), frame.f_lineno)
-    if not linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip().startswith("with "):
+    line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
+    if line in ("try:", "finally:", "else:", "pass"):
         return False
-    seen = place in entered
+    if not line.startswith("with "):
+        return True
+    place = (id(frame), frame.f_lineno)
+    first = place not in entered
     entered.add(place)
-    return seen
+    return first
 
 
 class AsyncioDriver:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from leasehold.client import AsyncClient
@@ -15,6 +15,7 @@ from leasehold.values import Claim, Holder, Mode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+    from contextlib import AbstractContextManager
 
     from leasehold.spi import Backend, Queueing, Runtime, Store, Task
     from leasehold.testing.contract.drivers import Driver
@@ -152,6 +153,16 @@ class Lab:
         child = Child(self.harness.url_for_children(), self.namespace, *words)
         self._children.append(child)
         return child
+
+    async def close(self, client: AsyncClient) -> None:
+        """Close a client before the case ends."""
+        self._clients.remove(client)
+        await client.close()
+
+    def running_clock(self) -> AbstractContextManager[None]:
+        """Let a clock that is turned by hand run by itself for a while."""
+        clock = self.harness.clock
+        return clock.running() if isinstance(clock, ManualClock) else nullcontext()
 
     async def clean_up(self) -> None:
         """Close what the case left open."""

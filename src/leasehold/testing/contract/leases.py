@@ -65,14 +65,11 @@ async def remaining_counts_down_and_is_below_the_ttl(lab: Lab) -> None:
 @case()
 async def a_lease_that_is_not_renewed_is_lost_at_its_deadline(lab: Lab) -> None:
     losses: list[Loss] = []
-    lease = await lab.client().lock("x", renew=False).acquire()
     error = None
     try:
-        async with lease:
-            watched = lab.client().lock("y", renew=False).hold(on_lost=losses.append)
-            async with watched:
-                await lab.pass_time(lab.ttl * 1.1)
-                await lab.eventually(lambda: bool(losses), "on_lost is called")
+        async with lab.client().lock("x", renew=False).hold(on_lost=losses.append) as lease:
+            await lab.pass_time(lab.ttl * 1.1)
+            await lab.eventually(lambda: bool(losses), "on_lost is called")
     except LeaseLost as lost:
         error = lost
     assert error is not None

@@ -1,0 +1,272 @@
+"""A check that cannot fail checks nothing: each is shown something wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from leasehold._core.tenure import Tenure
+from leasehold.spi import Place
+from leasehold.values import Claim, Grant, Holder, Loss, LossReason, Mode, Refusal
+from verification.simulation import SimRuntime, World
+from verification.simulation.checkers import Beliefs, StoreModel, compatible, fence_disorder
+from verification.simulation.history import Grants, History
+from verification.simulation.network import Link
+
+HOLDER = Holder("host", 1)
+
+
+def claim(owner: str, mode: Mode = Mode.EXCLUSIVE, capacity: int = 1, min_hold: float = 0.0) -> Claim:
+    return Claim("k", owner, 10.0, mode, capacity, min_hold, HOLDER)
+
+
+def grant(owner: str, fence: int, abandoned: bool = False, **options: object) -> Grant:
+    return Grant(claim(owner, **options), fence, 10.0, None, abandoned)  # type: ignore[arg-type]
+
+
+class Bench:
+    """A model that is told answers by hand."""
+
+    def __init__(self) -> None:
+        self.world = World(1)
+        self.history = History(self.world)
+        self.process = self.world.process("p")
+        self.link = Link(self.process, 0.5)
+        self.model = StoreModel(self.world, self.history)
+        self.beliefs = Beliefs(self.world, self.history, self.model)
+
+    def granted(self, answer: Grant, verb: str = "try_acquire") -> Bench:
+        self.tell(verb, answer.claim, answer)
+        return self
+
+    def tell(self, verb: str, subject: object, answer: object) -> None:
+        self.model.applied(self.link, verb, subject, answer, self.world.now)
+
+    def believe(self, answer: Grant) -> Tenure:
+        tenure = Tenure("k", answer, self.process.clock(), renew=True, max_hold=None)
+        self.beliefs.admitted(self.link, tenure)
+        self.beliefs.look()
+        return tenure
+
+    @property
+    def violated(self) -> list[str]:
+        return [violation.check for violation in self.history.violations]
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_good_answers_violate_nothing(bench: Bench) -> None:
+    first = grant("a", 1)
+    bench.granted(first).granted(first)
+    bench.tell("try_acquire", claim("b"), Refusal("k"))
+    bench.tell("renew", (first,), [first])
+    bench.tell("release", first, True)
+    bench.granted(grant("b", 2))
+    assert bench.violated == []
+
+
+def test_two_owners_in_the_store_are_seen(bench: Bench) -> None:
+    bench.granted(grant("a", 1)).granted(grant("b", 2))
+    assert bench.violated == ["two owners in the store"]
+
+
+def test_an_owner_whose_time_is_over_is_not_counted(bench: Bench) -> None:
+    bench.granted(grant("a", 1))
+    bench.world.now = 10.0
+    bench.granted(grant("b", 2, abandoned=True))
+    assert bench.violated == []
+
+
+def test_a_successor_that_is_not_told_of_an_abandoned_lock_is_seen(bench: Bench) -> None:
+    bench.granted(grant("a", 1))
+    bench.world.now = 10.0
+    bench.granted(grant("b", 2, abandoned=False))
+    assert bench.violated == ["told wrongly whether the last holder released"]
+
+
+def test_a_fence_that_does_not_rise_is_seen(bench: Bench) -> None:
+    first = grant("a", 5)
+    bench.granted(first)
+    bench.tell("release", first, True)
+    bench.granted(grant("b", 5))
+    assert bench.violated == ["fence did not rise in the store"]
+
+
+def test_two_fences_for_one_claim_are_seen(bench: Bench) -> None:
+    bench.granted(grant("a", 1)).granted(grant("a", 2))
+    assert bench.violated == ["one claim, two fences"]
+
+
+def test_a_renewal_that_revives_is_seen(bench: Bench) -> None:
+    first = grant("a", 1)
+    bench.granted(first)
+    bench.tell("release", first, True)
+    bench.tell("renew", (first,), [first])
+    assert bench.violated == ["a renewal revived a dead grant"]
+
+
+def test_a_live_grant_that_is_called_lost_is_seen(bench: Bench) -> None:
+    first = grant("a", 1)
+    bench.granted(first)
+    bench.tell("renew", (first,), [Loss(LossReason.TAKEN)])
+    assert bench.violated == ["a live grant was called lost"]
+
+
+def test_a_withdrawn_claim_that_is_granted_is_seen(bench: Bench) -> None:
+    bench.tell("withdraw", claim("a"), None)
+    bench.granted(grant("a", 1))
+    assert bench.violated == ["a withdrawn claim was granted"]
+
+
+def test_a_waiter_that_is_overtaken_is_seen(bench: Bench) -> None:
+    first = grant("a", 1)
+    bench.granted(first)
+    bench.tell("join", claim("b"), Place(claim("b"), SimRuntime(bench.process).signal(), 1.0, 0))
+    bench.tell("release", first, True)
+    bench.granted(grant("c", 2))
+    assert bench.violated == ["two owners in the store"]
+
+
+def test_a_waiter_for_a_free_lock_and_a_refused_free_lock_are_seen(bench: Bench) -> None:
+    bench.tell("try_acquire", claim("a"), Refusal("k"))
+    bench.tell("join", claim("b"), Place(claim("b"), SimRuntime(bench.process).signal(), 1.0, 0))
+    assert bench.violated == ["refused a free lock", "waits for a free lock"]
+
+
+def test_a_live_waiter_that_loses_its_place_is_seen(bench: Bench) -> None:
+    bench.world.now = 100.0
+    bench.tell("turn", claim("a"), Refusal("k"))
+    assert bench.violated == ["a live waiter lost its place"]
+
+
+def test_a_min_hold_that_is_not_kept_is_seen(bench: Bench) -> None:
+    first = grant("a", 1, min_hold=5.0)
+    bench.granted(first)
+    bench.tell("release", first, True)
+    bench.granted(grant("b", 2))
+    assert bench.violated == ["two owners in the store"]
+
+
+def test_a_renewal_long_after_the_release_is_seen(bench: Bench) -> None:
+    first = grant("a", 1)
+    bench.model.released["a"] = 0.0
+    bench.world.now = 1.0
+    bench.model.sent(bench.process, "renew", (first,))
+    assert bench.violated == ["renewal outlives release"]
+
+
+def test_a_belief_without_a_grant_in_the_store_is_seen(bench: Bench) -> None:
+    tenure = bench.believe(grant("a", 1))
+    assert bench.violated == ["believes in a grant the store does not have"]
+    assert tenure.grant.fence == 1
+
+
+def test_two_believers_are_seen(bench: Bench) -> None:
+    keep = [bench.granted(each).believe(each) for each in (grant("a", 1), grant("b", 2))]
+    assert "two holders believe" in bench.violated
+    assert len(keep) == 2
+
+
+def test_a_belief_that_outlives_the_grant_is_seen(bench: Bench) -> None:
+    first = grant("a", 1)
+    tenure = bench.granted(first).believe(first)
+    tenure.deadline += 5.0
+    bench.world.now = 10.5
+    bench.beliefs.look()
+    assert bench.violated == ["believes in a grant the store does not have"]
+
+
+def test_a_lease_that_comes_back_after_its_deadline_is_seen(bench: Bench) -> None:
+    first = grant("a", 1)
+    tenure = bench.granted(first).believe(first)
+    bench.world.now = 9.95
+    bench.beliefs.look()
+    assert bench.violated == []
+    bench.tell("renew", (first,), [first])
+    tenure.deadline += 9.0
+    bench.beliefs.look()
+    assert bench.violated == ["a lease that was over came back"]
+
+
+def test_a_belief_beyond_max_hold_is_seen(bench: Bench) -> None:
+    first = grant("a", 1)
+    tenure = bench.granted(first).believe(first)
+    bench.beliefs.limit(tenure.grant.fence, 2.0)
+    bench.world.now = 2.5
+    bench.beliefs.look()
+    assert bench.violated == ["believed beyond max_hold"]
+
+
+def test_a_fence_that_changes_is_seen(bench: Bench) -> None:
+    first = grant("a", 1)
+    tenure = bench.granted(first).believe(first)
+    tenure.grant = replace(first, fence=2)
+    bench.beliefs.look()
+    assert "a fence changed" in bench.violated
+
+
+def test_a_loss_that_is_not_told_in_time_is_seen(bench: Bench) -> None:
+    first = grant("a", 1)
+    tenure = bench.granted(first).believe(first)
+    for moment in (9.95, 10.5, 12.0):
+        bench.world.now = moment
+        bench.beliefs.look()
+    assert bench.violated == ["loss not told in time"]
+    assert tenure.loss is None
+
+
+def test_a_loss_that_is_told_twice_is_seen(bench: Bench) -> None:
+    for _ in range(2):
+        bench.beliefs.lost(bench.link, 1, LossReason.TAKEN)
+    assert bench.violated == ["loss told twice"]
+
+
+def test_a_loss_without_need_is_seen(bench: Bench) -> None:
+    first = grant("a", 1)
+    tenure = bench.granted(first).believe(first)
+    bench.world.now = 9.95
+    bench.beliefs.lost(bench.link, tenure.grant.fence, LossReason.EXPIRED)
+    assert bench.violated == ["lost without need"]
+
+
+def test_a_loss_after_trouble_is_nobodys_fault(bench: Bench) -> None:
+    first = grant("a", 1)
+    tenure = bench.granted(first).believe(first)
+    bench.world.now = 9.0
+    bench.link.trouble()
+    bench.world.now = 9.95
+    bench.beliefs.lost(bench.link, tenure.grant.fence, LossReason.UNCONFIRMED)
+    assert bench.violated == []
+
+
+@pytest.mark.parametrize(
+    ("claims", "fine"),
+    [
+        ([claim("a")], True),
+        ([claim("a"), claim("b")], False),
+        ([claim("a", Mode.SHARED), claim("b", Mode.SHARED)], True),
+        ([claim("a", Mode.SHARED), claim("b")], False),
+        ([claim("a", Mode.PERMIT, 2), claim("b", Mode.PERMIT, 2)], True),
+        ([claim(owner, Mode.PERMIT, 2) for owner in "abc"], False),
+    ],
+)
+def test_who_may_hold_together(claims: list[Claim], fine: bool) -> None:
+    assert compatible(claims) is fine
+
+
+@pytest.mark.parametrize(
+    ("grants", "wrong"),
+    [
+        ([Grants("n", 1, 2, 7), Grants("n", 3, 4, 8)], None),
+        ([Grants("n", 1, 4, 8), Grants("n", 2, 3, 7)], None),  # they overlap: any order will do
+        ([Grants("n", 1, 2, 7), Grants("m", 3, 4, 7)], None),  # another name
+        ([Grants("n", 1, 2, 8), Grants("n", 3, 4, 7)], "n: fence 7 came after 8"),
+        ([Grants("n", 1, 4, 7), Grants("n", 2, 3, 7)], "n: fence 7 was given twice"),
+    ],
+)
+def test_fences_must_follow_the_order_in_time(grants: list[Grants], wrong: str | None) -> None:
+    assert fence_disorder(grants) == wrong

@@ -1,0 +1,198 @@
+"""Draws the tables of the documentation from the code: `python tools/draw_docs.py` rewrites them, `--check` compares.
+
+A page marks a region with `<!-- drawn: NAME -->` and `<!-- end -->`; what is between them is written here and nowhere
+else. Knows the library's public names and its tables; must not know what the pages say around them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import logging
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import leasehold
+from leasehold import errors, events
+from leasehold._core.states import TRANSITIONS, State
+from leasehold.testing.contract import REQUIRED
+from leasehold.values import Capability
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+__all__ = ["DRAWINGS", "main", "pages", "redrawn"]
+
+ROOT = Path(__file__).resolve().parents[1]
+REGION = re.compile(r"(<!-- drawn: (?P<name>[a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+# What can be opened today, by row of the capability table. The others are planned: the table says what they must do.
+OPENED_BY = {"memory": "`memory://NAME`", "sqlite": "`local:`, `sqlite:////path`"}
+TITLES = {
+    "memory": "memory",
+    "sqlite": "SQLite",
+    "redis": "Redis",
+    "postgresql": "PostgreSQL rows",
+    "mysql": "MySQL rows",
+    "redlock": "Redlock",
+    "etcd": "etcd",
+    "zookeeper": "ZooKeeper",
+    "postgresql session": "PostgreSQL `mode=session`",
+    "mysql session": "MySQL `mode=session`",
+}
+PROMISES = {
+    Capability.EXCLUSIVE: "at most one owner per name on the store's side",
+    Capability.FENCING: "every grant has a number that is higher than all before it, and never used again",
+    Capability.INSPECT: "holders can be shown, listed and broken",
+    Capability.SHARED: "read/write locks",
+    Capability.PERMITS: "semaphores",
+    Capability.FIFO: "waiters are served in the order in which they came",
+    Capability.PUSH: "a waiter is woken by the release, not by asking again",
+    Capability.RECORD: "small values that expire, written under a fence",
+    Capability.MIN_HOLD: "a lock can be kept for a least time after an early release",
+    Capability.ABANDONED: "the next holder learns that the last one did not release",
+    Capability.SESSION: "a crash frees the lock when the store ends the session, without waiting for the ttl",
+}
+
+
+def _errors() -> str:
+    """The tree, as the module's own docstring draws it, and what each error carries."""
+    drawing = inspect.cleandoc(errors.__doc__ or "").split("\n\n")[1]
+    tree = "```text\n" + inspect.cleandoc(drawing) + "\n```"
+    rows = [
+        (f"`{name}`", _first_paragraph(getattr(errors, name)), ", ".join(f"`{fact}`" for fact in _facts(name)))
+        for name in errors.__all__
+    ]
+    return f"{tree}\n\n{_table(('error', 'means', 'carries'), rows)}"
+
+
+def _facts(name: str) -> list[str]:
+    parameters = inspect.signature(getattr(errors, name).__init__).parameters
+    return [fact for fact in parameters if fact not in ("self", "message")]
+
+
+def _events() -> str:
+    """Every event with its level and its fields."""
+    rows = []
+    for name in events.__all__:
+        event = getattr(events, name)
+        if event is not events.Event:
+            fields = ", ".join(f"`{field.name}`" for field in dataclasses.fields(event))
+            rows.append((f"`{name}`", logging.getLevelName(event.level), _first_paragraph(event), fields))
+    return _table(("event", "level", "means", "fields"), rows)
+
+
+def _capabilities() -> str:
+    """The whole table: what each store must declare, no more and no less."""
+    heads = ("store", "today", *(str(capability) for capability in Capability))
+    rows = [
+        (TITLES[store], "yes" if store in OPENED_BY else "planned", *_marks(declared))
+        for store, declared in REQUIRED.items()
+    ]
+    meanings = _table(("capability", "promise"), [(f"`{each}`", PROMISES[each]) for each in Capability])
+    return f"{_table(heads, rows)}\n\n{meanings}"
+
+
+def _stores() -> str:
+    """The short table of the README."""
+    heads = ("store", "URL", "fence", "read/write lock", "semaphore", "first come, first served", "crash frees after")
+    rows = [
+        (
+            TITLES[store],
+            OPENED_BY.get(store, "planned"),
+            _mark(Capability.FENCING in declared),
+            _mark(Capability.SHARED in declared),
+            _mark(Capability.PERMITS in declared),
+            _mark(Capability.FIFO in declared) + (", woken" if Capability.PUSH in declared else ""),
+            "the session" if Capability.SESSION in declared else "the ttl",
+        )
+        for store, declared in REQUIRED.items()
+    ]
+    return _table(heads, rows)
+
+
+def _states() -> str:
+    """The life of a lease, as a diagram and as the table that decides."""
+    lines = ["stateDiagram-v2", "    [*] --> held: granted"]
+    lines += [
+        f"    {before.value} --> {after.value}: {event.value}"
+        for (before, event), after in TRANSITIONS.items()
+        if before is not after
+    ]
+    ends = [
+        state for state in State if all(after is state for (before, _), after in TRANSITIONS.items() if before is state)
+    ]
+    lines += [f"    {state.value} --> [*]" for state in ends]
+    rows = [(before.value, event.value, after.value) for (before, event), after in TRANSITIONS.items()]
+    return "```mermaid\n" + "\n".join(lines) + f"\n```\n\n{_table(('a lease that is', 'on', 'becomes'), rows)}"
+
+
+def _names() -> str:
+    """Every public name with its first sentence."""
+    rows = [(f"`{name}`", _first_paragraph(getattr(leasehold, name))) for name in leasehold.__all__]
+    return _table(("name", "is"), rows)
+
+
+def _decisions() -> str:
+    """Every decision record, by its heading."""
+    lines = []
+    for page in sorted((ROOT / "docs" / "adr").glob("[0-9]*.md")):
+        heading = page.read_text().partition("\n")[0].lstrip("# ").partition(". ")[2]
+        lines.append(f"- [{page.name[:4]}](adr/{page.name}): {heading}")
+    return "\n".join(lines)
+
+
+DRAWINGS: dict[str, Callable[[], str]] = {
+    "capabilities": _capabilities,
+    "decisions": _decisions,
+    "errors": _errors,
+    "events": _events,
+    "names": _names,
+    "states": _states,
+    "stores": _stores,
+}
+
+
+def pages() -> list[Path]:
+    """Every page that may have a region."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def redrawn(text: str) -> str:
+    """A page with all its regions drawn anew."""
+    return REGION.sub(lambda region: f"{region[1]}{DRAWINGS[region['name']]()}\n{region[3]}", text)
+
+
+def main(arguments: list[str]) -> int:
+    """Rewrite the pages; with `--check`, only say which ones are out of date."""
+    stale = [page for page in pages() if redrawn(page.read_text()) != page.read_text()]
+    for page in stale:
+        if "--check" in arguments:
+            print(f"{page.relative_to(ROOT)} is out of date; run python tools/draw_docs.py", file=sys.stderr)
+        else:
+            page.write_text(redrawn(page.read_text()))
+    return 1 if stale and "--check" in arguments else 0
+
+
+def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    heads = list(heads)
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def _first_paragraph(thing: object) -> str:
+    return " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
+
+
+def _marks(declared: frozenset[Capability]) -> list[str]:
+    return [_mark(capability in declared) for capability in Capability]
+
+
+def _mark(there: bool) -> str:  # noqa: FBT001 - a cell of a table
+    return "yes" if there else "no"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
