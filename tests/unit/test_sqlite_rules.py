@@ -304,7 +304,7 @@ def test_inspect_and_list_show_holders_and_waiters_of_a_prefix(store: Verbs, hos
     assert state.holdings[0].expires_in == pytest.approx(28)
 
 
-def test_record_is_written_unless_a_living_one_has_a_higher_fence(store: Verbs, host: FakeHost) -> None:
+def test_record_is_written_unless_a_higher_fence_was_seen(store: Verbs, host: FakeHost) -> None:
     assert store.read("ns:k") is None
     assert store.write(Record("ns:k", b"\x00one", 5, 10.0))
     assert not store.write(Record("ns:k", b"old", 4, 10.0))
@@ -316,4 +316,5 @@ def test_record_is_written_unless_a_living_one_has_a_higher_fence(store: Verbs, 
     assert record.ttl == pytest.approx(6)
     host.pass_time(6)
     assert store.read("ns:k") is None
-    assert store.write(Record("ns:k", b"new life", 1, 10.0))
+    assert not store.write(Record("ns:k", b"old", 4, 10.0)), "the fence outlives the record"
+    assert store.write(Record("ns:k", b"new life", 5, 10.0))

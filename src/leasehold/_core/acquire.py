@@ -65,7 +65,6 @@ async def release(session: Session, tenure: Tenure) -> bool:
     When the store does not answer, the lease stays "releasing": it is not renewed, and a second call tries again.
     """
     runtime, keeper = session.runtime, session.keeper
-    await runtime.switch()
     if not keeper.begin_release(tenure):
         return False
 
@@ -238,7 +237,6 @@ class _Attempt:
         if self._session.events.wanted(happened.Acquired):
             waited = self._runtime.now() - self._started
             self._session.events.emit(happened.Acquired(wish.name, answer.fence, waited))
-        await self._runtime.switch()
         return tenure
 
     async def _wait_for_turn(self, place: Place) -> None:

@@ -23,10 +23,12 @@ WHERE shape = 0 AND fence < excluded.fence
 """
 
 # key, owner, now -> one row changed if this owner held the name and nobody else was interested in it
-RELEASE_PLAIN = "UPDATE lock SET shape = 0, owner = NULL WHERE key = ? AND shape = 1 AND owner = ? AND expires > ?"
+RELEASE_PLAIN = (
+    "UPDATE lock SET shape = 0, owner = NULL WHERE key = ? AND shape = 1 AND owner = ? AND fence = ? AND expires > ?"
+)
 
-# expires, key, owner, now -> one row changed if this owner holds the name in the plain way
-RENEW_PLAIN = "UPDATE lock SET expires = ? WHERE key = ? AND shape = 1 AND owner = ? AND expires > ?"
+# expires, key, owner, fence, now -> one row changed if this owner holds the name in the plain way
+RENEW_PLAIN = "UPDATE lock SET expires = ? WHERE key = ? AND shape = 1 AND owner = ? AND fence = ? AND expires > ?"
 
 # --- one name, inside a transaction
 
@@ -119,15 +121,21 @@ WHERE key >= ? AND shape > 0 ORDER BY key
 
 # --- records
 
-READ_RECORD = "SELECT value, fence, expires FROM record WHERE key = ? AND expires > ?"
+READ_RECORD = "SELECT value, fence, expires FROM record WHERE key = ?"
 
-# key, value, fence, expires, expires_wall, ttl, now -> one row changed, unless a living record has a higher fence
+# key, fence: from now on no lower fence writes here. A row without a record is one that has run out.
+RAISE_FENCE = """
+INSERT INTO record (key, value, fence, expires, expires_wall, ttl) VALUES (?, x'', ?, 0, 0, 0)
+ON CONFLICT (key) DO UPDATE SET fence = excluded.fence WHERE excluded.fence > fence
+"""
+
+# key, value, fence, expires, expires_wall, ttl -> one row changed, unless a higher fence was seen
 WRITE_RECORD = """
 INSERT INTO record (key, value, fence, expires, expires_wall, ttl) VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (key) DO UPDATE SET
   value = excluded.value, fence = excluded.fence, expires = excluded.expires, expires_wall = excluded.expires_wall,
   ttl = excluded.ttl
-WHERE excluded.fence >= fence OR expires <= ?
+WHERE excluded.fence >= fence
 """
 
 # --- cleaning, a slice of the keys at a time
@@ -148,4 +156,5 @@ SELECT key FROM lock WHERE key > ? AND key <= ? AND (
 # after this key, up to this key, fence: a row may go once the wall clock alone gives higher fences, with a day to spare
 CLEAN_LOCKS = "DELETE FROM lock WHERE key > ? AND key <= ? AND shape = 0 AND fence < ?"
 
-CLEAN_RECORDS = "DELETE FROM record WHERE key > ? AND key <= ? AND expires <= ?"
+# after this key, up to this key, now, fence: what has run out, once its fence is a day old as well
+CLEAN_RECORDS = "DELETE FROM record WHERE key > ? AND key <= ? AND expires <= ? AND fence < ?"
