@@ -22,6 +22,7 @@ __all__ = [
     "Dropped",
     "Event",
     "Events",
+    "FenceRaised",
     "KeeperLate",
     "Lost",
     "ReleaseFailed",
@@ -193,6 +194,20 @@ class RunSkipped(Event):
 
     def __str__(self) -> str:
         return str(self.skipped)
+
+
+@dataclass(frozen=True, slots=True)
+class FenceRaised(Event):
+    """An operator raised the fence of a name."""
+
+    level: ClassVar[int] = logging.WARNING
+
+    fence: int
+    reason: str
+    by: str
+
+    def __str__(self) -> str:
+        return f"{self.by} raised the fence of {self.name!r} to {self.fence}: {self.reason}"
 
 
 class Events:
