@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 SUPPORTED = ("3.11", "3.12", "3.13", "3.14")
@@ -18,6 +19,18 @@ ROOT = Path(__file__).parents[1]
 def works(python: str) -> bool:
     """Whether the command really starts; a version manager's shim may not."""
     return subprocess.run([python, "-c", "import sqlite3"], capture_output=True, check=False).returncode == 0
+
+
+def run_contract(python: str, *arguments: str) -> bool:
+    """Run it and print one line; everything it said if it failed."""
+    command = [python, "-m", "leasehold.testing.contract", *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    summary = result.stdout.strip().splitlines()[-1] if result.stdout else "no answer"
+    print(f"{Path(python).name}: {arguments[0].partition(':')[0]}: {summary}", flush=True)
+    if result.returncode != 0:
+        print(result.stdout[-4000:], result.stderr[-4000:])
+    return result.returncode == 0
 
 
 def main() -> int:
