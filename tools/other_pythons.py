@@ -56,7 +56,8 @@ def main() -> int:
                 runs.append(pool.submit(run_contract, version, python, url, "--ttl", "0.5"))
             elif version != current:
                 print(f"python{version}: not installed here", flush=True)
-        return 0 if all([run.result() for run in runs]) else 1
+        results = [run.result() for run in runs]  # all of them, also after a failure
+    return 0 if all(results) else 1
 
 
 if __name__ == "__main__":
