@@ -151,11 +151,10 @@ class ReleaseFailed(Event):
 
     level: ClassVar[int] = logging.WARNING
 
-    fence: int
     error: str
 
     def __str__(self) -> str:
-        return f"could not release {self.name!r} with fence {self.fence}; its ttl will free it: {self.error}"
+        return f"could not release {self.name!r}; its ttl will free it: {self.error}"
 
 
 @dataclass(frozen=True, slots=True)
