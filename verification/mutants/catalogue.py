@@ -62,9 +62,12 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "B26-renewed-after-release",
         "the keeper goes on renewing a lease whose release got no answer",
-        _TENURE,
-        "        if self.state is not State.HELD or not self.renewable or now >= self.deadline:\n",
-        "        if self.state is State.LOST or not self.renewable or now >= self.deadline:\n",
+        _KEEPER,
+        "            self._known.pop(tenure.number, None)  # nothing to renew or to tell, even if the release fails\n"
+        "            return tenure.state is State.RELEASING\n",
+        "            asked = tenure.state is State.RELEASING\n"
+        "            tenure.state = State.HELD if asked else tenure.state\n"
+        "            return asked\n",
     ),
     Mutant(
         "B39-inner-release",

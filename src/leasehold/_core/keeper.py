@@ -99,14 +99,13 @@ class Keeper:
             if tenure.state is State.LOST:
                 # The store may still keep what only our own clock or max_hold ended.
                 return tenure.loss is not None and tenure.loss.reason in _LOCAL_LOSSES
+            self._known.pop(tenure.number, None)  # nothing to renew or to tell, even if the release fails
             return tenure.state is State.RELEASING
 
     def finish_release(self, tenure: Tenure) -> None:
         """The store confirmed that nothing is held any more."""
         with self.guard:
             tenure.state = advance(tenure.state, Event.FREED)
-            if tenure.state is State.RELEASED:
-                self._known.pop(tenure.number, None)
         for watcher in tenure.present_watchers():
             watcher.on_end(tenure.loss)
 
