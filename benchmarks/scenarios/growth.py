@@ -24,7 +24,7 @@ def run(settings: Settings) -> Iterator[Table]:
         yield measure(f"{store}: pair beside held names", [_held(settings, store, size) for size in sizes], settings)
     for store in ("memory", "SQLite"):
         sizes = settings.pick((1, 10, 100, 1_000), (1, 10))
-        candidates = [queue_of_tasks(settings, store, size, f"{size:,} waiters") for size in sizes]
+        candidates = [queue_of_tasks(settings, store, size + 1, f"{size:,} waiting") for size in sizes]
         title = f"{store}: grants with a queue of asyncio tasks"
         yield measure(title, candidates, settings, unit="grants a second", higher_is_better=True, by="median")
 

@@ -11,6 +11,7 @@ name that is idle.
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -35,7 +36,7 @@ from leasehold.values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from leasehold.spi import Backend, Runtime, Signal, Store
     from leasehold.store_url import StoreURL
@@ -73,6 +74,7 @@ class _Entry:
     withdrawn: dict[str, float] = field(default_factory=dict)  # late requests of these are refused until then
     broken: dict[str, tuple[str, float]] = field(default_factory=dict)  # broken at once; the holder learns why
     abandoned_until: float = 0.0
+    quiet_until: float = math.inf  # nothing in the four runs out before; it may be too early, never too late
 
     def claims(self) -> list[Claim]:
         """All that hold, then all that wait."""
@@ -105,7 +107,9 @@ class _Entry:
             ahead.append(waiting)
 
     def expire(self, now: float) -> None:
-        """Remove what has run out by the store's clock."""
+        """Remove what has run out by the store's clock. Looks through all of it only when something may have."""
+        if now < self.quiet_until:
+            return
         before = len(self.holdings) + len(self.queue)
         for holding in [held for held in self.holdings.values() if held.expires <= now]:
             self.drop(holding, now)
@@ -115,8 +119,19 @@ class _Entry:
             self.withdrawn = {owner: until for owner, until in self.withdrawn.items() if until > now}
         if self.broken:
             self.broken = {owner: mark for owner, mark in self.broken.items() if mark[1] > now}
+        self.quiet_until = min(self._instants(), default=math.inf)
         if len(self.holdings) + len(self.queue) < before:
             self.call_next()
+
+    def runs_out(self, instant: float) -> None:
+        """Something new may run out at this instant. Not needed for what only lasts longer than before."""
+        self.quiet_until = min(self.quiet_until, instant)
+
+    def _instants(self) -> Iterator[float]:
+        yield from (held.expires for held in self.holdings.values())
+        yield from (waiting.expires for waiting in self.queue.values())
+        yield from self.withdrawn.values()
+        yield from (until for _, until in self.broken.values())
 
     def drop(self, holding: _Holding, now: float) -> None:
         """End a holding that was not released: the next holder is told."""
@@ -204,6 +219,7 @@ class MemoryStore:
             kept_until = holding.since + holding.claim.min_hold
             if kept_until > now:
                 holding.cooling, holding.expires = True, kept_until
+                entry.runs_out(kept_until)
             else:
                 del entry.holdings[owner]
                 entry.call_next()
@@ -221,6 +237,7 @@ class MemoryStore:
                     entry.abandoned_until = now + ABANDONED_KEPT
             entry.queue.pop(claim.owner, None)
             entry.withdrawn[claim.owner] = now + claim.ttl
+            entry.runs_out(now + claim.ttl)
             self._entries[claim.key] = entry
             entry.call_next()
 
@@ -316,6 +333,7 @@ class MemoryStore:
         abandoned = entry.abandoned_until > now
         entry.abandoned_until = 0.0
         entry.holdings[claim.owner] = _Holding(claim, self._fence, now, now + claim.ttl, abandoned)
+        entry.runs_out(now + claim.ttl)
         self._entries[claim.key] = entry
         return Grant(claim, self._fence, claim.ttl, None, abandoned)
 
@@ -348,9 +366,11 @@ class MemoryStore:
 
     def _stand(self, entry: _Entry, claim: Claim, signal: Signal, now: float) -> Place:
         lifetime = place_lifetime(claim)
+        ahead = len(entry.ahead_of(claim.owner)) if claim.owner in entry.queue else len(entry.queue)
         entry.queue[claim.owner] = _Waiting(claim, signal, now + lifetime)
+        entry.runs_out(now + lifetime)
         self._entries[claim.key] = entry
-        return Place(claim, signal, lifetime / 3, len(entry.ahead_of(claim.owner)), entry.first_holder())
+        return Place(claim, signal, lifetime / 3, ahead, entry.first_holder())
 
     def _refusal(self, entry: _Entry, claim: Claim, now: float) -> Refusal:
         ends = [held.expires - now for held in entry.holdings.values()]
