@@ -95,6 +95,8 @@ class _Entry:
 
     def admits(self, claim: Claim, ahead: Collection[_Waiting]) -> bool:
         """Whether nobody who holds, and nobody of those ahead, is in the way."""
+        if not self.holdings and not ahead:
+            return True  # the common case, and the rules need not be asked
         return admits(claim, _crowd(self.holdings.values()), _crowd(ahead))
 
     def call_next(self) -> None:
