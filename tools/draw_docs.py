@@ -135,8 +135,18 @@ def _names() -> str:
     return _table(("name", "is"), rows)
 
 
+def _decisions() -> str:
+    """Every decision record, by its heading."""
+    lines = []
+    for page in sorted((ROOT / "docs" / "adr").glob("[0-9]*.md")):
+        heading = page.read_text().partition("\n")[0].lstrip("# ").partition(". ")[2]
+        lines.append(f"- [{page.name[:4]}](adr/{page.name}): {heading}")
+    return "\n".join(lines)
+
+
 DRAWINGS: dict[str, Callable[[], str]] = {
     "capabilities": _capabilities,
+    "decisions": _decisions,
     "errors": _errors,
     "events": _events,
     "names": _names,

@@ -131,13 +131,14 @@ class Book:
 class ToyStore:
     """A file, named but not yet opened. `monotonic` is one clock for all processes of a Linux host."""
 
-    def __init__(self, path: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, path: str, clock: Callable[[], float] = time.monotonic, pause: float = PAUSE) -> None:
         self._path = path
         self._clock = clock
+        self._pause = pause  # between two looks at a file that is in use; 0 where the clock is turned by hand
 
     def open_backend(self, runtime: Runtime) -> Backend:
         """Connect; does no I/O."""
-        return ToyBackend(self._path, self._clock, runtime)
+        return ToyBackend(self._path, self._clock, self._pause, runtime)
 
 
 class ToyBackend:
@@ -145,10 +146,11 @@ class ToyBackend:
 
     capabilities = frozenset({Capability.EXCLUSIVE, Capability.FENCING, Capability.INSPECT})
 
-    def __init__(self, path: str, clock: Callable[[], float], runtime: Runtime) -> None:
+    def __init__(self, path: str, clock: Callable[[], float], pause: float, runtime: Runtime) -> None:
         self.label = f"toy://{path}"
         self._path = path
         self._clock = clock
+        self._pause = pause
         self._runtime = runtime
 
     async def try_acquire(self, claim: Claim) -> Grant | Refusal:
@@ -188,11 +190,11 @@ class ToyBackend:
         while (done := self._try(change)) is None:
             if self._runtime.now() >= deadline:
                 raise BackendUnavailable("the file is in use by another process; try again", backend=self.label)
-            await self._runtime.sleep(PAUSE)
+            await self._runtime.sleep(self._pause)
         return done[0]
 
     def _try(self, change: Callable[[Book], T]) -> tuple[T] | None:
-        """The result in a tuple, or None if another process has the file; `os.replace` shows all of a change at once."""
+        """The result in a tuple, or None if another process has the file; `os.replace` shows a change as a whole."""
         with open(self._path + ".lock", "ab") as lock:  # noqa: PTH123 - text, as the URL gave it
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -18,9 +18,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from leasehold._core.patience import Backoff
     from leasehold.blocking import Client, Hold, Lease, LeaseSet, Lock, LockSet, Lost, Mutex, RWLock, connect
+    from leasehold.blocking.once import Once, Run
     from leasehold.client import AsyncClient, connect_async
     from leasehold.errors import (
         AcquireTimeout,
+        AlreadyRun,
+        AlreadyRunning,
         BackendError,
         BackendRejected,
         BackendUnavailable,
@@ -36,7 +39,8 @@ if TYPE_CHECKING:
     from leasehold.hold import AsyncHold
     from leasehold.lease import AsyncLease, AsyncLeaseSet, AsyncLost
     from leasehold.lock import AsyncLock, AsyncLockSet, AsyncMutex, AsyncRWLock
-    from leasehold.values import Capability, Holder, Holding, LockState, Loss, LossReason, Mode
+    from leasehold.patterns.once import AsyncOnce, AsyncRun
+    from leasehold.values import Capability, Holder, Holding, LockState, Loss, LossReason, Mode, Skipped
 
 __version__ = "0.1.0"
 
@@ -45,20 +49,25 @@ _HOMES = {
     "leasehold.blocking": [
         "Client", "Hold", "Lease", "LeaseSet", "Lock", "LockSet", "Lost", "Mutex", "RWLock", "connect",
     ],
+    "leasehold.blocking.once": ["Once", "Run"],
     "leasehold.client": ["AsyncClient", "connect_async"],
     "leasehold.errors": [
-        "AcquireTimeout", "BackendError", "BackendRejected", "BackendUnavailable", "ConfigurationError", "Conflict",
+        "AcquireTimeout", "AlreadyRun", "AlreadyRunning", "BackendError", "BackendRejected", "BackendUnavailable",
+        "ConfigurationError", "Conflict",
         "LeaseLost", "LeaseholdError", "ModeConflict", "OutcomeUnknown", "StaleFence", "UnsupportedCapability",
     ],
     "leasehold.hold": ["AsyncHold"],
     "leasehold.lease": ["AsyncLease", "AsyncLeaseSet", "AsyncLost"],
     "leasehold.lock": ["AsyncLock", "AsyncLockSet", "AsyncMutex", "AsyncRWLock"],
-    "leasehold.values": ["Capability", "Holder", "Holding", "LockState", "Loss", "LossReason", "Mode"],
+    "leasehold.patterns.once": ["AsyncOnce", "AsyncRun"],
+    "leasehold.values": ["Capability", "Holder", "Holding", "LockState", "Loss", "LossReason", "Mode", "Skipped"],
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "AcquireTimeout",
+    "AlreadyRun",
+    "AlreadyRunning",
     "AsyncClient",
     "AsyncHold",
     "AsyncLease",
@@ -67,7 +76,9 @@ __all__ = [
     "AsyncLockSet",
     "AsyncLost",
     "AsyncMutex",
+    "AsyncOnce",
     "AsyncRWLock",
+    "AsyncRun",
     "BackendError",
     "BackendRejected",
     "BackendUnavailable",
@@ -92,8 +103,11 @@ __all__ = [
     "Mode",
     "ModeConflict",
     "Mutex",
+    "Once",
     "OutcomeUnknown",
     "RWLock",
+    "Run",
+    "Skipped",
     "StaleFence",
     "UnsupportedCapability",
     "connect",

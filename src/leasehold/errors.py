@@ -6,6 +6,8 @@
       StaleFence                              a guard has seen a newer fence
       Conflict                                somebody else was first, or asked for something else
         ModeConflict                          the name is in use as another kind of lock
+        AlreadyRun                            this slot of a `once` job has been run
+        AlreadyRunning                        a `once` job is being run by somebody else
       BackendError
         BackendUnavailable (ConnectionError)  surely not applied
         OutcomeUnknown                        sent, no answer: may have been applied
@@ -24,10 +26,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from leasehold.values import Holder, LossReason
+    from leasehold.values import Holder, LossReason, Skipped
 
 __all__ = [
     "AcquireTimeout",
+    "AlreadyRun",
+    "AlreadyRunning",
     "BackendError",
     "BackendRejected",
     "BackendUnavailable",
@@ -114,6 +118,36 @@ class Conflict(LeaseholdError):
 
 class ModeConflict(Conflict):
     """The name is in use as another kind of lock: a mutex or read/write lock here, a semaphore there."""
+
+
+class AlreadyRun(Conflict):
+    """A `once` job was run for this slot before; `skipped` says by whom and when."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        name: str | None = None,
+        backend: str | None = None,
+        skipped: Skipped | None = None,
+    ) -> None:
+        super().__init__(message, name=name, backend=backend)
+        self.skipped = skipped
+
+
+class AlreadyRunning(Conflict):
+    """A `once` job is being run by somebody else; `skipped` says by whom."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        name: str | None = None,
+        backend: str | None = None,
+        skipped: Skipped | None = None,
+    ) -> None:
+        super().__init__(message, name=name, backend=backend)
+        self.skipped = skipped
 
 
 class BackendError(LeaseholdError):

@@ -11,6 +11,7 @@ from leasehold._core.events import (
     ReleaseFailed,
     RenewalFailed,
     Renewed,
+    RunSkipped,
     TimedOut,
     Waiting,
 )
@@ -26,6 +27,7 @@ __all__ = [
     "Released",
     "RenewalFailed",
     "Renewed",
+    "RunSkipped",
     "TimedOut",
     "Waiting",
 ]

@@ -74,13 +74,21 @@ class Block:
         """The code is about to get the loss as an exception from its own call."""
         self._scope.told()
 
-    async def leave(self, lease: Held, error: BaseException | None) -> None:
-        """Release, or raise `LeaseLost` if the lease was lost before the code ended."""
+    async def leave(
+        self,
+        lease: Held,
+        error: BaseException | None,
+        before_release: Callable[[], Awaitable[Loss | None]] | None = None,
+    ) -> None:
+        """Release, or raise `LeaseLost` if the lease was lost before the code ended.
+
+        `before_release` is called while the lease is still held, and may find that it is not.
+        """
         lease._unwatch(self)  # first: what comes now must not be interrupted by a loss
         interrupted = await self._scope.leave(error)
         loss = lease.loss
         if lease._is_kept():
-            taken = await _give_back(lease, error)
+            taken = await _wind_up(lease, error, None if loss else before_release)
             loss = loss or taken
         if loss is None:
             return
@@ -88,6 +96,22 @@ class Block:
             raise lost_error(lease, loss, completed=error is None) from error
         if not isinstance(error, LeaseLost):
             error.add_note(f"leasehold: the lease of {lease.name!r} was lost as well ({loss.reason}): {loss.detail}")
+
+
+async def _wind_up(
+    lease: Held, error: BaseException | None, before_release: Callable[[], Awaitable[Loss | None]] | None
+) -> Loss | None:
+    if before_release is None:
+        return await _give_back(lease, error)
+    try:
+        found = await before_release()
+    except GeneratorExit:
+        raise  # nothing can be awaited any more; the ttl frees the lock
+    except BaseException as failure:
+        await _give_back(lease, failure)
+        raise
+    gone = await _give_back(lease, error)  # also if it is lost: the keeper must let go of it
+    return found or gone
 
 
 async def _give_back(lease: Held, error: BaseException | None) -> Loss | None:

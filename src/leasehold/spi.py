@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Hashable, Sequence
     from contextlib import AbstractContextManager
 
-    from leasehold.values import Capability, Claim, Grant, Holder, LockState, Loss, Record, Refusal
+    from leasehold.values import Capability, Claim, Grant, Holder, LockState, Loss, Reading, Record, Refusal
 
 __all__ = [
     "Backend",
@@ -121,13 +121,24 @@ class Inspecting(Protocol):
 
 @runtime_checkable
 class Recording(Protocol):
-    """Capability RECORD: small values that expire, written under a fence."""
+    """Capability RECORD: small values that expire, written under a fence.
 
-    async def read(self, key: str) -> Record | None:
-        """The record with the time it has left as `ttl`, or None."""
+    Reading under a fence and writing under it are one holder's first and last act at a key. Together they promise: a
+    write that returned True is seen by every later holder that reads under its fence. Both may be repeated after an
+    unknown outcome.
+    """
+
+    async def read(self, key: str, fence: int = 0) -> Reading:
+        """The record, the highest fence seen at its key, and the store's wall-clock time.
+
+        With a fence, in the same step: from now on refuse to write under a lower one, also while there is no record.
+        """
 
     async def write(self, record: Record) -> bool:
-        """Store it; False if a record with a higher fence is there."""
+        """Store it for its ttl; False if a higher fence was seen at its key.
+
+        A fence is remembered at least as long as its record, and at least a day.
+        """
 
 
 class Store(Protocol):

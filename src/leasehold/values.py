@@ -6,6 +6,7 @@ Nothing here decides or waits. Times are seconds; instants are on the clock of w
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from enum import StrEnum
 
 __all__ = [
@@ -18,8 +19,10 @@ __all__ = [
     "Loss",
     "LossReason",
     "Mode",
+    "Reading",
     "Record",
     "Refusal",
+    "Skipped",
 ]
 
 MAX_FENCE = 2**53 - 1  # the largest integer that Lua and JSON keep exact
@@ -151,9 +154,52 @@ class LockState:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A value kept beside the locks and written under a fence (once, idempotency, cache)."""
+    """A value kept beside the locks and written under a fence (once, idempotency, cache).
+
+    As an answer of the store, `fence` is the highest that was seen at this key and `ttl` the time that is left.
+    """
 
     key: str
     value: bytes
     fence: int
     ttl: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a store knows about the key of a record: the record, the highest fence seen there, and the time it is.
+
+    `time` is the store's own wall clock, in seconds since 1970: the one clock that all clients share. `fence` outlives
+    the record; it is 0 where none was seen.
+    """
+
+    record: Record | None
+    fence: int
+    time: float
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A `once` job was not run, because its slot is another's. It is false, so that `if run:` reads well.
+
+    `runner` is who ran it, or who is running it while `finished` is None; None where the store does not say.
+    `finished` is in seconds since 1970 on the store's clock. `failed`: it failed, and was told to close its slot.
+    """
+
+    name: str
+    slot: str
+    runner: Holder | None = None
+    finished: float | None = None
+    failed: bool = False
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __str__(self) -> str:
+        """Say who had it, in one sentence."""
+        who = self.runner or "somebody else"
+        if self.finished is None:
+            return f"{self.name!r} was skipped for slot {self.slot}: it is being run by {who}"
+        when = datetime.fromtimestamp(self.finished, UTC).isoformat(sep=" ", timespec="seconds")
+        how = ", and failed" if self.failed else ""
+        return f"{self.name!r} was skipped for slot {self.slot}: it was run by {who}, finished at {when}{how}"

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from leasehold.backends.memory import MemoryStore
+from leasehold.backends.memory_records import Records
 from leasehold.testing import contract
 from leasehold.testing.contract.registry import Case
-from leasehold.values import Capability, Grant, Refusal
+from leasehold.values import Capability, Grant, Reading, Record, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,6 +58,37 @@ class OneFenceForAll(MemoryStore):
         return super().try_acquire(claim)
 
 
+class ReadsWithoutRaisingTheFence(MemoryStore):
+    def read(self, key: str, fence: int = 0) -> Reading:
+        reading = super().read(key)
+        return Reading(reading.record, max(fence, reading.fence), reading.time)
+
+
+class WritesWhateverTheFence(MemoryStore):
+    def write(self, record: Record) -> bool:
+        return super().write(Record(record.key, record.value, 2**53 - 1, record.ttl))
+
+
+class ForgetsTheFenceWithItsRecord(MemoryStore):
+    def write(self, record: Record) -> bool:
+        if self.read(record.key).record is None:
+            self._records = Records()
+        return super().write(record)
+
+
+class LowersTheFence(MemoryStore):
+    def read(self, key: str, fence: int = 0) -> Reading:
+        if fence:
+            self._records = Records()
+        return super().read(key, fence)
+
+
+class ClockStandsStill(MemoryStore):
+    def read(self, key: str, fence: int = 0) -> Reading:
+        reading = super().read(key, fence)
+        return Reading(reading.record, reading.fence, 1_767_225_600.0)
+
+
 def case_named(name: str) -> Case:
     return next(case for case in contract.CASES if case.name == name)
 
@@ -69,7 +101,7 @@ class BrokenHarness(contract.MemoryHarness):
     def open_store(self) -> MemoryStore:
         if self._store is None:
             assert self.clock is not None
-            self._store = self._kind(clock=self.clock.now)
+            self._store = self._kind(clock=self.clock.now, wall=self.clock.now)
         return self._store
 
 
@@ -83,6 +115,12 @@ class BrokenHarness(contract.MemoryHarness):
         (ForgetsTombstones, "a_request_that_arrives_after_its_withdrawal_is_refused"),
         (OvertakesWaiters, "the_queue_is_served_in_order"),
         (OneFenceForAll, "fences_rise_over_releases_from_different_clients"),
+        (ReadsWithoutRaisingTheFence, "reading_under_a_fence_refuses_older_writers_even_where_no_record_is"),
+        (ReadsWithoutRaisingTheFence, "reading_under_a_fence_keeps_the_record_and_refuses_its_late_writer"),
+        (WritesWhateverTheFence, "a_late_writer_with_an_older_fence_is_refused"),
+        (ForgetsTheFenceWithItsRecord, "a_fence_is_remembered_longer_than_a_short_record"),
+        (LowersTheFence, "a_late_reader_learns_that_a_higher_fence_was_seen_and_lowers_nothing"),
+        (ClockStandsStill, "the_store_tells_one_time_that_goes_on"),
     ],
 )
 def test_a_broken_store_fails(kind: type[MemoryStore], case: str) -> None:

@@ -82,7 +82,7 @@ class Verbs:
         return run(self.backend.list(prefix))
 
     def read(self, key: str) -> Record | None:
-        return run(self.backend.read(key))
+        return run(self.backend.read(key)).record
 
     def write(self, record: Record) -> bool:
         return run(self.backend.write(record))

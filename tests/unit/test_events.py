@@ -93,7 +93,7 @@ def test_a_renewal_that_fails_is_one_warning_until_it_succeeds(caplog: pytest.Lo
 
 
 def test_every_event_reads_as_a_sentence() -> None:
-    from leasehold.values import Holder, Loss, LossReason
+    from leasehold.values import Holder, Loss, LossReason, Skipped
 
     samples = [
         events.Acquired("x", 1, 0.1),
@@ -109,6 +109,7 @@ def test_every_event_reads_as_a_sentence() -> None:
         events.ReleaseFailed("x", 1, "no route"),
         events.Dropped("x", 1),
         events.Broken("x", 1, "stuck", "operator"),
+        events.RunSkipped("x", Skipped("x", "2026-11-15", Holder("h", 1), 1_763_164_800.0)),
     ]
     assert {type(sample) for sample in samples} == {getattr(events, name) for name in events.__all__ if name != "Event"}
     for sample in samples:

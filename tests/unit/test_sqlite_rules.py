@@ -63,6 +63,16 @@ def test_late_release_does_not_free_the_next_holder(store: Verbs, host: FakeHost
     assert isinstance(store.renew(current)[0], Grant)
 
 
+def test_repeated_release_does_not_free_the_next_holder_of_a_quiet_name(store: Verbs, host: FakeHost) -> None:
+    first = granted(store.try_acquire(claim()))
+    assert store.release(first)
+    host.pass_time(0.001)  # so that the clock alone gives the next fence, which is the common case
+    second = granted(store.try_acquire(claim()))
+    assert not store.release(first)
+    assert store.renew(first) == [Loss(LossReason.TAKEN, "the store does not know this grant any more")]
+    assert isinstance(store.renew(second)[0], Grant)
+
+
 def test_expired_holder_is_gone_at_its_ttl_and_not_before(store: Verbs, host: FakeHost) -> None:
     granted(store.try_acquire(claim(ttl=10)))
     host.pass_time(9.999)
@@ -294,7 +304,7 @@ def test_inspect_and_list_show_holders_and_waiters_of_a_prefix(store: Verbs, hos
     assert state.holdings[0].expires_in == pytest.approx(28)
 
 
-def test_record_is_written_unless_a_living_one_has_a_higher_fence(store: Verbs, host: FakeHost) -> None:
+def test_record_is_written_unless_a_higher_fence_was_seen(store: Verbs, host: FakeHost) -> None:
     assert store.read("ns:k") is None
     assert store.write(Record("ns:k", b"\x00one", 5, 10.0))
     assert not store.write(Record("ns:k", b"old", 4, 10.0))
@@ -306,4 +316,5 @@ def test_record_is_written_unless_a_living_one_has_a_higher_fence(store: Verbs, 
     assert record.ttl == pytest.approx(6)
     host.pass_time(6)
     assert store.read("ns:k") is None
-    assert store.write(Record("ns:k", b"new life", 1, 10.0))
+    assert not store.write(Record("ns:k", b"old", 4, 10.0)), "the fence outlives the record"
+    assert store.write(Record("ns:k", b"new life", 5, 10.0))

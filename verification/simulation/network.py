@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from leasehold.backends.memory import MemoryStore
     from leasehold.spi import Backend, Runtime, Signal
-    from leasehold.values import Claim, Grant, LockState, Loss, Record, Refusal
+    from leasehold.values import Claim, Grant, LockState, Loss, Reading, Record, Refusal
     from verification.simulation.world import Process
 
 __all__ = ["Fate", "Link", "NetworkStore", "Observer", "Weather"]
@@ -264,8 +264,8 @@ class _Backend:
         subject = (key, fence, now)
         return await self._call("break_", subject, lambda: self._store.break_(key, fence, reason, now=now))
 
-    async def read(self, key: str) -> Record | None:
-        return await self._call("read", key, lambda: self._store.read(key))
+    async def read(self, key: str, fence: int = 0) -> Reading:
+        return await self._call("read", key, lambda: self._store.read(key, fence))
 
     async def write(self, record: Record) -> bool:
         return await self._call("write", record, lambda: self._store.write(record))

@@ -71,6 +71,8 @@ async def release(session: Session, tenure: Tenure) -> bool:
 
     async def finish() -> bool:
         freed = await _release_in_store(session, tenure)
+        if tenure.doubtful:  # a copy of the request may still be under way, and must not take the lock for nobody
+            await session.backend.withdraw(tenure.grant.claim)
         await runtime.switch()
         keeper.finish_release(tenure)
         return freed
@@ -231,6 +233,7 @@ class _Attempt:
             logger.warning("a grant of %r was used up before it arrived; asking again", self._wish.name)
             await self._withdraw(claim)
             return None
+        tenure.doubtful = self._doubt
         self._session.keeper.admit(tenure)
         if self._session.events.wanted(happened.Acquired):
             waited = self._runtime.now() - self._started

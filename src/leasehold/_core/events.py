@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leasehold.values import Holder, Loss
+    from leasehold.values import Holder, Loss, Skipped
 
 __all__ = [
     "Acquired",
@@ -28,6 +28,7 @@ __all__ = [
     "Released",
     "RenewalFailed",
     "Renewed",
+    "RunSkipped",
     "TimedOut",
     "Waiting",
 ]
@@ -180,6 +181,18 @@ class Broken(Event):
 
     def __str__(self) -> str:
         return f"{self.by} broke {self.name!r} with fence {self.fence}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class RunSkipped(Event):
+    """A `once` job was not run, because its slot is another's."""
+
+    level: ClassVar[int] = logging.INFO
+
+    skipped: Skipped
+
+    def __str__(self) -> str:
+        return str(self.skipped)
 
 
 class Events:

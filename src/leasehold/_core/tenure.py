@@ -44,6 +44,7 @@ class Tenure:
         "__weakref__",
         "asked_at",
         "deadline",
+        "doubtful",
         "due",
         "ends",
         "failure",
@@ -68,6 +69,7 @@ class Tenure:
         self.asked_at: float | None = None  # when the renewal that is under way was sent
         self.failure: str | None = None  # why the last renewal failed
         self.loss: Loss | None = None
+        self.doubtful = False  # a request of its claim got no answer, and may still arrive
         self.handles = 1
         self.number = -1  # the keeper's number for it
         self.watchers: list[weakref.ref[Watcher]] = []

@@ -16,9 +16,10 @@ import os
 import threading
 import time
 import weakref
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from leasehold.backends.memory_records import Records
 from leasehold.backends.rules import ABANDONED_KEPT, Crowd, admits, check_kind, place_lifetime
 from leasehold.errors import ConfigurationError
 from leasehold.spi import Place
@@ -31,6 +32,7 @@ from leasehold.values import (
     Loss,
     LossReason,
     Mode,
+    Reading,
     Record,
     Refusal,
 )
@@ -147,14 +149,20 @@ class _Entry:
 
 
 class MemoryStore:
-    """The server: all state, under one mutex, on one clock."""
+    """The server: all state, under one mutex, on one clock; `wall` is the time of day that it tells to others."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic, label: str = "memory://") -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        label: str = "memory://",
+        wall: Callable[[], float] = time.time,
+    ) -> None:
         self.label = label
         self._clock = clock
+        self._wall = wall
         self._mutex = threading.RLock()  # a signal handler may release a lease while its thread is in here
         self._entries: dict[str, _Entry] = {}
-        self._records: dict[str, tuple[Record, float]] = {}
+        self._records = Records()
         self._fence = 0
         self._visits = 0  # since the last sweep
         _STORES.add(self)
@@ -272,23 +280,19 @@ class MemoryStore:
 
     # --- records
 
-    def read(self, key: str) -> Record | None:
-        """The record, if it has not run out."""
+    def read(self, key: str, fence: int = 0) -> Reading:
+        """The record, if it has not run out; and let no lower fence write from now on."""
         with self._mutex:
-            record, expires = self._records.get(key, (None, 0.0))
-            left = expires - self._clock()
-            return None if record is None or left <= 0 else replace(record, ttl=left)
+            now = self._clock()
+            self._sweep(now)
+            return self._records.read(key, fence, now, self._wall())
 
     def write(self, record: Record) -> bool:
         """Store it unless a higher fence was here."""
         with self._mutex:
             now = self._clock()
             self._sweep(now)
-            present, expires = self._records.get(record.key, (None, 0.0))
-            if present is not None and now < expires and record.fence < present.fence:
-                return False
-            self._records[record.key] = (record, now + record.ttl)
-            return True
+            return self._records.write(record, now)
 
     @property
     def size(self) -> int:
@@ -319,7 +323,7 @@ class MemoryStore:
         for key, entry in list(self._entries.items()):
             entry.expire(now)
             self._forget_if_idle(key, entry, now)
-        self._records = {key: kept for key, kept in self._records.items() if kept[1] > now}
+        self._records.sweep(now)
 
     def _forget_if_idle(self, key: str, entry: _Entry, now: float) -> None:
         if entry.is_idle(now):
@@ -381,7 +385,7 @@ class MemoryStore:
     def after_fork(self) -> None:
         """Memory is not shared with the parent: start empty, but never give a fence twice."""
         self._mutex = threading.RLock()
-        self._entries, self._records = {}, {}
+        self._entries, self._records = {}, Records()
 
 
 class MemoryBackend:
@@ -430,9 +434,9 @@ class MemoryBackend:
         """See `Inspecting`."""
         return self._store.break_(key, fence, reason, now=now)
 
-    async def read(self, key: str) -> Record | None:
+    async def read(self, key: str, fence: int = 0) -> Reading:
         """See `Recording`."""
-        return self._store.read(key)
+        return self._store.read(key, fence)
 
     async def write(self, record: Record) -> bool:
         """See `Recording`."""

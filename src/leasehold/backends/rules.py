@@ -18,11 +18,12 @@ from leasehold.values import Mode
 if TYPE_CHECKING:
     from leasehold.values import Claim
 
-__all__ = ["ABANDONED_KEPT", "RECHECK", "Crowd", "admits", "check_kind", "place_lifetime"]
+__all__ = ["ABANDONED_KEPT", "FENCE_KEPT", "RECHECK", "Crowd", "admits", "check_kind", "place_lifetime"]
 
 RECHECK = 1.0
 RECHECKS_MISSED = 3  # a waiter that did not ask again for so many re-checks is dead
 ABANDONED_KEPT = 86_400.0  # how long the next holder can still learn that the last one vanished
+FENCE_KEPT = 86_400.0  # how long a key remembers the fence of its record, where the fence alone does not say its age
 
 
 @dataclass(frozen=True, slots=True)

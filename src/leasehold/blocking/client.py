@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
     from leasehold._core.durations import Duration
     from leasehold._core.events import Event
+    from leasehold.blocking.once import Once
     from leasehold.lock import LockOptions, Timeout
+    from leasehold.patterns.once import OnceOptions
     from leasehold.spi import Store
     from leasehold.values import Capability, LockState
 
@@ -120,6 +122,12 @@ class Client:
             return under_lock
 
         return decorate
+
+    @mirrors(AsyncClient.once)
+    def once(self, template: str, **options: Unpack[OnceOptions]) -> Once:
+        from leasehold.blocking.once import Once  # noqa: PLC0415 - loaded only when it is used
+
+        return Once(self._twin.once(template, **options))
 
     @mirrors(AsyncClient.inspect)
     def inspect(self, name: str) -> LockState | None:

@@ -17,6 +17,7 @@ from leasehold.cli.guardian import signal_group
 
 __all__ = ["Child", "CommandFailed", "find_command"]
 
+LONGEST_WORD = 4096  # a fence and a slot; a pipe passes so much in one piece
 _PYTHON_IGNORES = ("SIGPIPE", "SIGXFSZ")  # Python does so at its start, and it would be inherited
 
 
@@ -61,10 +62,11 @@ class Child:
         with suppress(PermissionError, ProcessLookupError):
             os.setpgid(self.pid, self.pid)  # both sides do it, so that neither has to wait for the other
 
-    def start(self, fence: int) -> None:
+    def start(self, fence: int, slot: str | None = None) -> None:
         """Become the command now. Raises `CommandFailed` when that is impossible."""
+        word = f"{fence}" if slot is None else f"{fence} {slot}"
         with suppress(BrokenPipeError):  # somebody killed it while we waited; its exit status says so
-            os.write(self._start, b"%d\n" % fence)
+            os.write(self._start, word.encode())
         self._is_started = True
         os.close(self._start)
         trouble = os.read(self._status, 64)  # ends without a word when the command takes over
@@ -98,9 +100,11 @@ def _become(command: list[str], environment: dict[str, str], start: int, status:
         for name in _PYTHON_IGNORES:
             if hasattr(signal, name):
                 signal.signal(getattr(signal, name), signal.SIG_DFL)
-        word = os.read(start, 64)
+        word = os.read(start, LONGEST_WORD)
         if word:
-            environment["LEASEHOLD_FENCE"] = word.decode().strip()
+            environment["LEASEHOLD_FENCE"], space, slot = word.decode().partition(" ")
+            if space:
+                environment["LEASEHOLD_SLOT"] = slot
             os.execvpe(command[0], command, environment)  # noqa: S606 - no shell is the point
     except OSError as error:
         os.write(status, b"%d" % (error.errno or errno.EIO))

@@ -97,6 +97,44 @@ examples:
 """,  # noqa: S608 - an example for people
 )
 
+_ONCE = Page(
+    "run a command once per slot across all machines",
+    "leasehold once NAME (--every TIME | --cron FIELDS | --slot LABEL) [OPTIONS] -- COMMAND [ARGUMENTS ...]",
+    """
+Runs COMMAND under the lock NAME, as `leasehold run` does, unless it has been run for this slot
+before, by whichever machine. Put the same line into the crontab of every machine: one of them runs
+the job, the others say who did, and exit with 0.
+
+The slot is decided by the store's clock, so the clocks of the machines need not agree: --every takes
+the period that contains the store's time, --cron the tick nearest to it (one that is still to come
+only when it is less than a minute away), --slot the label given. A period or tick runs only if it is
+later than the last one that ran. A command that ends with another status than 0 leaves its slot open
+for the next attempt, unless --close-on-failure.
+
+With --on-conflict standby (recommended for cron) the others wait until the job is done, and one of
+them takes over if its machine vanishes or it fails. This is not a scheduler: something has to start
+it, and missed slots are not made up for. A machine that vanishes between the end of the work and
+its record makes the job run twice; give the work an idempotency key of its own, such as
+LEASEHOLD_SLOT, where that matters.
+""",
+    """
+environment of the command:
+  LEASEHOLD_SLOT      the slot: when it begins, with its offset from UTC, or the label
+  and those of `leasehold run`
+
+exit codes:
+  0                  the command ended with 0, or the slot was another's (a line on stderr says whose)
+  75                 the slot was another's with --on-conflict fail (-E N overrides), or --wait is over
+  69                 also when the command ran but this could not be recorded: it may run again
+  others             as for run
+
+examples:
+  0 2 * * *  leasehold once nightly --cron '0 2 * * *' --on-conflict standby -- ./report.sh
+  leasehold once cleanup --every 1h -- ./cleanup.sh
+  leasehold once import --slot "$(date -u +%F)" -- ./import.sh
+""",
+)
+
 _LS = Page(
     "list the locks that are in use",
     "leasehold ls [PREFIX] [--waiters] [OPTIONS]",
@@ -234,6 +272,7 @@ exit codes:
 
 PAGES = {
     "run": _RUN,
+    "once": _ONCE,
     "ls": _LS,
     "info": _INFO,
     "watch": _WATCH,

@@ -86,7 +86,7 @@ def _read_verb(verb: Verb, words: list[str]) -> argparse.Namespace | None:
         hint = "; put -- before the command" if verb.takes_command and command is None else ""
         parser.error(f"unknown: {' '.join(strangers)}{hint}")
     if verb.takes_command and not command:
-        parser.error("no command was given: write it after --, as in: leasehold run NAME -- ./job.sh")
+        parser.error(f"no command was given: write it after --, as in: {parser.prog} NAME -- ./job.sh")
     arguments.verb, arguments.command = verb, command
     _check(parser, arguments)
     return arguments

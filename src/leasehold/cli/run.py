@@ -23,12 +23,16 @@ if TYPE_CHECKING:
     from leasehold.blocking import Client, Lease, Lock
     from leasehold.cli.output import Talk
 
-__all__ = ["run"]
+__all__ = ["Attempt", "perform", "run"]
 
 
 def run(arguments: Namespace, talk: Talk) -> int:
     """The verb: returns the exit code."""
-    attempt = _Run(arguments, talk)
+    return perform(Attempt(arguments, talk), arguments, talk)
+
+
+def perform(attempt: Attempt, arguments: Namespace, talk: Talk) -> int:
+    """Go through with it, and write the report whatever happens."""
     started = time.time()
     code = exit_codes.INTERNAL
     try:
@@ -39,8 +43,10 @@ def run(arguments: Namespace, talk: Talk) -> int:
     return code
 
 
-class _Run:
+class Attempt:
     """One run: the arguments, the processes, and the facts for the report."""
+
+    slot: str | None = None  # told to the command, where there is one
 
     def __init__(self, arguments: Namespace, talk: Talk) -> None:
         self._arguments = arguments
@@ -92,19 +98,20 @@ class _Run:
         with open_client(self._arguments, label=label) as client:
             self.facts["store"] = client.store
             self._talk.detail(f"store: {client.store}")
-            lock = self._lock(client)
-            started = time.monotonic()
-            lease = self._acquire(client, lock, signals)
-            self.facts["waited"] = round(time.monotonic() - started, 3)
-            if lease is None:
-                return self._busy(client)
-            self._talk.detail(f"acquired {lease.name!r} with fence {lease.fence}")
-            self.facts |= {"fence": lease.fence, "abandoned": lease.abandoned}
-            try:
-                return self._under_lease(client, lease, child, guard, signals)
-            finally:
-                child.discard()  # after an error of our own: what is left must not outlive the lock
-                self._release(lease)
+            return self._with_client(client, child, guard, signals)
+
+    def _with_client(self, client: Client, child: Child, guard: Guard, signals: Signals) -> int:
+        lock = self._lock(client)
+        started = time.monotonic()
+        lease = self._acquire(client, lock, signals)
+        self.facts["waited"] = round(time.monotonic() - started, 3)
+        if lease is None:
+            return self._busy(client)
+        try:
+            return self._under_lease(client, lease, child, guard, signals)
+        finally:
+            child.discard()  # after an error of our own: what is left must not outlive the lock
+            self._release(lease)
 
     def _lock(self, client: Client) -> Lock:
         arguments = self._arguments
@@ -147,6 +154,8 @@ class _Run:
         from leasehold.cli.supervise import Supervisor  # noqa: PLC0415 - after the forks
 
         arguments = self._arguments
+        self._talk.detail(f"acquired {lease.name!r} with fence {lease.fence}")
+        self.facts |= {"fence": lease.fence, "abandoned": lease.abandoned}
         terminal = Terminal(child.pid)
         supervisor = Supervisor(
             child,
@@ -168,7 +177,7 @@ class _Run:
             self.facts["outcome"] = "lost"
             return exit_codes.LEASE_LOST
         try:
-            child.start(lease.fence)
+            child.start(lease.fence, self.slot)
         except CommandFailed as failure:
             terminal.take_back()
             return self._command_failed(failure)

@@ -71,6 +71,38 @@ def _run(parser: ArgumentParser) -> None:
     parser.add_argument("--report", metavar="FILE", help="write JSON about the run to FILE")
 
 
+def _once(parser: ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="the job, which is also the name of its lock")
+    slot = parser.add_mutually_exclusive_group(required=True)
+    slot.add_argument("--every", type=_time, metavar="TIME", help="once per period of the store's time, such as 1d")
+    slot.add_argument("--cron", metavar="FIELDS", help="once per tick, such as '0 2 * * *'; use what crontab says")
+    slot.add_argument("--slot", metavar="LABEL", help="once per label of your own, such as 2026-11-15")
+    parser.add_argument("--tz", default="UTC", metavar="ZONE", help="whose calendar periods and ticks follow (UTC)")
+    parser.add_argument(
+        "--on-conflict",
+        choices=("skip", "fail", "standby"),
+        default="skip",
+        help="another has the slot: exit with 0, with 75, or wait and take over if it vanishes",
+    )
+    parser.add_argument("-w", "--wait", type=_time, metavar="TIME", help="how long to stand by; without it, for ever")
+    parser.add_argument("--close-on-failure", action="store_true", help="do not run again for this slot after failing")
+    parser.add_argument("--keep", type=_time, metavar="TIME", help="remember the slot for longer than two periods")
+    parser.add_argument(
+        "--ttl", type=_time, default=30.0, metavar="TIME", help="how long the lock outlives this host (30s)"
+    )
+    parser.add_argument(
+        "--max-hold", type=_time, metavar="TIME", help="stop the command after this long, with code 124"
+    )
+    parser.add_argument(
+        "--kill-after", type=_time, default=5.0, metavar="TIME", help="how long after TERM the group gets KILL (5s)"
+    )
+    parser.add_argument("-E", "--conflict-exit-code", type=_code, metavar="N", help="exit with N instead of 75")
+    parser.add_argument("--reason", metavar="TEXT", help="shown to whoever waits for the lock")
+    parser.add_argument("--wait-group", action="store_true", help="hold until the whole process group has ended")
+    parser.add_argument("--report", metavar="FILE", help="write JSON about the run to FILE")
+    parser.set_defaults(min_hold=0.0)
+
+
 def _ls(parser: ArgumentParser) -> None:
     parser.add_argument("prefix", metavar="PREFIX", nargs="?", default="", help="only names that begin so")
     parser.add_argument("--waiters", action="store_true", help="show who waits, too")
@@ -145,6 +177,7 @@ VERBS = {
     verb.name: verb
     for verb in (
         Verb("run", "run:run", _run, takes_command=True),
+        Verb("once", "once:once", _once, takes_command=True),
         Verb("ls", "inspecting:ls", _ls),
         Verb("info", "inspecting:info", _info),
         Verb("watch", "watch:watch", _watch),

@@ -31,7 +31,7 @@ CREATE TABLE IF NOT EXISTS leasehold_guard (
 # resource, lock, fence, grant -> one row changed if the holder may pass. A number whose grant is not known is taken for
 # the grant that it equals.
 _EXCLUSIVE = """
-INSERT INTO leasehold_guard (resource, lock, exclusive_fence, exclusive_grant, shared_fence) VALUES (?1, ?2, ?3, ?4, 0)
+INSERT INTO leasehold_guard (resource, lock, exclusive_fence, exclusive_grant, shared_fence) VALUES (?, ?, ?, ?, 0)
 ON CONFLICT (resource) DO UPDATE SET
   lock = coalesce(lock, excluded.lock), exclusive_fence = excluded.exclusive_fence,
   exclusive_grant = CASE WHEN exclusive_fence = excluded.exclusive_fence
@@ -44,7 +44,7 @@ WHERE coalesce(lock = excluded.lock, 1)
 
 # resource, lock, fence -> one row changed if the holder may pass
 _SHARED = """
-INSERT INTO leasehold_guard (resource, lock, exclusive_fence, shared_fence) VALUES (?1, ?2, 0, ?3)
+INSERT INTO leasehold_guard (resource, lock, exclusive_fence, shared_fence) VALUES (?, ?, 0, ?)
 ON CONFLICT (resource) DO UPDATE SET
   lock = coalesce(lock, excluded.lock), shared_fence = max(shared_fence, excluded.shared_fence)
 WHERE coalesce(lock = excluded.lock, 1) AND excluded.shared_fence > exclusive_fence

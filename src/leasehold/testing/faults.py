@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from leasehold.spi import Backend, Inspecting, Place, Queueing, Recording, Runtime
-    from leasehold.values import Capability, Claim, Grant, LockState, Loss, Record, Refusal
+    from leasehold.values import Capability, Claim, Grant, LockState, Loss, Reading, Record, Refusal
 
 __all__ = ["Faults", "FaultyBackend"]
 
@@ -148,9 +148,9 @@ class FaultyBackend:
         """See `Inspecting`."""
         return await self._play("break_", lambda: cast("Inspecting", self._inner).break_(key, fence, reason, now=now))
 
-    async def read(self, key: str) -> Record | None:
+    async def read(self, key: str, fence: int = 0) -> Reading:
         """See `Recording`."""
-        return await self._play("read", lambda: cast("Recording", self._inner).read(key))
+        return await self._play("read", lambda: cast("Recording", self._inner).read(key, fence))
 
     async def write(self, record: Record) -> bool:
         """See `Recording`."""

@@ -10,17 +10,21 @@ from leasehold._runtimes.threads import ThreadRuntime
 from leasehold.backends.memory import MemoryStore
 from leasehold.blocking import Client
 from leasehold.client import DEFAULT_TTL, AsyncClient
+from leasehold.errors import ConfigurationError
 from leasehold.testing.clock import ManualClock
 from leasehold.testing.faults import Faults, FaultyBackend
 from leasehold.values import Loss, LossReason
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from leasehold.blocking import Lease
     from leasehold.lease import AsyncLease
     from leasehold.spi import Backend, Runtime
 
 __all__ = ["ManualStore"]
 
+NEW_YEAR = 1_767_225_600.0  # what the store's wall clock shows at first: 2026-01-01 00:00 UTC
 PATIENCE = 10.0  # real seconds that a keeper may take to do what is due
 
 
@@ -30,7 +34,8 @@ class ManualStore:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.faults = Faults()
-        self.memory = MemoryStore(clock=self.clock.now)
+        self._wall_offset = NEW_YEAR - self.clock.now()
+        self.memory = MemoryStore(clock=self.clock.now, wall=self._wall)
         self._clients: list[AsyncClient] = []
 
     def open_backend(self, runtime: Runtime) -> Backend:
@@ -76,12 +81,21 @@ class ManualStore:
             left -= step
             self._wait_for_keepers()
 
+    def set_wall(self, moment: datetime) -> None:
+        """Set the store's time of day, which `once` goes by; it then runs with the clock. It may be set back."""
+        if moment.tzinfo is None:
+            raise ConfigurationError(f"{moment} needs a time zone")
+        self._wall_offset = moment.timestamp() - self.clock.now()
+
     def lose(self, lease: Lease | AsyncLease) -> None:
         """Take this lease away now, as if the store had forgotten it."""
         twin: Any = getattr(lease, "_twin", lease)
         tenure = twin._tenure
         self.memory.release(tenure.grant)
         twin._session.keeper.lose(tenure, Loss(LossReason.TAKEN, "a test took it away"))
+
+    def _wall(self) -> float:
+        return self.clock.now() + self._wall_offset
 
     def _wait_for_keepers(self) -> None:
         patience = time.monotonic() + PATIENCE

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from leasehold.backends.memory import MemoryStore
     from leasehold.spi import Backend, Runtime, Store
     from leasehold.store_url import StoreURL
-    from leasehold.values import Claim, Grant, LockState, Loss, Record, Refusal
+    from leasehold.values import Claim, Grant, LockState, Loss, Reading, Record, Refusal
 
 __all__ = ["SharedMemory", "open_url", "serve"]
 
@@ -131,8 +131,8 @@ class _SharedBackend:
     async def break_(self, key: str, fence: int, reason: str, *, now: bool) -> bool:
         return self._ask("break_", key, fence, reason, now=now)
 
-    async def read(self, key: str) -> Record | None:
-        return self._ask("read", key)
+    async def read(self, key: str, fence: int = 0) -> Reading:
+        return self._ask("read", key, fence)
 
     async def write(self, record: Record) -> bool:
         return self._ask("write", record)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from leasehold.backends.sqlite.location import Location
     from leasehold.spi import Backend, Place, Runtime, Store
     from leasehold.store_url import StoreURL
-    from leasehold.values import Claim, Grant, LockState, Loss, Record, Refusal
+    from leasehold.values import Claim, Grant, LockState, Loss, Reading, Record, Refusal
 
 __all__ = ["SqliteBackend", "SqliteStore", "open_url"]
 
@@ -125,9 +125,9 @@ class SqliteBackend:
         """See `Inspecting`."""
         return await self._perform(self._ledger.break_, key, fence, reason, now)
 
-    async def read(self, key: str) -> Record | None:
+    async def read(self, key: str, fence: int = 0) -> Reading:
         """See `Recording`."""
-        return await self._perform(observing.read_record, self._host, key)
+        return await self._perform(observing.read_record, self._host, key, fence)
 
     async def write(self, record: Record) -> bool:
         """See `Recording`."""

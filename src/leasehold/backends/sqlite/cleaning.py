@@ -59,18 +59,21 @@ class Cleaner:
         number, last = connection.execute(sql.SLICE_OF_LOCKS, (after, SLICE)).fetchone()
         self._lock_position = _next_position(number, last)
         if last is not None:
-            keys = connection.execute(sql.EXPIRED_KEYS, (after, last, now)).fetchall()
+            keys = connection.execute(sql.EXPIRED_KEYS, (after, last, now, now, now)).fetchall()
             for (key,) in keys:
                 Entry(connection, key, now).settle()  # waiters find out by themselves
-            safe = int((self._host.wall() - SPARE) * 1_000_000)
-            connection.execute(sql.CLEAN_LOCKS, (after, last, safe))
+            connection.execute(sql.CLEAN_LOCKS, (after, last, self._old_fence()))
 
     def _clean_records(self, connection: sqlite3.Connection) -> None:
         now, after = self._host.now(), self._record_position
         number, last = connection.execute(sql.SLICE_OF_RECORDS, (after, SLICE)).fetchone()
         self._record_position = _next_position(number, last)
         if last is not None:
-            connection.execute(sql.CLEAN_RECORDS, (after, last, now))
+            connection.execute(sql.CLEAN_RECORDS, (after, last, now, self._old_fence()))
+
+    def _old_fence(self) -> int:
+        """A fence that the wall clock passed a day ago."""
+        return int((self._host.wall() - SPARE) * 1_000_000)
 
 
 def _next_position(number: int, last: str) -> str:

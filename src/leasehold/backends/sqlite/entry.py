@@ -160,7 +160,7 @@ class Entry:
         expires = self.now + place_lifetime(claim)
         if place is None:
             return self._add(claim, State.WAITING, expires, bell=bell)
-        self.extend(place, expires)
+        self._execute(sql.KEEP_PLACE, (expires, bell, place.number))
         return place.number
 
     def abandon(self) -> None:

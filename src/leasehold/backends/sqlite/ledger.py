@@ -70,10 +70,10 @@ class Ledger:
         """Free this grant and nothing else."""
         claim = grant.claim
         if claim.mode is Mode.EXCLUSIVE:
-            values = (claim.key, claim.owner, self._host.now())
+            values = (claim.key, claim.owner, grant.fence, self._host.now())
             if single_change(connection, sql.RELEASE_PLAIN, values):
                 return True
-        return self._visit(connection, claim.key, self._release, claim)
+        return self._visit(connection, claim.key, self._release, grant)
 
     def withdraw(self, connection: sqlite3.Connection, claim: Claim) -> None:
         """Undo the claim, and refuse a copy of it that comes late."""
@@ -163,25 +163,27 @@ class Ledger:
 
     def _renew(self, connection: sqlite3.Connection, grant: Grant, wakes: list[Wake]) -> Grant | Loss:
         claim, now = grant.claim, self._host.now()
-        if connection.execute(sql.RENEW_PLAIN, (now + claim.ttl, claim.key, claim.owner, now)).rowcount:
+        if connection.execute(sql.RENEW_PLAIN, (now + claim.ttl, claim.key, claim.owner, grant.fence, now)).rowcount:
             return Grant(claim, grant.fence, claim.ttl, None, grant.abandoned)
         entry = Entry(connection, claim.key, now)
-        answer = self._extend(entry, claim)
+        answer = self._extend(entry, grant)
         wakes += entry.settle()
         return answer
 
-    def _extend(self, entry: Entry, claim: Claim) -> Grant | Loss:
-        holding = entry.find(claim.owner, State.HOLDING, State.COOLING, State.BROKEN)
-        if holding is not None and holding.broken is not None:
-            return Loss(LossReason.BROKEN, holding.broken)
-        if holding is None or holding.state != State.HOLDING:
+    def _extend(self, entry: Entry, grant: Grant) -> Grant | Loss:
+        holding = entry.find(grant.claim.owner, State.HOLDING, State.COOLING, State.BROKEN)
+        if holding is None or holding.fence != grant.fence:
             return TAKEN
-        entry.extend(holding, entry.now + claim.ttl)
-        return _grant_of(claim, holding)
+        if holding.broken is not None:
+            return Loss(LossReason.BROKEN, holding.broken)
+        if holding.state != State.HOLDING:
+            return TAKEN
+        entry.extend(holding, entry.now + grant.claim.ttl)
+        return _grant_of(grant.claim, holding)
 
-    def _release(self, entry: Entry, claim: Claim) -> bool:
-        holding = entry.find(claim.owner, State.HOLDING)
-        if holding is None:
+    def _release(self, entry: Entry, grant: Grant) -> bool:
+        holding = entry.find(grant.claim.owner, State.HOLDING)
+        if holding is None or holding.fence != grant.fence:  # a late copy of the claim, granted anew, is another grant
             return False
         kept_until = holding.since + holding.min_hold
         if kept_until > entry.now:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from leasehold.backends.sqlite import statements as sql
 from leasehold.backends.sqlite.entry import Row, State
 from leasehold.backends.sqlite.file import single_change
-from leasehold.values import Holder, Holding, LockState, Mode, Record
+from leasehold.values import Holder, Holding, LockState, Mode, Reading, Record
 
 if TYPE_CHECKING:
     import sqlite3
@@ -68,15 +68,18 @@ def _unfolded(connection: sqlite3.Connection, key: str, now: float) -> LockState
     return LockState(key, Mode(first.mode), first.capacity, holdings, waiting)
 
 
-def read_record(connection: sqlite3.Connection, host: Host, key: str) -> Record | None:
-    """The record, if it has not run out."""
+def read_record(connection: sqlite3.Connection, host: Host, key: str, fence: int) -> Reading:
+    """The record, if it has not run out; and let no lower fence write from now on."""
+    if fence:
+        single_change(connection, sql.RAISE_FENCE, (key, fence))
     now = host.now()
-    row = connection.execute(sql.READ_RECORD, (key, now)).fetchone()
-    return None if row is None else Record(key, row[0], row[1], row[2] - now)
+    value, highest, expires = connection.execute(sql.READ_RECORD, (key,)).fetchone() or (b"", 0, 0.0)
+    record = Record(key, value, highest, expires - now) if expires > now else None
+    return Reading(record, highest, host.wall())
 
 
 def write_record(connection: sqlite3.Connection, host: Host, record: Record) -> bool:
     """Store it unless a higher fence was here."""
     now = host.now()
-    values = (record.key, record.value, record.fence, now + record.ttl, host.wall() + record.ttl, record.ttl, now)
+    values = (record.key, record.value, record.fence, now + record.ttl, host.wall() + record.ttl, record.ttl)
     return single_change(connection, sql.WRITE_RECORD, values)

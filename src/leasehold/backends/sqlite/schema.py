@@ -31,7 +31,12 @@ def set_up(connection: sqlite3.Connection, location: Location, host: Host, synch
     connection.execute(f"PRAGMA wal_autocheckpoint={LOG_PAGES}")
     if _is_current(connection, host):
         return
-    _refuse_others(connection, location)
+    connection.execute("BEGIN")  # one view of the file: another process may be making its tables right now
+    try:
+        _refuse_others(connection, location)
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
     connection.execute(f"PRAGMA page_size={PAGE_SIZE}")
     (mode,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
     if mode != "wal":
@@ -104,7 +109,6 @@ def _enter_boot(connection: sqlite3.Connection, host: Host) -> None:
     )
     connection.execute("UPDATE lock SET shape = 0 WHERE shape = 2 AND abandoned_until = 0")
     connection.execute("DELETE FROM claim")
-    connection.execute("DELETE FROM record WHERE expires_wall <= ?", (wall,))
     connection.execute("UPDATE record SET expires = ? + min(ttl, expires_wall - ?)", (now, wall))
     connection.execute("UPDATE host SET boot = ?", (host.boot,))
 
@@ -116,10 +120,10 @@ def _is_this_boot(connection: sqlite3.Connection, host: Host) -> bool:
         return True
     # Where the system does not name its boots, a lease that begins in the future gives an old one away.
     query = (
-        "SELECT EXISTS (SELECT 1 FROM lock WHERE shape = 1 AND since > ?1) "
-        "OR EXISTS (SELECT 1 FROM claim WHERE state = 1 AND since > ?1)"
+        "SELECT EXISTS (SELECT 1 FROM lock WHERE shape = 1 AND since > ?) "
+        "OR EXISTS (SELECT 1 FROM claim WHERE state = 1 AND since > ?)"
     )
-    return bool(connection.execute(query, (host.now(),)).fetchone() == (0,))
+    return bool(connection.execute(query, (host.now(), host.now())).fetchone() == (0,))
 
 
 def _number(connection: sqlite3.Connection, pragma: str) -> int:

@@ -23,10 +23,12 @@ WHERE shape = 0 AND fence < excluded.fence
 """
 
 # key, owner, now -> one row changed if this owner held the name and nobody else was interested in it
-RELEASE_PLAIN = "UPDATE lock SET shape = 0, owner = NULL WHERE key = ? AND shape = 1 AND owner = ? AND expires > ?"
+RELEASE_PLAIN = (
+    "UPDATE lock SET shape = 0, owner = NULL WHERE key = ? AND shape = 1 AND owner = ? AND fence = ? AND expires > ?"
+)
 
-# expires, key, owner, now -> one row changed if this owner holds the name in the plain way
-RENEW_PLAIN = "UPDATE lock SET expires = ? WHERE key = ? AND shape = 1 AND owner = ? AND expires > ?"
+# expires, key, owner, fence, now -> one row changed if this owner holds the name in the plain way
+RENEW_PLAIN = "UPDATE lock SET expires = ? WHERE key = ? AND shape = 1 AND owner = ? AND fence = ? AND expires > ?"
 
 # --- one name, inside a transaction
 
@@ -103,6 +105,8 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 EXTEND = "UPDATE claim SET expires = ? WHERE number = ?"
 
+KEEP_PLACE = "UPDATE claim SET expires = ?, bell = ? WHERE number = ?"
+
 MOVE = "UPDATE claim SET state = ?, expires = ? WHERE number = ?"
 
 BREAK = "UPDATE claim SET broken = ? WHERE number = ?"
@@ -117,15 +121,21 @@ WHERE key >= ? AND shape > 0 ORDER BY key
 
 # --- records
 
-READ_RECORD = "SELECT value, fence, expires FROM record WHERE key = ? AND expires > ?"
+READ_RECORD = "SELECT value, fence, expires FROM record WHERE key = ?"
 
-# key, value, fence, expires, expires_wall, ttl, now -> one row changed, unless a living record has a higher fence
+# key, fence: from now on no lower fence writes here. A row without a record is one that has run out.
+RAISE_FENCE = """
+INSERT INTO record (key, value, fence, expires, expires_wall, ttl) VALUES (?, x'', ?, 0, 0, 0)
+ON CONFLICT (key) DO UPDATE SET fence = excluded.fence WHERE excluded.fence > fence
+"""
+
+# key, value, fence, expires, expires_wall, ttl -> one row changed, unless a higher fence was seen
 WRITE_RECORD = """
-INSERT INTO record (key, value, fence, expires, expires_wall, ttl) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+INSERT INTO record (key, value, fence, expires, expires_wall, ttl) VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (key) DO UPDATE SET
   value = excluded.value, fence = excluded.fence, expires = excluded.expires, expires_wall = excluded.expires_wall,
   ttl = excluded.ttl
-WHERE excluded.fence >= fence OR expires <= ?7
+WHERE excluded.fence >= fence
 """
 
 # --- cleaning, a slice of the keys at a time
@@ -135,14 +145,16 @@ SLICE_OF_LOCKS = "SELECT count(*), max(key) FROM (SELECT key FROM lock WHERE key
 
 SLICE_OF_RECORDS = "SELECT count(*), max(key) FROM (SELECT key FROM record WHERE key > ? ORDER BY key LIMIT ?)"
 
+# after this key, up to this key, now, now, now
 EXPIRED_KEYS = """
-SELECT key FROM lock WHERE key > ?1 AND key <= ?2 AND (
-  (shape = 1 AND expires <= ?3)
-  OR (shape = 2 AND (EXISTS (SELECT 1 FROM claim WHERE claim.key = lock.key AND expires <= ?3)
-      OR abandoned_until BETWEEN 0.000001 AND ?3)))
+SELECT key FROM lock WHERE key > ? AND key <= ? AND (
+  (shape = 1 AND expires <= ?)
+  OR (shape = 2 AND (EXISTS (SELECT 1 FROM claim WHERE claim.key = lock.key AND expires <= ?)
+      OR abandoned_until BETWEEN 0.000001 AND ?)))
 """
 
 # after this key, up to this key, fence: a row may go once the wall clock alone gives higher fences, with a day to spare
 CLEAN_LOCKS = "DELETE FROM lock WHERE key > ? AND key <= ? AND shape = 0 AND fence < ?"
 
-CLEAN_RECORDS = "DELETE FROM record WHERE key > ? AND key <= ? AND expires <= ?"
+# after this key, up to this key, now, fence: what has run out, once its fence is a day old as well
+CLEAN_RECORDS = "DELETE FROM record WHERE key > ? AND key <= ? AND expires <= ? AND fence < ?"

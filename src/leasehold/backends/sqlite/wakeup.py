@@ -49,10 +49,7 @@ class Bells:
         self._directory = f"{lock_file}-wake"
         self._mutex = threading.Lock()
         self._signals: weakref.WeakValueDictionary[int, Signal] = weakref.WeakValueDictionary()
-        self._token: str | None = None
-        self._descriptor = -1
-        self._thread: threading.Thread | None = None
-        self._closing = False
+        self._listener: _Listener | None = None
         self._unusable = not hasattr(os, "mkfifo")
         _BELLS.add(self)
 
@@ -61,17 +58,12 @@ class Bells:
     def open(self) -> str | None:
         """Be ready to be woken; returns the name of the pipe, None where there can be none."""
         with self._mutex:
-            if self._token is None and not self._unusable:
-                try:
-                    self._start()
-                except OSError as error:
-                    self._unusable = True
-                    logger.warning(
-                        "no pipe can be made in %s (%s): waiters ask again and again instead",
-                        self._directory,
-                        error.strerror,
-                    )
-            return self._token
+            if self._listener is None or not self._listener.is_alive():
+                self._listener = self._start()
+            if self._listener is None:
+                return None
+            self._listener.wanted = True  # it must not retire before its new waiter is known
+            return self._listener.token
 
     def expect(self, number: int, signal: Signal) -> None:
         """Raise this signal when the number is rung. It is known weakly: whoever waits holds it."""
@@ -80,32 +72,38 @@ class Bells:
     def close(self) -> None:
         """Stop listening."""
         with self._mutex:
-            thread, self._closing = self._thread, True
-            if thread is not None:
-                os.write(self._descriptor, _NUMBER.pack(_NOBODY))
-        if thread is not None and thread is not threading.current_thread():
-            thread.join()
-        self._closing = False
+            listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.end()
 
-    def _start(self) -> None:
-        rights = stat.S_IMODE(os.stat(self._lock_file).st_mode) & 0o666  # noqa: PTH116
-        self._make_directory(rights)
-        self._sweep()
-        token = secrets.token_hex(8)
-        provisional, final = f"{self._directory}/new-{token}", f"{self._directory}/{token}"
-        os.mkfifo(provisional, 0o600)
+    def retire(self, listener: _Listener) -> bool:
+        """Let an idle listener go, unless somebody has come to wait; called by the listener itself."""
+        with self._mutex:
+            if self._listener is not listener:
+                return True
+            if listener.wanted or self._signals:
+                listener.wanted = False
+                return False
+            self._listener = None
+            return True
+
+    def _start(self) -> _Listener | None:
+        if self._unusable:
+            return None
         try:
-            os.chmod(provisional, rights)  # noqa: PTH101 - whoever may write the lock file may ring
-            # Open for both, so that there is always a writer and the pipe never ends.
-            self._descriptor = os.open(provisional, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-            os.rename(provisional, final)  # noqa: PTH104 - from now on a pipe without a reader is a dead one
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(provisional)  # noqa: PTH108
-            raise
-        self._token = token
-        self._thread = threading.Thread(target=self._listen, name="leasehold sqlite wake-up", daemon=True)
-        self._thread.start()
+            rights = stat.S_IMODE(os.stat(self._lock_file).st_mode) & 0o666  # noqa: PTH116
+            self._make_directory(rights)
+            listener = _Listener(self, self._directory, rights, self._signals)
+        except OSError as error:
+            self._unusable = True
+            logger.warning(
+                "no pipe can be made in %s (%s): waiters ask again and again instead", self._directory, error.strerror
+            )
+            return None
+        if listener.token.startswith("0"):  # once in a while is enough
+            self._sweep()
+        listener.start()
+        return listener
 
     def _make_directory(self, rights: int) -> None:
         with contextlib.suppress(FileExistsError):
@@ -122,38 +120,8 @@ class Bells:
                 if name.startswith("new-"):
                     if time.time() - os.lstat(path).st_mtime > YOUNG:
                         os.unlink(path)  # noqa: PTH108
-                elif _TOKEN.fullmatch(name) and _write(path, _NOBODY) is False:
-                    os.unlink(path)  # noqa: PTH108
-
-    # --- the listener's thread
-
-    def _listen(self) -> None:
-        poll = select.poll()
-        poll.register(self._descriptor, select.POLLIN)
-        while True:
-            ready = poll.poll((LOOK_AGAIN if self._signals else LINGER) * 1000)
-            if ready:
-                self._deliver()
-            with self._mutex:
-                if self._closing or (not ready and not self._signals):
-                    self._stop()
-                    return
-
-    def _deliver(self) -> None:
-        try:
-            data = os.read(self._descriptor, 512 * _NUMBER.size)  # each message is written at once, so never half
-        except BlockingIOError:
-            return
-        for (number,) in _NUMBER.iter_unpack(data[: len(data) // _NUMBER.size * _NUMBER.size]):
-            signal = self._signals.get(number)
-            if signal is not None:
-                signal.set()
-
-    def _stop(self) -> None:
-        with contextlib.suppress(OSError):
-            os.unlink(f"{self._directory}/{self._token}")  # noqa: PTH108
-        os.close(self._descriptor)
-        self._token, self._descriptor, self._thread = None, -1, None
+                elif _TOKEN.fullmatch(name):
+                    _reach(path)
 
     # --- ringing
 
@@ -161,32 +129,101 @@ class Bells:
         """Wake these waiters; returns those that are surely dead."""
         dead = []
         for wake in wakes:
-            if wake.bell == self._token:
+            if self._listener is not None and wake.bell == self._listener.token:
                 signal = self._signals.get(wake.number)
                 if signal is not None:
                     signal.set()
-            elif _TOKEN.fullmatch(wake.bell) and _write(f"{self._directory}/{wake.bell}", wake.number) is False:
-                dead.append(wake)
+            elif _TOKEN.fullmatch(wake.bell):
+                alive = _reach(f"{self._directory}/{wake.bell}", _NUMBER.pack(wake.number))
+                dead += [wake] if alive is False else []
         return dead
 
     def after_fork_in_child(self) -> None:
         """The pipe is the parent's: a copy kept open here would make a dead parent look alive."""
         self._mutex = threading.Lock()
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-        self._token, self._descriptor, self._thread = None, -1, None
+        if self._listener is not None:
+            os.close(self._listener.descriptor)
+        self._listener = None
 
 
-def _write(path: str, number: int) -> bool | None:
-    """Ring; False if nobody can be listening, None if that is not known."""
+class _Listener(threading.Thread):
+    """Reads one pipe and raises the signals of those who are called."""
+
+    def __init__(
+        self, bells: Bells, directory: str, rights: int, signals: weakref.WeakValueDictionary[int, Signal]
+    ) -> None:
+        super().__init__(name="leasehold sqlite wake-up", daemon=True)
+        self.token = secrets.token_hex(8)
+        self.wanted = True
+        self._bells = bells
+        self._path = f"{directory}/{self.token}"
+        self._signals = signals
+        self._ended = False
+        self.descriptor = self._make_pipe(f"{directory}/new-{self.token}", rights)
+
+    def _make_pipe(self, provisional: str, rights: int) -> int:
+        os.mkfifo(provisional, 0o600)
+        try:
+            os.chmod(provisional, rights)  # noqa: PTH101 - whoever may write the lock file may ring
+            # Open for both, so that there is always a writer and the pipe never ends.
+            descriptor = os.open(provisional, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+            os.rename(provisional, self._path)  # noqa: PTH104 - from now on a pipe without a reader is a dead one
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(provisional)  # noqa: PTH108
+            raise
+        return descriptor
+
+    def run(self) -> None:
+        """Listen until nobody waits any more."""
+        poll = select.poll()
+        poll.register(self.descriptor, select.POLLIN)
+        while not self._ended:
+            if poll.poll((LOOK_AGAIN if self._signals else LINGER) * 1000):
+                self._deliver()
+            elif self._bells.retire(self):
+                break
+        with contextlib.suppress(OSError):
+            os.unlink(self._path)  # noqa: PTH108
+        os.close(self.descriptor)
+
+    def end(self) -> None:
+        """Stop at once."""
+        self._ended = True
+        if self.is_alive():
+            with contextlib.suppress(OSError):  # it may have retired just now, or have plenty to read
+                os.write(self.descriptor, _NUMBER.pack(_NOBODY))
+            self.join(LINGER)
+
+    def _deliver(self) -> None:
+        try:
+            data = os.read(self.descriptor, 512 * _NUMBER.size)  # each message is written at once, so never half
+        except BlockingIOError:
+            return
+        for (number,) in _NUMBER.iter_unpack(data[: len(data) // _NUMBER.size * _NUMBER.size]):
+            signal = self._signals.get(number)
+            if signal is not None:
+                signal.set()
+
+
+def _reach(path: str, message: bytes = b"") -> bool | None:
+    """Find the reader of a pipe, and tell it something; False if there is none, and then the pipe is removed.
+
+    None if that is not known.
+    """
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
-        return False if error.errno == errno.ENXIO else None
+        if error.errno != errno.ENXIO:
+            return None
+        with contextlib.suppress(OSError):
+            os.unlink(path)  # noqa: PTH108
+        return False
     try:
         if not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
             return None
-        os.write(descriptor, _NUMBER.pack(number))
+        if message:
+            os.write(descriptor, message)
     except OSError as error:
         return False if error.errno == errno.EPIPE else None  # full: it has enough to read already
     else:

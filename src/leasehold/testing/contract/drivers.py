@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from leasehold._runtimes.clock import SYSTEM_CLOCK
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from leasehold.spi import Runtime
 
 __all__ = ["DRIVERS", "AsyncioDriver", "Driver", "Interrupted", "ThreadDriver"]
+
+_CONTRACT = str(Path(__file__).parent)
+_PACKAGE = str(Path(__file__).parents[2])
 
 
 class Interrupted(BaseException):
@@ -89,8 +93,9 @@ class ThreadDriver:
 
 
 def _is_ours(frame: FrameType) -> bool:
+    """By the folder of the package: a checkout, or an environment, may well lie in a folder called leasehold too."""
     path = frame.f_code.co_filename
-    return "leasehold" in path and "contract" not in path
+    return path.startswith(_PACKAGE) and not path.startswith(_CONTRACT)
 
 
 def _may_be_interrupted(frame: FrameType, entered: set[tuple[int, int]]) -> bool:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Harness", "MemoryHarness", "UrlHarness"]
 
+WALL = 1_767_225_600.0  # added to a clock that does not know the time of day
+
 
 class Harness:
     """One store for one case. Subclass it for a store of your own; `open_store` is all that must be written."""
@@ -93,7 +95,7 @@ class MemoryHarness(Harness):
         """The one store of this case."""
         if self._store is None:
             now = self.clock.now if self.clock is not None else self._now
-            self._store = MemoryStore() if now is None else MemoryStore(clock=now)
+            self._store = MemoryStore() if now is None else MemoryStore(clock=now, wall=lambda: WALL + now())
         return self._store
 
     def url_for_children(self) -> str:

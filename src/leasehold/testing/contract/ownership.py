@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from leasehold.testing.contract.expect import granted, refused
+from leasehold.testing.contract.expect import granted, lost, refused
 from leasehold.testing.contract.registry import case
 
 if TYPE_CHECKING:
@@ -65,6 +65,19 @@ async def a_late_release_does_not_free_the_next_holder(lab: Lab) -> None:
     assert await backend.release(first) is False
     refused(await lab.backend().try_acquire(lab.claim()))
     granted((await backend.renew([second]))[0])
+
+
+@case()
+async def another_grant_of_the_same_owner_is_not_touched(lab: Lab) -> None:
+    """A late copy of a claim may be granted anew after the release: that is another grant, with another fence."""
+    backend, claim = lab.backend(), lab.claim()
+    first = granted(await backend.try_acquire(claim))
+    await backend.release(first)
+    second = granted(await backend.try_acquire(claim))
+    assert second.fence > first.fence
+    lost((await backend.renew([first]))[0])
+    assert await backend.release(first) is False
+    assert granted((await backend.renew([second]))[0]).fence == second.fence
 
 
 @case()

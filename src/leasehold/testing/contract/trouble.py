@@ -41,6 +41,17 @@ async def a_grant_whose_reply_was_lost_is_recognised(lab: Lab) -> None:
 
 
 @case()
+async def a_late_copy_of_a_request_takes_nothing_after_the_release(lab: Lab) -> None:
+    faults = Faults()
+    client = lab.client(faults)
+    faults.drop_next_request(_acquiring(lab))
+    lease = await lab.flowing(client.lock("x", ttl=lab.ttl * 20).acquire(timeout=lab.ttl * 10))
+    assert await lease.release()
+    await faults.deliver_late()
+    assert await lab.free("x")
+
+
+@case()
 async def a_lost_reply_to_a_single_try_is_asked_again(lab: Lab) -> None:
     faults = Faults()
     client = lab.client(faults)

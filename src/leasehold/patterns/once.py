@@ -1,0 +1,357 @@
+"""Once: a job that runs once per slot, not only "not at the same time". The async face, which is the core face.
+
+An attempt asks the store for its time and for the job's record, finds its slot, takes the job's lock, and reads the
+record again under its fence: from then on no earlier holder can write. When the run ends well, the record says so
+before the lock is given back. What decides is only ever the store: its clock, its lock, its record.
+
+This is not a scheduler. A holder that vanishes after its work and before its record leaves the slot open, and the work
+happens again; the guide says what to do about that.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, ParamSpec, TypeAlias, TypedDict, TypeVar, cast, get_args
+
+from leasehold._core.durations import optional_seconds
+from leasehold._core.events import RunSkipped
+from leasehold._core.names import check_name, key_for
+from leasehold._core.template import NameTemplate
+from leasehold.errors import AcquireTimeout, AlreadyRun, AlreadyRunning, BackendError, ConfigurationError
+from leasehold.hold import Block, lost_error
+from leasehold.lock import LockOptions
+from leasehold.patterns.asking import ask
+from leasehold.patterns.slots import Labelled, check_label, slots_for
+from leasehold.values import Holder, Loss, LossReason, Record, Skipped
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from types import TracebackType
+
+    from leasehold._core.durations import Duration
+    from leasehold._core.session import Session
+    from leasehold.client import AsyncClient
+    from leasehold.lease import AsyncLease, AsyncLost
+    from leasehold.lock import Timeout
+    from leasehold.patterns.slots import Slot, Slots
+    from leasehold.spi import Recording
+    from leasehold.values import Reading
+
+__all__ = ["AsyncAttempt", "AsyncOnce", "AsyncRun", "OnConflict", "OnFailure", "OnceOptions"]
+
+OnConflict: TypeAlias = Literal["skip", "raise", "standby"]
+OnFailure: TypeAlias = Literal["open", "close"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_TAKEN = Loss(LossReason.TAKEN, "another run of this job began meanwhile, so this one was not recorded")
+
+
+class OnceOptions(TypedDict, total=False):
+    """The options of `client.once`."""
+
+    every: Duration | None
+    cron: str | None
+    slot: str | None
+    tz: str
+    on_conflict: OnConflict
+    on_failure: OnFailure
+    keep: Duration | None
+    timeout: Timeout
+    ttl: Duration | None
+    max_hold: Duration | None
+    group: str | None
+    reason: str | None
+
+
+class AsyncOnce:
+    """A job that runs once per slot, made by `client.once`: use it as a decorator, or call `run` or `attempt`."""
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        template: str,
+        *,
+        every: Duration | None = None,
+        cron: str | None = None,
+        slot: str | None = None,
+        tz: str = "UTC",
+        on_conflict: OnConflict = "skip",
+        on_failure: OnFailure = "open",
+        keep: Duration | None = None,
+        timeout: Timeout = ...,
+        ttl: Duration | None = None,
+        max_hold: Duration | None = None,
+        group: str | None = None,
+        reason: str | None = None,
+    ) -> None:
+        self._client = client
+        self._template = check_name(template)
+        self._options = LockOptions(ttl=ttl, max_hold=max_hold, group=group or template[:256], reason=reason)
+        self._slot = slot
+        self._slots = slots_for(every=every, cron=cron, slot=slot, tz=tz)
+        self._on_conflict: OnConflict = _one_of(on_conflict, "on_conflict", OnConflict)
+        self._on_failure: OnFailure = _one_of(on_failure, "on_failure", OnFailure)
+        self._keep = optional_seconds(keep, "keep") or 0.0
+        self._timeout = timeout if timeout is ... else optional_seconds(timeout, "timeout")
+        client.lock(template, **self._options)  # checks them now rather than at two in the morning
+
+    @property
+    def name(self) -> str:
+        """The name of the job, which is also the name of its lock; for a decorator, the template of the names."""
+        return self._template
+
+    def attempt(self) -> AsyncAttempt:
+        """A context manager for one attempt: `async with job.attempt() as run`, and inside `if run:`.
+
+        It gives an `AsyncRun` when the slot is ours, and a false `Skipped` when it is not. With on_conflict="raise" it
+        raises instead, so that the block needs no `if`.
+        """
+        return self._attempt(self._template, self._slots)
+
+    async def run(self, function: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R | Skipped:
+        """Call the function if the slot is ours, and return its result; a false `Skipped` if it is not."""
+        async with self.attempt() as run:
+            return await function(*args, **kwargs) if isinstance(run, AsyncRun) else run
+
+    def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R | Skipped]]:
+        """Decorate a function: each call is one attempt at the job whose name is made from its arguments.
+
+        A `slot` may be a template too. A parameter called `lease` that the caller leaves out receives the lease.
+        """
+        if not inspect.iscoroutinefunction(function):
+            raise ConfigurationError(f"{function.__qualname__} is not async; decorate it with a client of connect()")
+        prepare = self._prepare(function)
+
+        @functools.wraps(function)
+        async def once(*args: P.args, **kwargs: P.kwargs) -> R | Skipped:
+            attempt, with_lease = prepare(args, kwargs)
+            async with attempt as run:
+                return await function(*args, **with_lease(run.lease)) if isinstance(run, AsyncRun) else run
+
+        return once
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse pickling: connections do not travel."""
+        raise TypeError("a job belongs to its client; make one with the same name in the other process")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._template!r}>"
+
+    def _prepare(
+        self, function: Callable[..., Any]
+    ) -> Callable[[tuple[Any, ...], dict[str, Any]], tuple[AsyncAttempt, Callable[[object], dict[str, Any]]]]:
+        """What both faces of the decorator need for one call: its attempt, and its arguments once there is a lease."""
+        names = NameTemplate(self._template, function)
+        labels = None if self._slot is None else NameTemplate(self._slot, function)
+
+        def prepare(
+            args: tuple[Any, ...], kwargs: dict[str, Any]
+        ) -> tuple[AsyncAttempt, Callable[[object], dict[str, Any]]]:
+            slots = self._slots if labels is None else Labelled(check_label(labels.name(args, kwargs)))
+            attempt = self._attempt(names.name(args, kwargs), slots)
+            return attempt, functools.partial(names.with_lease, args, kwargs)
+
+        return prepare
+
+    def _attempt(self, name: str, slots: Slots) -> AsyncAttempt:
+        return AsyncAttempt(self, check_name(name), slots)
+
+
+class AsyncAttempt:
+    """One attempt at a job; made by `attempt`, good for one block."""
+
+    def __init__(self, job: AsyncOnce, name: str, slots: Slots) -> None:
+        self._job = job
+        self._client = job._client
+        self._name = name
+        self._slots = slots
+        self._lock = job._client.lock(name, **job._options)
+        self._entered = False
+        self._run: AsyncRun | None = None
+
+    async def __aenter__(self) -> AsyncRun | Skipped:
+        if self._entered:
+            raise TypeError("this attempt is in use or used up; call attempt() again for another block")
+        self._entered = True
+        started = await self._start()
+        if isinstance(started, AsyncRun):
+            self._run = started
+            started._enter()
+            return started
+        session = self._client._open()
+        if session.events.wanted(RunSkipped):
+            session.events.emit(RunSkipped(self._name, started))
+        if self._job._on_conflict == "raise":
+            error = AlreadyRunning if started.finished is None else AlreadyRun
+            raise error(str(started), name=self._name, backend=session.backend.label, skipped=started)
+        return started
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._run is not None:
+            await self._run._leave(error)
+
+    async def _start(self) -> AsyncRun | Skipped:
+        session = self._client._open()
+        deadline = self._client._deadline(self._job._timeout)
+        limit = session.runtime.now() + session.connect_timeout
+        reading = await self._read(session, 0, limit)
+        slot = self._slots.at(reading.time)
+        if (skipped := self._skipped(reading, slot)) is not None:
+            return skipped  # the common case of a late machine: one question, no lock
+        if self._job._on_conflict == "standby":
+            lease = await self._lock._acquire_until(deadline)
+        else:
+            try:
+                lease = await self._lock.acquire(0)
+            except AcquireTimeout as busy:
+                return Skipped(self._name, slot.label, busy.holder)
+        return await self._under(session, lease, slot)
+
+    async def _under(self, session: Session, lease: AsyncLease, slot: Slot) -> AsyncRun | Skipped:
+        """Look again now that nobody else can begin, and give the lock back unless the slot is ours."""
+        try:
+            reading = await self._read(session, lease.fence, session.runtime.now() + lease.remaining())
+            if reading.fence > lease.fence:
+                raise lost_error(lease, _TAKEN, completed=False)
+            skipped = self._skipped(reading, slot)
+            if skipped is None:
+                return AsyncRun(self._job, session, lease, slot=slot, key=self._key(), time=reading.time)
+            await _let_go(lease)
+        except GeneratorExit:
+            raise  # nothing can be awaited any more; the ttl frees the lock
+        except BaseException:
+            await _let_go(lease)
+            raise
+        return skipped
+
+    async def _read(self, session: Session, fence: int, until: float) -> Reading:
+        store = cast("Recording", session.backend)
+        return await ask(session, self._name, lambda: store.read(self._key(), fence), until)
+
+    def _key(self) -> str:
+        """Where the record is: one for the job, or where slots have no order, one for each label."""
+        label = f":{self._slots.label}" if isinstance(self._slots, Labelled) else ""
+        return key_for(self._client._namespace, f"once:{len(self._name)}:{self._name}{label}")
+
+    def _skipped(self, reading: Reading, slot: Slot) -> Skipped | None:
+        """Who had the slot, or a later one; None if it is to be had."""
+        if reading.record is None:
+            return None
+        facts = json.loads(reading.record.value)
+        if slot.start is not None and facts["start"] < slot.start:
+            return None
+        return Skipped(self._name, facts["slot"], Holder(*facts["runner"]), facts["finished"], facts["failed"])
+
+
+class AsyncRun:
+    """A slot that is ours: the block runs under the lease of the job's lock."""
+
+    def __init__(
+        self, job: AsyncOnce, session: Session, lease: AsyncLease, *, slot: Slot, key: str, time: float
+    ) -> None:
+        self._job = job
+        self._session = session
+        self._lease = lease
+        self._slot = slot
+        self._key = key
+        self._time, self._since = time, session.runtime.now()
+        self._failed = False
+
+    @property
+    def name(self) -> str:
+        """The name of the job."""
+        return self._lease.name
+
+    @property
+    def slot(self) -> str:
+        """The slot that this run is for: the local time at which it begins, or the caller's own label."""
+        return self._slot.label
+
+    @property
+    def lease(self) -> AsyncLease:
+        """The lease of the job's lock, which is renewed while the block runs."""
+        return self._lease
+
+    @property
+    def fence(self) -> int:
+        """The fencing token of the lease."""
+        return self._lease.fence
+
+    @property
+    def lost(self) -> AsyncLost:
+        """Whether the lease is lost, so that another run may have begun: `is_set()` and `wait(timeout)`."""
+        return self._lease.lost
+
+    def check(self, need: Duration = 0) -> None:
+        """Raise `LeaseLost` unless the lease is ours for another `need` seconds; call it before a side effect."""
+        self._lease.check(need)
+
+    def fail(self) -> None:
+        """Count this run as failed although the block ends without an exception."""
+        self._failed = True
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r} slot={self.slot!r} fence={self.fence}>"
+
+    def _enter(self) -> None:
+        self._block = Block(self._lease)
+
+    async def _leave(self, error: BaseException | None) -> None:
+        """Record the run, then release; raise `LeaseLost` if it could not be recorded as ours."""
+        interrupted = error is not None and not isinstance(error, Exception)
+        failed = self._failed or error is not None
+        if interrupted or (failed and self._job._on_failure == "open"):
+            await self._block.leave(self._lease, error)
+        else:
+            await self._block.leave(self._lease, error, lambda: self._record(error, failed=failed))
+
+    async def _record(self, error: BaseException | None, *, failed: bool) -> Loss | None:
+        """Write that the slot is done. Nobody is told so unless the store confirmed it under our fence."""
+        session = self._session
+        record = self._finished(session.runtime.now(), failed=failed)
+        until = session.runtime.now() + self._lease.remaining()
+        store = cast("Recording", session.backend)
+
+        async def write() -> bool:
+            return await ask(session, self.name, lambda: store.write(record), until)
+
+        try:
+            return None if await session.runtime.shielded(write) else _TAKEN
+        except BackendError as failure:
+            text = f"the run of {self.name!r} for slot {self.slot} ended, but may not be recorded, so it may run again"
+            if error is None:
+                failure.add_note(f"leasehold: {text}")
+                raise
+            error.add_note(f"leasehold: {text}: {failure}")
+            return None
+
+    def _finished(self, now: float, *, failed: bool) -> Record:
+        holder, slot = self._lease.holder, self._slot
+        facts = {
+            "slot": slot.label,
+            "start": slot.start,
+            "runner": [holder.host, holder.pid, holder.label, holder.reason],
+            "finished": self._time + (now - self._since),
+            "failed": failed,
+        }
+        return Record(self._key, json.dumps(facts).encode(), self.fence, max(slot.keep, self._job._keep))
+
+
+async def _let_go(lease: AsyncLease) -> None:
+    """Release a lock that was not used; if the store does not answer, the ttl frees it."""
+    try:
+        await lease.release()
+    except BackendError:
+        return
+
+
+def _one_of(value: Any, what: str, choices: Any) -> Any:
+    if value not in get_args(choices):
+        raise ConfigurationError(f"{what} must be one of {', '.join(map(repr, get_args(choices)))}, not {value!r}")
+    return value
