@@ -55,18 +55,22 @@ def say(value: object) -> None:
     sys.stdout.flush()
 
 
-def contend(lock: FileLock, held: float, until: float) -> list[float]:
-    """Take and give until the instant is reached; the waits of all grants that came in time."""
-    waits = []
+def contend(lock: FileLock, held: float, until: float) -> tuple[int, list[float]]:
+    """Take and give until the instant is reached: how many grants came in time, and all waits.
+
+    The wait that was under way at the end counts as well, as long as it had lasted by then. Whoever is starved has no
+    other, and would look as if it had never waited.
+    """
+    grants, waits = 0, []
     while (asked := time.monotonic()) < until:
         lock.take()
         granted = time.monotonic()
-        if held:
+        waits.append(min(granted, until) - asked)
+        grants += granted < until
+        if held and granted < until:
             time.sleep(held)
         lock.give()
-        if granted < until:
-            waits.append(granted - asked)
-    return waits
+    return grants, waits
 
 
 def contend_on_order(lock: FileLock, held: float) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -77,17 +78,21 @@ def _filelock(settings: Settings, size: int) -> Candidate:
 
 
 def _crowd(settings: Settings, size: int, name: str, role: Role, make_one: Callable[[], Any], **more: Any) -> Candidate:
-    """Threads that take and give until the time is over."""
+    """Threads that take and give until the time is over.
+
+    All of them wait before it begins. Otherwise each would run alone for as long as the interpreter lets a thread run,
+    and the figure would be that of an uncontended lock.
+    """
     seconds: float = settings.pick(1.0, 0.05)
 
     def sample() -> Sample:
         counts = [0] * size
-        start = threading.Barrier(size)
+        begun = threading.Semaphore(0)
+        end = math.inf
 
         def contend(number: int) -> None:
             lock = make_one()
-            start.wait()
-            end = time.monotonic() + seconds
+            begun.release()
             while True:
                 lock.take()
                 is_over = time.monotonic() >= end
@@ -96,9 +101,15 @@ def _crowd(settings: Settings, size: int, name: str, role: Role, make_one: Calla
                     return
                 counts[number] += 1
 
+        first = make_one()
+        first.take()
         threads = [threading.Thread(target=contend, args=(number,)) for number in range(size)]
         for thread in threads:
             thread.start()
+            begun.acquire()
+        time.sleep(settings.pick(0.3, 0.02))  # the last ones are on their way from `begun` to `take`
+        end = time.monotonic() + seconds
+        first.give()
         for thread in threads:
             thread.join()
         return Sample(sum(counts) / seconds, {"least/most": min(counts) / max(*counts, 1)})

@@ -105,17 +105,17 @@ def _together(settings: Settings, kind: str, held: float) -> Candidate:
         start = time.monotonic() + 0.1
         for contender in contenders:
             contender.tell(f"{start} {start + seconds}")
-        waits = [contender.answer() for contender in contenders]
+        answers = [contender.answer() for contender in contenders]
         for contender in contenders:
             contender.close()
-        return _contended(waits, seconds)
+        return _contended(answers, seconds)
 
     return Candidate(kind, _role(kind), sample)
 
 
-def _contended(waits: list[list[float]], seconds: float) -> Sample:
-    everyone = [wait for one in waits for wait in one] or [seconds]
-    counts = [len(one) for one in waits]
+def _contended(answers: list[tuple[int, list[float]]], seconds: float) -> Sample:
+    everyone = [wait for _, waits in answers for wait in waits]
+    counts = [grants for grants, _ in answers]
     facts = {
         "least/most": min(counts) / max(*counts, 1),
         "wait p50 ms": 1000 * percentile(everyone, 0.5),
