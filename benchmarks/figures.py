@@ -14,4 +14,4 @@ def number(value: float | None) -> str:
     """Three digits, or whole thousands."""
     if value is None:
         return ""
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+    return f"{value:,.0f}" if value >= 999.5 else f"{value:.3g}"
