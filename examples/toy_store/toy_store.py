@@ -104,6 +104,11 @@ class Book:
             del self._held[key]
         return True
 
+    def raise_fence(self, fence: int) -> int:
+        """Make every later fence higher than this; one counter serves all keys."""
+        self.fence = max(self.fence, fence)
+        return self.fence
+
     def _renew(self, grant: Grant) -> Grant | Loss:
         held = self._holding_of(grant)
         if held is None:
@@ -183,6 +188,10 @@ class ToyBackend:
     async def break_(self, key: str, fence: int, reason: str, *, now: bool) -> bool:
         """See `Inspecting`."""
         return await self._change(lambda book: book.break_(key, fence, reason, now=now))
+
+    async def raise_fence(self, key: str, fence: int) -> int:  # noqa: ARG002 - one counter serves all keys
+        """See `Inspecting`."""
+        return await self._change(lambda book: book.raise_fence(fence))
 
     async def _change(self, change: Callable[[Book], T]) -> T:
         """Do one thing to the book. It waits in the runtime's own sleep, and never for ever."""

@@ -37,6 +37,7 @@ __all__ = ["DEFAULT_TTL", "AsyncClient", "connect_async", "with_group"]
 DEFAULT_TTL = 30.0
 CONNECT_TIMEOUT = 10.0
 MAX_PERMITS = 1_000_000
+ROOM_FOR_FENCES = 2**40  # a fence raised to the very end would leave none for the grants after it
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -230,6 +231,21 @@ class AsyncClient:
         if broken:
             self._events.emit(happened.Broken(name, fence, reason, author))
         return broken
+
+    async def raise_fence(self, name: str, fence: int, *, reason: str, by: str | None = None) -> int:
+        """Make every later grant of the name higher than `fence`, by an operator's order; returns the new floor.
+
+        For a resource that has seen a higher fence than the store gives out, after the store was restored from a
+        backup or replaced by another. A fence cannot be lowered again.
+        """
+        if not _is_whole(fence) or not 1 <= fence <= MAX_FENCE - ROOM_FOR_FENCES:
+            raise ConfigurationError(f"fence must be the number that the resource has seen, not {fence!r}")
+        if not reason or not check_fact(reason, "reason"):
+            raise ConfigurationError("raising a fence needs a reason, which is logged")
+        author = check_fact(by, "by") or str(self._holder(None))
+        highest = await self._inspecting().raise_fence(key_for(self._namespace, check_name(name)), fence)
+        self._events.emit(happened.FenceRaised(name, highest, reason, author))
+        return highest
 
     def on_event(self, listener: Callable[[Event], object]) -> Callable[[], None]:
         """Call `listener` with every event of `leasehold.events`; the result ends that."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from leasehold._core.events import ReleaseFailed, logger
+from leasehold._core.events import ReleaseFailed
 from leasehold.errors import BackendError, LeaseLost
 from leasehold.values import Loss, LossReason
 
@@ -120,7 +120,7 @@ async def _give_back(lease: Held, error: BaseException | None) -> Loss | None:
     try:
         freed = await lease.release()
     except BackendError as failure:
-        logger.warning("%s", ReleaseFailed(lease.name, 0, str(failure)))
+        lease._session.events.emit(ReleaseFailed(lease.name, str(failure)))
         if error is not None:
             error.add_note(f"leasehold: {lease.name!r} could not be released either: {failure}")
         return None

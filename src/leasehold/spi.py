@@ -118,6 +118,9 @@ class Inspecting(Protocol):
     async def break_(self, key: str, fence: int, reason: str, *, now: bool) -> bool:
         """End the grant with this fence. The next holder still waits for its ttl to pass, unless `now`."""
 
+    async def raise_fence(self, key: str, fence: int) -> int:
+        """Make every later grant of this key higher than `fence`; returns what they are higher than now."""
+
 
 @runtime_checkable
 class Recording(Protocol):

@@ -129,6 +129,18 @@ def test_break_asks_a_person_and_refuses_without_one(program: CommandLine) -> No
         assert "may still be running" in talk
 
 
+def test_fence_raise_lifts_the_next_grant(program: CommandLine) -> None:
+    high = 2**52
+    words = ["fence", "raise", "job", str(high), "--reason", "restored from a backup"]
+    assert program.finish(*words).returncode == 64  # nobody to ask
+    result = program.finish(*words, "--yes", "--json")
+    assert (result.returncode, json.loads(result.stdout)["fence"]) == (0, high)
+    program.hold("job")
+    assert fence_of(program, "job") == high + 1
+    assert program.finish("fence", "raise", "job", "0", "--reason", "x", "--yes").returncode == 64
+    assert program.finish("fence", "lower", "job", "7", "--reason", "x", "--yes").returncode == 64
+
+
 def test_watch_without_a_terminal_prints_a_line_per_change(program: CommandLine) -> None:
     watch = program.start("watch", "--every", "50ms", "--json")
     assert watch.stdout is not None

@@ -92,6 +92,17 @@ def test_a_renewal_that_fails_is_one_warning_until_it_succeeds(caplog: pytest.Lo
     assert "try again" in warnings[0].getMessage()
 
 
+def test_a_failed_release_after_good_work_is_a_warning_and_an_event(caplog: pytest.LogCaptureFixture) -> None:
+    store = ManualStore()
+    seen: list[events.Event] = []
+    with store.connect() as client:
+        client.on_event(seen.append)
+        with client.lock("x").hold():
+            store.faults.reject_next("release")
+    assert [type(event) for event in seen] == [events.Acquired, events.ReleaseFailed]
+    assert "could not release 'x'" in caplog.text
+
+
 def test_every_event_reads_as_a_sentence() -> None:
     from leasehold.values import Holder, Loss, LossReason, Skipped
 
@@ -106,9 +117,10 @@ def test_every_event_reads_as_a_sentence() -> None:
         events.Lost("x", 1, Loss(LossReason.EXPIRED, "its time ran out")),
         events.Released("x", 1, True),
         events.Released("x", 1, False),
-        events.ReleaseFailed("x", 1, "no route"),
+        events.ReleaseFailed("x", "no route"),
         events.Dropped("x", 1),
         events.Broken("x", 1, "stuck", "operator"),
+        events.FenceRaised("x", 7, "restored", "operator"),
         events.RunSkipped("x", Skipped("x", "2026-11-15", Holder("h", 1), 1_763_164_800.0)),
     ]
     assert {type(sample) for sample in samples} == {getattr(events, name) for name in events.__all__ if name != "Event"}

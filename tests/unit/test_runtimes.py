@@ -78,6 +78,16 @@ def test_a_client_refuses_another_event_loop() -> None:
         asyncio.run(bind())
 
 
+def test_owner_values_are_long_fresh_and_not_repeated() -> None:
+    runtime = ThreadRuntime()
+    owners = {runtime.owner() for _ in range(1_000)}
+    assert len(owners) == 1_000
+    assert all(len(owner) * 4 >= 128 for owner in owners)
+    chances = [runtime.random() for _ in range(1_000)]
+    assert all(0 <= chance < 1 for chance in chances)
+    assert 0.4 < sum(chances) / 1_000 < 0.6
+
+
 class Answer:
     """A request that can only be performed."""
 

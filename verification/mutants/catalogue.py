@@ -25,6 +25,7 @@ _ACQUIRE = "_core/acquire.py"
 _KEEPER = "_core/keeper.py"
 _TENURE = "_core/tenure.py"
 _MEMORY = "backends/memory.py"
+_MEMORY_ENTRY = "backends/memory_entry.py"
 _RULES = "backends/rules.py"
 _LEASE = "lease.py"
 
@@ -306,9 +307,9 @@ MUTANTS: tuple[Mutant, ...] = (
         "place-lost-by-asking",
         "a waiter that asks again goes to the end of the queue",
         _MEMORY,
-        "        entry.queue[claim.owner] = _Waiting(claim, signal, now + lifetime)\n",
+        "        entry.queue[claim.owner] = Waiting(claim, signal, now + lifetime)\n",
         "        entry.queue.pop(claim.owner, None)\n"
-        "        entry.queue[claim.owner] = _Waiting(claim, signal, now + lifetime)\n",
+        "        entry.queue[claim.owner] = Waiting(claim, signal, now + lifetime)\n",
     ),
     Mutant(
         "no-tombstone",
@@ -320,14 +321,14 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "B41-dead-waiter-stays",
         "a waiter that does not ask any more keeps its place",
-        _MEMORY,
+        _MEMORY_ENTRY,
         "[owner for owner, waiting in self.queue.items() if waiting.expires <= now]",
         "[owner for owner, waiting in self.queue.items() if waiting.expires <= 0]",
     ),
     Mutant(
         "B48-no-expiry",
         "the lock of a crashed holder never ends",
-        _MEMORY,
+        _MEMORY_ENTRY,
         "[held for held in self.holdings.values() if held.expires <= now]",
         "[held for held in self.holdings.values() if held.expires <= 0]",
     ),
@@ -357,7 +358,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "abandoned-not-told",
         "the next holder does not learn that the last one vanished",
-        _MEMORY,
+        _MEMORY_ENTRY,
         "            self.abandoned_until = now + ABANDONED_KEPT\n\n    def is_idle",
         "            self.abandoned_until = now\n\n    def is_idle",
     ),

@@ -264,6 +264,9 @@ class _Backend:
         subject = (key, fence, now)
         return await self._call("break_", subject, lambda: self._store.break_(key, fence, reason, now=now))
 
+    async def raise_fence(self, key: str, fence: int) -> int:
+        return await self._call("raise_fence", (key, fence), lambda: self._store.raise_fence(key, fence))
+
     async def read(self, key: str, fence: int = 0) -> Reading:
         return await self._call("read", key, lambda: self._store.read(key, fence))
 

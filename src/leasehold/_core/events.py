@@ -22,6 +22,7 @@ __all__ = [
     "Dropped",
     "Event",
     "Events",
+    "FenceRaised",
     "KeeperLate",
     "Lost",
     "ReleaseFailed",
@@ -150,11 +151,10 @@ class ReleaseFailed(Event):
 
     level: ClassVar[int] = logging.WARNING
 
-    fence: int
     error: str
 
     def __str__(self) -> str:
-        return f"could not release {self.name!r} with fence {self.fence}; its ttl will free it: {self.error}"
+        return f"could not release {self.name!r}; its ttl will free it: {self.error}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +193,20 @@ class RunSkipped(Event):
 
     def __str__(self) -> str:
         return str(self.skipped)
+
+
+@dataclass(frozen=True, slots=True)
+class FenceRaised(Event):
+    """An operator raised the fence of a name."""
+
+    level: ClassVar[int] = logging.WARNING
+
+    fence: int
+    reason: str
+    by: str
+
+    def __str__(self) -> str:
+        return f"{self.by} raised the fence of {self.name!r} to {self.fence}: {self.reason}"
 
 
 class Events:

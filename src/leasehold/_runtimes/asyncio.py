@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
-import secrets
 import sys
 import threading
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from leasehold._runtimes.chance import fresh_owner, jitter
 from leasehold._runtimes.clock import SYSTEM_CLOCK, look_again
 from leasehold._runtimes.scatter import scatter_over_tasks
 from leasehold.errors import ConfigurationError
@@ -168,11 +167,11 @@ class AsyncioRuntime:
 
     def random(self) -> float:
         """A number in [0, 1) for jitter."""
-        return random.random()  # noqa: S311 - jitter, not a secret
+        return jitter()
 
     def owner(self) -> str:
         """128 random bits."""
-        return secrets.token_hex(16)
+        return fresh_owner()
 
     def current(self) -> Hashable:
         """The running task."""

@@ -6,8 +6,6 @@ wait, and the exception passes through the coroutine like any other.
 
 from __future__ import annotations
 
-import random
-import secrets
 import selectors
 import threading
 import time
@@ -16,6 +14,7 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from leasehold._runtimes.chance import fresh_owner, jitter
 from leasehold._runtimes.clock import SYSTEM_CLOCK, look_again
 from leasehold._runtimes.scatter import scatter_over_tasks
 from leasehold.spi import Pollable
@@ -149,11 +148,11 @@ class ThreadRuntime:
 
     def random(self) -> float:
         """A number in [0, 1) for jitter."""
-        return random.random()  # noqa: S311 - jitter, not a secret
+        return jitter()
 
     def owner(self) -> str:
         """128 random bits."""
-        return secrets.token_hex(16)
+        return fresh_owner()
 
     def current(self) -> Hashable:
         """The running thread; the object, because thread numbers are used again."""

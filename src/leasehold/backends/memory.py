@@ -11,141 +11,38 @@ name that is idle.
 
 from __future__ import annotations
 
-import math
 import os
 import threading
 import time
 import weakref
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from leasehold.backends.memory_entry import Entry, Held, Waiting
 from leasehold.backends.memory_records import Records
-from leasehold.backends.rules import ABANDONED_KEPT, Crowd, admits, check_kind, place_lifetime
+from leasehold.backends.rules import ABANDONED_KEPT, check_kind, place_lifetime
 from leasehold.errors import ConfigurationError
 from leasehold.spi import Place
 from leasehold.values import (
     Capability,
     Claim,
     Grant,
-    Holding,
     LockState,
     Loss,
     LossReason,
-    Mode,
     Reading,
     Record,
     Refusal,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from leasehold.spi import Backend, Runtime, Signal, Store
     from leasehold.store_url import StoreURL
-    from leasehold.values import Holder
 
 __all__ = ["MemoryBackend", "MemoryStore", "open_url"]
 
 SWEEP_AT_LEAST = 64
-
-
-@dataclass(slots=True)
-class _Holding:
-    claim: Claim
-    fence: int
-    since: float
-    expires: float
-    abandoned: bool
-    broken: str | None = None
-    cooling: bool = False  # released, kept for its min_hold
-
-
-@dataclass(slots=True)
-class _Waiting:
-    claim: Claim
-    signal: Signal
-    expires: float
-
-
-@dataclass(slots=True)
-class _Entry:
-    """Everything about one key. Owners are the keys of all four."""
-
-    holdings: dict[str, _Holding] = field(default_factory=dict)
-    queue: dict[str, _Waiting] = field(default_factory=dict)  # dictionaries keep their order
-    withdrawn: dict[str, float] = field(default_factory=dict)  # late requests of these are refused until then
-    broken: dict[str, tuple[str, float]] = field(default_factory=dict)  # broken at once; the holder learns why
-    abandoned_until: float = 0.0
-    quiet_until: float = math.inf  # nothing in the four runs out before; it may be too early, never too late
-
-    def claims(self) -> list[Claim]:
-        """All that hold, then all that wait."""
-        return [held.claim for held in self.holdings.values()] + [wait.claim for wait in self.queue.values()]
-
-    def first_holder(self) -> Holder | None:
-        """Who is in the way."""
-        return next((held.claim.holder for held in self.holdings.values()), None)
-
-    def ahead_of(self, owner: str) -> list[_Waiting]:
-        """Who waits before this owner; everybody, if it does not wait itself."""
-        ahead = []
-        for other, waiting in self.queue.items():
-            if other == owner:
-                break
-            ahead.append(waiting)
-        return ahead
-
-    def admits(self, claim: Claim, ahead: Collection[_Waiting]) -> bool:
-        """Whether nobody who holds, and nobody of those ahead, is in the way."""
-        if not self.holdings and not ahead:
-            return True  # the common case, and the rules need not be asked
-        return admits(claim, _crowd(self.holdings.values()), _crowd(ahead))
-
-    def call_next(self) -> None:
-        """Wake every waiter whose turn it may be; each then asks for itself."""
-        ahead: list[_Waiting] = []
-        for waiting in self.queue.values():
-            if not self.admits(waiting.claim, ahead):
-                return
-            waiting.signal.set()
-            ahead.append(waiting)
-
-    def expire(self, now: float) -> None:
-        """Remove what has run out by the store's clock. Looks through all of it only when something may have."""
-        if now < self.quiet_until:
-            return
-        before = len(self.holdings) + len(self.queue)
-        for holding in [held for held in self.holdings.values() if held.expires <= now]:
-            self.drop(holding, now)
-        for owner in [owner for owner, waiting in self.queue.items() if waiting.expires <= now]:
-            del self.queue[owner]
-        if self.withdrawn:
-            self.withdrawn = {owner: until for owner, until in self.withdrawn.items() if until > now}
-        if self.broken:
-            self.broken = {owner: mark for owner, mark in self.broken.items() if mark[1] > now}
-        self.quiet_until = min(self._instants(), default=math.inf)
-        if len(self.holdings) + len(self.queue) < before:
-            self.call_next()
-
-    def runs_out(self, instant: float) -> None:
-        """Something new may run out at this instant. Not needed for what only lasts longer than before."""
-        self.quiet_until = min(self.quiet_until, instant)
-
-    def _instants(self) -> Iterator[float]:
-        yield from (held.expires for held in self.holdings.values())
-        yield from (waiting.expires for waiting in self.queue.values())
-        yield from self.withdrawn.values()
-        yield from (until for _, until in self.broken.values())
-
-    def drop(self, holding: _Holding, now: float) -> None:
-        """End a holding that was not released: the next holder is told."""
-        del self.holdings[holding.claim.owner]
-        if not holding.cooling:
-            self.abandoned_until = now + ABANDONED_KEPT
-
-    def is_idle(self, now: float) -> bool:
-        """Whether nothing has to be remembered."""
-        return not (self.holdings or self.queue or self.withdrawn or self.broken or self.abandoned_until > now)
 
 
 class MemoryStore:
@@ -161,7 +58,7 @@ class MemoryStore:
         self._clock = clock
         self._wall = wall
         self._mutex = threading.RLock()  # a signal handler may release a lease while its thread is in here
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, Entry] = {}
         self._records = Records()
         self._fence = 0
         self._visits = 0  # since the last sweep
@@ -257,7 +154,7 @@ class MemoryStore:
         """Who holds and who waits."""
         with self._mutex:
             now, entry = self._visit(key)
-            return _state(key, entry, now)
+            return entry.state(key, now)
 
     def list(self, prefix: str) -> Sequence[LockState]:
         """All locks in use whose key starts like this."""
@@ -277,6 +174,12 @@ class MemoryStore:
                 entry.drop(holding, instant)
                 entry.call_next()
             return True
+
+    def raise_fence(self, key: str, fence: int) -> int:  # noqa: ARG002 - one counter serves all keys
+        """Make every later fence higher than this."""
+        with self._mutex:
+            self._fence = max(self._fence, fence)
+            return self._fence
 
     # --- records
 
@@ -304,13 +207,13 @@ class MemoryStore:
 
     # --- all of these run under the mutex
 
-    def _visit(self, key: str) -> tuple[float, _Entry]:
+    def _visit(self, key: str) -> tuple[float, Entry]:
         """The entry as it is now; one that does not exist is not kept until something is put into it."""
         now = self._clock()
         self._sweep(now)
         entry = self._entries.get(key)
         if entry is None:
-            return now, _Entry()
+            return now, Entry()
         entry.expire(now)
         return now, entry
 
@@ -325,25 +228,25 @@ class MemoryStore:
             self._forget_if_idle(key, entry, now)
         self._records.sweep(now)
 
-    def _forget_if_idle(self, key: str, entry: _Entry, now: float) -> None:
+    def _forget_if_idle(self, key: str, entry: Entry, now: float) -> None:
         if entry.is_idle(now):
             self._entries.pop(key, None)
 
-    def _check_mode(self, entry: _Entry, claim: Claim) -> None:
+    def _check_mode(self, entry: Entry, claim: Claim) -> None:
         if entry.holdings or entry.queue:
             present = entry.claims()[0]
             check_kind(claim, present.mode, present.capacity, self.label)
 
-    def _grant(self, entry: _Entry, claim: Claim, now: float) -> Grant:
+    def _grant(self, entry: Entry, claim: Claim, now: float) -> Grant:
         self._fence += 1
         abandoned = entry.abandoned_until > now
         entry.abandoned_until = 0.0
-        entry.holdings[claim.owner] = _Holding(claim, self._fence, now, now + claim.ttl, abandoned)
+        entry.holdings[claim.owner] = Held(claim, self._fence, now, now + claim.ttl, abandoned)
         entry.runs_out(now + claim.ttl)
         self._entries[claim.key] = entry
         return Grant(claim, self._fence, claim.ttl, None, abandoned)
 
-    def _repeated(self, entry: _Entry, claim: Claim, now: float) -> Grant | Refusal:
+    def _repeated(self, entry: Entry, claim: Claim, now: float) -> Grant | Refusal:
         """The same claim again, because its answer was lost: the same grant, with a new expiry."""
         holding = entry.holdings[claim.owner]
         if holding.cooling or holding.broken is not None:
@@ -353,7 +256,7 @@ class MemoryStore:
 
     def _list(self, prefix: str) -> Sequence[LockState]:
         keys = sorted(key for key in self._entries if key.startswith(prefix))
-        states = (_state(key, self._visit(key)[1], self._clock()) for key in keys)
+        states = (self._visit(key)[1].state(key, self._clock()) for key in keys)
         return [state for state in states if state is not None]
 
     def _renew(self, grant: Grant) -> Grant | Loss:
@@ -370,15 +273,15 @@ class MemoryStore:
         holding.expires = now + grant.claim.ttl
         return Grant(grant.claim, holding.fence, grant.claim.ttl, None, holding.abandoned)
 
-    def _stand(self, entry: _Entry, claim: Claim, signal: Signal, now: float) -> Place:
+    def _stand(self, entry: Entry, claim: Claim, signal: Signal, now: float) -> Place:
         lifetime = place_lifetime(claim)
         ahead = len(entry.ahead_of(claim.owner)) if claim.owner in entry.queue else len(entry.queue)
-        entry.queue[claim.owner] = _Waiting(claim, signal, now + lifetime)
+        entry.queue[claim.owner] = Waiting(claim, signal, now + lifetime)
         entry.runs_out(now + lifetime)
         self._entries[claim.key] = entry
         return Place(claim, signal, lifetime / 3, ahead, entry.first_holder())
 
-    def _refusal(self, entry: _Entry, claim: Claim, now: float) -> Refusal:
+    def _refusal(self, entry: Entry, claim: Claim, now: float) -> Refusal:
         ends = [held.expires - now for held in entry.holdings.values()]
         return Refusal(claim.key, entry.first_holder(), min(ends, default=None), len(entry.queue))
 
@@ -434,6 +337,10 @@ class MemoryBackend:
         """See `Inspecting`."""
         return self._store.break_(key, fence, reason, now=now)
 
+    async def raise_fence(self, key: str, fence: int) -> int:
+        """See `Inspecting`."""
+        return self._store.raise_fence(key, fence)
+
     async def read(self, key: str, fence: int = 0) -> Reading:
         """See `Recording`."""
         return self._store.read(key, fence)
@@ -454,22 +361,6 @@ def open_url(url: StoreURL) -> Store:
     if not url.host:
         return MemoryStore()
     return _NAMED.setdefault(url.host, MemoryStore(label=f"memory://{url.host}"))
-
-
-def _crowd(claimants: Collection[_Holding] | Collection[_Waiting]) -> Crowd:
-    return Crowd(len(claimants), any(claimant.claim.mode is Mode.EXCLUSIVE for claimant in claimants))
-
-
-def _state(key: str, entry: _Entry, now: float) -> LockState | None:
-    claims = entry.claims()
-    if not claims:
-        return None
-    holdings = tuple(
-        Holding(held.claim.holder, held.fence, now - held.since, held.expires - now, held.broken, held.cooling)
-        for held in entry.holdings.values()
-    )
-    waiting = tuple(wait.claim.holder for wait in entry.queue.values())
-    return LockState(key, claims[0].mode, claims[0].capacity, holdings, waiting)
 
 
 _NAMED: dict[str, MemoryStore] = {}

@@ -141,6 +141,10 @@ class Client:
     def break_lock(self, name: str, *, fence: int, reason: str, by: str | None = None, now: bool = False) -> bool:
         return run(self._twin.break_lock(name, fence=fence, reason=reason, by=by, now=now))
 
+    @mirrors(AsyncClient.raise_fence)
+    def raise_fence(self, name: str, fence: int, *, reason: str, by: str | None = None) -> int:
+        return run(self._twin.raise_fence(name, fence, reason=reason, by=by))
+
     @mirrors(AsyncClient.on_event)
     def on_event(self, listener: Callable[[Event], object]) -> Callable[[], None]:
         return self._twin.on_event(listener)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from leasehold.blocking import Client
     from leasehold.cli.output import Talk
 
-__all__ = ["break_lock"]
+__all__ = ["break_lock", "operator"]
 
 
 def break_lock(arguments: Namespace, talk: Talk) -> int:
@@ -26,7 +26,7 @@ def break_lock(arguments: Namespace, talk: Talk) -> int:
         talk.note(f"store: {client.store}")
         if not arguments.yes and not _agreed(client, arguments, talk):
             return exit_codes.PROBLEM if sys.stdin.isatty() else exit_codes.USAGE
-        by = _operator()
+        by = operator()
         broken = client.break_lock(
             arguments.name, fence=arguments.fence, reason=arguments.reason, by=by, now=arguments.now
         )
@@ -64,7 +64,7 @@ def _agreed(client: Client, arguments: Namespace, talk: Talk) -> bool:
     return sys.stdin.readline().strip().lower() == "yes"
 
 
-def _operator() -> str:
+def operator() -> str:
     """Who gives the order, for the audit."""
     import pwd  # noqa: PLC0415 - only here
 

@@ -233,6 +233,25 @@ examples:
 """,
 )
 
+_FENCE = Page(
+    "raise the fence of a lock above a number",
+    "leasehold fence raise NAME F --reason TEXT [--yes] [OPTIONS]",
+    """
+Makes every later grant of NAME carry a fence higher than F. Use it when a resource refuses the
+present holder because it has seen a higher number: the store was restored from a backup, or
+replaced by another one. A fence cannot be lowered again. The order is logged with its author.
+""",
+    """
+exit codes:
+  0                  raised
+  1                  not confirmed
+  64, 69, 70, 77, 78 as for run
+
+examples:
+  leasehold fence raise orders 1794724016973247 --reason "restored the backup of Sunday"
+""",
+)
+
 _CHOOSE = Page(
     "which store, and whether a lock at all (one page)",
     "leasehold choose [OPTIONS]",
@@ -277,6 +296,7 @@ PAGES = {
     "info": _INFO,
     "watch": _WATCH,
     "break": _BREAK,
+    "fence": _FENCE,
     "doctor": _DOCTOR,
     "choose": _CHOOSE,
     "completion": _COMPLETION,

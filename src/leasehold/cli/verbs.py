@@ -140,6 +140,19 @@ def _completion(parser: ArgumentParser) -> None:
     parser.add_argument("shell", choices=("bash", "zsh"), help="for which shell")
 
 
+def _fence(parser: ArgumentParser) -> None:
+    parser.add_argument("action", metavar="raise", choices=("raise",), help="the only thing that can be done")
+    parser.add_argument("name", metavar="NAME", help="the lock")
+    parser.add_argument("fence", metavar="F", type=_fence_number, help="the number that the resource has seen")
+    parser.add_argument("--reason", required=True, metavar="TEXT", help="why; it is logged")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    _json(parser)
+
+
+def _fence_number(text: str) -> int:
+    return _whole(text, 1, 2**53 - 1)
+
+
 def _nothing(_: ArgumentParser) -> None:
     """No arguments of its own."""
 
@@ -182,6 +195,7 @@ VERBS = {
         Verb("info", "inspecting:info", _info),
         Verb("watch", "watch:watch", _watch),
         Verb("break", "breaking:break_lock", _break),
+        Verb("fence", "fencing:raise_fence", _fence),
         Verb("doctor", "doctor:doctor", _doctor),
         Verb("choose", "choose:choose", _nothing, asks_store=False),
         Verb("completion", "completion:completion", _completion, asks_store=False),

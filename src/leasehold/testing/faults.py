@@ -148,6 +148,10 @@ class FaultyBackend:
         """See `Inspecting`."""
         return await self._play("break_", lambda: cast("Inspecting", self._inner).break_(key, fence, reason, now=now))
 
+    async def raise_fence(self, key: str, fence: int) -> int:
+        """See `Inspecting`."""
+        return await self._play("raise_fence", lambda: cast("Inspecting", self._inner).raise_fence(key, fence))
+
     async def read(self, key: str, fence: int = 0) -> Reading:
         """See `Recording`."""
         return await self._play("read", lambda: cast("Recording", self._inner).read(key, fence))

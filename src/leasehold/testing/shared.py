@@ -131,6 +131,9 @@ class _SharedBackend:
     async def break_(self, key: str, fence: int, reason: str, *, now: bool) -> bool:
         return self._ask("break_", key, fence, reason, now=now)
 
+    async def raise_fence(self, key: str, fence: int) -> int:
+        return self._ask("raise_fence", key, fence)
+
     async def read(self, key: str, fence: int = 0) -> Reading:
         return self._ask("read", key, fence)
 

@@ -125,6 +125,10 @@ class SqliteBackend:
         """See `Inspecting`."""
         return await self._perform(self._ledger.break_, key, fence, reason, now)
 
+    async def raise_fence(self, key: str, fence: int) -> int:
+        """See `Inspecting`."""
+        return await self._perform(self._ledger.raise_fence, key, fence)
+
     async def read(self, key: str, fence: int = 0) -> Reading:
         """See `Recording`."""
         return await self._perform(observing.read_record, self._host, key, fence)

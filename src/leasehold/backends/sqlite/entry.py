@@ -155,6 +155,11 @@ class Entry:
         self._add(claim, State.HOLDING, self.now + claim.ttl, fence=fence, abandoned=abandoned)
         return fence, abandoned
 
+    def raise_fence(self, fence: int) -> int:
+        """Let the next fence be above this one; a holder that was folded into the row has its own by now."""
+        (highest,) = self._execute(sql.LIFT_FENCE, (self.key, fence)).fetchone()
+        return int(highest)
+
     def stand(self, claim: Claim, place: Row | None, bell: str | None) -> int:
         """Put it at the end of the queue, or keep the place it has; returns its number."""
         expires = self.now + place_lifetime(claim)

@@ -83,6 +83,10 @@ class Ledger:
         """End the grant with this fence; its place stays taken until its ttl is over, unless `now`."""
         return self._visit(connection, key, self._break, fence, reason, now)
 
+    def raise_fence(self, connection: sqlite3.Connection, key: str, fence: int) -> int:
+        """Make every later fence of the name higher than this."""
+        return self._visit(connection, key, Entry.raise_fence, fence)
+
     # --- the common case
 
     def _grant_plain(self, connection: sqlite3.Connection, claim: Claim) -> Grant | None:

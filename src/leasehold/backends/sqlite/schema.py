@@ -5,7 +5,7 @@ Must not know what a claim is.
 
 from __future__ import annotations
 
-from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leasehold.backends.rules import ABANDONED_KEPT
@@ -89,7 +89,7 @@ def _refuse_others(connection: sqlite3.Connection, location: Location) -> None:
 
 
 def _create(connection: sqlite3.Connection, host: Host) -> None:
-    text = files("leasehold.backends.sqlite").joinpath("schema.sql").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("schema.sql").read_text(encoding="utf-8")
     for statement in text.strip().split(";\n"):  # executescript would commit what is open
         connection.execute(statement)
     connection.execute("INSERT INTO host (boot) VALUES (?)", (host.boot,))

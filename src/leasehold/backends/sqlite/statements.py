@@ -22,7 +22,7 @@ ON CONFLICT (key) DO UPDATE SET
 WHERE shape = 0 AND fence < excluded.fence
 """
 
-# key, owner, now -> one row changed if this owner held the name and nobody else was interested in it
+# key, owner, fence, now -> one row changed if this owner held the name and nobody else was interested in it
 RELEASE_PLAIN = (
     "UPDATE lock SET shape = 0, owner = NULL WHERE key = ? AND shape = 1 AND owner = ? AND fence = ? AND expires > ?"
 )
@@ -51,6 +51,13 @@ ON CONFLICT (key) DO UPDATE SET shape = excluded.shape, abandoned_until = exclud
 MINT = """
 INSERT INTO lock (key, fence, shape) VALUES (?, ?, 2)
 ON CONFLICT (key) DO UPDATE SET fence = max(fence + 1, excluded.fence)
+RETURNING fence
+"""
+
+# key, fence -> the fence that the next one will be above; the row stays until wall time is a day past it
+LIFT_FENCE = """
+INSERT INTO lock (key, fence, shape) VALUES (?, ?, 0)
+ON CONFLICT (key) DO UPDATE SET fence = max(fence, excluded.fence)
 RETURNING fence
 """
 

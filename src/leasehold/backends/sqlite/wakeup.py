@@ -14,7 +14,6 @@ import errno
 import logging
 import os
 import re
-import secrets
 import select
 import stat
 import struct
@@ -153,7 +152,7 @@ class _Listener(threading.Thread):
         self, bells: Bells, directory: str, rights: int, signals: weakref.WeakValueDictionary[int, Signal]
     ) -> None:
         super().__init__(name="leasehold sqlite wake-up", daemon=True)
-        self.token = secrets.token_hex(8)
+        self.token = os.urandom(8).hex()
         self.wanted = True
         self._bells = bells
         self._path = f"{directory}/{self.token}"

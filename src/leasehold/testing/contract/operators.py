@@ -114,6 +114,29 @@ async def only_the_named_grant_is_broken(lab: Lab) -> None:
     await lease.release()
 
 
+@case(Capability.INSPECT, Capability.FENCING)
+async def a_raised_fence_lifts_every_later_grant_and_no_present_one(lab: Lab) -> None:
+    client = lab.client()
+    lease = await client.lock("x").acquire()
+    mine = lease.fence
+    floor = await client.raise_fence("x", mine + 1_000_000_000, reason="the resource has seen more")
+    assert floor >= mine + 1_000_000_000
+    assert await client.raise_fence("x", 1, reason="a fence is never lowered") >= floor
+    await lease.renew()
+    assert lease.fence == mine
+    assert await lease.release() is True
+    later = await lab.client().lock("x").acquire(timeout=0)
+    assert later.fence > floor
+    await later.release()
+    await client.raise_fence("never used", floor + 5, reason="restored from a backup")
+    first = await client.lock("never used").acquire(timeout=0)
+    assert first.fence > floor + 5
+    await first.release()
+    for fence in (0, -1, True, 2**53 - 1, 2**60):
+        await raises(ConfigurationError, client.raise_fence("x", fence, reason="r"))
+    await raises(ConfigurationError, client.raise_fence("x", 7, reason=""))
+
+
 @case(Capability.INSPECT)
 async def breaking_needs_a_fence_and_a_reason(lab: Lab) -> None:
     client = lab.client()
