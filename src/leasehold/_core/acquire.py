@@ -37,6 +37,7 @@ RESOLVE = 1.0  # how long an unknown outcome may be asked about beyond the call'
 
 Q = TypeVar("Q")
 A = TypeVar("A")
+_NOTHING_HEARD = Refusal("")
 
 
 async def acquire(session: Session, wish: Wish, deadline: float | None) -> Tenure:
@@ -114,7 +115,7 @@ class _Attempt:
         self._doubt = False  # a request of the current claim got no answer, and may still arrive
         self._rounds = 0
         self._warned = False
-        self._refusal = Refusal(wish.key)  # the last thing heard about who is in the way
+        self._refusal = _NOTHING_HEARD  # the last thing heard about who is in the way
 
     @property
     def is_single(self) -> bool:

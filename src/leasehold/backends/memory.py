@@ -126,6 +126,7 @@ class MemoryStore:
             kept_until = holding.since + holding.claim.min_hold
             if kept_until > now:
                 holding.cooling, holding.expires = True, kept_until
+                entry.runs_out(kept_until)
             else:
                 del entry.holdings[owner]
                 entry.call_next()
@@ -143,6 +144,7 @@ class MemoryStore:
                     entry.abandoned_until = now + ABANDONED_KEPT
             entry.queue.pop(claim.owner, None)
             entry.withdrawn[claim.owner] = now + claim.ttl
+            entry.runs_out(now + claim.ttl)
             self._entries[claim.key] = entry
             entry.call_next()
 
@@ -240,6 +242,7 @@ class MemoryStore:
         abandoned = entry.abandoned_until > now
         entry.abandoned_until = 0.0
         entry.holdings[claim.owner] = Held(claim, self._fence, now, now + claim.ttl, abandoned)
+        entry.runs_out(now + claim.ttl)
         self._entries[claim.key] = entry
         return Grant(claim, self._fence, claim.ttl, None, abandoned)
 
@@ -272,9 +275,11 @@ class MemoryStore:
 
     def _stand(self, entry: Entry, claim: Claim, signal: Signal, now: float) -> Place:
         lifetime = place_lifetime(claim)
+        ahead = len(entry.ahead_of(claim.owner)) if claim.owner in entry.queue else len(entry.queue)
         entry.queue[claim.owner] = Waiting(claim, signal, now + lifetime)
+        entry.runs_out(now + lifetime)
         self._entries[claim.key] = entry
-        return Place(claim, signal, lifetime / 3, len(entry.ahead_of(claim.owner)), entry.first_holder())
+        return Place(claim, signal, lifetime / 3, ahead, entry.first_holder())
 
     def _refusal(self, entry: Entry, claim: Claim, now: float) -> Refusal:
         ends = [held.expires - now for held in entry.holdings.values()]

@@ -5,6 +5,7 @@ Everything here is called under the store's mutex, with the store's time.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from leasehold.backends.rules import ABANDONED_KEPT, Crowd, admits
 from leasehold.values import Claim, Holding, LockState, Mode
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     from leasehold.spi import Signal
     from leasehold.values import Holder
@@ -51,6 +52,7 @@ class Entry:
     withdrawn: dict[str, float] = field(default_factory=dict)  # late requests of these are refused until then
     broken: dict[str, tuple[str, float]] = field(default_factory=dict)  # broken at once; the holder learns why
     abandoned_until: float = 0.0
+    quiet_until: float = math.inf  # nothing in the four runs out before; it may be too early, never too late
 
     def claims(self) -> list[Claim]:
         """All that hold, then all that wait."""
@@ -71,6 +73,8 @@ class Entry:
 
     def admits(self, claim: Claim, ahead: Collection[Waiting]) -> bool:
         """Whether nobody who holds, and nobody of those ahead, is in the way."""
+        if not self.holdings and not ahead:
+            return True  # the common case, and the rules need not be asked
         return admits(claim, _crowd(self.holdings.values()), _crowd(ahead))
 
     def call_next(self) -> None:
@@ -83,7 +87,9 @@ class Entry:
             ahead.append(waiting)
 
     def expire(self, now: float) -> None:
-        """Remove what has run out by the store's clock."""
+        """Remove what has run out by the store's clock. Looks through all of it only when something may have."""
+        if now < self.quiet_until:
+            return
         before = len(self.holdings) + len(self.queue)
         for holding in [held for held in self.holdings.values() if held.expires <= now]:
             self.drop(holding, now)
@@ -93,8 +99,19 @@ class Entry:
             self.withdrawn = {owner: until for owner, until in self.withdrawn.items() if until > now}
         if self.broken:
             self.broken = {owner: mark for owner, mark in self.broken.items() if mark[1] > now}
+        self.quiet_until = min(self._instants(), default=math.inf)
         if len(self.holdings) + len(self.queue) < before:
             self.call_next()
+
+    def runs_out(self, instant: float) -> None:
+        """Something new may run out at this instant. Not needed for what only lasts longer than before."""
+        self.quiet_until = min(self.quiet_until, instant)
+
+    def _instants(self) -> Iterator[float]:
+        yield from (held.expires for held in self.holdings.values())
+        yield from (waiting.expires for waiting in self.queue.values())
+        yield from self.withdrawn.values()
+        yield from (until for _, until in self.broken.values())
 
     def drop(self, holding: Held, now: float) -> None:
         """End a holding that was not released: the next holder is told."""

@@ -1,0 +1,83 @@
+"""P12: a pair must not cost more when many other names are held, nor a grant when many wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+import leasehold
+from benchmarks.harness import Candidate, Role, Sample, measure, timed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from benchmarks.harness import Settings, Table
+
+__all__ = ["queue_of_tasks", "run", "url_of"]
+
+
+def run(settings: Settings) -> Iterator[Table]:
+    """Held names, then waiters."""
+    for store in ("memory", "SQLite"):
+        sizes = settings.pick((1, 10, 100, 1_000, 10_000), (1, 10))
+        yield measure(f"{store}: pair beside held names", [_held(settings, store, size) for size in sizes], settings)
+    for store in ("memory", "SQLite"):
+        sizes = settings.pick((1, 10, 100, 1_000), (1, 10))
+        candidates = [queue_of_tasks(settings, store, size + 1, f"{size:,} waiting") for size in sizes]
+        title = f"{store}: grants with a queue of asyncio tasks"
+        yield measure(title, candidates, settings, unit="grants a second", higher_is_better=True, by="median")
+
+
+def url_of(settings: Settings, store: str, file: str) -> str:
+    """A fresh store."""
+    return "memory://" if store == "memory" else f"sqlite:///{settings.directory / file}"
+
+
+def _held(settings: Settings, store: str, size: int) -> Candidate:
+    client = leasehold.connect(url_of(settings, store, f"held-{size}"))
+    leases = [client.lock(f"held:{number}").acquire() for number in range(size)]
+    lock = client.lock("bench")
+
+    def pairs(count: int) -> None:
+        for _ in range(count):
+            lock.acquire().release()
+
+    def close() -> None:
+        for lease in leases:
+            lease.release()
+        client.close()
+
+    return timed(f"{size:,} held", Role.OURS, pairs, settings, close=close)
+
+
+def queue_of_tasks(settings: Settings, store: str, size: int, name: str) -> Candidate:
+    """Tasks of one process that take the same lock again and again."""
+    seconds: float = settings.pick(1.0, 0.05)
+    url = url_of(settings, store, f"queue-{size}-{time.monotonic_ns()}")
+
+    async def crowd() -> Sample:
+        async with leasehold.connect_async(url) as client:
+            lock = client.lock("bench")
+            counts = [0] * size
+            end = 0.0
+
+            async def contend(number: int) -> None:
+                while True:
+                    lease = await lock.acquire()
+                    is_over = time.monotonic() >= end
+                    await lease.release()
+                    if is_over:
+                        return
+                    counts[number] += 1
+
+            first = await lock.acquire()
+            tasks = [asyncio.create_task(contend(number)) for number in range(size)]
+            while len(getattr(await client.inspect("bench"), "waiting", ())) < size:  # noqa: ASYNC110 - a store tells nobody
+                await asyncio.sleep(0.01)
+            end = time.monotonic() + seconds
+            await first.release()
+            await asyncio.gather(*tasks)
+        return Sample(sum(counts) / seconds, {"least/most": min(counts) / max(*counts, 1)})
+
+    return Candidate(name, Role.OURS, lambda: asyncio.run(crowd()))
