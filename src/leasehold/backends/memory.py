@@ -233,8 +233,8 @@ class MemoryStore:
             self._entries.pop(key, None)
 
     def _check_mode(self, entry: Entry, claim: Claim) -> None:
-        if entry.holdings or entry.queue:
-            present = entry.claims()[0]
+        present = entry.first_claim()
+        if present is not None:
             check_kind(claim, present.mode, present.capacity, self.label)
 
     def _grant(self, entry: Entry, claim: Claim, now: float) -> Grant:

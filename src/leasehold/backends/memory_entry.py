@@ -54,9 +54,13 @@ class Entry:
     abandoned_until: float = 0.0
     quiet_until: float = math.inf  # nothing in the four runs out before; it may be too early, never too late
 
-    def claims(self) -> list[Claim]:
-        """All that hold, then all that wait."""
-        return [held.claim for held in self.holdings.values()] + [wait.claim for wait in self.queue.values()]
+    def first_claim(self) -> Claim | None:
+        """Whoever is here longest: all others are of its kind. It does not look at more, however long the queue is."""
+        for held in self.holdings.values():
+            return held.claim
+        for waiting in self.queue.values():
+            return waiting.claim
+        return None
 
     def first_holder(self) -> Holder | None:
         """Who is in the way."""
@@ -125,15 +129,15 @@ class Entry:
 
     def state(self, key: str, now: float) -> LockState | None:
         """What an operator may see."""
-        claims = self.claims()
-        if not claims:
+        first = self.first_claim()
+        if first is None:
             return None
         holdings = tuple(
             Holding(held.claim.holder, held.fence, now - held.since, held.expires - now, held.broken, held.cooling)
             for held in self.holdings.values()
         )
         waiting = tuple(wait.claim.holder for wait in self.queue.values())
-        return LockState(key, claims[0].mode, claims[0].capacity, holdings, waiting)
+        return LockState(key, first.mode, first.capacity, holdings, waiting)
 
 
 def _crowd(claimants: Collection[Held] | Collection[Waiting]) -> Crowd:
