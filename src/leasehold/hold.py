@@ -87,8 +87,10 @@ class Block:
         lease._unwatch(self)  # first: what comes now must not be interrupted by a loss
         interrupted = await self._scope.leave(error)
         loss = lease.loss
-        if lease._is_kept():
-            taken = await _wind_up(lease, error, None if loss else before_release)
+        if loss is None and before_release is not None:
+            loss = await _wind_up(lease, error, before_release)
+        elif loss is None or lease._is_kept():
+            taken = await _give_back(lease, error)
             loss = loss or taken
         if loss is None:
             return
@@ -99,10 +101,9 @@ class Block:
 
 
 async def _wind_up(
-    lease: Held, error: BaseException | None, before_release: Callable[[], Awaitable[Loss | None]] | None
+    lease: Held, error: BaseException | None, before_release: Callable[[], Awaitable[Loss | None]]
 ) -> Loss | None:
-    if before_release is None:
-        return await _give_back(lease, error)
+    """Do what has to be done under the lease, then release, whatever came of it."""
     try:
         found = await before_release()
     except GeneratorExit:

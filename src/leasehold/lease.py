@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import weakref
-from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
 
 from leasehold._core.acquire import release
@@ -174,8 +173,10 @@ class AsyncLease:
             self._tenure.watchers.append(weakref.ref(watcher))
 
     def _unwatch(self, watcher: Watcher) -> None:
-        with self._session.keeper.guard, suppress(ValueError):
-            self._tenure.watchers.remove(weakref.ref(watcher))  # references to one object are equal while it lives
+        known = weakref.ref(watcher)  # references to one object are equal while it lives
+        with self._session.keeper.guard:
+            if known in self._tenure.watchers:
+                self._tenure.watchers.remove(known)
 
 
 class AsyncLeaseSet:

@@ -135,6 +135,9 @@ class ThreadScope:
         return False
 
 
+_NO_INTERRUPTION = ThreadScope()
+
+
 class ThreadRuntime:
     """Time, waiting and workers for blocking programs."""
 
@@ -167,8 +170,8 @@ class ThreadRuntime:
         return ThreadSignal()
 
     def scope(self) -> Scope:
-        """A scope that cannot interrupt."""
-        return ThreadScope()
+        """A scope that cannot interrupt, and so needs no state of its own."""
+        return _NO_INTERRUPTION
 
     async def wait(self, signal: Signal, deadline: float | None) -> bool:
         """Block the thread until the flag is up or the deadline is reached."""
