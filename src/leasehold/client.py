@@ -19,8 +19,17 @@ from leasehold._core.keeper import Keeper
 from leasehold._core.names import DEFAULT_NAMESPACE, check_fact, check_name, check_namespace, key_for, name_of
 from leasehold._core.session import Session
 from leasehold._core.template import NameTemplate
-from leasehold.errors import AcquireTimeout, BackendUnavailable, ConfigurationError, UnsupportedCapability
-from leasehold.lock import AsyncLock, AsyncLockSet, AsyncRWLock, LockOptions, Terms, Timeout
+from leasehold.errors import AcquireTimeout, BackendUnavailable, ConfigurationError
+from leasehold.lock import AsyncLock, AsyncLockSet, AsyncRWLock
+from leasehold.terms import (
+    CAPABILITY_OF_MODE,
+    LockOptions,
+    checked_terms,
+    explain_misplaced,
+    is_whole,
+    require,
+    with_group,
+)
 from leasehold.urls import find_store
 from leasehold.values import MAX_FENCE, Capability, Holder, LockState, Mode
 
@@ -30,9 +39,10 @@ if TYPE_CHECKING:
 
     from leasehold._core.events import Event
     from leasehold.patterns.once import AsyncOnce, OnceOptions
-    from leasehold.spi import Backend, Inspecting, Runtime, Store
+    from leasehold.spi import Inspecting, Runtime, Store
+    from leasehold.terms import Timeout
 
-__all__ = ["DEFAULT_TTL", "AsyncClient", "connect_async", "with_group"]
+__all__ = ["DEFAULT_TTL", "AsyncClient", "connect_async"]
 
 DEFAULT_TTL = 30.0
 CONNECT_TIMEOUT = 10.0
@@ -115,7 +125,7 @@ class AsyncClient:
         `reentrant`: the same thread or task may acquire it again, and gets the same fence.
         """
         if misplaced:
-            raise TypeError(_misplaced(sorted(misplaced)[0]))
+            raise TypeError(explain_misplaced(sorted(misplaced)[0]))
         options = LockOptions(
             ttl=ttl,
             renew=renew,
@@ -129,7 +139,7 @@ class AsyncClient:
 
     def semaphore(self, name: str, permits: int, **options: Unpack[LockOptions]) -> AsyncLock:
         """A lock that up to `permits` holders have together. An order of fences cannot protect a resource from them."""
-        if not _is_whole(permits) or not 1 <= permits <= MAX_PERMITS:
+        if not is_whole(permits) or not 1 <= permits <= MAX_PERMITS:
             raise ConfigurationError(f"permits must be a whole number from 1 to {MAX_PERMITS}, not {permits!r}")
         return self._make(name, Mode.PERMIT, permits, **options)
 
@@ -199,7 +209,7 @@ class AsyncClient:
         """
         from leasehold.patterns.once import AsyncOnce  # noqa: PLC0415 - loaded only when it is used
 
-        _require(self._current().backend, Capability.RECORD)
+        require(self._current().backend, Capability.RECORD)
         return AsyncOnce(self, template, **options)
 
     # --- operators
@@ -221,7 +231,7 @@ class AsyncClient:
         The holder learns of it with its next renewal, and may still be running until then: the next holder waits until
         the ttl is over, unless `now`. The reason is stored, logged and shown to the old holder.
         """
-        if not _is_whole(fence) or not 1 <= fence <= MAX_FENCE:
+        if not is_whole(fence) or not 1 <= fence <= MAX_FENCE:
             raise ConfigurationError(f"fence must be the number that inspect() shows, not {fence!r}")
         if not reason or not check_fact(reason, "reason"):
             raise ConfigurationError("breaking a lock needs a reason, which its holder will be shown")
@@ -238,7 +248,7 @@ class AsyncClient:
         For a resource that has seen a higher fence than the store gives out, after the store was restored from a
         backup or replaced by another. A fence cannot be lowered again.
         """
-        if not _is_whole(fence) or not 1 <= fence <= MAX_FENCE - ROOM_FOR_FENCES:
+        if not is_whole(fence) or not 1 <= fence <= MAX_FENCE - ROOM_FOR_FENCES:
             raise ConfigurationError(f"fence must be the number that the resource has seen, not {fence!r}")
         if not reason or not check_fact(reason, "reason"):
             raise ConfigurationError("raising a fence needs a reason, which is logged")
@@ -316,43 +326,16 @@ class AsyncClient:
 
     def _inspecting(self) -> Inspecting:
         backend = self._open().backend
-        _require(backend, Capability.INSPECT)
+        require(backend, Capability.INSPECT)
         return cast("Inspecting", backend)
 
-    def _make(
-        self,
-        name: str,
-        mode: Mode,
-        capacity: int,
-        *,
-        ttl: Duration | None = None,
-        renew: bool = True,
-        max_hold: Duration | None = None,
-        min_hold: Duration = 0,
-        group: str | None = None,
-        reason: str | None = None,
-        reentrant: bool = False,
-    ) -> AsyncLock:
+    def _make(self, name: str, mode: Mode, capacity: int, **options: Unpack[LockOptions]) -> AsyncLock:
         """Check everything before any I/O."""
-        terms = Terms(
-            name=check_name(name),
-            key=key_for(self._namespace, name),
-            mode=mode,
-            capacity=capacity,
-            ttl=self._ttl if ttl is None else ttl_seconds(ttl),
-            renew=_flag(renew, "renew"),
-            max_hold=None if max_hold is None else ttl_seconds(max_hold, "max_hold"),
-            min_hold=seconds(min_hold, "min_hold"),
-            group=check_fact(group, "group"),
-            reason=check_fact(reason, "reason"),
-            reentrant=_flag(reentrant, "reentrant"),
-        )
-        if terms.max_hold is not None and terms.min_hold > terms.max_hold:
-            raise ConfigurationError(f"min_hold ({terms.min_hold:g} s) is longer than max_hold ({terms.max_hold:g} s)")
+        terms = checked_terms(name, self._namespace, mode, capacity, self._ttl, **options)
         backend = self._current().backend
-        _require(backend, _CAPABILITY_OF_MODE[mode])
+        require(backend, CAPABILITY_OF_MODE[mode])
         if terms.min_hold:
-            _require(backend, Capability.MIN_HOLD)
+            require(backend, Capability.MIN_HOLD)
         return AsyncLock(self, terms)
 
     def _after_fork(self) -> None:
@@ -362,51 +345,6 @@ class AsyncClient:
         if session is not None:
             session.keeper.bury()
             _GRAVEYARD.append(session)
-
-
-_CAPABILITY_OF_MODE = {
-    Mode.EXCLUSIVE: Capability.EXCLUSIVE,
-    Mode.SHARED: Capability.SHARED,
-    Mode.PERMIT: Capability.PERMITS,
-}
-
-_THEIR_WORDS = {
-    "timeout": "the time after which a lock frees itself is called ttl here (redis-py calls it timeout); how long to "
-    "wait is given to acquire(timeout=...) or hold(timeout=...)",
-    "blocking_timeout": "how long to wait is given to acquire(timeout=...) or hold(timeout=...)",
-    "blocking": "use try_acquire() to ask without waiting",
-    "expire": "the time after which a lock frees itself is called ttl here",
-    "lease_time": "the time after which a lock frees itself is called ttl here",
-    "auto_renewal": "renewal is on unless you say renew=False",
-    "thread_local": "every acquire gives a lease of its own, so nothing is kept per thread",
-}
-
-
-def _misplaced(word: str) -> str:
-    return f"lock() has no option {word!r}; {_THEIR_WORDS.get(word, 'see help(client.lock)')}"
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _flag(value: object, what: str) -> bool:
-    if not isinstance(value, bool):
-        raise ConfigurationError(f"{what} must be True or False, not {value!r}")
-    return value
-
-
-def _require(backend: Backend, capability: Capability) -> None:
-    if capability not in backend.capabilities:
-        raise UnsupportedCapability(
-            f"{backend.label} does not promise {capability}; the table of stores in the README says which ones do",
-            backend=backend.label,
-        )
-
-
-def with_group(options: LockOptions, template: str) -> LockOptions:
-    """Count a decorated function's locks under its template, unless told otherwise."""
-    return options if options.get("group") else LockOptions(**{**options, "group": template[:256]})
 
 
 def _named(state: LockState) -> LockState:

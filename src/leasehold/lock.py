@@ -6,11 +6,10 @@ own.
 
 from __future__ import annotations
 
-from types import EllipsisType
-from typing import TYPE_CHECKING, NoReturn, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, NoReturn
 
 from leasehold._core import acquire as core
-from leasehold._core.durations import Duration, seconds
+from leasehold._core.durations import seconds
 from leasehold._core.session import Wish
 from leasehold._core.states import State
 from leasehold.errors import AcquireTimeout, LeaseLost
@@ -23,68 +22,10 @@ if TYPE_CHECKING:
 
     from leasehold._core.session import Session
     from leasehold.client import AsyncClient
-    from leasehold.values import Loss, Mode
+    from leasehold.terms import Terms, Timeout
+    from leasehold.values import Loss
 
-__all__ = ["AsyncLock", "AsyncLockSet", "AsyncMutex", "AsyncRWLock", "LockOptions", "Timeout"]
-
-Timeout: TypeAlias = Duration | EllipsisType | None  # `...`: what the client was made with
-
-
-class LockOptions(TypedDict, total=False):
-    """The options that every kind of lock takes."""
-
-    ttl: Duration | None
-    renew: bool
-    max_hold: Duration | None
-    min_hold: Duration
-    group: str | None
-    reason: str | None
-    reentrant: bool
-
-
-class Terms:
-    """The checked options of one lock."""
-
-    __slots__ = (
-        "capacity",
-        "group",
-        "key",
-        "max_hold",
-        "min_hold",
-        "mode",
-        "name",
-        "reason",
-        "reentrant",
-        "renew",
-        "ttl",
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str,
-        key: str,
-        mode: Mode,
-        capacity: int,
-        ttl: float,
-        renew: bool,
-        max_hold: float | None,
-        min_hold: float,
-        group: str | None,
-        reason: str | None,
-        reentrant: bool,
-    ) -> None:
-        self.name = name
-        self.key = key
-        self.mode = mode
-        self.capacity = capacity
-        self.ttl = ttl
-        self.renew = renew
-        self.max_hold = max_hold
-        self.min_hold = min_hold
-        self.group = group
-        self.reason = reason
-        self.reentrant = reentrant
+__all__ = ["AsyncLock", "AsyncLockSet", "AsyncMutex", "AsyncRWLock"]
 
 
 class AsyncLock:

@@ -13,7 +13,7 @@ from leasehold.client import AsyncClient
 from leasehold.errors import AcquireTimeout, BackendError, LeaseLost, StaleFence
 from leasehold.hold import AsyncHold
 from leasehold.lease import AsyncLease, AsyncLeaseSet
-from leasehold.lock import LockOptions
+from leasehold.terms import LockOptions
 from verification.simulation.world import Cancelled
 
 if TYPE_CHECKING:

@@ -10,8 +10,9 @@ from leasehold._core.template import NameTemplate
 from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold.blocking._mirror import mirrors
 from leasehold.blocking.lock import Lock, LockSet, RWLock
-from leasehold.client import DEFAULT_TTL, AsyncClient, with_group
+from leasehold.client import DEFAULT_TTL, AsyncClient
 from leasehold.errors import AcquireTimeout, ConfigurationError
+from leasehold.terms import with_group
 from leasehold.urls import find_store
 
 if TYPE_CHECKING:
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
     from leasehold._core.durations import Duration
     from leasehold._core.events import Event
     from leasehold.blocking.once import Once
-    from leasehold.lock import LockOptions, Timeout
     from leasehold.patterns.once import OnceOptions
     from leasehold.spi import Store
+    from leasehold.terms import LockOptions, Timeout
     from leasehold.values import Capability, LockState
 
 __all__ = ["Client", "connect"]
