@@ -52,6 +52,11 @@ class Lab:
         """A namespace of this case alone, so that cases that share a server do not meet."""
         return f"contract {self.runtime.owner()}"
 
+    def prepare(self) -> None:
+        """Make once what all tasks of a case share: two that made it at the same time would never meet in the store."""
+        self.harness.open_store()
+        assert self.namespace
+
     def backend(self, faults: Faults | None = None) -> Backend:
         """A connection of its own to the store."""
         backend = self.harness.open_store().open_backend(self.runtime)

@@ -28,6 +28,7 @@ def check(case: Case, harness: Harness, driver: Driver) -> None:
 
 
 async def _perform(case: Case, lab: Lab) -> None:
+    lab.prepare()
     missing = [need for need in case.needs if need not in lab.capabilities]
     try:
         if missing:
