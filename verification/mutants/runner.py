@@ -1,4 +1,4 @@
-"""Put one bug into a copy of the library and let the simulation hunt it, in a process of its own."""
+"""Put one bug into a copy of the library; the simulation hunts it, then the contract, in processes of their own."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ __all__ = ["Verdict", "apply", "hunt"]
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src"
 PATIENCE = 300.0  # seconds for one mutant; a hang counts as caught
+_FAILED_CASE = re.compile(r"^FAILED \w+ \w+:(\w+)", re.MULTILINE)
 _VIOLATION = re.compile(r"^seed (\d+) violates: ([^:]+):", re.MULTILINE)
 
 
@@ -59,7 +60,24 @@ def hunt(mutant: Mutant | None, seeds: int) -> Verdict:
             )
         except subprocess.TimeoutExpired:
             return Verdict("hangs", seeds, time.monotonic() - started)
-        return _verdict(finished, seeds, time.monotonic() - started)
+        verdict = _verdict(finished, seeds, time.monotonic() - started)
+        if verdict.caught_by is None and mutant is not None:
+            case = _failing_case(environment)
+            verdict = Verdict(case, seeds, time.monotonic() - started)
+        return verdict
+
+
+def _failing_case(environment: dict[str, str]) -> str | None:
+    """The first case of the contract that fails on the mutant: some bugs need a history that hardly ever happens."""
+    command = [sys.executable, "-m", "leasehold.testing.contract", "memory"]
+    try:
+        finished = subprocess.run(
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE
+        )
+    except subprocess.TimeoutExpired:
+        return "contract: hangs"
+    found = _FAILED_CASE.search(finished.stdout)
+    return None if found is None else f"contract: {found[1]}"
 
 
 def _verdict(finished: subprocess.CompletedProcess[str], seeds: int, seconds: float) -> Verdict:
