@@ -120,34 +120,27 @@ class ModeConflict(Conflict):
     """The name is in use as another kind of lock: a mutex or read/write lock here, a semaphore there."""
 
 
-class AlreadyRun(Conflict):
+class _SlotTaken(Conflict):
+    """What the two ways to come too late for a slot have in common."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        name: str | None = None,
+        backend: str | None = None,
+        skipped: Skipped | None = None,
+    ) -> None:
+        super().__init__(message, name=name, backend=backend)
+        self.skipped = skipped
+
+
+class AlreadyRun(_SlotTaken):
     """A `once` job was run for this slot before; `skipped` says by whom and when."""
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        name: str | None = None,
-        backend: str | None = None,
-        skipped: Skipped | None = None,
-    ) -> None:
-        super().__init__(message, name=name, backend=backend)
-        self.skipped = skipped
 
-
-class AlreadyRunning(Conflict):
+class AlreadyRunning(_SlotTaken):
     """A `once` job is being run by somebody else; `skipped` says by whom."""
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        name: str | None = None,
-        backend: str | None = None,
-        skipped: Skipped | None = None,
-    ) -> None:
-        super().__init__(message, name=name, backend=backend)
-        self.skipped = skipped
 
 
 class BackendError(LeaseholdError):

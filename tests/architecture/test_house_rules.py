@@ -46,11 +46,12 @@ def test_nothing_awaits_inside_a_guard(path: Path) -> None:
     assert awaits_in_guards(ast.parse(path.read_text())) == []
 
 
-@pytest.mark.parametrize("path", MODULES, ids=names)
+@pytest.mark.parametrize("path", [path for path in MODULES if "testing" not in path.parts], ids=names)
 def test_nothing_loops_inside_a_guard(path: Path) -> None:
-    """A signal handler that raises at the jump of a loop would leave the guard taken, from Python 3.12 on."""
-    if "testing" in path.parts:
-        return  # tests have no signal handlers that raise
+    """A signal handler that raises at the jump of a loop would leave the guard taken, from Python 3.12 on.
+
+    What only tests use is left out: they have no such handlers.
+    """
     assert loops_in_guards(ast.parse(path.read_text())) == []
 
 

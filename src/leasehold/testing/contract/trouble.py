@@ -252,10 +252,8 @@ async def a_rejection_is_raised_at_once_with_the_name_of_the_lock(lab: Lab) -> N
     assert error.backend
 
 
-@case()
+@case(Capability.FIFO)
 async def a_waiter_whose_place_was_given_up_stands_in_line_again(lab: Lab) -> None:
-    if Capability.FIFO not in lab.capabilities:
-        return  # the retry loop has no place to lose; its own cases are in `waiting`
     faults = Faults()
     first = await lab.client().lock("x", ttl=lab.ttl * 50).acquire()
     task = lab.spawn(lab.client(faults).lock("x").acquire(timeout=lab.ttl * 200))
