@@ -21,6 +21,7 @@ from leasehold._core.session import Session
 from leasehold._core.template import NameTemplate
 from leasehold.errors import AcquireTimeout, BackendUnavailable, ConfigurationError
 from leasehold.lock import AsyncLock, AsyncLockSet, AsyncRWLock
+from leasehold.spi import Examining
 from leasehold.terms import (
     CAPABILITY_OF_MODE,
     LockOptions,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from leasehold._core.events import Event
+    from leasehold.findings import Finding
     from leasehold.patterns.once import AsyncOnce, OnceOptions
     from leasehold.spi import Inspecting, Runtime, Store
     from leasehold.terms import Timeout
@@ -224,6 +226,11 @@ class AsyncClient:
         """All locks of this namespace that are in use and whose name starts with `prefix`."""
         states = await self._inspecting().list(key_for(self._namespace, prefix))
         return [_named(state) for state in states]
+
+    async def examine(self) -> Sequence[Finding]:
+        """How well the store is set up for locks; empty where it has nothing to say. Changes nothing."""
+        backend = self._open().backend
+        return await backend.examine() if isinstance(backend, Examining) else []
 
     async def break_lock(self, name: str, *, fence: int, reason: str, by: str | None = None, now: bool = False) -> bool:
         """End the grant with this fence, by an operator's order; False when it is not held with that fence.

@@ -13,10 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Hashable, Sequence
     from contextlib import AbstractContextManager
 
+    from leasehold.findings import Finding
     from leasehold.values import Capability, Claim, Grant, Holder, LockState, Loss, Reading, Record, Refusal
 
 __all__ = [
     "Backend",
+    "Examining",
     "Inspecting",
     "Place",
     "Pollable",
@@ -141,6 +143,17 @@ class Recording(Protocol):
         """Store it for its ttl; False if a higher fence was seen at its key.
 
         A fence is remembered at least as long as its record, and at least a day.
+        """
+
+
+@runtime_checkable
+class Examining(Protocol):
+    """A store that can say how well it is set up for locks; every server store should."""
+
+    async def examine(self) -> Sequence[Finding]:
+        """Look at settings, roles, rights, versions: each finding says why it matters and what to set.
+
+        Changes nothing. What this account may not ask is a finding too, not an error.
         """
 
 

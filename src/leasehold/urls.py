@@ -27,6 +27,9 @@ SCHEMES = {
     "sqlite": "leasehold.backends.sqlite",
 }
 
+# Clients of the user's own, by the package their class comes from. Each module has `adopt(client) -> Store`.
+ADOPTERS: dict[str, str] = {}
+
 
 def find_store(target: str | Store | None) -> Store:
     """The store for a URL, an object with `open_backend`, or the environment."""
@@ -44,6 +47,10 @@ def find_store(target: str | Store | None) -> Store:
         return _opener(url.scheme)(url)
     if hasattr(target, "open_backend"):
         return target
+    for ancestor in type(target).__mro__:
+        module = ADOPTERS.get(ancestor.__module__.partition(".")[0])
+        if module is not None:
+            return cast("Store", import_module(module).adopt(target))
     raise ConfigurationError(f"cannot lock with a {type(target).__name__}: pass a store URL or a store")
 
 

@@ -15,11 +15,12 @@ SOURCE = Path(__file__).parents[2] / "src" / "leasehold"
 MAY_IMPORT = {
     "errors": {"values"},
     "values": set(),
+    "findings": set(),
     "store_url": {"errors"},
     "spi": {"values", "errors"},
     "_core": {"values", "errors", "spi", "_core"},
     "_runtimes": {"values", "errors", "spi", "_runtimes"},
-    "backends": {"values", "errors", "spi", "store_url", "backends"},
+    "backends": {"values", "errors", "spi", "findings", "store_url", "backends"},
     "urls": {"values", "errors", "spi", "store_url"},
     "events": {"_core"},
     "hold": {"values", "errors", "spi", "_core"},
@@ -33,7 +34,7 @@ MAY_IMPORT = {
         "patterns",
     },
     "sql": {"values", "errors", "spi", "lease", "blocking", "sql"},
-    "cli": {"values", "errors", "events", "blocking", "sql", "cli", ""},
+    "cli": {"values", "errors", "events", "findings", "blocking", "sql", "cli", ""},
     "testing": {
         "values", "errors", "spi", "_core", "_runtimes", "hold", "lease", "terms", "lock", "client", "urls", "blocking",
         "backends", "store_url", "testing", "",

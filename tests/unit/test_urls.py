@@ -27,7 +27,21 @@ def test_a_memory_store_is_private_unless_it_has_a_name() -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["", "nonsense", "ftp://host", "memory://a/b", "memory://a?x=1", "memory://h:1", "memory://u@h", "memory://#f"],
+    [
+        "",
+        "nonsense",
+        "ftp://host",
+        "memory://a/b",
+        "memory://a?x=1",
+        "memory://h:1",
+        "memory://u@h",
+        "memory://#f",
+        "memory://a,b",
+        "memory://h:0",
+        "memory://h:x",
+        "memory://h:99999",
+        "memory://::1",
+    ],
 )
 def test_a_url_that_cannot_be_used_is_refused_before_any_io(url: str) -> None:
     with pytest.raises(ConfigurationError):
@@ -47,3 +61,11 @@ def test_no_text_of_a_url_shows_its_password() -> None:
 def test_what_is_no_store_is_refused_by_its_type() -> None:
     with pytest.raises(ConfigurationError, match="dict"):
         leasehold.connect({})  # type: ignore[arg-type]
+
+
+def test_a_url_may_name_several_hosts() -> None:
+    url = StoreURL.parse("redis+cluster://u:secret@h1:7001,h2,[::1]:7003,[::2]/x")
+    assert url.hosts == (("h1", 7001), ("h2", None), ("::1", 7003), ("::2", None))
+    assert str(url) == "redis+cluster://u@h1:7001,h2,[::1]:7003,[::2]/x"
+    with pytest.raises(ConfigurationError, match="one host"):
+        url.refuse_several_hosts()

@@ -356,6 +356,7 @@ class MemoryBackend:
 def open_url(url: StoreURL) -> Store:
     """`memory://` is a store of its own; `memory://NAME` is shared by all clients of this process."""
     url.refuse_options()
+    url.refuse_several_hosts()
     if url.path or url.username or url.port:
         raise ConfigurationError(f"{url} is not a memory store; write memory:// or memory://NAME")
     if not url.host:

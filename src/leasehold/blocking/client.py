@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from leasehold._core.durations import Duration
     from leasehold._core.events import Event
     from leasehold.blocking.once import Once
+    from leasehold.findings import Finding
     from leasehold.patterns.once import OnceOptions
     from leasehold.spi import Store
     from leasehold.terms import LockOptions, Timeout
@@ -133,6 +134,10 @@ class Client:
     @mirrors(AsyncClient.inspect)
     def inspect(self, name: str) -> LockState | None:
         return run(self._twin.inspect(name))
+
+    @mirrors(AsyncClient.examine)
+    def examine(self) -> Sequence[Finding]:
+        return run(self._twin.examine())
 
     @mirrors(AsyncClient.locks)
     def locks(self, prefix: str = "") -> Sequence[LockState]:

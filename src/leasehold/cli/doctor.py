@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from leasehold import __version__
 from leasehold.cli import exit_codes
 from leasehold.cli.connection import open_client
-from leasehold.cli.findings import Finding, Level
 from leasehold.cli.output import print_json, print_lines, printable
 from leasehold.errors import LeaseholdError
+from leasehold.findings import Finding, Level
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -57,6 +57,7 @@ def _examine(client: Client) -> Iterator[Finding]:
         return
     if scheme == "memory":
         yield _memory()
+    yield from client.examine()
     yield from _try_a_lock(client)
 
 

@@ -10,7 +10,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from leasehold.cli.findings import Finding, Level
+from leasehold.findings import Finding, Level
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

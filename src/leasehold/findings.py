@@ -1,7 +1,8 @@
-"""What the doctor found: one fact, why it matters for a lock, and what to do."""
+"""What an examination of a store found: one fact, why it matters for a lock, and what to do."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
@@ -16,15 +17,15 @@ class Level(IntEnum):
     PROBLEM = 2
 
 
+@dataclass(frozen=True, slots=True)
 class Finding:
     """One finding; `advice` is empty when nothing has to be done."""
 
-    def __init__(self, check: str, level: Level, found: str, why: str, advice: str = "") -> None:
-        self.check = check
-        self.level = level
-        self.found = found
-        self.why = why
-        self.advice = advice
+    check: str
+    level: Level
+    found: str
+    why: str
+    advice: str = ""
 
     def as_data(self) -> dict[str, Any]:
         """For `--json`."""

@@ -1,0 +1,188 @@
+"""A server process of our own: a free port, a folder of its own, stopped by pid. It knows no store.
+
+Each store has a file beside this one, which knows the command line and how to tell that the server answers.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import weakref
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["ServerProcess", "find_program", "free_port", "wait_until"]
+
+START_LIMIT = 60.0
+STOP_LIMIT = 20.0
+DEBIAN_FOLDERS = ("/usr/sbin", "/usr/local/sbin", "/sbin")  # not on everybody's path
+
+
+def free_port() -> int:
+    """A port of the loopback interface that nobody uses now."""
+    with closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def find_program(name: str, package: str) -> str:
+    """The path of a program, or an error that says which package has it: a missing server is a failure, not a skip."""
+    path = os.pathsep.join([os.environ.get("PATH", ""), *DEBIAN_FOLDERS])
+    found = shutil.which(name, path=path)
+    if found is None:
+        raise RuntimeError(f"{name} is not installed; on Debian and Ubuntu: apt install {package} (or: make servers)")
+    return found
+
+
+def wait_until(condition: Callable[[], object], what: str, limit: float = START_LIMIT) -> None:
+    """Wait for a condition; an error names what did not come."""
+    deadline = time.monotonic() + limit
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what}: not within {limit:.0f} s")
+        time.sleep(0.01)
+
+
+class ServerProcess:
+    """One server. `folder` is its own and is removed with it; its output goes to `folder/log`.
+
+    Faults: `pause` and `resume` (SIGSTOP, SIGCONT), `kill` (SIGKILL), `stop` (SIGTERM), `start` again on the same
+    folder and port.
+    """
+
+    def __init__(self, name: str, *, user: str | None = None) -> None:
+        self.name = name
+        self.port = free_port()
+        self.folder = Path(tempfile.mkdtemp(prefix=f"leasehold-{name}-"))
+        self._user = user if os.geteuid() == 0 else None
+        if self._user is not None:
+            shutil.chown(self.folder, self._user)
+        self._process: subprocess.Popen[bytes] | None = None
+        _LIVE.add(self)
+
+    # --- what each kind of server says
+
+    def command(self) -> Sequence[str]:
+        """The command line."""
+        raise NotImplementedError
+
+    def is_ready(self) -> bool:
+        """Whether it answers; may raise while it does not."""
+        raise NotImplementedError
+
+    def environment(self) -> dict[str, str] | None:
+        """The environment of the process; None is ours."""
+        return None
+
+    # --- life
+
+    @property
+    def pid(self) -> int:
+        """The process."""
+        assert self._process is not None, f"{self.name} was not started"
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process is alive."""
+        return self._process is not None and self._process.poll() is None
+
+    def launch(self) -> None:
+        """Start the process without waiting, for servers that only answer once their peers run too."""
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                list(self.command()),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self.folder,
+                env=self.environment(),
+                user=self._user,
+                group=self._user,
+                extra_groups=[] if self._user is not None else None,
+                start_new_session=True,
+            )
+
+    def start(self) -> None:
+        """Start, and wait until it answers."""
+        self.launch()
+        self.wait_ready()
+
+    def wait_ready(self, limit: float = START_LIMIT) -> None:
+        """Wait until it answers; if the process ended instead, show its log."""
+
+        def ready() -> bool:
+            if not self.is_running:
+                raise RuntimeError(f"{self.name} ended instead of starting:\n{self.log()[-2000:]}")
+            with suppress(Exception):
+                return self.is_ready()
+            return False
+
+        wait_until(ready, f"{self.name} does not answer", limit)
+
+    def log(self) -> str:
+        """What it has written so far."""
+        return (self.folder / "log").read_text(errors="replace")
+
+    def pause(self) -> None:
+        """Stop it without ending it: it keeps its connections and does not answer."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def kill(self) -> None:
+        """End it at once, as a power cut would."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """End it in good order."""
+        self._end(signal.SIGTERM)
+
+    def remove(self) -> None:
+        """End it and remove its folder."""
+        self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        _LIVE.discard(self)
+
+    def _end(self, number: signal.Signals) -> None:
+        process = self._process
+        if process is None:
+            return
+        if process.poll() is None:
+            process.send_signal(number)
+            with suppress(ProcessLookupError):
+                process.send_signal(signal.SIGCONT)
+        try:
+            process.wait(STOP_LIMIT)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def __enter__(self) -> ServerProcess:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+
+_LIVE: weakref.WeakSet[ServerProcess] = weakref.WeakSet()
+
+
+@atexit.register
+def _remove_all() -> None:
+    for server in list(_LIVE):
+        server.remove()
