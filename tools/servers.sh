@@ -8,6 +8,8 @@ wanted=(
   redis-server:redis-server
   redis-sentinel:redis-sentinel
   redis-cli:redis-tools
+  etcd:etcd-server
+  ip:iproute2
 )
 
 export PATH="$PATH:/usr/sbin:/usr/local/sbin:/sbin"
