@@ -14,6 +14,8 @@ from verification.lab.etcd import EtcdCluster, EtcdServer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+LATENESS = 0.8  # etcd looks for expired leases twice a second, and then its members have to agree on their end
+
 
 @pytest.fixture(scope="session")
 def etcd_server() -> Iterator[EtcdServer]:

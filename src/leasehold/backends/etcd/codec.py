@@ -7,32 +7,29 @@ with either a varint (whole numbers, booleans, enumerations) or bytes (text, nes
 
 from __future__ import annotations
 
-from functools import cache
-from typing import TYPE_CHECKING
+import re
+from functools import cache, lru_cache
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-__all__ = ["block", "fields", "number", "varint"]
+__all__ = ["block", "fields", "number", "unsigned", "varint", "whole"]
 
 VARINT, FIXED64, BLOCK, FIXED32 = 0, 1, 2, 5
 _WIDTHS = {FIXED64: 8, FIXED32: 4}
+_SMALL = [bytes([value]) for value in range(128)]
+_find_varint = re.compile(rb"[\x80-\xff]{0,9}[\x00-\x7f]").match
+
+# --- writing
 
 
 def varint(value: int) -> bytes:
     """A whole number in groups of seven bits; a negative one takes ten bytes."""
-    if 0 <= value < 128:
-        return _SMALL[value]
+    return _SMALL[value] if 0 <= value < 128 else _long_varint(value)
+
+
+@lru_cache(maxsize=4096)  # numbers of leases and lengths come again and again
+def _long_varint(value: int) -> bytes:
     value &= 0xFFFF_FFFF_FFFF_FFFF
-    groups = bytearray()
-    while value > 127:
-        groups.append(value & 127 | 128)
-        value >>= 7
-    groups.append(value)
-    return bytes(groups)
-
-
-_SMALL = [bytes([value]) for value in range(128)]
+    last = (value.bit_length() - 1) // 7 * 7
+    return bytes([value >> shift & 127 | 128 for shift in range(0, last, 7)] + [value >> last])
 
 
 @cache
@@ -50,39 +47,55 @@ def block(field: int, content: bytes) -> bytes:
     return _tag(field, BLOCK) + varint(len(content)) + content
 
 
-def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Every field in order; numbers as non-negative 64-bit, `signed` makes them what they were."""
-    place, end = 0, len(message)
+# --- reading
+
+
+def fields(message: bytes) -> list[tuple[int, bytes]]:
+    """Every field in order: its number and its bytes; `whole` makes a number of those that are one."""
+    found, place, end = [], 0, len(message)
     while place < end:
-        tag, place = _read_varint(message, place)
-        field, kind = tag >> 3, tag & 7
+        tag, place = _number_at(message, place)
+        kind = tag & 7
         if kind == VARINT:
-            value, place = _read_varint(message, place)
-            yield field, value
+            start, place = place, _end_of_varint(message, place)
         elif kind == BLOCK:
-            size, place = _read_varint(message, place)
-            if place + size > end:
-                raise ValueError("a field is longer than its message")
-            yield field, message[place : place + size]
-            place += size
+            size, start = _number_at(message, place)
+            place = start + size
         elif kind in _WIDTHS:  # etcd has none, but a later version may
-            place += _WIDTHS[kind]
+            start, place = place, place + _WIDTHS[kind]
         else:
             raise ValueError(f"wire type {kind} is not used by any message")
+        if place > end:
+            raise ValueError("a field is longer than its message")
+        found.append((tag >> 3, message[start:place]))
+    return found
 
 
-def _read_varint(message: bytes, place: int) -> tuple[int, int]:
-    try:
-        byte = message[place]
-        if byte < 128:
-            return byte, place + 1
-        value, shift = byte & 127, 7
-        while True:
-            place += 1
-            byte = message[place]
-            value |= (byte & 127) << shift
-            if byte < 128:
-                return value, place + 1
-            shift += 7
-    except IndexError:
-        raise ValueError("the message ends in the middle of a number") from None
+def _number_at(message: bytes, place: int) -> tuple[int, int]:
+    if place < len(message) and message[place] < 128:
+        return message[place], place + 1
+    end = _end_of_varint(message, place)
+    return unsigned(message[place:end]), end
+
+
+def _end_of_varint(message: bytes, place: int) -> int:
+    found = _find_varint(message, place)
+    if found is None:
+        raise ValueError("the message ends in the middle of a number")
+    return found.end()
+
+
+def unsigned(digits: bytes) -> int:
+    """The number of a varint field; none is 0."""
+    if len(digits) < 2:
+        return digits[0] if digits else 0
+    groups = int.from_bytes(digits, "little")  # seven bits in each byte: move them together, two, four, eight at a time
+    groups = (groups & 0x007F_007F_007F_007F_007F) | (groups & 0x7F00_7F00_7F00_7F00_7F00) >> 1
+    groups = (groups & 0x3FFF_0000_3FFF_0000_3FFF) | (groups & 0x3FFF_0000_3FFF_0000) >> 2
+    return (groups & 0xFFF_FFFF) | (groups >> 4 & 0xFF_FFFF_F000_0000) | (groups >> 8 & 0xFF00_0000_0000_0000)
+
+
+def whole(digits: bytes) -> int:
+    """The same, where it may be negative."""
+    value = unsigned(digits)
+    return value - (1 << 64) if value >> 63 else value
