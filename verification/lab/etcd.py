@@ -135,7 +135,7 @@ class EtcdServer(ServerProcess):
         """Its number."""
         return str(self.status()["header"]["member_id"])
 
-    def keys(self, token: str | None = None) -> list[bytes]:
+    def stored_keys(self, token: str | None = None) -> list[bytes]:
         """Every key that is stored."""
         everything = {"key": "AA==", "range_end": "AA==", "keys_only": True}
         found = self.ask("/kv/range", everything, token).get("kvs", [])

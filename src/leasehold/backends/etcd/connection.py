@@ -6,6 +6,7 @@ another member only if it surely was not applied or only reads, and every call h
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from leasehold.backends.etcd import answers, messages
@@ -138,6 +139,14 @@ class Connection:
             )
         self._clock = (now + CLOCK_KEPT, told - self._runtime.now())
         return told
+
+    async def clock_of(self, place: int) -> float | None:
+        """How many seconds this member's time of day is ahead of ours; None where it does not tell."""
+        try:
+            told = time_in(await self._wires[place].date(CALL_TIMEOUT))
+        except OSError:
+            return None
+        return None if told is None else told - time.time()
 
     async def close(self) -> None:
         """Hang up."""
