@@ -112,7 +112,7 @@ class FaultyBackend:
         """See `Backend`."""
         return await self._play("try_acquire", lambda: self._inner.try_acquire(claim))
 
-    async def renew(self, grants: Sequence[Grant]) -> Sequence[Grant | Loss]:
+    async def renew(self, grants: Sequence[Grant]) -> Sequence[Grant | Loss | BackendError]:
         """See `Backend`."""
         return await self._play("renew", lambda: self._inner.renew(grants))
 
