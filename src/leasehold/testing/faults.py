@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from leasehold.errors import BackendRejected, BackendUnavailable, OutcomeUnknown
+from leasehold.errors import BackendError, BackendRejected, BackendUnavailable, OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

@@ -86,14 +86,18 @@ class BlockingLink:
         try:
             self._socket.sendall(payload)
         except OSError as error:
-            raise OutcomeUnknown(f"{self.label}: the connection broke while sending: {error}", backend=self.label) from None
+            raise OutcomeUnknown(
+                f"{self.label}: the connection broke while sending: {error}", backend=self.label
+            ) from None
 
     def feed(self) -> None:
         """Wait for more bytes."""
         try:
             data = self._socket.recv(CHUNK)
         except (TimeoutError, BlockingIOError):
-            raise OutcomeUnknown(f"{self.label} did not answer within {self._timeout:.3g} s", backend=self.label) from None
+            raise OutcomeUnknown(
+                f"{self.label} did not answer within {self._timeout:.3g} s", backend=self.label
+            ) from None
         except OSError as error:
             raise OutcomeUnknown(f"{self.label}: the connection broke: {error}", backend=self.label) from None
         if not data:

@@ -94,7 +94,9 @@ class Courier:
             deadline = self._runtime.now() + timeout
             results = await self._runtime.scatter(requests, lambda _: False, deadline)
         for (node, places), result in zip(batches, results, strict=True):
-            await self._sort_in(node, places, result, calls, answers, timeout)
+            replies = await self._replies(node, result, [calls[place] for place in places], timeout)
+            for place, reply in zip(places, replies, strict=True):
+                answers[place] = reply
         return answers
 
     async def command(self, node: Node, *parts: str | bytes | int, timeout: float = 2.0) -> Any:
@@ -112,30 +114,21 @@ class Courier:
         except BackendError as error:
             return error
 
-    async def _sort_in(
-        self,
-        node: Node,
-        places: list[int],
-        result: Any,
-        calls: Sequence[Sendable],
-        answers: list[Any],
-        timeout: float,
-    ) -> None:
-        """Put the replies of one batch where they belong; those that were not run are sent again, one by one."""
+    async def _replies(self, node: Node, result: Any, calls: Sequence[Sendable], timeout: float) -> list[Any]:
+        """The reply or error of each call of one batch; those that were not run are sent again, one by one."""
         if result is None:
             result = OutcomeUnknown(f"{self._label}: {node} did not answer in time", backend=self._label)
         if isinstance(result, Exception):
             self.topology.lost(node)
-            for place in places:
-                answers[place] = result
-            return
-        for place, reply in zip(places, result, strict=True):
-            answers[place] = reply
+            return [result] * len(calls)
+        replies = list(result)
+        for place, reply in enumerate(replies):
             if isinstance(reply, Exception):
                 try:
-                    (answers[place],) = await self._detour(node, calls[place], reply, b"", timeout)
+                    (replies[place],) = await self._detour(node, calls[place], reply, b"", timeout)
                 except BackendError as error:
-                    answers[place] = error
+                    replies[place] = error
+        return replies
 
     async def _exchange(
         self, node: Node, payload: bytes, count: int, timeout: float, *, alone: bool = False

@@ -37,7 +37,7 @@ class Handed:
 
 @dataclass(slots=True)
 class Waiter:
-    """One claim that waits: an exchange of its own, sent at `sent` and stamped `told` by the server, dates the grant."""
+    """One claim that waits. Its own exchange, sent at `sent` and stamped `told` by the server, dates the grant."""
 
     signal: Signal
     keys: Keys
@@ -179,9 +179,9 @@ class Pushes:
         """Called by the wire for everything that arrives."""
         if isinstance(message, Exception):
             self._denied = True  # NOPERM: this account may not subscribe
-            for confirmed in list(line.confirmed.values()):
-                confirmed.set()
-            line.confirmed.clear()
+            refused, line.confirmed = line.confirmed, {}
+            for signal in refused.values():
+                signal.set()
             return
         kind, channel = message[0], message[1]
         if kind in (b"subscribe", b"ssubscribe"):

@@ -70,4 +70,4 @@ def could_not_connect(error: Exception, label: str) -> BackendError:
         refused = (redis.exceptions.AuthenticationError, redis.exceptions.NoPermissionError)
         if isinstance(part, refused) or prefix_of(str(part)) in FOR_GOOD:
             return BackendRejected(f"{label} refused the connection: {part}", backend=label)
-    return BackendUnavailable(f"{label} cannot be reached: {error or type(error).__name__}", backend=label)
+    return BackendUnavailable(f"{label} cannot be reached: {str(error) or type(error).__name__}", backend=label)
