@@ -30,7 +30,7 @@ def python_with(*requirements: str) -> str:
     python = FOLDER / "bin" / "python"
     if not python.exists():
         venv.create(FOLDER, with_pip=True)
-    install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *requirements]
+    install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *requirements]
     subprocess.run(install, check=True)
     return str(python)
 
