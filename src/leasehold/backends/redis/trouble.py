@@ -70,4 +70,6 @@ def could_not_connect(error: Exception, label: str) -> BackendError:
         refused = (redis.exceptions.AuthenticationError, redis.exceptions.NoPermissionError)
         if isinstance(part, refused) or prefix_of(str(part)) in FOR_GOOD:
             return BackendRejected(f"{label} refused the connection: {part}", backend=label)
+    if isinstance(error, redis.exceptions.ResponseError) and prefix_of(str(error)) not in NOT_NOW:
+        return BackendRejected(f"{label} refused the greeting: {error}", backend=label)
     return BackendUnavailable(f"{label} cannot be reached: {str(error) or type(error).__name__}", backend=label)
