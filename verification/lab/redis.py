@@ -145,6 +145,10 @@ class RedisServer(ServerProcess):
         count = sum(int(self.ask("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")) for kind in ("normal", "pubsub"))
         return int(count)
 
+    def leave_replicas_behind(self) -> None:
+        """Close the connections of all replicas; one that is paused hears of nothing that happens from now on."""
+        self.ask("CLIENT", "KILL", "TYPE", "replica")
+
     def clients(self) -> list[dict[str, str]]:
         """Its connections, without the one that asks."""
         with self.connect() as connection:
