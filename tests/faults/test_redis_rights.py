@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 import leasehold
-from tests.faults.support import eventually, opened
+from tests.faults.support import eventually, opened, waiters
 from verification.lab.redis import RedisServer
 
 if TYPE_CHECKING:
@@ -89,32 +91,43 @@ def test_documented_rights_are_enough_for_everything(driver: contract.Driver, se
                     await blocker.release()
 
     driver.run(body())
-    denied = [dict(zip(entry[::2], entry[1::2], strict=True)) for entry in server.ask("ACL", "LOG")]
-    assert [entry[b"object"] for entry in denied if entry[b"username"] == b"locks"] == []
+    assert denied(server) == set()
+
+
+def denied(server: RedisServer) -> set[str]:
+    """What was refused since the log was emptied; but redis-py's wish to give its name does not matter."""
+    entries = [dict(zip(entry[::2], entry[1::2], strict=True)) for entry in server.ask("ACL", "LOG")]
+    return {entry[b"object"].decode() for entry in entries} - {"client|setinfo"}
 
 
 def test_keys_of_others_are_out_of_reach(server: RedisServer) -> None:
     with server.connect(("locks", "PASSWORD")) as connection:
-        for command in (("GET", "theirs"), ("SET", "theirs", "1"), ("FLUSHALL",), ("CONFIG", "GET", "*"), ("KEYS", "*")):
+        for command in (
+            ("GET", "theirs"),
+            ("SET", "theirs", "1"),
+            ("FLUSHALL",),
+            ("CONFIG", "GET", "*"),
+            ("KEYS", "*"),
+        ):
             with pytest.raises(Exception, match="NOPERM"):
                 connection.ask(*command)
 
 
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # what is refused in the middle leaves leases behind
 def test_every_right_is_needed(server: RedisServer) -> None:
     """A rule that could be left out would be a right too much."""
     rights = [word for word in documented() if word.startswith("+")]
     assert len(rights) > 5
     useless = []
     for right in rights:
+        server.flush()
+        server.forget_scripts()
         server.ask("ACL", "LOG", "RESET")
         server.ask("ACL", "SETUSER", "locks", "reset", *[word for word in documented() if word != right])
-        try:
+        with suppress(leasehold.BackendRejected):
             exercise(server)
-        except leasehold.BackendRejected as error:
-            assert right.strip("+").split("|")[0] in str(error).lower() or "right" in str(error)
-        else:
-            if not server.ask("ACL", "LOG"):
-                useless.append(right)
+        if right.strip("+") not in denied(server):
+            useless.append(right)
     assert useless == []
 
 
@@ -128,9 +141,11 @@ def exercise(server: RedisServer) -> None:
                 client.inspect(lease.name)
                 client.locks()
                 lease.release()
+        permits = client.semaphore("permits", 2)
+        with permits.hold(timeout=2), permits.hold(timeout=2):
+            assert permits.try_acquire() is None
+        hand_over(server, client, other)
         lease = client.lock("name", ttl=30).acquire(timeout=2)
-        with pytest.raises(leasehold.AcquireTimeout):
-            other.lock("name", ttl=30).acquire(timeout=0.2)
         client.break_lock("name", fence=lease.fence, reason="test", now=True)
         lease.release()
         client.raise_fence("name", lease.fence + 1, reason="test")
@@ -141,13 +156,37 @@ def exercise(server: RedisServer) -> None:
         shared.write.acquire(timeout=5).release()
 
 
+def can_be_called(server: RedisServer) -> bool:
+    """Whether the waiter has told the store a channel."""
+    return any(b"push:" in value for value in server.ask("HVALS", "leasehold:{leasehold:handed}:w"))
+
+
+def hand_over(server: RedisServer, client: leasehold.Client, other: leasehold.Client) -> None:
+    """From a holder to a waiter."""
+    lease = client.lock("handed", ttl=30).acquire(timeout=2)
+
+    def wait() -> None:
+        with suppress(leasehold.LeaseholdError):
+            other.lock("handed", ttl=30).acquire(timeout=10).release()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    try:
+        eventually(lambda: not thread.is_alive() or waiters(client, "handed") == 1)
+        with suppress(AssertionError):  # without the right to subscribe it never can be called
+            eventually(lambda: not thread.is_alive() or can_be_called(server), limit=0.5)
+    finally:
+        lease.release()
+        thread.join()
+
+
 def test_denied_command_is_a_clear_error_and_no_timeout(server: RedisServer) -> None:
     server.ask("ACL", "SETUSER", "locks", "-hset")
     with leasehold.connect(url(server)) as client:
         with pytest.raises(leasehold.BackendRejected) as caught:
             client.lock("name").acquire(timeout=30)
-        assert "hset" in str(caught.value).lower()
         assert "may not" in str(caught.value)
+        assert "doctor" in str(caught.value)
 
 
 def test_key_pattern_that_does_not_cover_the_prefix_is_a_clear_error(server: RedisServer) -> None:

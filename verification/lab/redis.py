@@ -5,6 +5,7 @@ Nothing is kept on disk unless `settings` say so: a server that is killed and st
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,10 +20,12 @@ if TYPE_CHECKING:
 
 __all__ = ["RedisServer", "redis_program", "valkey_program"]
 
+PROGRAM_VARIABLE = "LEASEHOLD_REDIS_SERVER"
+
 
 def redis_program() -> str:
-    """The server of the system."""
-    return find_program("redis-server", "redis-server")
+    """The server of the system, or another version of it that the environment names."""
+    return os.environ.get(PROGRAM_VARIABLE) or find_program("redis-server", "redis-server")
 
 
 def valkey_program() -> str:
