@@ -69,17 +69,18 @@ class RedisBackend:
         return self._refused(claim, reply)
 
     async def join(self, claim: Claim) -> Grant | Place | Refusal:
-        """See `Queueing`. Only who really has to wait opens a connection for messages."""
+        """See `Queueing`. Only who really has to wait opens a connection for messages, and then asks once more."""
         keys = self._names.keys(claim.key)
         call_me = self._pushes.how_to_call(keys)
-        waiter: Waiter | None = None
-        if call_me:
-            waiter = Waiter(self._runtime.signal(), keys)
-            self._pushes.expect(claim.owner, waiter)
-        answer = await self._stand(JOIN, claim, keys, call_me, waiter)
-        if isinstance(answer, Place) and waiter is None:
-            return await self.turn(answer)
-        return answer
+        if not call_me:
+            reply = await self._ask(TRY, claim, keys, "")
+            if reply[0] == 1:
+                return self._granted(claim, reply)
+            await self._pushes.listen(keys)
+            call_me = self._pushes.how_to_call(keys)
+        waiter = Waiter(self._runtime.signal(), keys)
+        self._pushes.expect(claim.owner, waiter)
+        return await self._stand(JOIN, claim, keys, call_me, waiter)
 
     async def turn(self, place: Place) -> Grant | Place | Refusal:
         """See `Queueing`."""
@@ -99,6 +100,8 @@ class RedisBackend:
 
     async def renew(self, grants: Sequence[Grant]) -> Sequence[Grant | Loss | BackendError]:
         """See `Backend`."""
+        if not grants:
+            return []
         calls = [
             Call(
                 self._renew,
@@ -253,18 +256,16 @@ class RedisBackend:
         return facts[b"run_id"].decode(), int(facts[b"uptime_in_seconds"]) * 1000
 
     async def _stand(
-        self, step: str, claim: Claim, keys: Keys, call_me: str, waiter: Waiter | None
+        self, step: str, claim: Claim, keys: Keys, call_me: str, waiter: Waiter
     ) -> Grant | Place | Refusal:
         """Ask with a place in the queue."""
         sent = self._runtime.now()
         reply = await self._ask(step, claim, keys, call_me)
         if reply[0] == 2:
-            if waiter is not None:
-                waiter.sent, waiter.told = sent, reply[2]
-            signal = self._runtime.signal() if waiter is None else waiter.signal
-            return self._place(claim, signal, reply, told=bool(call_me))
+            waiter.sent, waiter.told = sent, reply[2]
+            return self._place(claim, waiter.signal, reply, told=bool(call_me))
         if reply[0] == 1:
-            if reply[5] and waiter is not None and waiter.handed is None:
+            if reply[5] and waiter.handed is None:
                 self._pushes.missed(keys)
             self._pushes.forget(claim.owner)
             return self._granted(claim, reply)

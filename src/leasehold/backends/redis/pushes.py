@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Handed", "Pushes", "Waiter"]
 
 PATIENCE = 2.0
+MOST_CHANNELS = 256
 MOST_MISSED = 3  # hand-overs in a row that were only found by asking: the connection hears nothing any more
 
 
@@ -53,6 +54,7 @@ class _Line:
     opened: Signal
     ear: Ear | None = None
     confirmed: dict[str, Signal] = field(default_factory=dict)
+    closing: set[str] = field(default_factory=set)  # given up by us; its end has still to be confirmed
     failed: bool = False
     missed: int = 0
 
@@ -85,9 +87,7 @@ class Pushes:
 
     def forget(self, owner: str) -> None:
         """It does not wait any more."""
-        waiter = self._waiters.pop(owner, None)
-        if waiter is not None and self._sharded:
-            self._unsubscribe(waiter.keys)
+        self._waiters.pop(owner, None)
 
     # --- the connection
 
@@ -145,22 +145,19 @@ class Pushes:
             if confirmed is None:
                 confirmed = line.confirmed[channel] = self._runtime.signal()
         if new and line.ear is not None:
+            self._trim(line)
             line.ear.send(pack("SSUBSCRIBE" if self._sharded else "SUBSCRIBE", channel))
         await self._runtime.wait(confirmed, self._runtime.now() + PATIENCE)
 
-    def _unsubscribe(self, keys: Keys) -> None:
-        """A channel of one lock is given up with the last of our waiters for it."""
-        if any(other.keys is keys for other in list(self._waiters.values())):
+    def _trim(self, line: _Line) -> None:
+        """In a Cluster every lock has a channel of its own: give up those that nobody waits on any more."""
+        if len(line.confirmed) <= MOST_CHANNELS:
             return
-        node = self._courier.topology.known(keys.slot_key)
-        line = None if node is None else self._lines.get(node)
-        channel = self._channel_for(keys)
-        if line is None or line.ear is None or line.confirmed.pop(channel, None) is None:
-            return
-        try:
-            line.ear.send(pack("SUNSUBSCRIBE", channel))
-        except BackendError:
-            return  # the connection is gone, and with it the subscription
+        needed = {self._channel_for(waiter.keys) for waiter in list(self._waiters.values())}
+        for channel in [channel for channel in list(line.confirmed) if channel not in needed]:
+            if line.ear is not None and line.confirmed.pop(channel, None) is not None:
+                line.closing.add(channel)
+                line.ear.send(pack("SUNSUBSCRIBE", channel))
 
     def _channel_for(self, keys: Keys) -> str:
         return f"{keys.base}:p:{self._id}" if self._sharded else self._channel
@@ -188,8 +185,11 @@ class Pushes:
             confirmed = line.confirmed.get(channel.decode())
             if confirmed is not None:
                 confirmed.set()
-        elif kind == b"sunsubscribe":  # also when the slot moves away
-            line.confirmed.pop(channel.decode(), None)
+        elif kind == b"sunsubscribe":
+            if channel.decode() in line.closing:
+                line.closing.discard(channel.decode())
+            else:  # the slot has moved to another server
+                line.confirmed.pop(channel.decode(), None)
         elif kind in (b"message", b"smessage"):
             line.missed = 0
             self._deliver(message[2].decode().split("\n"))
