@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from verification.lab.redis_cluster import RedisCluster
 
 MANY = 500
-ODD_NAMES = ["*", "?", "[a-z]", "\\", "{", "}", "{}", "}{", "{a}b", "a{b", "%7B", "%", "a\nb", "a\r\n*1\r\n$8\r\nFLUSHALL",
-             "'; return 1 --", "]]..redis.call('FLUSHALL')..[[", "é", "\0", "a b", ":", "a:b"]  # fmt: skip
+ODD_NAMES = [
+    "*", "?", "[a-z]", "\\", "{", "}", "{}", "}{", "{a}b", "a{b", "%7B", "%", "a\nb", "a\r\n*1\r\n$8\r\nFLUSHALL\r\n",
+    "'; return 1 --", "]]..redis.call('FLUSHALL')..[[", "\u00e9", "\0", "a b", ":", "a:b",
+]  # fmt: skip
 
 
 @pytest.fixture

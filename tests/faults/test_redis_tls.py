@@ -1,4 +1,4 @@
-"""TLS to Redis is verified by default: a certificate that is not in order ends the connection before anything is sent."""
+"""TLS to Redis is verified by default: a certificate that is not in order ends it before anything is sent."""
 
 from __future__ import annotations
 

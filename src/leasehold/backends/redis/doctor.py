@@ -32,7 +32,8 @@ SETTINGS = ("maxmemory-policy", "appendonly", "appendfsync", "save", "min-replic
 async def examine(ask: Callable[..., Awaitable[Any]], prefix: str = "leasehold:") -> list[Finding]:
     """Look at one server through `ask(*command)`, which raises `BackendRejected` for an error reply.
 
-    `prefix` is what the keys of locks begin with. Changes nothing. Errors that say that the server is not there are the caller's.
+    `prefix` is what the keys of locks begin with. Changes nothing. Errors that say that the server is not there are the
+    caller's.
     """
     facts = await _look(ask)
     findings = [finding for check in CHECKS for finding in check(facts)]
