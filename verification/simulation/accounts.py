@@ -224,7 +224,8 @@ class StoreModel:
             free = verb == "try_acquire" and claim.owner not in book.records and book.admits(claim, now)
             if free and not tombstone:
                 self._violate("refused a free lock", f"{claim.key} {claim.owner[:6]}")
-            book.waiting.pop(claim.owner, None)
+            if verb != "try_acquire":  # a claim may be tried before it is queued, and the first request may come late
+                book.waiting.pop(claim.owner, None)
 
     def _check_place(self, link: Link, claim: Claim) -> None:
         """A waiter that lives and is not disturbed asks often enough to keep its place."""

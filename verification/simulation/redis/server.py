@@ -49,8 +49,8 @@ class Session(Protocol):
     def hear(self, message: list[Any]) -> None:
         """Something was published on a channel of this connection, or its subscription is confirmed."""
 
-    def hang_up(self) -> None:
-        """The server closes the connection."""
+    def hang_up(self, *, in_silence: bool) -> None:
+        """The server closes the connection, or is gone without a word."""
 
 
 class Watcher(Protocol):
@@ -120,12 +120,12 @@ class SimRedis:
         for members in self.subscribers.values():
             members.pop(number, None)
 
-    def hang_up_on_all(self) -> None:
-        """Close every connection."""
+    def hang_up_on_all(self, *, in_silence: bool = False) -> None:
+        """Close every connection. When a host loses its power, nobody is told."""
         sessions, self.sessions = self.sessions, {}
         self.subscribers.clear()
         for session in sessions.values():
-            session.hang_up()
+            session.hang_up(in_silence=in_silence)
 
     # --- faults
 
@@ -166,7 +166,6 @@ class SimRedis:
 
     def _back_again(self) -> None:
         self._new_life()
-        self.hang_up_on_all()
         self._told_of_new_data()
 
     def _new_life(self) -> None:

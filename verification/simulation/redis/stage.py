@@ -132,7 +132,7 @@ class RedisStage:
         seconds = SHORTEST_OUTAGE + self._ttl * self._world.random.random() ** 2
         self._note(what, seconds)
         self._server.is_down = True
-        self._server.hang_up_on_all()
+        self._server.hang_up_on_all(in_silence=self._world.random.random() < 0.3)
 
         def back() -> None:
             if self._server.is_down:

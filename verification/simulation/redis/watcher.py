@@ -124,7 +124,7 @@ class RedisWatcher:
             answer = Grant(claim, reply[1], reply[4] / 1000, None, reply[2] == 1)
         elif reply[0] == 2:
             answer = Place(claim, NOBODY, int(run.arguments[8]) / 3000, reply[1])
-        elif reply[0] == 0:
+        elif reply[0] == 0 and not self._is_held_off(run.keys[1]):
             answer = Refusal(claim.key)
         self.model.applied(connection.link, verb, claim, answer, connection.sent_at)
         self._handed_over(run, after=told)
@@ -166,6 +166,11 @@ class RedisWatcher:
                 self.model.handed_over(Grant(claim, int(fence), int(ttl) / 1000, None, abandoned == "1"))
         return len(run.published)
 
+    def _is_held_off(self, state: bytes) -> bool:
+        """Strict mode: nothing is granted for a while after the server's process changed."""
+        until_ms = self._server.database.run([b"HGET", state, b"u"])
+        return until_ms is not None and int(until_ms) > self._server.database.now_ms
+
     def _grant(self, owner: bytes, fence: bytes) -> Grant:
         claim = self._claims[owner.decode()]
         return Grant(claim, int(fence), claim.ttl)
@@ -194,17 +199,16 @@ class RedisWatcher:
         keys, ask = self._names.keys(key), self._server.database.run
         base = keys.base.encode()
         holder, state = ask([b"GET", keys.slot_key]), base + b":s"
-        owner, fence, since, broken, left = ask([b"HMGET", state, b"o", b"g", b"t", b"b", b"l"])
+        owner, left = ask([b"HMGET", state, b"o", b"l"])
         book.records = {}
         book.abandoned = left is not None or (owner is not None and owner != holder)
-        if holder == CROWD:
-            for member in ask([b"ZRANGE", base + b":z", b"0", b"-1"]):
-                self._read_member(base, member, book)
-        elif holder is not None:
+        for member in ask([b"ZRANGE", base + b":z", b"0", b"-1"]):
+            self._read_member(base, member, book)
+        if holder not in (None, CROWD):
             name = "cooling" if holder == COOLING else holder.decode()
             claim = self._claims.get(name) or Claim(key, name, 0.0, Mode.EXCLUSIVE, 1, 0.0, Holder("", 0))
-            left_ms = ask([b"PTTL", keys.slot_key])
-            self._record(book, claim, fence, since, left_ms, cooling=holder == COOLING, broken=broken is not None)
+            fields = ask([b"HMGET", state, b"g", b"t", b"a", b"b"])
+            self._record(book, claim, fields, ask([b"PTTL", keys.slot_key]), cooling=holder == COOLING)
         waiting = [each.decode() for each in ask([b"ZRANGE", base + b":q", b"0", b"-1"])]
         book.waiting = {each: (self._claims[each], self._place_ends(base, each)) for each in waiting}
         marks = {each: ask([b"PTTL", keys.mark + each.encode()]) for each in book.withdrawn}
@@ -212,19 +216,21 @@ class RedisWatcher:
 
     def _read_member(self, base: bytes, member: bytes, book: Book) -> None:
         ask = self._server.database.run
-        names = [member + field for field in (b":f", b":t", b":c", b":b")]
-        fence, since, cooling, broken = ask([b"HMGET", base + b":d", *names])
+        *fields, cooling = ask([b"HMGET", base + b":d", *(member + each for each in (b":f", b":t", b":a", b":b", b":c"))])
         left_ms = int(ask([b"ZSCORE", base + b":z", member])) - self._server.database.now_ms
-        claim = self._claims[member.decode()]
-        self._record(book, claim, fence, since, left_ms, cooling=cooling is not None, broken=broken is not None)
+        self._record(book, self._claims[member.decode()], fields, left_ms, cooling=cooling is not None)
 
-    def _record(
-        self, book: Book, claim: Claim, fence: bytes, since: bytes, left_ms: int, *, cooling: bool, broken: bool
-    ) -> None:
-        began = (int(since) // 1000 - EPOCH * 1000) / 1000
-        ends = self.model.clock.end_of_grant(claim, left_ms / 1000)
-        book.records[claim.owner] = Ownership(claim, int(fence), began, ends, abandoned=False, cooling=cooling)
-        book.records[claim.owner].broken = broken
+    def _record(self, book: Book, claim: Claim, fields: list[Any], left_ms: int, *, cooling: bool) -> None:
+        fence, since, abandoned, broken = fields
+        book.records[claim.owner] = Ownership(
+            claim,
+            int(fence),
+            (int(since) // 1000 - EPOCH * 1000) / 1000,
+            self.model.clock.end_of_grant(claim, left_ms / 1000),
+            abandoned == b"1",
+            cooling,
+            broken is not None,
+        )
 
     def _place_ends(self, base: bytes, owner: str) -> float:
         text = self._server.database.run([b"HGET", base + b":w", owner.encode() + b":e"])

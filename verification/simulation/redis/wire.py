@@ -190,9 +190,9 @@ class Connection:
         """See `Session`. Only an ear subscribes."""
         raise AssertionError(f"nobody listens for {message}")
 
-    def hang_up(self) -> None:
-        """See `Session`. When a host loses its power, nobody is told."""
-        if self._world.random.random() < 0.7:
+    def hang_up(self, *, in_silence: bool) -> None:
+        """See `Session`."""
+        if not in_silence:
             self._refused()
 
     def crashed(self) -> None:
