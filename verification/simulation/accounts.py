@@ -220,7 +220,7 @@ class StoreModel:
                 self._violate("waits for a free lock", f"{claim.key} {claim.owner[:6]}")
             book.waiting[claim.owner] = (claim, now + 3 * answer.recheck)
         elif isinstance(answer, Refusal):
-            tombstone = book.withdrawn.get(claim.owner, 0.0) > now
+            tombstone = book.withdrawn.get(claim.owner, -math.inf) > now
             free = verb == "try_acquire" and claim.owner not in book.records and book.admits(claim, now)
             if free and not tombstone:
                 self._violate("refused a free lock", f"{claim.key} {claim.owner[:6]}")
@@ -243,7 +243,7 @@ class StoreModel:
             return
         if present is not None:
             self._violate("granted while it was cooling or broken", what)
-        if book.withdrawn.get(claim.owner, 0.0) > now:
+        if book.withdrawn.get(claim.owner, -math.inf) > now:
             self._violate("a withdrawn claim was granted", what)
         if not book.admits(claim, now):
             self._violate("two owners in the store", f"{what} beside {sorted(r.fence for r in book.records.values())}")
@@ -284,7 +284,8 @@ class StoreModel:
             return
         if freed == present.broken:
             self._violate("release answered wrongly", what)
-        left = present.since + present.claim.min_hold - self.clock.now()
+        held = max(0.0, self.clock.now() - present.since)  # a clock may have been set back
+        left = present.claim.min_hold - held
         if left > 0:
             present.cooling, present.expires = True, self.clock.end_of_grant(grant.claim, left)
         else:
