@@ -2,4 +2,5 @@
 
 pytest_plugins: list[str] = [
     "tests.servers.postgres",
+    "tests.servers.redis",
 ]
