@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from leasehold._runtimes.threads import run
 from leasehold.errors import ConfigurationError, StaleFence
 from leasehold.fencing.token import feed_back, token_of
-from leasehold.sql.wires import wire_of
+from leasehold.sql.wires import async_twin, wire_of
 
 if TYPE_CHECKING:
     from leasehold.blocking import Lease
@@ -66,8 +66,9 @@ async def guard_async(tx: Any, lease: Lease | AsyncLease | int, *, resource: str
     guard nothing; a call of the wrong one of the two is refused.
     """
     token = token_of(lease, resource)
-    if hasattr(tx, "run_sync"):  # SQLAlchemy runs blocking code over its async connections
-        await tx.run_sync(lambda blocking: guard(blocking, lease, resource=resource))
+    twin = async_twin(tx)
+    if twin is not None:
+        await twin.run_sync(lambda blocking: guard(blocking, lease, resource=resource))
         return
     wire = wire_of(tx)
     if not wire.is_async:

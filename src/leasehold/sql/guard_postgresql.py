@@ -55,9 +55,9 @@ before AS MATERIALIZED (
     coalesce(nullif(current_setting('leasehold.fences', true), ''), '{}') AS fences
 )"""
 
-# resource, lock, fence, grant -> one row if the holder may pass, with what was before; the third column says whether this
-# grant was here already (a statement does not see its own changes). A number whose grant is not known is taken for the
-# grant that it equals.
+# resource, lock, fence, grant -> one row if the holder may pass, with what was before; the third column says whether
+# this grant was here already (a statement does not see its own changes). A number whose grant is not known is taken for
+# the grant that it equals.
 _EXCLUSIVE = f"""
 WITH {_BEFORE.strip()}, raised AS (
   INSERT INTO leasehold_guard AS kept (resource, lock, exclusive_fence, exclusive_grant, shared_fence)
@@ -112,10 +112,19 @@ _STATE = """
 SELECT lock, exclusive_fence, shared_fence FROM leasehold_guard WHERE resource = CAST(%(resource)s AS text)
 """
 
-_EXISTS = "SELECT to_regclass('leasehold_guard') IS NOT NULL"
+# -> whether the table is there, and what `before` would say if it were not
+_LOOK = """
+SELECT to_regclass('leasehold_guard') IS NOT NULL, (
+  SELECT count(*) FROM pg_catalog.pg_locks AS held
+  WHERE held.pid = pg_backend_pid() AND held.locktype = 'relation' AND held.relation >= 16384)
+"""
 
 # Only one transaction makes the table: two that do it at once would end with an error about PostgreSQL's own tables.
 _ALONE = "SELECT pg_advisory_xact_lock(hashtextextended('leasehold_guard', 0))"
+
+# A transaction that made the table has touched parts of it that have no name here; no resource has an empty name.
+MADE_HERE = ""
+_MADE_HERE = """SELECT set_config('leasehold.fences', '{"": null}', true)"""
 
 _ABORT = "DO $$ BEGIN RAISE EXCEPTION 'leasehold: the guard refused this transaction' USING ERRCODE = 'LH001'; END $$"
 
@@ -130,8 +139,8 @@ async def raise_fence(wire: Wire, token: Token) -> None:
             "guard() was called outside a transaction, on a connection that commits every statement by itself: there "
             "it would protect nothing. Call it first inside a transaction block"
         )
-    if "\0" in token.resource:
-        raise ConfigurationError("PostgreSQL cannot store a NUL character: name the resource without one, resource=")
+    if "\0" in token.resource or "\0" in (token.lock or ""):
+        raise ConfigurationError("PostgreSQL cannot store a NUL character, and the lock or the resource has one")
     try:
         await _make_table(wire)
         await _pass_or_refuse(wire, token)
@@ -153,13 +162,11 @@ async def _pass_or_refuse(wire: Wire, token: Token) -> None:
     if not rows:
         await _refuse(wire, token)
     touched, fences, was_here = rows[0][:3]
-    if token.resource in json.loads(fences):
+    known = json.loads(fences)
+    if token.resource in known:
         return  # this very transaction was here before
-    if touched:
-        raise ConfigurationError(
-            "this transaction had used other tables before guard() was called: what it read there may be older than "
-            "the fence. Call guard() first in the transaction, for every resource that it needs"
-        )
+    if touched and MADE_HERE not in known:
+        raise _used_before()
     if wire.holds_objects and not was_here:
         raise ConfigurationError(
             "this session holds objects that were read before guard() was called: what they say may be older than the "
@@ -180,12 +187,22 @@ async def _make_table(wire: Wire) -> None:
     driver = wire.driver
     if driver in _READY:
         return
-    ((there,),) = (await wire.query(_EXISTS, {})).rows
+    ((there, touched),) = (await wire.query(_LOOK, {})).rows
     if there:
         _READY.add(driver)
         return
+    if touched:
+        raise _used_before()
     await wire.query(_ALONE, {})
     await wire.query(SCHEMA, {})  # not remembered: it goes again if this transaction is rolled back
+    await wire.query(_MADE_HERE, {})
+
+
+def _used_before() -> ConfigurationError:
+    return ConfigurationError(
+        "this transaction had used other tables before guard() was called: what it read there may be older than the "
+        "fence. Call guard() first in the transaction, for every resource that it needs"
+    )
 
 
 def _explain_trouble(wire: Wire, error: Exception) -> None:

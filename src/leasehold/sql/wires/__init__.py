@@ -15,7 +15,7 @@ from leasehold.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Answer", "Transaction", "Wire", "wire_of"]
+__all__ = ["Answer", "Transaction", "Wire", "async_twin", "wire_of"]
 
 # By the first part of the module that a connection's class, or one of its base classes, is defined in.
 WIRES = {
@@ -70,17 +70,22 @@ class Wire(Protocol):
 
 def wire_of(tx: object) -> Wire:
     """The wire for a connection, cursor or session; a text is the alias of a Django database."""
+    return cast("Wire", import_module(WIRES[_maker_of(tx)]).make_wire(tx))
+
+
+def async_twin(tx: object) -> Any | None:
+    """For SQLAlchemy's async classes, the object that runs blocking code over them; else None."""
+    return import_module(WIRES["sqlalchemy"]).async_twin(tx) if _maker_of(tx) == "sqlalchemy" else None
+
+
+def _maker_of(tx: object) -> str:
     if isinstance(tx, str):
-        return _make("leasehold.sql.wires.django", tx)
+        return "django"
     for kind in type(tx).__mro__:
-        module = WIRES.get(kind.__module__.partition(".")[0])
-        if module is not None:
-            return _make(module, tx)
+        maker = kind.__module__.partition(".")[0]
+        if maker in WIRES:
+            return maker
     raise ConfigurationError(
         f"guard() does not know a {type(tx).__module__}.{type(tx).__qualname__}; it takes a connection, cursor or "
         f"session of {', '.join(sorted(WIRES))}, inside a transaction"
     )
-
-
-def _make(module: str, tx: object) -> Wire:
-    return cast("Wire", import_module(module).make_wire(tx))

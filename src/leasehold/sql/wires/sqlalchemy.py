@@ -19,7 +19,7 @@ from leasehold.sql.wires.sqlite3 import sqlite_transaction
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["SqlalchemyWire", "is_async", "make_wire"]
+__all__ = ["SqlalchemyWire", "async_twin", "make_wire"]
 
 
 class SqlalchemyWire:
@@ -68,14 +68,16 @@ class SqlalchemyWire:
         return Answer(rows, result.rowcount)
 
 
-def is_async(tx: object) -> bool:
-    """Whether this is one of SQLAlchemy's async twins, which have `run_sync`."""
-    return hasattr(tx, "run_sync") and any(kind.__module__.startswith("sqlalchemy.") for kind in type(tx).__mro__)
+def async_twin(tx: object) -> Any | None:
+    """The object with `run_sync` that this is or stands for; None if it blocks."""
+    if type(tx).__name__ == "async_scoped_session" and callable(tx):  # not imported: that would load asyncio
+        tx = tx()
+    return tx if hasattr(tx, "run_sync") else None
 
 
 def make_wire(tx: object) -> SqlalchemyWire:
     """For a connection or session; a session takes its connection now."""
-    if is_async(tx):
+    if async_twin(tx) is not None:
         raise ConfigurationError(f"a {type(tx).__name__} is async: write await guard_async(tx, lease)")
     if isinstance(tx, scoped_session):
         tx = tx()
