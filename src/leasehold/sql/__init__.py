@@ -5,7 +5,17 @@ with database.transaction():        # psycopg, sqlite3, SQLAlchemy, Django
     database.execute("UPDATE ...")
 """
 
+from leasehold.sql.columns import fenced_update, fenced_update_async
 from leasehold.sql.guard import guard, guard_async, guard_schema
+from leasehold.sql.triggers import fence_schema
 from leasehold.sql.trouble import is_retryable
 
-__all__ = ["guard", "guard_async", "guard_schema", "is_retryable"]
+__all__ = [
+    "fence_schema",
+    "fenced_update",
+    "fenced_update_async",
+    "guard",
+    "guard_async",
+    "guard_schema",
+    "is_retryable",
+]

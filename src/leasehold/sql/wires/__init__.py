@@ -65,7 +65,7 @@ class Wire(Protocol):
         """What would happen to the next statement."""
 
     async def query(self, statement: str, values: Mapping[str, object]) -> Answer:
-        """Execute one statement, whose values stand in it as `%(name)s`."""
+        """Execute one statement, whose values stand in it as `%(name)s`, and a per cent sign as `%%`."""
 
 
 def wire_of(tx: object) -> Wire:

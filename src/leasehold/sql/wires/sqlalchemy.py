@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import text
 from sqlalchemy.engine import Connection
 from sqlalchemy.orm import Session, scoped_session
 
 from leasehold.errors import ConfigurationError
 from leasehold.sql.wires import Answer, Transaction
-from leasehold.sql.wires.names import with_colons
+from leasehold.sql.wires.names import in_style
 from leasehold.sql.wires.sqlite3 import sqlite_transaction
 
 if TYPE_CHECKING:
@@ -63,7 +62,9 @@ class SqlalchemyWire:
 
     async def query(self, statement: str, values: Mapping[str, object]) -> Answer:
         """See `Wire`."""
-        result = self._connection.execute(text(with_colons(statement)), dict(values))
+        # Handed to the driver as it is: what SQLAlchemy reads out of a text could be part of a name.
+        text, bound = in_style(statement, values, self._connection.dialect.paramstyle)
+        result = self._connection.exec_driver_sql(text, bound)
         rows = [tuple(row) for row in result] if result.returns_rows else []
         return Answer(rows, result.rowcount)
 
