@@ -52,6 +52,7 @@ class Tally:
     retries: int = 0
     pauses: int = 0
     take_overs: int = 0
+    store_errors: int = 0
 
 
 class TooLate(Exception):
@@ -74,12 +75,18 @@ class Worker:
         """Take the lock, add one a few times, release, again and again."""
         with self._client, self._database:
             while self._tally.acknowledged < self._job.updates:
-                lease = self._lock.acquire()
                 try:
-                    self._use(lease)
-                finally:
-                    lease.release()
+                    self._hold()
+                except leasehold.BackendError:  # another was stopped while it had the lock file for itself
+                    self._tally.store_errors += 1
         self._say(f"done {json.dumps(asdict(self._tally))}")
+
+    def _hold(self) -> None:
+        lease = self._lock.acquire()
+        try:
+            self._use(lease)
+        finally:
+            lease.release()
 
     def _use(self, lease: leasehold.Lease) -> None:
         think = 0.0
