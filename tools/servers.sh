@@ -8,9 +8,12 @@ wanted=(
   redis-server:redis-server
   redis-sentinel:redis-sentinel
   redis-cli:redis-tools
+  postgres:postgresql
+  pgbouncer:pgbouncer
 )
 
 export PATH="$PATH:/usr/sbin:/usr/local/sbin:/sbin"
+for folder in /usr/lib/postgresql/*/bin; do PATH="$PATH:$folder"; done # Debian keeps the server off the path
 missing=()
 for pair in "${wanted[@]}"; do
   command -v "${pair%%:*}" >/dev/null || missing+=("${pair#*:}")

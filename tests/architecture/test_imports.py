@@ -33,7 +33,8 @@ MAY_IMPORT = {
         "values", "errors", "spi", "_core", "_runtimes", "hold", "lease", "terms", "lock", "client", "urls", "blocking",
         "patterns",
     },
-    "sql": {"values", "errors", "spi", "lease", "blocking", "sql"},
+    "fencing": {"values", "errors", "spi", "lease", "blocking", "_runtimes", "fencing"},
+    "sql": {"values", "errors", "spi", "lease", "blocking", "_runtimes", "fencing", "sql"},
     "cli": {"values", "errors", "events", "findings", "blocking", "sql", "cli", ""},
     "testing": {
         "values", "errors", "spi", "_core", "_runtimes", "hold", "lease", "terms", "lock", "client", "urls", "blocking",
