@@ -147,6 +147,7 @@ def _quarantine() -> list[Instance]:
             "an operator raised the fence ahead of the clock on a majority, then a node forgets",
             Quarantine(raises=5),
             holds=False,
+            fast=False,
         ),
         Instance(
             "quarantine-raised-kept",
