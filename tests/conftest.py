@@ -3,4 +3,5 @@
 pytest_plugins: list[str] = [
     "tests.servers.postgres",
     "tests.servers.redis",
+    "tests.servers.redlock",
 ]

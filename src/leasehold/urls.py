@@ -30,6 +30,7 @@ SCHEMES = {
     "rediss": "leasehold.backends.redis",
     "rediss+cluster": "leasehold.backends.redis",
     "rediss+sentinel": "leasehold.backends.redis",
+    "redlock": "leasehold.backends.redlock",
     "sqlite": "leasehold.backends.sqlite",
     "unix": "leasehold.backends.redis",
     "valkey": "leasehold.backends.redis",
@@ -63,6 +64,8 @@ def find_store(target: str | Store | None) -> Store:
         return _opener(url.scheme)(url)
     if hasattr(target, "open_backend"):
         return target
+    if isinstance(target, (list, tuple)):  # a client for each node
+        return cast("Store", import_module(SCHEMES["redlock"]).adopt(target))
     for ancestor in type(target).__mro__:
         module = ADOPTERS.get(ancestor.__module__.partition(".")[0])
         if module is not None:
