@@ -25,6 +25,8 @@ SCHEMES = {
     "memory": "leasehold.backends.memory",
     "memory+unix": "leasehold.testing.shared",
     "sqlite": "leasehold.backends.sqlite",
+    "zk": "leasehold.backends.zookeeper",
+    "zks": "leasehold.backends.zookeeper",
 }
 
 # Clients of the user's own, by the package their class comes from. Each module has `adopt(client) -> Store`.
