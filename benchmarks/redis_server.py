@@ -1,19 +1,17 @@
-"""A redis-server of our own on a free port of the loopback interface, and the barest client there is for it."""
+"""A redis-server of our own that can be pinned to cores, and the barest client there is for it."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import socket
-import subprocess
-import time
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-__all__ = ["BareClient", "RedisServer", "why_missing"]
+from verification.lab import redis as lab
 
-PATIENCE = 10.0
+__all__ = ["BareClient", "RedisServer", "why_missing"]
 
 
 def why_missing() -> str:
@@ -27,38 +25,21 @@ def why_missing() -> str:
     return ""
 
 
-class RedisServer:
+class RedisServer(lab.RedisServer):
     """Starts with the object and ends with `close`. Nothing is kept on disk."""
 
-    def __init__(self, directory: Path) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            self.port: int = probe.getsockname()[1]
-        command = ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(directory)]
-        self._process = subprocess.Popen([*command, "--save", "", "--appendonly", "no"], stdout=subprocess.DEVNULL)
-        self._wait_until_up()
-
-    def _wait_until_up(self) -> None:
-        end = time.monotonic() + PATIENCE
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE).close()
-            except OSError:
-                if time.monotonic() > end or self._process.poll() is not None:
-                    self.close()
-                    raise
-                time.sleep(0.02)
-            else:
-                return
+    def __init__(self) -> None:
+        super().__init__("benchmark")
+        self.start()
 
     def pin(self, cores: set[int]) -> None:
         """Let it run on these cores only, with all its threads."""
-        for thread in Path(f"/proc/{self._process.pid}/task").iterdir():
+        for thread in Path(f"/proc/{self.pid}/task").iterdir():
             os.sched_setaffinity(int(thread.name), cores)
 
     def close(self) -> None:
         """End it."""
-        self._process.terminate()
-        self._process.wait()
+        self.remove()
 
 
 class BareClient:

@@ -24,13 +24,29 @@ SCHEMES = {
     "local": "leasehold.backends.sqlite",
     "memory": "leasehold.backends.memory",
     "memory+unix": "leasehold.testing.shared",
+    "redis": "leasehold.backends.redis",
+    "redis+cluster": "leasehold.backends.redis",
+    "redis+sentinel": "leasehold.backends.redis",
+    "rediss": "leasehold.backends.redis",
+    "rediss+cluster": "leasehold.backends.redis",
+    "rediss+sentinel": "leasehold.backends.redis",
     "sqlite": "leasehold.backends.sqlite",
+    "unix": "leasehold.backends.redis",
+    "valkey": "leasehold.backends.redis",
+    "valkey+cluster": "leasehold.backends.redis",
+    "valkey+sentinel": "leasehold.backends.redis",
+    "valkeys": "leasehold.backends.redis",
+    "valkeys+cluster": "leasehold.backends.redis",
+    "valkeys+sentinel": "leasehold.backends.redis",
     "zk": "leasehold.backends.zookeeper",
     "zks": "leasehold.backends.zookeeper",
 }
 
 # Clients of the user's own, by the package their class comes from. Each module has `adopt(client) -> Store`.
-ADOPTERS: dict[str, str] = {}
+ADOPTERS: dict[str, str] = {
+    "redis": "leasehold.backends.redis",
+    "valkey": "leasehold.backends.redis",
+}
 
 
 def find_store(target: str | Store | None) -> Store:
