@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def zookeeper_server() -> Iterator[ZooKeeperServer]:
     """A server that many tests share; each uses a root or names of its own."""
-    with ZooKeeperServer(properties={"znode.container.checkIntervalMs": 500}) as server:
+    server = ZooKeeperServer(properties={"znode.container.checkIntervalMs": 500})
+    with server:
         yield server
 
 

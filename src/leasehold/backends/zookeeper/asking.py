@@ -15,7 +15,6 @@ from kazoo.exceptions import (
     UnimplementedError,
 )
 
-from leasehold.backends.zookeeper.session import Link
 from leasehold.errors import BackendRejected, BackendUnavailable, LeaseholdError, OutcomeUnknown
 
 if TYPE_CHECKING:
@@ -44,15 +43,15 @@ class Asker:
 
     async def connected(self, session: Session) -> bool:
         """Wait for the connection; False if the session is over."""
-        if session.link is Link.CONNECTED:
+        if session.is_connected():
             return True
         await self._runtime.wait(session.settled, self._deadline(session))
-        if session.link is Link.OVER:
+        if session.is_over():
             if session.failure is not None:
                 raise self.translated(session.failure)
             return False
-        if session.link is not Link.CONNECTED:
-            why = f" ({session.wire.trouble})" if session.wire.trouble else ""
+        if not session.is_connected():
+            why = f" ({session.trouble})" if session.trouble else ""
             raise BackendUnavailable(f"no server of {self.label} could be reached{why}", backend=self.label)
         return True
 

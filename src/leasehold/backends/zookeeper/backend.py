@@ -10,10 +10,8 @@ from leasehold.backends.zookeeper.nodes import Paths
 from leasehold.backends.zookeeper.observing import Observer
 from leasehold.backends.zookeeper.pool import Pool
 from leasehold.backends.zookeeper.renewing import Renewer
-from leasehold.backends.zookeeper.session import Link
 from leasehold.backends.zookeeper.settings import Settings
 from leasehold.backends.zookeeper.standing import Stage, Standing, registry_for
-from leasehold.backends.rules import place_lifetime
 from leasehold.errors import BackendUnavailable, OutcomeUnknown
 from leasehold.spi import Place
 from leasehold.values import Capability, Grant, Refusal
@@ -21,6 +19,7 @@ from leasehold.values import Capability, Grant, Refusal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from leasehold.backends.zookeeper.session import Session
     from leasehold.spi import Backend, Runtime, Store
     from leasehold.store_url import StoreURL
     from leasehold.values import Claim, LockState, Loss
@@ -64,7 +63,9 @@ class ZooKeeperBackend:
         self._pool = Pool(settings, self._paths, self._registry, runtime)
         self._claims = Claims(settings, self._paths, runtime, self._asker)
         self._renewer = Renewer(self._registry, self._claims, self._asker, runtime)
-        self._observer = Observer(settings, self._paths, self._pool, self._claims, self._asker, runtime)
+        self._observer = Observer(
+            settings, self._pool, self._claims, paths=self._paths, asker=self._asker, runtime=runtime
+        )
 
     async def try_acquire(self, claim: Claim) -> Grant | Refusal:
         """See `Backend`."""
@@ -84,16 +85,16 @@ class ZooKeeperBackend:
         """See `Queueing`."""
         claim, now = place.claim, self._runtime.now()
         standing = self._registry.standings.get(claim.owner)
-        if standing is None or standing.session.link is Link.OVER:
+        if standing is None or standing.session.is_over():
             return Refusal(claim.key)
         if standing.fence is not None:
             return await self._again(standing, now)
-        if not standing.session.extend(standing, now + place_lifetime(claim)):
+        if not standing.session.extend(standing, now + claim.ttl):
             return Refusal(claim.key)
-        if standing.news or standing.line.is_mine or standing.stage is not Stage.STANDING:
-            await self._connect(standing.session)
-            return await self._claims.advance(standing, now)
-        return self._claims.place(standing)
+        await self._connect(standing.session)
+        if not standing.news:
+            await self._claims.probe(standing.session)  # answered behind everything that has happened before
+        return await self._claims.advance(standing, now)
 
     async def renew(self, grants: Sequence[Grant]) -> Sequence[Grant | Loss]:
         """See `Backend`."""
@@ -128,7 +129,7 @@ class ZooKeeperBackend:
 
     async def list(self, prefix: str) -> Sequence[LockState]:
         """See `Inspecting`."""
-        return await self._observer.list(prefix)
+        return await self._observer.states(prefix)
 
     async def break_(self, key: str, fence: int, reason: str, *, now: bool) -> bool:
         """See `Inspecting`."""
@@ -151,7 +152,7 @@ class ZooKeeperBackend:
         if standing is not None:
             if standing.fence is not None:
                 return await self._again(standing, started)
-            if not standing.session.extend(standing, started + place_lifetime(claim)):
+            if not standing.session.extend(standing, started + claim.ttl):
                 return Refusal(claim.key)  # it was given up, and is being taken away
         else:
             session = self._pool.session_for(claim.ttl)
@@ -172,8 +173,8 @@ class ZooKeeperBackend:
         await self._claims.probe(standing.session)
         return await self._claims.confirm(standing, started)
 
-    async def _connect(self, session: object) -> None:
-        if not await self._asker.connected(session):  # type: ignore[arg-type]
+    async def _connect(self, session: Session) -> None:
+        if not await self._asker.connected(session):
             raise BackendUnavailable(f"{self.label} ended the session; ask again", backend=self.label)
 
 

@@ -1,12 +1,12 @@
 """How long a session may be believed without an answer: arithmetic over instants of the caller's clock.
 
-The ensemble ends a session that its leader has not heard of for the session timeout T. A server answers pings and reads
-by itself, also while it is cut off from the leader, so only what passes the leader counts here: writes, and `sync`. Even
-such an answer does not move the leader's own deadline: a follower reports which sessions it heard of only with the
-leader's next ping. What is sure is this: the last report that reached the leader counted something that we sent not
-longer than T/4 before, as long as we send something that often. So the leader waits until at least T after that, and
-the session is believed for two thirds of T after the send of the last answer. What is left over, a twelfth of T, is
-more than the half tick between two reports as soon as T is six ticks long.
+The ensemble ends a session that its leader has not heard of for the session timeout T. A server answers pings and
+reads by itself, also while it is cut off from the leader, so only what passes the leader counts here: writes, and
+`sync`. Even such an answer does not move the leader's own deadline: a follower reports which sessions it heard of only
+with the leader's next ping. What is sure is this: the last report that reached the leader counted something that we
+sent not longer than T/4 before, as long as we send something that often. So the leader waits until at least T after
+that, and the session is believed for two thirds of T after the send of the last answer. What is left over, a twelfth of
+T, is more than the half tick between two reports as soon as T is six ticks long.
 
 When nothing was sent for longer than T/4 (the process was paused), the belief counts from what was sent before.
 """

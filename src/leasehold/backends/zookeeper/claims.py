@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 from kazoo.protocol.serialization import Create2, Delete, Exists, GetChildren, GetData, SetData, Sync
 
-from leasehold.backends.rules import check_kind, place_lifetime
+from leasehold.backends.rules import check_kind
 from leasehold.backends.zookeeper.nodes import BROKEN, Facts, Sibling, node_prefix, parse_node
 from leasehold.backends.zookeeper.standing import Stage, Standing
 from leasehold.backends.zookeeper.wire import CreateContainer
@@ -25,18 +25,17 @@ from leasehold.spi import Place
 from leasehold.values import MAX_FENCE, Grant, Refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
 
     from leasehold.backends.zookeeper.asking import Asker
     from leasehold.backends.zookeeper.nodes import Paths
     from leasehold.backends.zookeeper.session import Session
     from leasehold.backends.zookeeper.settings import Settings
     from leasehold.spi import Runtime
-    from leasehold.values import Claim
 
 __all__ = ["Claims"]
 
 EPHEMERAL_SEQUENTIAL = 3
+RECHECK = 1 / 3  # of the ttl: watches are reliable, so a waiter need not ask often
 PARENT_TRIES = 5  # the container of an idle lock may be removed just before a claim arrives in it
 
 
@@ -114,7 +113,7 @@ class Claims:
         for name in names:
             found = session.send(Exists(f"{standing.parent}/{name}", None), signal=self._runtime.signal())
             stat = await self._asker.answer(session, found)
-            if stat is not None and stat.ephemeralOwner == session.wire.session_id:
+            if stat is not None and stat.ephemeralOwner == session.id:
                 standing.adopt(name, stat.czxid, stat.version)
                 await self._take_place(standing, [parse_node(other) for other in listing.value])
                 return True
@@ -167,7 +166,7 @@ class Claims:
     def place(self, standing: Standing) -> Place:
         """Where it stands."""
         claim, line = standing.claim, standing.line
-        return Place(claim, standing.signal, place_lifetime(claim) / 3, line.ahead, standing.holder)
+        return Place(claim, standing.signal, claim.ttl * RECHECK, line.ahead, standing.holder)
 
     async def _look(self, standing: Standing) -> None:
         """List the line again, after something was missed."""
@@ -276,22 +275,22 @@ class Claims:
     async def leave(self, standing: Standing) -> None:
         """Take the node away, whatever became of it. If that is not confirmed, the steward goes on trying."""
         session = standing.session
-        session.give_up(standing, self._runtime.now())
-        if standing.stage is Stage.NEW or standing.stage is Stage.GONE:
+        session.give_up(standing)
+        if standing.is_at(Stage.NEW) or standing.is_at(Stage.GONE):
             standing.vanish()
             return
         standing.over = self._runtime.signal()
         session.wake()
-        if standing.stage is not Stage.GONE:
+        if not standing.is_at(Stage.GONE):
             await self._runtime.wait(standing.over, self._runtime.now() + self._asker.patience(session))
-        if standing.stage is not Stage.GONE:
+        if not standing.is_at(Stage.GONE):
             raise OutcomeUnknown("a claim could not be withdrawn; its session will end it", backend=self._asker.label)
 
     async def delete(self, standing: Standing) -> bool:
         """Free what is granted; False if it was gone, or broken, before."""
         session = standing.session
         standing.deleting = True  # so that the steward leaves it to us
-        session.give_up(standing, self._runtime.now())
+        session.give_up(standing)
         if await self._delete(standing, standing.version):
             return standing.broken is None
         if standing.stage is Stage.GONE:
@@ -300,7 +299,6 @@ class Claims:
         return await self._delete(standing, -1) and standing.broken is None
 
     async def _delete(self, standing: Standing, version: int) -> bool:
-        session = standing.session
         standing.deleting = True
         try:
             return await self._send_delete(standing, version)

@@ -33,7 +33,7 @@ def is_admitted(mode: Mode, capacity: int, ahead: Sequence[Sibling]) -> bool:
 
 
 def split(siblings: Sequence[Sibling]) -> tuple[list[Sibling], list[Sibling]]:
-    """Holders and waiters, from everybody in order. Who may hold counts as a holder, whether it knows already or not."""
+    """Holders and waiters, from everybody in order. Who may hold is a holder, whether it knows already or not."""
     holders: list[Sibling] = []
     waiters: list[Sibling] = []
     exclusive_ahead = False

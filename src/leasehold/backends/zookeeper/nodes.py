@@ -110,7 +110,7 @@ def parse_node(name: str) -> Sibling:
         return Sibling(name, letter, identity, number, _MODES[letter], 1)
     except (ValueError, KeyError, IndexError):
         raise BackendRejected(
-            f"there is a node {name!r} where only leasehold's own may be; choose another root for the store, or remove it"
+            f"there is a node {name!r} where only leasehold's own may be; choose another root for the store"
         ) from None
 
 

@@ -43,7 +43,7 @@ class Observer:
     """Answers operators."""
 
     def __init__(
-        self, settings: Settings, paths: Paths, pool: Pool, claims: Claims, asker: Asker, runtime: Runtime
+        self, settings: Settings, pool: Pool, claims: Claims, *, paths: Paths, asker: Asker, runtime: Runtime
     ) -> None:
         self._settings = settings
         self._paths = paths
@@ -58,7 +58,7 @@ class Observer:
         (names,) = await self._ask_all(session, [GetChildren(self._paths.lock(key), None)])
         return await self._state(session, key, names or ())
 
-    async def list(self, prefix: str) -> Sequence[LockState]:
+    async def states(self, prefix: str) -> Sequence[LockState]:
         """All locks in use whose key starts like this."""
         session = await self._session()
         (children,) = await self._ask_all(session, [GetChildren(self._paths.locks, None)])
@@ -176,7 +176,7 @@ class Observer:
         """The floor, the version of its node (-1: there is none), and a transaction number of now."""
         await self._claims.probe(session)
         found, root = await self._ask_all(session, [GetData(self._paths.fence, None), Exists(self._paths.locks, None)])
-        zxid = session.wire.last_zxid
+        zxid = session.last_zxid
         if found is None:
             if root is None:
                 await self._claims.make_root(session)

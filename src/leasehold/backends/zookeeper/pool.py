@@ -6,7 +6,7 @@ import math
 import threading
 from typing import TYPE_CHECKING
 
-from leasehold.backends.zookeeper.session import Link, Session
+from leasehold.backends.zookeeper.session import Session
 from leasehold.backends.zookeeper.steward import Steward
 from leasehold.errors import BackendRejected, BackendUnavailable
 
@@ -45,7 +45,7 @@ class Pool:
         """A session in which a claim with this ttl can stand; it may not be connected yet."""
         wanted = rounded(ttl)
         session = self._sessions.get(wanted)
-        if session is not None and session.link is not Link.OVER:
+        if session is not None and not session.is_over():
             return session
         with self._mutex:
             return self._find_or_open(wanted)
@@ -53,7 +53,7 @@ class Pool:
     def any_session(self, ttl: float) -> Session:
         """Whatever is open, for questions that make nothing; else one for this ttl."""
         for session in list(self._sessions.values()):
-            if session.link is Link.CONNECTED:
+            if session.is_connected():
                 return session
         return self.session_for(ttl)
 
@@ -74,7 +74,7 @@ class Pool:
 
     def _find_or_open(self, wanted: float) -> Session:
         session = self._sessions.get(wanted)
-        if session is not None and session.link is not Link.OVER:
+        if session is not None and not session.is_over():
             return session
         if self._is_closed:
             raise BackendUnavailable("this client is closed", backend=self._settings.label)
@@ -82,18 +82,25 @@ class Pool:
             session = self._make_room(wanted)
             if session is not None:
                 return session
-        session = Session(self._settings, self._paths, self._registry, wanted, self._runtime, self._steward.wake)
+        session = Session(
+            wanted,
+            self._steward.wake,
+            settings=self._settings,
+            paths=self._paths,
+            registry=self._registry,
+            runtime=self._runtime,
+        )
         self._sessions[wanted] = session
         self._steward.look_after(session)
         return session
 
     def _make_room(self, wanted: float) -> Session | None:
         """One with a longer ttl does too; else an idle one has to go."""
-        longer = [ttl for ttl, session in self._sessions.items() if ttl >= wanted and session.link is not Link.OVER]
+        longer = [ttl for ttl, session in self._sessions.items() if ttl >= wanted and not session.is_over()]
         if longer:
             return self._sessions[min(longer)]
         for ttl, session in list(self._sessions.items()):
-            if session.link is Link.OVER or session.is_idle:
+            if session.is_over() or session.is_idle:
                 session.is_retired = True
                 del self._sessions[ttl]
                 self._steward.wake()

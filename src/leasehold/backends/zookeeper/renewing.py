@@ -11,7 +11,6 @@ from kazoo.exceptions import NoNodeError
 from kazoo.protocol.serialization import Exists, GetChildren, GetData, Sync
 
 from leasehold.backends.zookeeper.nodes import BROKEN, Facts
-from leasehold.backends.zookeeper.session import Link
 from leasehold.backends.zookeeper.standing import Stage
 from leasehold.errors import BackendError, BackendUnavailable
 from leasehold.values import Grant, Loss, LossReason
@@ -62,7 +61,7 @@ class Renewer:
 
     def _send(self, session: Session, members: list[Standing]) -> dict[Standing | None, Reply] | BackendError:
         """The probe, and behind it the nodes that are not watched yet."""
-        if session.link is Link.OVER:
+        if session.is_over():
             return {}
         try:
             replies: dict[Standing | None, Reply] = {}
@@ -89,7 +88,7 @@ class Renewer:
                     if standing is not None:
                         await self._looked(standing, reply)
         except BackendError as error:
-            return None if session.link is Link.OVER else error
+            return None if session.is_over() else error
         return None
 
     async def _looked(self, standing: Standing, reply: Reply) -> None:
@@ -108,7 +107,7 @@ class Renewer:
             return Loss(LossReason.BROKEN, standing.broken)
         if standing.stage is not Stage.STANDING:
             session.forget(standing)
-            return _ENDED if session.link is Link.OVER else await self._why_gone(standing)
+            return _ENDED if session.is_over() else await self._why_gone(standing)
         believed = session.belief.until
         if believed <= started:
             return _UNCONFIRMED

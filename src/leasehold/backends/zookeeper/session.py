@@ -1,4 +1,4 @@
-"""One session of the ensemble: connected, in doubt or over; what stands in it, what is watched, how long it is believed.
+"""One session of the ensemble: connected, in doubt or over; what stands in it, and how long it is believed.
 
 The session timeout belongs to a ttl, so all claims with the same ttl share one. SUSPENDED is doubt: the connection is
 lost, the session may live. LOST is loss: the ensemble has ended it, and with it every node.
@@ -48,12 +48,13 @@ class Session:
 
     def __init__(
         self,
+        ttl: float,
+        wake: Callable[[], None],
+        *,
         settings: Settings,
         paths: Paths,
         registry: Registry,
-        ttl: float,
         runtime: Runtime,
-        wake: Callable[[], None],
     ) -> None:
         self.ttl = ttl
         self.wake = wake
@@ -65,11 +66,11 @@ class Session:
         self.unwanted: dict[Standing, float] = {}  # to be deleted, and since when
         self.keepsakes: dict[str, float] = {}  # nodes that tell why a claim was broken, and until when
         self.quiet_until = math.inf  # nothing expires before
-        self.is_started = False
         self.is_retired = False  # to be closed when nothing stands in it
         self.probed = -math.inf
         self.failure: Exception | None = None  # why there will be no session
-        self.wire = Wire(settings, self.belief.timeout, self._on_ready, self._on_state)
+        self._wire: Wire | None = None
+        self._settings = settings
         self._mutex = threading.RLock()
         self._now = runtime.now
         self._paths = paths
@@ -77,6 +78,49 @@ class Session:
         self._watchers: dict[str, dict[Standing, None]] = {}
         self._unanswered: deque[float] = deque()
         self._suspended_at = self.belief.touched
+
+    def is_connected(self) -> bool:
+        """Whether something can be sent."""
+        return self.link is Link.CONNECTED
+
+    def is_over(self) -> bool:
+        """Whether the session has ended, and everything in it."""
+        return self.link is Link.OVER
+
+    # --- the connection; what may take a moment is done by the steward
+
+    def start(self) -> None:
+        """Begin to connect, if that was not done yet."""
+        if self._wire is None:
+            self._wire = Wire(self._settings, self.belief.timeout, self._on_ready, self._on_state)
+            self._wire.start()
+
+    def cut(self) -> None:
+        """Drop the connection, so that another server is tried."""
+        if self._wire is not None:
+            self._wire.cut()
+
+    def close(self) -> None:
+        """End it. With a connection there is a goodbye, and the ensemble removes its nodes at once."""
+        goodbye = self.is_connected()
+        self.abandon()
+        if self._wire is not None:
+            self._wire.close(goodbye=goodbye)
+
+    @property
+    def id(self) -> int | None:
+        """The ensemble's number for this session."""
+        return None if self._wire is None else self._wire.session_id
+
+    @property
+    def last_zxid(self) -> int:
+        """The highest transaction number seen in this session."""
+        return 0 if self._wire is None else self._wire.last_zxid
+
+    @property
+    def trouble(self) -> str:
+        """Why no server could be reached, in the words of the operating system."""
+        return "" if self._wire is None else self._wire.trouble
 
     # --- asking
 
@@ -89,12 +133,13 @@ class Session:
         then: Callable[[Reply], None] | None = None,
     ) -> Reply:
         """Send it. `proves`: an answer shows that the leader knows this session."""
-        if self.link is not Link.CONNECTED:
+        wire = self._wire
+        if wire is None or self.link is not Link.CONNECTED:
             raise BackendUnavailable("there is no connection to the ZooKeeper ensemble")
         now = self._now()
         reply = Reply(now, signal, then, self._on_proof if proves else self._on_answer)
         self._unanswered.append(now)
-        self.wire.send(request, reply)
+        wire.send(request, reply)
         return reply
 
     def watch(self, path: str, standing: Standing) -> Callable[[Reply], None]:
@@ -138,13 +183,13 @@ class Session:
         """Give a claim up if its time is over; True if it is given up now or was before."""
         with self._mutex:
             if standing.wanted and standing.expires <= now:
-                self.give_up(standing, now)
+                self.give_up(standing)
             return not standing.wanted
 
-    def give_up(self, standing: Standing, now: float) -> None:
+    def give_up(self, standing: Standing) -> None:
         """This claim is not wanted any more; the steward deletes its node unless somebody else does."""
         standing.wanted = False
-        self.unwanted.setdefault(standing, now)
+        self.unwanted.setdefault(standing, self._now())
 
     def forget(self, standing: Standing) -> None:
         """There is nothing left of this claim."""
@@ -231,9 +276,9 @@ class Session:
 
     def abandon(self) -> None:
         """Nothing of this session is believed any more."""
-        if self.wire.is_refused:
-            self.failure = AuthFailedError()
-        self.wire.end()
+        if self._wire is not None:
+            self.failure = AuthFailedError() if self._wire.is_refused else None
+            self._wire.end()
         self.link = Link.OVER
         self.keepsakes.clear()
         for standing in [*list(self.standings.values()), *list(self.unwanted)]:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from kazoo.exceptions import BadVersionError, ConnectionLoss, NoNodeError
 
-from leasehold.backends.rules import place_lifetime
 from leasehold.backends.zookeeper.line import Line
 from leasehold.backends.zookeeper.nodes import Facts, node_id, node_prefix, parse_node
 
@@ -96,11 +95,15 @@ class Standing:
         self.wanted = True
         self.deleting = False
         self.over: Signal | None = None  # raised when the node is gone
-        self.expires = now + place_lifetime(claim)
+        self.expires = now + claim.ttl
         self.watches_itself = False
         self.news: deque[tuple[News, str]] = deque()
         self.holder: Holder | None = None  # who is in the way
         self.holder_name: str | None = None
+
+    def is_at(self, stage: Stage) -> bool:
+        """Whether this is what is known about the node now; another thread may learn more at any moment."""
+        return self.stage is stage
 
     @property
     def path(self) -> str:
@@ -128,7 +131,8 @@ class Standing:
             self.failure, self.stage = reply.error, Stage.DOUBT
         else:
             self.failure, self.stage = reply.error, Stage.GONE
-        if not self.wanted:
+        if not self.wanted:  # it may have been given up for good before its creation was even sent
+            self.session.give_up(self)
             self.session.wake()
 
     def adopt(self, name: str, czxid: int, version: int) -> None:

@@ -22,7 +22,6 @@ from kazoo.exceptions import NoNodeError
 from kazoo.protocol.serialization import Delete, GetChildren, Sync
 
 from leasehold.backends.zookeeper.nodes import node_prefix
-from leasehold.backends.zookeeper.session import Link
 from leasehold.backends.zookeeper.standing import Stage
 
 if TYPE_CHECKING:
@@ -116,18 +115,16 @@ class Steward:
         return wake
 
     def _attend_to(self, session: Session, now: float) -> float:
-        if not session.is_started:
-            session.is_started = True
-            session.wire.start()
+        session.start()
         _expire(session, now)
         if self._may_end(session):
             self._end(session)
             return math.inf
-        if session.link is not Link.CONNECTED:
+        if not session.is_connected():
             return session.quiet_until
         if session.is_stalled(now):
             logger.info("a ZooKeeper server has been silent for too long; trying another one")
-            session.wire.cut()
+            session.cut()
             return now + session.patience
         if self._clear_away(session, now):
             self._end(session)
@@ -165,6 +162,9 @@ class Steward:
         elif standing.stage is Stage.STANDING:
             standing.deleting = True
             session.send(Delete(standing.path, -1), proves=True, then=standing.on_deleted)
+        elif standing.stage is Stage.SENT:
+            standing.deleting = True
+            session.send(Sync(standing.parent), proves=True, then=partial(_never_sent, standing))
         elif standing.stage is Stage.DOUBT:
             standing.deleting = True
             session.send(Sync(standing.parent), proves=True)
@@ -173,17 +173,14 @@ class Steward:
     # --- the end
 
     def _may_end(self, session: Session) -> bool:
-        if session.link is Link.OVER:
+        if session.is_over():
             return not session.standings
         return (self._is_closing or session.is_retired) and not _has_to_stay(session)
 
     def _end(self, session: Session) -> None:
-        """Say goodbye if that is possible, which ends the session at once; else its timeout does."""
         with self._mutex:
             self._sessions.remove(session)
-        goodbye = session.link is Link.CONNECTED
-        session.abandon()
-        session.wire.close(goodbye=goodbye)
+        session.close()
 
 
 def _has_to_stay(session: Session) -> bool:
@@ -203,6 +200,15 @@ def _expire(session: Session, now: float) -> None:
             session.forget(standing)
         elif not session.expire(standing, now):
             session.quiet_until = min(session.quiet_until, standing.expires)
+
+
+def _never_sent(standing: Standing, reply: Reply) -> None:
+    """Answers come in order: if there is still none for the creation, its caller was interrupted before it was sent."""
+    standing.deleting = False
+    if reply.error is None and standing.stage is Stage.SENT:
+        standing.vanish()
+    else:
+        standing.session.wake()
 
 
 def _found_or_not(standing: Standing, reply: Reply) -> None:

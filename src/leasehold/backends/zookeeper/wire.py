@@ -19,6 +19,8 @@ import logging
 import select
 import threading
 import time
+from contextlib import suppress
+from socket import SHUT_RDWR
 from typing import TYPE_CHECKING, Any
 
 from kazoo.client import KazooClient
@@ -94,6 +96,7 @@ class CreateContainer(Create2):  # type: ignore[misc]  # kazoo has no types
     CONTAINER = 4
 
     def __new__(cls, path: str, acl: Sequence[Any]) -> CreateContainer:
+        """It has no content."""
         return super().__new__(cls, path, b"", acl, cls.CONTAINER)  # type: ignore[no-any-return]  # kazoo has no types
 
 
@@ -155,7 +158,7 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has n
             raise
         return self.socket_in_use
 
-    def select(self, rlist: Any, wlist: Any, xlist: Any, timeout: float | None = None) -> tuple[Any, Any, Any]:
+    def select(self, rlist: Any, wlist: Any, _: Any, timeout: float | None = None) -> tuple[Any, Any, Any]:
         """Wait for sockets; quicker than making a selector each time, and bounded while connecting or closing."""
         decrypted = [sock for sock in rlist if hasattr(sock, "pending") and sock.pending()]
         if decrypted:
@@ -256,10 +259,8 @@ class Wire:
         """Drop the connection, as a broken network would."""
         sock = self._handler.socket_in_use
         if sock is not None:
-            try:
-                sock.shutdown(2)
-            except OSError:
-                pass  # it is gone already
+            with suppress(OSError):  # it is gone already
+                sock.shutdown(SHUT_RDWR)
 
     def close(self, *, goodbye: bool) -> None:
         """End the thread; with a goodbye the session ends now, without one when its timeout is over."""
