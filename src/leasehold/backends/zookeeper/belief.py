@@ -13,6 +13,8 @@ When nothing was sent for longer than T/4 (the process was paused), the belief c
 
 from __future__ import annotations
 
+import math
+
 __all__ = ["Belief", "session_timeout"]
 
 BELIEVED = 2 / 3
@@ -20,8 +22,8 @@ PROBE_EVERY = 1 / 4
 
 
 def session_timeout(ttl: float) -> float:
-    """The session timeout to ask for, so that a grant can be believed for its whole ttl."""
-    return ttl / BELIEVED
+    """The session timeout to ask for, so that a grant can be believed for its whole ttl; in whole milliseconds."""
+    return math.ceil(round(ttl / BELIEVED * 1000, 6)) / 1000
 
 
 class Belief:
@@ -37,7 +39,7 @@ class Belief:
     @property
     def ttl(self) -> float:
         """How long a grant is believed after the send of what confirmed it."""
-        return self.timeout * BELIEVED
+        return round(self.timeout * BELIEVED, 6)
 
     def next_probe(self) -> float:
         """When something has to be sent at the latest."""

@@ -212,7 +212,7 @@ class Wire:
         self._handler = _Handler(patience)
         self._client = KazooClient(
             hosts=settings.address,
-            timeout=timeout,
+            timeout=timeout + 0.0005,  # kazoo cuts off what is less than a millisecond
             handler=self._handler,
             auth_data=list(settings.auth),
             logger=_Log(),
