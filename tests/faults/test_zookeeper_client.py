@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 import leasehold
 from leasehold import LossReason
+from leasehold._runtimes.threads import ThreadRuntime, run
+from leasehold.backends.zookeeper.nodes import Paths, node_prefix
+from leasehold.spi import Place, Queueing
+from leasehold.urls import find_store
+from leasehold.values import Claim, Grant, Holder, Mode
 from tests.faults.zookeeper_support import LIMIT, Contender, check_history, claims_in, looking_at, now
 from verification.lab.namespaces import Network
 from verification.lab.process import wait_until
@@ -46,9 +51,7 @@ def test_a_holder_cut_off_from_all_servers_knows_it_within_its_ttl_and_is_succee
 ) -> None:
     """Packets vanish without a word, in both directions."""
     with ExitStack() as stack:
-        proxies = [
-            stack.enter_context(FaultProxy((server.host, server.port))) for server in zookeeper_ensemble.servers
-        ]
+        proxies = [stack.enter_context(FaultProxy((server.host, server.port))) for server in zookeeper_ensemble.servers]
         url = f"zk://{','.join(f'127.0.0.1:{proxy.port}' for proxy in proxies)}/silent"
         cut_off = stack.enter_context(leasehold.connect(url, ttl=2))
         rival = stack.enter_context(leasehold.connect(zookeeper_ensemble.url("/silent"), ttl=2))
@@ -127,35 +130,78 @@ def test_a_connection_that_comes_back_in_time_keeps_the_same_grant(proxy: FaultP
         assert lease.release() is True
 
 
+CREATION = b"leasehold%3Ax/x-"  # what a request to make a claim for `x` contains
+
+
 def test_a_creation_whose_answer_was_lost_is_found_again(proxy: FaultProxy, eye: KazooClient) -> None:
     with through(proxy, "/adopted", 5) as client:
         client.lock("warm").acquire().release()
-        before = proxy.done
-        proxy.swallow_next_answer(b"leasehold%3Ax/x-")
+        proxy.swallow(CREATION, then="silence")
         lease = client.lock("x").acquire(timeout=LIMIT)
-        assert proxy.done > before, "the answer was not swallowed"
-        assert len(list(claims_in(eye, "/adopted"))) == 1, "the claim stands twice"
+        assert proxy.done == 1
+        (path,) = claims_in(eye, "/adopted")
+        assert eye.get(path)[1].czxid == lease.fence, "it holds another node than the one it was granted"
         lease.check()
         assert lease.release() is True
         assert list(claims_in(eye, "/adopted")) == []
 
 
+def test_a_creation_that_was_lost_on_the_way_is_made_again(proxy: FaultProxy, eye: KazooClient) -> None:
+    with through(proxy, "/lost", 5) as client:
+        client.lock("warm").acquire().release()
+        proxy.lose(CREATION)
+        lease = client.lock("x").acquire(timeout=LIMIT)
+        assert proxy.done == 1
+        assert len(list(claims_in(eye, "/lost"))) == 1
+        assert lease.release() is True
+
+
+def test_a_creation_that_arrives_late_on_an_old_connection_is_not_done(proxy: FaultProxy, eye: KazooClient) -> None:
+    """The session has gone on to another connection: the server does not listen to the old one any more."""
+    with through(proxy, "/late", 5) as client:
+        client.lock("warm").acquire().release()
+        proxy.keep_back(CREATION)
+        lease = client.lock("x").acquire(timeout=LIMIT)
+        assert proxy.done == 1
+        assert lease.release() is True
+        proxy.deliver()
+        client.lock("warm").acquire().release()
+        assert list(claims_in(eye, "/late")) == []
+
+
+def test_giving_up_while_the_answer_is_missing_leaves_nothing(proxy: FaultProxy, eye: KazooClient) -> None:
+    with through(proxy, "/given up", 5) as client:
+        client.lock("warm").acquire().release()
+        proxy.swallow(CREATION, count=20, then="silence")
+        with pytest.raises((leasehold.AcquireTimeout, leasehold.OutcomeUnknown)):
+            client.lock("x").acquire(timeout=0.5)
+        proxy.heal()
+        wait_until(lambda: not list(claims_in(eye, "/given up")), "a claim that nobody wants is left over", LIMIT)
+
+
 def test_a_node_of_an_older_session_is_never_adopted(
     zookeeper_server: ZooKeeperServer, proxy: FaultProxy, eye: KazooClient
 ) -> None:
-    """The session ends while a claim is asked for; the node of the old one is still visible, and about to vanish."""
-    with through(proxy, "/ghost", 3) as client, leasehold.connect(zookeeper_server.url("/ghost"), ttl=3) as rival:
-        client.lock("warm").acquire().release()
-        old = {eye.get(path)[1].ephemeralOwner for path in claims_in(eye, "/ghost")}
-        assert not old
-        proxy.swallow_next_answer(b"leasehold%3Ax/x-")
-        lease = client.lock("x").acquire(timeout=LIMIT)
-        (path,) = claims_in(eye, "/ghost")
-        mine = eye.get(path)[1].ephemeralOwner
-        assert rival.lock("x").try_acquire() is None
-        sessions = {session.id for session in pool_of(client)}
-        assert mine in sessions, "it believes in a node that is not its own"
-        lease.release()
+    """It has the same owner and is still visible, but it belongs to a session that is over, and is about to vanish."""
+    runtime = ThreadRuntime()
+    backend = find_store(f"zk://127.0.0.1:{proxy.port}/ghost").open_backend(runtime)
+    for lost in (False, True):
+        claim = Claim(f"ns:{lost}", runtime.owner(), 5.0, Mode.EXCLUSIVE, 1, 0.0, Holder("host", 1))
+        parent = Paths("/ghost").lock(claim.key)
+        ghost = eye.create(f"{parent}/{node_prefix(claim)}", b"{}", ephemeral=True, sequence=True, makepath=True)
+        if lost:
+            proxy.lose(node_prefix(claim).encode())
+            with pytest.raises(leasehold.OutcomeUnknown):
+                run(backend.try_acquire(claim))
+        answer = run(cast("Queueing", backend).join(claim))
+        while isinstance(answer, Place):
+            answer = run(cast("Queueing", backend).turn(answer))
+        assert isinstance(answer, Grant)
+        (path,) = (path for path in claims_in(eye, "/ghost") if path.startswith(parent))
+        assert path != ghost
+        assert eye.get(path)[1].czxid == answer.fence
+        assert run(backend.release(answer)) is True
+    run(backend.close())
 
 
 def pool_of(client: leasehold.Client) -> list[object]:
@@ -163,9 +209,7 @@ def pool_of(client: leasehold.Client) -> list[object]:
     return list(backend._pool._sessions.values())  # type: ignore[attr-defined]
 
 
-def test_a_node_deleted_behind_the_holders_back_is_a_loss(
-    zookeeper_server: ZooKeeperServer, eye: KazooClient
-) -> None:
+def test_a_node_deleted_behind_the_holders_back_is_a_loss(zookeeper_server: ZooKeeperServer, eye: KazooClient) -> None:
     """The session lives on: only the node tells."""
     with leasehold.connect(zookeeper_server.url("/deleted"), ttl=3) as client:
         early, late = client.lock("early").acquire(), client.lock("late").acquire()
@@ -187,7 +231,7 @@ def test_a_node_deleted_behind_the_holders_back_is_a_loss(
 
 
 def test_a_session_that_the_ensemble_ended_is_told_as_such(proxy: FaultProxy) -> None:
-    with through(proxy, "/expired", 20) as client:
+    with through(proxy, "/expired", 3) as client:
         lease = client.lock("x").acquire()
         (session,) = pool_of(client)
         session._wire._client._session_passwd = b"\1" * 16  # type: ignore[attr-defined]  # the ensemble says: expired

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -100,7 +101,7 @@ class Contest:
 def check_history(grants: list[dict[str, Any]]) -> None:
     """No two believed at the same time, and fences rise."""
     believed = [grant for grant in grants if grant["first"]]
-    for before, after in zip(believed, believed[1:], strict=False):
+    for before, after in itertools.pairwise(believed):
         assert before["last"] < after["first"], f"two holders at the same time: {before} and {after}"
         assert before["fence"] < after["fence"], f"fences do not rise: {before} and {after}"
     fences = [grant["fence"] for grant in grants]

@@ -49,7 +49,8 @@ def believe(lease: leasehold.Lease, hold: float) -> None:
         lease.release()
     except leasehold.BackendError as error:
         line["end"] += f"; {type(error).__name__} on release"
-    print(json.dumps(line), flush=True)
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -25,7 +25,6 @@ from leasehold.spi import Place
 from leasehold.values import MAX_FENCE, Grant, Refusal
 
 if TYPE_CHECKING:
-
     from leasehold.backends.zookeeper.asking import Asker
     from leasehold.backends.zookeeper.nodes import Paths
     from leasehold.backends.zookeeper.session import Session
