@@ -178,7 +178,7 @@ class RedisBackend:
             async def ask(*parts: str | bytes | int, node: Any = node) -> Any:
                 return await self._courier.command(node, *parts)
 
-            findings.extend(await examine(ask))
+            findings.extend(await examine(ask, self._options.prefix))
         return findings
 
     # --- records

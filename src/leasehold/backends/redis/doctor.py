@@ -29,14 +29,15 @@ NEARLY_FULL = 0.9
 SETTINGS = ("maxmemory-policy", "appendonly", "appendfsync", "save", "min-replicas-to-write", "min-replicas-max-lag")
 
 
-async def examine(ask: Callable[..., Awaitable[Any]]) -> list[Finding]:
+async def examine(ask: Callable[..., Awaitable[Any]], prefix: str = "leasehold:") -> list[Finding]:
     """Look at one server through `ask(*command)`, which raises `BackendRejected` for an error reply.
 
-    Changes nothing. Errors that say that the server is not there are the caller's.
+    `prefix` is what the keys of locks begin with. Changes nothing. Errors that say that the server is not there are the
+    caller's.
     """
     facts = await _look(ask)
     findings = [finding for check in CHECKS for finding in check(facts)]
-    findings.extend(await rights(ask))
+    findings.extend(await rights(ask, prefix, sharded=facts.info.get("cluster_enabled") == "1"))
     findings.extend(_refused(facts))
     return findings
 

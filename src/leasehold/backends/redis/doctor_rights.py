@@ -14,22 +14,33 @@ from leasehold.findings import Finding, Level
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-__all__ = ["NEEDED", "rights"]
+__all__ = ["needed", "rights"]
 
-KEY, CHANNEL = "leasehold:{doctor}", "leasehold:doctor"
 SHA = "0" * 40
-
-# One example of each command that the store sends or that its scripts call.
-NEEDED: tuple[tuple[str, ...], ...] = (
-    ("EVALSHA", SHA, "1", KEY),
-    ("EVAL", "return 1", "1", KEY),
-)
+KEYS = ("EXISTS", "GET", "DEL", "PTTL")
+HASHES = (("HGET", "f"), ("HMGET", "f"), ("HSET", "f", "1"), ("HDEL", "f"), ("HINCRBY", "f", "1"))
+SORTED = (("ZADD", "1", "m"), ("ZCARD",), ("ZRANGE", "0", "0"), ("ZRANGEBYSCORE", "0", "1"), ("ZRANK", "m"),
+          ("ZREM", "m"), ("ZREVRANGE", "0", "0"), ("ZSCORE", "m"))  # fmt: skip
 
 
-async def rights(ask: Callable[..., Awaitable[Any]], needed: Sequence[Sequence[str]] = NEEDED) -> list[Finding]:
-    """Findings about scripts and about every command of `needed`."""
+def needed(prefix: str, *, sharded: bool) -> list[tuple[str, ...]]:
+    """One example of each command that the store sends or that its scripts call."""
+    key, channel = f"{prefix}{{doctor}}", f"{prefix}push:doctor"
+    commands = [("EVALSHA", SHA, "1", key), ("EVAL", "return 1", "1", key), ("TIME",), ("SCAN", "0")]
+    commands += [(command, key) for command in KEYS]
+    commands += [("SET", key, "1"), ("PEXPIRE", key, "1"), ("PEXPIREAT", key, "1")]
+    commands += [(command, key, *rest) for command, *rest in (*HASHES, *SORTED)]
+    if sharded:
+        channel = f"{channel}:{{doctor}}"
+        commands += [("SPUBLISH", channel, ""), ("SSUBSCRIBE", channel), ("SUNSUBSCRIBE", channel)]
+        return [*commands, ("CLUSTER", "SLOTS"), ("ASKING",)]
+    return [*commands, ("PUBLISH", channel, ""), ("SUBSCRIBE", channel)]
+
+
+async def rights(ask: Callable[..., Awaitable[Any]], prefix: str, *, sharded: bool) -> list[Finding]:
+    """Findings about scripts, and about every command that a store with this prefix of keys needs."""
     account = await _account(ask)
-    return [await _scripts(ask, account), *await _commands(ask, account, needed)]
+    return [await _scripts(ask, account), *await _commands(ask, account, needed(prefix, sharded=sharded))]
 
 
 async def _account(ask: Callable[..., Awaitable[Any]]) -> str | None:
@@ -51,13 +62,13 @@ async def _scripts(ask: Callable[..., Awaitable[Any]], account: str | None) -> F
 
 
 async def _commands(
-    ask: Callable[..., Awaitable[Any]], account: str | None, needed: Sequence[Sequence[str]]
+    ask: Callable[..., Awaitable[Any]], account: str | None, commands: Sequence[Sequence[str]]
 ) -> list[Finding]:
     why = "a command that is refused in the middle of a script leaves the lock unusable"
     if account is None:
         return [_unknown("ACL WHOAMI", why)]
     denied = []
-    for command in needed:
+    for command in commands:
         try:
             answer = await ask("ACL", "DRYRUN", account, *command)
         except BackendRejected as error:
@@ -65,8 +76,8 @@ async def _commands(
                 continue  # this server has no such command, so the store does not send it there
             return [_unknown("ACL DRYRUN", why)]
         if answer not in (b"OK", "OK"):
-            denied.append(command[0])
-    return [*_verdict(account, denied, len(needed), why)]
+            denied.append("|".join(command) if command[0] == "CLUSTER" else command[0])
+    return [*_verdict(account, denied, len(commands), why)]
 
 
 def _is_unknown_command(error: BackendRejected) -> bool:

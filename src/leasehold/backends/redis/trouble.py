@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 
 from leasehold.errors import BackendError, BackendRejected, BackendUnavailable
@@ -28,15 +29,25 @@ NOT_NOW = {
 FOR_GOOD = {
     "NOAUTH": "it wants a user name and password in the URL",
     "WRONGPASS": "it does not accept this user name and password",
-    "NOPERM": "this account may not do that; see the list of rights that locks need in the documentation",
+    "NOPERM": "this account may not do that; `leasehold doctor` names the missing right, how-to/redis-acl.md lists all",
     "WRONGTYPE": "there is another program's value under a key of this lock; choose another namespace or prefix",
     "NOPROTO": "it does not speak this version of the protocol",
     "CROSSSLOT": "the keys of this lock are not in one slot of the cluster",
 }
 
 
+# What a denied command inside a script looks like: from Redis 6.2, 7.0, and 7.2 or Valkey on.
+DENIED_IN_SCRIPT = ("NOPERM", "The user executing the script can't", "ACL failure in script")
+
+# Redis 6.2 puts the word of an error inside a script behind its own.
+WORD_IN_SCRIPT = re.compile(r"@user_script: ?\d+: -?([A-Z]+) ")
+
+
 def prefix_of(text: str) -> str:
     """The word by which Redis tells its errors apart."""
+    inside = WORD_IN_SCRIPT.search(text)
+    if inside is not None:
+        return inside[1]
     return text.split(maxsplit=1)[0] if text else ""
 
 
@@ -46,7 +57,7 @@ def from_reply(text: str, label: str) -> BackendError:
     if word in NOT_NOW:
         return BackendUnavailable(f"{label} cannot do it now: {NOT_NOW[word]} ({text})", backend=label)
     why = FOR_GOOD.get(word)
-    if why is None and "NOPERM" in text:
+    if why is None and any(sign in text for sign in DENIED_IN_SCRIPT):
         why = FOR_GOOD["NOPERM"]
     return BackendRejected(f"{label} refused: {why or 'it does not know this'} ({text})", backend=label)
 
@@ -70,4 +81,6 @@ def could_not_connect(error: Exception, label: str) -> BackendError:
         refused = (redis.exceptions.AuthenticationError, redis.exceptions.NoPermissionError)
         if isinstance(part, refused) or prefix_of(str(part)) in FOR_GOOD:
             return BackendRejected(f"{label} refused the connection: {part}", backend=label)
+    if isinstance(error, redis.exceptions.ResponseError) and prefix_of(str(error)) not in NOT_NOW:
+        return BackendRejected(f"{label} refused the greeting: {error}", backend=label)
     return BackendUnavailable(f"{label} cannot be reached: {str(error) or type(error).__name__}", backend=label)
