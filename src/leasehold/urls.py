@@ -39,6 +39,8 @@ SCHEMES = {
     "valkeys": "leasehold.backends.redis",
     "valkeys+cluster": "leasehold.backends.redis",
     "valkeys+sentinel": "leasehold.backends.redis",
+    "zk": "leasehold.backends.zookeeper",
+    "zks": "leasehold.backends.zookeeper",
 }
 
 # Clients of the user's own, by the package their class comes from. Each module has `adopt(client) -> Store`.
