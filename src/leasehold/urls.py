@@ -21,6 +21,8 @@ ENTRY_POINTS = "leasehold.backends"
 
 # Each module has `open_url(url: StoreURL) -> Store`, which does no I/O.
 SCHEMES = {
+    "etcd": "leasehold.backends.etcd",
+    "etcds": "leasehold.backends.etcd",
     "local": "leasehold.backends.sqlite",
     "memory": "leasehold.backends.memory",
     "memory+unix": "leasehold.testing.shared",
