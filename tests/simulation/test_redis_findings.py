@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leasehold.spi import Place
-from leasehold.values import Grant, Mode
+from leasehold.values import Grant, Mode, Refusal
 from tests.simulation.redis_bench import Bench
 
 
@@ -41,3 +41,28 @@ def test_a_clock_that_is_set_back_does_not_prolong_min_hold() -> None:
         assert isinstance(await rival.try_acquire(bench.claim()), Grant)
 
     bench.run(history())
+
+
+def test_a_client_whose_connection_for_messages_died_in_silence_gets_its_turn() -> None:
+    """It did not: nobody heard the hand-over, so it was skipped and stood in line again, time after time."""
+    bench = Bench()
+    rival, waiter = bench.client(), bench.client()
+
+    async def history() -> int:
+        grant = await rival.try_acquire(bench.claim())
+        answer = await waiter.join(bench.claim(ttl=3.0))
+        bench.server.lose_listeners()
+        turns = 0
+        while isinstance(answer, Place):
+            assert isinstance(grant, Grant)
+            await rival.release(grant)
+            grant = await rival.try_acquire(bench.claim())
+            await bench.main.sleep(answer.recheck)
+            answer = await waiter.turn(answer)
+            turns += 1
+            if isinstance(answer, Refusal):
+                answer = await waiter.join(bench.claim(ttl=3.0))
+        assert isinstance(answer, Grant)
+        return turns
+
+    assert bench.run(history()) < 6

@@ -266,9 +266,11 @@ class RedisBackend:
             return self._place(claim, waiter.signal, reply, told=bool(call_me))
         if reply[0] == 1:
             if reply[5] and waiter.handed is None:
-                self._pushes.missed(keys)
+                self._pushes.doubt(keys)
             self._pushes.forget(claim.owner)
             return self._granted(claim, reply)
+        if step == TURN:  # it was skipped as one who cannot be reached, or has slept too long
+            self._pushes.doubt(keys)
         self._pushes.forget(claim.owner)
         return self._refused(claim, reply)
 

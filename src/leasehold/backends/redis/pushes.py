@@ -23,7 +23,6 @@ __all__ = ["Handed", "Pushes", "Waiter"]
 
 PATIENCE = 2.0
 MOST_CHANNELS = 256
-MOST_MISSED = 3  # hand-overs in a row that were only found by asking: the connection hears nothing any more
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,6 @@ class _Line:
     confirmed: dict[str, Signal] = field(default_factory=dict)
     closing: set[str] = field(default_factory=set)  # given up by us; its end has still to be confirmed
     failed: bool = False
-    missed: int = 0
 
 
 class Pushes:
@@ -108,8 +106,8 @@ class Pushes:
         try:
             node = await self._courier.node_for(keys)
             line = await self._line(node)
-            if line is not None:
-                await self._subscribe(line, self._channel_for(keys))
+            if line is not None and not await self._subscribe(line, self._channel_for(keys)):
+                self._drop(node, line)  # it does not answer: the next one who waits makes a new one
         except BackendError:
             return
 
@@ -138,7 +136,8 @@ class Pushes:
             line = self._lines[node] = _Line(self._runtime.signal())
             return line, True
 
-    async def _subscribe(self, line: _Line, channel: str) -> None:
+    async def _subscribe(self, line: _Line, channel: str) -> bool:
+        """Whether the server confirms that it sends us what is said on this channel."""
         with self._guard:
             confirmed = line.confirmed.get(channel)
             new = confirmed is None
@@ -147,7 +146,7 @@ class Pushes:
         if new and line.ear is not None:
             self._trim(line)
             line.ear.send(pack("SSUBSCRIBE" if self._sharded else "SUBSCRIBE", channel))
-        await self._runtime.wait(confirmed, self._runtime.now() + PATIENCE)
+        return await self._runtime.wait(confirmed, self._runtime.now() + PATIENCE)
 
     def _trim(self, line: _Line) -> None:
         """In a Cluster every lock has a channel of its own: give up those that nobody waits on any more."""
@@ -162,15 +161,23 @@ class Pushes:
     def _channel_for(self, keys: Keys) -> str:
         return f"{keys.base}:p:{self._id}" if self._sharded else self._channel
 
-    def missed(self, keys: Keys) -> None:
-        """A hand-over was found by asking. If that happens again and again, the connection is dead: make a new one."""
+    def doubt(self, keys: Keys) -> None:
+        """A hand-over was found only by asking, or a place was given up although its waiter lives.
+
+        Perhaps the server cannot reach us: a connection that nobody writes on can be dead for hours without a word.
+        So the subscription is asked for once more; until it is confirmed nobody relies on it.
+        """
         node = self._courier.topology.known(keys.slot_key)
         line = None if node is None else self._lines.get(node)
-        if node is None or line is None:
+        if line is None or line.ear is None:
             return
-        line.missed += 1
-        if line.missed >= MOST_MISSED:
-            self._drop(node, line)
+        channel = self._channel_for(keys)
+        with self._guard:
+            confirmed = line.confirmed.get(channel)
+            if confirmed is None or not confirmed.is_set():
+                return  # it is being asked for
+            line.confirmed[channel] = self._runtime.signal()
+        line.ear.send(pack("SSUBSCRIBE" if self._sharded else "SUBSCRIBE", channel))
 
     def _hear(self, line: _Line, message: Any) -> None:
         """Called by the wire for everything that arrives."""
@@ -191,7 +198,6 @@ class Pushes:
             else:  # the slot has moved to another server
                 line.confirmed.pop(channel.decode(), None)
         elif kind in (b"message", b"smessage"):
-            line.missed = 0
             self._deliver(message[2].decode().split("\n"))
 
     def _deliver(self, parts: list[str]) -> None:
