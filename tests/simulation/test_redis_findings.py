@@ -66,3 +66,27 @@ def test_a_client_whose_connection_for_messages_died_in_silence_gets_its_turn() 
         return turns
 
     assert bench.run(history()) < 6
+
+
+def test_a_waiter_keeps_its_place_while_its_client_cannot_hear() -> None:
+    """It did not: its client waited for a dead connection to answer before it asked for the place."""
+    bench = Bench()
+    holder, waiter = bench.client(), bench.client()
+
+    async def ask_all_the_time() -> None:
+        for _ in range(100):
+            await bench.main.sleep(0.1)
+            await holder.try_acquire(bench.claim())
+
+    async def history() -> None:
+        assert isinstance(await holder.try_acquire(bench.claim(ttl=60.0)), Grant)
+        answer = await waiter.join(bench.claim(ttl=1.0))
+        bench.silence_ears()
+        waiter._pushes.doubt(waiter._names.keys("k"))
+        bench.main.spawn(ask_all_the_time(), "rival")
+        for _ in range(20):
+            assert isinstance(answer, Place)
+            await bench.main.sleep(1 / 3)
+            answer = await waiter.turn(answer)
+
+    bench.run(history())
