@@ -29,7 +29,11 @@ ROOT = Path(__file__).resolve().parents[1]
 REGION = re.compile(r"(<!-- drawn: (?P<name>[a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 # What can be opened today, by row of the capability table. The others are planned: the table says what they must do.
-OPENED_BY = {"memory": "`memory://NAME`", "sqlite": "`local:`, `sqlite:////path`"}
+OPENED_BY = {
+    "memory": "`memory://NAME`",
+    "sqlite": "`local:`, `sqlite:////path`",
+    "redis": "`redis://`, `valkey://`, `redis+sentinel://`, `redis+cluster://`",
+}
 TITLES = {
     "memory": "memory",
     "sqlite": "SQLite",

@@ -32,7 +32,8 @@ class Names:
     """From the core's keys to Redis' and back.
 
     In compat mode the holder key is the bare name behind the prefix, as another program writes it; the other keys are
-    put into its slot.
+    put into its slot. A name with braces has a slot that we cannot aim at: its base ends in `}%`, and a Cluster refuses
+    it.
     """
 
     def __init__(self, prefix: str, *, compat: bool) -> None:
@@ -43,26 +44,34 @@ class Names:
     def _keys(self, key: str) -> Keys:
         if self._compat:
             holder = self._prefix + key.partition(":")[2]
-            return Keys(holder, f"{DEFAULT_PREFIX}{{{_quoted(holder)}}}")
+            braces = "{" in holder or "}" in holder
+            return Keys(
+                holder, f"{DEFAULT_PREFIX}{{{_quoted(holder)}}}%" if braces else f"{DEFAULT_PREFIX}{{{holder}}}"
+            )
         base = f"{self._prefix}{{{_quoted(key)}}}"
         return Keys(base, base)
 
     def pattern(self, prefix: str) -> str:
         """A glob that matches every key of the locks whose key starts with `prefix`."""
-        start = self._prefix + prefix.partition(":")[2] if self._compat else prefix
-        front = DEFAULT_PREFIX if self._compat else self._prefix
-        return f"{glob_escaped(front)}{{{glob_escaped(_quoted(start))}*"
+        if self._compat:  # names with braces are written in two ways, so the prefix is looked at afterwards
+            return f"{glob_escaped(DEFAULT_PREFIX)}{{*"
+        return f"{glob_escaped(self._prefix)}{{{glob_escaped(_quoted(prefix))}*"
 
     def key_of(self, found: str, prefix: str) -> str | None:
         """The core's key behind a key that the pattern found; None if it says nothing about who holds or waits."""
         front = DEFAULT_PREFIX if self._compat else self._prefix
         body, brace, part = found[len(front) + 1 :].rpartition("}")
-        if not brace or part not in ("", ":s", ":q") or (part == ":s" and not self._compat):
-            return None
-        plain = _unquoted(body)
         if self._compat:
-            return f"{prefix.partition(':')[0]}:{plain[len(self._prefix) :]}"
-        return plain
+            return self._compat_key(body, part, prefix)
+        return _unquoted(body) if brace and part in ("", ":q") else None
+
+    def _compat_key(self, body: str, part: str, prefix: str) -> str | None:
+        """The holder key may be the other program's, so our own state is looked for."""
+        holder = _unquoted(body) if part.startswith("%") else body
+        namespace, _, start = prefix.partition(":")
+        if part.removeprefix("%") not in (":s", ":q") or not holder.startswith(self._prefix + start):
+            return None
+        return f"{namespace}:{holder[len(self._prefix) :]}"
 
 
 def glob_escaped(text: str) -> str:
