@@ -214,7 +214,7 @@ def test_server_killed_and_started_empty_costs_the_lease_and_fences_still_rise(
 @pytest.mark.parametrize("task", TASKS)
 def test_waiter_lives_through_an_outage_of_the_server(own_server: RedisServer, start: Start, task: str) -> None:
     with leasehold.connect(own_server.url) as client:
-        lease = client.lock("name", ttl=30).acquire()
+        lease = client.lock("name", ttl=6).acquire()
         waiter = start(task, own_server.url, "name", 5)
         eventually(lambda: waiters(client, "name") == 1)
         own_server.kill()
