@@ -288,7 +288,8 @@ def test_session_that_holds_objects_from_before_is_refused(
         session.merge(Account(id=1, n=0))
     with client.lock("account").hold() as lease, Session(engine, expire_on_commit=False) as session:
         with session.begin():
-            account = session.get_one(Account, 1)
+            account = session.get(Account, 1)
+        assert account is not None
         with pytest.raises(ConfigurationError, match="holds objects"), session.begin():
             guard(session, lease)
         with pytest.raises(KeyError), session.begin():
