@@ -175,6 +175,33 @@ def test_readers_that_have_been_here_do_not_wait_for_each_other(url: str, client
         reader.release()
 
 
+@pytest.mark.parametrize("visits", [1, 2])
+def test_new_writer_waits_for_the_transaction_of_a_reader(url: str, client: leasehold.Client, visits: int) -> None:
+    """So that a reader whose lease is over reads one state, and not half of the next; also when it was here before."""
+    lock = client.rwlock("account")
+    make_table(url)
+    _, reader = two_in_turn(lock.read)
+    _, writer = two_in_turn(lock.write)
+    for _ in range(visits - 1):
+        with connect(url) as connection:
+            guard(connection, reader)
+
+    def change() -> None:
+        with connect(url) as connection:
+            guard(connection, writer)
+            write(connection, 1)
+
+    with connect(url) as connection:
+        guard(connection, reader)
+        thread = threading.Thread(target=change)
+        thread.start()
+        wait_until(lambda: is_waiting(url), "the writer does not wait")
+        assert value(connection) == 0
+    thread.join()
+    with connect(url) as connection:
+        assert value(connection) == 1
+
+
 # --- what was read before
 
 
@@ -207,6 +234,17 @@ def test_earlier_read_is_noticed_over_every_kind_of_connection(url: str, client:
             desk.run(tx, "SELECT 1")  # asks nothing of any table
             desk.run(tx, "SELECT count(*) FROM pg_class")
             guard(tx, lease)
+
+
+def test_reads_that_have_nothing_to_do_with_the_resource_can_be_trusted(url: str, client: leasehold.Client) -> None:
+    stale, current = two_in_turn(client.lock("account"))
+    with closing(connect(url)) as connection:
+        for _ in range(2):  # the table of the guard is not there yet, and then it is
+            value(connection)
+            guard(connection, current, trust_earlier_reads=True)
+            connection.commit()
+        with pytest.raises(StaleFence):
+            guard(connection, stale, trust_earlier_reads=True)
 
 
 @pytest.mark.parametrize("level", AS_ONE_MOMENT)
@@ -250,9 +288,13 @@ def test_session_that_holds_objects_from_before_is_refused(
         session.merge(Account(id=1, n=0))
     with client.lock("account").hold() as lease, Session(engine, expire_on_commit=False) as session:
         with session.begin():
-            account = session.get_one(Account, 1)
+            account = session.get(Account, 1)
+        assert account is not None
         with pytest.raises(ConfigurationError, match="holds objects"), session.begin():
             guard(session, lease)
+        with pytest.raises(KeyError), session.begin():
+            guard(session, lease, trust_earlier_reads=True)
+            raise KeyError
         session.expire_all()
         for n in (1, 2):  # the second time the objects are from after the first guard
             with session.begin():

@@ -289,7 +289,8 @@ def test_names_are_inert(postgres: PostgresServer, url: str, name: str, client: 
     assert psql(url, script).returncode == 0, "it may be run again"
     with psycopg.connect(url) as connection:
         connection.execute("SELECT n FROM other")
-    update = sql.SQL("UPDATE {} SET state = 'x'").format(table).as_string()
+    quoted = name.replace('"', '""')
+    update = f"UPDATE \"{quoted}\" SET state = 'x'"
     assert refusal(url, update) == "LH002"
     with client.lock(f"{name}:1").hold() as lease:
         with psycopg.connect(url) as connection:
