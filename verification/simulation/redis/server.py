@@ -129,6 +129,11 @@ class SimRedis:
 
     # --- faults
 
+    def lose_listeners(self) -> None:
+        """A box on the way ends connections that were quiet for long, with a word to the server only."""
+        for number in [number for members in self.subscribers.values() for number in members]:
+            self.detach(number)
+
     def restart_empty(self) -> None:
         """The process is started again, and nothing was kept on disk."""
         self.database.clear()

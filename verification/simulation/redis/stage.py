@@ -59,7 +59,7 @@ class RedisStage:
         random = self._world.random
         self._ttl, self._queueing = ttl, queueing
         forgets = random.choice([None, None, None, self._restart, self._fail_over, self._flush, self._step])
-        self._faults: list[Callable[[], None]] = [self._stall, self._forget_scripts, self._hang_up]
+        self._faults: list[Callable[[], None]] = [self._stall, self._forget_scripts, self._hang_up, self._lose_listeners]
         if forgets is not None:
             self._faults += [forgets, forgets]
         self._server.lag = random.choice([0.0, 0.001, 0.01, 0.1]) if forgets == self._fail_over else 0.0
@@ -121,6 +121,10 @@ class RedisStage:
         self._note("hang up")
         self._server.hang_up_on_all()
 
+    def _lose_listeners(self) -> None:
+        self._note("lose listeners")
+        self._server.lose_listeners()
+
     def _restart(self) -> None:
         self._down("restart empty", self._server.restart_empty)
 
@@ -179,7 +183,7 @@ class RedisStage:
     async def _fence(self, runtime: SimRuntime) -> int:
         backend = self._client(runtime)
         claim = Claim(LATE, runtime.owner(), 1.0, Mode.EXCLUSIVE, 1, 0.0, Holder("late", 1))
-        self._watcher.expect(claim)
+        self._watcher.expect(claim, Link(runtime.process, timeout=1.0))
         answer = await backend.try_acquire(claim)
         if not isinstance(answer, Grant):
             self._history.violate("a free lock is refused", f"{answer}")

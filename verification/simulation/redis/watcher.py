@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from leasehold.spi import Signal
     from verification.simulation.history import History
+    from verification.simulation.network import Link
     from verification.simulation.redis.server import Run, Session, SimRedis
     from verification.simulation.redis.wire import Connection
     from verification.simulation.world import World
@@ -63,10 +64,13 @@ class RedisWatcher:
     def __init__(self, world: World, history: History, server: SimRedis, names: Names) -> None:
         self.model = StoreModel(world, history, RedisClock(server))
         self._world = world
+        self._history = history
         self._server = server
         self._names = names
         self._claims: dict[str, Claim] = {}
-        self._keys: dict[str, str] = {}  # the core's key by owner
+        self._links: dict[str, Link] = {}  # by owner
+        self._stood: dict[str, float] = {}  # owners, and when they took their places
+        self._learned: dict[str, float] = {}  # processes, and when they learned that the server cannot reach them
         self._scripts = {script(name).text: name for name in SCRIPTS}
         self._tell: dict[str, Callable[[Connection, Run], None]] = {
             "acquire": self._acquired,
@@ -76,8 +80,9 @@ class RedisWatcher:
             "withdraw": self._withdrew,
         }
 
-    def expect(self, claim: Claim) -> None:
+    def expect(self, claim: Claim, link: Link) -> None:
         """A client asks with this claim; the server counts in milliseconds."""
+        self._links[claim.owner] = link
         min_hold = round(claim.min_hold * 1000) / 1000
         self._claims[claim.owner] = replace(claim, min_hold=min_hold, ttl=round(claim.ttl * 1000) / 1000)
 
@@ -119,6 +124,7 @@ class RedisWatcher:
         verb = VERBS[run.arguments[0]]
         fence = reply[1] if reply[0] == 1 else None
         told = self._handed_over(run, until=fence)
+        self._note_waiter(claim.owner, run)
         answer: Any = None
         if reply[0] == 1:
             answer = Grant(claim, reply[1], reply[4] / 1000, None, reply[2] == 1)
@@ -158,13 +164,36 @@ class RedisWatcher:
             what, owner, *rest = message.decode().split("\n")
             claim = self._claims[owner]
             if not heard:
-                self.model.skipped(claim)
+                self._skipped(claim)
             elif what == "g":
                 fence, _, abandoned, ttl = rest
                 if until is not None and int(fence) > until:
                     return place
                 self.model.handed_over(Grant(claim, int(fence), int(ttl) / 1000, None, abandoned == "1"))
         return len(run.published)
+
+    def _note_waiter(self, owner: str, run: Run) -> None:
+        """Who waits since when and how it can be called; and who learns that it was passed over."""
+        if run.reply[0] == 2:
+            self._stood.setdefault(owner, self._world.now)
+            if run.arguments[9][:1] == b"g":
+                self.model.come_themselves.discard(owner)
+            else:
+                self.model.come_themselves.add(owner)
+        elif run.reply[0] == 0 and owner in self.model.passed_over:
+            link = self._links[owner]
+            if link.well_for < self._world.now - self._learned.get(link.process.name, 0.0):
+                self._learned[link.process.name] = self._world.now
+
+    def _skipped(self, claim: Claim) -> None:
+        """That costs one turn. Whoever knows that it could not be reached sees to it that it can."""
+        self.model.skipped(claim)
+        link = self._links[claim.owner]
+        learned = self._learned.get(link.process.name)
+        if learned is None or link.well_for < self._world.now - learned:
+            return
+        if self._stood.get(claim.owner, 0.0) > learned + 0.5:
+            self._history.violate("passed over again", f"{link.process.name} {claim.key} {claim.owner[:6]}")
 
     def _is_held_off(self, state: bytes) -> bool:
         """Strict mode: nothing is granted for a while after the server's process changed."""

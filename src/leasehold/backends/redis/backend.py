@@ -34,6 +34,7 @@ __all__ = ["RedisBackend"]
 TRY, JOIN, TURN = "0", "1", "2"
 RECHECK = 2.0  # a waiter is told when it is its turn; this is for the message that gets lost
 LONGEST_PLACE = 3 * RECHECK
+LISTENING = 6  # the part of a place's life that may be spent on being called instead of asking
 POLL_AT_THE_HEAD = 0.1  # a waiter that cannot be told asks
 SHORTEST_TIMEOUT = 0.25
 HOUR_US = 3_600_000_000
@@ -76,7 +77,7 @@ class RedisBackend:
             reply = await self._ask(TRY, claim, keys, "")
             if reply[0] == 1:
                 return self._granted(claim, reply)
-            await self._pushes.listen(keys)
+            await self._pushes.listen(keys, _place_lifetime(claim) / LISTENING)
             call_me = self._pushes.how_to_call(keys)
         waiter = Waiter(self._runtime.signal(), keys)
         self._pushes.expect(claim.owner, waiter)
@@ -94,7 +95,7 @@ class RedisBackend:
             return grant
         call_me = self._pushes.how_to_call(keys)
         if not call_me:
-            await self._pushes.listen(keys)
+            await self._pushes.listen(keys, _place_lifetime(claim) / LISTENING)
             call_me = self._pushes.how_to_call(keys)
         return await self._stand(TURN, claim, keys, call_me, waiter)
 
@@ -216,7 +217,7 @@ class RedisBackend:
             _milliseconds(claim.min_hold),
             write_holder(claim.holder),
             str(self._seen),
-            _milliseconds(min(claim.ttl, LONGEST_PLACE)),
+            _milliseconds(_place_lifetime(claim)),
             call_me,
             run_id,
             _milliseconds(max(claim.ttl, self._options.strict)),
@@ -266,9 +267,11 @@ class RedisBackend:
             return self._place(claim, waiter.signal, reply, told=bool(call_me))
         if reply[0] == 1:
             if reply[5] and waiter.handed is None:
-                self._pushes.missed(keys)
+                self._pushes.doubt(keys)
             self._pushes.forget(claim.owner)
             return self._granted(claim, reply)
+        if step == TURN:  # it was skipped as one who cannot be reached, or has slept too long
+            self._pushes.doubt(keys)
         self._pushes.forget(claim.owner)
         return self._refused(claim, reply)
 
@@ -295,7 +298,7 @@ class RedisBackend:
 
     def _place(self, claim: Claim, signal: Signal, reply: Any, *, told: bool) -> Place:
         _, ahead, _, left, facts = reply
-        recheck = min(claim.ttl, LONGEST_PLACE) / 3
+        recheck = _place_lifetime(claim) / 3
         if ahead == 0 and left > 0:
             recheck = min(recheck, (left + 1) / 1000)  # the first in line is there when the holder's ttl is over
         if not told:
@@ -328,6 +331,11 @@ def _renewed(grant: Grant, reply: Any) -> Grant | Loss | BackendError:
 def _whole(grant: Grant) -> Grant:
     """What was handed over for a claim window is now granted for its ttl."""
     return Grant(grant.claim, grant.fence, grant.claim.ttl, None, grant.abandoned)
+
+
+def _place_lifetime(claim: Claim) -> float:
+    """How long a place in the queue lives without being asked for."""
+    return min(claim.ttl, LONGEST_PLACE)
 
 
 def _milliseconds(seconds: float) -> str:
