@@ -241,6 +241,9 @@ class RedisBackend:
         reply, acknowledged = await self._courier.ask_and_wait(
             call, options.acks, options.acks_timeout, self._timeout(claim.ttl)
         )
+        if isinstance(acknowledged, BackendError):
+            await self.withdraw(claim)  # a rejection would leave the grant to its ttl
+            raise acknowledged
         if reply[0] == 1 and acknowledged < options.acks:
             await self.withdraw(claim)
             raise BackendUnavailable(
