@@ -59,7 +59,12 @@ class RedisStage:
         random = self._world.random
         self._ttl, self._queueing = ttl, queueing
         forgets = random.choice([None, None, None, self._restart, self._fail_over, self._flush, self._step])
-        self._faults: list[Callable[[], None]] = [self._stall, self._forget_scripts, self._hang_up, self._lose_listeners]
+        self._faults: list[Callable[[], None]] = [
+            self._stall,
+            self._forget_scripts,
+            self._hang_up,
+            self._lose_listeners,
+        ]
         if forgets is not None:
             self._faults += [forgets, forgets]
         self._server.lag = random.choice([0.0, 0.001, 0.01, 0.1]) if forgets == self._fail_over else 0.0
