@@ -90,3 +90,42 @@ def test_a_waiter_keeps_its_place_while_its_client_cannot_hear() -> None:
             answer = await waiter.turn(answer)
 
     bench.run(history())
+
+
+def test_whoever_waits_for_a_server_that_holds_off_has_a_place_in_line() -> None:
+    """It had none: it was refused, and asked again at once, thousands of times until the time was over."""
+    bench = Bench()
+    bench.server.restart_empty()
+    first, second = bench.client(strict=5.0), bench.client(strict=5.0)
+    claims = [bench.claim(ttl=3.0), bench.claim(ttl=3.0)]
+
+    async def history() -> None:
+        places = [await first.join(claims[0]), await second.join(claims[1])]
+        assert [place.ahead for place in places if isinstance(place, Place)] == [0, 1]
+        assert isinstance(await first.try_acquire(bench.claim(ttl=3.0)), Refusal)
+        while isinstance(places[0], Place):
+            assert places[0].recheck > 0.1
+            await bench.main.sleep(places[0].recheck)
+            places = [await client.turn(place) for client, place in zip((first, second), places, strict=True)]
+        assert isinstance(places[0], Grant)
+        assert isinstance(places[1], Place)
+
+    bench.run(history())
+    assert bench.world.now == pytest.approx(5.0, abs=0.1)
+
+
+def test_a_late_copy_of_a_first_request_does_not_change_how_a_waiter_is_called() -> None:
+    bench = Bench()
+    holder, waiter = bench.client(), bench.client()
+    claim = bench.claim()
+
+    async def history() -> None:
+        grant = await holder.try_acquire(bench.claim())
+        place = await waiter.join(claim)
+        assert isinstance(grant, Grant)
+        assert isinstance(place, Place)
+        assert isinstance(await waiter.try_acquire(claim), Refusal)
+        await holder.release(grant)
+        assert await bench.main.wait(place.signal, bench.main.now() + 0.1), "it is called at once"
+
+    bench.run(history())
