@@ -226,7 +226,10 @@ class StoreModel:
             tombstone = book.withdrawn.get(claim.owner, -math.inf) > now
             if verb == "try_acquire" and not tombstone and self._is_free(book, claim):
                 self._violate("refused a free lock", f"{claim.key} {claim.owner[:6]}")
-            if verb in ("join", "turn"):  # a claim may be tried before it is queued, and the first request may come late
+            if verb in (
+                "join",
+                "turn",
+            ):  # a claim may be tried before it is queued, and the first request may come late
                 book.waiting.pop(claim.owner, None)
 
     def _is_free(self, book: Book, claim: Claim) -> bool:

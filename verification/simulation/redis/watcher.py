@@ -259,7 +259,9 @@ class RedisWatcher:
 
     def _read_member(self, base: bytes, member: bytes, book: Book) -> None:
         ask = self._server.database.run
-        *fields, cooling = ask([b"HMGET", base + b":d", *(member + each for each in (b":f", b":t", b":a", b":b", b":c"))])
+        *fields, cooling = ask(
+            [b"HMGET", base + b":d", *(member + each for each in (b":f", b":t", b":a", b":b", b":c"))]
+        )
         left_ms = int(ask([b"ZSCORE", base + b":z", member])) - self._server.database.now_ms
         self._record(book, self._claims[member.decode()], fields, left_ms, cooling=cooling is not None)
 

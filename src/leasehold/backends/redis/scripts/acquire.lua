@@ -4,8 +4,8 @@
 -- ARGV   1 step: 0 try, 1 join the queue, 2 keep the place in it   2 owner   3 ttl (ms)   4 mode: x s p   5 kind
 --        6 min_hold (ms)   7 facts about the holder   8 hint: the highest fence this client has seen
 --        9 how long a place lives (ms)   10 how to call this waiter: '' not at all, g or w and a channel: grant or wake
---        by a message there (G or W: sharded)   11 run id of the server ('' unless strict)   12 hold off (ms)
---        13 uptime (ms)
+--        by a message there (G or W: sharded)   11 which life of which server this is ('' unless strict)
+--        12 hold off (ms)   13 for how long it has surely been the primary (ms)
 -- Reply  {1, fence, abandoned, now, ttl, again}   granted; again: it was ours already
 --        {2, ahead, now, ttl left, facts}         in the queue
 --        {0, waiting, ttl left, facts}            refused; nothing is left of the claim
