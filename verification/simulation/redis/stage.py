@@ -186,7 +186,7 @@ class RedisStage:
         if not ahead < first < second:
             self._history.violate("a raised fence was forgotten", f"{ahead} {first} {second}")
         self._pass(4 * DAY)
-        left = self._server.database.keys()
+        left = self._server.database.present()
         if left:
             self._history.violate("remembered for ever", f"{left}")
 

@@ -1,7 +1,7 @@
 """Tells the account of the rules what the server did: which script ran for whom, what it answered, whom it made holder.
 
-It reads script calls and their replies as the headers of the scripts describe them, and knows which claim an owner value
-stands for, because every client's claims pass by here on their way out (`Watched`). It judges nothing.
+It reads script calls and their replies as the headers of the scripts describe them, and knows which claim an owner
+value stands for, because every claim is announced here before it is sent. It judges little itself.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from leasehold.backends.redis.keys import Names
 from leasehold.backends.redis.scripts import script
 from leasehold.spi import Place
 from leasehold.values import Claim, Grant, Holder, Loss, LossReason, Mode, Refusal
@@ -19,6 +18,7 @@ from verification.simulation.redis.server import EPOCH
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from leasehold.backends.redis.keys import Names
     from leasehold.spi import Signal
     from verification.simulation.history import History
     from verification.simulation.network import Link
@@ -36,7 +36,7 @@ NOBODY = cast("Signal", None)
 
 
 class RedisClock:
-    """Whole milliseconds on the server's clock. A key is there in its last millisecond, a member of the crowd is not."""
+    """Whole milliseconds on the server's clock. A key is there in its last one, a member of the crowd is not."""
 
     keeps_silent_places = True
 
