@@ -251,10 +251,17 @@ class RedisBackend:
         return reply
 
     async def _life(self, keys: Keys) -> tuple[str, int]:
-        """Which process the server is, and for how many milliseconds it has been running."""
-        reply = await self._courier.command(await self._courier.node_for(keys), "INFO", "server")
-        facts = dict(line.partition(b":")[::2] for line in reply.split(b"\r\n") if b":" in line)
-        return facts[b"run_id"].decode(), int(facts[b"uptime_in_seconds"]) * 1000
+        """Which life of which server this is, and for how many milliseconds it has surely been the primary.
+
+        A server that restarts has another run id, a replica that is promoted another replication id. How long ago it
+        was promoted nobody can tell, so for a name that it does not know that may have been just now.
+        """
+        node = await self._courier.node_for(keys)
+        replies = await self._courier.commands(node, ("INFO", "server"), ("INFO", "replication"))
+        facts = dict(line.partition(b":")[::2] for line in b"\r\n".join(replies).split(b"\r\n") if b":" in line)
+        was_promoted = bool(facts.get(b"master_replid2", b"").strip(b"0"))
+        uptime = 0 if was_promoted else int(facts[b"uptime_in_seconds"]) * 1000
+        return f"{facts[b'run_id'].decode()}:{facts.get(b'master_replid', b'').decode()}", uptime
 
     async def _stand(
         self, step: str, claim: Claim, keys: Keys, call_me: str, waiter: Waiter

@@ -101,10 +101,17 @@ class Courier:
 
     async def command(self, node: Node, *parts: str | bytes | int, timeout: float = 2.0) -> Any:
         """One plain command; an error reply is raised."""
-        (reply,) = await self._exchange(node, pack(*parts), 1, timeout)
-        if isinstance(reply, Exception):
-            raise from_reply(str(reply), self._label)
+        (reply,) = await self.commands(node, parts, timeout=timeout)
         return reply
+
+    async def commands(self, node: Node, *commands: Sequence[str | bytes | int], timeout: float = 2.0) -> list[Any]:
+        """Several plain commands in one round trip; the first error reply is raised."""
+        payload = b"".join(pack(*parts) for parts in commands)
+        replies = await self._exchange(node, payload, len(commands), timeout)
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise from_reply(str(reply), self._label)
+        return replies
 
     async def _try_batch(self, batch: tuple[Node, list[int]], calls: Sequence[Sendable], timeout: float) -> Any:
         node, places = batch
