@@ -184,6 +184,25 @@ def test_readers_that_have_been_here_do_not_wait_for_each_other(url: str, client
         reader.release()
 
 
+def test_older_reader_that_waits_for_a_newer_one_does_not_lower_the_fence(url: str, client: leasehold.Client) -> None:
+    lock = client.rwlock("account")
+    make_table(url)
+    older, newer = two_in_turn(lock.read)
+
+    def visit() -> None:
+        with connect(url) as connection:
+            guard(connection, older)
+
+    with connect(url) as connection:
+        guard(connection, newer)
+        thread = threading.Thread(target=visit)
+        thread.start()
+        wait_until(lambda: is_waiting(url), "the older reader does not wait")
+    thread.join()
+    with connect(url) as connection:
+        assert connection.execute("SELECT shared_fence FROM leasehold_guard").fetchone() == (newer.fence,)
+
+
 @pytest.mark.parametrize("visits", [1, 2])
 def test_new_writer_waits_for_the_transaction_of_a_reader(url: str, client: leasehold.Client, visits: int) -> None:
     """So that a reader whose lease is over reads one state, and not half of the next; also when it was here before."""
