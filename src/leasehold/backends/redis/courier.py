@@ -56,8 +56,13 @@ class Courier:
 
     async def ask(self, call: Sendable, timeout: float) -> Any:
         """One call, one reply."""
-        node = self.topology.known(call.keys.slot_key) or await self.topology.find(self.wire, call.keys.slot_key)
-        (reply,) = await self._exchange(node, call.short, 1, timeout)
+        topology, slot_key = self.topology, call.keys.slot_key
+        node = topology.known(slot_key) or await topology.find(self.wire, slot_key)
+        try:
+            (reply,) = await self.wire.exchange(node, call.short, 1, timeout)
+        except (BackendUnavailable, OutcomeUnknown):
+            topology.lost(node)
+            raise
         if isinstance(reply, Exception):
             (reply,) = await self._detour(node, call, reply, b"", timeout)
         return reply
