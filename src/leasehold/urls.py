@@ -24,6 +24,9 @@ SCHEMES = {
     "local": "leasehold.backends.sqlite",
     "memory": "leasehold.backends.memory",
     "memory+unix": "leasehold.testing.shared",
+    "postgres": "leasehold.backends.postgres",
+    "postgresql": "leasehold.backends.postgres",
+    "postgresql+psycopg": "leasehold.backends.postgres",
     "sqlite": "leasehold.backends.sqlite",
 }
 

@@ -1,0 +1,190 @@
+"""One connection, and one question at a time on it. It decides nothing about locks and never asks twice.
+
+psycopg makes the connection (addresses, TLS, authentication); the questions go straight to libpq through `psycopg.pq`. A
+cursor would cost more than the whole rest of a call, and would not tell a request that was sent from one that was not.
+How to wait for a socket is all that differs between threads and asyncio: see `wires`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import psycopg
+from psycopg import pq
+
+from leasehold.backends.postgres import trouble
+from leasehold.errors import BackendUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from psycopg import BaseConnection
+    from psycopg.pq.abc import PGconn, PGresult
+
+    from leasehold.backends.postgres.statements import Statement
+    from leasehold.spi import Runtime
+
+__all__ = ["GOOD", "Line", "Wire", "open_line"]
+
+PREPARE_AT = 3  # a statement is prepared when it is used for this time: a command that runs once should not pay for it
+GOOD = frozenset({pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK})
+
+
+class Wire(Protocol):
+    """How a runtime connects and waits."""
+
+    async def connect(self, parameters: dict[str, object]) -> BaseConnection[object]:
+        """Make a connection."""
+
+    async def readable(self, line: Line, seconds: float) -> bool:
+        """Wait until there is something to read; False if the time was over first."""
+
+    async def writable(self, line: Line, seconds: float) -> bool:
+        """Wait until there is room to write; False if the time was over first."""
+
+    def interrupt(self, line: Line) -> None:
+        """End a wait for this line, from anywhere; it is of no use afterwards."""
+
+
+class Line:
+    """One connection that is used by one call at a time."""
+
+    __slots__ = (
+        "__weakref__",
+        "_label",
+        "_prepared",
+        "_runtime",
+        "_timeout",
+        "_uses",
+        "_wire",
+        "connection",
+        "idle_since",
+        "is_direct",
+        "pgconn",
+        "poller",
+        "slot",
+    )
+
+    def __init__(
+        self, connection: BaseConnection[object], wire: Wire, runtime: Runtime, label: str, timeout: float
+    ) -> None:
+        self.connection = connection  # kept, because psycopg closes what is not referred to any more
+        self.pgconn: PGconn = connection.pgconn
+        self.poller: object = None  # the wire's own
+        self.idle_since = 0.0
+        self.slot: object = None  # its place in a pool
+        self.is_direct = False  # known to be without a pooler in between that changes servers from call to call
+        self._wire = wire
+        self._runtime = runtime
+        self._label = label
+        self._timeout = timeout
+        self._uses: dict[bytes, int] = {}
+        self._prepared: set[bytes] = set()
+
+    async def ask(self, statement: Statement, values: Sequence[bytes | None]) -> PGresult:
+        """Send it and wait for the answer, which may be an error of the server's.
+
+        Raises `OutcomeUnknown` when none came; then, and whenever anything else is raised, the line is of no use.
+        """
+        if self.is_direct and statement.hot and await self._prepare(statement):
+            send, what = self.pgconn.send_query_prepared, (statement.name, values, statement.formats)
+            return await self._exchange(send, *what)
+        return await self._exchange(
+            self.pgconn.send_query_params, statement.text, values, statement.types, statement.formats
+        )
+
+    async def run_script(self, script: bytes) -> PGresult:
+        """Run several statements as one transaction; the answer is the last one's, or the error."""
+        return await self._exchange(self.pgconn.send_query, script)
+
+    async def greet(self, statement: Statement) -> None:
+        """Learn whether a pooler is in between, and have our transactions read what is committed."""
+        answer = await self.ask(statement, ())
+        if answer.status not in GOOD:
+            raise trouble.translated(answer, self._label)
+        process, isolation = answer.get_value(0, 0), answer.get_value(0, 1)
+        self.is_direct = process == b"%d" % self.pgconn.backend_pid
+        if self.is_direct and isolation != b"read committed":
+            await self.run_script(b"SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED")
+
+    def is_usable(self) -> bool:
+        """Whether the server has not ended the connection while nobody used it: nothing is sent to find out."""
+        pgconn = self.pgconn
+        try:
+            pgconn.consume_input()
+        except psycopg.Error:
+            return False
+        while pgconn.notifies() is not None:
+            pass  # somebody else's, if a pool shares its connections
+        return pgconn.status == pq.ConnStatus.OK and pgconn.transaction_status == pq.TransactionStatus.IDLE
+
+    def close(self) -> None:
+        """Let go of the connection; what is under way may still be applied."""
+        self.pgconn.finish()
+
+    def forget_prepared(self) -> None:
+        """Prepare nothing on this line any more."""
+        self.is_direct = False
+
+    async def _prepare(self, statement: Statement) -> bool:
+        name = statement.name
+        if name in self._prepared:
+            return True
+        uses = self._uses[name] = self._uses.get(name, 0) + 1
+        if uses < PREPARE_AT:
+            return False
+        answer = await self._exchange(self.pgconn.send_prepare, name, statement.text, statement.types)
+        if answer.status not in GOOD:
+            self.is_direct = False
+            return False
+        self._prepared.add(name)
+        return True
+
+    async def _exchange(self, send: object, *what: object) -> PGresult:
+        pgconn = self.pgconn
+        deadline = self._runtime.now() + self._timeout
+        try:
+            send(*what)  # type: ignore[operator]  # one of libpq's send functions
+            while pgconn.flush():
+                if not await self._wire.writable(self, deadline - self._runtime.now()):
+                    raise trouble.lost(None, self._label)
+            if not await self._wire.readable(self, self._timeout):
+                raise trouble.lost(None, self._label)
+            pgconn.consume_input()
+            while pgconn.is_busy():
+                if not await self._wire.readable(self, deadline - self._runtime.now()):
+                    raise trouble.lost(None, self._label)
+                pgconn.consume_input()
+            return await self._collect(deadline)
+        except psycopg.Error as error:
+            raise trouble.lost(error, self._label) from None
+
+    async def _collect(self, deadline: float) -> PGresult:
+        """The last answer that is there; an error is the last one of its transaction."""
+        pgconn = self.pgconn
+        answer = pgconn.get_result()
+        while True:
+            while pgconn.is_busy():
+                if not await self._wire.readable(self, deadline - self._runtime.now()):
+                    raise trouble.lost(None, self._label)
+                pgconn.consume_input()
+            more = pgconn.get_result()
+            if more is None:
+                break
+            answer = more
+        if answer is None:
+            raise trouble.lost(None, self._label)
+        return answer
+
+
+async def open_line(
+    wire: Wire, parameters: dict[str, object], runtime: Runtime, label: str, timeout: float
+) -> Line:
+    """Connect; raises `BackendUnavailable` or `BackendRejected`, for nothing was sent."""
+    try:
+        connection = await wire.connect(parameters)
+    except psycopg.Error as error:
+        raise trouble.connect_failed(error, label) from None
+    except OSError as error:
+        raise BackendUnavailable(f"{label} cannot be reached: {error}", backend=label) from None
+    return Line(connection, wire, runtime, label, timeout)
