@@ -31,7 +31,11 @@ SCHEMES = {
 }
 
 # Clients of the user's own, by the package their class comes from. Each module has `adopt(client) -> Store`.
-ADOPTERS: dict[str, str] = {}
+ADOPTERS: dict[str, str] = {
+    "psycopg": "leasehold.backends.postgres",
+    "psycopg_pool": "leasehold.backends.postgres",
+    "sqlalchemy": "leasehold.backends.postgres",
+}
 
 
 def find_store(target: str | Store | None) -> Store:

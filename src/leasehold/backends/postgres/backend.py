@@ -1,8 +1,8 @@
 """`postgresql://`: locks in rows of a PostgreSQL database, with every capability.
 
-Each verb is one call of a function in the database, one round trip; what the functions do is in `sql/`. Here claims become
-parameters and rows become grants. Nothing here depends on a session: it works behind a pooler that changes servers from
-transaction to transaction.
+Each verb is one call of a function in the database, one round trip; what the functions do is in `sql/`. Here claims
+become parameters and rows become grants. Nothing here depends on a session: it works behind a pooler that changes
+servers from transaction to transaction.
 """
 
 from __future__ import annotations
@@ -54,11 +54,13 @@ class RowsBackend:
         statements: Statements,
         asking: Asking,
         runtime: Runtime,
+        *,
         wire: Wire,
         listen: Callable[[], Awaitable[Line | None]],
     ) -> None:
         self.label = settings.label
         self._floor = settings.fence_floor
+        self._hears = settings.listen is not None
         self._sql = statements
         self._asking = asking
         self._ask = asking.ask
@@ -181,7 +183,7 @@ class RowsBackend:
         """See `Examining`."""
         from leasehold.backends.postgres.examining import examine  # noqa: PLC0415 - only the doctor needs it
 
-        return await examine(self._asking, self._runtime)
+        return await examine(self._asking, self._sql.schema, self._runtime, hears=self._hears)
 
     async def close(self) -> None:
         """See `Backend`."""
@@ -216,8 +218,9 @@ class RowsBackend:
         """From when a grant counts that was handed over at this moment of the database's clock; None: better ask.
 
         Our last request was sent at `sent` and answered at `standing.moment`. As much time as has passed on the
-        database's clock since then has passed on ours, at the least since `sent`. If it looks as if more had passed there
-        than here, its clock was set; if half of the short life of such a grant is over, it is too late to take it unasked.
+        database's clock since then has passed on ours, at the least since `sent`. If it looks as if more had passed
+        there than here, its clock was set; if half of the short life of such a grant is over, it is too late to take
+        it unasked.
         """
         if standing.moment is None:
             return None

@@ -1,7 +1,7 @@
 """Work beside the caller's, started so that a signal handler may raise at any point of the start.
 
-A coroutine that is made and never started is reported by the interpreter when it is collected, wherever that happens to
-be. This one is made only when its first step is taken.
+A coroutine that is made and never started is reported by the interpreter when it is collected, wherever that happens
+to be. This one is made only when its first step is taken.
 """
 
 from __future__ import annotations

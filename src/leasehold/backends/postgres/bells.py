@@ -1,10 +1,10 @@
 """Hearing that a place in the queue has become a grant: by LISTEN, or by asking again and again where that is no use.
 
-One connection listens for all who wait in this client, only while somebody waits and for a moment after. Its channel has a
-random name, which stands in the rows of those who wait; whoever lets one of them in tells its owner, fence and time there.
-Behind a pooler that changes servers nothing would be heard, and a LISTEN would be left behind on a server that others
-use: then one request for all who wait asks the tables instead. Nothing depends on a message: a waiter asks by itself within
-a second.
+One connection listens for all who wait in this client, only while somebody waits and for a moment after. Its channel
+has a random name, which stands in the rows of those who wait; whoever lets one of them in tells its owner, fence and
+time there. Behind a pooler that changes servers nothing would be heard, and a LISTEN would be left behind on a server
+that others use: then one request for all who wait asks the tables instead. Nothing depends on a message: a waiter
+asks by itself within a second.
 """
 
 from __future__ import annotations
@@ -101,11 +101,13 @@ class Bells:
         """See to it that somebody listens or asks. Whoever waits is woken when there is a channel to be told of."""
         if not self._serves:
             with self._guard:
-                begin = not (self._serves or self._closed)
-                self._serves = self._serves or begin
+                begin, self._serves = not self._closed and not self._is_served(), True
             if begin:
                 start(self._runtime, self._serve, "leasehold postgres listener")
         return self.channel
+
+    def _is_served(self) -> bool:
+        return self._serves  # looked at again: another thread may have been quicker
 
     def close(self) -> None:
         """Stop listening and asking."""
@@ -182,6 +184,7 @@ class Bells:
         if standing is not None:
             standing.handed = Handed(int(words[1]), float(words[2]), words[3] == "1")
             standing.signal.set()
+
     def _wake_all(self) -> None:
         for standing in list(self._standing.values()):
             standing.signal.set()

@@ -1,8 +1,8 @@
 """One connection, and one question at a time on it. It decides nothing about locks and never asks twice.
 
-psycopg makes the connection (addresses, TLS, authentication); the questions go straight to libpq through `psycopg.pq`. A
-cursor would cost more than the whole rest of a call, and would not tell a request that was sent from one that was not.
-How to wait for a socket is all that differs between threads and asyncio: see `wires`.
+psycopg makes the connection (addresses, TLS, authentication); the questions go straight to libpq through
+`psycopg.pq`. A cursor would cost more than the whole rest of a call, and would not tell a request that was sent from
+one that was not. How to wait for a socket is all that differs between threads and asyncio: see `wires`.
 """
 
 from __future__ import annotations
@@ -97,14 +97,14 @@ class Line:
         """Run several statements as one transaction; the answer is the last one's, or the error."""
         return await self._exchange(self.pgconn.send_query, script)
 
-    async def greet(self, statement: Statement) -> None:
-        """Learn whether a pooler is in between, and have our transactions read what is committed."""
+    async def greet(self, statement: Statement, *, own: bool) -> None:
+        """Learn whether a pooler is in between, and have transactions of our own connections read what is committed."""
         answer = await self.ask(statement, ())
         if answer.status not in GOOD:
             raise trouble.translated(answer, self._label)
         process, isolation = answer.get_value(0, 0), answer.get_value(0, 1)
         self.is_direct = process == b"%d" % self.pgconn.backend_pid
-        if self.is_direct and isolation != b"read committed":
+        if own and self.is_direct and isolation != b"read committed":
             await self.run_script(b"SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED")
 
     def is_usable(self) -> bool:
@@ -177,9 +177,7 @@ class Line:
         return answer
 
 
-async def open_line(
-    wire: Wire, parameters: dict[str, object], runtime: Runtime, label: str, timeout: float
-) -> Line:
+async def open_line(wire: Wire, parameters: dict[str, object], runtime: Runtime, label: str, timeout: float) -> Line:
     """Connect; raises `BackendUnavailable` or `BackendRejected`, for nothing was sent."""
     try:
         connection = await wire.connect(parameters)

@@ -1,8 +1,9 @@
 """A few connections of one client, for requests that each need one for a moment. It knows nothing of locks.
 
-A connection that has been idle for a while is closed, so that an idle client holds none. A connection whose call did not
-come to its end (a timeout, a cancelled task, an exception out of a signal handler) is closed too: what it would answer
-next belongs to nobody. A place in the pool is known weakly, so that one that got lost on the way is free again by itself.
+A connection that has been idle for a while is closed, so that an idle client holds none. A connection whose call did
+not come to its end (a timeout, a cancelled task, an exception out of a signal handler) is closed too: what it would
+answer next belongs to nobody. A place in the pool is known weakly, so that one that got lost on the way is free again
+by itself.
 """
 
 from __future__ import annotations
@@ -68,9 +69,7 @@ class Asking:
         if answer.status in GOOD:
             return answer
         code = trouble.sqlstate(answer)
-        if code in trouble.MISSING and await self._prepared_schema():
-            answer = await self._try(statement, values, urgent=urgent)
-        elif code in trouble.UNPREPARED:
+        if code in trouble.UNPREPARED or (code in trouble.MISSING and await self._make_schema()):
             answer = await self._try(statement, values, urgent=urgent)
         if answer.status not in GOOD:
             raise trouble.translated(answer, self.label)
@@ -97,7 +96,7 @@ class Asking:
         if code in trouble.UNPREPARED:
             line.forget_prepared()
 
-    async def _prepared_schema(self) -> bool:
+    async def _make_schema(self) -> bool:
         line = await self.source.take(urgent=False)
         try:
             made = await self._schema.make(line)
@@ -117,7 +116,9 @@ class _Slot:
 class OwnPool:
     """Connections that we make ourselves."""
 
-    def __init__(self, settings: Settings, parameters: Mapping[str, Any], wire: Wire, runtime: Runtime, greet: Statement):
+    def __init__(
+        self, settings: Settings, parameters: Mapping[str, Any], wire: Wire, runtime: Runtime, greet: Statement
+    ):
         self._settings = settings
         self._parameters = dict(parameters)
         self._wire = wire
@@ -216,10 +217,14 @@ class OwnPool:
 
     async def _open(self, parameters: dict[str, Any]) -> Line:
         if self._closed:
-            raise BackendUnavailable("this client is closed; make a new one with connect()", backend=self._settings.label)
-        line = await open_line(self._wire, parameters, self._runtime, self._settings.label, self._settings.answer_timeout)
+            raise BackendUnavailable(
+                "this client is closed; make a new one with connect()", backend=self._settings.label
+            )
+        line = await open_line(
+            self._wire, parameters, self._runtime, self._settings.label, self._settings.answer_timeout
+        )
         try:
-            await line.greet(self._greet)
+            await line.greet(self._greet, own=True)
         except BaseException:
             line.close()
             raise

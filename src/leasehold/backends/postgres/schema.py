@@ -1,7 +1,7 @@
 """The tables and functions of the store: made on first use, or printed for somebody with the rights; versioned.
 
-Functions carry the version that they came with in their names. A newer leasehold adds its own beside those of an older
-one, so that both can run while a fleet is upgraded; it finds out that it has to when a function is missing.
+Functions carry the version that they came with in their names. A newer leasehold adds its own beside those of an
+older one, so that both can run while a fleet is upgraded; it finds out that it has to when a function is missing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def ddl(schema: str, after: int = 0) -> str:
     quoted = f'"{schema}"'
     files = [name for version in sorted(STEPS) if version > after for name in STEPS[version]]
     parts = [(FOLDER / name).read_text(encoding="utf-8").replace("@schema@", quoted) for name in files]
-    done = f"UPDATE {quoted}.about SET version = {VERSION} WHERE version < {VERSION};\n"
+    done = f"UPDATE {quoted}.about SET version = {VERSION} WHERE version < {VERSION};\n"  # noqa: S608 - checked names
     return "\n".join([*parts, done])
 
 
@@ -57,8 +57,8 @@ class Schema:
         present = await self._version(line)
         if present > VERSION:
             raise BackendRejected(
-                f"{self._label}: its tables were made by a newer leasehold (version {present}, this one knows {VERSION}); "
-                "upgrade leasehold here too",
+                f"{self._label}: its tables were made by a newer leasehold (version {present}, this one knows "
+                f"{VERSION}); upgrade leasehold here too",
                 backend=self._label,
             )
         if present == VERSION:

@@ -13,7 +13,7 @@ from leasehold.store_url import StoreURL
 from leasehold.values import MAX_FENCE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 __all__ = ["DEFAULT_SCHEMA", "Settings", "check_schema", "connection_parameters", "parse"]
 
@@ -21,7 +21,7 @@ MODES = ("rows", "session")
 OPTIONS = ("mode", "listen_url", "schema", "fence_floor", "connections", "answer_timeout")
 DEFAULT_SCHEMA = "leasehold"
 MOST_CONNECTIONS = 100
-LONGEST_ANSWER = 3600.0
+SHORTEST_ANSWER, LONGEST_ANSWER = 0.05, 3600.0
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
 
@@ -72,9 +72,8 @@ def connection_parameters(url: StoreURL, ours: tuple[str, ...]) -> dict[str, Any
             parameters["port"] = ",".join(str(port or 5432) for _, port in url.hosts)
     if len(url.hosts) > 1:
         parameters.setdefault("target_session_attrs", "read-write")  # of several, only one that takes writes is of use
-    for name, value in (("user", url.username), ("password", url.password), ("dbname", url.path.lstrip("/"))):
-        if value:
-            parameters[name] = value
+    parts = {"user": url.username, "password": url.password, "dbname": url.path.lstrip("/")}
+    parameters.update({name: value for name, value in parts.items() if value})
     parameters.setdefault("connect_timeout", "5")
     parameters.setdefault("fallback_application_name", "leasehold")
     return parameters
@@ -104,18 +103,13 @@ def _choice(mode: str) -> str:
 
 def _whole(options: Mapping[str, str], name: str, default: int, least: int, most: int) -> int:
     text = options.get(name, str(default))
-    return _number(text, name, int, str.isdecimal, least, most)
+    if text.isascii() and text.isdecimal() and least <= int(text) <= most:
+        return int(text)
+    raise ConfigurationError(f"{name} must be a whole number from {least} to {most}, not {text!r}")
 
 
 def _seconds(options: Mapping[str, str], name: str, default: float) -> float:
     text = options.get(name, str(default))
-    looks_right: Callable[[str], object] = re.compile(r"\d{1,6}(\.\d{1,6})?").fullmatch
-    return _number(text, name, float, looks_right, 0.05, LONGEST_ANSWER)
-
-
-def _number(
-    text: str, name: str, kind: Callable[[str], Any], looks_right: Callable[[str], object], least: Any, most: Any
-) -> Any:
-    if text.isascii() and looks_right(text) and least <= kind(text) <= most:
-        return kind(text)
-    raise ConfigurationError(f"{name} must be a number from {least} to {most}, not {text!r}")
+    if re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,6})?", text) and SHORTEST_ANSWER <= float(text) <= LONGEST_ANSWER:
+        return float(text)
+    raise ConfigurationError(f"{name} must be a number from {SHORTEST_ANSWER} to {LONGEST_ANSWER}, not {text!r}")

@@ -5,22 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from leasehold.backends.postgres.backend import RowsBackend
+from leasehold.backends.postgres.borrowed import BorrowingPool, lender_for
 from leasehold.backends.postgres.pool import Asking, OwnPool
 from leasehold.backends.postgres.schema import Schema
-from leasehold.backends.postgres.settings import parse
+from leasehold.backends.postgres.settings import Settings, parse
 from leasehold.backends.postgres.statements import Statements, number
 from leasehold.backends.postgres.wires import wire_for
-from leasehold.errors import BackendError, ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
-    from leasehold.backends.postgres.line import Line
-    from leasehold.backends.postgres.settings import Settings
+    from leasehold.backends.postgres.borrowed import Lender
+    from leasehold.backends.postgres.line import Line, Wire
+    from leasehold.backends.postgres.pool import Source
     from leasehold.spi import Backend, Runtime, Store
     from leasehold.store_url import StoreURL
 
-__all__ = ["PostgresStore", "adopt", "open_url"]
+__all__ = ["BorrowingStore", "PostgresStore", "adopt", "open_url"]
 
 CLEAN_EVERY = 60.0
 CLEAN_SLICE = 1000
@@ -39,18 +40,52 @@ class PostgresStore:
         statements = Statements(settings.schema)
         pool = OwnPool(settings, self._parameters, wire, runtime, statements.greet)
         pool.chore = _Cleaner(statements, runtime).tick
-        asking = Asking(pool, Schema(statements, settings.label), settings.label)
 
         async def listen() -> Line | None:
             if settings.listen is not None:
                 return await pool.open_by(settings.listen)
-            line = await pool.dedicated()
-            if line.is_direct:
-                return line
-            line.close()
-            return None
+            return _if_direct(await pool.dedicated())
 
-        return RowsBackend(settings, statements, asking, runtime, wire, listen)
+        return _rows(settings, statements, pool, runtime, wire=wire, listen=listen)
+
+
+class BorrowingStore:
+    """A pool or an engine of the user's own."""
+
+    def __init__(self, lender: Lender) -> None:
+        self._lender = lender
+        self._settings = Settings(lender.label)
+
+    def open_backend(self, runtime: Runtime) -> Backend:
+        """Borrow connections from it, each for one request."""
+        settings, wire = self._settings, wire_for(runtime)
+        statements = Statements(settings.schema)
+        pool = BorrowingPool(self._lender, settings, wire, runtime, statements.greet)
+
+        async def listen() -> Line | None:
+            return _if_direct(await pool.dedicated())
+
+        return _rows(settings, statements, pool, runtime, wire=wire, listen=listen)
+
+
+def _rows(
+    settings: Settings,
+    statements: Statements,
+    source: Source,
+    runtime: Runtime,
+    *,
+    wire: Wire,
+    listen: Callable[[], Awaitable[Line | None]],
+) -> Backend:
+    asking = Asking(source, Schema(statements, settings.label), settings.label)
+    return RowsBackend(settings, statements, asking, runtime, wire=wire, listen=listen)
+
+
+def _if_direct(line: Line) -> Line | None:
+    if line.is_direct:
+        return line
+    line.close()
+    return None
 
 
 class _Cleaner:
@@ -77,7 +112,4 @@ def open_url(url: StoreURL) -> Store:
 
 def adopt(client: object) -> Store:
     """A pool or an engine of the user's own."""
-    raise ConfigurationError(f"cannot lock with a {type(client).__name__}")
-
-
-_ = BackendError
+    return BorrowingStore(lender_for(client))

@@ -25,8 +25,8 @@ READ_ONLY = "25006"
 _STALE = frozenset({READ_ONLY, "57P01", "57P02", "57P03"})  # another connection may reach a server that can
 
 _LATER = {
-    "40001": "two transactions got into each other's way: set default_transaction_isolation to 'read committed' for this "
-    "role, or let the pooler do it",
+    "40001": "two transactions got into each other's way: set default_transaction_isolation to 'read committed' for "
+    "this role",
     "40P01": "two transactions waited for each other",
     "55P03": "the row stayed locked for longer than lock_timeout",
     "57014": "the statement was cancelled, by statement_timeout or by somebody; locks need a few milliseconds only, so "
@@ -42,8 +42,8 @@ _LATER_CLASSES = {
     "58": "the server's system failed",
 }
 _REJECTED = {
-    "42501": "this role may not do that: run `leasehold schema postgresql` as the owner of the database and give the role "
-    "the rights that it names",
+    "42501": "this role may not do that: have the owner of the database run what `leasehold schema postgresql --role` "
+    "prints",
     "23514": "the next fence would be above the largest number that is kept exact; look at the clock of the server",
     "25P02": "the connection is in a transaction that has failed; give a pool or an engine, not a connection in use",
     "54000": "the server's limits are too low for this",
@@ -80,8 +80,8 @@ def translated(result: PGresult, store: str) -> BackendError:
         return BackendUnavailable(f"{store}: {_LATER_CLASSES[code[:2]]} ({said})", backend=store)
     if code in MISSING:
         return BackendRejected(
-            f"{store}: the tables of leasehold are missing or of another version, and could not be made ({said}); print "
-            "them with `leasehold schema postgresql`",
+            f"{store}: the tables of leasehold are missing or of another version, and could not be made ({said}); "
+            "print them with `leasehold schema postgresql`",
             backend=store,
         )
     return BackendRejected(f"{store} refused the request ({said}; SQLSTATE {code})", backend=store)

@@ -1,5 +1,6 @@
--- The rules of one name, for the verbs. Each takes for granted that the caller has locked the name's row by `enter_1`.
--- Statements inside see what was committed before the lock was had: functions that write take a new snapshot for each.
+-- The rules of one name, for the verbs. Each takes for granted that the caller has locked the name's row by
+-- `enter_1`. Statements inside see what was committed before the lock was had: functions that write take a new
+-- snapshot for each.
 
 -- When -> a fence by the clock: microseconds since 1970.
 CREATE OR REPLACE FUNCTION @schema@.micros_1(at timestamptz) RETURNS bigint
@@ -79,7 +80,8 @@ BEGIN
 END
 $$;
 
--- Lock a name, and bring it to how it is now -> the time. A holder that was folded into the row gets a claim of its own.
+-- Lock a name, and bring it to how it is now -> the time. A holder that was folded into the row gets a claim of its
+-- own.
 CREATE OR REPLACE FUNCTION @schema@.enter_1(the_key bytea) RETURNS timestamptz
 LANGUAGE plpgsql AS $$
 DECLARE

@@ -215,7 +215,8 @@ BEGIN
 END
 $$;
 
--- End the grant with this fence; its place stays taken until its ttl is over, unless `at_once` -> whether there was one.
+-- End the grant with this fence; its place stays taken until its ttl is over, unless `at_once` -> whether there was
+-- one.
 CREATE OR REPLACE FUNCTION @schema@.break_1(the_key bytea, the_fence bigint, the_reason text, at_once boolean)
 RETURNS boolean
 LANGUAGE plpgsql AS $$

@@ -1,0 +1,16 @@
+"""The contract over rows, through a PgBouncer that pools transactions, with a direct way to listen and without one."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import pytest
+
+from leasehold.testing import contract
+from verification.lab.pgbouncer import PgBouncer
+
+
+@pytest.mark.parametrize("driver", contract.DRIVERS)
+@pytest.mark.parametrize("case", contract.CASES, ids=str)
+def test_contract(case: contract.Case, driver: type[contract.Driver], pgbouncer: PgBouncer) -> None:
+    contract.check(case, contract.UrlHarness(pgbouncer.url(), contract.REQUIRED["postgresql"], ttl=0.4), driver())
