@@ -187,7 +187,7 @@ class RowsBackend:
 
     async def close(self) -> None:
         """See `Backend`."""
-        self._bells.close()
+        await self._bells.close()
         await self._asking.source.close()
 
     # --- answers

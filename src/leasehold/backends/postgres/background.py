@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from types import TracebackType
 
-    from leasehold.spi import Runtime
+    from leasehold.spi import Runtime, Task
 
 __all__ = ["start"]
 
 
-def start(runtime: Runtime, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+def start(runtime: Runtime, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> Task:
     """Run it beside the caller. It must handle its own errors."""
-    runtime.spawn(_Late(work), name)
+    return runtime.spawn(_Late(work), name)
 
 
 class _Late(Coroutine[Any, Any, None]):

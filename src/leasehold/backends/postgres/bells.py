@@ -29,12 +29,13 @@ if TYPE_CHECKING:
     from leasehold.backends.postgres.line import Line, Wire
     from leasehold.backends.postgres.pool import Asking
     from leasehold.backends.postgres.statements import Statements
-    from leasehold.spi import Runtime, Signal
+    from leasehold.spi import Runtime, Signal, Task
     from leasehold.values import Claim
 
 __all__ = ["Bells", "Handed", "Standing"]
 
 LINGER = 2.0  # how long an idle listener stays, so that a loop of short waits does not start it each time
+GOODBYE = 1.0  # how long the end of the listener is waited for
 PROOF = 1.0  # how long the first message may take
 POLL, LONGEST_POLL = 0.05, 0.5
 
@@ -85,6 +86,7 @@ class Bells:
         self._line: Line | None = None
         self._listens = True  # until it is known that nothing is heard
         self._serves = False
+        self._task: Task | None = None
         self._closed = False
         self.channel: bytes | None = None  # where we are told; None while we are not
 
@@ -103,18 +105,20 @@ class Bells:
             with self._guard:
                 begin, self._serves = not self._closed and not self._is_served(), True
             if begin:
-                start(self._runtime, self._serve, "leasehold postgres listener")
+                self._task = start(self._runtime, self._serve, "leasehold postgres listener")
         return self.channel
 
     def _is_served(self) -> bool:
         return self._serves  # looked at again: another thread may have been quicker
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Stop listening and asking."""
         self._closed = True
         line, self.channel = self._line, None
         if line is not None:
             self._wire.interrupt(line)
+        if self._task is not None:
+            await self._task.join(self._runtime.now() + GOODBYE)
 
     # --- for as long as somebody waits
 

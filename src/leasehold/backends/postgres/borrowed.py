@@ -15,19 +15,19 @@ import psycopg
 
 from leasehold.backends.postgres import trouble
 from leasehold.backends.postgres.background import start
-from leasehold.backends.postgres.line import Line, open_line
+from leasehold.backends.postgres.line import Line, Memory, open_line
 from leasehold.backends.postgres.wires import BlockingWire
-from leasehold.errors import BackendError, BackendUnavailable, ConfigurationError
+from leasehold.errors import BackendUnavailable, ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
     from leasehold.backends.postgres.line import Wire
     from leasehold.backends.postgres.settings import Settings
     from leasehold.backends.postgres.statements import Statement
     from leasehold.spi import Runtime
 
 __all__ = ["BorrowingPool", "Lender", "lender_for"]
+
+GOODBYE = 1.0  # how long requests that are under way are waited for
 
 
 class Lender(Protocol):
@@ -58,32 +58,30 @@ class BorrowingPool:
         self._wire = wire
         self._runtime = runtime
         self._greet = greet
-        self._lines: WeakKeyDictionary[psycopg.BaseConnection[Any], Line] = WeakKeyDictionary()
+        self._known: WeakKeyDictionary[psycopg.BaseConnection[Any], Memory] = WeakKeyDictionary()
+        self._debts: dict[object, None] = {}  # one for each connection that is borrowed now, or about to be
         self._closed = False
 
     async def take(self, *, urgent: bool = False) -> Line:  # noqa: ARG002 - the limit is the owner's
         """See `Source`."""
-        if self._closed:
-            raise BackendUnavailable(
-                "this client is closed; make a new one with connect()", backend=self._settings.label
-            )
-        loan, connection = await self._borrow()
+        debt = object()
+        self._debts[debt] = None
         try:
-            return await self._line(loan, connection)
+            line = await self._borrow()
         except BaseException:
-            self._return(loan, broken=True)
+            self._debts.pop(debt, None)
             raise
+        line.slot = (line.slot, debt)
+        return line
 
     def give(self, line: Line) -> None:
         """See `Source`."""
-        loan, line.slot = line.slot, None
-        self._return(loan, broken=False)
+        self._return(*line.slot, broken=False)
 
     def discard(self, line: Line, *, dead: bool) -> None:  # noqa: ARG002 - the others are the owner's business
         """See `Source`."""
-        loan, line.slot = line.slot, None
         line.close()
-        self._return(loan, broken=True)
+        self._return(*line.slot, broken=True)
 
     async def dedicated(self) -> Line:
         """See `Source`."""
@@ -101,43 +99,51 @@ class BorrowingPool:
         return own
 
     async def close(self) -> None:
-        """See `Source`. The pool is the user's."""
+        """See `Source`. The pool is the user's; what is borrowed gets back to it before that may be closed."""
         self._closed = True
+        deadline = self._runtime.now() + GOODBYE
+        while self._debts and self._runtime.now() < deadline:
+            await self._runtime.sleep(0.005)
 
-    async def _borrow(self) -> tuple[Any, psycopg.BaseConnection[Any]]:
+    async def _borrow(self) -> Line:
+        label = self._settings.label
+        if self._closed:
+            raise BackendUnavailable("this client is closed; make a new one with connect()", backend=label)
         self._lender.check()
         try:
-            return await self._lender.borrow(self._settings.answer_timeout)
+            loan, connection = await self._lender.borrow(self._settings.answer_timeout)
         except psycopg.Error as error:
-            raise trouble.connect_failed(error, self._settings.label) from None
-        except (BackendError, ConfigurationError):
-            raise
+            raise trouble.connect_failed(error, label) from None
         except Exception as error:
-            raise BackendUnavailable(
-                f"no connection could be borrowed: {error}", backend=self._settings.label
-            ) from error
+            raise BackendUnavailable(f"no connection could be borrowed: {error}", backend=label) from error
+        try:
+            return await self._line(loan, connection)
+        except BaseException:
+            self._return(loan, None, broken=True)
+            raise
 
     async def _line(self, loan: Any, connection: psycopg.BaseConnection[Any]) -> Line:
-        line = self._lines.get(connection)
-        if line is None:
-            label, timeout = self._settings.label, self._settings.answer_timeout
-            line = Line(connection, self._wire, self._runtime, label, timeout)
-            if not line.is_usable():
-                raise BackendUnavailable("the pool lent a connection that is in use or closed", backend=label)
+        label = self._settings.label
+        line = Line(connection, self._wire, self._runtime, label, self._settings.answer_timeout)
+        if not line.is_usable():
+            raise BackendUnavailable("the pool lent a connection that is in use or closed", backend=label)
+        known = self._known.get(connection)
+        if known is None:
             await line.greet(self._greet, own=False)
-            self._lines[connection] = line
-        elif not line.is_usable():
-            raise BackendUnavailable(
-                "the pool lent a connection that is in use or closed", backend=self._settings.label
-            )
+            self._known[connection] = line.memory
+        else:
+            line.memory = known
         line.slot = loan
         return line
 
-    def _return(self, loan: Any, *, broken: bool) -> None:
+    def _return(self, loan: Any, debt: object, *, broken: bool) -> None:
         """Give it back: at once where that blocks shortly, beside the caller where it would suspend."""
 
-        def give_back() -> Coroutine[Any, Any, None]:
-            return self._lender.give_back(loan, broken=broken)
+        async def give_back() -> None:
+            try:
+                await self._lender.give_back(loan, broken=broken)
+            finally:
+                self._debts.pop(debt, None)
 
         if self._lender.blocking:
             step = give_back()

@@ -7,7 +7,7 @@ one that was not. How to wait for a socket is all that differs between threads a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import psycopg
 from psycopg import pq
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from leasehold.backends.postgres.statements import Statement
     from leasehold.spi import Runtime
 
-__all__ = ["GOOD", "Line", "Wire", "open_line"]
+__all__ = ["GOOD", "Line", "Memory", "Wire", "open_line"]
 
 PREPARE_AT = 3  # a statement is prepared when it is used for this time: a command that runs once should not pay for it
 GOOD = frozenset({pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK})
@@ -46,20 +46,29 @@ class Wire(Protocol):
         """End a wait for this line, from anywhere; it is of no use afterwards."""
 
 
+class Memory:
+    """What is known of a session: it outlives the line where a connection is lent again and again."""
+
+    __slots__ = ("is_direct", "prepared", "uses")
+
+    def __init__(self) -> None:
+        self.is_direct = False  # known to be without a pooler in between that changes servers from call to call
+        self.uses: dict[bytes, int] = {}
+        self.prepared: set[bytes] = set()
+
+
 class Line:
     """One connection that is used by one call at a time."""
 
     __slots__ = (
         "__weakref__",
         "_label",
-        "_prepared",
         "_runtime",
         "_timeout",
-        "_uses",
         "_wire",
         "connection",
         "idle_since",
-        "is_direct",
+        "memory",
         "pgconn",
         "poller",
         "slot",
@@ -72,21 +81,24 @@ class Line:
         self.pgconn: PGconn = connection.pgconn
         self.poller: object = None  # the wire's own
         self.idle_since = 0.0
-        self.slot: object = None  # its place in a pool
-        self.is_direct = False  # known to be without a pooler in between that changes servers from call to call
+        self.slot: Any = None  # what its pool keeps with it
+        self.memory = Memory()
         self._wire = wire
         self._runtime = runtime
         self._label = label
         self._timeout = timeout
-        self._uses: dict[bytes, int] = {}
-        self._prepared: set[bytes] = set()
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether the session is the same from call to call."""
+        return self.memory.is_direct
 
     async def ask(self, statement: Statement, values: Sequence[bytes | None]) -> PGresult:
         """Send it and wait for the answer, which may be an error of the server's.
 
         Raises `OutcomeUnknown` when none came; then, and whenever anything else is raised, the line is of no use.
         """
-        if self.is_direct and statement.hot and await self._prepare(statement):
+        if statement.hot and self.memory.is_direct and await self._prepare(statement):
             send, what = self.pgconn.send_query_prepared, (statement.name, values, statement.formats)
             return await self._exchange(send, *what)
         return await self._exchange(
@@ -103,7 +115,7 @@ class Line:
         if answer.status not in GOOD:
             raise trouble.translated(answer, self._label)
         process, isolation = answer.get_value(0, 0), answer.get_value(0, 1)
-        self.is_direct = process == b"%d" % self.pgconn.backend_pid
+        self.memory.is_direct = process == b"%d" % self.pgconn.backend_pid
         if own and self.is_direct and isolation != b"read committed":
             await self.run_script(b"SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED")
 
@@ -123,21 +135,21 @@ class Line:
         self.pgconn.finish()
 
     def forget_prepared(self) -> None:
-        """Prepare nothing on this line any more."""
-        self.is_direct = False
+        """Prepare nothing in this session any more."""
+        self.memory.is_direct = False
 
     async def _prepare(self, statement: Statement) -> bool:
-        name = statement.name
-        if name in self._prepared:
+        name, memory = statement.name, self.memory
+        if name in memory.prepared:
             return True
-        uses = self._uses[name] = self._uses.get(name, 0) + 1
+        uses = memory.uses[name] = memory.uses.get(name, 0) + 1
         if uses < PREPARE_AT:
             return False
         answer = await self._exchange(self.pgconn.send_prepare, name, statement.text, statement.types)
         if answer.status not in GOOD:
-            self.is_direct = False
+            memory.is_direct = False
             return False
-        self._prepared.add(name)
+        memory.prepared.add(name)
         return True
 
     async def _exchange(self, send: object, *what: object) -> PGresult:

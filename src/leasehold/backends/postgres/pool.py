@@ -28,11 +28,12 @@ if TYPE_CHECKING:
     from leasehold.backends.postgres.schema import Schema
     from leasehold.backends.postgres.settings import Settings
     from leasehold.backends.postgres.statements import Statement
-    from leasehold.spi import Runtime, Signal
+    from leasehold.spi import Runtime, Signal, Task
 
 __all__ = ["Asking", "OwnPool", "Source"]
 
 LINGER = 2.0  # how long an idle connection stays open
+GOODBYE = 1.0  # how long the end of the housekeeper is waited for
 LOOK_AGAIN = 0.1  # how often one that waits for a place looks for itself
 
 
@@ -130,6 +131,7 @@ class OwnPool:
         self._waiting: deque[Signal] = deque()
         self._wake = runtime.signal()
         self._keeps_house = False
+        self._housekeeper: Task | None = None
         self._closed = False
         self.chore: Callable[[Line], Coroutine[Any, Any, None]] | None = None  # done now and then on an idle line
 
@@ -177,6 +179,8 @@ class OwnPool:
         self._closed = True
         self._close_idle(None)
         self._wake.set()
+        if self._housekeeper is not None:
+            await self._housekeeper.join(self._runtime.now() + GOODBYE)
 
     # --- making connections
 
@@ -262,7 +266,7 @@ class OwnPool:
             if self._keeps_house or self._closed:
                 return
             self._keeps_house = True
-        start(self._runtime, self._keep_house, "leasehold postgres connections")
+        self._housekeeper = start(self._runtime, self._keep_house, "leasehold postgres connections")
 
     async def _keep_house(self) -> None:
         try:
