@@ -1,4 +1,4 @@
-"""The contract over rows, through a PgBouncer that pools transactions, with a direct way to listen and without one."""
+"""The contract over rows, through a PgBouncer that pools transactions."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class BorrowingPool:
         self._return(*line.slot, broken=True)
 
     async def dedicated(self) -> Line:
-        """See `Source`."""
+        """A line of our own for one who keeps it for longer, and closes it."""
         line = await self.take()
         info = line.connection.info
         parameters: dict[str, object] = {**info.get_parameters(), "password": info.password}

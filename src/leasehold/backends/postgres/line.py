@@ -13,10 +13,10 @@ import psycopg
 from psycopg import pq
 
 from leasehold.backends.postgres import trouble
-from leasehold.errors import BackendUnavailable
+from leasehold.errors import BackendUnavailable, OutcomeUnknown
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from psycopg import BaseConnection
     from psycopg.pq.abc import PGconn, PGresult
@@ -130,6 +130,27 @@ class Line:
             pass  # somebody else's, if a pool shares its connections
         return pgconn.status == pq.ConnStatus.OK and pgconn.transaction_status == pq.TransactionStatus.IDLE
 
+    async def recovers(self) -> bool:
+        """Read to its end what an interrupted call left behind; False if the connection has failed."""
+        pgconn = self.pgconn
+        if pgconn.status == pq.ConnStatus.OK and pgconn.transaction_status == pq.TransactionStatus.ACTIVE:
+            try:
+                await self._receive(self._runtime.now() + self._timeout)
+            except OutcomeUnknown as unanswered:
+                if pgconn.status == pq.ConnStatus.OK:  # nothing of the new request was sent
+                    raise BackendUnavailable(str(unanswered), backend=self._label) from None
+        return self.is_usable()
+
+    def is_broken(self) -> bool:
+        """Whether the connection has failed."""
+        return self.pgconn.status != pq.ConnStatus.OK
+
+    def view(self) -> Line:
+        """The same line for one call, for somebody else to hold."""
+        line = Line(self.connection, self._wire, self._runtime, self._label, self._timeout)
+        line.memory, line.poller = self.memory, self.poller
+        return line
+
     def close(self) -> None:
         """Let go of the connection; what is under way may still be applied."""
         self.pgconn.finish()
@@ -152,38 +173,32 @@ class Line:
         memory.prepared.add(name)
         return True
 
-    async def _exchange(self, send: object, *what: object) -> PGresult:
-        pgconn = self.pgconn
+    async def _exchange(self, send: Callable[..., None], *what: object) -> PGresult:
         deadline = self._runtime.now() + self._timeout
         try:
-            send(*what)  # type: ignore[operator]  # one of libpq's send functions
-            while pgconn.flush():
-                if not await self._wire.writable(self, deadline - self._runtime.now()):
-                    raise trouble.lost(None, self._label)
-            if not await self._wire.readable(self, self._timeout):
-                raise trouble.lost(None, self._label)
-            pgconn.consume_input()
-            while pgconn.is_busy():
-                if not await self._wire.readable(self, deadline - self._runtime.now()):
-                    raise trouble.lost(None, self._label)
-                pgconn.consume_input()
-            return await self._collect(deadline)
+            send(*what)
+            return await self._receive(deadline)
         except psycopg.Error as error:
             raise trouble.lost(error, self._label) from None
 
-    async def _collect(self, deadline: float) -> PGresult:
-        """The last answer that is there; an error is the last one of its transaction."""
-        pgconn = self.pgconn
-        answer = pgconn.get_result()
-        while True:
-            while pgconn.is_busy():
-                if not await self._wire.readable(self, deadline - self._runtime.now()):
+    async def _receive(self, deadline: float) -> PGresult:
+        """See the request out and the answer in: the last one that comes; an error is the last of its transaction."""
+        pgconn, answer = self.pgconn, None
+        try:
+            while pgconn.flush():
+                if not await self._wire.writable(self, deadline - self._runtime.now()):
                     raise trouble.lost(None, self._label)
-                pgconn.consume_input()
-            more = pgconn.get_result()
-            if more is None:
-                break
-            answer = more
+            while True:
+                while pgconn.is_busy():
+                    if not await self._wire.readable(self, deadline - self._runtime.now()):
+                        raise trouble.lost(None, self._label)
+                    pgconn.consume_input()
+                more = pgconn.get_result()
+                if more is None:
+                    break
+                answer = more
+        except psycopg.Error as error:
+            raise trouble.lost(error, self._label) from None
         if answer is None:
             raise trouble.lost(None, self._label)
         return answer

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from leasehold.backends.postgres.statements import Statement
     from leasehold.spi import Runtime, Signal, Task
 
-__all__ = ["Asking", "OwnPool", "Source"]
+__all__ = ["Asking", "OwnPool", "Queue", "Slot", "Source"]
 
 LINGER = 2.0  # how long an idle connection stays open
 GOODBYE = 1.0  # how long the end of the housekeeper is waited for
@@ -48,9 +48,6 @@ class Source(Protocol):
 
     def discard(self, line: Line, *, dead: bool) -> None:
         """It did not: close it. `dead`: the connection failed, and others may have died with it."""
-
-    async def dedicated(self) -> Line:
-        """A line for one who keeps it for longer, and closes it."""
 
     async def close(self) -> None:
         """Let go of everything."""
@@ -108,10 +105,43 @@ class Asking:
         return made
 
 
-class _Slot:
-    """A place in the pool, for as long as somebody refers to it."""
+class Slot:
+    """A place in the pool, for as long as somebody refers to it.
 
-    __slots__ = ("__weakref__",)
+    An exception that interrupted a call refers to all that the call had, for as long as it is handled. So a place that
+    was not put to use is also free when the same thread or task asks for another: it cannot be in two calls at once.
+    """
+
+    __slots__ = ("__weakref__", "is_used", "user")
+
+    def __init__(self, user: object) -> None:
+        self.user = user
+        self.is_used = False
+
+
+class Queue:
+    """Those who wait for a place, called in order; each looks for itself now and then."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._waiting: deque[Signal] = deque()
+
+    def call_one(self) -> None:
+        """There is a place."""
+        if self._waiting:
+            with suppress(IndexError):
+                self._waiting.popleft().set()
+
+    async def wait(self, until: float, is_free: Callable[[], bool]) -> None:
+        """Wait to be called."""
+        signal = self._runtime.signal()
+        self._waiting.append(signal)
+        try:
+            if not is_free():  # it may have been free before we were known
+                await self._runtime.wait(signal, until)
+        finally:
+            with suppress(ValueError):  # whoever called us has removed it
+                self._waiting.remove(signal)
 
 
 class OwnPool:
@@ -126,9 +156,9 @@ class OwnPool:
         self._runtime = runtime
         self._greet = greet
         self._idle: deque[Line] = deque()
-        self._slots: WeakSet[_Slot] = WeakSet()
+        self._slots: WeakSet[Slot] = WeakSet()
         self._guard = runtime.guard()
-        self._waiting: deque[Signal] = deque()
+        self._queue = Queue(runtime)
         self._wake = runtime.signal()
         self._keeps_house = False
         self._housekeeper: Task | None = None
@@ -152,8 +182,7 @@ class OwnPool:
         self._idle.append(line)
         if self._closed:
             self._close_idle(None)
-        if self._waiting:
-            self._call_one()
+        self._queue.call_one()
         if not self._keeps_house:
             self._start_housekeeper()
 
@@ -163,11 +192,10 @@ class OwnPool:
         line.slot = None
         if dead:
             self._close_idle(None)
-        if self._waiting:
-            self._call_one()
+        self._queue.call_one()
 
     async def dedicated(self) -> Line:
-        """See `Source`."""
+        """A line for one who keeps it for longer, and closes it."""
         return await self._open(self._parameters)
 
     async def open_by(self, parameters: Mapping[str, Any]) -> Line:
@@ -185,34 +213,36 @@ class OwnPool:
     # --- making connections
 
     async def _open_or_wait(self, *, urgent: bool) -> Line:
-        signal = None
         deadline = self._runtime.now() + self._settings.answer_timeout
         while True:
             slot = self._new_slot(self._settings.connections + urgent)
             if slot is not None:
-                line = await self._open(self._parameters)
-                line.slot = slot
-                return line
-            signal = signal or self._runtime.signal()
-            await self._wait(signal, min(deadline, self._runtime.now() + LOOK_AGAIN))
+                return await self._fill(slot)
+            await self._queue.wait(min(deadline, self._runtime.now() + LOOK_AGAIN), self._has_idle)
             try:
                 return self._idle.pop()
             except IndexError:
                 if self._runtime.now() >= deadline:
                     raise self._too_busy() from None
 
-    async def _wait(self, signal: Signal, until: float) -> None:
-        signal.clear()
-        self._waiting.append(signal)
+    async def _fill(self, slot: Slot) -> Line:
         try:
-            if not self._idle:  # it may have come before we were known
-                await self._runtime.wait(signal, until)
-        finally:
-            with suppress(ValueError):  # whoever called us has removed it
-                self._waiting.remove(signal)
+            line = await self._open(self._parameters)
+        except BaseException:
+            self._slots.discard(slot)  # the error may live on, and what it refers to with it
+            raise
+        slot.is_used = True
+        line.slot = slot
+        return line
 
-    def _new_slot(self, limit: int) -> _Slot | None:
-        slot = _Slot()
+    def _has_idle(self) -> bool:
+        return bool(self._idle)
+
+    def _new_slot(self, limit: int) -> Slot | None:
+        slot = Slot(self._runtime.current())
+        for other in list(self._slots):
+            if other.user == slot.user and not other.is_used:
+                self._slots.discard(other)
         with self._guard:
             if self._closed or len(self._slots) < limit:
                 self._slots.add(slot)
@@ -240,12 +270,6 @@ class OwnPool:
             "?connections=",
             backend=self._settings.label,
         )
-
-    def _call_one(self) -> None:
-        try:
-            self._waiting.popleft().set()
-        except IndexError:
-            return
 
     # --- letting them go
 

@@ -25,6 +25,7 @@ __all__ = [
     "holder_text",
     "key_bytes",
     "number",
+    "seconds",
     "upper_bound",
 ]
 
@@ -58,16 +59,16 @@ class Statements:
 
         self.acquire = call(
             "acquire",
-            "SELECT * FROM @schema@.acquire_1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
-            *(BYTEA, TEXT, FLOAT8, TEXT, INT4, FLOAT8, TEXT, INT8, BOOL, TEXT),
+            "SELECT * FROM @schema@.acquire_1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+            *(BYTEA, TEXT, FLOAT8, TEXT, INT4, FLOAT8, TEXT, INT8, BOOL, TEXT, BOOL),
             hot=True,
         )
         self.turn = call("turn", "SELECT * FROM @schema@.turn_1($1, $2, $3)", BYTEA, TEXT, TEXT, hot=True)
         self.release = call("release", "SELECT @schema@.release_1($1, $2, $3)", BYTEA, TEXT, INT8, hot=True)
         self.renew = call(
             "renew",
-            "SELECT place, broken FROM @schema@.renew_1($1, $2, $3, $4)",
-            *(BYTEA_ARRAY, TEXT_ARRAY, INT8_ARRAY, FLOAT8_ARRAY),
+            "SELECT place, broken FROM @schema@.renew_1($1, $2, $3, $4, $5)",
+            *(BYTEA_ARRAY, TEXT_ARRAY, INT8_ARRAY, FLOAT8_ARRAY, BOOL),
             hot=True,
         )
         self.withdraw = call("withdraw", "SELECT @schema@.withdraw_1($1, $2, $3)", BYTEA, TEXT, FLOAT8)
@@ -80,6 +81,7 @@ class Statements:
         self.handed = call("handed", _HANDED, BYTEA_ARRAY, TEXT_ARRAY, hot=True)
         self.ring = call("ring", "SELECT pg_notify($1, '')", TEXT)
         self.greet = call("greet", _GREET)
+        self.begin = call("begin", _BEGIN, INT8, TEXT)
         self.version = call("version", "SELECT version FROM @schema@.about")
 
 
@@ -88,10 +90,12 @@ _STATES = """
 SELECT encode(key, 'hex'), 1 AS state, 'exclusive', 1, holder, fence, date_part('epoch', clock_timestamp() - since),
        date_part('epoch', expires - clock_timestamp()), NULL, 0 AS number
 FROM @schema@.lock WHERE key >= $1 AND key < $2 AND shape = 1 AND expires > clock_timestamp()
+  AND NOT @schema@.is_over_1(session)
 UNION ALL
 SELECT encode(key, 'hex'), state, mode, capacity, holder, fence, date_part('epoch', clock_timestamp() - since),
        date_part('epoch', expires - clock_timestamp()), broken, number
 FROM @schema@.claim WHERE key >= $1 AND key < $2 AND state <= 3 AND expires > clock_timestamp()
+  AND NOT @schema@.is_over_1(session)
 ORDER BY 1, state, number
 """
 
@@ -109,7 +113,17 @@ _READ = "SELECT encode(content, 'hex'), highest, remaining, moment FROM @schema@
 _GREET = "SELECT pg_backend_pid(), current_setting('default_transaction_isolation')"
 
 
-def claim_values(claim: Claim, floor: int, *, waits: bool, bell: bytes | None) -> list[Parameter]:
+# number, the same as text -> true; the session is named by it, and has its lock until it ends
+_BEGIN = """
+SELECT pg_try_advisory_lock($1) AND set_config('leasehold.session', $2, false) = $2
+  AND set_config('tcp_keepalives_idle', '10', false) <> '' AND set_config('tcp_keepalives_interval', '5', false) <> ''
+  AND set_config('tcp_keepalives_count', '3', false) <> ''
+"""
+
+
+def claim_values(
+    claim: Claim, floor: int, *, waits: bool = False, bell: Parameter = None, in_session: bool = False
+) -> list[Parameter]:
     """The parameters of `acquire`."""
     return [
         claim.key.encode(),
@@ -122,6 +136,7 @@ def claim_values(claim: Claim, floor: int, *, waits: bool, bell: bytes | None) -
         b"%d" % floor,
         b"t" if waits else b"f",
         bell,
+        b"t" if in_session else b"f",
     ]
 
 
@@ -138,6 +153,11 @@ def upper_bound(prefix: bytes) -> bytes:
 def number(value: float) -> bytes:
     """A float, so that it arrives exactly."""
     return repr(float(value)).encode()
+
+
+def seconds(text: bytes | None) -> float | None:
+    """A float out of a row."""
+    return None if text is None else float(text)
 
 
 def array(values: Iterable[bytes], *, binary: bool = False) -> bytes:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from leasehold.backends.postgres.backend import RowsBackend
 from leasehold.backends.postgres.borrowed import BorrowingPool, lender_for
 from leasehold.backends.postgres.pool import Asking, OwnPool
+from leasehold.backends.postgres.rows import RowsBackend
 from leasehold.backends.postgres.schema import Schema
+from leasehold.backends.postgres.session import SessionBackend, SessionSource
 from leasehold.backends.postgres.settings import Settings, parse
 from leasehold.backends.postgres.statements import Statements, number
 from leasehold.backends.postgres.wires import wire_for
@@ -38,6 +39,10 @@ class PostgresStore:
         """Connections of its own for each client, made with the first request."""
         settings, wire = self._settings, wire_for(runtime)
         statements = Statements(settings.schema)
+        if settings.mode == "session":
+            session = SessionSource(settings, self._parameters, wire, runtime, statements)
+            asking = Asking(session, Schema(statements, settings.label), settings.label)
+            return SessionBackend(settings, statements, asking, runtime, session)
         pool = OwnPool(settings, self._parameters, wire, runtime, statements.greet)
         pool.chore = _Cleaner(statements, runtime).tick
 

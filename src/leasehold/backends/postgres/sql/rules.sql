@@ -59,6 +59,18 @@ LANGUAGE sql AS $$
     AND NOT EXISTS (SELECT FROM @schema@.claim WHERE key = the_key)
 $$;
 
+-- Whether the session with this number has ended. Nobody else ever takes its advisory lock for longer than this
+-- question; our own session, which could take it again, is told apart by its name for itself.
+CREATE OR REPLACE FUNCTION @schema@.is_over_1(the_session bigint) RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+  IF the_session IS NULL OR the_session::text = current_setting('leasehold.session', true) THEN
+    RETURN false;
+  END IF;
+  RETURN pg_try_advisory_xact_lock_shared(the_session);
+END
+$$;
+
 -- Remove what has run out, and let others in for it. A holder that ran out did not release: the next one is told.
 CREATE OR REPLACE FUNCTION @schema@.expire_1(the_key bytea, at timestamptz) RETURNS void
 LANGUAGE plpgsql AS $$
@@ -66,11 +78,13 @@ DECLARE
   vanished boolean;
   room boolean;
 BEGIN
-  WITH gone AS (DELETE FROM @schema@.claim WHERE key = the_key AND expires <= at RETURNING state)
+  WITH gone AS (
+    DELETE FROM @schema@.claim WHERE key = the_key AND (expires <= at OR @schema@.is_over_1(session)) RETURNING state)
   SELECT coalesce(bool_or(state = 1), false), coalesce(bool_or(state <= 3), false) INTO vanished, room FROM gone;
   UPDATE @schema@.lock SET
     abandoned_until = CASE WHEN vanished THEN at + interval '1 day' ELSE abandoned_until END,
-    look = least((SELECT min(expires) FROM @schema@.claim WHERE key = the_key),
+    look = least((SELECT min(CASE WHEN session IS NULL THEN expires ELSE '-infinity' END)
+                  FROM @schema@.claim WHERE key = the_key),
                  CASE WHEN vanished THEN at + interval '1 day' WHEN abandoned_until > at THEN abandoned_until END,
                  'infinity')
     WHERE key = the_key;
@@ -95,10 +109,11 @@ BEGIN
   END LOOP;
   at := clock_timestamp();
   IF row.shape = 1 THEN
-    INSERT INTO @schema@.claim (key, owner, state, mode, capacity, ttl, min_hold, holder, fence, since, expires)
-      VALUES (the_key, row.owner, 1, 'exclusive', 1, row.ttl, 0, row.holder, row.fence, row.since, row.expires);
-    UPDATE @schema@.lock SET shape = 2, look = row.expires, owner = NULL WHERE key = the_key;
-    row.look := row.expires;
+    INSERT INTO @schema@.claim (key, owner, state, mode, capacity, ttl, min_hold, holder, fence, since, expires, session)
+      VALUES (the_key, row.owner, 1, 'exclusive', 1, row.ttl, 0, row.holder, row.fence, row.since, row.expires,
+              row.session);
+    row.look := CASE WHEN row.session IS NULL THEN row.expires ELSE '-infinity' END;
+    UPDATE @schema@.lock SET shape = 2, look = row.look, owner = NULL WHERE key = the_key;
   END IF;
   IF row.look <= at THEN
     PERFORM @schema@.expire_1(the_key, at);
@@ -111,11 +126,13 @@ $$;
 CREATE OR REPLACE FUNCTION @schema@.add_1(
   the_key bytea, the_owner text, the_state integer, the_mode text, the_capacity integer, the_ttl double precision,
   the_min_hold double precision, the_holder text, the_fence bigint, at timestamptz, the_expires timestamptz,
-  the_abandoned boolean, the_bell text) RETURNS void
+  the_abandoned boolean, the_bell text, the_session bigint) RETURNS void
 LANGUAGE sql AS $$
   INSERT INTO @schema@.claim (key, owner, state, mode, capacity, ttl, min_hold, holder, fence, since, expires, abandoned,
-                              bell)
+                              bell, session)
     VALUES (the_key, the_owner, the_state, the_mode, the_capacity, the_ttl, the_min_hold, the_holder, the_fence, at,
-            the_expires, the_abandoned, the_bell);
-  UPDATE @schema@.lock SET shape = 2, look = least(look, the_expires) WHERE key = the_key;
+            the_expires, the_abandoned, the_bell, the_session);
+  UPDATE @schema@.lock SET
+    shape = 2, look = CASE WHEN the_session IS NULL THEN least(look, the_expires) ELSE '-infinity' END
+    WHERE key = the_key;
 $$;

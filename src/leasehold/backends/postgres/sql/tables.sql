@@ -2,14 +2,20 @@
 --
 -- Invariants: instants are of the database's clock (`clock_timestamp()`); fences only rise; keys are the bytes of
 -- UTF-8, so that any name fits and no collation orders them. `holder` and `broken` are JSON texts: they may hold any
--- character. A row of `lock` says where the rest of a name's state is; whoever changes anything of a name has locked
--- this row:
+-- character.
+--
+-- A row of `lock` says where the rest of a name's state is; whoever changes anything of a name has locked this row:
 --   shape 0   nothing is remembered but the fence
 --   shape 1   one exclusive holder, and nothing else: it is in this very row, so that the common case is one write
 --   shape 2   everything is in `claim` (and in `abandoned_until`); nothing there runs out before `look`
+--
 -- A row of `claim` is, by `state`: 1 holding, 2 released but kept for its min_hold, 3 waiting, 4 withdrawn (a late
--- copy of this claim is refused), 5 broken at once (its holder learns why). While anybody waits, the first in line
--- cannot be admitted: whoever makes room lets the next one in, in the same step.
+-- copy of this claim is refused), 5 broken at once (its holder learns why).
+--
+-- `session` is the number of an advisory lock that the holder's session has for as long as it lives: the claim ends
+-- with it. It is null for those who do not depend on a session.
+--
+-- While anybody waits, the first in line cannot be admitted: whoever makes room lets the next one in, in the same step.
 
 DO $$
 BEGIN
@@ -36,7 +42,8 @@ CREATE TABLE IF NOT EXISTS @schema@.lock (
   ttl double precision,
   since timestamptz,
   expires timestamptz,
-  holder text
+  holder text,
+  session bigint
 ) WITH (fillfactor = 50);
 
 CREATE TABLE IF NOT EXISTS @schema@.claim (
@@ -54,7 +61,8 @@ CREATE TABLE IF NOT EXISTS @schema@.claim (
   expires timestamptz NOT NULL,
   abandoned boolean NOT NULL DEFAULT false,
   broken text,
-  bell text
+  bell text,
+  session bigint
 ) WITH (fillfactor = 70);
 
 CREATE INDEX IF NOT EXISTS claim_by_owner ON @schema@.claim (key, owner);

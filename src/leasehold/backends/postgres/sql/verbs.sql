@@ -22,26 +22,28 @@ $$;
 
 -- The common case: an exclusive claim on a name that nobody uses is one write. Otherwise the rules decide.
 -- `waits`: take a place in the queue if it cannot be had at once. `the_floor`: the fence is above this.
+-- `in_session`: the claim ends with this session, which was named before; asked again by another, it moves there.
 -- Invariant: the same claim asked twice gives the same grant, with a new expiry; a withdrawn claim gets nothing.
 CREATE OR REPLACE FUNCTION @schema@.acquire_1(
   the_key bytea, the_owner text, the_ttl double precision, the_mode text, the_capacity integer,
-  the_min_hold double precision, the_holder text, the_floor bigint, waits boolean, the_bell text,
+  the_min_hold double precision, the_holder text, the_floor bigint, waits boolean, the_bell text, in_session boolean,
   OUT verdict text, OUT fence bigint, OUT abandoned boolean, OUT moment double precision, OUT ahead integer,
   OUT ends double precision, OUT facts text, OUT mode text, OUT capacity integer)
 LANGUAGE plpgsql AS $$
 DECLARE
   at timestamptz := clock_timestamp();
+  the_session bigint := CASE WHEN in_session THEN current_setting('leasehold.session')::bigint END;
   own @schema@.claim;
   present @schema@.claim;
 BEGIN
   moment := date_part('epoch', at);
   IF the_mode = 'exclusive' AND the_min_hold = 0 THEN
-    INSERT INTO @schema@.lock AS l (key, fence, shape, owner, ttl, since, expires, holder)
+    INSERT INTO @schema@.lock AS l (key, fence, shape, owner, ttl, since, expires, holder, session)
       VALUES (the_key, greatest((moment * 1000000)::bigint, the_floor + 1), 1, the_owner, the_ttl, at,
-              at + make_interval(secs => the_ttl), the_holder)
+              at + make_interval(secs => the_ttl), the_holder, the_session)
       ON CONFLICT (key) DO UPDATE SET
         fence = greatest(l.fence + 1, excluded.fence), shape = 1, owner = excluded.owner, ttl = excluded.ttl,
-        since = excluded.since, expires = excluded.expires, holder = excluded.holder
+        since = excluded.since, expires = excluded.expires, holder = excluded.holder, session = excluded.session
       WHERE l.shape = 0
       RETURNING l.fence INTO fence;
     IF FOUND THEN
@@ -54,7 +56,8 @@ BEGIN
   moment := date_part('epoch', at);
   SELECT * INTO own FROM @schema@.claim AS c WHERE c.key = the_key AND c.owner = the_owner ORDER BY c.state LIMIT 1;
   IF own.state = 1 AND own.broken IS NULL THEN  -- asked again, because its answer was lost
-    UPDATE @schema@.claim AS c SET expires = at + make_interval(secs => the_ttl) WHERE c.number = own.number;
+    UPDATE @schema@.claim AS c SET expires = at + make_interval(secs => the_ttl), session = the_session
+      WHERE c.number = own.number;
     verdict := 'granted';
     fence := own.fence;
     abandoned := own.abandoned;
@@ -78,7 +81,7 @@ BEGIN
         FROM @schema@.lock AS l WHERE l.key = the_key;
       UPDATE @schema@.lock AS l SET fence = acquire_1.fence, abandoned_until = '-infinity' WHERE l.key = the_key;
       PERFORM @schema@.add_1(the_key, the_owner, 1, the_mode, the_capacity, the_ttl, the_min_hold, the_holder, fence, at,
-                             at + make_interval(secs => the_ttl), abandoned, NULL);
+                             at + make_interval(secs => the_ttl), abandoned, NULL, the_session);
       verdict := 'granted';
       RETURN;
     END IF;
@@ -86,7 +89,7 @@ BEGIN
   verdict := 'refused';
   IF waits AND own.state IS NULL THEN
     PERFORM @schema@.add_1(the_key, the_owner, 3, the_mode, the_capacity, the_ttl, the_min_hold, the_holder, 0, at,
-                           at + make_interval(secs => least(the_ttl, 3)), false, the_bell);
+                           at + make_interval(secs => least(the_ttl, 3)), false, the_bell, NULL);
     verdict := 'placed';
     SELECT c.number INTO own.number FROM @schema@.claim AS c WHERE c.key = the_key AND c.owner = the_owner;
   ELSIF waits AND own.state = 3 THEN
@@ -135,26 +138,29 @@ END
 $$;
 
 -- Extend grants -> a row for each that is lost: its place in the list, counted from 1, and why, if it was broken.
+-- `in_session`: from now on they end with this session; the one that they lived in must not have ended.
 -- In order of key, so that two such calls never wait for each other; whoever else locks names locks one only.
 CREATE OR REPLACE FUNCTION @schema@.renew_1(
-  the_keys bytea[], the_owners text[], the_fences bigint[], the_ttls double precision[])
+  the_keys bytea[], the_owners text[], the_fences bigint[], the_ttls double precision[], in_session boolean)
 RETURNS TABLE (place bigint, broken text)
 LANGUAGE plpgsql AS $$
 DECLARE
   g record;
   at timestamptz;
+  the_session bigint := CASE WHEN in_session THEN current_setting('leasehold.session')::bigint END;
 BEGIN
   FOR g IN SELECT * FROM unnest(the_keys, the_owners, the_fences, the_ttls)
            WITH ORDINALITY AS given (key, owner, fence, ttl, place) ORDER BY given.key LOOP
     at := clock_timestamp();
-    UPDATE @schema@.lock AS l SET expires = at + make_interval(secs => g.ttl)
-      WHERE l.key = g.key AND l.shape = 1 AND l.owner = g.owner AND l.fence = g.fence AND l.expires > at;
+    UPDATE @schema@.lock AS l SET expires = at + make_interval(secs => g.ttl), session = the_session
+      WHERE l.key = g.key AND l.shape = 1 AND l.owner = g.owner AND l.fence = g.fence AND l.expires > at
+        AND NOT @schema@.is_over_1(l.session);
     CONTINUE WHEN FOUND;
     PERFORM FROM @schema@.lock AS l WHERE l.key = g.key FOR UPDATE;
     at := clock_timestamp();
-    UPDATE @schema@.claim AS c SET expires = at + make_interval(secs => g.ttl)
+    UPDATE @schema@.claim AS c SET expires = at + make_interval(secs => g.ttl), session = the_session
       WHERE c.key = g.key AND c.owner = g.owner AND c.fence = g.fence AND c.state = 1 AND c.broken IS NULL
-        AND c.expires > at;
+        AND c.expires > at AND NOT @schema@.is_over_1(c.session);
     CONTINUE WHEN FOUND;
     place := g.place;
     broken := (SELECT c.broken FROM @schema@.claim AS c
@@ -210,7 +216,7 @@ BEGIN
     UPDATE @schema@.lock SET abandoned_until = at + interval '1 day' WHERE key = the_key;
   END IF;
   PERFORM @schema@.add_1(the_key, the_owner, 4, 'exclusive', 1, the_ttl, 0, '{}', 0, at,
-                         at + make_interval(secs => the_ttl), false, NULL);
+                         at + make_interval(secs => the_ttl), false, NULL, NULL);
   PERFORM @schema@.advance_1(the_key, at);
 END
 $$;
