@@ -11,4 +11,4 @@ from verification.lab.postgres import PostgresServer
 @pytest.mark.parametrize("driver", contract.DRIVERS)
 @pytest.mark.parametrize("case", contract.CASES, ids=str)
 def test_contract(case: contract.Case, driver: type[contract.Driver], postgres: PostgresServer) -> None:
-    contract.check(case, contract.UrlHarness(postgres.url(), contract.REQUIRED["postgresql"], ttl=0.4), driver())
+    contract.check(case, contract.UrlHarness(postgres.url(), contract.REQUIRED["postgresql"], ttl=0.5), driver())

@@ -12,4 +12,4 @@ from verification.lab.postgres import PostgresServer
 @pytest.mark.parametrize("case", contract.CASES, ids=str)
 def test_contract(case: contract.Case, driver: type[contract.Driver], postgres: PostgresServer) -> None:
     url = f"{postgres.url()}?mode=session"
-    contract.check(case, contract.UrlHarness(url, contract.REQUIRED["postgresql session"], ttl=0.4), driver())
+    contract.check(case, contract.UrlHarness(url, contract.REQUIRED["postgresql session"], ttl=0.5), driver())
