@@ -35,7 +35,7 @@ TARGET = 0.20
 def run(settings: Settings) -> Iterator[Table]:
     """The stack, then its parts."""
     missing = why_missing()
-    server = None if missing else RedisServer(settings.directory)
+    server = None if missing else RedisServer()
     try:
         yield _whole(settings, server, missing)
     finally:

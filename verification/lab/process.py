@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import random
 import shutil
 import signal
 import socket
@@ -16,7 +17,7 @@ import time
 import weakref
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,15 +26,21 @@ __all__ = ["ServerProcess", "find_program", "free_port", "wait_until"]
 
 START_LIMIT = 60.0
 STOP_LIMIT = 20.0
+SERVER_PORTS = (12_000, 32_000)
 DEBIAN_FOLDERS = ("/usr/sbin", "/usr/local/sbin", "/sbin")  # not on everybody's path
 
 
 def free_port() -> int:
-    """A port of the loopback interface that nobody uses now."""
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port of the loopback interface that nobody uses now.
+
+    It is below those that the system gives to clients: while a server is down, a client that asks for it again and
+    again could otherwise be given that very port, connect to itself, and keep the server from coming back.
+    """
+    while True:
+        port = random.randrange(*SERVER_PORTS)
+        with closing(socket.socket()) as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def find_program(name: str, package: str) -> str:
@@ -171,7 +178,7 @@ class ServerProcess:
             process.kill()
             process.wait()
 
-    def __enter__(self) -> ServerProcess:
+    def __enter__(self) -> Self:
         self.start()
         return self
 

@@ -1,0 +1,175 @@
+"""The servers and the proxy that the Redis tests stand on do what they say."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from verification.lab.certificates import Certificates
+from verification.lab.process import wait_until
+from verification.lab.proxy import FaultProxy
+from verification.lab.redis import RedisServer
+from verification.lab.redis_cluster import RedisCluster
+from verification.lab.resp import Connection, ErrorReply
+from verification.lab.sentinel import SentinelGroup
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_server_that_is_killed_and_started_again_is_empty_and_on_the_same_port() -> None:
+    with RedisServer() as server:
+        assert isinstance(server, RedisServer)
+        server.ask("SET", "key", "value")
+        server.kill()
+        with pytest.raises(OSError):
+            server.ask("PING")
+        server.start()
+        assert server.ask("GET", "key") is None
+
+
+def test_options_reach_the_server(tmp_path: Path) -> None:
+    server = RedisServer(
+        socket=True,
+        certificates=Certificates(tmp_path / "tls"),
+        password="secret",
+        users=["reader on >word ~* +get"],
+        maxmemory="20mb",
+        policy="allkeys-lru",
+    )
+    with server:
+        assert server.ask("CONFIG", "GET", "maxmemory-policy") == [b"maxmemory-policy", b"allkeys-lru"]
+        assert server.socket is not None
+        with Connection(server.socket, login=("default", "secret")) as connection:
+            assert connection.ask("PING") == b"PONG"
+        with server.connect(("reader", "word")) as connection, pytest.raises(ErrorReply, match="NOPERM"):
+            connection.ask("SET", "a", "b")
+        with pytest.raises((OSError, EOFError)), Connection(server.address, patience=2) as plain:
+            plain.ask("PING")
+
+
+def test_valkey_is_valkey(valkey_server: RedisServer) -> None:
+    assert valkey_server.info("server")["server_name"] == "valkey"
+
+
+def test_a_primary_that_is_killed_is_replaced_by_its_replica() -> None:
+    with SentinelGroup() as group:
+        before = group.primary
+        before.ask("SET", "key", "value")
+        before.ask("WAIT", 1, 5000)
+        after = group.fail_over()
+        assert after is not before
+        assert after.ask("GET", "key") == b"value"
+        before.start()
+        wait_until(lambda: before.info("replication")["role"] == "slave", "the old primary follows the new one")
+        group.wait_settled()
+        assert group.replica is before
+
+
+def test_a_slot_on_the_move_answers_ask_and_a_moved_one_answers_moved() -> None:
+    with RedisCluster(replicas=True) as cluster:
+        slot = cluster.slot_of("key")
+        source = cluster.owner_of(slot)
+        source.ask("SET", "key", "value")
+        target = cluster.begin_move(slot)
+        with pytest.raises(ErrorReply, match=f"ASK {slot} 127.0.0.1:{target.port}"):
+            source.ask("GET", "other{key}")
+        cluster.finish_move(slot, target)
+        with pytest.raises(ErrorReply, match=f"MOVED {slot} 127.0.0.1:{target.port}"):
+            source.ask("GET", "key")
+        assert target.ask("GET", "key") == b"value"
+        assert len({cluster.owner_of(number).port for number in (0, 8000, 16000)}) == 3
+
+
+# --- the proxy
+
+
+def asks(proxy: FaultProxy, *words: str, patience: float = 0.3) -> object:
+    with Connection(proxy.address, patience=patience) as connection:
+        return connection.ask(*words)
+
+
+def test_proxy_passes_on_and_delays_each_way(redis_proxy: FaultProxy) -> None:
+    assert asks(redis_proxy, "PING") == b"PONG"
+    redis_proxy.delay(to_server=0.15, to_client=0.1)
+    started = time.monotonic()
+    assert asks(redis_proxy, "PING", patience=5) == b"PONG"
+    assert time.monotonic() - started >= 0.25
+
+
+@pytest.mark.parametrize("then", ["cut", "silence"])
+def test_swallowed_answer_belongs_to_a_request_that_was_applied(
+    redis_proxy: FaultProxy, redis_server: RedisServer, then: str
+) -> None:
+    redis_proxy.swallow(b"chosen", then=then)
+    with Connection(redis_proxy.address, patience=1) as connection:
+        assert connection.ask("SET", "other", 1) == b"OK"
+        with pytest.raises(ConnectionError if then == "cut" else TimeoutError):
+            connection.ask("SET", "chosen", 1)
+    redis_proxy.wait_done()
+    assert redis_server.ask("GET", "chosen") == b"1"
+    assert asks(redis_proxy, "GET", "chosen") == b"1"
+
+
+def test_lost_request_was_not_applied(redis_proxy: FaultProxy, redis_server: RedisServer) -> None:
+    redis_proxy.lose(b"chosen")
+    with pytest.raises(ConnectionError):
+        asks(redis_proxy, "SET", "chosen", "1", patience=5)
+    assert redis_server.ask("GET", "chosen") is None
+
+
+def test_request_that_was_kept_back_arrives_later(redis_proxy: FaultProxy, redis_server: RedisServer) -> None:
+    redis_proxy.keep_back(b"chosen")
+    with pytest.raises(ConnectionError):
+        asks(redis_proxy, "SET", "chosen", "1", patience=5)
+    assert redis_server.ask("GET", "chosen") is None
+    redis_proxy.deliver()
+    wait_until(lambda: redis_server.ask("GET", "chosen") == b"1", "it never arrived")
+
+
+def test_black_hole_and_half_open_say_nothing_and_refusal_says_so(redis_proxy: FaultProxy) -> None:
+    with Connection(redis_proxy.address, patience=0.3) as old:
+        old.ask("PING")
+        redis_proxy.half_open()
+        with pytest.raises(TimeoutError):
+            old.ask("PING")
+    assert asks(redis_proxy, "PING") == b"PONG"
+    redis_proxy.black_hole()
+    with pytest.raises(TimeoutError):
+        asks(redis_proxy, "PING")
+    redis_proxy.heal()
+    assert asks(redis_proxy, "PING") == b"PONG"
+    redis_proxy.refuse()
+    with pytest.raises(ConnectionRefusedError):
+        asks(redis_proxy, "PING")
+    redis_proxy.accept()
+    assert asks(redis_proxy, "PING") == b"PONG"
+
+
+def test_cut_ends_connections_that_wait(redis_proxy: FaultProxy) -> None:
+    ended = threading.Event()
+
+    def listen() -> None:
+        with Connection(redis_proxy.address, patience=60) as connection:
+            connection.ask("SUBSCRIBE", "channel")
+            with pytest.raises(ConnectionError):
+                connection.receive()
+            ended.set()
+
+    thread = threading.Thread(target=listen)
+    thread.start()
+    wait_until(lambda: redis_proxy.links == 1, "nobody listens")
+    redis_proxy.cut()
+    assert ended.wait(60)
+    thread.join()
+
+
+def test_proxy_in_front_of_nothing_hangs_up() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as nothing:
+        port = nothing.getsockname()[1]
+    with FaultProxy(("127.0.0.1", port)) as proxy, pytest.raises(ConnectionError):
+        asks(proxy, "PING", patience=5)

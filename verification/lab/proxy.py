@@ -1,0 +1,290 @@
+"""A TCP proxy that misbehaves on command. It runs on a thread of its own and knows no store.
+
+A client is pointed at `port`; what it sends reaches the real server and back, until a fault is ordered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from verification.lab.process import free_port, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+__all__ = ["FaultProxy"]
+
+T = TypeVar("T")
+CUT, SILENCE = "cut", "silence"
+
+
+@dataclass(eq=False)
+class _Link:
+    """One connection of a client, and ours to the server for it."""
+
+    client: asyncio.StreamWriter
+    server: asyncio.StreamWriter
+    hears_requests: bool = True  # what the client sends is passed on
+    hears_answers: bool = True  # what the server sends is passed on
+    swallowing: bool = False  # the next answer is dropped
+    kept_back: bytes = b""  # a request that waits for `deliver`
+    pumps: list[asyncio.Task[None]] = field(default_factory=list)
+
+    def cut(self, *, abruptly: bool = True) -> None:
+        """Close both sides."""
+        for side in (self.client, self.server):
+            if abruptly:
+                side.transport.abort()
+            else:
+                side.close()
+
+
+@dataclass
+class _Order:
+    """A fault for the next requests that contain `word`."""
+
+    kind: str
+    word: bytes
+    left: int
+    then: str
+    skip: int = 0
+
+
+class FaultProxy:
+    """Between clients and one server; use it as a context manager. `heal` ends every fault but `cut`."""
+
+    def __init__(self, target: tuple[str, int]) -> None:
+        self._target = target
+        self.port = free_port()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="fault proxy", daemon=True)
+        self._listener: asyncio.Server | None = None
+        self._links: set[_Link] = set()
+        self._orders: list[_Order] = []
+        self._delays = (0.0, 0.0)
+        self._is_hole = False
+        self.done = 0  # how many ordered faults have happened
+        self.accepted = 0  # how many connections were made through it
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where clients connect to."""
+        return ("127.0.0.1", self.port)
+
+    @property
+    def links(self) -> int:
+        """How many connections there are now."""
+        return len(self._links)
+
+    # --- faults
+
+    def delay(self, to_server: float = 0.0, to_client: float = 0.0) -> None:
+        """Let everything take longer, each way; in seconds."""
+        self._delays = (to_server, to_client)
+
+    def cut(self) -> None:
+        """Close every connection, as a crash of the server would; new ones work."""
+        self._run(self._cut())
+
+    def refuse(self) -> None:
+        """Close every connection, and refuse new ones."""
+        self._run(self._refuse())
+
+    def accept(self) -> None:
+        """Take new connections again."""
+        self._run(self._listen())
+
+    def black_hole(self) -> None:
+        """Drop everything without a word, on connections that exist and on new ones."""
+        self._run(self._black_hole())
+
+    def half_open(self) -> None:
+        """Close the server's side of every connection without telling the client; new connections work."""
+        self._run(self._half_open())
+
+    def swallow(self, word: bytes = b"", *, count: int = 1, skip: int = 0, then: str = CUT) -> None:
+        """Pass on the next `count` requests that contain `word`, but not their answers: they were applied.
+
+        `skip`: leave so many alone first. `then`: "cut" the connection after it, or keep it open in "silence".
+        """
+        self._order(_Order("swallow", word, count, then, skip))
+
+    def lose(self, word: bytes = b"", *, count: int = 1, skip: int = 0, then: str = CUT) -> None:
+        """Do not pass on the next `count` requests that contain `word`: they were not applied, and nobody can know."""
+        self._order(_Order("lose", word, count, then, skip))
+
+    def keep_back(self, word: bytes = b"", *, skip: int = 0, then: str = CUT) -> None:
+        """Keep the next request that contains `word` until `deliver`; the client's side is cut or silent meanwhile."""
+        self._order(_Order("keep", word, 1, then, skip))
+
+    def deliver(self) -> None:
+        """Send what was kept back, as a slow network would."""
+        self._run(self._deliver())
+
+    def heal(self) -> None:
+        """No more faults: what was silenced stays silent, because its connection has lost bytes; new ones work."""
+        self._delays = (0.0, 0.0)
+        self._run(self._heal())
+
+    def wait_done(self, count: int = 1, limit: float = 60.0) -> None:
+        """Wait until so many ordered faults have happened since the start."""
+        wait_until(lambda: self.done >= count, f"{count} faults did not happen", limit)
+
+    # --- life
+
+    def start(self) -> None:
+        """Start the thread and listen."""
+        self._thread.start()
+        self._run(self._listen())
+
+    def stop(self) -> None:
+        """Close everything and end the thread."""
+        self._run(self._shut_down())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def __enter__(self) -> FaultProxy:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    # --- on the thread
+
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(30)
+
+    def _order(self, order: _Order) -> None:
+        self._loop.call_soon_threadsafe(self._orders.append, order)
+
+    async def _listen(self) -> None:
+        if self._listener is None:
+            self._listener = await asyncio.start_server(self._serve, *self.address)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.accepted += 1
+        try:
+            from_server, to_server = await asyncio.open_connection(*self._target)
+        except OSError:
+            writer.transport.abort()
+            return
+        link = _Link(writer, to_server)
+        link.hears_requests = link.hears_answers = not self._is_hole
+        self._links.add(link)
+        link.pumps = [
+            asyncio.create_task(self._pump(link, reader, self._on_request, to_server)),
+            asyncio.create_task(self._pump(link, from_server, self._on_answer, writer)),
+        ]
+        try:
+            await asyncio.wait(link.pumps)
+        finally:
+            self._links.discard(link)
+            link.cut()  # both sides have ended: nothing that was kept back can be delivered any more
+
+    async def _pump(
+        self,
+        link: _Link,
+        reader: asyncio.StreamReader,
+        passes: Callable[[_Link, bytes], bool],
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        delay = 0 if passes == self._on_request else 1
+        with suppress(OSError):
+            while chunk := await reader.read(65536):
+                if passes(link, chunk):
+                    self._loop.call_later(self._delays[delay], _write, writer, chunk)
+        heard = link.hears_answers if delay else link.hears_requests
+        if heard:
+            self._loop.call_later(self._delays[delay], writer.close)
+
+    def _on_request(self, link: _Link, chunk: bytes) -> bool:
+        """Whether the server shall see what a client sent."""
+        if not link.hears_requests:
+            return False
+        order = next((order for order in self._orders if order.word in chunk), None)
+        if order is None:
+            return True
+        if order.skip:
+            order.skip -= 1
+            return True
+        order.left -= 1
+        if not order.left:
+            self._orders.remove(order)
+        if order.kind == "swallow":
+            link.swallowing, link.hears_requests = True, order.then != SILENCE
+            link.hears_answers = order.then != SILENCE
+            if order.then == SILENCE:
+                self.done += 1
+            return True
+        self.done += 1
+        if order.kind == "keep":
+            link.kept_back = chunk
+        link.hears_requests = link.hears_answers = False
+        if order.then == CUT:
+            link.client.transport.abort()
+            if order.kind != "keep":
+                link.server.transport.abort()
+        return False
+
+    def _on_answer(self, link: _Link, _: bytes) -> bool:
+        """Whether the client shall see what the server sent."""
+        if link.hears_answers and link.swallowing:
+            self.done += 1
+            link.hears_answers = link.hears_requests = False
+            link.cut()
+        return link.hears_answers
+
+    async def _cut(self) -> None:
+        for link in list(self._links):
+            link.cut()
+
+    async def _refuse(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        await self._cut()
+
+    async def _black_hole(self) -> None:
+        self._is_hole = True
+        for link in self._links:
+            link.hears_requests = link.hears_answers = False
+
+    async def _half_open(self) -> None:
+        for link in list(self._links):
+            link.hears_requests = link.hears_answers = False
+            link.server.transport.abort()
+
+    async def _deliver(self) -> None:
+        for link in list(self._links):
+            if link.kept_back:
+                chunk, link.kept_back = link.kept_back, b""
+                link.server.write(chunk)
+                await link.server.drain()
+
+    async def _heal(self) -> None:
+        self._is_hole = False
+        self._orders.clear()
+        await self._listen()
+
+    async def _shut_down(self) -> None:
+        await self._refuse()
+        tasks = [pump for link in self._links for pump in link.pumps]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(0)
+        others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
+
+def _write(writer: asyncio.StreamWriter, chunk: bytes) -> None:
+    if not writer.transport.is_closing():
+        writer.write(chunk)
