@@ -181,7 +181,7 @@ class StoreModel:
 
     def applied(self, link: Link, verb: str, subject: Any, answer: Any, sent_at: float) -> None:
         """Compare the store's answer with the account."""
-        if verb in ("try_acquire", "join", "turn"):
+        if verb in ("try_acquire", "join", "turn", "held off"):
             self._claimed(verb, subject, answer)
             if verb == "turn" and isinstance(answer, Refusal) and self._world.now < sent_at + 0.05:
                 self._check_place(link, subject)
@@ -226,7 +226,10 @@ class StoreModel:
             tombstone = book.withdrawn.get(claim.owner, -math.inf) > now
             if verb == "try_acquire" and not tombstone and self._is_free(book, claim):
                 self._violate("refused a free lock", f"{claim.key} {claim.owner[:6]}")
-            if verb != "try_acquire":  # a claim may be tried before it is queued, and the first request may come late
+            if verb in (
+                "join",
+                "turn",
+            ):  # a claim may be tried before it is queued, and the first request may come late
                 book.waiting.pop(claim.owner, None)
 
     def _is_free(self, book: Book, claim: Claim) -> bool:
