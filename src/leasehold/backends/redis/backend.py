@@ -207,7 +207,7 @@ class RedisBackend:
     async def _ask(self, step: str, claim: Claim, keys: Keys, call_me: str) -> Any:
         """Put a claim to the store; a name in use as another kind of lock is refused here."""
         kind = str(claim.capacity) if claim.mode is Mode.PERMIT else "0"
-        run_id, uptime = await self._life(keys) if self._options.strict else ("", 0)
+        life, age = await self._life(keys, self._timeout(claim.ttl)) if self._options.strict else ("", 0)
         arguments = (
             step,
             claim.owner,
@@ -219,9 +219,9 @@ class RedisBackend:
             str(self._seen),
             _milliseconds(_place_lifetime(claim)),
             call_me,
-            run_id,
+            life,
             _milliseconds(max(claim.ttl, self._options.strict)),
-            str(uptime),
+            str(age),
         )
         call = Call(self._acquire, keys, claim.owner, arguments)
         if self._options.acks:
@@ -250,14 +250,14 @@ class RedisBackend:
             )
         return reply
 
-    async def _life(self, keys: Keys) -> tuple[str, int]:
+    async def _life(self, keys: Keys, timeout: float) -> tuple[str, int]:
         """Which life of which server this is, and for how many milliseconds it has surely been the primary.
 
         A server that restarts has another run id, a replica that is promoted another replication id. How long ago it
         was promoted nobody can tell, so for a name that it does not know that may have been just now.
         """
         node = await self._courier.node_for(keys)
-        replies = await self._courier.commands(node, ("INFO", "server"), ("INFO", "replication"))
+        replies = await self._courier.commands(node, ("INFO", "server"), ("INFO", "replication"), timeout=timeout)
         facts = dict(line.partition(b":")[::2] for line in b"\r\n".join(replies).split(b"\r\n") if b":" in line)
         was_promoted = bool(facts.get(b"master_replid2", b"").strip(b"0"))
         uptime = 0 if was_promoted else int(facts[b"uptime_in_seconds"]) * 1000
