@@ -70,12 +70,12 @@ class Contest:
     """Some contenders for one lock; use it as a context manager."""
 
     def __init__(self, number: int, url: str, ttl: float, hold: float = 0.05) -> None:
-        self._make = lambda: Contender(url, "contest", ttl, hold)
+        self._terms = (url, "contest", ttl, hold)
         self._number = number
         self.contenders: list[Contender] = []
 
     def __enter__(self) -> Contest:
-        self.contenders = [self._make() for _ in range(self._number)]
+        self.contenders = [Contender(*self._terms) for _ in range(self._number)]
         self.everybody_is_served()
         return self
 

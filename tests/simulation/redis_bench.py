@@ -11,6 +11,7 @@ from verification.simulation import SimRuntime, World
 from verification.simulation.network import Link
 from verification.simulation.redis.server import SimRedis
 from verification.simulation.redis.store import open_plain
+from verification.simulation.redis.wire import SimEar
 
 T = TypeVar("T")
 
@@ -40,3 +41,9 @@ class Bench:
     def run(self, coroutine: Any) -> Any:
         """Run it to its end, in the main process."""
         return self.world.run(coroutine, self.main.process)
+
+    def silence_ears(self) -> None:
+        """From now on no message arrives on the connections for messages, and nobody is told."""
+        for session in self.server.sessions.values():
+            if isinstance(session, SimEar):
+                session._down.is_silent = True

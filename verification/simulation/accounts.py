@@ -131,6 +131,8 @@ class StoreModel:
         self.broken_at_once: set[str] = set()  # owners; they may believe a little longer, by an operator's order
         self.forgotten: set[str] = set()  # owners whose grants the store lost, or revived, or ended by another clock
         self.waits_out = False  # whether the store lets what it may have forgotten run out before it grants again
+        self.passed_over: set[str] = set()  # owners whose clients the store could not reach when it was their turn
+        self.come_themselves: set[str] = set()  # owners that wait, and have to ask for what is free
         self.unwithdrawn: set[str] = set()  # owners whose withdrawal or release got no answer
         self.released: dict[str, float] = {}  # owners whose release returned, and when
         self.asked_by: dict[int, set[str]] = {}  # owners of claims by the number of the task that asked
@@ -179,7 +181,7 @@ class StoreModel:
 
     def applied(self, link: Link, verb: str, subject: Any, answer: Any, sent_at: float) -> None:
         """Compare the store's answer with the account."""
-        if verb in ("try_acquire", "join", "turn"):
+        if verb in ("try_acquire", "join", "turn", "held off"):
             self._claimed(verb, subject, answer)
             if verb == "turn" and isinstance(answer, Refusal) and self._world.now < sent_at + 0.05:
                 self._check_place(link, subject)
@@ -200,6 +202,7 @@ class StoreModel:
     def skipped(self, claim: Claim) -> None:
         """The store gave up a waiter whose client it could not reach."""
         self._book(claim.key).waiting.pop(claim.owner, None)
+        self.passed_over.add(claim.owner)
 
     def _book(self, key: str) -> Book:
         book = self.books.setdefault(key, Book())
@@ -216,20 +219,31 @@ class StoreModel:
             self._granted(verb, book, claim, answer)
         elif isinstance(answer, Place):
             known = claim.owner in book.waiting
-            if not known and verb == "join" and claim.owner not in book.records and book.admits(claim, now):
+            if not known and verb == "join" and self._is_free(book, claim):
                 self._violate("waits for a free lock", f"{claim.key} {claim.owner[:6]}")
             book.waiting[claim.owner] = (claim, now + 3 * answer.recheck)
         elif isinstance(answer, Refusal):
             tombstone = book.withdrawn.get(claim.owner, -math.inf) > now
-            free = verb == "try_acquire" and claim.owner not in book.records and book.admits(claim, now)
-            if free and not tombstone:
+            if verb == "try_acquire" and not tombstone and self._is_free(book, claim):
                 self._violate("refused a free lock", f"{claim.key} {claim.owner[:6]}")
-            if verb != "try_acquire":  # a claim may be tried before it is queued, and the first request may come late
+            if verb in (
+                "join",
+                "turn",
+            ):  # a claim may be tried before it is queued, and the first request may come late
                 book.waiting.pop(claim.owner, None)
+
+    def _is_free(self, book: Book, claim: Claim) -> bool:
+        """Whether the claim has to be granted; not behind somebody who was called and has not come yet."""
+        now = self.clock.now()
+        if claim.owner in book.records or not book.admits(claim, now):
+            return False
+        return not any(other.owner in self.come_themselves for other in book.ahead(claim.owner, now))
 
     def _check_place(self, link: Link, claim: Claim) -> None:
         """A waiter that lives and is not disturbed asks often enough to keep its place."""
         book = self._book(claim.key)
+        if claim.owner in self.passed_over:
+            return
         if claim.owner not in book.served and claim.owner not in book.withdrawn and link.well_for > claim.ttl + 0.1:
             self._violate("a live waiter lost its place", f"{link.process.name} {claim.key} {claim.owner[:6]}")
 

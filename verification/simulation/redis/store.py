@@ -89,11 +89,11 @@ class _Watched:
             raise
 
     async def try_acquire(self, claim: Claim) -> Grant | Refusal:
-        self._watcher.expect(claim)
+        self._watcher.expect(claim, self._link)
         return await self._told("try_acquire", claim, self._backend.try_acquire(claim))
 
     async def join(self, claim: Claim) -> Grant | Place | Refusal:
-        self._watcher.expect(claim)
+        self._watcher.expect(claim, self._link)
         return await self._told("join", claim, self._backend.join(claim))
 
     async def turn(self, place: Place) -> Grant | Place | Refusal:

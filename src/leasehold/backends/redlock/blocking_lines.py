@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from leasehold.backends.redis.blocking_wire import FRESH, BlockingLink
 from leasehold.backends.redis.trouble import from_reply
-from leasehold.backends.redlock.node import LINE_TIMEOUT
+from leasehold.backends.redlock.node import LINE_TIMEOUT, does_not_know_script
 from leasehold.errors import BackendUnavailable, OutcomeUnknown
 
 if TYPE_CHECKING:
@@ -31,12 +31,18 @@ MOST_IDLE = 8
 class Owed:
     """Answers that are owed for one call."""
 
-    __slots__ = ("count", "replies", "sent")
+    __slots__ = ("call", "count", "replies", "sent")
 
-    def __init__(self, count: int, sent: float) -> None:
+    def __init__(self, count: int, sent: float, call: Call | None = None) -> None:
+        self.call = call  # to be sent again with its text, if the node does not know the script
         self.count = count
         self.sent = sent
         self.replies: list[Any] = []
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing is owed any more."""
+        return len(self.replies) == self.count
 
 
 class Line(BlockingLink):
@@ -48,8 +54,15 @@ class Line(BlockingLink):
         super().__init__(dialer, address, label)
         self._owed: deque[Owed] = deque()
 
-    def ask(self, payload: bytes, count: int) -> Owed:
-        """Send; the answers are owed from now on."""
+    def ask(self, call: Call) -> Owed:
+        """Send a call; the answer is owed from now on."""
+        owed = Owed(call.count, time.monotonic(), call)
+        self._owed.append(owed)
+        self.send(call.short)
+        return owed
+
+    def ask_plainly(self, payload: bytes, count: int) -> Owed:
+        """The same for commands that are not calls."""
         owed = Owed(count, time.monotonic())
         self._owed.append(owed)
         self.send(payload)
@@ -64,9 +77,18 @@ class Line(BlockingLink):
         while self._owed:
             first = self._owed[0]
             self.take_replies(first.replies, first.count)
-            if len(first.replies) < first.count:
+            if not first.is_complete:
                 return
             self._owed.popleft()
+            if first.call is not None and does_not_know_script(first.replies[-1]):
+                self._repeat(first, first.call)
+
+    def _repeat(self, owed: Owed, call: Call) -> None:
+        """Send the text of the script, whether or not somebody still waits: a clean-up must not get lost."""
+        owed.call = None
+        owed.replies = []
+        self._owed.append(owed)
+        self.send(call.whole)
 
     def catch_up(self) -> bool:
         """Read late answers that have come meanwhile; whether there were any."""
@@ -87,7 +109,7 @@ class Line(BlockingLink):
 class BlockingQuestion:
     """One call to one node, sent now and collected later."""
 
-    __slots__ = ("_call", "_line", "_lines", "_owed", "_repeated", "node")
+    __slots__ = ("_call", "_line", "_lines", "_owed", "node")
 
     def __init__(self, lines: BlockingLines, node: Node, call: Call) -> None:
         self.node = node
@@ -95,7 +117,6 @@ class BlockingQuestion:
         self._call = call
         self._line: Line | None = None
         self._owed: Owed | None = None
-        self._repeated = False
 
     async def perform(self) -> Any:
         """Ask and wait."""
@@ -110,7 +131,7 @@ class BlockingQuestion:
             raise self.node.trouble
         self._line = self._lines.take(self.node)
         try:
-            self._owed = self._line.ask(self._call.short, self._call.count)
+            self._owed = self._line.ask(self._call)
         except OutcomeUnknown as error:
             self._broke(error)
             raise
@@ -120,32 +141,28 @@ class BlockingQuestion:
         return -1 if self._line is None else self._line.fileno()
 
     def receive(self) -> tuple[Any] | None:
-        """Read what is there. A node that does not know the script gets its text, on the same connection."""
+        """Read what is there."""
         line, owed = self._line, self._owed
         assert line is not None and owed is not None  # noqa: S101, PT018 - for the type checker
         try:
             line.hear()
-            if len(owed.replies) < owed.count:
-                return None
-            reply = owed.replies[-1]
-            if not isinstance(reply, Exception):
-                self.node.misses = 0
-                return (reply if owed.count == 1 else owed.replies,)
-            if self._repeated or not str(reply).startswith("NOSCRIPT"):
-                raise from_reply(str(reply), str(self.node))
-            self._repeated = True
-            self._owed = line.ask(self._call.whole, self._call.count)
         except OutcomeUnknown as error:
             self._broke(error)
             raise
-        return None
+        if not owed.is_complete:
+            return None
+        self.node.misses = 0
+        reply = owed.replies[-1]
+        if isinstance(reply, Exception):
+            raise from_reply(str(reply), str(self.node))
+        return (owed.replies if self._call.all else reply,)
 
     def behind(self, call: Call) -> None:
         """Send another call after this one."""
         if self._line is None:
             return
         try:
-            self._line.ask(call.whole if self._repeated else call.short, call.count)
+            self._line.ask(call)
         except OutcomeUnknown as error:
             self._broke(error)
 
@@ -193,8 +210,8 @@ class BlockingLines:
         line = self._connected() if fresh else self.take(None)
         try:
             line.set_timeout(LINE_TIMEOUT)
-            owed = line.ask(payload, count)
-            while len(owed.replies) < count:
+            owed = line.ask_plainly(payload, count)
+            while not owed.is_complete:
                 line.hear()
         except BaseException:
             line.close()

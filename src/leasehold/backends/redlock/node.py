@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from leasehold.backends.redis.commands import pack
 from leasehold.backends.redis.trouble import from_reply
+from leasehold.backends.redlock.scripts import NAMES, script
 from leasehold.errors import BackendError, BackendRejected, BackendUnavailable
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from leasehold.backends.redis.wire import Node as Address
     from leasehold.backends.redlock.calls import Call
 
-__all__ = ["LINE_TIMEOUT", "Lines", "Node", "Question", "checked"]
+__all__ = ["LINE_TIMEOUT", "Lines", "Node", "Question", "checked", "does_not_know_script"]
 
 LINE_TIMEOUT = 2.0  # a connection that owes an answer for longer is given up
 MISSES = 2  # so many unanswered questions in a row, and the node is left out until it answers a probe
@@ -104,8 +105,10 @@ class Node:
 
     async def get_to_know(self, greeting: Call, now: Callable[[], float]) -> None:
         """Ask on a fresh connection who is there, and what time it has."""
-        payload = pack("INFO", "replication") + greeting.whole
-        info, reply = await self.lines.exchange(payload, 2, fresh=True)
+        known = pack("SCRIPT", "EXISTS", *(script(name).digest for name in NAMES))
+        info, there, reply = await self.lines.exchange(
+            pack("INFO", "replication") + known + greeting.whole, 3, fresh=True
+        )
         facts = dict(line.partition(b":")[::2] for line in checked(info, str(self)).split(b"\r\n") if b":" in line)
         if facts.get(b"role") != b"master":
             primary = f"{facts.get(b'master_host', b'?').decode()}:{facts.get(b'master_port', b'?').decode()}"
@@ -115,9 +118,17 @@ class Node:
             )
         run_id, time_us, _, _ = checked(reply, str(self))
         self.told_time(time_us, now())
+        if not isinstance(there, list) or 0 in there:
+            loads = [pack("SCRIPT", "LOAD", script(name).text) for name in NAMES]
+            await self.lines.exchange(b"".join(loads), len(loads))
         self.run_id = run_id.decode()
         self.trouble = None
         self.misses = 0
+
+
+def does_not_know_script(reply: Any) -> bool:
+    """Whether the script has to be sent with its text."""
+    return isinstance(reply, Exception) and str(reply).startswith("NOSCRIPT")
 
 
 def checked(reply: Any, label: str) -> Any:

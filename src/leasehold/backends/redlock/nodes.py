@@ -24,7 +24,7 @@ __all__ = ["Nodes", "Poll"]
 SOFT = 0.1  # how long the first use waits for every node; a majority is waited for longer
 HARD = 2.0
 LOOK_AGAIN = 0.02  # several may wait for the same news
-PROBE_EVERY = (0.05, 0.1, 0.2, 0.5, 1.0)
+PROBE_EVERY = (0.005, 0.05, 0.1, 0.2, 0.5, 1.0)
 IDLE = 10.0  # a client that was not used for so long is not probed for
 
 
@@ -38,10 +38,11 @@ class Poll:
         self.answers = answers
         self.sent = sent
 
-    def behind(self, call: Call) -> None:
-        """Send this to every node behind its question."""
-        for question in self.questions:
-            question.behind(call)
+    def take_back(self, call: Call) -> None:
+        """Send this behind the question to every node that may have said yes: it did, or has not answered yet."""
+        for question, answer in zip(self.questions, self.answers, strict=True):
+            if answer is None or (type(answer) is list and answer[0] == 1):
+                question.behind(call)
 
     def finish(self) -> None:
         """Let go of the connections."""
@@ -68,8 +69,7 @@ class Nodes:
         return len(self.all)
 
     async def ask(self, call: Call, enough: Callable[[Sequence[Any]], bool], timeout: float) -> Poll:
-        """Put one call to all nodes at once. The caller says when it has heard enough, and finishes the poll."""
-        await self.ready()
+        """Put one call to all nodes at once. The caller made them ready, says when it heard enough, and finishes."""
         questions = [node.lines.question(node, call) for node in self.all]
         sent = self._runtime.now()
         answers = await self._runtime.scatter(questions, enough, sent + timeout)
@@ -98,8 +98,12 @@ class Nodes:
         """Close every connection and end the probing."""
         self._closed = True
         self._end.set()
+        limit = self._runtime.now() + HARD
+        while any(node.opening for node in self.all) and self._runtime.now() < limit:
+            await self._runtime.sleep(LOOK_AGAIN / 10)
         for node in self.all:
             node.lines.close()
+        await self._runtime.sleep(0)  # transports of asyncio close in the next turn of the loop
 
     # --- connecting
 

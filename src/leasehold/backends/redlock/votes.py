@@ -84,22 +84,26 @@ class Votes:
         """Why there is no majority to ask, node by node."""
         reasons = [*self._reasons(window)]
         said = "; ".join(dict.fromkeys(text for text, _ in reasons))
-        refused = sum(kind is BackendRejected for _, kind in reasons)
-        kind: type[BackendError] = BackendUnavailable
-        if len(self._answers) - refused < self._needed:
-            kind = BackendRejected
-        elif any(each is OutcomeUnknown for _, each in reasons):
-            kind = OutcomeUnknown
-        return kind(
+        return self._kind([kind for _, kind in reasons])(
             f"{label}: {len(reasons)} of {len(self._answers)} nodes cannot vote, and {self._needed} votes are needed: "
             f"{said}",
             backend=label,
         )
 
+    def _kind(self, kinds: list[type[BackendError]]) -> type[BackendError]:
+        """Refused for good, surely not granted, or not known: what enough nodes say to rule a majority out."""
+        for kind in (BackendRejected, BackendUnavailable):
+            sure = sum(issubclass(each, (kind, BackendRejected)) for each in kinds)
+            if len(self._answers) - sure < self._needed:
+                return kind
+        return OutcomeUnknown
+
     def _reasons(self, window: float) -> Iterator[tuple[str, type[BackendError]]]:
+        undecided = not enough_votes(self._answers)  # so time was up
         for name, answer in zip(self._names, self._answers, strict=True):
             if answer is None:
-                yield f"{name} did not answer in time", OutcomeUnknown
+                if undecided:
+                    yield f"{name} did not answer in time", OutcomeUnknown
             elif isinstance(answer, Exception):
                 yield str(answer), type(answer) if isinstance(answer, BackendError) else OutcomeUnknown
             elif answer[0] == SITS_OUT:

@@ -63,9 +63,7 @@ class ZooKeeperBackend:
         self._pool = Pool(settings, self._paths, self._registry, runtime)
         self._claims = Claims(settings, self._paths, runtime, self._asker)
         self._renewer = Renewer(self._registry, self._claims, self._asker, runtime)
-        self._observer = Observer(
-            settings, self._pool, self._claims, paths=self._paths, asker=self._asker, runtime=runtime
-        )
+        self._observer = Observer(settings, self._pool, paths=self._paths, asker=self._asker, runtime=runtime)
 
     async def try_acquire(self, claim: Claim) -> Grant | Refusal:
         """See `Backend`."""
