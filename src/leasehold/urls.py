@@ -44,6 +44,7 @@ SCHEMES = {
 
 # Clients of the user's own, by the package their class comes from. Each module has `adopt(client) -> Store`.
 ADOPTERS: dict[str, str] = {
+    "kazoo": "leasehold.backends.zookeeper",
     "redis": "leasehold.backends.redis",
     "valkey": "leasehold.backends.redis",
 }

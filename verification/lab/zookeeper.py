@@ -12,12 +12,16 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cryptography.hazmat.primitives import serialization
+
 from verification.lab.process import ServerProcess, find_program, free_port, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["Ensemble", "ZooKeeperServer", "ask"]
+    from verification.lab.certificates import Certificates
+
+__all__ = ["Ensemble", "SecureZooKeeperServer", "ZooKeeperServer", "ask"]
 
 JAR = "/usr/share/java/zookeeper.jar"  # Debian's package; its manifest names what else is needed
 LOGGER = "/usr/share/java/slf4j-simple.jar"
@@ -117,6 +121,40 @@ class ZooKeeperServer(ServerProcess):
             if line.startswith("Total watches:"):
                 return int(line.split(":")[1])
         raise RuntimeError("the server does not say how many watches there are")
+
+
+class SecureZooKeeperServer(ZooKeeperServer):
+    """A server that speaks TLS only. `client_authority`: it wants a certificate of the client, signed by this one."""
+
+    def __init__(self, certificates: Certificates, *, client_authority: Path | None = None) -> None:
+        super().__init__(name="zookeeper-tls")
+        bundle = self.folder / "server.pem"
+        key = serialization.load_pem_private_key(certificates.key.read_bytes(), password=None)
+        bundle.write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            )
+            + certificates.certificate.read_bytes()
+        )
+        trusted = client_authority or certificates.authority
+        self.properties["zookeeper.serverCnxnFactory"] = "org.apache.zookeeper.server.NettyServerCnxnFactory"
+        self.settings = {
+            "secureClientPort": self.port,
+            "secureClientPortAddress": self.host,
+            "ssl.keyStore.location": bundle,
+            "ssl.keyStore.type": "PEM",
+            "ssl.trustStore.location": trusted,
+            "ssl.trustStore.type": "PEM",
+            "ssl.clientAuth": "need" if client_authority else "none",
+            "clientPort": free_port(),
+        }
+
+    def url(self, root: str = "") -> str:
+        """The URL of a leasehold store on this server, without what has to be known about certificates."""
+        return f"zks://{self.address}{root}"
+
+    def is_ready(self) -> bool:
+        return "Mode:" in ask("srvr", int(str(self.settings["clientPort"])), self.host, timeout=0.3)
 
 
 class Ensemble:

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CreateContainer", "Reply", "Wire"]
 
+logger = logging.getLogger("leasehold.zookeeper")
+
 CLOSE_PATIENCE = 2.0  # how long a goodbye may take
 SHORTEST_HOST_PATIENCE = 0.5
 READABLE, WRITABLE = select.POLLIN | select.POLLHUP | select.POLLERR, select.POLLOUT | select.POLLHUP | select.POLLERR
@@ -82,9 +84,12 @@ class Reply:
         if self.done:
             return
         self.done = True
-        self.first(self)
-        if self.then is not None:
-            self.then(self)
+        try:
+            self.first(self)
+            if self.then is not None:
+                self.then(self)
+        except Exception:  # it would end the connection, for everybody
+            logger.exception("the answer of a ZooKeeper server could not be noted")
         if self.signal is not None:
             self.signal.set()
 
@@ -104,8 +109,12 @@ class _Log:
     """What kazoo may log: nothing that shows a request."""
 
     def __init__(self) -> None:
-        inner = logging.getLogger("leasehold.zookeeper")
-        self.info, self.warning, self.error, self.exception = inner.debug, inner.info, inner.warning, inner.exception
+        self.info, self.warning, self.error, self.exception = (
+            logger.debug,
+            logger.info,
+            logger.warning,
+            logger.exception,
+        )
         self.warn = self.warning
 
     def debug(self, *_: object) -> None:
