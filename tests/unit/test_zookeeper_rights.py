@@ -90,6 +90,8 @@ def test_an_account_that_may_create_but_not_delete_does_not_block_the_lock_for_e
             lease.release()
         again = client.lock("x").acquire(timeout=60)
         assert again.fence > lease.fence
+        with pytest.raises(leasehold.BackendRejected, match="may not"):
+            again.release()
 
 
 def test_a_client_of_kazoo_lends_its_address_and_credentials(zookeeper_server: ZooKeeperServer) -> None:

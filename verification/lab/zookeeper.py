@@ -24,7 +24,11 @@ if TYPE_CHECKING:
 __all__ = ["Ensemble", "SecureZooKeeperServer", "ZooKeeperServer", "ask"]
 
 JAR = "/usr/share/java/zookeeper.jar"  # Debian's package; its manifest names what else is needed
-LOGGER = "/usr/share/java/slf4j-simple.jar"
+LIBRARIES = (
+    "slf4j-simple.jar",
+    "netty-codec.jar",
+    "netty-resolver.jar",
+)  # to see what goes wrong, and for TLS; beside it, not named there
 JVM = (
     "-Xmx96m",
     "-XX:+UseSerialGC",
@@ -75,11 +79,12 @@ class ZooKeeperServer(ServerProcess):
         jar = os.environ.get("ZOOKEEPER_JAR", JAR)
         if not Path(jar).exists():
             raise RuntimeError("ZooKeeper is not installed; on Debian: apt install zookeeper (or: make servers)")
+        jars = [jar, *(str(Path(JAR).with_name(library)) for library in LIBRARIES)]
         java = find_program("java", "default-jre-headless")
         (self.folder / "zoo.cfg").write_text("".join(f"{key}={value}\n" for key, value in self._configuration()))
         defines = [f"-D{key}={value}" for key, value in self.properties.items()]
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-        return [*self.prefix, java, *JVM, *defines, "-cp", f"{jar}:{LOGGER}", main, str(self.folder / "zoo.cfg")]
+        return [*self.prefix, java, *JVM, *defines, "-cp", os.pathsep.join(jars), main, str(self.folder / "zoo.cfg")]
 
     def _configuration(self) -> Iterator[tuple[str, object]]:
         defaults = {

@@ -6,7 +6,6 @@ the servers themselves are asked with their four-letter words, where those are a
 
 from __future__ import annotations
 
-import socket
 import time
 from _thread import start_new_thread
 from contextlib import closing
@@ -15,12 +14,12 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from kazoo.exceptions import NoNodeError
-from kazoo.handlers.utils import create_tcp_connection
 from kazoo.protocol.serialization import GetACL, GetData, Sync
 
 from leasehold.backends.zookeeper.belief import BELIEVED
 from leasehold.backends.zookeeper.diagnosis import Facts, Server, findings
 from leasehold.backends.zookeeper.session import Session
+from leasehold.backends.zookeeper.sockets import open_socket
 from leasehold.backends.zookeeper.standing import Registry
 from leasehold.errors import BackendError
 
@@ -127,10 +126,8 @@ class _Question:
             return Server(f"{host}:{port}", trouble=str(error))
 
     def _word(self, host: str, port: int, word: str) -> str:
-        options = {
-            name: value for name, value in self.settings.kazoo_options.items() if name not in ("randomize_hosts",)
-        }
-        connection = create_tcp_connection(socket, (host, port), hostname=host, timeout=WORD_TIMEOUT, **options)
+        options = {name: value for name, value in self.settings.kazoo_options.items() if name != "randomize_hosts"}
+        connection = open_socket((host, port), timeout=WORD_TIMEOUT, **options)
         with closing(connection):
             connection.settimeout(WORD_TIMEOUT)
             connection.sendall(word.encode())

@@ -31,6 +31,8 @@ from kazoo.protocol.serialization import Create2
 from kazoo.protocol.states import KeeperState
 from kazoo.retry import KazooRetry
 
+from leasehold.backends.zookeeper.sockets import open_socket
+
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Sequence
@@ -154,14 +156,13 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has n
         thread.start()
         return thread
 
-    def create_connection(self, *args: Any, **kwargs: Any) -> socket.socket:
+    def create_connection(self, address: tuple[str, int], *, timeout: float, **options: Any) -> socket.socket:
         """Connect to the next host, unless this client has come to its end."""
         if self.is_over:
             raise AuthFailedError("the session is over")  # the only error after which kazoo does not try again
         self.is_connecting = True
-        kwargs["timeout"] = min(kwargs["timeout"], self.host_patience)
         try:
-            self.socket_in_use = super().create_connection(*args, **kwargs)
+            self.socket_in_use = open_socket(address, timeout=min(timeout, self.host_patience), **options)
         except OSError as error:
             self.trouble = str(error)
             raise
