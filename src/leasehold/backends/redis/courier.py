@@ -56,8 +56,13 @@ class Courier:
 
     async def ask(self, call: Sendable, timeout: float) -> Any:
         """One call, one reply."""
-        node = self.topology.known(call.keys.slot_key) or await self.topology.find(self.wire, call.keys.slot_key)
-        (reply,) = await self._exchange(node, call.short, 1, timeout)
+        topology, slot_key = self.topology, call.keys.slot_key
+        node = topology.known(slot_key) or await topology.find(self.wire, slot_key)
+        try:
+            (reply,) = await self.wire.exchange(node, call.short, 1, timeout)
+        except (BackendUnavailable, OutcomeUnknown):
+            topology.lost(node)
+            raise
         if isinstance(reply, Exception):
             (reply,) = await self._detour(node, call, reply, b"", timeout)
         return reply
@@ -101,10 +106,17 @@ class Courier:
 
     async def command(self, node: Node, *parts: str | bytes | int, timeout: float = 2.0) -> Any:
         """One plain command; an error reply is raised."""
-        (reply,) = await self._exchange(node, pack(*parts), 1, timeout)
-        if isinstance(reply, Exception):
-            raise from_reply(str(reply), self._label)
+        (reply,) = await self.commands(node, parts, timeout=timeout)
         return reply
+
+    async def commands(self, node: Node, *commands: Sequence[str | bytes | int], timeout: float = 2.0) -> list[Any]:
+        """Several plain commands in one round trip; the first error reply is raised."""
+        payload = b"".join(pack(*parts) for parts in commands)
+        replies = await self._exchange(node, payload, len(commands), timeout)
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise from_reply(str(reply), self._label)
+        return replies
 
     async def _try_batch(self, batch: tuple[Node, list[int]], calls: Sequence[Sendable], timeout: float) -> Any:
         node, places = batch
