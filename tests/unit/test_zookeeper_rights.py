@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,6 +10,7 @@ from kazoo.client import KazooClient
 from kazoo.security import make_digest_acl
 
 import leasehold
+from leasehold.backends.zookeeper.nodes import node_id
 from leasehold.findings import Finding, Level
 from verification.lab.certificates import Certificates
 from verification.lab.zookeeper import SecureZooKeeperServer, ZooKeeperServer
@@ -116,6 +118,31 @@ def test_the_fence_floor_of_the_url_lifts_every_fence(zookeeper_server: ZooKeepe
         later.release()
 
 
+def test_no_log_shows_the_password_or_an_owner(
+    zookeeper_server: ZooKeeperServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """kazoo's own debug lines would show both."""
+    with caplog.at_level(logging.DEBUG):
+        with leasehold.connect(as_user(zookeeper_server, "/quiet"), ttl=2) as client:
+            lease = client.lock("x").acquire()
+            owner = lease._twin._tenure.grant.claim.owner
+            lease.renew()
+            lease.release()
+    assert "established" in caplog.text, "nothing was logged, so nothing was tested"
+    assert "wonder" not in caplog.text
+    assert owner not in caplog.text
+    assert node_id(owner) not in caplog.text
+
+
+def test_a_ttl_shorter_than_the_ensemble_allows_is_rounded_up() -> None:
+    """A session of nine seconds is believed for six."""
+    server = ZooKeeperServer(settings={"minSessionTimeout": 9000})
+    with server, leasehold.connect(server.url(), ttl=1) as client:
+        lease = client.lock("x").acquire()
+        assert 2 < lease.remaining() < 6
+        lease.release()
+
+
 # --- TLS
 
 
@@ -153,6 +180,13 @@ def test_a_certificate_for_another_host_is_refused(tmp_path: Path) -> None:
         refused(server.url(f"?ca={certificates.authority}"), "certificate verify failed")
         with leasehold.connect(server.url(f"?ca={certificates.authority}&check_hostname=no")) as careless:
             careless.lock("x").acquire(timeout=30).release()
+
+
+def test_an_expired_certificate_is_refused(tmp_path: Path) -> None:
+    certificates = Certificates(tmp_path, expired=True)
+    server = SecureZooKeeperServer(certificates)
+    with server:
+        refused(server.url(f"?ca={certificates.authority}"), "certificate has expired")
 
 
 def test_a_client_certificate_is_shown(tmp_path: Path) -> None:

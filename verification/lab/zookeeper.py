@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -115,6 +117,15 @@ class ZooKeeperServer(ServerProcess):
                 if line.startswith("Mode: "):
                     return line.removeprefix("Mode: ")
         return ""
+
+    def answers_inside(self, prefix: Sequence[str]) -> bool:
+        """Whether it serves those who are in its own network, when that can only be asked from there."""
+        program = (
+            "import socket, sys; c = socket.create_connection((sys.argv[1], int(sys.argv[2])), 5);"
+            "c.sendall(b'srvr'); sys.exit(b'Mode:' not in c.recv(65536))"
+        )
+        command = [*prefix, sys.executable, "-c", program, self.host, str(self.port)]
+        return subprocess.run(command, check=False).returncode == 0
 
     def sessions(self) -> int:
         """How many sessions are connected here; the question itself comes without one."""
