@@ -34,6 +34,7 @@ OPENED_BY = {
     "memory": "`memory://NAME`",
     "sqlite": "`local:`, `sqlite:////path`",
     "redis": "`redis://`, `valkey://`, `redis+sentinel://`, `redis+cluster://`",
+    "zookeeper": "`zk://h1,h2,h3/root`, `zks://`",
 }
 TITLES = {
     "memory": "memory",
