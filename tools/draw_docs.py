@@ -34,6 +34,8 @@ OPENED_BY = {
     "memory": "`memory://NAME`",
     "sqlite": "`local:`, `sqlite:////path`",
     "redis": "`redis://`, `valkey://`, `redis+sentinel://`, `redis+cluster://`",
+    "postgresql": "`postgresql://`",
+    "postgresql session": "`postgresql://...?mode=session`",
 }
 TITLES = {
     "memory": "memory",

@@ -7,7 +7,13 @@ from leasehold.testing import contract
 from leasehold.urls import find_store
 from leasehold.values import Capability
 
-STORES = {"memory": "memory://", "redis": "redis://nowhere", "sqlite": "sqlite:////nonexistent/locks.db"}
+STORES = {
+    "memory": "memory://",
+    "postgresql": "postgresql://nowhere",
+    "postgresql session": "postgresql://nowhere?mode=session",
+    "redis": "redis://nowhere",
+    "sqlite": "sqlite:////nonexistent/locks.db",
+}
 
 
 def test_each_store_declares_exactly_what_the_table_requires() -> None:
