@@ -8,6 +8,7 @@ wanted=(
   redis-server:redis-server
   redis-sentinel:redis-sentinel
   redis-cli:redis-tools
+  gcc:gcc
 )
 
 export PATH="$PATH:/usr/sbin:/usr/local/sbin:/sbin"

@@ -62,6 +62,7 @@ class Nodes:
         self._news = runtime.signal()  # a node came up, or turned out to be down
         self._end = runtime.signal()
         self._probing = False
+        self._twins: str | None = None
         self._used = 0.0
         self._closed = False
 
@@ -88,6 +89,10 @@ class Nodes:
         wanting = [node for node in self.all if not node.opening and _wants_connection(node)]
         if wanting:
             await self._open(wanting)
+        if self._twins is not None:
+            raise BackendRejected(
+                f"{self.label}: {self._twins} are one and the same server; name each server once", backend=self.label
+            )
         down = sum(node.trouble is not None for node in self.all)
         if down:
             self._probe()
@@ -127,7 +132,7 @@ class Nodes:
                 await node.lines.open()
             else:
                 await node.get_to_know(self._calls.greet(), self._runtime.now)
-                self._refuse_twins(node)
+                self._look_for_twins()
         except Exception as error:
             node.failed(error)
             raise
@@ -135,14 +140,10 @@ class Nodes:
             node.opening = False
             self._news.set()
 
-    def _refuse_twins(self, node: Node) -> None:
+    def _look_for_twins(self) -> None:
         """One server under two names would have two votes."""
-        for group in duplicates({str(each): each.run_id for each in self.all}):
-            if str(node) in group:
-                raise BackendRejected(
-                    f"{self.label}: {' and '.join(group)} are one and the same server; name each server once",
-                    backend=self.label,
-                )
+        groups = duplicates({str(node): node.run_id if node.trouble is None else None for node in self.all})
+        self._twins = " and ".join(groups[0]) if groups else None
 
     def _too_few(self) -> BackendError:
         """Why there is no majority; refused for good if that is what most of them say."""
