@@ -21,9 +21,14 @@ ENTRY_POINTS = "leasehold.backends"
 
 # Each module has `open_url(url: StoreURL) -> Store`, which does no I/O.
 SCHEMES = {
+    "etcd": "leasehold.backends.etcd",
+    "etcds": "leasehold.backends.etcd",
     "local": "leasehold.backends.sqlite",
     "memory": "leasehold.backends.memory",
     "memory+unix": "leasehold.testing.shared",
+    "postgres": "leasehold.backends.postgres",
+    "postgresql": "leasehold.backends.postgres",
+    "postgresql+psycopg": "leasehold.backends.postgres",
     "redis": "leasehold.backends.redis",
     "redis+cluster": "leasehold.backends.redis",
     "redis+sentinel": "leasehold.backends.redis",
@@ -39,10 +44,16 @@ SCHEMES = {
     "valkeys": "leasehold.backends.redis",
     "valkeys+cluster": "leasehold.backends.redis",
     "valkeys+sentinel": "leasehold.backends.redis",
+    "zk": "leasehold.backends.zookeeper",
+    "zks": "leasehold.backends.zookeeper",
 }
 
 # Clients of the user's own, by the package their class comes from. Each module has `adopt(client) -> Store`.
 ADOPTERS: dict[str, str] = {
+    "kazoo": "leasehold.backends.zookeeper",
+    "psycopg": "leasehold.backends.postgres",
+    "psycopg_pool": "leasehold.backends.postgres",
+    "sqlalchemy": "leasehold.backends.postgres",
     "redis": "leasehold.backends.redis",
     "valkey": "leasehold.backends.redis",
 }

@@ -33,7 +33,8 @@ MAY_IMPORT = {
         "values", "errors", "spi", "_core", "_runtimes", "hold", "lease", "terms", "lock", "client", "urls", "blocking",
         "patterns",
     },
-    "sql": {"values", "errors", "spi", "lease", "blocking", "sql"},
+    "fencing": {"values", "errors", "spi", "lease", "blocking", "_runtimes", "fencing"},
+    "sql": {"values", "errors", "spi", "lease", "blocking", "_runtimes", "fencing", "sql"},
     "cli": {"values", "errors", "events", "findings", "blocking", "sql", "cli", ""},
     "testing": {
         "values", "errors", "spi", "_core", "_runtimes", "hold", "lease", "terms", "lock", "client", "urls", "blocking",
@@ -44,7 +45,11 @@ MAY_IMPORT = {
 }  # fmt: skip
 
 # One arrow more: decisions over several nodes are the core's, so that they can be searched and tested without a node.
-ALLOWED_TOO = {("backends/redlock", "leasehold._core.quorum")}
+# And one to the text of a store's tables, which their owner prints.
+ALLOWED_TOO = {
+    ("backends/redlock", "leasehold._core.quorum"),
+    ("sql", "leasehold.backends.postgres.ddl"),
+}
 
 # These four are friends, and so are the ports: `spi` and `lock` mention later layers only for the type checker.
 NOT_IN_CORE = {"asyncio", "threading", "time", "random", "_thread", "concurrent", "multiprocessing", "selectors"}

@@ -1,4 +1,4 @@
-"""Strict mode: a server whose process has changed may have lost what it acknowledged, and grants nothing for a while."""
+"""Strict mode: a server whose process has changed may have lost what it knew, and grants nothing for a while."""
 
 from __future__ import annotations
 

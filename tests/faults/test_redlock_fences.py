@@ -1,6 +1,6 @@
 """Many grants over nodes that forget, hang and die: no number is given twice, and none goes back.
 
-The short form runs with the tests; `make redlock-soak` runs 100,000 grants with 200 faults.
+The short form runs with the tests; `make faults` runs 100,000 grants with 200 faults.
 """
 
 from __future__ import annotations

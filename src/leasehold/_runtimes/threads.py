@@ -237,7 +237,7 @@ class _Poll:
                 if timeout <= 0:
                     break
                 for key, _ in selector.select(look_again(timeout, clock)):
-                    self._receive(selector, key.fd, key.data)
+                    self._receive(selector, key.data, key.fd)
         return self._answers
 
     def _send(self, selector: selectors.BaseSelector, place: int, request: Pollable[Any]) -> None:
@@ -247,13 +247,12 @@ class _Poll:
         except Exception as error:  # noqa: BLE001 - it is this request's answer
             self._answers[place] = error
 
-    def _receive(self, selector: selectors.BaseSelector, descriptor: int, place: int) -> None:
-        request = self._requests[place]
+    def _receive(self, selector: selectors.BaseSelector, place: int, descriptor: int) -> None:
         try:
-            answer = request.receive()
+            answer = self._requests[place].receive()
             if answer is None:
                 return
             (self._answers[place],) = answer
         except Exception as error:  # noqa: BLE001 - it is this request's answer
             self._answers[place] = error
-        selector.unregister(descriptor)  # which the request may have closed
+        selector.unregister(descriptor)  # by its number: with its answer, a request may have closed its connection

@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Handed", "Pushes", "Waiter"]
 
-PATIENCE = 2.0
+PATIENCE = 2.0  # a connection that does not confirm a subscription for so long is dead
 MOST_CHANNELS = 256
-MOST_MISSED = 3  # hand-overs in a row that were only found by asking: the connection hears nothing any more
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +47,22 @@ class Waiter:
 
 
 @dataclass(slots=True)
+class _Channel:
+    """A subscription that was asked for at `asked`."""
+
+    asked: float
+    confirmed: Signal
+
+
+@dataclass(slots=True)
 class _Line:
-    """A connection for messages to one server, and which channels are confirmed on it."""
+    """A connection for messages to one server, and the channels that we hear on it."""
 
     opened: Signal
     ear: Ear | None = None
-    confirmed: dict[str, Signal] = field(default_factory=dict)
+    channels: dict[str, _Channel] = field(default_factory=dict)
     closing: set[str] = field(default_factory=set)  # given up by us; its end has still to be confirmed
     failed: bool = False
-    missed: int = 0
 
 
 class Pushes:
@@ -97,26 +103,29 @@ class Pushes:
         line = None if node is None else self._lines.get(node)
         if line is None:
             return ""
-        channel = self._channel_for(keys)
-        confirmed = line.confirmed.get(channel)
-        return self._how + channel if confirmed is not None and confirmed.is_set() else ""
+        name = self._channel_for(keys)
+        channel = line.channels.get(name)
+        return self._how + name if channel is not None and channel.confirmed.is_set() else ""
 
-    async def listen(self, keys: Keys) -> None:
-        """See to it that messages about this lock are heard. If that cannot be, waiters ask more often."""
+    async def listen(self, keys: Keys, patience: float) -> None:
+        """See to it that messages about this lock are heard, but do not wait for that longer than `patience`.
+
+        A waiter that cannot be told asks more often. It must not lose its place by waiting for a connection.
+        """
         if self._denied:
             return
         try:
             node = await self._courier.node_for(keys)
-            line = await self._line(node)
-            if line is not None:
-                await self._subscribe(line, self._channel_for(keys))
+            line = await self._line(node, patience)
+            if line is not None and not await self._subscribe(line, self._channel_for(keys), patience):
+                self._drop(node, line)  # it is dead: the next one who waits makes a new one
         except BackendError:
             return
 
-    async def _line(self, node: Node) -> _Line | None:
+    async def _line(self, node: Node, patience: float) -> _Line | None:
         line, ours = self._reserve(node)
         if not ours:
-            await self._runtime.wait(line.opened, self._runtime.now() + PATIENCE)
+            await self._runtime.wait(line.opened, self._runtime.now() + patience)
             return None if line.ear is None or line.failed else line
         try:
             line.ear = await self._courier.wire.listen(
@@ -138,60 +147,74 @@ class Pushes:
             line = self._lines[node] = _Line(self._runtime.signal())
             return line, True
 
-    async def _subscribe(self, line: _Line, channel: str) -> None:
+    async def _subscribe(self, line: _Line, name: str, patience: float) -> bool:
+        """Whether the server sends us what is said on this channel, or can still be expected to confirm it."""
+        now = self._runtime.now()
         with self._guard:
-            confirmed = line.confirmed.get(channel)
-            new = confirmed is None
-            if confirmed is None:
-                confirmed = line.confirmed[channel] = self._runtime.signal()
-        if new and line.ear is not None:
+            channel = line.channels.get(name)
+            new = channel is None
+            if channel is None:
+                channel = line.channels[name] = _Channel(now, self._runtime.signal())
+        if new:
             self._trim(line)
-            line.ear.send(pack("SSUBSCRIBE" if self._sharded else "SUBSCRIBE", channel))
-        await self._runtime.wait(confirmed, self._runtime.now() + PATIENCE)
+            self._ask_for(line, name)
+        dead_at = channel.asked + PATIENCE
+        confirmed = await self._runtime.wait(channel.confirmed, min(now + patience, dead_at))
+        return confirmed or self._runtime.now() < dead_at
+
+    def _ask_for(self, line: _Line, name: str) -> None:
+        if line.ear is not None:
+            line.ear.send(pack("SSUBSCRIBE" if self._sharded else "SUBSCRIBE", name))
 
     def _trim(self, line: _Line) -> None:
         """In a Cluster every lock has a channel of its own: give up those that nobody waits on any more."""
-        if len(line.confirmed) <= MOST_CHANNELS:
+        if len(line.channels) <= MOST_CHANNELS:
             return
         needed = {self._channel_for(waiter.keys) for waiter in list(self._waiters.values())}
-        for channel in [channel for channel in list(line.confirmed) if channel not in needed]:
-            if line.ear is not None and line.confirmed.pop(channel, None) is not None:
-                line.closing.add(channel)
-                line.ear.send(pack("SUNSUBSCRIBE", channel))
+        for name in [name for name in list(line.channels) if name not in needed]:
+            if line.ear is not None and line.channels.pop(name, None) is not None:
+                line.closing.add(name)
+                line.ear.send(pack("SUNSUBSCRIBE", name))
 
     def _channel_for(self, keys: Keys) -> str:
         return f"{keys.base}:p:{self._id}" if self._sharded else self._channel
 
-    def missed(self, keys: Keys) -> None:
-        """A hand-over was found by asking. If that happens again and again, the connection is dead: make a new one."""
+    def doubt(self, keys: Keys) -> None:
+        """A hand-over was found only by asking, or a place was given up although its waiter lives.
+
+        Perhaps the server cannot reach us: a connection that nobody writes on can be dead for hours without a word.
+        So the subscription is asked for once more; until it is confirmed nobody relies on it.
+        """
         node = self._courier.topology.known(keys.slot_key)
         line = None if node is None else self._lines.get(node)
-        if node is None or line is None:
-            return
-        line.missed += 1
-        if line.missed >= MOST_MISSED:
+        name = self._channel_for(keys)
+        channel = None if line is None else line.channels.get(name)
+        if node is None or line is None or channel is None or not channel.confirmed.is_set():
+            return  # it is being asked for
+        line.channels[name] = _Channel(self._runtime.now(), self._runtime.signal())
+        try:
+            self._ask_for(line, name)
+        except BackendError:
             self._drop(node, line)
 
     def _hear(self, line: _Line, message: Any) -> None:
         """Called by the wire for everything that arrives."""
         if isinstance(message, Exception):
             self._denied = True  # NOPERM: this account may not subscribe
-            refused, line.confirmed = line.confirmed, {}
-            for signal in refused.values():
-                signal.set()
+            refused, line.channels = line.channels, {}
+            for channel in refused.values():
+                channel.confirmed.set()
             return
-        kind, channel = message[0], message[1]
+        kind, name = message[0], message[1].decode()
         if kind in (b"subscribe", b"ssubscribe"):
-            confirmed = line.confirmed.get(channel.decode())
-            if confirmed is not None:
-                confirmed.set()
+            if name in line.channels:
+                line.channels[name].confirmed.set()
         elif kind == b"sunsubscribe":
-            if channel.decode() in line.closing:
-                line.closing.discard(channel.decode())
+            if name in line.closing:
+                line.closing.discard(name)
             else:  # the slot has moved to another server
-                line.confirmed.pop(channel.decode(), None)
+                line.channels.pop(name, None)
         elif kind in (b"message", b"smessage"):
-            line.missed = 0
             self._deliver(message[2].decode().split("\n"))
 
     def _deliver(self, parts: list[str]) -> None:

@@ -16,9 +16,9 @@ end
 -- include clock.lua
 -- include queue.lua
 
--- How much longer it has to be kept, because of min_hold.
+-- How much longer it has to be kept, because of min_hold; never longer than that, even if the clock was set back.
 local function cooling_left(since_us, min_hold)
-  return math.floor(tonumber(since_us) / 1000) + tonumber(min_hold) - now
+  return math.min(0, math.floor(tonumber(since_us) / 1000) - now) + tonumber(min_hold)
 end
 
 if alone then
