@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from leasehold._core import events as happened
 from leasehold._core.events import logger
+from leasehold._core.lift import lift
 from leasehold._core.patience import CONTENTION, OUTAGE
 from leasehold._core.tenure import Tenure
 from leasehold.errors import (
@@ -42,6 +43,8 @@ _NOTHING_HEARD = Refusal("")
 
 async def acquire(session: Session, wish: Wish, deadline: float | None) -> Tenure:
     """Wait for the lock until the deadline, an instant of the runtime's clock; None waits for ever."""
+    if session.seen:
+        await lift(session, wish)
     attempt = _Attempt(session, wish, math.inf if deadline is None else deadline)
     seat: Callable[[], Awaitable[Tenure | None]]
     if attempt.is_single:
@@ -57,6 +60,8 @@ async def acquire(session: Session, wish: Wish, deadline: float | None) -> Tenur
 
 async def try_acquire(session: Session, wish: Wish) -> Tenure | None:
     """Ask once; None if the lock is not free."""
+    if session.seen:
+        await lift(session, wish)
     return await _Attempt(session, wish, session.runtime.now()).ask_once()
 
 

@@ -29,7 +29,7 @@ __all__ = ["BlockingWire"]
 
 MOST_IDLE = 8  # connections kept for later; more are opened while more threads talk at once
 FRESH = 1.0  # one that was used within this time is taken to be alive
-CHUNK = 65536
+CHUNK = 16384
 
 
 class BlockingLink:
@@ -70,11 +70,10 @@ class BlockingLink:
         """Send, and wait for so many replies."""
         self.send(payload)
         replies: list[Any] = []
-        while True:
-            self.take_replies(replies, count)
-            if len(replies) == count:
-                return replies
+        while len(replies) < count:
             self.feed()
+            self.take_replies(replies, count)
+        return replies
 
     def take_replies(self, replies: list[Any], count: int) -> None:
         """Take what has arrived."""
@@ -207,6 +206,7 @@ class BlockingWire:
         self._runtime = runtime
         self._label = label
         self._idle: dict[Node, deque[BlockingLink]] = {}
+        self._last: tuple[Node | None, deque[BlockingLink]] = (None, deque())  # mostly there is one server only
         self._closed = False
 
     async def exchange(
@@ -241,9 +241,7 @@ class BlockingWire:
         """A connection that nobody uses; the one used last, which is the likeliest to be alive."""
         if self._closed:
             raise BackendUnavailable("this client is closed; make a new one with connect()")
-        idle = self._idle.get(node)
-        if idle is None:
-            idle = self._idle.setdefault(node, deque())
+        idle = self._kept(node)
         while True:
             try:
                 link = idle.pop()
@@ -255,12 +253,20 @@ class BlockingWire:
 
     def give_back(self, node: Node, link: BlockingLink) -> None:
         """Keep it for later."""
-        idle = self._idle[node]
+        idle = self._kept(node)
         if self._closed or len(idle) >= MOST_IDLE:
             link.close()
             return
         link.used_at = time.monotonic()
         idle.append(link)
+
+    def _kept(self, node: Node) -> deque[BlockingLink]:
+        """The idle connections to this server."""
+        last, idle = self._last
+        if last is not node:
+            idle = self._idle.setdefault(node, deque())
+            self._last = (node, idle)
+        return idle
 
     async def close(self) -> None:
         """Close what is idle; the rest is closed when it comes back."""

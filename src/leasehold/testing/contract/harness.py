@@ -31,6 +31,7 @@ class Harness:
 
     capabilities: frozenset[Capability] = frozenset()  # what the store declares
     ttl = 1.0  # a short ttl that the store honours
+    lateness = 0.0  # how much later than its ttl the store may end a grant, because it looks only now and then
     clock: Clock | None = None  # a clock turned by hand, for stores that live in this process
 
     def open_store(self) -> Store:
@@ -55,10 +56,11 @@ class Harness:
 class UrlHarness(Harness):
     """A store that is reached by the same URL from everywhere."""
 
-    def __init__(self, url: str, capabilities: frozenset[Capability], ttl: float = 1.0) -> None:
+    def __init__(self, url: str, capabilities: frozenset[Capability], ttl: float = 1.0, lateness: float = 0.0) -> None:
         self._url = url
         self.capabilities = capabilities
         self.ttl = ttl
+        self.lateness = lateness
 
     def open_store(self) -> Store:
         """The store behind the URL."""

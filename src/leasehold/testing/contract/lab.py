@@ -108,8 +108,12 @@ class Lab:
         return Spawned(self, coroutine)
 
     async def pass_time(self, seconds: float) -> None:
-        """Let time pass in one piece: a keeper may find that it slept too long."""
-        await self.harness.pass_time(self.runtime, seconds)
+        """Let time pass in one piece: a keeper may find that it slept too long.
+
+        Where a ttl passes, a store that is late in ending things gets the time that it needs for it.
+        """
+        late = self.harness.lateness if seconds >= self.ttl else 0.0
+        await self.harness.pass_time(self.runtime, seconds + late)
 
     async def live(self, seconds: float) -> None:
         """Let time pass as it does on a healthy host: keepers renew meanwhile."""

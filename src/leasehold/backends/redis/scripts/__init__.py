@@ -19,9 +19,9 @@ class Script:
 
     __slots__ = ("digest", "name", "text")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, folder: Path = _FOLDER) -> None:
         self.name = name
-        whole = _INCLUDE.sub(lambda found: _read(found[1]), _read(f"{name}.lua"))
+        whole = _INCLUDE.sub(lambda found: _read(folder / found[1]), _read(folder / f"{name}.lua"))
         self.text = _COMMENT.sub("", whole).encode()
         self.digest = hashlib.sha1(self.text, usedforsecurity=False).hexdigest().encode()
 
@@ -32,5 +32,5 @@ def script(name: str) -> Script:
     return Script(name)
 
 
-def _read(file: str) -> str:
-    return (_FOLDER / file).read_text(encoding="utf-8").rstrip("\n")
+def _read(file: Path) -> str:
+    return file.read_text(encoding="utf-8").rstrip("\n")

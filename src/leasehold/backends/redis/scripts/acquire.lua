@@ -3,9 +3,10 @@
 -- KEYS   1-6 as in queue.lua; 7 the mark of a withdrawn claim
 -- ARGV   1 step: 0 try, 1 join the queue, 2 keep the place in it   2 owner   3 ttl (ms)   4 mode: x s p   5 kind
 --        6 min_hold (ms)   7 facts about the holder   8 hint: the highest fence this client has seen
---        9 how long a place lives (ms)   10 how to call this waiter: '' not at all, g or w and a channel: grant or wake
---        by a message there (G or W: sharded)   11 which life of which server this is ('' unless strict)
---        12 hold off (ms)   13 for how long it has surely been the primary (ms)
+--        to join or stay, or in strict mode: 9 how long a place lives (ms)   10 how to call this waiter: '' not at all,
+--        g or w and a channel: grant or wake by a message there (G or W: sharded)
+--        in strict mode only: 11 which life of which server this is   12 hold off (ms)   13 for how long it has surely
+--        been the primary (ms)
 -- Reply  {1, fence, abandoned, now, ttl, again}   granted; again: it was ours already
 --        {2, ahead, now, ttl left, facts}         in the queue
 --        {0, waiting, ttl left, facts}            refused; nothing is left of the claim
@@ -13,7 +14,7 @@
 -- Invariant: the same claim asked twice is granted once; its expiry then starts anew. Nobody overtakes a waiter.
 local owner, mode = ARGV[2], ARGV[4]
 -- include clock.lua
-if mode == 'x' and ARGV[11] == '' and redis.call('EXISTS', KEYS[1], KEYS[3], KEYS[5], KEYS[7]) == 0 then
+if mode == 'x' and not ARGV[11] and redis.call('EXISTS', KEYS[1], KEYS[3], KEYS[5], KEYS[7]) == 0 then
   -- Free, and nobody waits: the common case, in as few calls as it takes.
   local state = redis.call('HMGET', KEYS[2], 'f', 'o', 'l')
   local fence = math.max(tonumber(state[1] or '0') + 1, now_us, tonumber(ARGV[8]) + 1)
@@ -21,8 +22,9 @@ if mode == 'x' and ARGV[11] == '' and redis.call('EXISTS', KEYS[1], KEYS[3], KEY
   if abandoned == '1' then redis.call('HDEL', KEYS[2], 'l', 'b') end
   local ttl = tonumber(ARGV[3])
   redis.call('SET', KEYS[1], owner, 'PX', ARGV[3])
-  redis.call('HSET', KEYS[2], 'f', text(fence), 'k', ARGV[5], 'o', owner, 'g', text(fence), 't', text(now_us),
-             'm', ARGV[6], 'a', abandoned, 'd', ARGV[7])
+  local number = text(fence)
+  redis.call('HSET', KEYS[2], 'f', number, 'k', ARGV[5], 'o', owner, 'g', number, 't', text(now_us), 'm', ARGV[6],
+             'a', abandoned, 'd', ARGV[7])
   redis.call('PEXPIREAT', KEYS[2], text(math.max(math.floor(fence / 1000), now + ttl) + 86400000))
   return {1, fence, tonumber(abandoned), now, ttl, 0}
 end
@@ -69,8 +71,8 @@ end
 -- Strict mode: this server may have lost what another one, or its own earlier life, acknowledged. Until every lease of
 -- that time is over, nothing is granted. Returns the milliseconds left.
 local function held_off()
+  if not ARGV[11] then return 0 end
   local run, off = ARGV[11], tonumber(ARGV[12])
-  if run == '' then return 0 end
   local known = redis.call('HMGET', S, 'r', 'u')
   local til = tonumber(known[2] or '0')
   if known[1] ~= run then

@@ -1,0 +1,64 @@
+"""A claim of this client's, as far as the client itself has to remember it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leasehold.values import Grant
+
+if TYPE_CHECKING:
+    from leasehold.backends.etcd.answers import KeyValue
+    from leasehold.backends.etcd.layout import Lane
+    from leasehold.backends.etcd.sessions import Session
+    from leasehold.spi import Signal
+    from leasehold.values import Claim, Holder
+
+__all__ = ["Member"]
+
+
+class Member:
+    """One claim that has a seat, or has asked for one: it waits or it holds."""
+
+    __slots__ = (
+        "ahead", "blocker", "claim", "created", "doubtful", "first", "floor", "granted_at", "lane", "seat", "session",
+        "signal", "slot", "value", "watch", "written",
+    )  # fmt: skip
+
+    def __init__(self, claim: Claim, lane: Lane, session: Session, slot: int | None = None) -> None:
+        self.claim = claim
+        self.lane = lane
+        self.session = session
+        self.slot = slot  # None: its number was given by another client
+        self.seat = b"" if slot is None else lane.seat(slot)
+        self.value = b""  # as we wrote it last
+        self.floor = 0
+        self.created = 0  # 0: whether it has its seat is not known
+        self.written = 0
+        self.doubtful = False  # a request of it got no answer
+        self.granted_at: float | None = None
+        self.ahead = 0  # how many stood before it when that was last known
+        self.first: Holder | None = None
+        self.blocker: tuple[bytes, int] | None = None  # whose going is waited for
+        self.watch: int | None = None
+        self.signal: Signal | None = None
+
+    def sits(self, kept: KeyValue, floor: int) -> None:
+        """It has its seat, and this is what is stored there."""
+        self.seat, self.value = kept.key, kept.value
+        self.created, self.written, self.floor = kept.created, kept.written, floor
+        self.granted_at = None
+
+    @property
+    def fence(self) -> int:
+        """The fencing token of its grant."""
+        return self.floor + self.created
+
+    def grant(self, asked: float) -> Grant:
+        """What its caller is told; `asked` is when the call began that brings it."""
+        session = self.session
+        since = None if session.sent >= asked else session.sent
+        return Grant(self.claim, self.fence, float(session.ttl), since)
+
+    def is_wanted(self, now: float) -> None:
+        """Somebody asked for it: its key stays for another ttl."""
+        self.session.wants(self.seat, now + self.session.ttl)

@@ -1,0 +1,201 @@
+"""Requests to etcd as bytes; field numbers are those of etcd's `rpc.proto`.
+
+Only what a lock needs. It knows no connection and no layout of keys.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum, StrEnum
+
+from leasehold.backends.etcd.codec import block, number
+
+__all__ = [
+    "Method",
+    "Sort",
+    "authenticate",
+    "condition",
+    "created_at",
+    "delete",
+    "is_absent",
+    "is_present",
+    "lease_grant",
+    "lease_id",
+    "lives_on",
+    "none_created_after",
+    "none_created_before",
+    "op_delete",
+    "op_put",
+    "op_range",
+    "otherwise",
+    "put",
+    "range_",
+    "read",
+    "then",
+    "value_is",
+    "watch_cancel",
+    "watch_create",
+    "written_at",
+]
+
+
+class Method(StrEnum):
+    """The calls that are made."""
+
+    RANGE = "/etcdserverpb.KV/Range"
+    PUT = "/etcdserverpb.KV/Put"
+    DELETE_RANGE = "/etcdserverpb.KV/DeleteRange"
+    TXN = "/etcdserverpb.KV/Txn"
+    LEASE_GRANT = "/etcdserverpb.Lease/LeaseGrant"
+    LEASE_REVOKE = "/etcdserverpb.Lease/LeaseRevoke"
+    LEASE_KEEP_ALIVE = "/etcdserverpb.Lease/LeaseKeepAlive"
+    LEASE_TIME_TO_LIVE = "/etcdserverpb.Lease/LeaseTimeToLive"
+    WATCH = "/etcdserverpb.Watch/Watch"
+    AUTHENTICATE = "/etcdserverpb.Auth/Authenticate"
+    STATUS = "/etcdserverpb.Maintenance/Status"
+    ALARM = "/etcdserverpb.Maintenance/Alarm"
+    MEMBER_LIST = "/etcdserverpb.Cluster/MemberList"
+
+
+class Sort(IntEnum):
+    """By revision of creation, oldest or newest first."""
+
+    OLDEST = 1
+    NEWEST = 2
+
+
+_BY_CREATION = 2
+_EQUAL, _GREATER, _LESS = 0, 1, 2
+_VERSION, _CREATE, _MOD, _VALUE, _LEASE = 0, 1, 2, 3, 4
+_NO_PUTS = b"\x00"  # a packed list with the one filter
+
+# --- requests
+
+
+def range_(
+    key: bytes,
+    end: bytes = b"",
+    *,
+    limit: int = 0,
+    revision: int = 0,
+    sort: Sort | None = None,
+    keys_only: bool = False,
+    count_only: bool = False,
+    newest: int = 0,
+) -> bytes:
+    """Read a key, or all keys from `key` up to before `end`; only those created up to revision `newest`, if given."""
+    where = block(1, key) + block(2, end) if end else block(1, key)
+    order = b"" if sort is None else number(5, sort) + number(6, _BY_CREATION)
+    how = number(3, limit) + number(4, revision) + order
+    return where + how + number(8, keys_only) + number(9, count_only) + number(13, newest)
+
+
+def read(key: bytes) -> bytes:
+    """Read one key."""
+    return block(1, key)
+
+
+def put(key: bytes, value: bytes, lease: int = 0, *, same_lease: bool = False) -> bytes:
+    """Write a key; it goes with its lease. `same_lease`: it keeps the one that it has."""
+    return block(1, key) + block(2, value) + number(3, lease) + number(6, same_lease)
+
+
+def delete(key: bytes) -> bytes:
+    """Delete a key."""
+    return block(1, key)
+
+
+def op_range(request: bytes) -> bytes:
+    """A read inside a transaction."""
+    return block(1, request)
+
+
+def op_put(request: bytes) -> bytes:
+    """A write inside a transaction."""
+    return block(2, request)
+
+
+def op_delete(request: bytes) -> bytes:
+    """A deletion inside a transaction."""
+    return block(3, request)
+
+
+def condition(comparison: bytes) -> bytes:
+    """Part of a transaction: a condition; all of them must hold."""
+    return block(1, comparison)
+
+
+def then(operation: bytes) -> bytes:
+    """Part of a transaction: what to do if all conditions hold."""
+    return block(2, operation)
+
+
+def otherwise(operation: bytes) -> bytes:
+    """Part of a transaction: what to do if one does not. A transaction is its parts, one behind the other."""
+    return block(3, operation)
+
+
+def is_absent(key: bytes, end: bytes = b"") -> bytes:
+    """Condition: there is no such key, or none in the range."""
+    return number(2, _CREATE) + block(3, key) + (block(64, end) if end else b"")
+
+
+def is_present(key: bytes) -> bytes:
+    """Condition: there is such a key."""
+    return number(1, _GREATER) + number(2, _VERSION) + block(3, key)
+
+
+def created_at(key: bytes, revision: int) -> bytes:
+    """Condition: the key was created by this revision, and not deleted since."""
+    return number(2, _CREATE) + block(3, key) + number(5, revision)
+
+
+def none_created_before(key: bytes, end: bytes, revision: int) -> bytes:
+    """Condition: no key of the range is older than this revision. It holds for an empty range only if revision is 1."""
+    return number(1, _GREATER) + number(2, _CREATE) + block(3, key) + number(5, revision - 1) + block(64, end)
+
+
+def none_created_after(key: bytes, end: bytes, revision: int) -> bytes:
+    """Condition: no key of the range is newer than this revision."""
+    return number(1, _LESS) + number(2, _CREATE) + block(3, key) + number(5, revision + 1) + block(64, end)
+
+
+def written_at(key: bytes, revision: int) -> bytes:
+    """Condition: the key was last written by this revision; 0: there is none."""
+    return number(2, _MOD) + block(3, key) + number(6, revision)
+
+
+def lives_on(key: bytes, lease: int) -> bytes:
+    """Condition: the key exists on this lease."""
+    return number(2, _LEASE) + block(3, key) + number(8, lease)
+
+
+def value_is(key: bytes, value: bytes) -> bytes:
+    """Condition: the key exists with this very value."""
+    return number(2, _VALUE) + block(3, key) + block(7, value)
+
+
+def lease_grant(lease: int, ttl: int) -> bytes:
+    """A lease under a number of our own choice."""
+    return number(1, ttl) + number(2, lease)
+
+
+def lease_id(lease: int) -> bytes:
+    """To revoke a lease, keep it alive, or ask for its time."""
+    return number(1, lease)
+
+
+def watch_create(watch: int, key: bytes, end: bytes, revision: int, *, puts: bool) -> bytes:
+    """Tell of every deletion (and write) of the key or range from this revision on."""
+    filters = b"" if puts else block(5, _NO_PUTS)
+    request = block(1, key) + (block(2, end) if end else b"") + number(3, revision) + filters + number(7, watch)
+    return block(1, request)
+
+
+def watch_cancel(watch: int) -> bytes:
+    """Tell no more."""
+    return block(2, number(1, watch))
+
+
+def authenticate(name: str, password: str) -> bytes:
+    """Ask for a token."""
+    return block(1, name.encode()) + block(2, password.encode())

@@ -1,0 +1,173 @@
+"""Watches: who is to be woken when a key goes. One stream for all waiters of a client, whoever they are.
+
+A watch is told of the first event and is over then. It begins at a revision of the past, so nothing that happens while
+a stream is opened is missed; when a stream ends, for whatever reason, the watches that are left go on over the next one
+from where they began. Only when etcd has forgotten that past (compaction) is the waiter woken without an event: it
+reads what is there and watches anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from leasehold.backends.etcd import answers, messages
+from leasehold.backends.etcd.messages import Method
+from leasehold.backends.etcd.trouble import CallFailed
+from leasehold.errors import BackendError
+
+if TYPE_CHECKING:
+    from leasehold.backends.etcd.connection import Connection
+    from leasehold.backends.etcd.wire import Stream
+    from leasehold.spi import Runtime, Signal, Task
+
+__all__ = ["Watches"]
+
+LINGER = 2.0  # how long a stream without watches is kept
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
+CLOSE_PATIENCE = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Watch:
+    number: int
+    key: bytes
+    end: bytes
+    revision: int
+    puts: bool
+    signal: Signal
+
+    def request(self) -> bytes:
+        return messages.watch_create(self.number, self.key, self.end, self.revision, puts=self.puts)
+
+
+class Watches:
+    """The watches of one client."""
+
+    def __init__(self, connection: Connection, runtime: Runtime) -> None:
+        self._connection = connection
+        self._runtime = runtime
+        self._guard = runtime.guard()
+        self._watches: dict[int, _Watch] = {}
+        self._numbers = 0
+        self._stream: Stream | None = None
+        self._worker: Task | None = None
+        self._closed = False
+        self._used = False  # since the reaper looked last
+        self._stop = runtime.signal()
+
+    def watch(self, key: bytes, end: bytes, revision: int, signal: Signal, *, puts: bool = False) -> int:
+        """Raise the signal when the key, or one of the range, is deleted (or written) from this revision on."""
+        with self._guard:
+            self._numbers += 1
+            watch = _Watch(self._numbers, key, end, revision, puts, signal)
+            self._watches[watch.number] = watch
+            self._used = True
+            stream = self._stream
+            if self._worker is None and not self._closed:
+                self._stop = self._runtime.signal()
+                self._worker = self._runtime.spawn(self._work(self._stop), "leasehold etcd watches")
+        if stream is not None:
+            stream.send(watch.request())
+        return watch.number
+
+    def is_active(self, number: int) -> bool:
+        """Whether the signal is still to come."""
+        return number in self._watches
+
+    def cancel(self, number: int) -> None:
+        """Do not wake anybody."""
+        with self._guard:
+            known = self._watches.pop(number, None)
+            stream = self._stream
+        if known is not None and stream is not None:
+            stream.send(messages.watch_cancel(number))
+
+    async def close(self) -> None:
+        """End the stream and whoever reads it."""
+        with self._guard:
+            self._closed = True
+            self._watches = {}
+            stream, worker = self._stream, self._worker
+        self._stop.set()
+        if stream is not None:
+            stream.close()
+        if worker is not None:
+            await worker.join(self._runtime.now() + CLOSE_PATIENCE)
+
+    # --- the worker
+
+    async def _work(self, stop: Signal) -> None:
+        self._runtime.spawn(self._reap(stop), "leasehold etcd watches, idle?")
+        pause = FIRST_PAUSE
+        try:
+            while not self._retire():
+                if await self._listen():
+                    pause = FIRST_PAUSE
+                if self._watches and await self._runtime.wait(stop, self._runtime.now() + pause):
+                    return
+                pause = min(pause * 2, LONGEST_PAUSE)
+        finally:
+            self._end(stop)
+            stop.set()
+
+    def _end(self, stop: Signal) -> None:
+        with self._guard:
+            if self._stop is stop:  # not yet succeeded by another worker
+                self._worker = None
+
+    def _retire(self) -> bool:
+        with self._guard:
+            if self._closed or not self._watches:
+                self._worker = None
+                return True
+            return False
+
+    async def _listen(self) -> bool:
+        """Read one stream to its end; whether it ever told anything."""
+        heard = False
+        place = -1
+        stream: Stream | None = None
+        try:
+            place, stream = await self._connection.stream(Method.WATCH)
+            for watch in self._begin(stream):
+                stream.send(watch.request())
+            while (message := await stream.receive()) is not None:
+                heard = True
+                self._hear(stream, message)
+        except (CallFailed, BackendError, ValueError):
+            self._connection.give_up_on(place)
+        finally:
+            self._stream = None
+            if stream is not None:
+                stream.close()
+        return heard
+
+    def _begin(self, stream: Stream) -> list[_Watch]:
+        """From now on new watches are sent by those who make them; these were made before."""
+        with self._guard:
+            self._stream = stream
+            return list(self._watches.values())
+
+    def _hear(self, stream: Stream, message: bytes) -> None:
+        answer = answers.read_watch(message)
+        if answer.events or answer.cancelled:
+            watch = self._watches.pop(answer.watch, None)
+            if watch is None:
+                return
+            if not answer.cancelled:
+                stream.send(messages.watch_cancel(watch.number))
+            elif not answer.compacted:
+                return  # refused, and it would be again: the waiter asks by itself, only later
+            watch.signal.set()
+
+    async def _reap(self, stop: Signal) -> None:
+        """End a stream that nobody has used for a while."""
+        while not await self._runtime.wait(stop, self._runtime.now() + LINGER):
+            with self._guard:
+                idle = not self._watches and not self._used
+                self._used = False
+                stream = self._stream
+            if idle and stream is not None:
+                stream.close()
+                return

@@ -1,0 +1,40 @@
+"""etcd servers: one of each kind for the session, started when the first test asks for it.
+
+A test that stops, cuts off or reconfigures a server makes one of its own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from verification.lab.etcd import EtcdCluster, EtcdServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LATENESS = 0.8  # etcd looks for expired leases twice a second, and then its members have to agree on their end
+
+
+@pytest.fixture(scope="session")
+def etcd_server() -> Iterator[EtcdServer]:
+    """The system's etcd, alone."""
+    server = EtcdServer()
+    with server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def newer_etcd_server() -> Iterator[EtcdServer]:
+    """A newer etcd, alone."""
+    server = EtcdServer(version="3.5")
+    with server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def etcd_cluster() -> Iterator[EtcdCluster]:
+    """Three members of the newer version."""
+    with EtcdCluster(version="3.5") as cluster:
+        yield cluster
