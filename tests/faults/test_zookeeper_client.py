@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from contextlib import ExitStack
 from functools import partial
@@ -129,6 +130,29 @@ def test_a_connection_that_comes_back_in_time_keeps_the_same_grant(proxy: FaultP
         lease.check()
         assert lease.fence == fence
         assert lease.release() is True
+
+
+def test_a_waiter_whose_watches_were_lost_with_its_connection_is_served_all_the_same(
+    zookeeper_server: ZooKeeperServer, proxy: FaultProxy
+) -> None:
+    """The release happens while nothing can tell the waiter; it looks again when it is back."""
+    with through(proxy, "/watch", 20) as waiter, leasehold.connect(zookeeper_server.url("/watch"), ttl=20) as holder:
+        first, middle = holder.lock("x").acquire(), holder.lock("x")
+        got: list[leasehold.Lease] = []
+        between = threading.Thread(target=lambda: middle.acquire(timeout=LIMIT).release())
+        between.start()
+        wait_until(lambda: len(holder.inspect("x").waiting) == 1, "nobody waits", LIMIT)  # type: ignore[union-attr]
+        taking = threading.Thread(target=lambda: got.append(waiter.lock("x").acquire(timeout=LIMIT)))
+        taking.start()
+        wait_until(lambda: len(holder.inspect("x").waiting) == 2, "nobody waits", LIMIT)  # type: ignore[union-attr]
+        proxy.refuse()
+        first.release()
+        between.join()
+        proxy.accept()
+        taking.join()
+        assert got[0].fence > first.fence
+        got[0].check()
+        assert got[0].release() is True
 
 
 def _accepts_more(proxy: FaultProxy, before: int) -> bool:

@@ -48,6 +48,10 @@ class Contender:
         wanted = len(self.grants) + number
         wait_until(lambda: len(self.grants) >= wanted, f"a contender gets the lock {number} times", LIMIT)
 
+    def wait_until_it_had(self, number: int) -> None:
+        """Wait for so many grants in all."""
+        wait_until(lambda: len(self.grants) >= number, f"a contender had the lock {number} times", LIMIT)
+
     def finish(self) -> None:
         """Let it end in good order."""
         assert self._process.stdin is not None

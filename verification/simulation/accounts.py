@@ -235,7 +235,7 @@ class StoreModel:
     def _is_free(self, book: Book, claim: Claim) -> bool:
         """Whether the claim has to be granted; not behind somebody who was called and has not come yet."""
         now = self.clock.now()
-        if claim.owner in book.records or not book.admits(claim, now):
+        if claim.owner in book.records or claim.owner in self.broken_at_once or not book.admits(claim, now):
             return False
         return not any(other.owner in self.come_themselves for other in book.ahead(claim.owner, now))
 

@@ -129,15 +129,15 @@ def read_answer(message: bytes) -> Answer:
     return Answer(next((read_header(content) for field, content in fields(message) if field == 1), NO_HEADER))
 
 
-def read_range(message: bytes) -> RangeAnswer:
-    """The answer to a read."""
+def read_range(message: bytes, *, alone: bool = True) -> RangeAnswer:
+    """The answer to a read; inside a transaction its header says nothing that the other one does not."""
     header, found, count, more = NO_HEADER, [], 0, False
     for field, content in fields(message):
         if field == 2:
             found.append(_read_key_value(content))
         elif field == 4:
             count = whole(content)
-        elif field == 1:
+        elif field == 1 and alone:
             header = read_header(content)
         elif field == 3:
             more = content != b"\0"
@@ -167,7 +167,7 @@ def read_txn(message: bytes) -> TxnAnswer:
 def _read_result(message: bytes) -> RangeAnswer | int | None:
     ((field, content),) = fields(message)
     if field == 1:
-        return read_range(content)
+        return read_range(content, alone=False)
     return whole(dict(fields(content)).get(2, _NOTHING)) if field == 3 else None
 
 

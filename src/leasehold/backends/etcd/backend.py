@@ -25,6 +25,7 @@ from leasehold.backends.etcd.layout import Layout
 from leasehold.backends.etcd.observing import Observer
 from leasehold.backends.etcd.records import Records
 from leasehold.backends.etcd.sessions import Sessions
+from leasehold.backends.etcd.slots import Slots
 from leasehold.backends.etcd.toolbox import Toolbox
 from leasehold.backends.etcd.waiting import Waiting
 from leasehold.backends.etcd.watching import Watches
@@ -64,7 +65,15 @@ class EtcdBackend:
         self._sessions = Sessions(self._connection, runtime)
         self._watches = Watches(self._connection, runtime)
         floors = Floors(self._connection, options.fence_floor)
-        tools = Toolbox(self._connection, Layout(options.root), self._sessions, floors, self._watches, runtime)
+        tools = Toolbox(
+            connection=self._connection,
+            layout=Layout(options.root),
+            sessions=self._sessions,
+            floors=floors,
+            slots=Slots(runtime),
+            watches=self._watches,
+            runtime=runtime,
+        )
         self._waiting = Waiting(tools)
         self._asking = Asking(tools, self._waiting)
         self._holdings = Holdings(tools)
