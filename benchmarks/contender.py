@@ -18,17 +18,24 @@ from benchmarks.locks import make
 
 if TYPE_CHECKING:
     from benchmarks.locks import FileLock
+    from benchmarks.redis_locks import RedisLock
 
-__all__ = ["Contender"]
+__all__ = ["Contender", "contend", "say"]
 
 
 class Contender:
     """The other end: starts such a process and talks to it."""
 
-    def __init__(self, task: str, kind: str, path: Path, *more: object) -> None:
-        command = [sys.executable, "-m", "benchmarks.contender", task, kind, str(path), *map(str, more)]
+    def __init__(
+        self, task: str, kind: str, where: object, *more: object, module: str = "benchmarks.contender"
+    ) -> None:
+        command = [sys.executable, "-m", module, task, kind, str(where), *map(str, more)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def started(self) -> Contender:
+        """Wait until it is ready."""
         self.answer()
+        return self
 
     def tell(self, order: object) -> None:
         """Send a line."""
@@ -55,7 +62,7 @@ def say(value: object) -> None:
     sys.stdout.flush()
 
 
-def contend(lock: FileLock, held: float, until: float) -> tuple[int, list[float]]:
+def contend(lock: FileLock | RedisLock, held: float, until: float) -> tuple[int, list[float]]:
     """Take and give until the instant is reached: how many grants came in time, and all waits.
 
     The wait that was under way at the end counts as well, as long as it had lasted by then. Whoever is starved has no

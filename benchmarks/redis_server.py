@@ -1,4 +1,4 @@
-"""A redis-server of our own that can be pinned to cores, and the barest client there is for it."""
+"""A redis-server of our own that can be pinned to cores, and the barest clients there are for it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,29 @@ import shutil
 import socket
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from verification.lab import redis as lab
 
-__all__ = ["BareClient", "RedisServer", "why_missing"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["BareClient", "RedisServer", "ScriptClient", "ScriptPipeline", "why_missing"]
+
+OWNER = "a" * 32
+TTL_MS = "30000"
+
+# What every lock with a fence has to do, and nothing else: take the key if it is free and mint the next fence; give the
+# key back if it is still ours.
+_ACQUIRE = """
+if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 0 end
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local fence = math.max(tonumber(redis.call('GET', KEYS[2]) or '0') + 1, now)
+redis.call('SET', KEYS[2], string.format('%.0f', fence), 'PX', 86400000)
+return fence
+"""
+_RELEASE = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
 
 
 def why_missing() -> str:
@@ -37,29 +55,43 @@ class RedisServer(lab.RedisServer):
         for thread in Path(f"/proc/{self.pid}/task").iterdir():
             os.sched_setaffinity(int(thread.name), cores)
 
+    def commands(self) -> int:
+        """How many commands it has done so far, those inside scripts not counted, `INFO` itself neither."""
+        text: str = self.ask("INFO", "commandstats").decode()
+        calls = dict(line.removeprefix("cmdstat_").split(":", 1) for line in text.splitlines() if ":calls=" in line)
+        return sum(int(calls[name].split(",")[0].partition("=")[2]) for name in calls if name in _SENT_BY_CLIENTS)
+
     def close(self) -> None:
         """End it."""
         self.remove()
+
+
+# A script's own commands are counted under their own names, so only those count that a lock library sends by itself.
+_SENT_BY_CLIENTS = frozenset({"blpop", "del", "eval", "evalsha", "publish", "set", "setnx", "subscribe"})
 
 
 class BareClient:
     """A socket and a parser: SET NX and DEL, one round trip each, nothing around them."""
 
     def __init__(self, port: int) -> None:
-        hiredis: Any = import_module("hiredis")
+        self.hiredis: Any = import_module("hiredis")
         self._socket = socket.create_connection(("127.0.0.1", port))
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._reader = hiredis.Reader()
-        self._take = hiredis.pack_command(("SET", "bench", "a" * 32, "NX", "PX", "30000"))
-        self._give = hiredis.pack_command(("DEL", "bench"))
+        self._reader = self.hiredis.Reader()
+        self._take, self._give = self.requests(self.hiredis.pack_command)
+
+    def requests(self, pack: Callable[[tuple[str, ...]], bytes]) -> tuple[bytes, bytes]:
+        """What to send."""
+        return pack(("SET", "bench", OWNER, "NX", "PX", TTL_MS)), pack(("DEL", "bench"))
 
     def pairs(self, count: int) -> None:
         """Take and give so many times."""
         for _ in range(count):
-            if self._ask(self._take) != b"OK" or self._ask(self._give) != 1:
+            if not self.ask(self._take) or self.ask(self._give) != 1:
                 raise RuntimeError("redis-server did not do what was asked")
 
-    def _ask(self, request: bytes) -> Any:
+    def ask(self, request: bytes) -> Any:
+        """One round trip."""
         self._socket.sendall(request)
         while (answer := self._reader.gets()) is False:
             self._reader.feed(self._socket.recv(4096))
@@ -68,3 +100,42 @@ class BareClient:
     def close(self) -> None:
         """Hang up."""
         self._socket.close()
+
+
+class ScriptClient(BareClient):
+    """The floor of a lock with a fence: the same with a script each, of which the first mints the fence."""
+
+    def requests(self, pack: Callable[[tuple[str, ...]], bytes]) -> tuple[bytes, bytes]:
+        take, give = (self.ask(pack(("SCRIPT", "LOAD", text))).decode() for text in (_ACQUIRE, _RELEASE))
+        keys = ("{bench}", "{bench}:fence")
+        return pack(("EVALSHA", take, "2", *keys, OWNER, TTL_MS)), pack(("EVALSHA", give, "1", keys[0], OWNER))
+
+
+class ScriptPipeline(ScriptClient):
+    """The same for many names: all acquires in one write, then all releases in one write."""
+
+    def __init__(self, port: int, size: int) -> None:
+        self._size = size
+        super().__init__(port)
+
+    def requests(self, pack: Callable[[tuple[str, ...]], bytes]) -> tuple[bytes, bytes]:
+        take, give = (self.ask(pack(("SCRIPT", "LOAD", text))).decode() for text in (_ACQUIRE, _RELEASE))
+        names = [f"{{many-{number}}}" for number in range(self._size)]
+        takes = [pack(("EVALSHA", take, "2", name, f"{name}:fence", OWNER, TTL_MS)) for name in names]
+        return b"".join(takes), b"".join(pack(("EVALSHA", give, "1", name, OWNER)) for name in names)
+
+    def pairs(self, count: int) -> None:
+        """Take and give all names so many times."""
+        for _ in range(count):
+            if not all(self._ask_all(self._take)) or not all(self._ask_all(self._give)):
+                raise RuntimeError("redis-server did not do what was asked")
+
+    def _ask_all(self, request: bytes) -> list[Any]:
+        self._socket.sendall(request)
+        answers: list[Any] = []
+        while len(answers) < self._size:
+            while (answer := self._reader.gets()) is not False:
+                answers.append(answer)
+            if len(answers) < self._size:
+                self._reader.feed(self._socket.recv(65536))
+        return answers

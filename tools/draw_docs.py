@@ -19,6 +19,7 @@ from leasehold import errors, events
 from leasehold._core.states import TRANSITIONS, State
 from leasehold.testing.contract import REQUIRED
 from leasehold.values import Capability
+from verification.models.catalogue import GROUPS, INSTANCES, Instance, recorded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -29,7 +30,16 @@ ROOT = Path(__file__).resolve().parents[1]
 REGION = re.compile(r"(<!-- drawn: (?P<name>[a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 # What can be opened today, by row of the capability table. The others are planned: the table says what they must do.
-OPENED_BY = {"memory": "`memory://NAME`", "sqlite": "`local:`, `sqlite:////path`"}
+OPENED_BY = {
+    "memory": "`memory://NAME`",
+    "sqlite": "`local:`, `sqlite:////path`",
+    "redis": "`redis://`, `valkey://`, `redis+sentinel://`, `redis+cluster://`",
+    "redlock": "`redlock://h1,h2,h3,h4,h5`",
+    "etcd": "`etcd://h1,h2,h3`, `etcds://`",
+    "zookeeper": "`zk://h1,h2,h3/root`, `zks://`",
+    "postgresql": "`postgresql://`",
+    "postgresql session": "`postgresql://...?mode=session`",
+}
 TITLES = {
     "memory": "memory",
     "sqlite": "SQLite",
@@ -144,11 +154,27 @@ def _decisions() -> str:
     return "\n".join(lines)
 
 
+def _models() -> str:
+    """Every search with what it found, by group; the grid of the hybrid clock as one row each."""
+    tables = []
+    for group, title in GROUPS.items():
+        rows = [_searched(each) for each in INSTANCES if each.group == group and each.shown]
+        tables.append(f"**{title}**\n\n{_table(('searched', 'states', 'depth', 'result'), rows)}")
+    return "\n\n".join(tables)
+
+
+def _searched(instance: Instance) -> tuple[str, str, str, str]:
+    found = recorded()[instance.id]
+    result = "**holds**" if instance.holds else f"breaks in {found['steps']} steps"
+    return instance.words + ("" if instance.fast else " †"), f"{found['states']:,}", str(found["depth"]), result
+
+
 DRAWINGS: dict[str, Callable[[], str]] = {
     "capabilities": _capabilities,
     "decisions": _decisions,
     "errors": _errors,
     "events": _events,
+    "models": _models,
     "names": _names,
     "states": _states,
     "stores": _stores,

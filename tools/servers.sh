@@ -1,28 +1,30 @@
 #!/usr/bin/env bash
-# Installs the servers that the tests start themselves. Debian and Ubuntu; elsewhere it says what is missing.
-# Nothing is configured or left running: the tests use their own ports and folders.
+# Installs the servers and fault tools that the tests use. Debian and Ubuntu; elsewhere it says what is missing.
+# Nothing is configured or left running: the tests start servers of their own, on their own ports and folders.
 set -euo pipefail
 
-# program:package
 wanted=(
-  redis-server:redis-server
-  redis-sentinel:redis-sentinel
-  redis-cli:redis-tools
-  etcd:etcd-server
-  ip:iproute2
+  redis-server redis-sentinel redis-tools # and Valkey, which comes as a Python package
+  postgresql pgbouncer                    # and a newer PostgreSQL, which comes as a Python package
+  etcd-server                             # and a newer etcd, which comes as a Python package
+  zookeeper default-jre-headless
+  iproute2 iptables                       # networks that can be cut, packets that get lost
+  faketime                                # a server whose clock is wrong
+  gcc                                     # builds the clock that can be set, for servers that faketime hangs
 )
 
-export PATH="$PATH:/usr/sbin:/usr/local/sbin:/sbin"
+if ! command -v dpkg-query >/dev/null; then
+  echo "The tests need these programs, by their Debian names: ${wanted[*]}." >&2
+  echo "This system has no dpkg, so nothing was checked or installed; a missing one makes its tests fail." >&2
+  exit 0
+fi
+
 missing=()
-for pair in "${wanted[@]}"; do
-  command -v "${pair%%:*}" >/dev/null || missing+=("${pair#*:}")
+for package in "${wanted[@]}"; do
+  dpkg-query --show --showformat='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
 done
 [ ${#missing[@]} -eq 0 ] && exit 0
 
-if ! command -v apt-get >/dev/null; then
-  echo "The tests need these servers, by their Debian names: ${missing[*]}. Please install them and try again." >&2
-  exit 1
-fi
 if [ "$(id -u)" -ne 0 ]; then
   echo "The tests need: ${missing[*]}. Please run: sudo apt-get install --no-install-recommends ${missing[*]}" >&2
   exit 1

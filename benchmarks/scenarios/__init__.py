@@ -4,9 +4,15 @@ __all__ = ["SCENARIOS"]
 
 SCENARIOS = {
     "overhead": "benchmarks.scenarios.overhead",
+    "p1": "benchmarks.scenarios.redis_pair",
+    "p2": "benchmarks.scenarios.redis_tasks",
+    "p4": "benchmarks.scenarios.redis_contended",
+    "p5": "benchmarks.scenarios.redis_held",
+    "p6": "benchmarks.scenarios.redis_crowd",
     "p7": "benchmarks.scenarios.sqlite_file",
     "p11": "benchmarks.scenarios.start_up",
     "p12": "benchmarks.scenarios.growth",
     "p13": "benchmarks.scenarios.local_waiters",
+    "p14": "benchmarks.scenarios.redis_distance",
     "hand-over": "benchmarks.scenarios.hand_over",
 }

@@ -4,38 +4,54 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import leasehold
 from benchmarks.harness import Candidate, Role, Sample, measure, timed
+from benchmarks.redis_server import RedisServer, why_missing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from benchmarks.harness import Settings, Table
 
-__all__ = ["queue_of_tasks", "run", "url_of"]
+__all__ = ["queue_of_tasks", "run", "stores"]
 
 
 def run(settings: Settings) -> Iterator[Table]:
     """Held names, then waiters."""
-    for store in ("memory", "SQLite"):
+    with stores(settings) as urls:
         sizes = settings.pick((1, 10, 100, 1_000, 10_000), (1, 10))
-        yield measure(f"{store}: pair beside held names", [_held(settings, store, size) for size in sizes], settings)
-    for store in ("memory", "SQLite"):
+        for store, url_of in urls.items():
+            candidates = [_held(settings, url_of(f"held-{size}"), size) for size in sizes]
+            yield measure(f"{store}: pair beside held names", candidates, settings)
         sizes = settings.pick((1, 10, 100, 1_000), (1, 10))
-        candidates = [queue_of_tasks(settings, store, size + 1, f"{size:,} waiting") for size in sizes]
-        title = f"{store}: grants with a queue of asyncio tasks"
-        yield measure(title, candidates, settings, unit="grants a second", higher_is_better=True, by="median")
+        for store, url_of in urls.items():
+            candidates = [queue_of_tasks(settings, url_of, size + 1, f"{size:,} waiting") for size in sizes]
+            title = f"{store}: grants with a queue of asyncio tasks"
+            yield measure(title, candidates, settings, unit="grants a second", higher_is_better=True, by="median")
 
 
-def url_of(settings: Settings, store: str, file: str) -> str:
-    """A fresh store."""
-    return "memory://" if store == "memory" else f"sqlite:///{settings.directory / file}"
+@contextmanager
+def stores(settings: Settings) -> Iterator[dict[str, Callable[[str], str]]]:
+    """For each store, how to name a fresh one of it; Redis only where there is a server."""
+    server = None if why_missing() else RedisServer()
+    urls: dict[str, Callable[[str], str]] = {
+        "memory": lambda _: "memory://",
+        "SQLite": lambda name: f"sqlite:///{settings.directory / name}",
+    }
+    if server is not None:
+        urls["Redis"] = lambda name: f"{server.url}?prefix={name}:"
+    try:
+        yield urls
+    finally:
+        if server is not None:
+            server.close()
 
 
-def _held(settings: Settings, store: str, size: int) -> Candidate:
-    client = leasehold.connect(url_of(settings, store, f"held-{size}"))
+def _held(settings: Settings, url: str, size: int) -> Candidate:
+    client = leasehold.connect(url)
     leases = [client.lock(f"held:{number}").acquire() for number in range(size)]
     lock = client.lock("bench")
 
@@ -51,10 +67,10 @@ def _held(settings: Settings, store: str, size: int) -> Candidate:
     return timed(f"{size:,} held", Role.OURS, pairs, settings, close=close)
 
 
-def queue_of_tasks(settings: Settings, store: str, size: int, name: str) -> Candidate:
+def queue_of_tasks(settings: Settings, url_of: Callable[[str], str], size: int, name: str) -> Candidate:
     """Tasks of one process that take the same lock again and again."""
     seconds: float = settings.pick(1.0, 0.05)
-    url = url_of(settings, store, f"queue-{size}-{time.monotonic_ns()}")
+    url = url_of(f"queue-{size}-{time.monotonic_ns()}")
 
     async def crowd() -> Sample:
         async with leasehold.connect_async(url) as client:

@@ -36,7 +36,7 @@ def _passed(settings: Settings, kind: str) -> Candidate:
     if missing := why_missing(kind):
         return Candidate(kind, role, None, missing)
     path = settings.directory / f"passed-{kind}"
-    lock, other = make(kind, path), Contender("wait", kind, path)
+    lock, other = make(kind, path), Contender("wait", kind, path).started()
     most, limit = settings.pick((20, 5.0), (2, 0.1))
     chance = random.Random(1)  # the same times for every candidate
 
@@ -59,7 +59,7 @@ def _idle(settings: Settings) -> Candidate:
     path = settings.directory / "idle"
     client = leasehold.connect(f"sqlite:///{path}")
     lease = client.lock("bench").acquire()
-    waiter = Contender("idle", OURS, path, settings.pick(3.0, 0.2))
+    waiter = Contender("idle", OURS, path, settings.pick(3.0, 0.2)).started()
 
     def sample() -> Sample:
         waiter.tell("wait")

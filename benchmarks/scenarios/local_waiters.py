@@ -6,19 +6,26 @@ import asyncio
 import math
 import threading
 import time
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import leasehold
 from benchmarks.harness import Candidate, Role, Sample, measure
 from benchmarks.locks import make, why_missing
-from benchmarks.scenarios.growth import queue_of_tasks, url_of
+from benchmarks.redis_locks import MOST_CONNECTIONS, REDIS_PY, TTL, Connections
+from benchmarks.redis_locks import make as make_redis
+from benchmarks.redis_locks import why_missing as why_no_redis_lock
+from benchmarks.scenarios.growth import queue_of_tasks, stores
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from benchmarks.harness import Settings, Table
 
 __all__ = ["run"]
+
+REDIS_ASYNCIO = "redis.asyncio Lock"
 
 
 class _Lease:
@@ -48,26 +55,87 @@ def run(settings: Settings) -> Iterator[Table]:
     """Threads, then tasks."""
     threads, tasks = settings.pick((100, 500), (4, 8))
     plain = threading.Lock()
-    candidates = [
-        _crowd(settings, threads, "threading.Lock", Role.FLOOR, lambda: _Plain(plain)),
-        _ours(settings, threads, "memory"),
-        _ours(settings, threads, "SQLite"),
-        _filelock(settings, threads),
-    ]
     rate: dict[str, Any] = {"unit": "grants a second", "higher_is_better": True, "by": "median"}
-    yield measure(f"{threads} threads on one name", candidates, settings, **rate)
-    candidates = [
-        _asyncio_lock(settings, tasks),
-        queue_of_tasks(settings, "memory", tasks, "leasehold, memory"),
-        queue_of_tasks(settings, "SQLite", tasks, "leasehold, SQLite"),
-    ]
-    yield measure(f"{tasks} asyncio tasks on one name", candidates, settings, **rate)
+    with stores(settings) as urls:
+        candidates = [
+            _crowd(settings, threads, "threading.Lock", Role.FLOOR, lambda: _Plain(plain)),
+            *(_ours(settings, threads, store, url_of("threads")) for store, url_of in urls.items()),
+            _filelock(settings, threads),
+            _redis_py(settings, threads, urls),
+        ]
+        table = measure(f"{threads} threads on one name", candidates, settings, **rate)
+        _compare(table, REDIS_PY)
+        yield table
+        candidates = [
+            _asyncio_lock(settings, tasks),
+            *(queue_of_tasks(settings, url_of, tasks, f"leasehold, {store}") for store, url_of in urls.items()),
+            _redis_asyncio(settings, tasks, urls),
+        ]
+        table = measure(f"{tasks} asyncio tasks on one name", candidates, settings, **rate)
+        _compare(table, REDIS_ASYNCIO)
+        yield table
 
 
-def _ours(settings: Settings, size: int, store: str) -> Candidate:
-    client = leasehold.connect(url_of(settings, store, "threads"))
+def _compare(table: Table, peer: str) -> None:
+    """Say how many times the peer's grants ours on Redis are."""
+    ours = next((row.median for row in table.rows if row.name == "leasehold, Redis"), None)
+    theirs = table.row(peer).median
+    if ours and theirs:
+        table.notes.append(f"leasehold on Redis: {ours / theirs:.2f} x {peer} (target: at least 20 x)")
+
+
+def _ours(settings: Settings, size: int, store: str, url: str) -> Candidate:
+    client = leasehold.connect(url)
     lock = client.lock("bench")
     return _crowd(settings, size, f"leasehold, {store}", Role.OURS, lambda: _Lease(lock), close=client.close)
+
+
+def _redis_py(settings: Settings, size: int, urls: Mapping[str, Callable[[str], str]]) -> Candidate:
+    missing = why_no_redis_lock(REDIS_PY) if "Redis" in urls else "no redis-server"
+    if missing:
+        return Candidate(REDIS_PY, Role.PEER, None, missing)
+    connections = Connections(_port(urls))
+
+    def make_one() -> Any:
+        return make_redis(REDIS_PY, connections, "redis-py")
+
+    return _crowd(settings, size, REDIS_PY, Role.PEER, make_one, close=connections.close)
+
+
+def _redis_asyncio(settings: Settings, size: int, urls: Mapping[str, Callable[[str], str]]) -> Candidate:
+    missing = why_no_redis_lock(REDIS_PY) if "Redis" in urls else "no redis-server"
+    if missing:
+        return Candidate(REDIS_ASYNCIO, Role.PEER, None, missing)
+    seconds: float = settings.pick(1.0, 0.05)
+
+    async def crowd() -> Sample:
+        client: Any = import_module("redis.asyncio").Redis(port=_port(urls), max_connections=MOST_CONNECTIONS)
+        counts = [0] * size
+        end = math.inf
+
+        async def contend(number: int) -> None:
+            lock = client.lock("redis.asyncio", timeout=TTL)
+            while time.monotonic() < end:
+                await lock.acquire()
+                if time.monotonic() < end:
+                    counts[number] += 1
+                await lock.release()
+
+        first = client.lock("redis.asyncio", timeout=TTL)
+        await first.acquire()
+        tasks = [asyncio.create_task(contend(number)) for number in range(size)]
+        await asyncio.sleep(settings.pick(1.0, 0.1))  # all are connected and have asked once
+        end = time.monotonic() + seconds
+        await first.release()
+        await asyncio.gather(*tasks)
+        await client.aclose()
+        return Sample(sum(counts) / seconds, {"least/most": min(counts) / max(*counts, 1)})
+
+    return Candidate(REDIS_ASYNCIO, Role.PEER, lambda: asyncio.run(crowd()))
+
+
+def _port(urls: Mapping[str, Callable[[str], str]]) -> int:
+    return urlsplit(urls["Redis"]("x")).port or 0
 
 
 def _filelock(settings: Settings, size: int) -> Candidate:

@@ -102,6 +102,8 @@ def _together(settings: Settings, kind: str, held: float) -> Candidate:
 
     def sample() -> Sample:
         contenders = [Contender("contend", kind, path, held) for _ in range(PROCESSES)]
+        for contender in contenders:
+            contender.started()
         start = time.monotonic() + 0.1
         for contender in contenders:
             contender.tell(f"{start} {start + seconds}")

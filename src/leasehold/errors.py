@@ -4,10 +4,12 @@
       AcquireTimeout (TimeoutError)           waited; did not get it
       LeaseLost                               the lease is over; raised by check, renew and the end of hold
       StaleFence                              a guard has seen a newer fence
+        FenceAhead                            so much newer that the store itself seems to have gone back
       Conflict                                somebody else was first, or asked for something else
         ModeConflict                          the name is in use as another kind of lock
         AlreadyRun                            this slot of a `once` job has been run
         AlreadyRunning                        a `once` job is being run by somebody else
+        RetryTransaction                      the database asks to run the whole transaction again
       BackendError
         BackendUnavailable (ConnectionError)  surely not applied
         OutcomeUnknown                        sent, no answer: may have been applied
@@ -37,10 +39,12 @@ __all__ = [
     "BackendUnavailable",
     "ConfigurationError",
     "Conflict",
+    "FenceAhead",
     "LeaseLost",
     "LeaseholdError",
     "ModeConflict",
     "OutcomeUnknown",
+    "RetryTransaction",
     "StaleFence",
     "UnsupportedCapability",
 ]
@@ -112,6 +116,14 @@ class StaleFence(LeaseholdError):
         self.highest = highest
 
 
+class FenceAhead(StaleFence):
+    """A guard refused the present holder: what it has seen is far above what the store gives out.
+
+    The store was restored, replaced or has lost its state, or the guard was once given a wrong number. An operator
+    heals it with `leasehold fence raise`.
+    """
+
+
 class Conflict(LeaseholdError):
     """Somebody else was first, or asked for something that does not go together with this."""
 
@@ -141,6 +153,13 @@ class AlreadyRun(_SlotTaken):
 
 class AlreadyRunning(_SlotTaken):
     """A `once` job is being run by somebody else; `skipped` says by whom."""
+
+
+class RetryTransaction(Conflict):
+    """The database could not bring two transactions into an order: roll back, and run the whole transaction again.
+
+    The fence was not refused. The error of the database driver is the cause of this one.
+    """
 
 
 class BackendError(LeaseholdError):

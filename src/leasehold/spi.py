@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Hashable, Sequence
     from contextlib import AbstractContextManager
 
+    from leasehold.errors import BackendError
     from leasehold.findings import Finding
     from leasehold.values import Capability, Claim, Grant, Holder, LockState, Loss, Reading, Record, Refusal
 
@@ -59,8 +60,11 @@ class Backend(Protocol):
     async def try_acquire(self, claim: Claim) -> Grant | Refusal:
         """Grant the claim now or not at all; never overtakes a waiter."""
 
-    async def renew(self, grants: Sequence[Grant]) -> Sequence[Grant | Loss]:
-        """Extend each grant by its claim's ttl, all in one round trip; an answer for each, in order."""
+    async def renew(self, grants: Sequence[Grant]) -> Sequence[Grant | Loss | BackendError]:
+        """Extend each grant by its claim's ttl, all in one round trip; an answer for each, in order.
+
+        A store of several servers may know about some and not about others: an error can be one grant's answer.
+        """
 
     async def release(self, grant: Grant) -> bool:
         """Free what this grant holds; False if it was no longer ours."""

@@ -26,11 +26,37 @@ SCHEMES = {
     "local": "leasehold.backends.sqlite",
     "memory": "leasehold.backends.memory",
     "memory+unix": "leasehold.testing.shared",
+    "postgres": "leasehold.backends.postgres",
+    "postgresql": "leasehold.backends.postgres",
+    "postgresql+psycopg": "leasehold.backends.postgres",
+    "redis": "leasehold.backends.redis",
+    "redis+cluster": "leasehold.backends.redis",
+    "redis+sentinel": "leasehold.backends.redis",
+    "rediss": "leasehold.backends.redis",
+    "rediss+cluster": "leasehold.backends.redis",
+    "rediss+sentinel": "leasehold.backends.redis",
+    "redlock": "leasehold.backends.redlock",
     "sqlite": "leasehold.backends.sqlite",
+    "unix": "leasehold.backends.redis",
+    "valkey": "leasehold.backends.redis",
+    "valkey+cluster": "leasehold.backends.redis",
+    "valkey+sentinel": "leasehold.backends.redis",
+    "valkeys": "leasehold.backends.redis",
+    "valkeys+cluster": "leasehold.backends.redis",
+    "valkeys+sentinel": "leasehold.backends.redis",
+    "zk": "leasehold.backends.zookeeper",
+    "zks": "leasehold.backends.zookeeper",
 }
 
 # Clients of the user's own, by the package their class comes from. Each module has `adopt(client) -> Store`.
-ADOPTERS: dict[str, str] = {}
+ADOPTERS: dict[str, str] = {
+    "kazoo": "leasehold.backends.zookeeper",
+    "psycopg": "leasehold.backends.postgres",
+    "psycopg_pool": "leasehold.backends.postgres",
+    "sqlalchemy": "leasehold.backends.postgres",
+    "redis": "leasehold.backends.redis",
+    "valkey": "leasehold.backends.redis",
+}
 
 
 def find_store(target: str | Store | None) -> Store:
@@ -49,6 +75,8 @@ def find_store(target: str | Store | None) -> Store:
         return _opener(url.scheme)(url)
     if hasattr(target, "open_backend"):
         return target
+    if isinstance(target, (list, tuple)):  # a client for each node
+        return cast("Store", import_module(SCHEMES["redlock"]).adopt(target))
     for ancestor in type(target).__mro__:
         module = ADOPTERS.get(ancestor.__module__.partition(".")[0])
         if module is not None:

@@ -1,7 +1,8 @@
 """The documentation is true: its Python blocks run as they are, and its links lead somewhere.
 
 The blocks of a page run one after the other in one fresh process, with a home directory and a store of their own. A
-block whose first line is `# not run: reason` is only compiled.
+page that names `DATABASE_URL` or `REDIS_URL` in its blocks gets a PostgreSQL or a Redis. A block whose first line is
+`# not run: reason` is only compiled.
 """
 
 from __future__ import annotations
@@ -11,8 +12,14 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.sql.desks import fresh_schema
+
+if TYPE_CHECKING:
+    from verification.lab.redis import RedisServer
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -56,10 +63,13 @@ def _anchor(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.lstrip("# ").lower()).replace(" ", "-")
 
 
-def run_blocks(page: str, found: list[tuple[int, str]], home: Path) -> subprocess.CompletedProcess[str]:
-    """Run blocks in order in one process of their own."""
+def run_blocks(
+    page: str, found: list[tuple[int, str]], home: Path, servers: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run blocks in order in one process of their own; `servers` are variables that say where servers are."""
     environment = {
         **os.environ,
+        **(servers or {}),
         "HOME": str(home),
         "LEASEHOLD_URL": f"sqlite:///{home}/locks.db",
         "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]),
@@ -73,14 +83,29 @@ def run_blocks(page: str, found: list[tuple[int, str]], home: Path) -> subproces
     )
 
 
+def servers_for(text: str, request: pytest.FixtureRequest) -> dict[str, str]:
+    """The servers that a page names by their variables, started when the first page needs them."""
+    servers = {}
+    if "DATABASE_URL" in text:
+        servers["DATABASE_URL"] = fresh_schema(request.getfixturevalue("postgres"))
+    if "REDIS_URL" in text:
+        server: RedisServer = request.getfixturevalue("redis_server")
+        server.flush()
+        servers["REDIS_URL"] = server.url
+    return servers
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_the_python_blocks_of_a_page_run_as_they_are(page: Path, tmp_path: Path) -> None:
+def test_the_python_blocks_of_a_page_run_as_they_are(
+    page: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     found = blocks(page.read_text())
     assert page.read_text().count("```python") == len(found), "a block is not closed, or not found"
     for _, code in found:
         assert not code.startswith("# not run") or NOT_RUN.match(code), "say why it is not run"
     if found:
-        done = run_blocks(page.name, found, tmp_path)
+        servers = servers_for("".join(code for _, code in found), request)
+        done = run_blocks(page.name, found, tmp_path, servers)
         assert done.returncode == 0, done.stderr
 
 

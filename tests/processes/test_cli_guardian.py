@@ -34,7 +34,7 @@ def test_the_death_of_the_wrapper_ends_the_whole_group(program: CommandLine) -> 
 
 def test_a_command_that_ignores_term_is_killed_before_its_lease_ends(program: CommandLine) -> None:
     script = "trap '' TERM; touch started; while :; do sleep 0.02; done"
-    process = program.hold("job", "--ttl", "2s", "--kill-after", "1h", script=script)
+    process = program.hold("job", "--ttl", "5s", "--kill-after", "1h", script=script)
     process.kill()
     while not program.is_free("job"):
         time.sleep(0.01)

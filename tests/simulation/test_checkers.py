@@ -10,7 +10,8 @@ from leasehold._core.tenure import Tenure
 from leasehold.spi import Place
 from leasehold.values import Claim, Grant, Holder, Loss, LossReason, Mode, Refusal
 from verification.simulation import SimRuntime, World
-from verification.simulation.checkers import Beliefs, StoreModel, compatible, fence_disorder
+from verification.simulation.accounts import StoreModel, compatible
+from verification.simulation.checkers import Beliefs, fence_disorder
 from verification.simulation.history import Grants, History
 from verification.simulation.network import Link
 

@@ -163,6 +163,22 @@ def test_scatter_polls_many_sockets_on_the_calling_thread() -> None:
         line.close()
 
 
+class LineThatEnds(Line):
+    """Closes its socket with the answer, like a connection that is one too many to be kept."""
+
+    def receive(self) -> tuple[str] | None:
+        answer = super().receive()
+        if answer is not None:
+            self.close()
+        return answer
+
+
+def test_scatter_collects_from_requests_that_close_their_sockets_with_the_answer() -> None:
+    runtime = ThreadRuntime()
+    lines = [LineThatEnds(b"no\n"), LineThatEnds(b"yes\n"), LineThatEnds(b"yes\n")]
+    assert list(run(runtime.scatter(lines, lambda _: False, runtime.now() + 30))) == ["no", "yes", "yes"]
+
+
 def test_scatter_gives_up_at_the_deadline_and_keeps_errors_apart() -> None:
     runtime = ThreadRuntime()
     dead, silent = Line(b"yes\n"), Line(None)

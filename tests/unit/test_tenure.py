@@ -56,6 +56,14 @@ def test_a_confirmation_counts_from_the_send() -> None:
     assert held.due == 120.0
 
 
+def test_a_store_that_cannot_give_the_whole_ttl_is_not_asked_again_and_again() -> None:
+    held = tenure(granted=24.0)
+    assert held.due == 100.0
+    held.confirm(Grant(held.grant.claim, 1, 24.0), sent=101.0, now=101.5)
+    assert held.deadline == believed_until(101.0, 24.0)
+    assert held.due == 109.0
+
+
 def test_confirmations_out_of_order_do_not_move_the_deadline_back() -> None:
     held = tenure()
     held.confirm(held.grant, sent=115.0, now=116.0)

@@ -185,8 +185,7 @@ class FaultProxy:
             await asyncio.wait(link.pumps)
         finally:
             self._links.discard(link)
-            if not link.kept_back:
-                link.cut()
+            link.cut()  # both sides have ended: nothing that was kept back can be delivered any more
 
     async def _pump(
         self,

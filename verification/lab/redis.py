@@ -5,6 +5,7 @@ Nothing is kept on disk unless `settings` say so: a server that is killed and st
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,10 +20,12 @@ if TYPE_CHECKING:
 
 __all__ = ["RedisServer", "redis_program", "valkey_program"]
 
+PROGRAM_VARIABLE = "LEASEHOLD_REDIS_SERVER"
+
 
 def redis_program() -> str:
-    """The server of the system."""
-    return find_program("redis-server", "redis-server")
+    """The server of the system, or another version of it that the environment names."""
+    return os.environ.get(PROGRAM_VARIABLE) or find_program("redis-server", "redis-server")
 
 
 def valkey_program() -> str:
@@ -144,6 +147,10 @@ class RedisServer(ServerProcess):
         """Close every connection of every client; how many there were."""
         count = sum(int(self.ask("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")) for kind in ("normal", "pubsub"))
         return int(count)
+
+    def leave_replicas_behind(self) -> None:
+        """Close the connections of all replicas; one that is paused hears of nothing that happens from now on."""
+        self.ask("CLIENT", "KILL", "TYPE", "replica")
 
     def clients(self) -> list[dict[str, str]]:
         """Its connections, without the one that asks."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from binascii import crc_hqx
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -87,8 +89,10 @@ class RedisCluster:
     # --- slots
 
     def slot_of(self, key: str | bytes) -> int:
-        """The slot of a key."""
-        return int(self.nodes[0].ask("CLUSTER", "KEYSLOT", key))
+        """The slot of a key: of what is in its first pair of braces, if there is anything."""
+        text = key.encode() if isinstance(key, str) else key
+        tag = re.search(rb"\{([^}]+)\}", text)
+        return crc_hqx(tag[1] if tag else text, 0) % SLOTS
 
     def owner_of(self, slot: int) -> ClusterNode:
         """The node that has a slot now, in the eyes of the first node that runs."""

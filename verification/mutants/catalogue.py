@@ -102,7 +102,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "B11-error-ends-renewal",
         "an error of the store ends the renewal task without a word",
         _KEEPER,
-        "            self._renewal_failed(due, error)\n",
+        "            for known, _ in due:\n                self._renewal_failed(known, error)\n",
         "            raise\n",
     ),
     Mutant(

@@ -7,9 +7,10 @@ import gc
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING
 
-from verification.simulation.run import Outcome, simulate
+from verification.simulation.run import STORES, Outcome, simulate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -21,28 +22,28 @@ def main(arguments: list[str] | None = None) -> int:
     """0: all seeds are clean. 1: a check failed. 2: the negative control lost nothing, so the run is void."""
     options = _parser().parse_args(arguments)
     if options.seed is not None:
-        return _replay(options.seed, full=options.trace)
+        return _replay(options.seed, options.store, full=options.trace)
     seeds = range(options.start, options.start + options.seeds)
     started = time.monotonic()
     outcomes = _Summary(len(seeds))
-    for outcome in _run_all(seeds, options.jobs):
+    for outcome in _run_all(seeds, options.store, options.jobs):
         outcomes.add(outcome)
         if outcome.violations:
             print()
-            report(outcome)
+            report(outcome, options.store)
             if not options.keep_going:
                 return 1
     outcomes.close(time.monotonic() - started)
     return outcomes.status
 
 
-def report(outcome: Outcome) -> None:
+def report(outcome: Outcome, store: str) -> None:
     """Say which check failed, how to see it again, and what happened last."""
     for line in outcome.trace:
         print(line)
     for violation in outcome.violations:
         print(f"seed {outcome.seed} violates: {violation.check}: {violation.detail}")
-    print(f"replay: python -m verification.simulation --seed {outcome.seed}")
+    print(f"replay: python -m verification.simulation --store {store} --seed {outcome.seed}")
 
 
 class _Summary:
@@ -79,21 +80,21 @@ class _Summary:
         return 2 if self._done >= 200 and not self._sums["unfenced_losses"] else 0
 
 
-def _replay(seed: int, *, full: bool) -> int:
-    outcome = simulate(seed, lines=None if full else 40)
-    report(outcome) if outcome.violations else print("\n".join(outcome.trace))
+def _replay(seed: int, store: str, *, full: bool) -> int:
+    outcome = simulate(seed, store=store, lines=None if full else 40)
+    report(outcome, store) if outcome.violations else print("\n".join(outcome.trace))
     print(f"trace hash {outcome.trace_hash}, {outcome.steps} steps, {outcome.virtual_seconds:.1f} virtual seconds")
     return 1 if outcome.violations else 0
 
 
-def _run_all(seeds: Iterable[int], jobs: int) -> Iterator[Outcome]:
+def _run_all(seeds: Iterable[int], store: str, jobs: int) -> Iterator[Outcome]:
     if jobs > 1:
         with ProcessPoolExecutor(jobs) as pool:
-            yield from pool.map(simulate, seeds, chunksize=20)
+            yield from pool.map(partial(simulate, store=store), seeds, chunksize=20)
         return
     gc.disable()
     for count, seed in enumerate(seeds, 1):
-        yield simulate(seed)
+        yield simulate(seed, store=store)
         if count % COLLECT_EVERY == 0:
             gc.collect()
     gc.enable()
@@ -101,6 +102,7 @@ def _run_all(seeds: Iterable[int], jobs: int) -> Iterator[Outcome]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m verification.simulation", description=__doc__)
+    parser.add_argument("--store", choices=STORES, default="memory", help="which store the programs use")
     parser.add_argument("--seed", type=int, help="replay this seed and print the end of its trace")
     parser.add_argument("--trace", action="store_true", help="with --seed: print the whole trace")
     parser.add_argument("--seeds", type=int, default=1_000, help="how many seeds to run")

@@ -100,6 +100,8 @@ class Nemesis:
             self._may_crash -= 1
             self._note(link, "crash", 0.0)
             link.process.crash()
+            if link.on_crash is not None:
+                link.on_crash()
 
     def _cut(self, link: Link) -> None:
         seconds = self._some_time()

@@ -79,6 +79,7 @@ class Link:
         self.cut = False  # silently: no packet arrives, nobody is told
         self.timeout = timeout
         self.ambush: Callable[[], None] | None = None  # happens with the next request
+        self.on_crash: Callable[[], None] | None = None  # what the host does when the process is gone
         self.trouble_until = -1.0  # the last moment at which something of this process was disturbed
 
     def trouble(self, seconds: float = 0.0) -> None:

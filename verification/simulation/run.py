@@ -9,25 +9,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from leasehold.backends.memory import MemoryStore
-from verification.simulation.checkers import Beliefs, StoreModel, fence_disorder
+from verification.simulation.checkers import Beliefs, fence_disorder
 from verification.simulation.history import History, Violation, last_lines, trace_hash
 from verification.simulation.nemesis import Nemesis
-from verification.simulation.network import Link, NetworkStore
+from verification.simulation.network import Link
 from verification.simulation.resource import Register
 from verification.simulation.runtime import SimRuntime, SimTaskHandle
+from verification.simulation.stage import MemoryStage
 from verification.simulation.workloads import Actor, Scene, Site
 from verification.simulation.world import Stuck, World
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from verification.simulation.stage import Stage
     from verification.simulation.world import SimTask
 
-__all__ = ["Outcome", "simulate"]
+__all__ = ["STORES", "Outcome", "simulate"]
 
-DRIFT = 0.005  # half of what the library's margin allows
-RETENTION = 86_400.0 + 3_600.0
+STORES = ("memory", "redis")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,38 +47,48 @@ class Outcome:
     unfenced_losses: int  # of the negative control
 
 
-def simulate(seed: int, *, lines: int | None = 40) -> Outcome:
-    """Run one seed and keep the last lines of its trace. Nothing but the seed decides what happens."""
+def simulate(seed: int, *, store: str = "memory", lines: int | None = 40) -> Outcome:
+    """Run one seed and keep the last lines of its trace. Nothing but seed and store decides what happens."""
     with _quiet() as complaints:
-        run = _Run(seed, complaints)
+        run = _Run(seed, store, complaints)
         try:
             return run.outcome(lines)
         finally:
             run.world.end()
 
 
+def _stage(store: str, world: World, history: History) -> Stage:
+    """The store of the run; Redis is loaded only for who wants it, because it needs an interpreter for its scripts."""
+    if store == "memory":
+        return MemoryStage(world, history)
+    from verification.simulation.redis.stage import RedisStage  # noqa: PLC0415
+
+    return RedisStage(world, history)
+
+
 class _Run:
-    def __init__(self, seed: int, complaints: list[str]) -> None:
+    def __init__(self, seed: int, store: str, complaints: list[str]) -> None:
         self.world = world = World(seed)
         self._complaints = complaints
         self._history = History(world)
         random = world.random
         queueing = random.random() < 0.8
-        self._model = StoreModel(world, self._history)
-        self._store = MemoryStore(clock=lambda: world.now, label="memory://simulated")
-        beliefs = Beliefs(world, self._history, self._model)
+        self._stage = stage = _stage(store, world, self._history)
+        beliefs = Beliefs(world, self._history, stage.model)
         world.on_step = beliefs.look
         ttl = random.choice([0.6, 1.0, 2.0, 3.0])
+        stage.prepare(ttl, queueing=queueing)
         mutexes = ("one", "two")[: random.choice([1, 2])]
         self._scene = Scene(
             self._history,
-            self._model,
+            stage.model,
             beliefs,
             ttl,
             mutexes,
             fenced={name: Register(world, fenced=True) for name in mutexes},
             plain={name: Register(world, fenced=False) for name in mutexes},
             queueing=queueing,
+            delay=stage.delay,
         )
         self._observer = SimRuntime(world.process("observer"))
         self._sites = [self._site(index) for index in range(random.choice([2, 3, 4]))]
@@ -119,10 +129,10 @@ class _Run:
 
     def _site(self, index: int) -> Site:
         world, random = self.world, self.world.random
-        rate = 1.0 + DRIFT * (2 * random.random() - 1)
+        rate = 1.0 + self._stage.drift * (2 * random.random() - 1)
         process = world.process(f"p{index}", rate=rate, offset=1_000.0 * random.random())
         link = Link(process, timeout=0.15 + 0.5 * random.random())
-        store = NetworkStore(self._store, link, self._model, queueing=self._scene.queueing)
+        store = self._stage.store(link)
         return Site(self._scene, SimRuntime(process, interrupts=random.random() < 0.7), link, store)
 
     async def _script(self) -> None:
@@ -136,12 +146,14 @@ class _Run:
                 actor = Actor(scene, site, random.choice([3, 4, 5, 6]))
                 tasks.append(site.runtime.process.spawn(actor.live(), "actor"))
         self._nemesis.unleash(heal_at)
+        self._stage.unleash([site.link for site in self._sites], heal_at)
         await self._observer.sleep(heal_at)
         self._nemesis.heal()
+        self._stage.heal()
         await self._end_of(tasks, heal_at)
         self._busy_until = self.world.now
         await self._close()
-        await self._look_for_leaks()
+        await self._stage.look_for_leaks(self._observer)
 
     async def _end_of(self, tasks: list[SimTask], heal_at: float) -> None:
         """Everybody alive gets through: each still has its last operations to do, one contest each at the worst."""
@@ -176,15 +188,6 @@ class _Run:
             self._history.violate("close takes long", f"{name}: {self.world.now - began:.1f} s")
         if lease.loss is None or lease.remaining() > 0:
             self._history.violate("a lease outlives its client", f"{lease!r}")
-
-    async def _look_for_leaks(self) -> None:
-        """After the longest ttl nothing is held and nobody waits; after the retention nothing is remembered."""
-        states = self._store.list("")
-        if states:
-            self._history.violate("left in the store", f"{[(state.name, len(state.holdings)) for state in states]}")
-        self.world.now += RETENTION
-        if self._store.size:
-            self._history.violate("remembered for ever", f"{self._store.size} entries")
 
 
 class _Complaints(logging.Handler):

@@ -20,10 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from leasehold.lock import AsyncLock, AsyncLockSet
+    from leasehold.spi import Store
     from leasehold.values import Loss
-    from verification.simulation.checkers import Beliefs, StoreModel
+    from verification.simulation.accounts import StoreModel
+    from verification.simulation.checkers import Beliefs
     from verification.simulation.history import History
-    from verification.simulation.network import Link, NetworkStore
+    from verification.simulation.network import Link
     from verification.simulation.resource import Register
     from verification.simulation.runtime import SimRuntime, SimTaskHandle
 
@@ -52,19 +54,20 @@ class Scene:
     fenced: dict[str, Register]
     plain: dict[str, Register]
     queueing: bool
+    delay: float = 0.0  # how much longer than that of others a wait may be, because of the store
     contenders: int = 0
     healed_at: float | None = None
 
     @property
     def patience(self) -> float:
         """How long a waiter can have to wait once all faults are healed."""
-        return (self.contenders + 1) * (3 * self.ttl + 1.0)
+        return (self.contenders + 1) * (3 * self.ttl + 1.0) + self.delay
 
 
 class Site:
     """One process with its client."""
 
-    def __init__(self, scene: Scene, runtime: SimRuntime, link: Link, store: NetworkStore) -> None:
+    def __init__(self, scene: Scene, runtime: SimRuntime, link: Link, store: Store) -> None:
         self.runtime = runtime
         self.link = link
         self.client = AsyncClient(store, runtime, ttl=scene.ttl, label=link.process.name)
@@ -334,10 +337,10 @@ class Actor:
         model = self._scene.model
         for each in _each(lease):
             grant, left = each._tenure.grant, each.remaining()
-            if grant.claim.owner in model.broken_at_once or (need == 0.0 and left <= 0.0):
+            if model.is_excused(grant.claim.owner) or (need == 0.0 and left <= 0.0):
                 continue
             record = model.record(grant.claim.key, grant.claim.owner)
-            until = self._world.now + max(need, left) / DRIFT
+            until = model.clock.now() + max(need, left) / DRIFT
             if record is None or record.fence != grant.fence or record.expires < until:
                 self._scene.history.violate("check() believes more than the store", f"{each!r}")
 
@@ -348,13 +351,15 @@ class Actor:
             grant = lease._tenure.grant
             if (grant.claim.owner in model.unwithdrawn and not answered) or lease.loss is not None:
                 continue
+            if grant.claim.owner in model.forgotten:
+                continue
             record = model.record(grant.claim.key, grant.claim.owner)
             if record is not None and record.fence == grant.fence and not record.cooling and not record.broken:
                 self._scene.history.violate("released, but still in the store", f"{lease!r}")
 
     def _check_nothing_left(self, names: tuple[str, ...], owners: set[str], why: str) -> None:
         model = self._scene.model
-        for owner in sorted(owners - model.unwithdrawn):
+        for owner in sorted(owners - model.unwithdrawn - model.forgotten):
             for name in names:
                 key = f"leasehold:{name}"
                 if model.outlived(key, owner):

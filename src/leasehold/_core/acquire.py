@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from leasehold._core import events as happened
 from leasehold._core.events import logger
+from leasehold._core.lift import lift
 from leasehold._core.patience import CONTENTION, OUTAGE
 from leasehold._core.tenure import Tenure
 from leasehold.errors import (
@@ -23,7 +24,7 @@ from leasehold.errors import (
     OutcomeUnknown,
 )
 from leasehold.spi import Place, Queueing
-from leasehold.values import Capability, Claim, Grant, Refusal
+from leasehold.values import Capability, Claim, Grant, Loss, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -42,6 +43,8 @@ _NOTHING_HEARD = Refusal("")
 
 async def acquire(session: Session, wish: Wish, deadline: float | None) -> Tenure:
     """Wait for the lock until the deadline, an instant of the runtime's clock; None waits for ever."""
+    if session.seen:
+        await lift(session, wish)
     attempt = _Attempt(session, wish, math.inf if deadline is None else deadline)
     seat: Callable[[], Awaitable[Tenure | None]]
     if attempt.is_single:
@@ -57,6 +60,8 @@ async def acquire(session: Session, wish: Wish, deadline: float | None) -> Tenur
 
 async def try_acquire(session: Session, wish: Wish) -> Tenure | None:
     """Ask once; None if the lock is not free."""
+    if session.seen:
+        await lift(session, wish)
     return await _Attempt(session, wish, session.runtime.now()).ask_once()
 
 
@@ -226,8 +231,14 @@ class _Attempt:
             if self._doubt:  # an earlier copy of the request may still arrive, and must not take the lock for nobody
                 await self._withdraw(claim)
             return None
-        since = self._sent if answer.since is None else answer.since
         wish = self._wish
+        if answer.ttl < wish.ttl and not wish.renew:  # a claim window, and nobody would make more of it
+            confirmed = await self._confirmed(answer)
+            if confirmed is None:
+                await self._withdraw(claim)
+                return None
+            answer = confirmed
+        since = self._sent if answer.since is None else answer.since
         tenure = Tenure(wish.name, answer, since, renew=wish.renew, max_hold=wish.max_hold)
         if self._runtime.now() >= tenure.deadline:
             logger.warning("a grant of %r was used up before it arrived; asking again", self._wish.name)
@@ -239,6 +250,18 @@ class _Attempt:
             waited = self._runtime.now() - self._started
             self._session.events.emit(happened.Acquired(wish.name, answer.fence, waited))
         return tenure
+
+    async def _confirmed(self, grant: Grant) -> Grant | None:
+        """The same grant for its whole ttl; None if it is over already."""
+
+        async def renew(grants: list[Grant]) -> Grant | Loss:
+            (answer,) = await self._backend.renew(grants)
+            if isinstance(answer, BackendError):
+                raise answer
+            return answer
+
+        answer = await self._ask(renew, [grant])
+        return answer if isinstance(answer, Grant) else None
 
     async def _wait_for_turn(self, place: Place) -> None:
         self._refusal = Refusal(self._wish.key, place.holder, None, place.ahead)

@@ -18,7 +18,7 @@ from warnings import warn
 from leasehold._core import events as happened
 from leasehold._core.events import logger
 from leasehold._core.states import Event, State, advance
-from leasehold.errors import BackendUnavailable
+from leasehold.errors import BackendError, BackendUnavailable
 from leasehold.values import Grant, Loss, LossReason
 
 if TYPE_CHECKING:
@@ -113,6 +113,8 @@ class Keeper:
         """Renew one lease on the holder's own request; errors of the store are the caller's."""
         sent = self._runtime.now()
         (answer,) = await self._backend.renew([tenure.grant])
+        if isinstance(answer, BackendError):
+            raise answer
         await self._runtime.switch()
         self._apply(tenure, answer, sent)
         if tenure.loss is not None and isinstance(answer, Grant):
@@ -238,17 +240,21 @@ class Keeper:
         try:
             answers = await self._backend.renew([grant for _, grant in due])
         except Exception as error:  # noqa: BLE001 - whatever went wrong, the next try may succeed
-            self._renewal_failed(due, error)
+            for known, _ in due:
+                self._renewal_failed(known, error)
         else:
             await self._runtime.switch()
             await self._renewal_answered(due, answers, sent)
         self._signal.set()
 
     async def _renewal_answered(
-        self, due: list[tuple[_Known, Grant]], answers: Sequence[Grant | Loss], sent: float
+        self, due: list[tuple[_Known, Grant]], answers: Sequence[Grant | Loss | BackendError], sent: float
     ) -> None:
         late = []
         for (known, _), answer in zip(due, answers, strict=True):
+            if isinstance(answer, BackendError):
+                self._renewal_failed(known, answer)
+                continue
             tenure = known()
             if tenure is None:
                 continue
@@ -274,17 +280,16 @@ class Keeper:
             except Exception:  # noqa: BLE001 - the ttl frees it
                 logger.debug("could not give back a grant that was confirmed too late", exc_info=True)
 
-    def _renewal_failed(self, due: list[tuple[_Known, Grant]], error: Exception) -> None:
+    def _renewal_failed(self, known: _Known, error: Exception) -> None:
         now = self._runtime.now()
-        for known, _ in due:
-            tenure = known()
-            if tenure is None:
-                continue
-            with self.guard:
-                first = tenure.failure is None
-                tenure.failed(str(error) or type(error).__name__, now)
-            if first and tenure.state is State.HELD:
-                self._events.emit(happened.RenewalFailed(tenure.name, tenure.deadline - now, str(error)))
+        tenure = known()
+        if tenure is None:
+            return
+        with self.guard:
+            first = tenure.failure is None
+            tenure.failed(str(error) or type(error).__name__, now)
+        if first and tenure.state is State.HELD:
+            self._events.emit(happened.RenewalFailed(tenure.name, tenure.deadline - now, str(error)))
 
     def _tell(self, tenure: Tenure) -> None:
         loss = tenure.loss

@@ -31,6 +31,13 @@ class Session:
     connect_timeout: float
     entered: WeakValueDictionary[tuple[str, Mode, Hashable], Tenure] = field(default_factory=WeakValueDictionary)
     """What each thread or task holds of re-entrant locks."""
+    seen: dict[str, int] = field(default_factory=dict)
+    """By key, the highest fence that a guarded resource has told us of since the last acquire."""
+
+    def note_fence(self, key: str, fence: int) -> None:
+        """A resource has seen this fence, so a grant below it would be refused there; see `lift`."""
+        with self.keeper.guard:
+            self.seen[key] = max(fence, self.seen.get(key, 0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,7 +105,8 @@ class Tenure:
         self.failure = None
         # A hedged renewal may be answered after a later one: the deadline never goes back.
         self.deadline = min(max(self.deadline, believed_until(sent, answer.ttl)), self.ends)
-        self.due = renewal_due(sent, answer.ttl, answer.claim.ttl)
+        # What a renewal brought is what the store can give: less than was wanted is no reason to ask again at once.
+        self.due = renewal_due(sent, answer.ttl, answer.ttl)
 
     def failed(self, why: str, now: float) -> None:
         """A renewal got no answer; try again soon."""

@@ -252,6 +252,35 @@ examples:
 """,
 )
 
+_SCHEMA = Page(
+    "print the SQL of the store's tables, or what lets a database refuse late writers",
+    "leasehold schema {guard,fence,postgresql} [OPTIONS]",
+    """
+postgresql: prints the tables and functions of the store postgresql://, which a client makes by
+itself if it may, and with --role the least rights that a role needs to lock. It may be run again,
+and upgrades the tables of an earlier leasehold.
+
+guard: prints the table that leasehold.sql.guard() keeps, for programs that may not create it.
+
+fence: prints triggers for a table of PostgreSQL. From then on every write to it, from any program,
+is refused unless its transaction carries the fence of the row's lock, and unless that fence is the
+newest. Programs with leasehold call guard(tx, lease) first; others say
+  BEGIN; SET LOCAL leasehold.fence = '...'; UPDATE ...; COMMIT;
+with the number from LEASEHOLD_FENCE. Nothing is executed: put the output into your migrations.
+Names are taken as they are, and quoted.
+""",
+    """
+exit codes:
+  0                  printed
+  64                 bad usage
+
+examples:
+  leasehold schema postgresql --role worker | psql locks
+  leasehold schema guard | psql orders
+  leasehold schema fence --table orders --key id --lock 'order:{id}' > migrations/0042_fence.sql
+""",
+)
+
 _CHOOSE = Page(
     "which store, and whether a lock at all (one page)",
     "leasehold choose [OPTIONS]",
@@ -297,6 +326,7 @@ PAGES = {
     "watch": _WATCH,
     "break": _BREAK,
     "fence": _FENCE,
+    "schema": _SCHEMA,
     "doctor": _DOCTOR,
     "choose": _CHOOSE,
     "completion": _COMPLETION,

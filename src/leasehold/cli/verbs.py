@@ -153,6 +153,21 @@ def _fence_number(text: str) -> int:
     return _whole(text, 1, 2**53 - 1)
 
 
+def _schema(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "what", metavar="WHAT", choices=("guard", "fence", "postgresql"), help="guard, fence or postgresql, see above"
+    )
+    parser.add_argument("--dialect", choices=("postgresql", "sqlite"), help="of which database (postgresql)")
+    parser.add_argument("--table", metavar="NAME", help="fence: the table, as it is written in the catalogue")
+    parser.add_argument("--key", metavar="COLUMN", help="fence: the column that names a row")
+    parser.add_argument("--schema", metavar="NAME", help="the schema of the table (public), or of the store")
+    parser.add_argument("--role", metavar="NAME", help="postgresql: also the least rights that this role needs")
+    parser.add_argument("--lock", metavar="NAME", help="fence: the lock of a row, such as 'order:{id}' (TABLE:{KEY})")
+    parser.add_argument("--lock-namespace", metavar="TEXT", help="fence: the namespace of the lock (leasehold)")
+    parser.add_argument("--guard-schema", metavar="NAME", help="fence: where leasehold_guard is, if not in --schema")
+    parser.add_argument("--lenient", action="store_true", help="fence: let writes through that carry no fence at all")
+
+
 def _nothing(_: ArgumentParser) -> None:
     """No arguments of its own."""
 
@@ -196,6 +211,7 @@ VERBS = {
         Verb("watch", "watch:watch", _watch),
         Verb("break", "breaking:break_lock", _break),
         Verb("fence", "fencing:raise_fence", _fence),
+        Verb("schema", "schema:schema", _schema, asks_store=False),
         Verb("doctor", "doctor:doctor", _doctor),
         Verb("choose", "choose:choose", _nothing, asks_store=False),
         Verb("completion", "completion:completion", _completion, asks_store=False),

@@ -1,10 +1,28 @@
 """On the resource's side, in a SQL database of the user's own: refusing a late writer.
 
-with database:                      # a sqlite3 connection, or another that is supported
+with database.transaction():        # psycopg, sqlite3, SQLAlchemy, Django
     guard(database, lease)          # the first statement of the transaction
     database.execute("UPDATE ...")
 """
 
-from leasehold.sql.guard import guard, guard_schema
+from leasehold.sql.columns import fenced_update, fenced_update_async
+from leasehold.sql.guard import guard, guard_async, guard_schema
+from leasehold.sql.register import DatabaseRegister
+from leasehold.sql.store import store_schema
+from leasehold.sql.transaction_lock import transaction_lock, transaction_lock_async
+from leasehold.sql.triggers import fence_schema
+from leasehold.sql.trouble import is_retryable
 
-__all__ = ["guard", "guard_schema"]
+__all__ = [
+    "DatabaseRegister",
+    "fence_schema",
+    "fenced_update",
+    "fenced_update_async",
+    "guard",
+    "guard_async",
+    "guard_schema",
+    "is_retryable",
+    "store_schema",
+    "transaction_lock",
+    "transaction_lock_async",
+]

@@ -1,6 +1,7 @@
 """`guard(tx, lease)`: the one statement at the start of a transaction that keeps a late writer out.
 
-Knows which kinds of connection there are; each kind has a module of its own that is loaded when it is used.
+Knows which databases there are; each has a module of its own that is loaded when it is used. How a database is reached
+is the business of `wires`.
 """
 
 from __future__ import annotations
@@ -8,59 +9,89 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from leasehold.errors import ConfigurationError
-from leasehold.sql.token import token_of
+from leasehold._runtimes.threads import run
+from leasehold.errors import ConfigurationError, StaleFence
+from leasehold.fencing.token import feed_back, token_of
+from leasehold.sql.wires import async_twin, wire_of
 
 if TYPE_CHECKING:
     from leasehold.blocking import Lease
+    from leasehold.fencing.token import Token
     from leasehold.lease import AsyncLease
-    from leasehold.sql.token import Token
+    from leasehold.sql.wires import Wire
 
-__all__ = ["guard", "guard_schema"]
+__all__ = ["guard", "guard_async", "guard_schema"]
 
-# By the first part of the module that a connection's class, or one of its base classes, is defined in.
-DIALECTS = {"sqlite3": "leasehold.sql.guard_sqlite"}
+DIALECTS = {"postgresql": "leasehold.sql.guard_postgresql", "sqlite": "leasehold.sql.guard_sqlite"}
 
 
 class Dialect(Protocol):
-    """A module that guards one kind of connection."""
+    """A module that guards one kind of database."""
 
     SCHEMA: str
 
-    def raise_fence(self, tx: Any, token: Token) -> None:
+    async def raise_fence(self, wire: Wire, token: Token, *, trust_earlier_reads: bool) -> None:
         """Let the token pass and remember it, or refuse it."""
 
 
-def guard(tx: Any, lease: Lease | AsyncLease | int, *, resource: str | None = None) -> None:
+def guard(
+    tx: Any, lease: Lease | AsyncLease | int, *, resource: str | None = None, trust_earlier_reads: bool = False
+) -> None:
     """Let this transaction go on only if no later holder has been here; call it first, before the first read.
 
-    `tx` is a connection or cursor inside a transaction; on a sqlite3 connection that opens transactions by itself the
-    guard opens it. `lease` is a lease of a lock or of a read/write lock, or the number of a fence that another process
-    was given, with `resource`. `resource` names what is protected, if that is more or less than what the lock's name
-    says; it belongs to one lock for ever.
+    `tx` is a connection, cursor or session inside a transaction: of psycopg, sqlite3, SQLAlchemy (`Connection`,
+    `Session`) or Django (a connection, or its alias). A connection that opens transactions by itself is made to open
+    one. `lease` is a lease of a lock or of a read/write lock, or the number of a fence that another process was given,
+    with `resource`. `resource` names what is protected, if that is more or less than what the lock's name says; it
+    belongs to one lock for ever. `trust_earlier_reads` says that what this transaction has read before has nothing to
+    do with the resource, as when a framework has looked up the user first; nobody can check that.
 
     Promises that no acknowledged write of a later holder is overwritten, as long as every writer of the resource calls
-    the guard first in its transaction and the database keeps what it committed. Raises `StaleFence` for a late writer,
-    and `ConfigurationError` outside a transaction, where it would protect nothing. It makes its table on first use.
+    the guard first in its transaction and the database keeps what it committed. Raises `StaleFence` for a late writer;
+    `RetryTransaction` when the database could not put two transactions in order, which says nothing about the fence;
+    and `ConfigurationError` outside a transaction, where it would protect nothing, and after an earlier read, where
+    that can be known. It makes its table on first use.
     """
     token = token_of(lease, resource)
-    _dialect_of(tx).raise_fence(tx, token)
+    wire = wire_of(tx)
+    if wire.is_async:
+        raise ConfigurationError(f"a {type(tx).__name__} is async: write await guard_async(tx, lease)")
+    try:
+        run(_load(wire.dialect).raise_fence(wire, token, trust_earlier_reads=trust_earlier_reads))
+    except StaleFence as refusal:
+        raise feed_back(lease, refusal) from None
+
+
+async def guard_async(
+    tx: Any, lease: Lease | AsyncLease | int, *, resource: str | None = None, trust_earlier_reads: bool = False
+) -> None:
+    """The same as `guard` for asyncio: psycopg's `AsyncConnection`, SQLAlchemy's `AsyncConnection` and `AsyncSession`.
+
+    It has a name of its own because a `guard` that has to be awaited in some programs would, where that is forgotten,
+    guard nothing; a call of the wrong one of the two is refused.
+    """
+    token = token_of(lease, resource)
+    twin = async_twin(tx)
+    if twin is not None:
+        await twin.run_sync(
+            lambda blocking: guard(blocking, lease, resource=resource, trust_earlier_reads=trust_earlier_reads)
+        )
+        return
+    wire = wire_of(tx)
+    if not wire.is_async:
+        raise ConfigurationError(f"a {type(tx).__name__} is not async: write guard(tx, lease)")
+    try:
+        await _load(wire.dialect).raise_fence(wire, token, trust_earlier_reads=trust_earlier_reads)
+    except StaleFence as refusal:
+        raise feed_back(lease, refusal) from None
 
 
 def guard_schema(dialect: str = "sqlite") -> str:
     """The statement that makes the guard's table, for programs that may not create tables themselves."""
-    known = {module.rpartition("_")[2]: module for module in DIALECTS.values()}
-    if dialect not in known:
-        raise ConfigurationError(f"no guard for {dialect!r}; there is one for {', '.join(sorted(known))}")
-    return cast("Dialect", import_module(known[dialect])).SCHEMA
+    return _load(dialect).SCHEMA
 
 
-def _dialect_of(tx: object) -> Dialect:
-    for kind in type(tx).__mro__:
-        module = DIALECTS.get(kind.__module__.partition(".")[0])
-        if module is not None:
-            return cast("Dialect", import_module(module))
-    raise ConfigurationError(
-        f"guard() does not know a {type(tx).__module__}.{type(tx).__qualname__}; it takes a connection or cursor of "
-        f"{', '.join(sorted(DIALECTS))}"
-    )
+def _load(dialect: str) -> Dialect:
+    if dialect not in DIALECTS:
+        raise ConfigurationError(f"no guard for {dialect!r}; there is one for {', '.join(sorted(DIALECTS))}")
+    return cast("Dialect", import_module(DIALECTS[dialect]))

@@ -1,4 +1,4 @@
-"""The guard for `sqlite3` connections.
+"""The guard in SQLite.
 
 A transaction that has read before the guard is refused exactly when that does harm: SQLite keeps a reader's snapshot
 for the whole transaction, and does not let it write once somebody else has written after that. What was read *before*
@@ -8,13 +8,17 @@ the transaction was opened cannot be known here.
 from __future__ import annotations
 
 import sqlite3
+from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
 
-from leasehold.errors import ConfigurationError, Conflict
-from leasehold.sql.token import refused, wrong_lock
+from leasehold.errors import ConfigurationError, RetryTransaction
+from leasehold.fencing.token import refused, wrong_lock
+from leasehold.sql.trouble import is_retryable, sqlite_code
+from leasehold.sql.wires import Transaction
 
 if TYPE_CHECKING:
-    from leasehold.sql.token import Token
+    from leasehold.fencing.token import Token
+    from leasehold.sql.wires import Wire
 
 __all__ = ["SCHEMA", "raise_fence"]
 
@@ -31,7 +35,8 @@ CREATE TABLE IF NOT EXISTS leasehold_guard (
 # resource, lock, fence, grant -> one row changed if the holder may pass. A number whose grant is not known is taken for
 # the grant that it equals.
 _EXCLUSIVE = """
-INSERT INTO leasehold_guard (resource, lock, exclusive_fence, exclusive_grant, shared_fence) VALUES (?, ?, ?, ?, 0)
+INSERT INTO leasehold_guard (resource, lock, exclusive_fence, exclusive_grant, shared_fence)
+VALUES (%(resource)s, %(lock)s, %(fence)s, %(grant)s, 0)
 ON CONFLICT (resource) DO UPDATE SET
   lock = coalesce(lock, excluded.lock), exclusive_fence = excluded.exclusive_fence,
   exclusive_grant = CASE WHEN exclusive_fence = excluded.exclusive_fence
@@ -44,66 +49,107 @@ WHERE coalesce(lock = excluded.lock, 1)
 
 # resource, lock, fence -> one row changed if the holder may pass
 _SHARED = """
-INSERT INTO leasehold_guard (resource, lock, exclusive_fence, shared_fence) VALUES (?, ?, 0, ?)
+INSERT INTO leasehold_guard (resource, lock, exclusive_fence, shared_fence)
+VALUES (%(resource)s, %(lock)s, 0, %(fence)s)
 ON CONFLICT (resource) DO UPDATE SET
   lock = coalesce(lock, excluded.lock), shared_fence = max(shared_fence, excluded.shared_fence)
 WHERE coalesce(lock = excluded.lock, 1) AND excluded.shared_fence > exclusive_fence
 """
 
-_STATE = "SELECT lock, exclusive_fence, shared_fence FROM leasehold_guard WHERE resource = ?"
+# resource -> what is known about it; no row when it is new
+_STATE = (
+    "SELECT lock, exclusive_fence, exclusive_grant, shared_fence FROM leasehold_guard WHERE resource = %(resource)s"
+)
 
 
-def raise_fence(tx: sqlite3.Connection | sqlite3.Cursor, token: Token) -> None:
+async def raise_fence(wire: Wire, token: Token, *, trust_earlier_reads: bool = False) -> None:
     """Let the token pass and remember it, or refuse it."""
-    connection = tx.connection if isinstance(tx, sqlite3.Cursor) else tx
-    opened = _enter_transaction(connection)
+    opened = await _enter_transaction(wire)
     try:
-        if not _raise(connection, token):
-            _explain(connection, token)
+        if not trust_earlier_reads:
+            await _require_fresh_objects(wire, token)
+        if not await _raise(wire, token):
+            await _refuse(wire, token)
+    except GeneratorExit:
+        raise
     except BaseException as error:
-        if opened and connection.in_transaction:
-            connection.rollback()
-        if isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode == sqlite3.SQLITE_BUSY_SNAPSHOT:
-            raise Conflict(
-                "this transaction had read before the guard was called, and the database has changed since; roll back "
-                "and begin again, with guard() as the first statement"
-            ) from error
+        if opened:
+            with suppress(Exception):
+                await wire.query("ROLLBACK", {})
+        if isinstance(error, Exception) and is_retryable(error):
+            raise _retry(error) from error
         raise
 
 
-def _explain(connection: sqlite3.Connection, token: Token) -> NoReturn:
-    lock, exclusive, shared = connection.execute(_STATE, (token.resource,)).fetchone()
-    if token.lock is not None and lock is not None and lock != token.lock:
-        raise wrong_lock(token, lock)
-    name = (token.lock or lock or "").partition(":")[2] or None
-    raise refused(token, exclusive if token.shared else max(exclusive, shared), name)
+async def _require_fresh_objects(wire: Wire, token: Token) -> None:
+    if wire.holds_objects and not await _was_here(wire, token):
+        raise ConfigurationError(
+            "this session holds objects that were read before guard() was called: what they say may be older than the "
+            "fence. Call guard() first in a fresh session, or session.expire_all() before it"
+        )
 
 
-def _enter_transaction(connection: sqlite3.Connection) -> bool:
+async def _enter_transaction(wire: Wire) -> bool:
     """The guard protects what is written in the same transaction, and nothing else. Says whether it opened it."""
-    if connection.in_transaction:
-        return False
-    if connection.isolation_level is None or getattr(connection, "autocommit", None) is True:
+    state = wire.transaction()
+    if state is Transaction.AUTOCOMMIT:
         raise ConfigurationError(
             "guard() was called outside a transaction, on a connection that commits every statement by itself: there "
             "it would protect nothing. Execute BEGIN IMMEDIATE first, or leave isolation_level at its default"
         )
-    connection.execute("BEGIN IMMEDIATE")
+    if state is Transaction.OPEN:
+        return False
+    await wire.query("BEGIN IMMEDIATE", {})
     return True
 
 
-def _raise(connection: sqlite3.Connection, token: Token) -> bool:
+async def _raise(wire: Wire, token: Token) -> bool:
     try:
-        return _apply(connection, token)
-    except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode != sqlite3.SQLITE_ERROR or "no such table" not in str(error):
+        return await _apply(wire, token)
+    except Exception as error:
+        if not _is_missing_table(error):
             raise
-    connection.execute(SCHEMA)
-    return _apply(connection, token)
+    await wire.query(SCHEMA, {})
+    return await _apply(wire, token)
 
 
-def _apply(connection: sqlite3.Connection, token: Token) -> bool:
+async def _apply(wire: Wire, token: Token) -> bool:
+    values = {"resource": token.resource, "lock": token.lock, "fence": token.fence}
     if token.shared:
-        return connection.execute(_SHARED, (token.resource, token.lock, token.fence)).rowcount > 0
-    values = (token.resource, token.lock, token.fence, token.grant)
-    return connection.execute(_EXCLUSIVE, values).rowcount > 0
+        return (await wire.query(_SHARED, values)).count > 0
+    return (await wire.query(_EXCLUSIVE, {**values, "grant": token.grant})).count > 0
+
+
+async def _was_here(wire: Wire, token: Token) -> bool:
+    """Whether the fence is this grant's already: what it has read since then is not older than the fence."""
+    try:
+        rows = (await wire.query(_STATE, {"resource": token.resource})).rows
+    except Exception as error:
+        if not _is_missing_table(error):
+            raise
+        return False
+    if not rows:
+        return False
+    _, exclusive, grant, shared = rows[0]
+    return bool(shared >= token.fence > exclusive if token.shared else (exclusive, grant) == (token.fence, token.grant))
+
+
+async def _refuse(wire: Wire, token: Token) -> NoReturn:
+    lock, exclusive, _, shared = (await wire.query(_STATE, {"resource": token.resource})).rows[0]
+    if token.lock is not None and lock is not None and lock != token.lock:
+        raise wrong_lock(token, lock)
+    name = (lock or "").partition(":")[2] or None
+    raise refused(token, exclusive if token.shared else max(exclusive, shared), name)
+
+
+def _is_missing_table(error: Exception) -> bool:
+    return sqlite_code(error) == sqlite3.SQLITE_ERROR and "no such table" in str(error)
+
+
+def _retry(error: Exception) -> RetryTransaction:
+    if sqlite_code(error) == sqlite3.SQLITE_BUSY_SNAPSHOT:
+        return RetryTransaction(
+            "this transaction had read before the guard was called, and the database has changed since; roll back and "
+            "begin again, with guard() as the first statement"
+        )
+    return RetryTransaction("another connection was writing for too long; roll back and run the transaction again")

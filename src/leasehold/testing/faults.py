@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from leasehold.errors import BackendRejected, BackendUnavailable, OutcomeUnknown
+from leasehold.errors import BackendError, BackendRejected, BackendUnavailable, OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -112,7 +112,7 @@ class FaultyBackend:
         """See `Backend`."""
         return await self._play("try_acquire", lambda: self._inner.try_acquire(claim))
 
-    async def renew(self, grants: Sequence[Grant]) -> Sequence[Grant | Loss]:
+    async def renew(self, grants: Sequence[Grant]) -> Sequence[Grant | Loss | BackendError]:
         """See `Backend`."""
         return await self._play("renew", lambda: self._inner.renew(grants))
 

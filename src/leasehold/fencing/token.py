@@ -1,4 +1,4 @@
-"""What a guard must know about a lease: its fence, its lock, and which grant it is. No database in here.
+"""What a guard must know about a lease: its fence, its lock, and which grant it is. No resource in here.
 
 The rule, per resource, with two registers W (the highest fence of an exclusive holder) and R (of a shared one):
 
@@ -14,17 +14,17 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from leasehold.errors import ConfigurationError, StaleFence
+from leasehold.errors import ConfigurationError, FenceAhead, StaleFence
 from leasehold.values import MAX_FENCE, Mode
 
 if TYPE_CHECKING:
     from leasehold.blocking import Lease
     from leasehold.lease import AsyncLease
-    from leasehold.values import Claim
 
-__all__ = ["Token", "refused", "token_of", "wrong_lock"]
+__all__ = ["Token", "checked_fence", "feed_back", "refused", "token_of", "wrong_lock"]
 
 ABSURD = 10**12  # two stores that count from different origins, rather than two grants of one store
+AN_HOUR = 3_600_000_000  # in the microseconds that most stores count their fences in
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,11 @@ class Token:
     shared: bool
     grant: str | None  # tells grants apart without giving the owner away; None when only the number is known
 
+    @property
+    def name(self) -> str | None:
+        """What the user calls the lock."""
+        return None if self.lock is None else self.lock.partition(":")[2]
+
 
 def token_of(lease: Lease | AsyncLease | int, resource: str | None) -> Token:
     """Read a lease, or the number that another process was given."""
@@ -44,38 +49,39 @@ def token_of(lease: Lease | AsyncLease | int, resource: str | None) -> Token:
         raise ConfigurationError("resource must not be empty; leave it out to use the name of the lock")
     if isinstance(lease, int):
         return _token_of_number(lease, resource)
-    claim = _claim_of(lease)
+    claim = _async_face(lease)._tenure.grant.claim  # noqa: SLF001 - a friend: no public name would be used by others
     if claim.mode is Mode.PERMIT:
         raise ConfigurationError(
             "this is the lease of a semaphore: several hold it at once, and an order of fences cannot keep a late one "
             "out; protect the resource with a lock"
         )
     grant = hashlib.sha256(claim.owner.encode()).hexdigest()[:32]
-    return Token(_checked(lease.fence), resource or claim.key, claim.key, claim.mode is Mode.SHARED, grant)
+    return Token(checked_fence(lease.fence), resource or claim.key, claim.key, claim.mode is Mode.SHARED, grant)
 
 
-def _token_of_number(number: int, resource: str | None) -> Token:
-    if resource is None:
-        raise ConfigurationError("a fence alone does not say what it protects; pass resource= as well, or the lease")
-    return Token(_checked(number), resource, None, shared=False, grant=None)
-
-
-def _checked(fence: int) -> int:
+def checked_fence(fence: int) -> int:
+    """A number that a store may have given out, or an error."""
     if isinstance(fence, bool) or not 1 <= fence <= MAX_FENCE:
         raise ConfigurationError(f"a fence is a whole number from 1 to {MAX_FENCE}, not {fence!r}")
     return fence
 
 
-def _claim_of(lease: Lease | AsyncLease) -> Claim:
+def _token_of_number(number: int, resource: str | None) -> Token:
+    if resource is None:
+        raise ConfigurationError("a fence alone does not say what it protects; pass resource= as well, or the lease")
+    return Token(checked_fence(number), resource, None, shared=False, grant=None)
+
+
+def _async_face(lease: Lease | AsyncLease) -> AsyncLease:
     if hasattr(lease, "fences"):
         raise ConfigurationError("these are several leases; guard each resource with its own: leases.leases[name]")
     twin = getattr(lease, "_twin", lease)  # the blocking face wraps the async one
     if not hasattr(twin, "_tenure"):
         raise ConfigurationError(f"guard() needs a lease or the number of its fence, not {type(lease).__name__}")
-    return cast("Claim", twin._tenure.grant.claim)  # noqa: SLF001 - a friend: no public name would be used by others
+    return cast("AsyncLease", twin)
 
 
-def refused(token: Token, highest: int, name: str | None) -> StaleFence:
+def refused(token: Token, highest: int, name: str | None = None) -> StaleFence:
     """The error for a late writer."""
     hint = ""
     if highest - token.fence > ABSURD:
@@ -86,7 +92,7 @@ def refused(token: Token, highest: int, name: str | None) -> StaleFence:
     return StaleFence(
         f"the write was refused: {token.resource!r} has seen fence {highest}, and this one is {token.fence}. Another "
         f"holder came later; stop, and do not repeat the write{hint}",
-        name=name,
+        name=token.name or name,
         fence=token.fence,
         highest=highest,
     )
@@ -97,4 +103,29 @@ def wrong_lock(token: Token, bound_to: str) -> ConfigurationError:
     return ConfigurationError(
         f"the resource {token.resource!r} is guarded by the lock {bound_to!r}, and this lease is of {token.lock!r}: "
         "fences compare only within one lock"
+    )
+
+
+def feed_back(lease: Lease | AsyncLease | int, refusal: StaleFence) -> StaleFence:
+    """Tell the lease's client what the resource has seen, so that its next grant is higher; the error to raise.
+
+    A lease that is still ours by its own clock and yet far behind what the resource has seen is not late: its store
+    has gone back, or the resource was given a number from elsewhere.
+    """
+    highest = refusal.highest
+    if isinstance(lease, int) or highest is None:
+        return refusal
+    face = _async_face(lease)
+    session, tenure = face._session, face._tenure  # noqa: SLF001 - a friend, as above
+    session.note_fence(tenure.grant.claim.key, highest)
+    if highest - lease.fence <= AN_HOUR or face.remaining() == 0:
+        return refusal
+    return FenceAhead(
+        f"the write was refused: the resource has seen fence {highest}, and the store of {lease.name!r} gives "
+        f"{lease.fence} although the lease is held. If no process was frozen meanwhile, the store has gone back or was "
+        f"replaced: set ?fence_floor= on it, or run: leasehold fence raise NAME {highest} --reason ...",
+        name=lease.name,
+        backend=session.backend.label,
+        fence=lease.fence,
+        highest=highest,
     )

@@ -1,0 +1,44 @@
+"""After a guard has refused us: make the store's next fence higher than what the resource has seen.
+
+Normally nothing is to be done: somebody came later, so the store has long given out that fence. But a store that lost
+its state, or whose clock was set back, gives out fences that the resource refuses for ever.
+
+The number comes from outside, so it is believed only within an hour (in microseconds) above what the store itself has
+given out: one wrong value must not use up all fences. Above that an operator decides, with `client.raise_fence`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from leasehold._core import events as happened
+from leasehold.errors import BackendError
+from leasehold.values import Capability
+
+if TYPE_CHECKING:
+    from leasehold._core.session import Session, Wish
+    from leasehold.spi import Inspecting
+
+__all__ = ["lift"]
+
+AN_HOUR = 3_600_000_000
+
+
+async def lift(session: Session, wish: Wish) -> None:
+    """Called before an acquire when `session.seen` is not empty; costs nothing else."""
+    seen, backend = session.seen.get(wish.key, 0), session.backend
+    if not seen:
+        return
+    try:
+        if Capability.INSPECT in backend.capabilities:
+            await _raise(cast("Inspecting", backend), session, wish, seen)
+    except BackendError:
+        return  # the acquire that follows says what is wrong with the store, and a later one tries this again
+    session.seen.pop(wish.key, None)
+
+
+async def _raise(backend: Inspecting, session: Session, wish: Wish, seen: int) -> None:
+    given = await backend.raise_fence(wish.key, 1)
+    if given < seen <= given + AN_HOUR:
+        await backend.raise_fence(wish.key, seen)
+        session.events.emit(happened.FenceRaised(wish.name, seen, "a guarded resource had seen it", "leasehold"))

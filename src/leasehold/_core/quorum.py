@@ -1,0 +1,89 @@
+"""Decisions over the answers of several independent nodes: plain functions over values, no waiting, no sending.
+
+The rules were searched state by state, see `verification/models`: two majorities share a node, so a node that gives its
+vote only to a number higher than all it has seen keeps numbers unique and rising, whatever the clients propose.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from leasehold._core.validity import margin
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+__all__ = [
+    "WINDOW",
+    "decided",
+    "duplicates",
+    "first_number",
+    "higher_number",
+    "majority",
+    "median",
+    "same_number",
+    "sits_out",
+    "validity_left",
+]
+
+WINDOW = 2.0  # seconds: a node votes only for numbers so near to its own clock, either way
+
+
+def majority(nodes: int) -> int:
+    """How many of so many nodes any two groups of this size share one of. An even number is no safer than one less."""
+    return nodes // 2 + 1
+
+
+def decided(yes: int, no: int, nodes: int) -> bool:
+    """Whether no further answer can change the outcome: a majority said yes, or can not be reached any more."""
+    return yes >= majority(nodes) or nodes - no < majority(nodes)
+
+
+def validity_left(ttl: float, elapsed: float) -> float:
+    """For how long a grant may be believed whose request was sent so long ago; not positive: not at all."""
+    return ttl - elapsed - margin(ttl)
+
+
+def median(values: Sequence[float]) -> float:
+    """The middle one; of two middle ones the lower, so that it is always somebody's. A minority cannot move it far."""
+    return sorted(values)[(len(values) - 1) // 2]
+
+
+def first_number(offsets: Sequence[float], now: float) -> int:
+    """What to propose first: the median of the nodes' clocks, in microseconds, never the caller's own wall clock.
+
+    An offset is a node's time minus the caller's monotonic time when the node last told it.
+    """
+    return int((median(offsets) + now) * 1_000_000)
+
+
+def higher_number(proposed: int, known: Iterable[int]) -> int:
+    """What to propose after refusals: higher than all that the nodes have seen."""
+    return max(proposed, 1 + max(known, default=0))
+
+
+def same_number(votes: Sequence[int], nodes: int) -> int | None:
+    """The number that a majority of the nodes has voted for, among votes for several; None if there is none."""
+    for number, count in Counter(votes).items():
+        if count >= majority(nodes):
+            return number
+    return None
+
+
+def sits_out(max_ttl: float, window: float = WINDOW) -> float:
+    """How long a node that lost what it knew must not vote.
+
+    A vote it forgot is over after the longest ttl, and a number it forgot is out of the window of every later one
+    after twice the window.
+    """
+    return max_ttl + 2 * window
+
+
+def duplicates(identities: Mapping[str, str | None]) -> list[list[str]]:
+    """Groups of nodes that are one and the same server, by what each says it is; None is not known."""
+    groups: dict[str, list[str]] = {}
+    for node, identity in identities.items():
+        if identity is not None:
+            groups.setdefault(identity, []).append(node)
+    return [group for group in groups.values() if len(group) > 1]

@@ -1,0 +1,270 @@
+"""The asyncio wire: one connection per server, shared by all tasks.
+
+What tasks send in one turn of the loop leaves in one write, and replies come back in order: the connection pipelines by
+itself. A cancelled task leaves its place in the line of replies: the reply is read and dropped, so nobody ever gets
+another's. If the oldest question is not answered in time the connection is given up, and with it all that wait on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from leasehold.backends.redis.trouble import could_not_connect
+from leasehold.backends.redis.wire import NOTHING_YET, new_reader
+from leasehold.errors import BackendError, BackendUnavailable, ConfigurationError, OutcomeUnknown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leasehold.backends.redis.wire import Dialer, Ear, Node
+    from leasehold.spi import Runtime
+
+__all__ = ["AsyncioWire"]
+
+MOST_IDLE = 8  # connections kept for those who must be alone on one
+
+
+class _Question:
+    """Commands that were sent together, and the replies to them so far."""
+
+    __slots__ = ("answer", "count", "deadline", "replies")
+
+    def __init__(self, answer: asyncio.Future[list[Any]], count: int, deadline: float) -> None:
+        self.answer = answer
+        self.count = count
+        self.deadline = deadline
+        self.replies: list[Any] = []
+
+
+class AsyncioLink(asyncio.Protocol):
+    """One connection. redis-py opens it (TLS, password, database); then its transport talks to us."""
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+        self.is_open = False
+        self._loop = asyncio.get_running_loop()
+        self._reader = new_reader()
+        self._questions: deque[_Question] = deque()
+        self._out: list[bytes] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._transport: asyncio.Transport | None = None
+        self._writer: Any = None  # its finalizer would close the transport
+
+    async def open(self, dialer: Dialer, node: Node) -> None:
+        """Connect and greet, then take the transport over."""
+        try:
+            connection = dialer.connection("redis.asyncio.connection", node)
+            await connection.connect()
+        except ConfigurationError:
+            raise
+        except Exception as error:
+            raise could_not_connect(error, self.label) from error
+        self._writer, connection._writer = connection._writer, None  # noqa: SLF001 - see the head of this file
+        connection._reader = None  # noqa: SLF001
+        self._transport = self._writer.transport
+        self._transport.set_protocol(self)
+        self.is_open = not self._transport.is_closing()
+
+    def ask(self, payload: bytes, count: int, timeout: float) -> asyncio.Future[list[Any]]:
+        """Send with the next write of the loop; the future gets the replies."""
+        answer = self._loop.create_future()
+        deadline = self._loop.time() + timeout
+        self._questions.append(_Question(answer, count, deadline))
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out.append(payload)
+        if self._timer is None:
+            self._timer = self._loop.call_at(deadline, self._look_at_the_oldest)
+        return answer
+
+    def send(self, payload: bytes) -> None:
+        """Send something whose answer is heard like a message."""
+        if self._transport is not None:
+            self._transport.write(payload)
+
+    def _flush(self) -> None:
+        out, self._out = self._out, []
+        if self._transport is not None and out:
+            self._transport.write(b"".join(out) if len(out) > 1 else out[0])
+
+    def _look_at_the_oldest(self) -> None:
+        self._timer = None
+        if not self._questions:
+            return
+        oldest = self._questions[0]
+        if self._loop.time() < oldest.deadline:
+            self._timer = self._loop.call_at(oldest.deadline, self._look_at_the_oldest)
+            return
+        self._fail("did not answer in time")
+        self.close()
+
+    def data_received(self, data: bytes) -> None:
+        """Hand each reply to whoever asked first."""
+        reader = self._reader
+        reader.feed(data)
+        while (reply := reader.gets()) is not NOTHING_YET:
+            self._answered(reply)
+
+    def _answered(self, reply: Any) -> None:
+        if not self._questions:  # nothing was asked: this cannot be trusted any more
+            self.close()
+            return
+        question = self._questions[0]
+        question.replies.append(reply)
+        if len(question.replies) == question.count:
+            self._questions.popleft()
+            if not question.answer.done():  # a cancelled task's reply is dropped here
+                question.answer.set_result(question.replies)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nobody will be answered any more."""
+        self._fail(f"closed the connection without an answer{f': {exc}' if exc else ''}")
+        self.is_open = False
+
+    def _fail(self, why: str) -> None:
+        self.is_open = False
+        while self._questions:
+            question = self._questions.popleft()
+            if not question.answer.done():
+                question.answer.set_exception(OutcomeUnknown(f"{self.label} {why}", backend=self.label))
+
+    def close(self) -> None:
+        """Give it up."""
+        self.is_open = False
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._transport is not None:
+            with suppress(RuntimeError):  # the loop may be closed
+                self._transport.abort()
+
+
+class AsyncioEar(AsyncioLink):
+    """A connection for messages."""
+
+    def __init__(self, label: str, hear: Callable[[list[Any]], None], lost: Callable[[], None]) -> None:
+        super().__init__(label)
+        self._hear = hear
+        self._lost = lost
+        self._closed = False
+
+    def _answered(self, reply: Any) -> None:
+        self._hear(reply)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell who relies on hearing."""
+        super().connection_lost(exc)
+        if not self._closed:
+            self._closed = True
+            self._lost()
+
+    def close(self) -> None:
+        """Hear no more."""
+        self._closed = True
+        super().close()
+
+
+class AsyncioRequest:
+    """A question for one of many nodes."""
+
+    def __init__(self, wire: AsyncioWire, node: Node, payload: bytes, count: int, timeout: float) -> None:
+        self._wire = wire
+        self._question = (node, payload, count, timeout)
+
+    async def perform(self) -> list[Any]:
+        """Ask and wait."""
+        return await self._wire.exchange(*self._question)
+
+
+class AsyncioWire:
+    """Connections for tasks of one loop."""
+
+    def __init__(self, dialer: Dialer, runtime: Runtime, label: str) -> None:
+        self._dialer = dialer
+        self._runtime = runtime
+        self._label = label
+        self._shared: dict[Node, AsyncioLink] = {}
+        self._opening: dict[Node, asyncio.Task[AsyncioLink]] = {}
+        self._alone: dict[Node, list[AsyncioLink]] = {}
+        self._ears: set[AsyncioLink] = set()
+        self._closed = False
+
+    async def exchange(
+        self, node: Node, payload: bytes, count: int, timeout: float, *, alone: bool = False
+    ) -> list[Any]:
+        """Send commands and wait for so many replies."""
+        if alone:
+            return await self._exchange_alone(node, payload, count, timeout)
+        link = self._shared.get(node)
+        if link is None or not link.is_open:
+            link = await self._connected(node)
+        return await link.ask(payload, count, timeout)
+
+    def request(self, node: Node, payload: bytes, count: int, timeout: float) -> AsyncioRequest:
+        """For many nodes at once."""
+        return AsyncioRequest(self, node, payload, count, timeout)
+
+    async def listen(self, node: Node, hear: Callable[[list[Any]], None], lost: Callable[[], None]) -> Ear:
+        """A connection for messages."""
+        self._refuse_if_closed()
+        ear = AsyncioEar(self._label, hear, lost)
+        await ear.open(self._dialer, node)
+        self._ears = {other for other in self._ears if other.is_open} | {ear}
+        return ear
+
+    async def _connected(self, node: Node) -> AsyncioLink:
+        """The shared connection. It is opened by a task of its own, so that a cancelled caller harms nobody else."""
+        self._refuse_if_closed()
+        task = self._opening.get(node)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._open(node), name="leasehold redis connection")
+            self._opening[node] = task
+            task.add_done_callback(lambda done: self._opened(node, done))
+        return await asyncio.shield(task)
+
+    async def _open(self, node: Node) -> AsyncioLink:
+        link = AsyncioLink(self._label)
+        await link.open(self._dialer, node)
+        return link
+
+    def _opened(self, node: Node, task: asyncio.Task[AsyncioLink]) -> None:
+        self._opening.pop(node, None)
+        if task.cancelled() or task.exception() is not None:
+            return
+        if self._closed:
+            task.result().close()
+        else:
+            self._shared[node] = task.result()
+
+    async def _exchange_alone(self, node: Node, payload: bytes, count: int, timeout: float) -> list[Any]:
+        self._refuse_if_closed()
+        idle = self._alone.setdefault(node, [])
+        link = idle.pop() if idle else None
+        if link is None or not link.is_open:
+            link = await self._open(node)
+        try:
+            replies = await link.ask(payload, count, timeout)
+        except BaseException:
+            link.close()
+            raise
+        if self._closed or len(idle) >= MOST_IDLE:
+            link.close()
+        else:
+            idle.append(link)
+        return replies
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise BackendUnavailable("this client is closed; make a new one with connect_async()")
+
+    async def close(self) -> None:
+        """Close every connection."""
+        self._closed = True
+        for task in list(self._opening.values()):
+            with suppress(BackendError):
+                await task
+        for link in [*self._shared.values(), *self._ears, *(link for idle in self._alone.values() for link in idle)]:
+            link.close()
+        await asyncio.sleep(0)  # transports close in the next turn of the loop

@@ -1,0 +1,370 @@
+"""Claims become script calls, replies become grants: the protocol, once for threads and asyncio.
+
+Validity. A grant that a call of ours brought counts from before that call. A grant that came by message counts from an
+earlier exchange of ours: sent at s, stamped T by the server; handed over at T', it is ours since s + (T' - T) at the
+earliest. If the server's clock looks odd, the server is asked instead.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from leasehold.backends.redis.commands import Call, RecordCall, Shape
+from leasehold.backends.redis.facts import read_holder, write_holder
+from leasehold.backends.redis.inspecting import read_state
+from leasehold.backends.redis.pushes import Pushes, Waiter
+from leasehold.backends.redis.scripts import script
+from leasehold.backends.rules import check_kind
+from leasehold.errors import BackendError, BackendRejected, BackendUnavailable
+from leasehold.spi import Place
+from leasehold.values import Capability, Claim, Grant, LockState, Loss, LossReason, Mode, Reading, Record, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Sequence
+
+    from leasehold.backends.redis.courier import Courier
+    from leasehold.backends.redis.keys import Keys, Names
+    from leasehold.backends.redis.options import Options
+    from leasehold.findings import Finding
+    from leasehold.spi import Runtime, Signal
+
+__all__ = ["RedisBackend"]
+
+TRY, JOIN, TURN = "0", "1", "2"
+GIVE = "release"
+NOTHING_PACKED: tuple[object, Any] = (None, None)
+RECHECK = 2.0  # a waiter is told when it is its turn; this is for the message that gets lost
+LONGEST_PLACE = 3 * RECHECK
+LISTENING = 6  # the part of a place's life that may be spent on being called instead of asking
+POLL_AT_THE_HEAD = 0.1  # a waiter that cannot be told asks
+SHORTEST_TIMEOUT = 0.25
+HOUR_US = 3_600_000_000
+SCAN_PAGE = 1000
+TAKEN = Loss(LossReason.TAKEN, "the store does not know this grant any more")
+LETTER = {Mode.EXCLUSIVE: "x", Mode.SHARED: "s", Mode.PERMIT: "p"}
+
+
+class RedisBackend:
+    """A client's connections to one Redis store."""
+
+    capabilities = frozenset(Capability) - {Capability.SESSION}
+
+    def __init__(self, courier: Courier, names: Names, options: Options, runtime: Runtime, label: str) -> None:
+        self.label = label
+        self._courier = courier
+        self._names = names
+        self._options = options
+        self._runtime = runtime
+        self._seen = options.fence_floor  # the highest fence this client knows of
+        self._pushes = Pushes(courier, runtime, direct=options.hands_over, prefix=options.prefix)
+        self._is_plain = not (options.strict or options.acks)
+
+    # --- claims
+
+    async def try_acquire(self, claim: Claim) -> Grant | Refusal:
+        """See `Backend`."""
+        reply = await self._ask(TRY, claim, self._names.keys(claim.key), "")
+        return self._granted(claim, reply) if reply[0] == 1 else self._refused(claim, reply)
+
+    async def join(self, claim: Claim) -> Grant | Place | Refusal:
+        """See `Queueing`. Only who really has to wait opens a connection for messages, and then asks once more."""
+        keys = self._names.keys(claim.key)
+        call_me = self._pushes.how_to_call(keys)
+        if not call_me:
+            reply = await self._ask(TRY, claim, keys, "")
+            if reply[0] == 1:
+                return self._granted(claim, reply)
+            if reply[0] == 3:
+                return self._refused(claim, reply)
+            await self._pushes.listen(keys, _place_lifetime(claim) / LISTENING)
+            call_me = self._pushes.how_to_call(keys)
+        waiter = Waiter(self._runtime.signal(), keys)
+        self._pushes.expect(claim.owner, waiter)
+        return await self._stand(JOIN, claim, keys, call_me, waiter)
+
+    async def turn(self, place: Place) -> Grant | Place | Refusal:
+        """See `Queueing`."""
+        claim = place.claim
+        keys = self._names.keys(claim.key)
+        waiter = self._pushes.waiter(claim.owner)
+        if waiter is None:
+            waiter = Waiter(place.signal, keys)
+            self._pushes.expect(claim.owner, waiter)
+        elif waiter.handed is not None and (grant := self._handed_over(claim, waiter)) is not None:
+            return grant
+        call_me = self._pushes.how_to_call(keys)
+        if not call_me:
+            await self._pushes.listen(keys, _place_lifetime(claim) / LISTENING)
+            call_me = self._pushes.how_to_call(keys)
+        return await self._stand(TURN, claim, keys, call_me, waiter)
+
+    async def renew(self, grants: Sequence[Grant]) -> Sequence[Grant | Loss | BackendError]:
+        """See `Backend`."""
+        if not grants:
+            return []
+        calls = [self._renewal(grant) for grant in grants]
+        timeout = min(self._timeout(grant.claim.ttl) for grant in grants)
+        replies = await self._courier.ask_all(calls, timeout)
+        return [_renewed(grant, reply) for grant, reply in zip(grants, replies, strict=True)]
+
+    async def release(self, grant: Grant) -> bool:
+        """See `Backend`."""
+        claim = grant.claim
+        keys, owner = self._names.keys(claim.key), claim.owner.encode()
+        size, shape = keys.shapes.get(GIVE, NOTHING_PACKED)
+        if size != len(owner):
+            shape = Shape(script("release"), keys, len(owner), marked=False)
+            keys.shapes[GIVE] = (len(owner), shape)
+        return bool(await self._courier.ask(shape.call(owner, grant.fence), self._timeout(claim.ttl)) == 1)
+
+    async def withdraw(self, claim: Claim) -> None:
+        """See `Backend`."""
+        self._pushes.forget(claim.owner)
+        keys = self._names.keys(claim.key)
+        call = Call.of(script("withdraw"), keys, claim.owner, claim.owner, _milliseconds(claim.ttl))
+        await self._courier.ask(call, self._timeout(claim.ttl))
+
+    # --- operators
+
+    async def inspect(self, key: str) -> LockState | None:
+        """See `Inspecting`."""
+        reply = await self._look(self._names.keys(key))
+        return read_state(key, reply)
+
+    async def list(self, prefix: str) -> Sequence[LockState]:
+        """See `Inspecting`. Looks through all keys of the database, page by page; the server stays responsive."""
+        found: set[str] = set()
+        for node in await self._courier.topology.all(self._courier.wire):
+            cursor: Any = b"0"
+            while True:
+                cursor, page = await self._courier.command(
+                    node, "SCAN", cursor, "MATCH", self._names.pattern(prefix), "COUNT", SCAN_PAGE
+                )
+                keys = (self._names.key_of(text.decode(), prefix) for text in page)
+                found.update(key for key in keys if key is not None)
+                if cursor == b"0":
+                    break
+        states = [await self.inspect(key) for key in sorted(found)]
+        return [state for state in states if state is not None]
+
+    async def break_(self, key: str, fence: int, reason: str, *, now: bool) -> bool:
+        """See `Inspecting`. Two steps: the owner has to be known to name the key that tells it why."""
+        keys = self._names.keys(key)
+        _, holders, _ = await self._look(keys)
+        for place in range(0, len(holders), 8):
+            owner, _, its_fence = holders[place : place + 3]
+            if owner and int(its_fence) == fence:
+                arguments = (owner.decode(), str(fence), reason, "1" if now else "0")
+                call = Call.of(script("break"), keys, owner.decode(), *arguments)
+                return bool(await self._courier.ask(call, self._options.command_timeout) == 1)
+        return False
+
+    async def raise_fence(self, key: str, fence: int) -> int:
+        """See `Inspecting`."""
+        call = Call.of(script("raise_fence"), self._names.keys(key), None, str(fence))
+        return int(await self._courier.ask(call, self._options.command_timeout))
+
+    async def examine(self) -> Sequence[Finding]:
+        """See `Examining`."""
+        from leasehold.backends.redis.doctor import examine  # noqa: PLC0415 - only for who asks
+
+        findings: list[Finding] = []
+        for node in await self._courier.topology.all(self._courier.wire):
+
+            async def ask(*parts: str | bytes | int, node: Any = node) -> Any:
+                return await self._courier.command(node, *parts)
+
+            findings.extend(await examine(ask, self._options.prefix))
+        return findings
+
+    # --- records
+
+    async def read(self, key: str, fence: int = 0) -> Reading:
+        """See `Recording`."""
+        call = RecordCall(script("read_record"), self._names.keys(key), (fence,))
+        value, left, highest, time_us = await self._courier.ask(call, self._options.command_timeout)
+        record = None if value is None else Record(key, value, highest, left / 1000)
+        return Reading(record, highest, time_us / 1e6)
+
+    async def write(self, record: Record) -> bool:
+        """See `Recording`."""
+        arguments = (record.value, record.fence, _milliseconds(record.ttl))
+        call = RecordCall(script("write_record"), self._names.keys(record.key), arguments)
+        return bool(await self._courier.ask(call, self._options.command_timeout) == 1)
+
+    async def close(self) -> None:
+        """See `Backend`."""
+        self._pushes.close()
+        await self._courier.wire.close()
+
+    # --- asking
+
+    def _ask(self, step: str, claim: Claim, keys: Keys, call_me: str) -> Coroutine[Any, Any, Any]:
+        """Put a claim to the store."""
+        if not self._is_plain:
+            return self._ask_with_care(step, claim, keys, call_me)
+        owner = claim.owner.encode()
+        # A lock asks the same again and again, so it is packed once.
+        terms = (claim.ttl, claim.mode, claim.holder, claim.capacity, claim.min_hold, call_me, len(owner))
+        known, shape = keys.shapes.get(step, NOTHING_PACKED)
+        if known != terms:
+            shape = self._new_shape(step, claim, keys, () if step == TRY else (call_me,))
+            keys.shapes[step] = (terms, shape)
+        return self._courier.ask(shape.call(owner, self._seen), self._timeout(claim.ttl))
+
+    def _new_shape(self, step: str, claim: Claim, keys: Keys, more: Sequence[str]) -> Shape:
+        """`more`: how to call a waiter, and what strict mode adds."""
+        kind = str(claim.capacity) if claim.mode is Mode.PERMIT else "0"
+        return Shape(
+            script("acquire"),
+            keys,
+            len(claim.owner.encode()),
+            marked=True,
+            before=(step,),
+            between=(
+                _milliseconds(claim.ttl),
+                LETTER[claim.mode],
+                kind,
+                _milliseconds(claim.min_hold),
+                write_holder(claim.holder),
+            ),
+            after=(_milliseconds(_place_lifetime(claim)), *more) if more else (),
+        )
+
+    async def _ask_with_care(self, step: str, claim: Claim, keys: Keys, call_me: str) -> Any:
+        """With `strict` the server's process has to be known; with `acks` a grant has to be on replicas."""
+        more = [call_me]
+        if self._options.strict:
+            life, age = await self._life(keys, self._timeout(claim.ttl))
+            more += [life, _milliseconds(max(claim.ttl, self._options.strict)), str(age)]
+        call = self._new_shape(step, claim, keys, more).call(claim.owner.encode(), self._seen)
+        if self._options.acks:
+            return await self._ask_replicated(claim, call)
+        return await self._courier.ask(call, self._timeout(claim.ttl))
+
+    async def _ask_replicated(self, claim: Claim, call: Call) -> Any:
+        """With `acks`: a grant counts only when enough replicas have it; otherwise it is undone."""
+        options = self._options
+        reply, acknowledged = await self._courier.ask_and_wait(
+            call, options.acks, options.acks_timeout, self._timeout(claim.ttl)
+        )
+        if isinstance(acknowledged, BackendError):
+            await self.withdraw(claim)  # a rejection would leave the grant to its ttl
+            raise acknowledged
+        if reply[0] == 1 and acknowledged < options.acks:
+            await self.withdraw(claim)
+            raise BackendUnavailable(
+                f"{self.label}: {acknowledged} of {options.acks} replicas acknowledged the grant, and it was undone; "
+                "see whether the replicas are connected",
+                backend=self.label,
+            )
+        return reply
+
+    async def _life(self, keys: Keys, timeout: float) -> tuple[str, int]:
+        """Which life of which server this is, and for how many milliseconds it has surely been the primary.
+
+        A server that restarts has another run id, a replica that is promoted another replication id. How long ago it
+        was promoted nobody can tell, so for a name that it does not know that may have been just now.
+        """
+        node = await self._courier.node_for(keys)
+        replies = await self._courier.commands(node, ("INFO", "server"), ("INFO", "replication"), timeout=timeout)
+        facts = dict(line.partition(b":")[::2] for line in b"\r\n".join(replies).split(b"\r\n") if b":" in line)
+        was_promoted = bool(facts.get(b"master_replid2", b"").strip(b"0"))
+        uptime = 0 if was_promoted else int(facts[b"uptime_in_seconds"]) * 1000
+        return f"{facts[b'run_id'].decode()}:{facts.get(b'master_replid', b'').decode()}", uptime
+
+    async def _stand(
+        self, step: str, claim: Claim, keys: Keys, call_me: str, waiter: Waiter
+    ) -> Grant | Place | Refusal:
+        """Ask with a place in the queue."""
+        sent = self._runtime.now()
+        reply = await self._ask(step, claim, keys, call_me)
+        if reply[0] == 2:
+            waiter.sent, waiter.told = sent, reply[2]
+            return self._place(claim, waiter.signal, reply, told=bool(call_me))
+        if reply[0] == 1:
+            if reply[5] and waiter.handed is None:
+                self._pushes.doubt(keys)
+            self._pushes.forget(claim.owner)
+            return self._granted(claim, reply)
+        if step == TURN and reply[0] == 0:  # it was skipped as one who cannot be reached, or has slept too long
+            self._pushes.doubt(keys)
+        self._pushes.forget(claim.owner)
+        return self._refused(claim, reply)
+
+    def _handed_over(self, claim: Claim, waiter: Waiter) -> Grant | None:
+        """The grant that a message brought; None if it has to be asked about."""
+        handed, waiter.handed = waiter.handed, None
+        assert handed is not None  # noqa: S101 - for the type checker
+        since = waiter.sent + (handed.at - waiter.told) / 1000
+        if waiter.told == 0 or handed.at < waiter.told or since > self._runtime.now():
+            return None  # the server's clock is not what it was
+        self._pushes.forget(claim.owner)
+        self._note(handed.fence, handed.at)
+        return Grant(claim, handed.fence, handed.ttl, since, handed.abandoned)
+
+    # --- reading replies
+
+    def _granted(self, claim: Claim, reply: Any) -> Grant:
+        self._note(reply[1], reply[3])
+        return Grant(claim, reply[1], claim.ttl, None, reply[2] == 1)
+
+    def _refused(self, claim: Claim, reply: Any) -> Refusal:
+        """A name in use as another kind of lock is an error."""
+        if reply[0] == 3:
+            present = int(reply[1])
+            check_kind(claim, Mode.PERMIT if present else Mode.EXCLUSIVE, present or 1, self.label)
+            raise BackendRejected(f"{self.label}: the kind of this lock cannot be read", backend=self.label)
+        _, waiting, left, facts = reply
+        return Refusal(claim.key, read_holder(facts), left / 1000 if left > 0 else None, waiting)
+
+    def _place(self, claim: Claim, signal: Signal, reply: Any, *, told: bool) -> Place:
+        _, ahead, _, left, facts = reply
+        recheck = _place_lifetime(claim) / 3
+        if ahead == 0 and left > 0:
+            recheck = min(recheck, (left + 1) / 1000)  # the first in line is there when the holder's ttl is over
+        if not told:
+            recheck = min(recheck, POLL_AT_THE_HEAD if ahead == 0 else 5 * POLL_AT_THE_HEAD)
+        return Place(claim, signal, recheck, ahead, read_holder(facts))
+
+    def _note(self, fence: int, time_ms: int) -> None:
+        """Later fences must be higher. One far ahead of the server's clock was raised by hand, for its own name."""
+        if fence > self._seen and fence < time_ms * 1000 + HOUR_US:
+            self._seen = fence
+
+    def _renewal(self, grant: Grant) -> Call:
+        claim = grant.claim
+        keys = self._names.keys(claim.key)
+        return Call.of(script("renew"), keys, claim.owner, claim.owner, str(grant.fence), _milliseconds(claim.ttl))
+
+    def _timeout(self, ttl: float) -> float:
+        """An answer that comes after half of the ttl is hardly worth waiting for."""
+        longest = self._options.command_timeout
+        return longest if ttl >= 2 * longest else max(ttl / 2, min(SHORTEST_TIMEOUT, longest))
+
+    async def _look(self, keys: Keys) -> Any:
+        return await self._courier.ask(Call.of(script("inspect"), keys, None), self._options.command_timeout)
+
+
+def _renewed(grant: Grant, reply: Any) -> Grant | Loss | BackendError:
+    if isinstance(reply, BackendError):
+        return reply
+    if reply[0] == 1:
+        return grant if grant.since is None and grant.ttl == grant.claim.ttl else _whole(grant)
+    if reply[0] == 2:
+        return Loss(LossReason.BROKEN, reply[1].decode(errors="replace"))
+    return TAKEN
+
+
+def _whole(grant: Grant) -> Grant:
+    """What was handed over for a claim window is now granted for its ttl."""
+    return Grant(grant.claim, grant.fence, grant.claim.ttl, None, grant.abandoned)
+
+
+def _place_lifetime(claim: Claim) -> float:
+    """How long a place in the queue lives without being asked for."""
+    return min(claim.ttl, LONGEST_PLACE)
+
+
+def _milliseconds(seconds: float) -> str:
+    return "0" if seconds == 0 else str(max(1, round(seconds * 1000)))

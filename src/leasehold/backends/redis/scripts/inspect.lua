@@ -1,0 +1,49 @@
+-- Who holds a lock and who waits for it.
+--
+-- KEYS   1-6 as in queue.lua
+-- ARGV   none
+-- Reply  {kind, holders, waiters}
+--        holders {owner, mode, fence, held for (us), ttl left (ms), broken, cooling, facts} one after the other
+--        waiters {mode, facts} one after the other
+--        a foreign value under the holder key is a holder without facts, with fence 0
+-- include clock.lua
+-- include queue.lua
+notice_the_end_of_grants()
+local kind = redis.call('HGET', S, 'k') or '0'
+local holders, waiters = {}, {}
+
+local function add(owner, mode, fence, since, left, broken, cooling, facts)
+  local held = since and text(now_us - tonumber(since)) or '0'
+  for _, part in ipairs({owner, mode, fence or '0', held, text(left), broken or '', cooling, facts or ''}) do
+    holders[#holders + 1] = part
+  end
+end
+
+local holder = redis.call('GET', H)
+if holder == CROWD then
+  local mode = kind == '0' and 's' or 'p'
+  local crowd = redis.call('ZRANGE', Z, 0, -1, 'WITHSCORES')
+  for i = 1, #crowd, 2 do
+    local owner = crowd[i]
+    local g = redis.call('HMGET', D, owner .. ':f', owner .. ':t', owner .. ':b', owner .. ':c', owner .. ':d')
+    add(owner, mode, g[1], g[2], tonumber(crowd[i + 1]) - now, g[3], g[4] and '1' or '0', g[5])
+  end
+elseif holder then
+  local g = redis.call('HMGET', S, 'g', 't', 'b', 'd', 'o')
+  local left = redis.call('PTTL', H)
+  if holder == COOLING then
+    add('', 'x', g[1], g[2], left, false, '1', g[4])
+  elseif holder == g[5] then
+    add(holder, 'x', g[1], g[2], left, g[3], '0', g[4])
+  else
+    add('', 'x', false, false, left, false, '0', false)
+  end
+end
+for _, owner in ipairs(redis.call('ZRANGE', Q, 0, -1)) do
+  local w = redis.call('HMGET', W, owner .. ':e', owner .. ':x', owner .. ':d')
+  if w[1] and tonumber(w[1]) > now then
+    waiters[#waiters + 1] = w[2]
+    waiters[#waiters + 1] = w[3]
+  end
+end
+return {kind, holders, waiters}

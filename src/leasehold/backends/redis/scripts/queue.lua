@@ -1,0 +1,146 @@
+-- Who holds, who waits, who is next: the part that all scripts share which may change it. Needs clock.lua.
+--
+-- Keys   H  holder      string   who has it alone: the owner; several: CROWD; nobody any more, but not free yet: COOLING
+--        S  state       hash     f highest fence, k kind, n last ticket, l somebody left without releasing;
+--                                of the one who has it alone: o owner, g fence, t since (us), m min_hold, a abandoned,
+--                                b broken (why), d facts; strict mode: r which life of the server, u held off until
+--        Q  queue       zset     owner of each waiter, by ticket
+--        W  waiters     hash     owner:field of each waiter, see `stand`
+--        Z  crowd       zset     owner of each of several holders, by when its ttl is over
+--        D  crowd       hash     owner:field of each of several holders: f t m a b c d as above; c is cooling
+-- Kind   '0' for a lock, exclusive or shared; the number of permits for a semaphore.
+--
+-- Invariant: after a script no waiter stands in the queue who could be let in, unless it asks for itself (it has no
+-- channel, or takes no hand-over). So somebody new is let in only when the queue is empty.
+local H, S, Q, W, Z, D = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local CROWD, COOLING = '*several*', '*cooling*'
+local DAY, QUEUE_KEPT = 86400000, 20000
+
+-- The fence of the next grant: above all before, not below the clock, above what the client has seen.
+local function next_fence(hint)
+  return math.max(tonumber(redis.call('HGET', S, 'f') or '0') + 1, now_us, tonumber(hint) + 1)
+end
+
+-- The state outlives the grant, and the fence outlives its own time by a day: a clock that comes back to it later
+-- gives a higher one by itself.
+local function keep(ttl)
+  local fence = tonumber(redis.call('HGET', S, 'f') or '0')
+  redis.call('PEXPIREAT', S, text(math.max(math.floor(fence / 1000), now + ttl) + DAY))
+end
+
+-- The holder key lasts as long as the last of several holders. Their details are kept a day longer, so that the next
+-- one learns that somebody left without releasing.
+local function settle_crowd_key()
+  local last = redis.call('ZREVRANGE', Z, 0, 0, 'WITHSCORES')
+  if not last[1] then
+    redis.call('DEL', H)
+    return
+  end
+  redis.call('SET', H, CROWD, 'PX', text(math.max(1, tonumber(last[2]) - now)))
+  redis.call('PEXPIREAT', Z, text(tonumber(last[2]) + DAY))
+  redis.call('PEXPIREAT', D, text(tonumber(last[2]) + DAY))
+end
+
+local function forget_in_crowd(owner)
+  redis.call('ZREM', Z, owner)
+  redis.call('HDEL', D, owner .. ':f', owner .. ':t', owner .. ':m', owner .. ':a', owner .. ':b', owner .. ':c',
+             owner .. ':d')
+end
+
+-- Notice what ran out since the last script: whoever did not release has left something behind, perhaps.
+local function notice_the_end_of_grants()
+  local owner = redis.call('HGET', S, 'o')
+  if owner and redis.call('GET', H) ~= owner then
+    redis.call('HDEL', S, 'o', 'b', 'd')
+    redis.call('HSET', S, 'l', '1')
+  end
+  local over = redis.call('ZRANGEBYSCORE', Z, '-inf', text(now))
+  for _, gone in ipairs(over) do
+    if not redis.call('HGET', D, gone .. ':c') then redis.call('HSET', S, 'l', '1') end
+    forget_in_crowd(gone)
+  end
+  if #over > 0 then settle_crowd_key() end
+end
+
+local function admits(mode, kind)
+  local holder = redis.call('GET', H)
+  if not holder then return true end
+  if mode == 'x' or holder ~= CROWD then return false end
+  return mode == 's' or redis.call('ZCARD', Z) < tonumber(kind)
+end
+
+-- Make this owner a holder. Returns whether the one before left without releasing.
+local function grant(owner, fence, mode, kind, ttl, min_hold, facts)
+  local abandoned = redis.call('HGET', S, 'l') and '1' or '0'
+  if mode == 'x' then
+    redis.call('SET', H, owner, 'PX', text(ttl))
+    redis.call('HDEL', S, 'l', 'b')
+    redis.call('HSET', S, 'f', text(fence), 'k', kind, 'o', owner, 'g', text(fence), 't', text(now_us), 'm', min_hold,
+               'a', abandoned, 'd', facts)
+  else
+    redis.call('HDEL', S, 'l')
+    redis.call('HSET', S, 'f', text(fence), 'k', kind)
+    redis.call('ZADD', Z, text(now + ttl), owner)
+    redis.call('HSET', D, owner .. ':f', text(fence), owner .. ':t', text(now_us), owner .. ':m', min_hold,
+               owner .. ':a', abandoned, owner .. ':d', facts)
+    settle_crowd_key()
+  end
+  keep(ttl)
+  return abandoned
+end
+
+local function leave_queue(owner)
+  redis.call('ZREM', Q, owner)
+  redis.call('HDEL', W, owner .. ':e', owner .. ':x', owner .. ':k', owner .. ':t', owner .. ':m', owner .. ':p',
+             owner .. ':h', owner .. ':d', owner .. ':w')
+end
+
+-- Tell the waiter over its client's channel; how many heard it, or nil if this account may not publish.
+local function tell(push, message)
+  local how = string.sub(push, 1, 1)
+  local command = (how == 'G' or how == 'W') and 'SPUBLISH' or 'PUBLISH'
+  local heard = redis.pcall(command, string.sub(push, 2), message)
+  if type(heard) == 'table' then return nil end
+  return heard
+end
+
+-- Hand the lock to the head of the queue, again and again while it can be let in. A waiter that was not heard of for
+-- too long, or whose client is gone, is skipped. Returns {fence, abandoned} if `me` was let in.
+local function advance(me)
+  local mine = nil
+  while true do
+    local head = redis.call('ZRANGE', Q, 0, 0)[1]
+    if not head then return mine end
+    local w = redis.call('HMGET', W, head .. ':e', head .. ':x', head .. ':k', head .. ':t', head .. ':m', head .. ':p',
+                         head .. ':h', head .. ':d', head .. ':w')
+    local expires, mode, kind, ttl, min_hold, push, hint, facts, window = unpack(w)
+    if not expires or tonumber(expires) <= now then
+      leave_queue(head)
+    elseif not admits(mode, kind) then
+      return mine
+    elseif head == me then
+      local fence = next_fence(hint)
+      mine = {fence, grant(head, fence, mode, kind, tonumber(ttl), min_hold, facts)}
+      leave_queue(head)
+    else
+      local how = string.sub(push, 1, 1)
+      if how == 'g' or how == 'G' then
+        -- Heard of lately: it gets its whole ttl. Otherwise it may be dead, and gets a claim window only.
+        local granted = tonumber(ttl)
+        if tonumber(expires) - now < tonumber(window) then granted = math.min(granted, tonumber(window)) end
+        local fence = next_fence(hint)
+        local left = redis.call('HGET', S, 'l') and '1' or '0'
+        local heard = tell(push, table.concat({'g', head, text(fence), text(now), left, text(granted)}, '\n'))
+        if heard == nil then return mine end
+        if heard > 0 then grant(head, fence, mode, kind, granted, min_hold, facts) end
+        leave_queue(head)
+      elseif how == '' then
+        return mine
+      else
+        local heard = tell(push, 'w\n' .. head)
+        if heard ~= 0 then return mine end
+        leave_queue(head)
+      end
+    end
+  end
+end

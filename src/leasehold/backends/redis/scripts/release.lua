@@ -1,0 +1,50 @@
+-- Give a lock back, and hand it to the next in line.
+--
+-- KEYS   1-6 as in queue.lua
+-- ARGV   1 owner   2 fence
+-- Reply  1 freed by us, 0 it was no longer ours (or broken)
+-- Invariant: only the grant with this owner and this fence is touched.
+local owner, fence = ARGV[1], ARGV[2]
+local alone = redis.call('GET', KEYS[1]) == owner
+local state = alone and redis.call('HMGET', KEYS[2], 'g', 'm', 'b', 't')
+if alone and state[1] ~= fence then return 0 end
+if alone and state[2] == '0' and redis.call('EXISTS', KEYS[3]) == 0 then
+  redis.call('DEL', KEYS[1])
+  redis.call('HDEL', KEYS[2], 'o', 'b', 'd')
+  return state[3] and 0 or 1
+end
+-- include clock.lua
+-- include queue.lua
+
+-- How much longer it has to be kept, because of min_hold; never longer than that, even if the clock was set back.
+local function cooling_left(since_us, min_hold)
+  return math.min(0, math.floor(tonumber(since_us) / 1000) - now) + tonumber(min_hold)
+end
+
+if alone then
+  local left = cooling_left(state[4], state[2])
+  if left > 0 then
+    redis.call('SET', H, COOLING, 'PX', text(left))
+    redis.call('HDEL', S, 'o', 'b')
+  else
+    redis.call('DEL', H)
+    redis.call('HDEL', S, 'o', 'b', 'd')
+    advance(false)
+  end
+  return state[3] and 0 or 1
+end
+
+notice_the_end_of_grants()
+local g = redis.call('HMGET', D, owner .. ':f', owner .. ':m', owner .. ':b', owner .. ':t', owner .. ':c')
+if g[1] ~= fence or g[5] then return 0 end
+local left = cooling_left(g[4], g[2])
+if left > 0 then
+  redis.call('ZADD', Z, text(now + left), owner)
+  redis.call('HSET', D, owner .. ':c', '1')
+  settle_crowd_key()
+else
+  forget_in_crowd(owner)
+  settle_crowd_key()
+  advance(false)
+end
+return g[3] and 0 or 1

@@ -1,0 +1,38 @@
+-- Extend one grant. All that are due are sent in one pipeline.
+--
+-- KEYS   1-6 as in queue.lua; 7 the mark of a claim that was withdrawn, or broken at once
+-- ARGV   1 owner   2 fence   3 ttl (ms)
+-- Reply  {1} extended, {0} not ours any more, {2, why} broken by an operator
+-- Invariant: extends only the grant with this owner and this fence, and never revives one that is over.
+local owner, fence = ARGV[1], ARGV[2]
+-- include clock.lua
+local ttl = tonumber(ARGV[3])
+local highest = false
+
+if redis.call('GET', KEYS[1]) == owner then
+  local state = redis.call('HMGET', KEYS[2], 'g', 'b', 'f')
+  if state[1] == fence then
+    if state[2] then return {2, state[2]} end
+    redis.call('PEXPIRE', KEYS[1], ARGV[3])
+    highest = state[3]
+  end
+else
+  local ends = redis.call('ZSCORE', KEYS[5], owner)
+  local g = ends and redis.call('HMGET', KEYS[6], owner .. ':f', owner .. ':b', owner .. ':c')
+  if ends and tonumber(ends) > now and g[1] == fence and not g[3] then
+    if g[2] then return {2, g[2]} end
+    redis.call('ZADD', KEYS[5], text(now + ttl), owner)
+    local last = tonumber(redis.call('ZREVRANGE', KEYS[5], 0, 0, 'WITHSCORES')[2])
+    redis.call('PEXPIREAT', KEYS[1], text(last))
+    redis.call('PEXPIREAT', KEYS[5], text(last + 86400000))
+    redis.call('PEXPIREAT', KEYS[6], text(last + 86400000))
+    highest = redis.call('HGET', KEYS[2], 'f') or '0'
+  end
+end
+if highest then
+  redis.call('PEXPIREAT', KEYS[2], text(math.max(math.floor(tonumber(highest) / 1000), now + ttl) + 86400000))
+  return {1}
+end
+local mark = redis.call('GET', KEYS[7])
+if mark and string.sub(mark, 1, 1) == 'b' then return {2, string.sub(mark, 2)} end
+return {0}

@@ -1,0 +1,24 @@
+-- Undo a claim whatever became of it: queued, granted, or still under way.
+--
+-- KEYS   1-6 as in queue.lua; 7 the mark that refuses a late copy of the claim
+-- ARGV   1 owner   2 ttl (ms)
+-- Reply  1
+-- Invariant: afterwards nothing of this claim is in the store, and nothing can be for one ttl.
+-- include clock.lua
+-- include queue.lua
+local owner = ARGV[1]
+redis.call('SET', KEYS[7], 'w', 'PX', ARGV[2])
+notice_the_end_of_grants()
+if redis.call('HGET', S, 'o') == owner then
+  -- If the one before left without releasing, this one never got to know: the next has to.
+  if redis.call('HGET', S, 'a') == '1' then redis.call('HSET', S, 'l', '1') end
+  redis.call('DEL', H)
+  redis.call('HDEL', S, 'o', 'b', 'd')
+elseif redis.call('ZSCORE', Z, owner) and not redis.call('HGET', D, owner .. ':c') then
+  if redis.call('HGET', D, owner .. ':a') == '1' then redis.call('HSET', S, 'l', '1') end
+  forget_in_crowd(owner)
+  settle_crowd_key()
+end
+leave_queue(owner)
+advance(false)
+return 1

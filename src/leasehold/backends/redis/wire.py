@@ -1,0 +1,110 @@
+"""What the store needs of a connection, in either face: send bytes to a server, get replies, hear messages.
+
+A wire repeats nothing. It raises `BackendUnavailable` when nothing was sent, `OutcomeUnknown` when something was and no
+answer came. Error replies are answers, and are returned.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol
+
+from leasehold.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from leasehold.spi import Request
+
+__all__ = ["CONNECT_TIMEOUT", "NOTHING_YET", "Dialer", "Ear", "Node", "Wire", "new_reader"]
+
+CONNECT_TIMEOUT = 2.0
+NOTHING_YET = object()  # what a reader gives while a reply is incomplete
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One server: by host and port, or by the path of its socket. A Sentinel has credentials of its own."""
+
+    host: str
+    port: int = 6379
+    path: str = ""
+    is_sentinel: bool = False
+
+    def __str__(self) -> str:
+        return self.path or f"{self.host}:{self.port}"
+
+
+class Ear(Protocol):
+    """A connection that hears messages."""
+
+    def send(self, payload: bytes) -> None:
+        """Subscribe or unsubscribe; the server's confirmation is heard like a message."""
+
+    def close(self) -> None:
+        """Hear no more."""
+
+
+class Wire(Protocol):
+    """Connections to all servers of one store."""
+
+    async def exchange(
+        self, node: Node, payload: bytes, count: int, timeout: float, *, alone: bool = False
+    ) -> list[Any]:
+        """Send commands and wait for so many replies. `alone`: on a connection that nobody else waits on."""
+
+    def request(self, node: Node, payload: bytes, count: int, timeout: float) -> Request[list[Any]]:
+        """The same as a request that can be put to many nodes at once."""
+
+    async def listen(self, node: Node, hear: Callable[[list[Any]], None], lost: Callable[[], None]) -> Ear:
+        """Open a connection for messages; `lost` is called once when it ends, unless it was closed."""
+
+    async def close(self) -> None:
+        """Close every connection."""
+
+
+class Dialer:
+    """Makes redis-py's connections, which know TLS, passwords and the greeting; and keeps them from repeating anything.
+
+    `kind` is the name of redis-py's connection class; its blocking and its asyncio form share their parameters.
+    """
+
+    def __init__(
+        self, kind: str, arguments: Mapping[str, Any], sentinel_arguments: Mapping[str, Any] | None = None
+    ) -> None:
+        self._kind = kind
+        self._arguments = {
+            "socket_timeout": CONNECT_TIMEOUT,
+            "socket_connect_timeout": CONNECT_TIMEOUT,
+            "protocol": 2,
+            **{name: value for name, value in arguments.items() if name not in NOT_OURS},
+        }
+        self._sentinel_arguments = dict(sentinel_arguments or {})
+
+    def connection(self, module: str, node: Node) -> Any:
+        """A new connection object, not connected yet."""
+        classes = import_module(module)
+        arguments = {**self._arguments, **(self._sentinel_arguments if node.is_sentinel else {})}
+        if node.path:
+            return classes.UnixDomainSocketConnection(path=node.path, **arguments)
+        return getattr(classes, self._kind)(host=node.host, port=node.port, **arguments)
+
+
+# Parameters of a client of the user's that would repeat commands, decode replies, or tie us to its own pool.
+NOT_OURS = frozenset({
+    "command_packer", "connection_pool", "decode_responses", "encoder_class", "event_dispatcher",
+    "health_check_interval", "himport_registry", "host", "legacy_responses", "maint_notifications_config",
+    "maint_notifications_pool_handler", "orig_host_address", "orig_socket_connect_timeout", "orig_socket_timeout",
+    "oss_cluster_maint_notifications_handler", "parser_class", "path", "port", "redis_connect_func", "retry",
+    "retry_on_error", "retry_on_timeout",
+})  # fmt: skip
+
+
+def new_reader() -> Any:
+    """A parser of replies. It returns error replies, and keeps texts as bytes."""
+    try:
+        hiredis = import_module("hiredis")
+    except ImportError:
+        raise ConfigurationError("the redis store needs redis and hiredis: pip install 'leasehold[redis]'") from None
+    return hiredis.Reader(notEnoughData=NOTHING_YET)

@@ -1,0 +1,216 @@
+"""Redlock with a fence: a lock is held when a majority of independent nodes has voted for it.
+
+The rules of one node are in `scripts/`, the decisions over all of them in `_core.quorum`; this file asks and counts.
+All nodes are asked at once, and the answer is known as soon as a majority agrees or no majority is possible any more.
+Votes that come after a success are kept, because they make the lock stronger. After a failure every vote is taken back,
+on the same connection behind the request, so that a late one is taken back as well.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from leasehold._core.quorum import WINDOW, higher_number, validity_left
+from leasehold.backends.redlock.counting import Renewals, check_heard, enough_renewals, freed, yes_or_no
+from leasehold.backends.redlock.inspecting import sweep, to_states
+from leasehold.backends.redlock.votes import Votes, enough_votes, voted_for
+from leasehold.errors import BackendError, ConfigurationError, OutcomeUnknown
+from leasehold.values import Capability, Claim, Grant, LockState, Loss, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from leasehold.backends.redlock.calls import Call, Calls
+    from leasehold.backends.redlock.nodes import Nodes, Poll
+    from leasehold.backends.redlock.options import Options
+    from leasehold.findings import Finding
+    from leasehold.spi import Runtime
+
+__all__ = ["RedlockBackend"]
+
+ROUNDS = 3  # proposals in one attempt, when only the number was refused
+UNHURRIED = 2.0  # for questions of operators
+RENEWAL_EACH = 0.0002  # more time for each grant that is renewed along
+
+logger = logging.getLogger("leasehold")
+
+
+class RedlockBackend:
+    """A client's connections to the nodes of one store."""
+
+    capabilities = frozenset({Capability.EXCLUSIVE, Capability.FENCING, Capability.INSPECT})
+
+    def __init__(self, nodes: Nodes, calls: Calls, options: Options, runtime: Runtime) -> None:
+        self.label = nodes.label
+        self._nodes = nodes
+        self._calls = calls
+        self._options = options
+        self._runtime = runtime
+        self._names = [str(node) for node in nodes.all]
+        self._ahead: dict[str, int] = {}  # numbers that an operator raised ahead of the clock
+
+    # --- claims
+
+    async def try_acquire(self, claim: Claim) -> Grant | Refusal:
+        """See `Backend`."""
+        if claim.ttl > self._options.max_ttl:
+            raise ConfigurationError(
+                f"a ttl of {claim.ttl:g} s is longer than max_ttl={self._options.max_ttl:g} of this store: a node that "
+                "lost its memory votes again after max_ttl. Put a larger ?max_ttl= into the URL of every client",
+                backend=self.label,
+            )
+        await self._nodes.ready()
+        number = higher_number(self._nodes.number(), [self._ahead.get(claim.key, 0)])
+        for round_ in range(ROUNDS):
+            poll = await self._nodes.ask(self._ballot(claim, number), enough_votes, self._options.node_timeout)
+            try:
+                votes = Votes(poll.answers, self._names)
+                self._note_times(poll.answers)
+                grant = self._granted(claim, votes, poll, again=round_ > 0)
+                self._take_back(claim, poll, number, None if grant is None else grant.fence)
+                if grant is not None:
+                    return grant
+            finally:
+                poll.finish()
+            if votes.was_withdrawn:
+                return Refusal(claim.key)
+            if not votes.wants_another_number:
+                break
+            number = self._higher(claim.key, votes.highest)
+        if votes.can_vote < self._nodes.majority:
+            raise votes.trouble(self.label, WINDOW)
+        return votes.refusal(claim.key)
+
+    def _granted(self, claim: Claim, votes: Votes, poll: Poll, *, again: bool) -> Grant | None:
+        """The grant, if a majority voted and enough of its time is left."""
+        fence = votes.granted
+        if fence is None or validity_left(claim.ttl, self._runtime.now() - poll.sent) <= 0:
+            return None
+        return Grant(claim, fence, claim.ttl, poll.sent if again else None, None)
+
+    def _take_back(self, claim: Claim, poll: Poll, proposed: int, kept: int | None) -> None:
+        """Take back every vote but those for the number that was granted; a node that is silent may yet vote."""
+        for question, answer in zip(poll.questions, poll.answers, strict=True):
+            given = proposed if answer is None else voted_for(answer)
+            if given is not None and given != kept:
+                question.behind(self._calls.release(claim, given))
+
+    def _ballot(self, claim: Claim, number: int) -> Call:
+        """Ask for votes. A node that does not know that numbers were raised has to learn it, or it would refuse."""
+        vote = self._calls.vote(claim, number)
+        if claim.key not in self._ahead:
+            return vote
+        return vote.after(self._calls.raise_fence(claim.key, number - 1))
+
+    def _higher(self, key: str, known: Sequence[int]) -> int:
+        """A number above all that was seen. One that lies ahead of the clocks was raised, and is remembered."""
+        now = self._nodes.number()
+        number = higher_number(now, known)
+        if number > now + WINDOW * 1_000_000:
+            if len(self._ahead) > 1000:
+                self._ahead.clear()
+            self._ahead[key] = number
+        return number
+
+    def _note_times(self, answers: Sequence[Any]) -> None:
+        now = self._runtime.now()
+        for node, answer in zip(self._nodes.all, answers, strict=True):
+            if type(answer) is list:
+                node.offset = answer[1] / 1_000_000 - now
+
+    async def renew(self, grants: Sequence[Grant]) -> Sequence[Grant | Loss | BackendError]:
+        """See `Backend`. Nodes that lost a lock get it back, if a majority confirmed it."""
+        if not grants:
+            return []
+        await self._nodes.ready()
+        timeout = self._options.node_timeout + RENEWAL_EACH * len(grants)
+        poll = await self._nodes.ask(self._calls.renew(grants), enough_renewals(len(grants)), timeout)
+        try:
+            renewals = Renewals(poll.answers, self.label)
+            answers = [renewals.outcome(place, grant) for place, grant in enumerate(grants)]
+            elapsed = self._runtime.now() - poll.sent
+            for place, grant in enumerate(grants):
+                if isinstance(answers[place], Grant) and validity_left(grant.claim.ttl, elapsed) > 0:
+                    for node in renewals.to_repair(place):
+                        poll.questions[node].behind(self._calls.repair(grant))
+        finally:
+            poll.finish()
+        return answers
+
+    async def release(self, grant: Grant) -> bool:
+        """See `Backend`."""
+        await self._nodes.ready()
+        call = self._calls.release(grant.claim, grant.fence)
+        poll = await self._nodes.ask(call, yes_or_no, self._options.node_timeout)
+        poll.finish()
+        return freed(poll.answers, self.label)
+
+    async def withdraw(self, claim: Claim) -> None:
+        """See `Backend`. Every node that can be reached has to know, or a late vote would be counted by nobody."""
+        await self._nodes.ready()
+        poll = await self._nodes.ask(self._calls.withdraw(claim), _all, self._options.node_timeout)
+        poll.finish()
+        heard = sum(answer == 1 for answer in poll.answers)
+        if heard < self._nodes.majority:
+            raise OutcomeUnknown(f"{self.label}: {heard} of {len(self._nodes)} nodes know of it", backend=self.label)
+
+    # --- operators
+
+    async def inspect(self, key: str) -> LockState | None:
+        """See `Inspecting`."""
+        await self._nodes.ready()
+        poll = await self._nodes.ask(self._calls.look([key]), _all, self._options.node_timeout)
+        poll.finish()
+        check_heard(poll.answers, self._names, self.label)
+        states = to_states([key], poll.answers)
+        return states[0] if states else None
+
+    async def list(self, prefix: str) -> Sequence[LockState]:
+        """See `Inspecting`. Looks through all keys of every node, page by page; the nodes stay responsive."""
+        await self._nodes.ready()
+        found = await sweep(self._nodes, self._calls, prefix, self._runtime)
+        return [state for key in sorted(found) for state in to_states([key], found[key])]
+
+    async def break_(self, key: str, fence: int, reason: str, *, now: bool) -> bool:
+        """See `Inspecting`."""
+        await self._nodes.ready()
+        call = self._calls.break_(key, fence, reason, now=now)
+        poll = await self._nodes.ask(call, _all, UNHURRIED)
+        poll.finish()
+        check_heard(poll.answers, self._names, self.label)
+        heard = [answer for answer in poll.answers if isinstance(answer, int)]
+        broken, unheard = heard.count(1), len(poll.answers) - len(heard)
+        return broken > 0 and broken + unheard >= self._nodes.majority
+
+    async def raise_fence(self, key: str, fence: int) -> int:
+        """See `Inspecting`. All nodes are asked: one that did not hear of it may let a lower number pass."""
+        await self._nodes.ready()
+        poll = await self._nodes.ask(self._calls.raise_fence(key, fence), _all, UNHURRIED)
+        poll.finish()
+        check_heard(poll.answers, self._names, self.label)
+        heard = [answer for answer in poll.answers if isinstance(answer, int)]
+        if len(heard) < len(self._nodes):
+            logger.warning(
+                "%s: the fence was raised on %d of %d nodes; raise it again when all of them are back",
+                self.label, len(heard), len(self._nodes),
+            )  # fmt: skip
+        self._ahead[key] = max(self._ahead.get(key, 0), max(heard) + 1)
+        return max(heard)
+
+    async def examine(self) -> Sequence[Finding]:
+        """See `Examining`."""
+        from leasehold.backends.redlock.doctor import examine  # noqa: PLC0415 - only for who asks
+
+        with suppress(BackendError):  # which nodes are missing, and why, is what the findings say
+            await self._nodes.ready()
+        return await examine(self._nodes, self._options)
+
+    async def close(self) -> None:
+        """See `Backend`."""
+        await self._nodes.close()
+
+
+def _all(answers: Sequence[Any]) -> bool:
+    return all(answer is not None for answer in answers)

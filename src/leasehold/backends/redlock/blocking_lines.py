@@ -1,0 +1,262 @@
+"""Connections to one node for threads. A connection goes back into the stock with answers still to come.
+
+That is the difference to the wire of `redis://`: a vote that is late must be read before the next answer on the same
+connection, and a clean-up must be sent behind it. So each connection knows in which order answers are owed.
+"""
+
+from __future__ import annotations
+
+import select
+import ssl
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from leasehold.backends.redis.blocking_wire import FRESH, BlockingLink
+from leasehold.backends.redis.trouble import from_reply
+from leasehold.backends.redlock.node import LINE_TIMEOUT, does_not_know_script
+from leasehold.errors import BackendUnavailable, OutcomeUnknown
+
+if TYPE_CHECKING:
+    from leasehold.backends.redis.wire import Dialer
+    from leasehold.backends.redis.wire import Node as Address
+    from leasehold.backends.redlock.calls import Call
+    from leasehold.backends.redlock.node import Node
+
+__all__ = ["BlockingLines"]
+
+MOST_IDLE = 8
+
+
+class Owed:
+    """Answers that are owed for one call."""
+
+    __slots__ = ("call", "count", "replies", "sent")
+
+    def __init__(self, count: int, sent: float, call: Call | None = None) -> None:
+        self.call = call  # to be sent again with its text, if the node does not know the script
+        self.count = count
+        self.sent = sent
+        self.replies: list[Any] = []
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing is owed any more."""
+        return len(self.replies) == self.count
+
+
+class Line(BlockingLink):
+    """One connection; one thread at a time."""
+
+    __slots__ = ("_owed",)
+
+    def __init__(self, dialer: Dialer, address: Address, label: str) -> None:
+        super().__init__(dialer, address, label)
+        self._owed: deque[Owed] = deque()
+
+    def ask(self, call: Call) -> Owed:
+        """Send a call; the answer is owed from now on."""
+        owed = Owed(call.count, time.monotonic(), call)
+        self._owed.append(owed)
+        self.send(call.short)
+        return owed
+
+    def ask_plainly(self, payload: bytes, count: int) -> Owed:
+        """The same for commands that are not calls."""
+        owed = Owed(count, time.monotonic())
+        self._owed.append(owed)
+        self.send(payload)
+        return owed
+
+    def hear(self) -> None:
+        """Read what is there, and give each answer to whom it is owed."""
+        self.feed()
+        if isinstance(self._socket, ssl.SSLSocket):
+            while self._socket.pending():
+                self.feed()
+        while self._owed:
+            first = self._owed[0]
+            self.take_replies(first.replies, first.count)
+            if not first.is_complete:
+                return
+            self._owed.popleft()
+            if first.call is not None and does_not_know_script(first.replies[-1]):
+                self._repeat(first, first.call)
+
+    def _repeat(self, owed: Owed, call: Call) -> None:
+        """Send the text of the script, whether or not somebody still waits: a clean-up must not get lost."""
+        owed.call = None
+        owed.replies = []
+        self._owed.append(owed)
+        self.send(call.whole)
+
+    def catch_up(self) -> bool:
+        """Read late answers that have come meanwhile; whether there were any."""
+        before = len(self._owed)
+        while self._owed and select.select([self._socket], [], [], 0)[0]:
+            self.hear()
+        return len(self._owed) < before
+
+    def owed_for(self) -> float:
+        """How long the oldest answer has been owed."""
+        return time.monotonic() - self._owed[0].sent if self._owed else 0.0
+
+    def is_alive(self) -> bool:
+        """Whether the other side has not closed it. One that was used just now, or owes answers, is taken to be."""
+        return bool(self._owed) or time.monotonic() - self.used_at < FRESH or self.is_quiet()
+
+
+class BlockingQuestion:
+    """One call to one node, sent now and collected later."""
+
+    __slots__ = ("_call", "_line", "_lines", "_owed", "node")
+
+    def __init__(self, lines: BlockingLines, node: Node, call: Call) -> None:
+        self.node = node
+        self._lines = lines
+        self._call = call
+        self._line: Line | None = None
+        self._owed: Owed | None = None
+
+    async def perform(self) -> Any:
+        """Ask and wait."""
+        self.send()
+        while (answer := self.receive()) is None:
+            pass
+        return answer[0]
+
+    def send(self) -> None:
+        """Send without waiting."""
+        if self.node.trouble is not None:
+            raise self.node.trouble
+        self._line = self._lines.take(self.node)
+        try:
+            self._owed = self._line.ask(self._call)
+        except OutcomeUnknown as error:
+            self._broke(error)
+            raise
+
+    def fileno(self) -> int:
+        """The descriptor that becomes readable."""
+        return -1 if self._line is None else self._line.fileno()
+
+    def receive(self) -> tuple[Any] | None:
+        """Read what is there."""
+        line, owed = self._line, self._owed
+        assert line is not None and owed is not None  # noqa: S101, PT018 - for the type checker
+        try:
+            line.hear()
+        except OutcomeUnknown as error:
+            self._broke(error)
+            raise
+        if not owed.is_complete:
+            return None
+        self.node.misses = 0
+        reply = owed.replies[-1]
+        if isinstance(reply, Exception):
+            raise from_reply(str(reply), str(self.node))
+        return (owed.replies if self._call.all else reply,)
+
+    def behind(self, call: Call) -> None:
+        """Send another call after this one."""
+        if self._line is None:
+            return
+        try:
+            self._line.ask(call)
+        except OutcomeUnknown as error:
+            self._broke(error)
+
+    def finish(self) -> None:
+        """Give the connection back, whatever it still owes."""
+        line, self._line = self._line, None
+        if line is not None:
+            self._lines.give_back(line)
+
+    def _broke(self, error: OutcomeUnknown) -> None:
+        line, self._line = self._line, None
+        if line is not None:
+            line.close()
+        self.node.failed(error)
+
+
+class BlockingLines:
+    """The connections to one node."""
+
+    def __init__(self, dialer: Dialer, address: Address, timeout: float) -> None:
+        self._dialer = dialer
+        self._address = address
+        self._timeout = timeout
+        self._idle: deque[Line] = deque()
+        self._closed = False
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether there is one that nobody uses."""
+        return bool(self._idle)
+
+    async def open(self) -> None:
+        """Connect once more."""
+        self.give_back(self._connected())
+
+    def _connected(self) -> Line:
+        return Line(self._dialer, self._address, str(self._address))
+
+    def question(self, node: Node, call: Call) -> BlockingQuestion:
+        """A question for this node."""
+        return BlockingQuestion(self, node, call)
+
+    async def exchange(self, payload: bytes, count: int, *, fresh: bool = False) -> list[Any]:
+        """Send commands and wait for all replies; the connection is not given back if anything goes wrong."""
+        line = self._connected() if fresh else self.take(None)
+        try:
+            line.set_timeout(LINE_TIMEOUT)
+            owed = line.ask_plainly(payload, count)
+            while not owed.is_complete:
+                line.hear()
+        except BaseException:
+            line.close()
+            raise
+        self.give_back(line)
+        return owed.replies
+
+    def take(self, node: Node | None) -> Line:
+        """One that nobody uses; the one used last. A node whose answers are late is on its way to be left out."""
+        while not self._closed:
+            try:
+                line = self._idle.pop()
+            except IndexError:
+                line = self._connected()
+            if self._is_usable(line, node):
+                line.set_timeout(self._timeout)
+                return line
+            line.close()
+        raise BackendUnavailable("this client is closed; make a new one with connect()")
+
+    def _is_usable(self, line: Line, node: Node | None) -> bool:
+        try:
+            late = line.owed_for()
+            if late > self._timeout and line.catch_up() and node is not None:
+                node.misses = 0
+                late = line.owed_for()
+        except OutcomeUnknown:
+            return False
+        if late > self._timeout and node is not None:
+            node.missed()
+            if node.trouble is not None:
+                self.give_back(line)
+                raise node.trouble
+        return late < LINE_TIMEOUT and line.is_alive()
+
+    def give_back(self, line: Line) -> None:
+        """Keep it for later, with what it still owes."""
+        if self._closed or len(self._idle) >= MOST_IDLE:
+            line.close()
+            return
+        line.used_at = time.monotonic()
+        self._idle.append(line)
+
+    def close(self) -> None:
+        """Close what is idle; the rest is closed when it comes back."""
+        self._closed = True
+        while self._idle:
+            self._idle.pop().close()

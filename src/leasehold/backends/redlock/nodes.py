@@ -1,0 +1,206 @@
+"""All nodes together: connecting, asking all at once, leaving out those that are down, and probing them meanwhile.
+
+A node that is down costs nothing: it is not asked, and a task of its own finds out when it answers again. That task
+ends when all nodes are up, or nobody has used the client for a while.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from leasehold._core.quorum import duplicates, first_number, majority
+from leasehold.errors import BackendError, BackendRejected, BackendUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from leasehold.backends.redlock.calls import Call, Calls
+    from leasehold.backends.redlock.node import Node, Question
+    from leasehold.spi import Runtime, Signal
+
+__all__ = ["Nodes", "Poll"]
+
+SOFT = 0.1  # how long the first use waits for every node; a majority is waited for longer
+HARD = 2.0
+LOOK_AGAIN = 0.02  # several may wait for the same news
+PROBE_EVERY = (0.005, 0.05, 0.1, 0.2, 0.5, 1.0)
+IDLE = 10.0  # a client that was not used for so long is not probed for
+
+
+class Poll:
+    """The questions of one round and the answers to them, in the order of the nodes."""
+
+    __slots__ = ("answers", "questions", "sent")
+
+    def __init__(self, questions: Sequence[Question], answers: Sequence[Any], sent: float) -> None:
+        self.questions = questions
+        self.answers = answers
+        self.sent = sent
+
+    def finish(self) -> None:
+        """Let go of the connections."""
+        for question in self.questions:
+            question.finish()
+
+
+class Nodes:
+    """The nodes of one store, for one client."""
+
+    def __init__(self, nodes: Sequence[Node], calls: Calls, runtime: Runtime, label: str) -> None:
+        self.all = list(nodes)
+        self.majority = majority(len(nodes))
+        self.label = label
+        self._calls = calls
+        self._runtime = runtime
+        self._news = runtime.signal()  # a node came up, or turned out to be down
+        self._end = runtime.signal()
+        self._probing = False
+        self._twins: str | None = None
+        self._used = 0.0
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self.all)
+
+    async def ask(self, call: Call, enough: Callable[[Sequence[Any]], bool], timeout: float) -> Poll:
+        """Put one call to all nodes at once. The caller made them ready, says when it heard enough, and finishes."""
+        questions = [node.lines.question(node, call) for node in self.all]
+        sent = self._runtime.now()
+        answers = await self._runtime.scatter(questions, enough, sent + timeout)
+        return Poll(questions, answers, sent)
+
+    def number(self) -> int:
+        """What to propose: the median of the nodes' clocks, now."""
+        offsets = [node.offset for node in self.all if node.offset is not None and node.is_up]
+        return first_number(offsets, self._runtime.now())
+
+    async def ready(self) -> None:
+        """Have a connection to every node that is up, and a majority of them."""
+        if self._closed:
+            raise BackendUnavailable("this client is closed; make a new one with connect()", backend=self.label)
+        self._used = self._runtime.now()
+        for node in self.all:
+            if node.trouble is not None or node.run_id is None or not node.lines.is_ready:
+                await self._make_ready()
+                break
+        if self._twins is not None:
+            raise BackendRejected(
+                f"{self.label}: {self._twins} are one and the same server; name each server once", backend=self.label
+            )
+
+    async def _make_ready(self) -> None:
+        wanting = [node for node in self.all if not node.opening and _wants_connection(node)]
+        if wanting or not self._is_settled():
+            await self._open(wanting)
+        if any(node.trouble is not None for node in self.all):
+            self._probe()
+        if sum(node.is_up for node in self.all) < self.majority:
+            raise self._too_few()
+
+    async def close(self) -> None:
+        """Close every connection and end the probing."""
+        self._closed = True
+        self._end.set()
+        limit = self._runtime.now() + HARD
+        while any(node.opening for node in self.all) and self._runtime.now() < limit:
+            await self._runtime.sleep(LOOK_AGAIN / 10)
+        for node in self.all:
+            node.lines.close()
+        await self._runtime.sleep(0)  # transports of asyncio close in the next turn of the loop
+
+    # --- connecting
+
+    async def _open(self, wanting: list[Node]) -> None:
+        """Connect to all of them at once. Nodes that are slow may come later, unless a majority needs them."""
+        now = self._runtime.now()
+        await self._runtime.scatter([_Opening(self, node) for node in wanting], _all_answered, now + SOFT)
+        while not self._is_settled() and self._runtime.now() < now + HARD:
+            await self._runtime.wait(self._news, self._runtime.now() + LOOK_AGAIN)
+            self._news.clear()
+
+    def _is_settled(self) -> bool:
+        up = sum(node.is_up for node in self.all)
+        return up >= self.majority or not any(node.opening for node in self.all)
+
+    async def connect(self, node: Node) -> None:
+        """Connect to one node, and get to know it if it is new or was down."""
+        node.opening = True
+        try:
+            if node.is_up:
+                await node.lines.open()
+            else:
+                await node.get_to_know(self._calls.greet(), self._runtime.now)
+                self._look_for_twins()
+        except Exception as error:
+            node.failed(error)
+            raise
+        finally:
+            node.opening = False
+            self._news.set()
+
+    def _look_for_twins(self) -> None:
+        """One server under two names would have two votes."""
+        groups = duplicates({str(node): node.run_id if node.trouble is None else None for node in self.all})
+        self._twins = " and ".join(groups[0]) if groups else None
+
+    def _too_few(self) -> BackendError:
+        """Why there is no majority; refused for good if that is what most of them say."""
+        late = BackendUnavailable(f"{self.label} does not answer", backend=self.label)
+        troubles = [node.trouble or late for node in self.all if not node.is_up]
+        refused = [trouble for trouble in troubles if isinstance(trouble, BackendRejected)]
+        kind = BackendRejected if len(self.all) - len(refused) < self.majority else BackendUnavailable
+        said = "; ".join(dict.fromkeys(str(trouble) for trouble in (refused or troubles)))
+        return kind(
+            f"{self.label}: {len(troubles)} of {len(self.all)} nodes are not there, and {self.majority} are needed: "
+            f"{said}",
+            backend=self.label,
+        )
+
+    # --- probing
+
+    def _probe(self) -> None:
+        if not self._probing:
+            self._probing = True
+            self._runtime.spawn(_probe(weakref.ref(self), self._runtime, self._end), "leasehold redlock probe")
+
+    async def probe_once(self) -> bool:
+        """Try the nodes that are down; False when there is nothing left to do."""
+        down = [node for node in self.all if node.trouble is not None and not node.opening]
+        idle = self._runtime.now() - self._used > IDLE
+        if self._closed or idle or not down:
+            self._probing = False
+            return False
+        await self._runtime.scatter([_Opening(self, node) for node in down], _all_answered, self._runtime.now() + HARD)
+        return True
+
+
+class _Opening:
+    """A connection that is being made, beside others."""
+
+    def __init__(self, nodes: Nodes, node: Node) -> None:
+        self._nodes = nodes
+        self._node = node
+
+    async def perform(self) -> bool:
+        await self._nodes.connect(self._node)
+        return True
+
+
+async def _probe(nodes: weakref.ref[Nodes], runtime: Runtime, end: Signal) -> None:
+    """Until all are up. It holds the nodes only while it tries them, so that a dropped client ends it."""
+    attempt = 0
+    while not await runtime.wait(end, runtime.now() + PROBE_EVERY[min(attempt, len(PROBE_EVERY) - 1)]):
+        attempt += 1
+        present = nodes()
+        if present is None or not await present.probe_once():
+            return
+        del present
+
+
+def _wants_connection(node: Node) -> bool:
+    return node.trouble is None and (node.run_id is None or not node.lines.is_ready)
+
+
+def _all_answered(answers: Sequence[Any]) -> bool:
+    return all(answer is not None for answer in answers)

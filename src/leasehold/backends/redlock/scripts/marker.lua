@@ -1,0 +1,24 @@
+-- For how many milliseconds this node still sits out, because it may have forgotten votes and numbers.
+--
+-- The marker lies among the data and says which process has known them since when: {r run id, s since (ms), x max_ttl}.
+-- It is missing after FLUSHALL or a restart that comes up empty, and names another process after a restart from a
+-- snapshot or a failover. Uptime would see neither FLUSHALL nor, behind a proxy, the restart.
+--
+-- Returns the milliseconds, and the max_ttl of the marker if it is another one than the caller's.
+-- Invariant: a node votes and confirms only when it has known everything for max_ttl + 2 windows.
+local function sits_out(marker, max_ttl)
+  local run_id = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
+  local known = redis.call('HMGET', marker, 'r', 's', 'x')
+  local whole = tonumber(max_ttl) + 2 * WINDOW_US / 1000
+  if known[1] ~= run_id or not known[2] then
+    redis.call('DEL', marker)
+    redis.call('HSET', marker, 'r', run_id, 's', text(now), 'x', max_ttl)
+    return whole, nil
+  end
+  local since = tonumber(known[2])
+  if since > now then -- the clock was set back
+    redis.call('HSET', marker, 's', text(now))
+    since = now
+  end
+  return math.max(0, since + whole - now), known[3] ~= max_ttl and tonumber(known[3]) or nil
+end

@@ -1,0 +1,123 @@
+"""What the answers to one ballot mean: granted, refused, try a higher number, or no majority to ask. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from leasehold._core.quorum import decided, majority, same_number
+from leasehold.backends.redis.facts import read_holder
+from leasehold.errors import BackendError, BackendRejected, BackendUnavailable, OutcomeUnknown
+from leasehold.values import Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["Votes", "enough_votes", "voted_for"]
+
+BUSY, VOTE, TOO_LOW, OUT_OF_WINDOW, SITS_OUT, WITHDRAWN, OTHER_MAX_TTL = range(7)
+
+
+def enough_votes(answers: Sequence[Any]) -> bool:
+    """Whether it is decided, one way or the other."""
+    yes = no = 0
+    for answer in answers:
+        if answer is not None:
+            if type(answer) is list and answer[0] == VOTE:
+                yes += 1
+            else:
+                no += 1
+    return decided(yes, no, len(answers))
+
+
+def voted_for(answer: Any) -> int | None:
+    """The number that a node has voted for; None if it has not."""
+    return answer[2] if type(answer) is list and answer[0] == VOTE else None
+
+
+class Votes:
+    """The answers of all nodes to one proposed number."""
+
+    def __init__(self, answers: Sequence[Any], names: Sequence[str]) -> None:
+        self._answers = answers
+        self._names = names
+        self._needed = majority(len(answers))
+
+    @property
+    def granted(self) -> int | None:
+        """The number that a majority has voted for."""
+        return same_number([reply[2] for reply in self._with(VOTE)], len(self._answers))
+
+    @property
+    def highest(self) -> list[int]:
+        """The numbers that the refusing nodes know."""
+        return [reply[2] for reply in self._with(BUSY, TOO_LOW, OUT_OF_WINDOW)]
+
+    @property
+    def wants_another_number(self) -> bool:
+        """Whether it failed for the number only: with another one there can be a majority."""
+        willing = sum(1 for _ in self._with(VOTE, TOO_LOW, OUT_OF_WINDOW))
+        objected = (
+            any(True for _ in self._with(TOO_LOW, OUT_OF_WINDOW)) or len({reply[2] for reply in self._with(VOTE)}) > 1
+        )
+        return objected and willing >= self._needed
+
+    @property
+    def was_withdrawn(self) -> bool:
+        """Whether a node knows that this claim was given up."""
+        return any(True for _ in self._with(WITHDRAWN))
+
+    @property
+    def can_vote(self) -> int:
+        """How many nodes took part."""
+        return sum(1 for _ in self._with(VOTE, BUSY, TOO_LOW))
+
+    def refusal(self, key: str) -> Refusal:
+        """Somebody else has it, or the votes were split."""
+        by_facts: dict[bytes, list[int]] = {}
+        for reply in self._with(BUSY):
+            by_facts.setdefault(reply[4] or b"", []).append(reply[3])
+        if not by_facts:
+            return Refusal(key)
+        facts, left = max(by_facts.items(), key=lambda item: len(item[1]))
+        split = len(left) < self._needed  # nobody has it: those who want it are in each other's way
+        return Refusal(key, read_holder(facts), None if split else max(1, min(left)) / 1000)
+
+    def trouble(self, label: str, window: float) -> BackendError:
+        """Why there is no majority to ask, node by node."""
+        reasons = [*self._reasons(window)]
+        said = "; ".join(dict.fromkeys(text for text, _ in reasons))
+        return self._kind([kind for _, kind in reasons])(
+            f"{label}: {len(reasons)} of {len(self._answers)} nodes cannot vote, and {self._needed} votes are needed: "
+            f"{said}",
+            backend=label,
+        )
+
+    def _kind(self, kinds: list[type[BackendError]]) -> type[BackendError]:
+        """Refused for good, surely not granted, or not known: what enough nodes say to rule a majority out."""
+        for kind in (BackendRejected, BackendUnavailable):
+            sure = sum(issubclass(each, (kind, BackendRejected)) for each in kinds)
+            if len(self._answers) - sure < self._needed:
+                return kind
+        return OutcomeUnknown
+
+    def _reasons(self, window: float) -> Iterator[tuple[str, type[BackendError]]]:
+        undecided = not enough_votes(self._answers)  # so time was up
+        for name, answer in zip(self._names, self._answers, strict=True):
+            if answer is None:
+                if undecided:
+                    yield f"{name} did not answer in time", OutcomeUnknown
+            elif isinstance(answer, Exception):
+                yield str(answer), type(answer) if isinstance(answer, BackendError) else OutcomeUnknown
+            elif answer[0] == SITS_OUT:
+                text = f"{name} does not know what it granted before, and sits out for {answer[2] / 1000:.1f} s more"
+                yield text, BackendUnavailable
+            elif answer[0] == OTHER_MAX_TTL:
+                text = f"{name} was set up with max_ttl={answer[2] / 1000:g}: all clients must say the same"
+                yield text, BackendRejected
+            elif answer[0] == OUT_OF_WINDOW:
+                yield f"the clock of {name} is more than {window:g} s away from the median of all", BackendUnavailable
+
+    def _with(self, *codes: int) -> Iterator[list[Any]]:
+        for answer in self._answers:
+            if type(answer) is list and answer[0] in codes:
+                yield answer

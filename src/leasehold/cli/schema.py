@@ -1,0 +1,55 @@
+"""`schema`: print the SQL that a database needs, to be the store or to refuse late writers. Executes nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leasehold.cli import exit_codes
+from leasehold.errors import ConfigurationError
+from leasehold.sql import fence_schema, guard_schema, store_schema
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from leasehold.cli.output import Talk
+
+__all__ = ["schema"]
+
+
+def schema(arguments: Namespace, talk: Talk) -> int:
+    """Print it; what the words do not allow is bad usage."""
+    try:
+        text = _PRINTED[arguments.what](arguments)
+    except ConfigurationError as error:
+        talk.error(str(error))
+        return exit_codes.USAGE
+    print(text.rstrip())  # noqa: T201 - SQL is printed as it is: escaping control characters would change names
+    return exit_codes.OK
+
+
+def _guard(arguments: Namespace) -> str:
+    return f"{guard_schema(arguments.dialect or 'postgresql').rstrip()};"
+
+
+def _fence(arguments: Namespace) -> str:
+    if arguments.table is None or arguments.key is None:
+        raise ConfigurationError("schema fence needs --table and --key")
+    if arguments.dialect not in (None, "postgresql"):
+        raise ConfigurationError("triggers are written for PostgreSQL only; elsewhere use leasehold.sql.fenced_update")
+    options = {
+        "lock": arguments.lock,
+        "namespace": arguments.lock_namespace,
+        "schema": arguments.schema,
+        "guard_schema": arguments.guard_schema,
+    }
+    given = {name: value for name, value in options.items() if value is not None}
+    return fence_schema(arguments.table, arguments.key, strict=not arguments.lenient, **given)
+
+
+def _store(arguments: Namespace) -> str:
+    if arguments.schema is None:
+        return store_schema("postgresql", role=arguments.role)
+    return store_schema("postgresql", schema=arguments.schema, role=arguments.role)
+
+
+_PRINTED = {"guard": _guard, "fence": _fence, "postgresql": _store}

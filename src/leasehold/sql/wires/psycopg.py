@@ -1,0 +1,85 @@
+"""The wire for psycopg 3: connections, cursors and transaction blocks, blocking and asyncio."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from psycopg.pq import PipelineStatus, TransactionStatus
+from psycopg.rows import tuple_row
+
+from leasehold.errors import ConfigurationError
+from leasehold.sql.wires import Answer, Transaction
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["AsyncPsycopgWire", "PsycopgWire", "make_wire", "psycopg_transaction"]
+
+AnyConnection = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
+
+
+def psycopg_transaction(driver: AnyConnection) -> Transaction:
+    """What happens to the next statement of such a connection."""
+    if driver.info.pipeline_status != PipelineStatus.OFF:
+        raise ConfigurationError(
+            "guard() was called in pipeline mode, where its answer would come after what it has to guard; call it "
+            "before entering the pipeline"
+        )
+    if driver.info.transaction_status != TransactionStatus.IDLE:
+        return Transaction.OPEN
+    return Transaction.AUTOCOMMIT if driver.autocommit else Transaction.OPENS
+
+
+class PsycopgWire:
+    """A `psycopg.Connection`."""
+
+    dialect = "postgresql"
+    is_async = False
+    holds_objects = False
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self.driver = connection
+
+    def transaction(self) -> Transaction:
+        """See `Wire`."""
+        return psycopg_transaction(self.driver)
+
+    async def query(self, statement: str, values: Mapping[str, object]) -> Answer:
+        """See `Wire`."""
+        # A cursor of our own: the connection's default may give other rows, or take values in another form.
+        with psycopg.Cursor(self.driver, row_factory=tuple_row) as cursor:
+            cursor.execute(statement, values)
+            return Answer(cursor.fetchall() if cursor.description else [], cursor.rowcount)
+
+
+class AsyncPsycopgWire:
+    """A `psycopg.AsyncConnection`."""
+
+    dialect = "postgresql"
+    is_async = True
+    holds_objects = False
+
+    def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        self.driver = connection
+
+    def transaction(self) -> Transaction:
+        """See `Wire`."""
+        return psycopg_transaction(self.driver)
+
+    async def query(self, statement: str, values: Mapping[str, object]) -> Answer:
+        """See `Wire`."""
+        async with psycopg.AsyncCursor(self.driver, row_factory=tuple_row) as cursor:
+            await cursor.execute(statement, values)
+            return Answer(await cursor.fetchall() if cursor.description else [], cursor.rowcount)
+
+
+def make_wire(tx: Any) -> PsycopgWire | AsyncPsycopgWire:
+    """For a connection, or for a cursor or transaction block of one."""
+    kinds = (psycopg.Connection, psycopg.AsyncConnection)
+    connection = tx if isinstance(tx, kinds) else getattr(tx, "connection", None)
+    if isinstance(connection, psycopg.Connection):
+        return PsycopgWire(connection)
+    if isinstance(connection, psycopg.AsyncConnection):
+        return AsyncPsycopgWire(connection)
+    raise ConfigurationError(f"guard() takes a connection, cursor or transaction of psycopg, not {type(tx).__name__}")

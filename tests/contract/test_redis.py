@@ -1,0 +1,19 @@
+"""The contract over a Redis server, in real time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from leasehold.testing import contract
+
+if TYPE_CHECKING:
+    from verification.lab.redis import RedisServer
+
+
+@pytest.mark.parametrize("driver", contract.DRIVERS)
+@pytest.mark.parametrize("case", contract.CASES, ids=str)
+def test_contract(case: contract.Case, driver: type[contract.Driver], redis_server: RedisServer) -> None:
+    redis_server.flush()
+    contract.check(case, contract.UrlHarness(redis_server.url, contract.REQUIRED["redis"], ttl=0.4), driver())

@@ -1,0 +1,19 @@
+"""The contract over a Redis Cluster of three masters, in real time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from leasehold.testing import contract
+
+if TYPE_CHECKING:
+    from verification.lab.redis_cluster import RedisCluster
+
+
+@pytest.mark.parametrize("driver", contract.DRIVERS)
+@pytest.mark.parametrize("case", contract.CASES, ids=str)
+def test_contract(case: contract.Case, driver: type[contract.Driver], cluster_nodes: RedisCluster) -> None:
+    cluster_nodes.flush()
+    contract.check(case, contract.UrlHarness(cluster_nodes.url, contract.REQUIRED["redis"], ttl=0.4), driver())

@@ -1,0 +1,19 @@
+"""The contract over a Redis primary that is found through Sentinels, in real time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from leasehold.testing import contract
+
+if TYPE_CHECKING:
+    from verification.lab.sentinel import SentinelGroup
+
+
+@pytest.mark.parametrize("driver", contract.DRIVERS)
+@pytest.mark.parametrize("case", contract.CASES, ids=str)
+def test_contract(case: contract.Case, driver: type[contract.Driver], sentinel_group: SentinelGroup) -> None:
+    sentinel_group.primary.flush()
+    contract.check(case, contract.UrlHarness(sentinel_group.url, contract.REQUIRED["redis"], ttl=0.4), driver())

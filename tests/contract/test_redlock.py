@@ -1,0 +1,18 @@
+"""The contract over five Redis servers, in real time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from leasehold.testing import contract
+
+if TYPE_CHECKING:
+    from verification.lab.redlock import RedlockNodes
+
+
+@pytest.mark.parametrize("driver", contract.DRIVERS)
+@pytest.mark.parametrize("case", contract.CASES, ids=str)
+def test_contract(case: contract.Case, driver: type[contract.Driver], redlock_nodes: RedlockNodes) -> None:
+    contract.check(case, contract.UrlHarness(redlock_nodes.url(), contract.REQUIRED["redlock"], ttl=1.0), driver())

@@ -1,0 +1,20 @@
+"""The contract over a Valkey server, in real time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from leasehold.testing import contract
+
+if TYPE_CHECKING:
+    from verification.lab.redis import RedisServer
+
+
+@pytest.mark.parametrize("driver", contract.DRIVERS)
+@pytest.mark.parametrize("case", contract.CASES, ids=str)
+def test_contract(case: contract.Case, driver: type[contract.Driver], valkey_server: RedisServer) -> None:
+    valkey_server.flush()
+    url = f"valkey://127.0.0.1:{valkey_server.port}/0"
+    contract.check(case, contract.UrlHarness(url, contract.REQUIRED["redis"], ttl=0.4), driver())

@@ -1,0 +1,19 @@
+"""The contract over a ZooKeeper ensemble of three, in real time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from leasehold.testing import contract
+
+if TYPE_CHECKING:
+    from verification.lab.zookeeper import Ensemble
+
+
+@pytest.mark.parametrize("driver", contract.DRIVERS)
+@pytest.mark.parametrize("case", contract.CASES, ids=str)
+def test_contract(case: contract.Case, driver: type[contract.Driver], zookeeper_ensemble: Ensemble) -> None:
+    url = zookeeper_ensemble.url("/contract")
+    contract.check(case, contract.UrlHarness(url, contract.REQUIRED["zookeeper"], ttl=1.0), driver())

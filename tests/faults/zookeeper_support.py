@@ -1,0 +1,129 @@
+"""What the tests of ZooKeeper's faults share: contending processes, and what must hold of what they saw."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kazoo.client import KazooClient
+
+from verification.lab.process import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from verification.lab.zookeeper import Ensemble, ZooKeeperServer
+
+WORKER = Path(__file__).with_name("zookeeper_worker.py")
+LIMIT = 90.0  # for what has to happen; generous, because a loaded machine is slow
+
+
+def now() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Contender:
+    """One process; `grants` are the lines that it has written so far."""
+
+    def __init__(self, url: str, name: str, ttl: float, hold: float, prefix: Sequence[str] = ()) -> None:
+        command = [*prefix, sys.executable, str(WORKER), url, name, str(ttl), str(hold)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.grants: list[dict[str, Any]] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.grants.append(json.loads(line))
+
+    def wait_for_grants(self, number: int) -> None:
+        """Wait for so many grants from now on."""
+        wanted = len(self.grants) + number
+        wait_until(lambda: len(self.grants) >= wanted, f"a contender gets the lock {number} times", LIMIT)
+
+    def wait_until_it_had(self, number: int) -> None:
+        """Wait for so many grants in all."""
+        wait_until(lambda: len(self.grants) >= number, f"a contender had the lock {number} times", LIMIT)
+
+    def finish(self) -> None:
+        """Let it end in good order."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        assert self._process.wait(LIMIT) == 0
+        self._reader.join(LIMIT)
+        self._process.stdout.close()
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+
+class Contest:
+    """Some contenders for one lock; use it as a context manager."""
+
+    def __init__(self, number: int, url: str, ttl: float, hold: float = 0.05) -> None:
+        self._terms = (url, "contest", ttl, hold)
+        self._number = number
+        self.contenders: list[Contender] = []
+
+    def __enter__(self) -> Contest:
+        self.contenders = [Contender(*self._terms) for _ in range(self._number)]
+        self.everybody_is_served()
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        for contender in self.contenders:
+            if kind is None:
+                contender.finish()
+            else:
+                contender.kill()
+        if kind is None:
+            check_history(self.grants())
+
+    def everybody_is_served(self, times: int = 3) -> None:
+        """Nobody is left out from now on."""
+        for contender in self.contenders:
+            contender.wait_for_grants(times)
+
+    def grants(self) -> list[dict[str, Any]]:
+        """What all of them saw, in order of time."""
+        return sorted((grant for one in self.contenders for grant in one.grants), key=lambda grant: grant["first"])
+
+
+def check_history(grants: list[dict[str, Any]]) -> None:
+    """No two believed at the same time, and fences rise."""
+    believed = [grant for grant in grants if grant["first"]]
+    for before, after in itertools.pairwise(believed):
+        assert before["last"] < after["first"], f"two holders at the same time: {before} and {after}"
+        assert before["fence"] < after["fence"], f"fences do not rise: {before} and {after}"
+    fences = [grant["fence"] for grant in grants]
+    assert len(set(fences)) == len(fences), "a fence was given twice"
+
+
+def looking_at(server: ZooKeeperServer | Ensemble) -> KazooClient:
+    """A client of another make, which sees what is really there."""
+    servers = getattr(server, "servers", [server])
+    client = KazooClient(hosts=",".join(one.address for one in servers))
+    client.start(timeout=30)
+    return client
+
+
+def claims_in(client: KazooClient, root: str) -> Iterator[str]:
+    """Every claim below a root."""
+    if client.exists(f"{root}/locks") is None:
+        return
+    for lock in client.get_children(f"{root}/locks"):
+        for node in client.get_children(f"{root}/locks/{lock}"):
+            yield f"{root}/locks/{lock}/{node}"

@@ -1,0 +1,36 @@
+"""Read-modify-write counters under pauses, at every level of isolation; `make counters` is the long form.
+
+The same run with numbers that are checked on writes only must lose something: else it has tested nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.sql.desks import fresh_schema
+from verification.lab.counters import LEVELS, count_lost_updates
+
+if TYPE_CHECKING:
+    from verification.lab.postgres import PostgresServer
+
+UPDATES = 300
+PAUSE_RATE = 0.06
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_guard_loses_no_update(postgres: PostgresServer, level: str) -> None:
+    url = fresh_schema(postgres)
+    outcome = count_lost_updates(url, updates=UPDATES, level=level, check="guard", pause_rate=PAUSE_RATE)
+    assert (outcome.lost, outcome.counter) == (0, UPDATES)
+    assert outcome.total.pauses > 0
+    assert outcome.total.stale > 0, "nobody came late: this run has shown nothing"
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_check_on_writes_only_loses_updates(postgres: PostgresServer, level: str) -> None:
+    url = fresh_schema(postgres)
+    outcome = count_lost_updates(url, updates=UPDATES, level=level, check="write-only", pause_rate=PAUSE_RATE)
+    assert outcome.total.acknowledged == UPDATES
+    assert outcome.lost > 0

@@ -1,0 +1,184 @@
+"""Every way in which a program can reach a database that the guard supports, behind one shape for tests.
+
+A desk is one connection: `begin()` is a transaction that is committed at its end, and `run` executes in it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sqlite3
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+import django
+import psycopg
+import sqlalchemy
+from django.conf import settings
+from django.db import connections, transaction
+from psycopg.rows import dict_row
+from sqlalchemy.orm import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
+    from verification.lab.postgres import PostgresServer
+
+__all__ = ["ON_POSTGRESQL", "ON_SQLITE", "Desk", "django_alias", "fresh_schema", "make_desk", "sqlalchemy_url"]
+
+_COUNT = itertools.count()
+
+
+def fresh_schema(server: PostgresServer) -> str:
+    """The url of a database in which unqualified names mean a new, empty schema: much faster than a new database."""
+    name = f"test_{os.getpid()}_{next(_COUNT)}"
+    server.run(f"CREATE SCHEMA {name}")
+    return f"{server.url()}?options=-csearch_path%3D{name}"
+
+
+class Desk(Protocol):
+    """One connection of one kind."""
+
+    def begin(self) -> AbstractContextManager[Any]:
+        """A transaction; what it gives is passed to the guard."""
+
+    def run(self, tx: Any, statement: str) -> list[tuple[Any, ...]]:
+        """Execute, and fetch what there is."""
+
+    def close(self) -> None:
+        """Let go of the connection."""
+
+
+class PsycopgDesk:
+    """A connection with a row factory of its own, which must not matter."""
+
+    def __init__(self, url: str, style: str) -> None:
+        self._connection = psycopg.connect(url, autocommit=style == "block", row_factory=dict_row)
+        self._style = style
+
+    @contextmanager
+    def begin(self) -> Iterator[Any]:
+        if self._style == "block":
+            with self._connection.transaction() as block:
+                yield block
+        else:
+            with self._connection.transaction():
+                yield self._connection.cursor() if self._style == "cursor" else self._connection
+
+    def run(self, tx: Any, statement: str) -> list[tuple[Any, ...]]:
+        cursor = self._connection.execute(statement.encode())
+        return [tuple(row.values()) for row in cursor.fetchall()] if cursor.description else []
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class Sqlite3Desk:
+    """A connection of the standard library."""
+
+    def __init__(self, url: str) -> None:
+        self._connection = sqlite3.connect(url.removeprefix("sqlite:///"), timeout=0.1)
+
+    @contextmanager
+    def begin(self) -> Iterator[sqlite3.Connection]:
+        with self._connection:
+            yield self._connection
+
+    def run(self, tx: Any, statement: str) -> list[tuple[Any, ...]]:
+        return self._connection.execute(statement).fetchall()
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def sqlalchemy_url(url: str) -> str:
+    """The same database, as SQLAlchemy writes it."""
+    return url.replace("postgresql://", "postgresql+psycopg://")
+
+
+class CoreDesk:
+    """`with engine.begin() as connection`."""
+
+    def __init__(self, url: str) -> None:
+        self.engine = sqlalchemy.create_engine(sqlalchemy_url(url))
+
+    def begin(self) -> AbstractContextManager[Any]:
+        return self.engine.begin()
+
+    def run(self, tx: Any, statement: str) -> list[tuple[Any, ...]]:
+        result = tx.execute(sqlalchemy.text(statement))
+        return [tuple(row) for row in result] if result.returns_rows else []
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+
+class OrmDesk(CoreDesk):
+    """`with Session.begin() as session`."""
+
+    @contextmanager
+    def begin(self) -> Iterator[Session]:
+        with Session(self.engine) as session, session.begin():
+            yield session
+
+
+def django_alias(url: str) -> str:
+    """Make the database known to Django, under its own url."""
+    if not settings.configured:
+        settings.configure(DATABASES={}, USE_TZ=True)
+        django.setup()
+    parts = sqlalchemy.make_url(url)
+    if parts.drivername == "sqlite":
+        words: dict[str, object] = {"ENGINE": "django.db.backends.sqlite3", "NAME": parts.database}
+    else:
+        words = {
+            "ENGINE": "django.db.backends.postgresql",
+            "NAME": parts.database,
+            "USER": parts.username,
+            "HOST": parts.host,
+            "PORT": str(parts.port),
+            "OPTIONS": dict(parts.query),
+        }
+    connections.databases[url] = connections.configure_settings({"default": {}, url: words})[url]
+    return url
+
+
+class DjangoDesk:
+    """`with transaction.atomic(using=alias)`."""
+
+    def __init__(self, url: str, style: str) -> None:
+        self._alias = django_alias(url)
+        self._style = style
+
+    @contextmanager
+    def begin(self) -> Iterator[Any]:
+        with transaction.atomic(using=self._alias):
+            yield self._alias if self._style == "alias" else connections[self._alias]
+
+    def run(self, tx: Any, statement: str) -> list[tuple[Any, ...]]:
+        with connections[self._alias].cursor() as cursor:
+            cursor.execute(statement)
+            return cursor.fetchall() if cursor.description else []
+
+    def close(self) -> None:
+        connections[self._alias].close()
+
+
+_MAKERS: dict[str, Callable[[str], Desk]] = {
+    "psycopg": lambda url: PsycopgDesk(url, "connection"),
+    "psycopg cursor": lambda url: PsycopgDesk(url, "cursor"),
+    "psycopg block": lambda url: PsycopgDesk(url, "block"),
+    "sqlalchemy core": CoreDesk,
+    "sqlalchemy orm": OrmDesk,
+    "django": lambda url: DjangoDesk(url, "connection"),
+    "django alias": lambda url: DjangoDesk(url, "alias"),
+    "sqlite3": Sqlite3Desk,
+}
+ON_POSTGRESQL = [kind for kind in _MAKERS if kind != "sqlite3"]
+ON_SQLITE = [kind for kind in _MAKERS if "psycopg" not in kind]
+
+
+def make_desk(kind: str, url: str) -> Desk:
+    """A connection of this kind to that database."""
+    return _MAKERS[kind](url)

@@ -1,0 +1,85 @@
+"""The store of a run, as the run sees it: how processes reach it, which faults of its own it has, what is left in it.
+
+`MemoryStage` is the store of the library's own process, which never fails by itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from leasehold.backends.memory import MemoryStore
+from verification.simulation.accounts import StoreModel
+from verification.simulation.network import NetworkStore
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from leasehold.spi import Store
+    from verification.simulation.history import History
+    from verification.simulation.network import Link
+    from verification.simulation.runtime import SimRuntime
+    from verification.simulation.world import World
+
+__all__ = ["MemoryStage", "Stage"]
+
+RETENTION = 86_400.0 + 3_600.0
+
+
+class Stage(Protocol):
+    """One store for one run."""
+
+    model: StoreModel
+    drift: float  # by how much a process' clock may be fast or slow against the world's
+    delay: float  # how much longer than others a waiter may have to wait here
+
+    def prepare(self, ttl: float, *, queueing: bool) -> None:
+        """The ttl that most claims of the run will have, and whether the store has a queue."""
+
+    def store(self, link: Link) -> Store:
+        """The store as seen from one process."""
+
+    def unleash(self, links: Sequence[Link], until: float) -> None:
+        """Plan the store's own faults."""
+
+    def heal(self) -> None:
+        """It works from now on."""
+
+    async def look_for_leaks(self, runtime: SimRuntime) -> None:
+        """After the longest ttl nothing is held and nobody waits; after the retention nothing is remembered."""
+
+
+class MemoryStage:
+    """The memory store behind a network."""
+
+    drift = 0.005  # half of what the library's margin allows
+    delay = 0.0
+
+    def __init__(self, world: World, history: History) -> None:
+        self._world = world
+        self._history = history
+        self.model = StoreModel(world, history)
+        self._store = MemoryStore(clock=lambda: world.now, label="memory://simulated")
+        self._queueing = True
+
+    def prepare(self, ttl: float, *, queueing: bool) -> None:  # noqa: ARG002 - it is fast with any ttl
+        """See `Stage`."""
+        self._queueing = queueing
+
+    def store(self, link: Link) -> Store:
+        """See `Stage`."""
+        return NetworkStore(self._store, link, self.model, queueing=self._queueing)
+
+    def unleash(self, links: Sequence[Link], until: float) -> None:
+        """It has none."""
+
+    def heal(self) -> None:
+        """It was never ill."""
+
+    async def look_for_leaks(self, runtime: SimRuntime) -> None:  # noqa: ARG002 - it can be looked at from here
+        """See `Stage`."""
+        states = self._store.list("")
+        if states:
+            self._history.violate("left in the store", f"{[(state.name, len(state.holdings)) for state in states]}")
+        self._world.now += RETENTION
+        if self._store.size:
+            self._history.violate("remembered for ever", f"{self._store.size} entries")
