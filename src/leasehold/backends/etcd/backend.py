@@ -131,6 +131,13 @@ class EtcdBackend:
         """See `Recording`."""
         return await self._records.write(record)
 
+    def grant_condition(self, grant: Grant) -> tuple[bytes, int, bytes] | None:
+        """The key of a grant, the revision that created it, and etcd's condition that it still exists.
+
+        None for a grant that this client does not hold.
+        """
+        return self._holdings.condition(grant)
+
     async def examine(self) -> Sequence[Finding]:
         """See `Examining`."""
         return await self._examiner.examine()

@@ -36,6 +36,13 @@ class Holdings:
         self._members = tools.members
         self._runtime = tools.runtime
 
+    def condition(self, grant: Grant) -> tuple[bytes, int, bytes] | None:
+        """What must hold in etcd as long as the grant does; for transactions of the user's own."""
+        member = self._members.get(grant.claim.owner)
+        if member is None or member.fence != grant.fence:
+            return None
+        return member.seat, member.created, messages.created_at(member.seat, member.created)
+
     # --- renewing
 
     async def renew(self, grants: Sequence[Grant]) -> list[Grant | Loss]:
