@@ -6,7 +6,6 @@ vote only to a number higher than all it has seen keeps numbers unique and risin
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from leasehold._core.validity import margin
@@ -65,10 +64,7 @@ def higher_number(proposed: int, known: Iterable[int]) -> int:
 
 def same_number(votes: Sequence[int], nodes: int) -> int | None:
     """The number that a majority of the nodes has voted for, among votes for several; None if there is none."""
-    for number, count in Counter(votes).items():
-        if count >= majority(nodes):
-            return number
-    return None
+    return next((number for number in dict.fromkeys(votes) if votes.count(number) >= majority(nodes)), None)
 
 
 def sits_out(max_ttl: float, window: float = WINDOW) -> float:

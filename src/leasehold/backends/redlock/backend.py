@@ -96,6 +96,8 @@ class RedlockBackend:
             given = proposed if answer is None else voted_for(answer)
             if given is not None and given != kept:
                 question.behind(self._calls.release(claim, given))
+            elif isinstance(answer, OutcomeUnknown) and kept is None:
+                question.node.say_later(self._calls.release(claim, proposed), poll.sent + claim.ttl)
 
     def _ballot(self, claim: Claim, number: int) -> Call:
         """Ask for votes. A node that does not know that numbers were raised has to learn it, or it would refuse."""
@@ -144,13 +146,16 @@ class RedlockBackend:
         await self._nodes.ready()
         call = self._calls.release(grant.claim, grant.fence)
         poll = await self._nodes.ask(call, yes_or_no, self._options.node_timeout)
+        poll.say_later(call, poll.sent + grant.claim.ttl)
         poll.finish()
         return freed(poll.answers, self.label)
 
     async def withdraw(self, claim: Claim) -> None:
         """See `Backend`. Every node that can be reached has to know, or a late vote would be counted by nobody."""
         await self._nodes.ready()
-        poll = await self._nodes.ask(self._calls.withdraw(claim), _all, self._options.node_timeout)
+        call = self._calls.withdraw(claim)
+        poll = await self._nodes.ask(call, _all, self._options.node_timeout)
+        poll.say_later(call, poll.sent + claim.ttl)
         poll.finish()
         heard = sum(answer == 1 for answer in poll.answers)
         if heard < self._nodes.majority:

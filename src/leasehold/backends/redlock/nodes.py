@@ -38,6 +38,13 @@ class Poll:
         self.answers = answers
         self.sent = sent
 
+    def say_later(self, call: Call, until: float) -> None:
+        """Nodes that could not be told this are told when they are back."""
+        for question, answer in zip(self.questions, self.answers, strict=True):
+            node = question.node
+            if isinstance(answer, Exception) or (answer is None and node.misses):
+                node.say_later(call, until)
+
     def finish(self) -> None:
         """Let go of the connections."""
         for question in self.questions:
@@ -132,6 +139,7 @@ class Nodes:
             else:
                 await node.get_to_know(self._calls.greet(), self._runtime.now)
                 self._look_for_twins()
+                await node.say_now(self._runtime.now())
         except Exception as error:
             node.failed(error)
             raise
