@@ -269,7 +269,7 @@ class BlockingWire:
         idle.append(link)
 
     def distrust(self, node: Node) -> None:
-        """One connection to this server died: the idle ones most likely died with it, and each would cost an attempt."""
+        """A connection to this server died: the idle ones most likely died too, and would cost an attempt each."""
         idle = self._kept(node)
         while True:
             try:
