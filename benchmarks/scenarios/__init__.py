@@ -10,9 +10,11 @@ SCENARIOS = {
     "p5": "benchmarks.scenarios.redis_held",
     "p6": "benchmarks.scenarios.redis_crowd",
     "p7": "benchmarks.scenarios.sqlite_file",
+    "p10": "benchmarks.scenarios.postgres_pair",
     "p11": "benchmarks.scenarios.start_up",
     "p12": "benchmarks.scenarios.growth",
     "p13": "benchmarks.scenarios.local_waiters",
     "p14": "benchmarks.scenarios.redis_distance",
+    "p14-postgresql": "benchmarks.scenarios.postgres_distance",
     "hand-over": "benchmarks.scenarios.hand_over",
 }
