@@ -20,7 +20,6 @@ __all__ = [
     "duplicates",
     "first_number",
     "higher_number",
-    "kept_by_majority",
     "majority",
     "median",
     "same_number",
@@ -70,17 +69,6 @@ def same_number(votes: Sequence[int], nodes: int) -> int | None:
         if count >= majority(nodes):
             return number
     return None
-
-
-def kept_by_majority(times: Sequence[float], nodes: int, unheard: int = 0) -> float:
-    """For how long a lock is kept, given the time it has left on each node that has it.
-
-    It lasts until the majority is gone. Nodes that were not heard may have it too, for as long as the best of the rest.
-    """
-    needed = majority(nodes) - unheard
-    if not times or len(times) < needed:
-        return 0.0
-    return sorted(times, reverse=True)[max(needed, 1) - 1]
 
 
 def sits_out(max_ttl: float, window: float = WINDOW) -> float:

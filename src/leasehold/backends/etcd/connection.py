@@ -68,9 +68,9 @@ class Connection:
         return answers.read_lease(answer).ttl
 
     async def keep_alive(self, lease: int, timeout: float) -> LeaseAnswer:
-        """Let a lease begin anew. One request on a stream of its own: what comes back answers this very request."""
+        """Let a lease begin anew, which may be asked twice. One request, one stream: what comes back answers it."""
         request = messages.lease_id(lease)
-        return answers.read_lease(await self.call(Method.LEASE_KEEP_ALIVE, request, timeout))
+        return answers.read_lease(await self.call(Method.LEASE_KEEP_ALIVE, request, timeout, reads=True))
 
     async def time_to_live(self, lease: int) -> LeaseAnswer:
         """The seconds that a lease has left."""

@@ -80,7 +80,8 @@ class Holdings:
     ) -> dict[int, Grant | Loss]:
         """A keep-alive proves the session, not the lock: look at every key."""
         seats = [(member.seat, member.written) for _, member in members]
-        answer = await self._connection.txn(requests.prove(seats, members[0][1].lane.floor), reads=True)
+        request = requests.prove(seats, members[0][1].lane.floor)
+        answer = await self._connection.txn(request, session.patience, reads=True)
         if not session.prove(pulse, answer.header):
             raise BackendUnavailable("etcd changed its leader in the middle; ask again", backend=self._connection.label)
         answers: dict[int, Grant | Loss] = {}

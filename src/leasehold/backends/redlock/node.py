@@ -105,10 +105,7 @@ class Node:
 
     async def get_to_know(self, greeting: Call, now: Callable[[], float]) -> None:
         """Ask on a fresh connection who is there, and what time it has."""
-        known = pack("SCRIPT", "EXISTS", *(script(name).digest for name in NAMES))
-        info, there, reply = await self.lines.exchange(
-            pack("INFO", "replication") + known + greeting.whole, 3, fresh=True
-        )
+        (info,) = await self.lines.exchange(pack("INFO", "replication"), 1, fresh=True)
         facts = dict(line.partition(b":")[::2] for line in checked(info, str(self)).split(b"\r\n") if b":" in line)
         if facts.get(b"role") != b"master":
             primary = f"{facts.get(b'master_host', b'?').decode()}:{facts.get(b'master_port', b'?').decode()}"
@@ -116,6 +113,8 @@ class Node:
                 f"{self} is a replica of {primary}: the nodes of redlock: must be independent primaries",
                 backend=str(self),
             )
+        known = pack("SCRIPT", "EXISTS", *(script(name).digest for name in NAMES))
+        there, reply = await self.lines.exchange(known + greeting.whole, 2)
         run_id, time_us, _, _ = checked(reply, str(self))
         self.told_time(time_us, now())
         if not isinstance(there, list) or 0 in there:
