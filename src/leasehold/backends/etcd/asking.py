@@ -12,7 +12,7 @@ from leasehold.backends.etcd.requests import NewClaim
 from leasehold.backends.etcd.seat import encode, read_seat
 from leasehold.backends.etcd.trouble import LeaseGone
 from leasehold.backends.rules import check_kind
-from leasehold.errors import BackendError, BackendUnavailable, OutcomeUnknown
+from leasehold.errors import BackendError, BackendRejected, BackendUnavailable, OutcomeUnknown
 from leasehold.spi import Place
 from leasehold.values import Grant, Mode, Refusal
 
@@ -65,7 +65,7 @@ class Asking:
                 outcome = await self._ask_once(claim, attempt)
                 if outcome is not None:
                     return outcome
-        except BackendUnavailable:
+        except (BackendUnavailable, BackendRejected):
             self._nothing_was_done(claim)
             raise
         except OutcomeUnknown:
