@@ -69,7 +69,9 @@ class Asking:
             self._nothing_was_done(claim)
             raise
         except OutcomeUnknown:
-            tools.members[claim.owner].doubtful = True
+            member = tools.members.get(claim.owner)
+            if member is not None:
+                member.doubtful = True
             raise
         self._nothing_was_done(claim)
         label = tools.connection.label

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from leasehold.backends.etcd.asking import Asking
 from leasehold.backends.etcd.connection import Connection
+from leasehold.backends.etcd.examining import Examiner
 from leasehold.backends.etcd.floors import Floors
 from leasehold.backends.etcd.holding import Holdings
 from leasehold.backends.etcd.layout import Layout
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from leasehold.backends.etcd.options import Options
+    from leasehold.findings import Finding
     from leasehold.spi import Backend, Place, Runtime
     from leasehold.values import Claim, Grant, LockState, Loss, Reading, Record, Refusal
 
@@ -79,6 +81,7 @@ class EtcdBackend:
         self._holdings = Holdings(tools)
         self._observer = Observer(tools)
         self._records = Records(tools)
+        self._examiner = Examiner(tools, options)
 
     async def try_acquire(self, claim: Claim) -> Grant | Refusal:
         """See `Backend`."""
@@ -127,6 +130,17 @@ class EtcdBackend:
     async def write(self, record: Record) -> bool:
         """See `Recording`."""
         return await self._records.write(record)
+
+    def grant_condition(self, grant: Grant) -> tuple[bytes, int, bytes] | None:
+        """The key of a grant, the revision that created it, and etcd's condition that it still exists.
+
+        None for a grant that this client does not hold.
+        """
+        return self._holdings.condition(grant)
+
+    async def examine(self) -> Sequence[Finding]:
+        """See `Examining`."""
+        return await self._examiner.examine()
 
     async def close(self) -> None:
         """See `Backend`."""

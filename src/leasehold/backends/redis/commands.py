@@ -58,10 +58,10 @@ class Shape:
     def call(self, owner: bytes, number: int) -> Call:
         """The whole call."""
         text = b"%d" % number
-        parts = (self._start, owner, self._between, b"$%d\r\n%b\r\n" % (len(text), text), self._end)
-        if self._to_second_owner is not None:
-            parts = (self._start, owner, self._to_second_owner, *parts[1:])
-        return Call(self.script, self.keys, self.size, b"".join(parts))
+        end = (owner, self._between, b"$%d\r\n%b\r\n" % (len(text), text), self._end)
+        if self._to_second_owner is None:
+            return Call(self.script, self.keys, self.size, b"".join((self._start, *end)))
+        return Call(self.script, self.keys, self.size, b"".join((self._start, owner, self._to_second_owner, *end)))
 
 
 class Call:
