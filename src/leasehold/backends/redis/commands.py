@@ -58,10 +58,11 @@ class Shape:
     def call(self, owner: bytes, number: int) -> Call:
         """The whole call."""
         text = b"%d" % number
-        end = (owner, self._between, b"$%d\r\n%b\r\n" % (len(text), text), self._end)
-        if self._to_second_owner is None:
-            return Call(self.script, self.keys, self.size, b"".join((self._start, *end)))
-        return Call(self.script, self.keys, self.size, b"".join((self._start, owner, self._to_second_owner, *end)))
+        start, second = self._start, self._to_second_owner
+        if second is not None:
+            start = b"%b%b%b" % (start, owner, second)
+        short = b"%b%b%b$%d\r\n%b\r\n%b" % (start, owner, self._between, len(text), text, self._end)
+        return Call(self.script, self.keys, self.size, short)
 
 
 class Call:
