@@ -1,7 +1,7 @@
-"""The contract over the newest PostgreSQL that comes as a wheel: rows whole, sessions in the groups that meet its server.
+"""The contract over the newest PostgreSQL that comes as a wheel: rows whole, sessions in the groups that meet it.
 
-What a session-mode client does by itself (bad input, names, interruption) does not depend on the server's version, and is
-run over Debian's PostgreSQL only.
+What a session-mode client does by itself (bad input, names, interruption) does not depend on the server's version,
+and is run over Debian's PostgreSQL only.
 """
 
 from __future__ import annotations

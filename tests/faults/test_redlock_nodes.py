@@ -255,7 +255,7 @@ def test_lost_locks_are_put_back_only_while_a_majority_confirms(driver: contract
 
 
 def test_late_repair_or_vote_does_not_bring_back_a_lock_that_was_released(nodes: RedlockNodes) -> None:
-    calls = Calls(nodes.max_ttl)
+    calls = Calls(nodes.max_ttl, 5)
     backend = find_store(nodes.url()).open_backend(ThreadRuntime())
     claim = Claim(key_for(DEFAULT_NAMESPACE, "name"), "f" * 32, 5.0, Mode.EXCLUSIVE, 1, 0.0, Holder("host", 1))
     grant = run(backend.try_acquire(claim))

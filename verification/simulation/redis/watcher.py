@@ -51,6 +51,10 @@ class RedisClock:
         """A holder key lives one millisecond longer than a score says."""
         return self._after(ttl, 1 if claim.mode is Mode.EXCLUSIVE else 0)
 
+    def end_of_place(self, recheck: float) -> float:
+        """The server counts three re-checks."""
+        return self._after(3 * recheck, 0)
+
     def end_of_mark(self, ttl: float) -> float:
         """A mark is a key."""
         return self._after(ttl, 1)

@@ -67,15 +67,17 @@ class Courier:
             (reply,) = await self._detour(node, call, reply, b"", timeout)
         return reply
 
-    async def ask_and_wait(self, call: Sendable, replicas: int, patience: float, timeout: float) -> tuple[Any, int]:
-        """One call, and how many replicas have acknowledged it."""
+    async def ask_and_wait(
+        self, call: Sendable, replicas: int, patience: float, timeout: float
+    ) -> tuple[Any, int | BackendError]:
+        """One call, and how many replicas have acknowledged it; or why that cannot be known."""
         node = await self.node_for(call.keys)
         wait = pack("WAIT", replicas, max(1, round(patience * 1000)))
         reply, acknowledged = await self._exchange(node, call.short + wait, 2, timeout + patience, alone=True)
         if isinstance(reply, Exception):
             reply, acknowledged = await self._detour(node, call, reply, wait, timeout + patience)
         if isinstance(acknowledged, Exception):
-            raise from_reply(str(acknowledged), self._label)
+            return reply, from_reply(str(acknowledged), self._label)
         return reply, int(acknowledged)
 
     async def ask_all(self, calls: Sequence[Sendable], timeout: float) -> list[Any]:
