@@ -26,6 +26,9 @@ SCHEMES = {
     "local": "leasehold.backends.sqlite",
     "memory": "leasehold.backends.memory",
     "memory+unix": "leasehold.testing.shared",
+    "postgres": "leasehold.backends.postgres",
+    "postgresql": "leasehold.backends.postgres",
+    "postgresql+psycopg": "leasehold.backends.postgres",
     "redis": "leasehold.backends.redis",
     "redis+cluster": "leasehold.backends.redis",
     "redis+sentinel": "leasehold.backends.redis",
@@ -47,6 +50,10 @@ SCHEMES = {
 
 # Clients of the user's own, by the package their class comes from. Each module has `adopt(client) -> Store`.
 ADOPTERS: dict[str, str] = {
+    "kazoo": "leasehold.backends.zookeeper",
+    "psycopg": "leasehold.backends.postgres",
+    "psycopg_pool": "leasehold.backends.postgres",
+    "sqlalchemy": "leasehold.backends.postgres",
     "redis": "leasehold.backends.redis",
     "valkey": "leasehold.backends.redis",
 }

@@ -45,7 +45,11 @@ MAY_IMPORT = {
 }  # fmt: skip
 
 # One arrow more: decisions over several nodes are the core's, so that they can be searched and tested without a node.
-ALLOWED_TOO = {("backends/redlock", "leasehold._core.quorum")}
+# And one to the text of a store's tables, which their owner prints.
+ALLOWED_TOO = {
+    ("backends/redlock", "leasehold._core.quorum"),
+    ("sql", "leasehold.backends.postgres.ddl"),
+}
 
 # These four are friends, and so are the ports: `spi` and `lock` mention later layers only for the type checker.
 NOT_IN_CORE = {"asyncio", "threading", "time", "random", "_thread", "concurrent", "multiprocessing", "selectors"}

@@ -7,7 +7,16 @@ from leasehold.testing import contract
 from leasehold.urls import find_store
 from leasehold.values import Capability
 
-STORES = {"memory": "memory://", "redis": "redis://nowhere", "sqlite": "sqlite:////nonexistent/locks.db"}
+STORES = {
+    "memory": "memory://",
+    "etcd": "etcd://nowhere",
+    "postgresql": "postgresql://nowhere",
+    "postgresql session": "postgresql://nowhere?mode=session",
+    "redis": "redis://nowhere",
+    "redlock": "redlock://one,two,three",
+    "sqlite": "sqlite:////nonexistent/locks.db",
+    "zookeeper": "zk://nowhere",
+}
 
 
 def test_each_store_declares_exactly_what_the_table_requires() -> None:

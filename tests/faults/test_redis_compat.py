@@ -6,6 +6,7 @@ They know nothing of each other but the plain `SET key value NX PX`. `make fault
 from __future__ import annotations
 
 import importlib
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -115,22 +116,31 @@ def test_our_renewal_does_not_prolong_their_lock(server: RedisServer, client: le
     eventually(lambda: not lock.locked(), "their lock does not end", 10)
 
 
-def test_waiters_of_the_other_kind_do_not_starve(client: leasehold.Client, server: RedisServer, theirs: Any) -> None:
-    """A hand-over without a gap would leave no moment for a client that asks again and again."""
-    end = time.monotonic() + 60
-    got = 0
-    with leasehold.connect(ours(server)) as other:
-        waiting: list[leasehold.Lease] = []
-        while got < 3:
-            assert time.monotonic() < end, "they starve"
-            with client.lock("name").hold(timeout=10):
-                pass
-            lock = theirs.lock(PREFIX + "name", timeout=10, sleep=0.001)
-            if lock.acquire(blocking=False):
-                got += 1
-                assert other.lock("name").try_acquire() is None
-                lock.release()
-        assert waiting == []
+def test_whoever_asks_again_and_again_does_not_starve_beside_our_queue(server: RedisServer, theirs: Any) -> None:
+    """A hand-over without a gap would leave no moment for a client that only asks now and then."""
+    done = threading.Event()
+    rounds = [0, 0, 0]
+
+    def contend(number: int) -> None:
+        with leasehold.connect(ours(server)) as client:
+            while not done.is_set():
+                with client.lock("name", ttl=30).hold(timeout=60):
+                    rounds[number] += 1
+                    time.sleep(0.002)
+
+    threads = [threading.Thread(target=contend, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        eventually(lambda: min(rounds) > 5)
+        lock = theirs.lock(PREFIX + "name", timeout=30, sleep=0.001)
+        for _ in range(3):
+            assert lock.acquire(blocking_timeout=60), "it starves"
+            lock.release()
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
 
 
 def test_names_with_braces_are_the_other_program_s_keys_too(client: leasehold.Client, theirs: Any) -> None:

@@ -68,7 +68,7 @@ def test_failover_that_loses_the_lock_is_told_to_the_holder_and_the_new_fence_is
         old, replica = group.primary, group.replica
         replica.pause()
         old.leave_replicas_behind()
-        holder = start(task, group.url, "name", 20)
+        holder = start(task, group.url, "name", 9)
         fence = held(holder)
         old.kill()
         replica.resume()
@@ -154,6 +154,23 @@ def test_one_sentinel_of_three_is_enough(group: SentinelGroup) -> None:
         sentinel.kill()
     with leasehold.connect(group.url) as client:
         assert client.lock("name").acquire(timeout=30).release()
+
+
+def test_sentinel_that_slept_through_the_failover_is_outvoted(group: SentinelGroup) -> None:
+    """It wakes with an old opinion, and the old primary comes back believing in it."""
+    sleeper, old = group.sentinels[0], group.primary
+    sleeper.pause()
+    old.kill()
+    awake = group.sentinels[1:]
+    eventually(lambda: all(sentinel.primary_port() != old.port for sentinel in awake), "no failover")
+    new = next(server for server in group.servers if server is not old)
+    eventually(lambda: new.info("replication")["role"] == "master")
+    old.start()
+    sleeper.resume()
+    with leasehold.connect(group.url) as client:
+        lease = client.lock("name", ttl=30).acquire(timeout=30)
+        assert new.ask("KEYS", "*name*"), "it was granted by the old primary"
+        assert lease.release()
 
 
 def test_service_that_the_sentinels_do_not_know_is_rejected(sentinel_group: SentinelGroup) -> None:

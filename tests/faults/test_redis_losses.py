@@ -43,6 +43,7 @@ def test_power_cut_that_takes_the_end_of_the_log_does_not_repeat_a_fence(server:
         log = log_of(server)
         log.write_bytes(log.read_bytes()[:-cut])
         server.start()
+    with leasehold.connect(server.url) as client:  # one that has not seen those fences
         again = client.lock("name", ttl=30).acquire(timeout=60)
         assert again.fence > max(fences)
         assert again.release()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 TASKS = ["hold", "hold-asyncio"]
 
 
-@pytest.fixture(params=["redis_server", "valkey_server"])
+@pytest.fixture(params=["redis_server"])
 def server(request: pytest.FixtureRequest) -> RedisServer:
     found: RedisServer = request.getfixturevalue(request.param)
     found.flush()
@@ -52,6 +52,7 @@ def held(worker: Worker) -> int:
     return int(fence)
 
 
+@pytest.mark.parametrize("server", ["redis_server", "valkey_server"], indirect=True)
 def test_four_processes_never_lose_an_increment(server: RedisServer, start: Start, tmp_path: Path) -> None:
     counter = tmp_path / "counter"
     counter.write_text("0")
@@ -75,7 +76,7 @@ def test_killed_holder_is_succeeded_when_its_ttl_is_over(
     worker.kill()
     killed = time.monotonic()
     with client.lock("name").hold(timeout=60) as lease:
-        assert time.monotonic() - killed < 2 + 1
+        assert time.monotonic() - killed < 2 + 3
         assert lease.fence > fence
         assert lease.abandoned is True
 
@@ -115,9 +116,11 @@ def test_killed_first_waiter_does_not_delay_the_second(
 
 
 @pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("ttl", [1, 4])
+@pytest.mark.parametrize(
+    ("server", "ttl"), [("redis_server", 1), ("redis_server", 4), ("valkey_server", 1)], indirect=["server"]
+)
 def test_waiter_stopped_at_the_hand_over_never_returns_a_lease_that_is_over(
-    server: RedisServer, client: leasehold.Client, start: Start, task: str, ttl: int
+    server: RedisServer, ttl: int, client: leasehold.Client, start: Start, task: str
 ) -> None:
     """It sleeps through its hand-over, through its claim window and its ttl; meanwhile another one has the lock."""
     first = client.lock("name", ttl=30).acquire()
@@ -182,7 +185,7 @@ def test_server_paused_for_more_than_the_ttl_costs_the_lease_and_the_holder_know
     own_server.pause()
     paused = time.monotonic()
     assert holder.ask("lost") == ["told", "UNCONFIRMED"]
-    assert time.monotonic() - paused < 1 + 1
+    assert time.monotonic() - paused < 1 + 3
     own_server.resume()
     with leasehold.connect(own_server.url) as client, client.lock("name").hold(timeout=60) as lease:
         assert lease.fence > fence
@@ -211,11 +214,11 @@ def test_server_killed_and_started_empty_costs_the_lease_and_fences_still_rise(
 @pytest.mark.parametrize("task", TASKS)
 def test_waiter_lives_through_an_outage_of_the_server(own_server: RedisServer, start: Start, task: str) -> None:
     with leasehold.connect(own_server.url) as client:
-        lease = client.lock("name", ttl=1, renew=False).acquire()
+        lease = client.lock("name", ttl=6).acquire()
         waiter = start(task, own_server.url, "name", 5)
         eventually(lambda: waiters(client, "name") == 1)
         own_server.kill()
         time.sleep(1.5)
         own_server.start()
         assert held(waiter) > lease.fence
-        assert lease.loss is not None
+        assert lease.lost.wait(60)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import leasehold
+from leasehold.urls import find_store
+from leasehold.values import Record
 from tests.faults.support import eventually, opened, waiters
 from verification.lab.redis_cluster import RedisCluster
 
@@ -122,6 +124,36 @@ def test_slot_on_the_move_is_unavailable_or_served_and_waited_for(
     driver.run(body())
 
 
+def test_record_in_a_slot_on_the_move_is_found_where_it_is(
+    driver: contract.Driver, cluster_nodes: RedisCluster
+) -> None:
+    """A record is one key: the old owner says ASK when it has gone, and the new one answers."""
+    cluster_nodes.flush()
+    key = "leasehold:record"
+    slot = cluster_nodes.slot_of(f"{{{key}}}")
+    source = cluster_nodes.owner_of(slot)
+
+    async def body() -> None:
+        backend: Any = find_store(cluster_nodes.url).open_backend(driver.runtime())
+        try:
+            assert await backend.write(Record(key, b"value", 7, 60))
+            target = cluster_nodes.begin_move(slot)
+            try:
+                (kept,) = source.ask("CLUSTER", "GETKEYSINSLOT", slot, 100)
+                source.ask("MIGRATE", "127.0.0.1", target.port, kept, 0, 5000)
+                reading = await backend.read(key)
+                assert reading.record is not None
+                assert reading.record.value == b"value"
+                assert await backend.write(Record(key, b"newer", 8, 60))
+            finally:
+                cluster_nodes.finish_move(slot, target)
+            assert (await backend.read(key)).record.value == b"newer"
+        finally:
+            await backend.close()
+
+    driver.run(body())
+
+
 def test_slot_that_nobody_serves_is_unavailable_until_its_replica_takes_over(
     cluster: RedisCluster, start: Callable[..., Worker]
 ) -> None:
@@ -148,7 +180,7 @@ def test_failover_that_loses_the_lock_is_told_and_fences_still_rise(cluster: Red
         replica = cluster.replicas[cluster.masters.index(owner)]
         replica.pause()
         owner.leave_replicas_behind()
-        lease = client.lock("name", ttl=30).acquire()
+        lease = client.lock("name", ttl=9).acquire()
         owner.kill()
         replica.resume()
         eventually(lambda: cluster.owner_of(slot) is replica, "the replica does not take over")

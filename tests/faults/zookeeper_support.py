@@ -48,6 +48,10 @@ class Contender:
         wanted = len(self.grants) + number
         wait_until(lambda: len(self.grants) >= wanted, f"a contender gets the lock {number} times", LIMIT)
 
+    def wait_until_it_had(self, number: int) -> None:
+        """Wait for so many grants in all."""
+        wait_until(lambda: len(self.grants) >= number, f"a contender had the lock {number} times", LIMIT)
+
     def finish(self) -> None:
         """Let it end in good order."""
         assert self._process.stdin is not None
@@ -70,12 +74,12 @@ class Contest:
     """Some contenders for one lock; use it as a context manager."""
 
     def __init__(self, number: int, url: str, ttl: float, hold: float = 0.05) -> None:
-        self._make = lambda: Contender(url, "contest", ttl, hold)
+        self._terms = (url, "contest", ttl, hold)
         self._number = number
         self.contenders: list[Contender] = []
 
     def __enter__(self) -> Contest:
-        self.contenders = [self._make() for _ in range(self._number)]
+        self.contenders = [Contender(*self._terms) for _ in range(self._number)]
         self.everybody_is_served()
         return self
 

@@ -256,7 +256,7 @@ def test_register_may_be_shared_by_all_processes(kind: str, request: pytest.Fixt
             server = request.getfixturevalue("redis_server")
             server.flush()
             connection = redis.asyncio.Redis.from_url(server.url)
-            register, close = RedisRegister(connection), connection.aclose
+            register, close = RedisRegister(connection), connection.connection_pool.disconnect
         else:
             engine = create_async_engine(sqlalchemy_url(fresh_schema(request.getfixturevalue("postgres"))))
             register, close = DatabaseRegister(engine.begin), engine.dispose

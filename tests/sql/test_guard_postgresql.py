@@ -16,12 +16,14 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scop
 import leasehold
 from leasehold.errors import ConfigurationError, RetryTransaction, StaleFence
 from leasehold.sql import guard, guard_schema, is_retryable
+from tests.servers.postgres import fresh_database
 from tests.sql.desks import ON_POSTGRESQL, django_alias, fresh_schema, make_desk, sqlalchemy_url
 from verification.lab.process import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from verification.lab.pgbouncer import PgBouncer
     from verification.lab.postgres import PostgresServer
 
 LEVELS = [IsolationLevel.READ_COMMITTED, IsolationLevel.REPEATABLE_READ, IsolationLevel.SERIALIZABLE]
@@ -40,9 +42,16 @@ class Account(Base):
     n: Mapped[int]
 
 
+@pytest.fixture(params=["postgres", "newer_postgres"])
+def server(request: pytest.FixtureRequest) -> PostgresServer:
+    """Both versions: what the guard knows about locks and settings is the server's own business."""
+    server: PostgresServer = request.getfixturevalue(request.param)
+    return server
+
+
 @pytest.fixture
-def url(postgres: PostgresServer) -> str:
-    url = fresh_schema(postgres)
+def url(server: PostgresServer) -> str:
+    url = fresh_schema(server)
     with psycopg.connect(url) as connection:
         connection.execute("CREATE TABLE account (id integer PRIMARY KEY, n integer)")
         connection.execute("INSERT INTO account VALUES (1, 0)")
@@ -175,6 +184,52 @@ def test_readers_that_have_been_here_do_not_wait_for_each_other(url: str, client
         reader.release()
 
 
+def test_older_reader_that_waits_for_a_newer_one_does_not_lower_the_fence(url: str, client: leasehold.Client) -> None:
+    lock = client.rwlock("account")
+    make_table(url)
+    older, newer = two_in_turn(lock.read)
+
+    def visit() -> None:
+        with connect(url) as connection:
+            guard(connection, older)
+
+    with connect(url) as connection:
+        guard(connection, newer)
+        thread = threading.Thread(target=visit)
+        thread.start()
+        wait_until(lambda: is_waiting(url), "the older reader does not wait")
+    thread.join()
+    with connect(url) as connection:
+        assert connection.execute("SELECT shared_fence FROM leasehold_guard").fetchone() == (newer.fence,)
+
+
+@pytest.mark.parametrize("visits", [1, 2])
+def test_new_writer_waits_for_the_transaction_of_a_reader(url: str, client: leasehold.Client, visits: int) -> None:
+    """So that a reader whose lease is over reads one state, and not half of the next; also when it was here before."""
+    lock = client.rwlock("account")
+    make_table(url)
+    _, reader = two_in_turn(lock.read)
+    _, writer = two_in_turn(lock.write)
+    for _ in range(visits - 1):
+        with connect(url) as connection:
+            guard(connection, reader)
+
+    def change() -> None:
+        with connect(url) as connection:
+            guard(connection, writer)
+            write(connection, 1)
+
+    with connect(url) as connection:
+        guard(connection, reader)
+        thread = threading.Thread(target=change)
+        thread.start()
+        wait_until(lambda: is_waiting(url), "the writer does not wait")
+        assert value(connection) == 0
+    thread.join()
+    with connect(url) as connection:
+        assert value(connection) == 1
+
+
 # --- what was read before
 
 
@@ -207,6 +262,17 @@ def test_earlier_read_is_noticed_over_every_kind_of_connection(url: str, client:
             desk.run(tx, "SELECT 1")  # asks nothing of any table
             desk.run(tx, "SELECT count(*) FROM pg_class")
             guard(tx, lease)
+
+
+def test_reads_that_have_nothing_to_do_with_the_resource_can_be_trusted(url: str, client: leasehold.Client) -> None:
+    stale, current = two_in_turn(client.lock("account"))
+    with closing(connect(url)) as connection:
+        for _ in range(2):  # the table of the guard is not there yet, and then it is
+            value(connection)
+            guard(connection, current, trust_earlier_reads=True)
+            connection.commit()
+        with pytest.raises(StaleFence):
+            guard(connection, stale, trust_earlier_reads=True)
 
 
 @pytest.mark.parametrize("level", AS_ONE_MOMENT)
@@ -250,9 +316,13 @@ def test_session_that_holds_objects_from_before_is_refused(
         session.merge(Account(id=1, n=0))
     with client.lock("account").hold() as lease, Session(engine, expire_on_commit=False) as session:
         with session.begin():
-            account = session.get_one(Account, 1)
+            account = session.get(Account, 1)
+        assert account is not None
         with pytest.raises(ConfigurationError, match="holds objects"), session.begin():
             guard(session, lease)
+        with pytest.raises(KeyError), session.begin():
+            guard(session, lease, trust_earlier_reads=True)
+            raise KeyError
         session.expire_all()
         for n in (1, 2):  # the second time the objects are from after the first guard
             with session.begin():
@@ -385,12 +455,12 @@ def test_another_search_path_is_noticed_and_gets_a_table_of_its_own(url: str, cl
 
 
 def test_account_without_the_right_to_make_tables_is_told_what_to_do(
-    postgres: PostgresServer, url: str, client: leasehold.Client
+    server: PostgresServer, url: str, client: leasehold.Client
 ) -> None:
     schema = url.rpartition("%3D")[2]
     account = f"{schema}_app"
-    postgres.run(f"CREATE ROLE {account} LOGIN")
-    postgres.run(f"GRANT USAGE ON SCHEMA {schema} TO {account}")
+    server.run(f"CREATE ROLE {account} LOGIN")
+    server.run(f"GRANT USAGE ON SCHEMA {schema} TO {account}")
     app_url = url.replace("postgres@", f"{account}@")
     with client.lock("account").hold() as lease, closing(psycopg.connect(app_url)) as app:
         with pytest.raises(ConfigurationError, match="leasehold schema guard"):
@@ -412,6 +482,27 @@ def test_name_with_a_nul_is_refused_before_it_reaches_the_database(url: str, cli
             with pytest.raises(ConfigurationError, match="NUL"):
                 guard(connection, token, resource=resource)
         guard(connection, lease.fence, resource="a and b")
+
+
+def test_guard_works_through_a_pooler_that_gives_every_transaction_another_connection(
+    postgres: PostgresServer, pgbouncer: PgBouncer, client: leasehold.Client
+) -> None:
+    stale, current = two_in_turn(client.lock("account"))
+    name = fresh_database(postgres)
+    with postgres.connect(name) as owner:
+        owner.execute("CREATE TABLE account (id integer PRIMARY KEY, n integer)")
+        owner.execute("INSERT INTO account VALUES (1, 0)")
+    pooled = [psycopg.connect(pgbouncer.url(name), prepare_threshold=None) for _ in range(3)]
+    for _ in range(4):
+        for connection in pooled:
+            with connection.transaction():
+                guard(connection, current)
+                write(connection, value(connection) + 1)
+            with pytest.raises(StaleFence), connection.transaction():
+                guard(connection, stale)
+    assert value(pooled[0]) == 12
+    for connection in pooled:
+        connection.close()
 
 
 def test_deadlock_is_told_apart_from_a_stale_fence(url: str, client: leasehold.Client) -> None:

@@ -253,9 +253,13 @@ examples:
 )
 
 _SCHEMA = Page(
-    "print the SQL that lets a database refuse late writers",
-    "leasehold schema {guard,fence} [OPTIONS]",
+    "print the SQL of the store's tables, or what lets a database refuse late writers",
+    "leasehold schema {guard,fence,postgresql} [OPTIONS]",
     """
+postgresql: prints the tables and functions of the store postgresql://, which a client makes by
+itself if it may, and with --role the least rights that a role needs to lock. It may be run again,
+and upgrades the tables of an earlier leasehold.
+
 guard: prints the table that leasehold.sql.guard() keeps, for programs that may not create it.
 
 fence: prints triggers for a table of PostgreSQL. From then on every write to it, from any program,
@@ -271,6 +275,7 @@ exit codes:
   64                 bad usage
 
 examples:
+  leasehold schema postgresql --role worker | psql locks
   leasehold schema guard | psql orders
   leasehold schema fence --table orders --key id --lock 'order:{id}' > migrations/0042_fence.sql
 """,

@@ -1,4 +1,4 @@
-"""`schema`: print the SQL that a database needs to refuse late writers. Executes nothing."""
+"""`schema`: print the SQL that a database needs, to be the store or to refuse late writers. Executes nothing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from leasehold.cli import exit_codes
 from leasehold.errors import ConfigurationError
-from leasehold.sql import fence_schema, guard_schema
+from leasehold.sql import fence_schema, guard_schema, store_schema
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -19,7 +19,7 @@ __all__ = ["schema"]
 def schema(arguments: Namespace, talk: Talk) -> int:
     """Print it; what the words do not allow is bad usage."""
     try:
-        text = _guard(arguments) if arguments.what == "guard" else _fence(arguments)
+        text = _PRINTED[arguments.what](arguments)
     except ConfigurationError as error:
         talk.error(str(error))
         return exit_codes.USAGE
@@ -44,3 +44,12 @@ def _fence(arguments: Namespace) -> str:
     }
     given = {name: value for name, value in options.items() if value is not None}
     return fence_schema(arguments.table, arguments.key, strict=not arguments.lenient, **given)
+
+
+def _store(arguments: Namespace) -> str:
+    if arguments.schema is None:
+        return store_schema("postgresql", role=arguments.role)
+    return store_schema("postgresql", schema=arguments.schema, role=arguments.role)
+
+
+_PRINTED = {"guard": _guard, "fence": _fence, "postgresql": _store}

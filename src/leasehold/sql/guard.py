@@ -30,18 +30,21 @@ class Dialect(Protocol):
 
     SCHEMA: str
 
-    async def raise_fence(self, wire: Wire, token: Token) -> None:
+    async def raise_fence(self, wire: Wire, token: Token, *, trust_earlier_reads: bool) -> None:
         """Let the token pass and remember it, or refuse it."""
 
 
-def guard(tx: Any, lease: Lease | AsyncLease | int, *, resource: str | None = None) -> None:
+def guard(
+    tx: Any, lease: Lease | AsyncLease | int, *, resource: str | None = None, trust_earlier_reads: bool = False
+) -> None:
     """Let this transaction go on only if no later holder has been here; call it first, before the first read.
 
     `tx` is a connection, cursor or session inside a transaction: of psycopg, sqlite3, SQLAlchemy (`Connection`,
     `Session`) or Django (a connection, or its alias). A connection that opens transactions by itself is made to open
     one. `lease` is a lease of a lock or of a read/write lock, or the number of a fence that another process was given,
     with `resource`. `resource` names what is protected, if that is more or less than what the lock's name says; it
-    belongs to one lock for ever.
+    belongs to one lock for ever. `trust_earlier_reads` says that what this transaction has read before has nothing to
+    do with the resource, as when a framework has looked up the user first; nobody can check that.
 
     Promises that no acknowledged write of a later holder is overwritten, as long as every writer of the resource calls
     the guard first in its transaction and the database keeps what it committed. Raises `StaleFence` for a late writer;
@@ -54,12 +57,14 @@ def guard(tx: Any, lease: Lease | AsyncLease | int, *, resource: str | None = No
     if wire.is_async:
         raise ConfigurationError(f"a {type(tx).__name__} is async: write await guard_async(tx, lease)")
     try:
-        run(_dialect_of(wire).raise_fence(wire, token))
+        run(_load(wire.dialect).raise_fence(wire, token, trust_earlier_reads=trust_earlier_reads))
     except StaleFence as refusal:
         raise feed_back(lease, refusal) from None
 
 
-async def guard_async(tx: Any, lease: Lease | AsyncLease | int, *, resource: str | None = None) -> None:
+async def guard_async(
+    tx: Any, lease: Lease | AsyncLease | int, *, resource: str | None = None, trust_earlier_reads: bool = False
+) -> None:
     """The same as `guard` for asyncio: psycopg's `AsyncConnection`, SQLAlchemy's `AsyncConnection` and `AsyncSession`.
 
     It has a name of its own because a `guard` that has to be awaited in some programs would, where that is forgotten,
@@ -68,13 +73,15 @@ async def guard_async(tx: Any, lease: Lease | AsyncLease | int, *, resource: str
     token = token_of(lease, resource)
     twin = async_twin(tx)
     if twin is not None:
-        await twin.run_sync(lambda blocking: guard(blocking, lease, resource=resource))
+        await twin.run_sync(
+            lambda blocking: guard(blocking, lease, resource=resource, trust_earlier_reads=trust_earlier_reads)
+        )
         return
     wire = wire_of(tx)
     if not wire.is_async:
         raise ConfigurationError(f"a {type(tx).__name__} is not async: write guard(tx, lease)")
     try:
-        await _dialect_of(wire).raise_fence(wire, token)
+        await _load(wire.dialect).raise_fence(wire, token, trust_earlier_reads=trust_earlier_reads)
     except StaleFence as refusal:
         raise feed_back(lease, refusal) from None
 
@@ -82,10 +89,6 @@ async def guard_async(tx: Any, lease: Lease | AsyncLease | int, *, resource: str
 def guard_schema(dialect: str = "sqlite") -> str:
     """The statement that makes the guard's table, for programs that may not create tables themselves."""
     return _load(dialect).SCHEMA
-
-
-def _dialect_of(wire: Wire) -> Dialect:
-    return _load(wire.dialect)
 
 
 def _load(dialect: str) -> Dialect:

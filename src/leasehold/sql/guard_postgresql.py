@@ -41,13 +41,14 @@ CREATE TABLE IF NOT EXISTS leasehold_guard (
 ) WITH (fillfactor = 50)
 """
 
-# -> how many tables of the user's the transaction has touched (0 where that does no harm), and the fences that it has
-# raised already, which the triggers of `leasehold schema fence` read, too. A setting of this name ends with the
-# transaction.
+# trust -> how many tables of the user's the transaction has touched (0 where that does no harm or is trusted), and the
+# fences that it has raised already, which the triggers of `leasehold schema fence` read, too. A setting of this name
+# ends with the transaction.
 _BEFORE = """
 before AS MATERIALIZED (
   SELECT
-    CASE WHEN current_setting('transaction_isolation') IN ('read committed', 'read uncommitted') THEN (
+    CASE WHEN NOT CAST(%(trust)s AS boolean)
+      AND current_setting('transaction_isolation') IN ('read committed', 'read uncommitted') THEN (
       SELECT count(*) FROM pg_catalog.pg_locks AS held
       WHERE held.pid = pg_backend_pid() AND held.locktype = 'relation' AND held.relation >= 16384
         AND held.relation NOT IN (CAST('leasehold_guard' AS regclass), CAST('leasehold_guard_pkey' AS regclass))
@@ -55,9 +56,9 @@ before AS MATERIALIZED (
     coalesce(nullif(current_setting('leasehold.fences', true), ''), '{}') AS fences
 )"""
 
-# resource, lock, fence, grant -> one row if the holder may pass, with what was before; the third column says whether
-# this grant was here already (a statement does not see its own changes). A number whose grant is not known is taken for
-# the grant that it equals.
+# resource, lock, fence, grant, trust -> one row if the holder may pass, with what was before; the third column says
+# whether this grant was here already (a statement does not see its own changes). A number whose grant is not known is
+# taken for the grant that it equals.
 _EXCLUSIVE = f"""
 WITH {_BEFORE.strip()}, raised AS (
   INSERT INTO leasehold_guard AS kept (resource, lock, exclusive_fence, exclusive_grant, shared_fence)
@@ -84,7 +85,8 @@ FROM before, raised
 _MARK_SHARED = """set_config('leasehold.fences', CAST(CAST(before.fences AS jsonb)
   || jsonb_build_object(CAST(%(resource)s AS text), NULL) AS text), true)"""
 
-# resource, lock, fence -> one row if this reader has raised the fence before; readers then do not wait for each other.
+# resource, lock, fence, trust -> one row if this reader has raised the fence before; then readers do not wait for each
+# other.
 _SHARED_AGAIN = f"""
 WITH {_BEFORE.strip()}, raised AS (
   SELECT 1 FROM leasehold_guard AS kept
@@ -95,7 +97,7 @@ WITH {_BEFORE.strip()}, raised AS (
 SELECT before.touched, before.fences, true, {_MARK_SHARED} FROM before, raised
 """  # noqa: S608 - put together from constants
 
-# resource, lock, fence -> one row if the holder may pass
+# resource, lock, fence, trust -> one row if the holder may pass
 _SHARED = f"""
 WITH {_BEFORE.strip()}, raised AS (
   INSERT INTO leasehold_guard AS kept (resource, lock, exclusive_fence, shared_fence)
@@ -132,7 +134,7 @@ _ABORT = "DO $$ BEGIN RAISE EXCEPTION 'leasehold: the guard refused this transac
 _READY: weakref.WeakSet[object] = weakref.WeakSet()
 
 
-async def raise_fence(wire: Wire, token: Token) -> None:
+async def raise_fence(wire: Wire, token: Token, *, trust_earlier_reads: bool = False) -> None:
     """Let the token pass and remember it, or refuse it."""
     if wire.transaction() is Transaction.AUTOCOMMIT:
         raise ConfigurationError(
@@ -142,8 +144,8 @@ async def raise_fence(wire: Wire, token: Token) -> None:
     if "\0" in token.resource or "\0" in (token.lock or ""):
         raise ConfigurationError("PostgreSQL cannot store a NUL character, and the lock or the resource has one")
     try:
-        await _make_table(wire)
-        await _pass_or_refuse(wire, token)
+        await _make_table(wire, trust_earlier_reads)
+        await _pass_or_refuse(wire, token, trust_earlier_reads)
     except LeaseholdError:
         with suppress(Exception):
             await wire.query(_ABORT, {})
@@ -153,8 +155,8 @@ async def raise_fence(wire: Wire, token: Token) -> None:
         raise
 
 
-async def _pass_or_refuse(wire: Wire, token: Token) -> None:
-    values = {"resource": token.resource, "lock": token.lock, "fence": token.fence}
+async def _pass_or_refuse(wire: Wire, token: Token, trust: bool) -> None:  # noqa: FBT001 - only passed on
+    values = {"resource": token.resource, "lock": token.lock, "fence": token.fence, "trust": trust}
     if token.shared:
         rows = (await wire.query(_SHARED_AGAIN, values)).rows or (await wire.query(_SHARED, values)).rows
     else:
@@ -163,8 +165,8 @@ async def _pass_or_refuse(wire: Wire, token: Token) -> None:
         await _refuse(wire, token)
     touched, fences, was_here = rows[0][:3]
     known = json.loads(fences)
-    if token.resource in known:
-        return  # this very transaction was here before
+    if trust or token.resource in known:
+        return  # or: this very transaction was here before
     if touched and MADE_HERE not in known:
         raise _used_before()
     if wire.holds_objects and not was_here:
@@ -182,16 +184,17 @@ async def _refuse(wire: Wire, token: Token) -> NoReturn:
     raise refused(token, exclusive if token.shared else max(exclusive, shared), name)
 
 
-async def _make_table(wire: Wire) -> None:
+async def _make_table(wire: Wire, trust: bool) -> None:  # noqa: FBT001 - only passed on
     """Once per connection: look for the table, and make it if it is not there."""
     driver = wire.driver
     if driver in _READY:
         return
     ((there, touched),) = (await wire.query(_LOOK, {})).rows
     if there:
-        _READY.add(driver)
+        with suppress(TypeError):  # a driver whose connections cannot be known weakly is asked every time
+            _READY.add(driver)
         return
-    if touched:
+    if touched and not trust:
         raise _used_before()
     await wire.query(_ALONE, {})
     await wire.query(SCHEMA, {})  # not remembered: it goes again if this transaction is rolled back
@@ -201,7 +204,8 @@ async def _make_table(wire: Wire) -> None:
 def _used_before() -> ConfigurationError:
     return ConfigurationError(
         "this transaction had used other tables before guard() was called: what it read there may be older than the "
-        "fence. Call guard() first in the transaction, for every resource that it needs"
+        "fence. Call guard() first in the transaction, for every resource that it needs; or, if those tables have "
+        "nothing to do with the resource, with trust_earlier_reads=True"
     )
 
 

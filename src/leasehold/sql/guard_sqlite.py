@@ -62,11 +62,14 @@ _STATE = (
 )
 
 
-async def raise_fence(wire: Wire, token: Token) -> None:
+async def raise_fence(wire: Wire, token: Token, *, trust_earlier_reads: bool = False) -> None:
     """Let the token pass and remember it, or refuse it."""
     opened = await _enter_transaction(wire)
     try:
-        await _pass_or_refuse(wire, token)
+        if not trust_earlier_reads:
+            await _require_fresh_objects(wire, token)
+        if not await _raise(wire, token):
+            await _refuse(wire, token)
     except GeneratorExit:
         raise
     except BaseException as error:
@@ -78,14 +81,12 @@ async def raise_fence(wire: Wire, token: Token) -> None:
         raise
 
 
-async def _pass_or_refuse(wire: Wire, token: Token) -> None:
+async def _require_fresh_objects(wire: Wire, token: Token) -> None:
     if wire.holds_objects and not await _was_here(wire, token):
         raise ConfigurationError(
             "this session holds objects that were read before guard() was called: what they say may be older than the "
             "fence. Call guard() first in a fresh session, or session.expire_all() before it"
         )
-    if not await _raise(wire, token):
-        await _refuse(wire, token)
 
 
 async def _enter_transaction(wire: Wire) -> bool:

@@ -19,12 +19,14 @@ from typing import TYPE_CHECKING
 
 from leasehold.backends.etcd.asking import Asking
 from leasehold.backends.etcd.connection import Connection
+from leasehold.backends.etcd.examining import Examiner
 from leasehold.backends.etcd.floors import Floors
 from leasehold.backends.etcd.holding import Holdings
 from leasehold.backends.etcd.layout import Layout
 from leasehold.backends.etcd.observing import Observer
 from leasehold.backends.etcd.records import Records
 from leasehold.backends.etcd.sessions import Sessions
+from leasehold.backends.etcd.slots import Slots
 from leasehold.backends.etcd.toolbox import Toolbox
 from leasehold.backends.etcd.waiting import Waiting
 from leasehold.backends.etcd.watching import Watches
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from leasehold.backends.etcd.options import Options
+    from leasehold.findings import Finding
     from leasehold.spi import Backend, Place, Runtime
     from leasehold.values import Claim, Grant, LockState, Loss, Reading, Record, Refusal
 
@@ -64,12 +67,21 @@ class EtcdBackend:
         self._sessions = Sessions(self._connection, runtime)
         self._watches = Watches(self._connection, runtime)
         floors = Floors(self._connection, options.fence_floor)
-        tools = Toolbox(self._connection, Layout(options.root), self._sessions, floors, self._watches, runtime)
+        tools = Toolbox(
+            connection=self._connection,
+            layout=Layout(options.root),
+            sessions=self._sessions,
+            floors=floors,
+            slots=Slots(runtime),
+            watches=self._watches,
+            runtime=runtime,
+        )
         self._waiting = Waiting(tools)
         self._asking = Asking(tools, self._waiting)
         self._holdings = Holdings(tools)
         self._observer = Observer(tools)
         self._records = Records(tools)
+        self._examiner = Examiner(tools, options)
 
     async def try_acquire(self, claim: Claim) -> Grant | Refusal:
         """See `Backend`."""
@@ -118,6 +130,17 @@ class EtcdBackend:
     async def write(self, record: Record) -> bool:
         """See `Recording`."""
         return await self._records.write(record)
+
+    def grant_condition(self, grant: Grant) -> tuple[bytes, int, bytes] | None:
+        """The key of a grant, the revision that created it, and etcd's condition that it still exists.
+
+        None for a grant that this client does not hold.
+        """
+        return self._holdings.condition(grant)
+
+    async def examine(self) -> Sequence[Finding]:
+        """See `Examining`."""
+        return await self._examiner.examine()
 
     async def close(self) -> None:
         """See `Backend`."""

@@ -17,27 +17,36 @@ __all__ = ["Member"]
 
 
 class Member:
-    """One claim that has a seat: it waits or it holds."""
+    """One claim that has a seat, or has asked for one: it waits or it holds."""
 
     __slots__ = (
-        "ahead", "blocker", "claim", "created", "first", "floor", "granted_at", "lane", "seat", "session", "signal",
-        "watch", "written",
+        "ahead", "blocker", "claim", "created", "doubtful", "first", "floor", "granted_at", "lane", "seat", "session",
+        "signal", "slot", "value", "watch", "written",
     )  # fmt: skip
 
-    def __init__(self, claim: Claim, lane: Lane, session: Session, kept: KeyValue, floor: int) -> None:
+    def __init__(self, claim: Claim, lane: Lane, session: Session, slot: int | None = None) -> None:
         self.claim = claim
         self.lane = lane
-        self.seat = kept.key
         self.session = session
-        self.created = kept.created
-        self.written = kept.written
-        self.floor = floor
+        self.slot = slot  # None: its number was given by another client
+        self.seat = b"" if slot is None else lane.seat(slot)
+        self.value = b""  # as we wrote it last
+        self.floor = 0
+        self.created = 0  # 0: whether it has its seat is not known
+        self.written = 0
+        self.doubtful = False  # a request of it got no answer
         self.granted_at: float | None = None
         self.ahead = 0  # how many stood before it when that was last known
         self.first: Holder | None = None
-        self.blocker: bytes | None = None  # whose going is waited for
+        self.blocker: tuple[bytes, int] | None = None  # whose going is waited for
         self.watch: int | None = None
         self.signal: Signal | None = None
+
+    def sits(self, kept: KeyValue, floor: int) -> None:
+        """It has its seat, and this is what is stored there."""
+        self.seat, self.value = kept.key, kept.value
+        self.created, self.written, self.floor = kept.created, kept.written, floor
+        self.granted_at = None
 
     @property
     def fence(self) -> int:

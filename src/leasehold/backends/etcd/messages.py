@@ -20,6 +20,7 @@ __all__ = [
     "is_present",
     "lease_grant",
     "lease_id",
+    "lives_on",
     "none_created_after",
     "none_created_before",
     "op_delete",
@@ -30,7 +31,7 @@ __all__ = [
     "range_",
     "read",
     "then",
-    "value_below",
+    "value_is",
     "watch_cancel",
     "watch_create",
     "written_at",
@@ -64,7 +65,7 @@ class Sort(IntEnum):
 
 _BY_CREATION = 2
 _EQUAL, _GREATER, _LESS = 0, 1, 2
-_VERSION, _CREATE, _MOD, _VALUE = 0, 1, 2, 3
+_VERSION, _CREATE, _MOD, _VALUE, _LEASE = 0, 1, 2, 3, 4
 _NO_PUTS = b"\x00"  # a packed list with the one filter
 
 # --- requests
@@ -163,9 +164,14 @@ def written_at(key: bytes, revision: int) -> bytes:
     return number(2, _MOD) + block(3, key) + number(6, revision)
 
 
-def value_below(key: bytes, value: bytes) -> bytes:
-    """Condition: the key exists and its value is less than this one, byte by byte."""
-    return number(1, _LESS) + number(2, _VALUE) + block(3, key) + block(7, value)
+def lives_on(key: bytes, lease: int) -> bytes:
+    """Condition: the key exists on this lease."""
+    return number(2, _LEASE) + block(3, key) + number(8, lease)
+
+
+def value_is(key: bytes, value: bytes) -> bytes:
+    """Condition: the key exists with this very value."""
+    return number(2, _VALUE) + block(3, key) + block(7, value)
 
 
 def lease_grant(lease: int, ttl: int) -> bytes:

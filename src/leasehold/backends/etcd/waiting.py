@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from leasehold.backends.etcd import messages, requests
+from leasehold.backends.etcd import requests
 from leasehold.backends.etcd.member import Member
 from leasehold.backends.etcd.seat import encode, read_seat
 from leasehold.backends.etcd.sessions import SessionEnded
@@ -16,6 +16,7 @@ from leasehold.values import Grant, Mode, Refusal
 if TYPE_CHECKING:
     from leasehold.backends.etcd.answers import KeyValue, TxnAnswer
     from leasehold.backends.etcd.floors import Floor
+    from leasehold.backends.etcd.seat import Seat
     from leasehold.backends.etcd.sessions import Pulse
     from leasehold.backends.etcd.toolbox import Toolbox
     from leasehold.spi import Signal
@@ -56,30 +57,31 @@ class Waiting:
     async def _found_again(self, place: Place, asked: float) -> Grant | Place | Refusal:
         """A place that this client did not give."""
         claim = place.claim
-        seat = self._tools.lane(claim).seat(claim.owner)
-        own = (await self._tools.connection.range(messages.read(seat))).found
-        if not own:
+        own = await self._tools.find(claim)
+        if own is None:
             return Refusal(claim.key)
-        return await self.repeated(claim, own[0], Refusal(claim.key, queue=place.ahead), asked, place.signal)
+        return await self.repeated(claim, own, Refusal(claim.key, queue=place.ahead), asked, place.signal)
 
     async def repeated(
-        self, claim: Claim, own: KeyValue, refusal: Refusal, asked: float, signal: Signal | None = None
+        self, claim: Claim, own: Seat, refusal: Refusal, asked: float, signal: Signal | None = None
     ) -> Grant | Place | Refusal:
         """A claim that has a seat already, because an answer was lost: the same seat, and its ttl begins anew."""
-        tools, seat = self._tools, read_seat(own)
-        if seat.cooling or seat.broken is not None:
+        tools = self._tools
+        if own.cooling or own.broken is not None:
             return refusal
-        session = tools.sessions.borrow(own.lease)
+        session = tools.sessions.borrow(own.kept.lease)
         try:
             pulse = await tools.sessions.refresh(session)
         except SessionEnded:  # whatever lives on it must not be believed any more
-            await tools.connection.txn(requests.release(own.key, own.written))
+            await tools.connection.txn(requests.release(own.kept.key, own.kept.written))
             return refusal
         member = tools.members.get(claim.owner)
-        if member is None or member.created != own.created:
-            member = Member(claim, tools.lane(claim), session, own, seat.floor)
+        if member is None or member.seat != own.kept.key:
+            member = tools.members[claim.owner] = Member(claim, tools.lane(claim), session)
             member.ahead = refusal.queue
-            tools.members[claim.owner] = member
+        if member.created != own.kept.created:
+            member.session = session
+            member.sits(own.kept, own.floor)
         if signal is not None:
             member.signal = signal
         return await self.look(member, asked, pulse)
@@ -114,8 +116,8 @@ class Waiting:
         claim = member.claim
         enough = claim.capacity + 1 if claim.mode is Mode.PERMIT else 1
         if member.blocker is None or member.watch is None or not self._tools.watches.is_active(member.watch):
-            return requests.look(member.lane, claim.owner, member.created, enough)
-        return requests.look_if_moved(member.lane, claim.owner, member.created, enough, member.blocker)
+            return requests.look(member.lane, member.seat, member.created, enough)
+        return requests.look_if_moved(member.lane, member.seat, member.created, enough, member.blocker)
 
     # --- it holds
 
@@ -124,7 +126,7 @@ class Waiting:
         others_wait = member.watch is not None and member.claim.mode is Mode.PERMIT
         if member.granted_at is None and (floor.value > member.floor or others_wait):
             member.floor = max(member.floor, floor.value)
-            value = encode(member.claim, member.floor, time.time())
+            member.value = value = encode(member.claim, member.floor, time.time())
             try:
                 answer = await self._tools.connection.txn(requests.mark(member.seat, member.created, value))
                 member.written = answer.header.revision
@@ -167,5 +169,5 @@ class Waiting:
         if permits and len(in_the_way) == member.claim.capacity:
             member.watch = tools.watches.watch(*member.lane.ahead, since, signal)
             return
-        member.blocker = None if permits else in_the_way[0].key
+        member.blocker = None if permits else (in_the_way[0].key, in_the_way[0].created)
         member.watch = tools.watches.watch(in_the_way[0].key, b"", since, signal, puts=permits)

@@ -235,8 +235,8 @@ class RedisBackend:
         """With `strict` the server's process has to be known; with `acks` a grant has to be on replicas."""
         more = [call_me]
         if self._options.strict:
-            run_id, uptime = await self._life(keys)
-            more += [run_id, _milliseconds(max(claim.ttl, self._options.strict)), str(uptime)]
+            life, age = await self._life(keys, self._timeout(claim.ttl))
+            more += [life, _milliseconds(max(claim.ttl, self._options.strict)), str(age)]
         call = self._new_shape(step, claim, keys, more).call(claim.owner.encode(), self._seen)
         if self._options.acks:
             return await self._ask_replicated(claim, call)
@@ -248,6 +248,9 @@ class RedisBackend:
         reply, acknowledged = await self._courier.ask_and_wait(
             call, options.acks, options.acks_timeout, self._timeout(claim.ttl)
         )
+        if isinstance(acknowledged, BackendError):
+            await self.withdraw(claim)  # a rejection would leave the grant to its ttl
+            raise acknowledged
         if reply[0] == 1 and acknowledged < options.acks:
             await self.withdraw(claim)
             raise BackendUnavailable(
@@ -257,11 +260,18 @@ class RedisBackend:
             )
         return reply
 
-    async def _life(self, keys: Keys) -> tuple[str, int]:
-        """Which process the server is, and for how many milliseconds it has been running."""
-        reply = await self._courier.command(await self._courier.node_for(keys), "INFO", "server")
-        facts = dict(line.partition(b":")[::2] for line in reply.split(b"\r\n") if b":" in line)
-        return facts[b"run_id"].decode(), int(facts[b"uptime_in_seconds"]) * 1000
+    async def _life(self, keys: Keys, timeout: float) -> tuple[str, int]:
+        """Which life of which server this is, and for how many milliseconds it has surely been the primary.
+
+        A server that restarts has another run id, a replica that is promoted another replication id. How long ago it
+        was promoted nobody can tell, so for a name that it does not know that may have been just now.
+        """
+        node = await self._courier.node_for(keys)
+        replies = await self._courier.commands(node, ("INFO", "server"), ("INFO", "replication"), timeout=timeout)
+        facts = dict(line.partition(b":")[::2] for line in b"\r\n".join(replies).split(b"\r\n") if b":" in line)
+        was_promoted = bool(facts.get(b"master_replid2", b"").strip(b"0"))
+        uptime = 0 if was_promoted else int(facts[b"uptime_in_seconds"]) * 1000
+        return f"{facts[b'run_id'].decode()}:{facts.get(b'master_replid', b'').decode()}", uptime
 
     async def _stand(
         self, step: str, claim: Claim, keys: Keys, call_me: str, waiter: Waiter

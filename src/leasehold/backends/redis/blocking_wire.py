@@ -159,7 +159,11 @@ class BlockingRequest:
         """Read what is there. The connection goes back only with the last reply; otherwise it ends with this object."""
         link = self._link
         assert link is not None  # noqa: S101 - for the type checker
-        link.feed()
+        try:
+            link.feed()
+        except OutcomeUnknown:
+            self._wire.distrust(self._node)
+            raise
         link.take_replies(self._replies, self._count)
         if len(self._replies) < self._count:
             return None
@@ -227,6 +231,10 @@ class BlockingWire:
         try:
             link.set_timeout(timeout)
             replies = link.exchange(payload, count)
+        except OutcomeUnknown:
+            link.close()
+            self.distrust(node)
+            raise
         except BaseException:
             link.close()
             raise
@@ -265,6 +273,15 @@ class BlockingWire:
             return
         link.used_at = time.monotonic()
         idle.append(link)
+
+    def distrust(self, node: Node) -> None:
+        """A connection to this server died: the idle ones most likely died too, and would cost an attempt each."""
+        idle = self._idle.get(node, deque())
+        while True:
+            try:
+                idle.pop().close()
+            except IndexError:
+                return
 
     async def close(self) -> None:
         """Close what is idle; the rest is closed when it comes back."""

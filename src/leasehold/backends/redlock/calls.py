@@ -25,13 +25,14 @@ RENEWED_TOGETHER = 100  # grants in one call of the script, which nothing interr
 
 
 class Call:
-    """One or more calls of scripts that are sent together; the answer to the last one counts."""
+    """One or more calls of scripts that are sent together. The answer is that of the last one, or of `all`."""
 
-    __slots__ = ("_parts", "count", "short")
+    __slots__ = ("_parts", "all", "count", "short")
 
-    def __init__(self, *parts: tuple[Script, bytes, int]) -> None:
+    def __init__(self, *parts: tuple[Script, bytes, int], all: bool = False) -> None:  # noqa: A002 - the right word
         """Each part is a script, what follows its digest, and how many words that is."""
         self._parts = parts
+        self.all = all
         self.count = len(parts)
         self.short = b"".join(
             [b"*%d\r\n$7\r\nEVALSHA\r\n$40\r\n%b\r\n%b" % (words + 2, text.digest, rest) for text, rest, words in parts]
@@ -45,8 +46,8 @@ class Call:
             for text, rest, words in self._parts
         )
 
-    def behind(self, other: Call) -> Call:
-        """Both, one after the other."""
+    def after(self, other: Call) -> Call:
+        """Both, the other one first."""
         return Call(*other._parts, *self._parts)
 
 
@@ -89,7 +90,7 @@ class Calls:
             keys = [MARKER, *(LOCK + grant.claim.key for grant in some)]
             facts = [(grant.claim.owner, str(grant.fence), milliseconds(grant.claim.ttl)) for grant in some]
             parts.append(_part("renew", keys, [self._max_ttl, *(word for words in facts for word in words)]))
-        return Call(*parts)
+        return Call(*parts, all=True)
 
     def repair(self, grant: Grant) -> Call:
         """Put a lock back."""

@@ -1,7 +1,7 @@
 """Interrupted at every possible point: a cancelled task at each await, a raising signal handler between any two lines.
 
-Whatever the point, nothing may stay behind that is renewed, and nothing that outlives one ttl. Each point has a lock of
-its own, and all are looked at once, one ttl after the last.
+Whatever the point, nothing may stay behind that is renewed, and nothing that outlives one ttl. Each point has a lock
+of its own, and all are looked at once, one ttl after the last.
 """
 
 from __future__ import annotations
@@ -71,11 +71,20 @@ async def _all_free_after_a_ttl(lab: Lab, used: list[str]) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """A lease that was dropped on the way is reported, and so is a coroutine that did not get to start."""
+    """A lease that was dropped on the way is reported, and so is a coroutine that did not get to start.
+
+    Garbage is collected where we say, not in the middle of anything: the report of such a coroutine imports a module,
+    which fails in a frame without builtins, as the constructor of a named tuple is.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         warnings.simplefilter("ignore", RuntimeWarning)
-        yield
+        gc.disable()
+        try:
+            yield
+            gc.collect()
+        finally:
+            gc.enable()
 
 
 @case()

@@ -5,7 +5,8 @@
 --        6 min_hold (ms)   7 facts about the holder   8 hint: the highest fence this client has seen
 --        to join or stay, or in strict mode: 9 how long a place lives (ms)   10 how to call this waiter: '' not at all,
 --        g or w and a channel: grant or wake by a message there (G or W: sharded)
---        in strict mode only: 11 run id of the server   12 hold off (ms)   13 uptime (ms)
+--        in strict mode only: 11 which life of which server this is   12 hold off (ms)   13 for how long it has surely
+--        been the primary (ms)
 -- Reply  {1, fence, abandoned, now, ttl, again}   granted; again: it was ours already
 --        {2, ahead, now, ttl left, facts}         in the queue
 --        {0, waiting, ttl left, facts}            refused; nothing is left of the claim
@@ -102,26 +103,25 @@ if redis.call('EXISTS', H, Q) > 0 then
   if present ~= kind then return {3, present} end
 end
 local off = held_off()
-if off > 0 then
-  local reply = refused()
-  reply[3] = off
-  return reply
-end
 local place = redis.call('ZSCORE', Q, owner)
 if step == '2' and not place then return refused() end
-if place then stand() end
-local mine = advance(place and owner or false)
-if mine then return {1, mine[1], tonumber(mine[2]), now, ttl, 0} end
-if not place and redis.call('EXISTS', Q) == 0 and admits(mode, kind) then
-  local fence = next_fence(ARGV[8])
-  return {1, fence, tonumber(grant(owner, fence, mode, kind, ttl, ARGV[6], ARGV[7])), now, ttl, 0}
+-- A copy of a first, hasty request may come after the one that took the place, and knows less about the waiter.
+if place and step ~= '0' then stand() end
+if off == 0 then
+  local mine = advance(place and owner or false)
+  if mine then return {1, mine[1], tonumber(mine[2]), now, ttl, 0} end
+  if not place and redis.call('EXISTS', Q) == 0 and admits(mode, kind) then
+    local fence = next_fence(ARGV[8])
+    return {1, fence, tonumber(grant(owner, fence, mode, kind, ttl, ARGV[6], ARGV[7])), now, ttl, 0}
+  end
 end
-if step == '0' then return refused() end
+local left, facts = who_is_in_the_way()
+left = math.max(left, off)
+if step == '0' then return {0, redis.call('ZCARD', Q), left, facts} end
 if not place then
   redis.call('HSET', S, 'k', kind)
   redis.call('ZADD', Q, redis.call('HINCRBY', S, 'n', 1), owner)
   stand()
   keep(ttl)
 end
-local left, facts = who_is_in_the_way()
 return {2, redis.call('ZRANK', Q, owner), now, left, facts}

@@ -3,7 +3,7 @@
 -- Keys   H  holder      string   who has it alone: the owner; several: CROWD; nobody any more, but not free yet: COOLING
 --        S  state       hash     f highest fence, k kind, n last ticket, l somebody left without releasing;
 --                                of the one who has it alone: o owner, g fence, t since (us), m min_hold, a abandoned,
---                                b broken (why), d facts; strict mode: r run id, u held off until
+--                                b broken (why), d facts; strict mode: r which life of the server, u held off until
 --        Q  queue       zset     owner of each waiter, by ticket
 --        W  waiters     hash     owner:field of each waiter, see `stand`
 --        Z  crowd       zset     owner of each of several holders, by when its ttl is over

@@ -1,0 +1,322 @@
+"""A few connections of one client, for requests that each need one for a moment. It knows nothing of locks.
+
+A connection that has been idle for a while is closed, so that an idle client holds none. A connection whose call did
+not come to its end (a timeout, a cancelled task, an exception out of a signal handler) is closed too: what it would
+answer next belongs to nobody. A place in the pool is known weakly, so that one that got lost on the way is free again
+by itself.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, Protocol
+from weakref import WeakSet
+
+from leasehold.backends.postgres import trouble
+from leasehold.backends.postgres.background import start
+from leasehold.backends.postgres.line import GOOD, Line, open_line
+from leasehold.errors import BackendError, BackendUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from typing import Any
+
+    from psycopg.pq.abc import PGresult
+
+    from leasehold.backends.postgres.line import Wire
+    from leasehold.backends.postgres.schema import Schema
+    from leasehold.backends.postgres.settings import Settings
+    from leasehold.backends.postgres.statements import Statement
+    from leasehold.spi import Runtime, Signal, Task
+
+__all__ = ["Asking", "OwnPool", "Queue", "Slot", "Source"]
+
+LINGER = 2.0  # how long an idle connection stays open
+GOODBYE = 1.0  # how long the end of the housekeeper is waited for
+LOOK_AGAIN = 0.1  # how often one that waits for a place looks for itself
+
+
+class Source(Protocol):
+    """Where connections for single requests come from."""
+
+    async def take(self, *, urgent: bool) -> Line:
+        """A line that nobody else uses; an urgent request may go beyond the limit by one."""
+
+    def give(self, line: Line) -> None:
+        """The call came to its end: the line may be used again."""
+
+    def discard(self, line: Line, *, dead: bool) -> None:
+        """It did not: close it. `dead`: the connection failed, and others may have died with it."""
+
+    async def close(self) -> None:
+        """Let go of everything."""
+
+
+class Asking:
+    """Single requests over a source: the tables are made when they are missed, and errors get their words."""
+
+    def __init__(self, source: Source, schema: Schema, label: str) -> None:
+        self.source = source
+        self.label = label
+        self._schema = schema
+
+    async def ask(self, statement: Statement, values: Sequence[bytes | None], *, urgent: bool = False) -> PGresult:
+        """One request, one round trip. A refused one was surely not applied; then the missing tables are made."""
+        answer = await self._try(statement, values, urgent=urgent)
+        if answer.status in GOOD:
+            return answer
+        code = trouble.sqlstate(answer)
+        if code in trouble.UNPREPARED or (code in trouble.MISSING and await self._make_schema()):
+            answer = await self._try(statement, values, urgent=urgent)
+        if answer.status not in GOOD:
+            raise trouble.translated(answer, self.label)
+        return answer
+
+    async def _try(self, statement: Statement, values: Sequence[bytes | None], *, urgent: bool) -> PGresult:
+        line = await self.source.take(urgent=urgent)
+        try:
+            answer = await line.ask(statement, values)
+            if answer.status not in GOOD:
+                self._look_at(line, answer)
+        except BaseException as error:
+            self.source.discard(line, dead=isinstance(error, BackendError))
+            raise
+        self.source.give(line)
+        return answer
+
+    def _look_at(self, line: Line, answer: PGresult) -> None:
+        code = trouble.sqlstate(answer)
+        if trouble.is_fatal(answer):
+            raise trouble.translated(answer, self.label)
+        if trouble.is_stale(code):
+            raise trouble.translated(answer, self.label)
+        if code in trouble.UNPREPARED:
+            line.forget_prepared()
+
+    async def _make_schema(self) -> bool:
+        line = await self.source.take(urgent=False)
+        try:
+            made = await self._schema.make(line)
+        except BaseException as error:
+            self.source.discard(line, dead=isinstance(error, BackendError))
+            raise
+        self.source.give(line)
+        return made
+
+
+class Slot:
+    """A place in the pool, for as long as somebody refers to it.
+
+    An exception that interrupted a call refers to all that the call had, for as long as it is handled. So a place that
+    was not put to use is also free when the same thread or task asks for another: it cannot be in two calls at once.
+    """
+
+    __slots__ = ("__weakref__", "is_used", "user")
+
+    def __init__(self, user: object) -> None:
+        self.user = user
+        self.is_used = False
+
+
+class Queue:
+    """Those who wait for a place, called in order; each looks for itself now and then."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._waiting: deque[Signal] = deque()
+
+    def call_one(self) -> None:
+        """There is a place."""
+        if self._waiting:
+            with suppress(IndexError):
+                self._waiting.popleft().set()
+
+    async def wait(self, until: float, is_free: Callable[[], bool]) -> None:
+        """Wait to be called."""
+        signal = self._runtime.signal()
+        self._waiting.append(signal)
+        try:
+            if not is_free():  # it may have been free before we were known
+                await self._runtime.wait(signal, until)
+        finally:
+            with suppress(ValueError):  # whoever called us has removed it
+                self._waiting.remove(signal)
+
+
+class OwnPool:
+    """Connections that we make ourselves."""
+
+    def __init__(
+        self, settings: Settings, parameters: Mapping[str, Any], wire: Wire, runtime: Runtime, greet: Statement
+    ):
+        self._settings = settings
+        self._parameters = dict(parameters)
+        self._wire = wire
+        self._runtime = runtime
+        self._greet = greet
+        self._idle: deque[Line] = deque()
+        self._slots: WeakSet[Slot] = WeakSet()
+        self._guard = runtime.guard()
+        self._queue = Queue(runtime)
+        self._wake = runtime.signal()
+        self._keeps_house = False
+        self._housekeeper: Task | None = None
+        self._closed = False
+        self.chore: Callable[[Line], Coroutine[Any, Any, None]] | None = None  # done now and then on an idle line
+
+    async def take(self, *, urgent: bool = False) -> Line:
+        """See `Source`."""
+        while True:
+            try:
+                line = self._idle.pop()
+            except IndexError:
+                line = await self._open_or_wait(urgent=urgent)
+            if line.is_usable():
+                return line
+            line.close()
+
+    def give(self, line: Line) -> None:
+        """See `Source`."""
+        line.idle_since = self._runtime.now()
+        self._idle.append(line)
+        if self._closed:
+            self._close_idle(None)
+        self._queue.call_one()
+        if not self._keeps_house:
+            self._start_housekeeper()
+
+    def discard(self, line: Line, *, dead: bool) -> None:
+        """See `Source`."""
+        line.close()
+        line.slot = None
+        if dead:
+            self._close_idle(None)
+        self._queue.call_one()
+
+    async def dedicated(self) -> Line:
+        """A line for one who keeps it for longer, and closes it."""
+        return await self._open(self._parameters)
+
+    async def open_by(self, parameters: Mapping[str, Any]) -> Line:
+        """A line by another way, which its user closes."""
+        return await self._open(dict(parameters))
+
+    async def close(self) -> None:
+        """See `Source`."""
+        self._closed = True
+        self._close_idle(None)
+        self._wake.set()
+        if self._housekeeper is not None:
+            await self._housekeeper.join(self._runtime.now() + GOODBYE)
+
+    # --- making connections
+
+    async def _open_or_wait(self, *, urgent: bool) -> Line:
+        deadline = self._runtime.now() + self._settings.answer_timeout
+        while True:
+            slot = self._new_slot(self._settings.connections + urgent)
+            if slot is not None:
+                return await self._fill(slot)
+            await self._queue.wait(min(deadline, self._runtime.now() + LOOK_AGAIN), self._has_idle)
+            try:
+                return self._idle.pop()
+            except IndexError:
+                if self._runtime.now() >= deadline:
+                    raise self._too_busy() from None
+
+    async def _fill(self, slot: Slot) -> Line:
+        try:
+            line = await self._open(self._parameters)
+        except BaseException:
+            self._slots.discard(slot)  # the error may live on, and what it refers to with it
+            raise
+        slot.is_used = True
+        line.slot = slot
+        return line
+
+    def _has_idle(self) -> bool:
+        return bool(self._idle)
+
+    def _new_slot(self, limit: int) -> Slot | None:
+        slot = Slot(self._runtime.current())
+        for other in list(self._slots):
+            if other.user == slot.user and not other.is_used:
+                self._slots.discard(other)
+        with self._guard:
+            if self._closed or len(self._slots) < limit:
+                self._slots.add(slot)
+                return slot
+        return None
+
+    async def _open(self, parameters: dict[str, Any]) -> Line:
+        if self._closed:
+            raise BackendUnavailable(
+                "this client is closed; make a new one with connect()", backend=self._settings.label
+            )
+        line = await open_line(
+            self._wire, parameters, self._runtime, self._settings.label, self._settings.answer_timeout
+        )
+        try:
+            await line.greet(self._greet, own=True)
+        except BaseException:
+            line.close()
+            raise
+        return line
+
+    def _too_busy(self) -> BackendUnavailable:
+        return BackendUnavailable(
+            f"all {self._settings.connections} connections to {self._settings.label} were busy; allow more with "
+            "?connections=",
+            backend=self._settings.label,
+        )
+
+    # --- letting them go
+
+    def _close_idle(self, before: float | None) -> None:
+        """Close the idle ones, or those that are idle since before an instant; the longest idle is first in line."""
+        while True:
+            try:
+                line = self._idle.popleft()
+            except IndexError:
+                return
+            if before is not None and line.idle_since > before:
+                self._idle.appendleft(line)
+                return
+            line.close()
+
+    def _start_housekeeper(self) -> None:
+        with self._guard:
+            if self._keeps_house or self._closed:
+                return
+            self._keeps_house = True
+        self._housekeeper = start(self._runtime, self._keep_house, "leasehold postgres connections")
+
+    async def _keep_house(self) -> None:
+        try:
+            while self._slots and not self._closed:
+                self._wake.clear()
+                await self._runtime.wait(self._wake, self._runtime.now() + LINGER / 2)
+                await self._do_chore()
+                self._close_idle(self._runtime.now() - LINGER)
+        except BaseException:  # the event loop is shut down
+            self._close_idle(None)
+            raise
+        finally:
+            self._keeps_house = False
+        if self._idle and not self._closed:  # somebody gave one back just now
+            self._start_housekeeper()
+
+    async def _do_chore(self) -> None:
+        if self.chore is None or self._closed:
+            return
+        try:
+            line = self._idle.popleft()
+        except IndexError:
+            return
+        try:
+            await self.chore(line)
+        except BaseException:
+            line.close()
+            raise
+        self._idle.appendleft(line)

@@ -1,0 +1,138 @@
+-- The rules of one name, for the verbs. Each takes for granted that the caller has locked the name's row by
+-- `enter_1`. Statements inside see what was committed before the lock was had: functions that write take a new
+-- snapshot for each.
+
+-- When -> a fence by the clock: microseconds since 1970.
+CREATE OR REPLACE FUNCTION @schema@.micros_1(at timestamptz) RETURNS bigint
+LANGUAGE sql IMMUTABLE AS 'SELECT (date_part(''epoch'', at) * 1000000)::bigint';
+
+-- Whether those who hold leave room for such a claim. Whoever waits ahead is the caller's business.
+CREATE OR REPLACE FUNCTION @schema@.admits_1(the_key bytea, the_mode text, the_capacity integer) RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+  IF the_mode = 'exclusive' THEN
+    RETURN NOT EXISTS (SELECT FROM @schema@.claim WHERE key = the_key AND state <= 2);
+  ELSIF the_mode = 'shared' THEN
+    RETURN NOT EXISTS (SELECT FROM @schema@.claim WHERE key = the_key AND state <= 2 AND mode = 'exclusive');
+  END IF;
+  RETURN the_capacity > (SELECT count(*) FROM (
+    SELECT FROM @schema@.claim WHERE key = the_key AND state <= 2 LIMIT the_capacity) AS held);
+END
+$$;
+
+-- Let in everybody whose turn it is, in order, and tell each on its bell: owner, fence, time, abandoned.
+-- A lock that is handed over lasts for three re-checks only, until its new holder has shown that it lives.
+CREATE OR REPLACE FUNCTION @schema@.advance_1(the_key bytea, at timestamptz) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+  next @schema@.claim;
+  top bigint;
+  news boolean;
+  ends timestamptz := 'infinity';
+BEGIN
+  SELECT fence, abandoned_until > at INTO top, news FROM @schema@.lock WHERE key = the_key;
+  LOOP
+    SELECT * INTO next FROM @schema@.claim WHERE key = the_key AND state = 3 ORDER BY number LIMIT 1;
+    EXIT WHEN NOT FOUND OR NOT @schema@.admits_1(the_key, next.mode, next.capacity);
+    top := greatest(top + 1, @schema@.micros_1(at));
+    next.expires := at + make_interval(secs => least(next.ttl, 3));
+    UPDATE @schema@.claim SET state = 1, fence = top, since = at, expires = next.expires, abandoned = news
+      WHERE number = next.number;
+    IF next.bell IS NOT NULL THEN
+      PERFORM pg_notify(next.bell, concat_ws(' ', next.owner, top, date_part('epoch', at), news::integer));
+    END IF;
+    news := false;
+    ends := least(ends, next.expires);
+    EXIT WHEN next.mode = 'exclusive';
+  END LOOP;
+  IF ends < 'infinity' THEN
+    UPDATE @schema@.lock SET fence = top, abandoned_until = '-infinity', look = least(look, ends) WHERE key = the_key;
+  END IF;
+END
+$$;
+
+-- Nothing but the fence has to be remembered, if nothing else is left.
+CREATE OR REPLACE FUNCTION @schema@.settle_1(the_key bytea, at timestamptz) RETURNS void
+LANGUAGE sql AS $$
+  UPDATE @schema@.lock SET shape = 0, look = 'infinity', abandoned_until = '-infinity'
+  WHERE key = the_key AND shape = 2 AND abandoned_until <= at
+    AND NOT EXISTS (SELECT FROM @schema@.claim WHERE key = the_key)
+$$;
+
+-- Whether the session with this number has ended. Nobody else ever takes its advisory lock for longer than this
+-- question; our own session, which could take it again, is told apart by its name for itself.
+CREATE OR REPLACE FUNCTION @schema@.is_over_1(the_session bigint) RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+  IF the_session IS NULL OR the_session::text = current_setting('leasehold.session', true) THEN
+    RETURN false;
+  END IF;
+  RETURN pg_try_advisory_xact_lock_shared(the_session);
+END
+$$;
+
+-- Remove what has run out, and let others in for it. A holder that ran out did not release: the next one is told.
+CREATE OR REPLACE FUNCTION @schema@.expire_1(the_key bytea, at timestamptz) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+  vanished boolean;
+  room boolean;
+BEGIN
+  WITH gone AS (
+    DELETE FROM @schema@.claim WHERE key = the_key AND (expires <= at OR @schema@.is_over_1(session)) RETURNING state)
+  SELECT coalesce(bool_or(state = 1), false), coalesce(bool_or(state <= 3), false) INTO vanished, room FROM gone;
+  UPDATE @schema@.lock SET
+    abandoned_until = CASE WHEN vanished THEN at + interval '1 day' ELSE abandoned_until END,
+    look = least((SELECT min(CASE WHEN session IS NULL THEN expires ELSE '-infinity' END)
+                  FROM @schema@.claim WHERE key = the_key),
+                 CASE WHEN vanished THEN at + interval '1 day' WHEN abandoned_until > at THEN abandoned_until END,
+                 'infinity')
+    WHERE key = the_key;
+  IF room THEN
+    PERFORM @schema@.advance_1(the_key, at);
+  END IF;
+END
+$$;
+
+-- Lock a name, and bring it to how it is now -> the time. A holder that was folded into the row gets a claim of its
+-- own.
+CREATE OR REPLACE FUNCTION @schema@.enter_1(the_key bytea) RETURNS timestamptz
+LANGUAGE plpgsql AS $$
+DECLARE
+  row @schema@.lock;
+  at timestamptz;
+BEGIN
+  LOOP
+    SELECT * INTO row FROM @schema@.lock WHERE key = the_key FOR UPDATE;
+    EXIT WHEN FOUND;
+    INSERT INTO @schema@.lock (key, fence) VALUES (the_key, 0) ON CONFLICT DO NOTHING;
+  END LOOP;
+  at := clock_timestamp();
+  IF row.shape = 1 THEN
+    INSERT INTO @schema@.claim (key, owner, state, mode, capacity, ttl, min_hold, holder, fence, since, expires, session)
+      VALUES (the_key, row.owner, 1, 'exclusive', 1, row.ttl, 0, row.holder, row.fence, row.since, row.expires,
+              row.session);
+    row.look := CASE WHEN row.session IS NULL THEN row.expires ELSE '-infinity' END;
+    UPDATE @schema@.lock SET shape = 2, look = row.look, owner = NULL WHERE key = the_key;
+  END IF;
+  IF row.look <= at THEN
+    PERFORM @schema@.expire_1(the_key, at);
+  END IF;
+  RETURN at;
+END
+$$;
+
+-- Put a row into `claim`.
+CREATE OR REPLACE FUNCTION @schema@.add_1(
+  the_key bytea, the_owner text, the_state integer, the_mode text, the_capacity integer, the_ttl double precision,
+  the_min_hold double precision, the_holder text, the_fence bigint, at timestamptz, the_expires timestamptz,
+  the_abandoned boolean, the_bell text, the_session bigint) RETURNS void
+LANGUAGE sql AS $$
+  INSERT INTO @schema@.claim (key, owner, state, mode, capacity, ttl, min_hold, holder, fence, since, expires, abandoned,
+                              bell, session)
+    VALUES (the_key, the_owner, the_state, the_mode, the_capacity, the_ttl, the_min_hold, the_holder, the_fence, at,
+            the_expires, the_abandoned, the_bell, the_session);
+  UPDATE @schema@.lock SET
+    shape = 2, look = CASE WHEN the_session IS NULL THEN least(look, the_expires) ELSE '-infinity' END
+    WHERE key = the_key;
+$$;

@@ -1,0 +1,193 @@
+"""The calls that are sent, and how values become parameters and rows become values. It knows no connection.
+
+`sql/verbs.sql` says what each function means. Parameters are always bound; keys and record values travel in binary.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from leasehold.values import Holder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from leasehold.values import Claim
+
+__all__ = [
+    "Statement",
+    "Statements",
+    "array",
+    "claim_values",
+    "holder_from",
+    "holder_text",
+    "key_bytes",
+    "number",
+    "seconds",
+    "upper_bound",
+]
+
+BOOL, BYTEA, INT8, INT4, TEXT, FLOAT8 = 16, 17, 20, 23, 25, 701
+BYTEA_ARRAY, TEXT_ARRAY, INT8_ARRAY, FLOAT8_ARRAY = 1001, 1009, 1016, 1022
+
+Parameter = bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One call: its text, the types of its parameters, and which of them are in binary."""
+
+    name: bytes
+    text: bytes
+    types: tuple[int, ...]
+    formats: tuple[int, ...]
+    hot: bool = False  # worth being prepared where that is possible
+
+
+class Statements:
+    """All calls, for one schema, whose name was checked before."""
+
+    def __init__(self, schema: str) -> None:
+        self.schema = schema
+
+        def call(name: str, text: str, *types: int, hot: bool = False) -> Statement:
+            formats = tuple(1 if kind == BYTEA else 0 for kind in types)
+            quoted = text.replace("@schema@", f'"{schema}"').encode()
+            return Statement(f"leasehold_{name}".encode(), quoted, types, formats, hot)
+
+        self.acquire = call(
+            "acquire",
+            "SELECT * FROM @schema@.acquire_1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+            *(BYTEA, TEXT, FLOAT8, TEXT, INT4, FLOAT8, TEXT, INT8, BOOL, TEXT, BOOL),
+            hot=True,
+        )
+        self.turn = call("turn", "SELECT * FROM @schema@.turn_1($1, $2, $3)", BYTEA, TEXT, TEXT, hot=True)
+        self.release = call("release", "SELECT @schema@.release_1($1, $2, $3)", BYTEA, TEXT, INT8, hot=True)
+        self.renew = call(
+            "renew",
+            "SELECT place, broken FROM @schema@.renew_1($1, $2, $3, $4, $5)",
+            *(BYTEA_ARRAY, TEXT_ARRAY, INT8_ARRAY, FLOAT8_ARRAY, BOOL),
+            hot=True,
+        )
+        self.withdraw = call("withdraw", "SELECT @schema@.withdraw_1($1, $2, $3)", BYTEA, TEXT, FLOAT8)
+        self.break_ = call("break", "SELECT @schema@.break_1($1, $2, $3, $4)", BYTEA, INT8, TEXT, BOOL)
+        self.raise_fence = call("raise_fence", "SELECT @schema@.raise_fence_1($1, $2)", BYTEA, INT8)
+        self.read = call("read", _READ, BYTEA, INT8)
+        self.write = call("write", "SELECT @schema@.write_1($1, $2, $3, $4)", BYTEA, BYTEA, INT8, FLOAT8)
+        self.clean = call("clean", "SELECT @schema@.clean_1($1, $2)", INT4, FLOAT8)
+        self.states = call("states", _STATES, BYTEA, BYTEA)
+        self.handed = call("handed", _HANDED, BYTEA_ARRAY, TEXT_ARRAY, hot=True)
+        self.ring = call("ring", "SELECT pg_notify($1, '')", TEXT)
+        self.greet = call("greet", _GREET)
+        self.begin = call("begin", _BEGIN, INT8, TEXT)
+        self.version = call("version", "SELECT version FROM @schema@.about")
+
+
+# first key, first key behind -> who holds and who waits, in one snapshot; what has run out is left out
+_STATES = """
+SELECT encode(key, 'hex'), 1 AS state, 'exclusive', 1, holder, fence, date_part('epoch', clock_timestamp() - since),
+       date_part('epoch', expires - clock_timestamp()), NULL, 0 AS number
+FROM @schema@.lock WHERE key >= $1 AND key < $2 AND shape = 1 AND expires > clock_timestamp()
+  AND NOT @schema@.is_over_1(session)
+UNION ALL
+SELECT encode(key, 'hex'), state, mode, capacity, holder, fence, date_part('epoch', clock_timestamp() - since),
+       date_part('epoch', expires - clock_timestamp()), broken, number
+FROM @schema@.claim WHERE key >= $1 AND key < $2 AND state <= 3 AND expires > clock_timestamp()
+  AND NOT @schema@.is_over_1(session)
+ORDER BY 1, state, number
+"""
+
+# keys, owners -> who of these has been let in: owner, fence, when in seconds since 1970, abandoned
+_HANDED = """
+SELECT c.owner, c.fence, date_part('epoch', c.since), c.abandoned::integer
+FROM unnest($1, $2) AS given (key, owner)
+JOIN @schema@.claim AS c ON c.key = given.key AND c.owner = given.owner AND c.state = 1
+"""
+
+# key, fence -> value in hexadecimal digits, highest fence, seconds left, time in seconds since 1970
+_READ = "SELECT encode(content, 'hex'), highest, remaining, moment FROM @schema@.read_1($1, $2)"
+
+# nothing -> the process that answers, and how its transactions run by default
+_GREET = "SELECT pg_backend_pid(), current_setting('default_transaction_isolation')"
+
+
+# number, the same as text -> true; the session is named by it, and has its lock until it ends
+_BEGIN = """
+SELECT pg_try_advisory_lock($1) AND set_config('leasehold.session', $2, false) = $2
+  AND set_config('tcp_keepalives_idle', '10', false) <> '' AND set_config('tcp_keepalives_interval', '5', false) <> ''
+  AND set_config('tcp_keepalives_count', '3', false) <> ''
+"""
+
+
+def claim_values(
+    claim: Claim, floor: int, *, waits: bool = False, bell: Parameter = None, in_session: bool = False
+) -> list[Parameter]:
+    """The parameters of `acquire`."""
+    return [
+        claim.key.encode(),
+        claim.owner.encode(),
+        number(claim.ttl),
+        claim.mode.value.encode(),
+        b"%d" % claim.capacity,
+        number(claim.min_hold),
+        holder_text(claim.holder),
+        b"%d" % floor,
+        b"t" if waits else b"f",
+        bell,
+        b"t" if in_session else b"f",
+    ]
+
+
+def key_bytes(key: str) -> bytes:
+    """A key as the store keeps it: its bytes, so that any character may be in it."""
+    return key.encode()
+
+
+def upper_bound(prefix: bytes) -> bytes:
+    """The first key behind all that start with this prefix. The bytes of UTF-8 are never 255."""
+    return prefix[:-1] + bytes([prefix[-1] + 1])
+
+
+def number(value: float) -> bytes:
+    """A float, so that it arrives exactly."""
+    return repr(float(value)).encode()
+
+
+def seconds(text: bytes | None) -> float | None:
+    """A float out of a row."""
+    return None if text is None else float(text)
+
+
+def array(values: Iterable[bytes], *, binary: bool = False) -> bytes:
+    """An array of texts, or of bytes."""
+    if binary:
+        return b"{%s}" % b",".join(b'"\\\\x%s"' % value.hex().encode() for value in values)
+    return b"{%s}" % b",".join(b'"%s"' % value.replace(b"\\", b"\\\\").replace(b'"', b'\\"') for value in values)
+
+
+_LAST_HOLDER: tuple[Holder | None, bytes] = (None, b"")
+
+
+def holder_text(holder: Holder) -> bytes:
+    """Who holds, as JSON in ASCII: a text of PostgreSQL cannot hold every character. One client asks for one mostly."""
+    global _LAST_HOLDER  # noqa: PLW0603 - one assignment of a pair, which any thread may read
+    last, text = _LAST_HOLDER
+    if last is holder:
+        return text
+    facts = {"host": holder.host, "pid": holder.pid, "label": holder.label, "reason": holder.reason}
+    text = json.dumps({name: fact for name, fact in facts.items() if fact is not None}).encode()
+    _LAST_HOLDER = (holder, text)
+    return text
+
+
+def holder_from(text: bytes | None) -> Holder | None:
+    """Read it back; what another program wrote there is shown as it is."""
+    if text is None:
+        return None
+    try:
+        facts: dict[str, Any] = json.loads(text)
+        return Holder(str(facts["host"]), int(facts["pid"]), facts.get("label"), facts.get("reason"))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return Holder(text.decode(errors="replace"), 0)

@@ -1,0 +1,14 @@
+"""The contract over rows in Debian's PostgreSQL, in real time, reached directly."""
+
+from __future__ import annotations
+
+import pytest
+
+from leasehold.testing import contract
+from verification.lab.postgres import PostgresServer
+
+
+@pytest.mark.parametrize("driver", contract.DRIVERS)
+@pytest.mark.parametrize("case", contract.CASES, ids=str)
+def test_contract(case: contract.Case, driver: type[contract.Driver], postgres: PostgresServer) -> None:
+    contract.check(case, contract.UrlHarness(postgres.url(), contract.REQUIRED["postgresql"], ttl=0.5), driver())

@@ -1,0 +1,30 @@
+"""The contract over rows, through a PgBouncer that pools transactions: without a way around it all cases, and the cases
+of waiting once more with one (`listen_url`), on which messages arrive.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import pytest
+
+from leasehold.testing import contract
+from verification.lab.pgbouncer import PgBouncer
+from verification.lab.postgres import PostgresServer
+
+OF_WAITING = [case for case in contract.CASES if case.group in ("waiting", "queueing", "modes")]
+
+
+@pytest.mark.parametrize("driver", contract.DRIVERS)
+@pytest.mark.parametrize("case", contract.CASES, ids=str)
+def test_contract(case: contract.Case, driver: type[contract.Driver], pgbouncer: PgBouncer) -> None:
+    contract.check(case, contract.UrlHarness(pgbouncer.url(), contract.REQUIRED["postgresql"], ttl=0.5), driver())
+
+
+@pytest.mark.parametrize("driver", contract.DRIVERS)
+@pytest.mark.parametrize("case", OF_WAITING, ids=str)
+def test_contract_with_a_way_around(
+    case: contract.Case, driver: type[contract.Driver], pgbouncer: PgBouncer, postgres: PostgresServer
+) -> None:
+    url = f"{pgbouncer.url()}?listen_url={quote(postgres.url(), safe='')}"
+    contract.check(case, contract.UrlHarness(url, contract.REQUIRED["postgresql"], ttl=0.5), driver())

@@ -1,0 +1,15 @@
+"""The contract over sessions: grants that end with the connection of their holder."""
+
+from __future__ import annotations
+
+import pytest
+
+from leasehold.testing import contract
+from verification.lab.postgres import PostgresServer
+
+
+@pytest.mark.parametrize("driver", contract.DRIVERS)
+@pytest.mark.parametrize("case", contract.CASES, ids=str)
+def test_contract(case: contract.Case, driver: type[contract.Driver], postgres: PostgresServer) -> None:
+    url = f"{postgres.url()}?mode=session"
+    contract.check(case, contract.UrlHarness(url, contract.REQUIRED["postgresql session"], ttl=0.5), driver())
