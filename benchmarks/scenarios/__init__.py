@@ -10,9 +10,12 @@ SCENARIOS = {
     "p5": "benchmarks.scenarios.redis_held",
     "p6": "benchmarks.scenarios.redis_crowd",
     "p7": "benchmarks.scenarios.sqlite_file",
+    "p8": "benchmarks.scenarios.etcd_pair",
     "p11": "benchmarks.scenarios.start_up",
     "p12": "benchmarks.scenarios.growth",
     "p13": "benchmarks.scenarios.local_waiters",
     "p14": "benchmarks.scenarios.redis_distance",
+    "p12-etcd": "benchmarks.scenarios.etcd_growth",
+    "p14-etcd": "benchmarks.scenarios.etcd_distance",
     "hand-over": "benchmarks.scenarios.hand_over",
 }
