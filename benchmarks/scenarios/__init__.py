@@ -10,23 +10,17 @@ SCENARIOS = {
     "p5": "benchmarks.scenarios.redis_held",
     "p6": "benchmarks.scenarios.redis_crowd",
     "p7": "benchmarks.scenarios.sqlite_file",
-<<<<<<< HEAD
+    "p8": "benchmarks.scenarios.etcd_pair",
     "p9": "benchmarks.scenarios.zookeeper_pair",
     "p10": "benchmarks.scenarios.postgres_pair",
-=======
-    "p8": "benchmarks.scenarios.etcd_pair",
->>>>>>> etcd
     "p11": "benchmarks.scenarios.start_up",
     "p12": "benchmarks.scenarios.growth",
     "p13": "benchmarks.scenarios.local_waiters",
     "p14": "benchmarks.scenarios.redis_distance",
-<<<<<<< HEAD
     "p14-postgresql": "benchmarks.scenarios.postgres_distance",
     "p12-zookeeper": "benchmarks.scenarios.zookeeper_growth",
     "p14-zookeeper": "benchmarks.scenarios.zookeeper_distance",
-=======
     "p12-etcd": "benchmarks.scenarios.etcd_growth",
     "p14-etcd": "benchmarks.scenarios.etcd_distance",
->>>>>>> etcd
     "hand-over": "benchmarks.scenarios.hand_over",
 }
