@@ -107,9 +107,7 @@ def test_ttl_longer_than_max_ttl_is_refused_with_the_option_to_change(nodes: Red
 def test_clients_that_disagree_about_max_ttl_do_not_lock_together(nodes: RedlockNodes) -> None:
     with (
         leasehold.connect(nodes.url(max_ttl=45)) as client,
-        pytest.raises(
-            leasehold.BackendRejected, match="set up with max_ttl=60 as one of 3 nodes"
-        ),
+        pytest.raises(leasehold.BackendRejected, match="set up with max_ttl=60 as one of 3 nodes"),
     ):
         client.lock("x").acquire(timeout=30)
 
