@@ -25,8 +25,6 @@ def test_the_simulated_server_answers_as_valkey_does(valkey_server: RedisServer)
     assert report.messages > 0
 
 
-def test_a_server_that_answers_otherwise_is_noticed(
-    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_answers_otherwise_is_noticed(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(database._COMMANDS, b"ZCARD", lambda _db, _key: 1)
     assert compare(redis_server, 500, seed=1).differences

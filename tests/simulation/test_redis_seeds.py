@@ -42,7 +42,9 @@ def test_the_runs_contain_grants_losses_faults_and_lost_updates() -> None:
 
 
 def test_the_same_seed_gives_the_same_trace_in_every_process() -> None:
-    script = "from verification.simulation import simulate; [print(simulate(s, store='redis').trace_hash) for s in (3, 17)]"
+    script = (
+        "from verification.simulation import simulate; [print(simulate(s, store='redis').trace_hash) for s in (3, 17)]"
+    )
     here = [simulate(seed, store="redis").trace_hash for seed in (3, 17)]
     assert here == [outcome.trace_hash for outcome in outcomes(0) if outcome.seed in (3, 17)]
     environment = {**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
