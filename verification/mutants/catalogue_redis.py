@@ -21,7 +21,6 @@ _RENEW = _SCRIPTS + "renew.lua"
 _WITHDRAW = _SCRIPTS + "withdraw.lua"
 _WRITE = _SCRIPTS + "write_record.lua"
 _BACKEND = "backends/redis/backend.py"
-_PUSHES = "backends/redis/pushes.py"
 _COURIER = "backends/redis/courier.py"
 
 REDIS_MUTANTS: tuple[Mutant, ...] = (
@@ -362,12 +361,5 @@ REDIS_MUTANTS: tuple[Mutant, ...] = (
         _COURIER,
         '            if word == "NOSCRIPT":\n                payload = call.whole\n',
         '            if word == "NOSCRIPT":\n                payload = call.short\n',
-    ),
-    Mutant(
-        "redis-ended-ear-kept",
-        "a connection for messages that has ended is still relied on",
-        _PUSHES,
-        "        self._drop(node, line)\n        for waiter in list(self._waiters.values()):\n",
-        "        for waiter in list(self._waiters.values()):\n",
     ),
 )
