@@ -65,7 +65,7 @@ faults: setup servers  ## the long forms of the fault tests: a minute of packet 
 mutants: setup  ## known bugs, planted again: each must be caught
 	$(RUN) -m verification.mutants
 
-counters: setup servers  ## lost updates under pauses, 100,000 at each level of isolation; half an hour
+counters: setup servers  ## lost updates under pauses, 100,000 at each level of isolation; an hour
 	$(RUN) -m verification.lab.counters
 
 models: setup  ## all states of the protocols' models, long form

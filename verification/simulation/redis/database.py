@@ -220,6 +220,10 @@ def _hincrby(db: Database, key: bytes, name: bytes, by: bytes) -> int:
     return number
 
 
+def _hgetall(db: Database, key: bytes) -> list[bytes]:
+    return [part for pair in (db.typed(key, _Hash) or {}).items() for part in pair]
+
+
 def _hlen(db: Database, key: bytes) -> int:
     return len(db.typed(key, _Hash) or {})
 
@@ -328,6 +332,7 @@ _READS: dict[bytes, Callable[..., Any]] = {
     b"EXISTS": _exists,
     b"GET": _get,
     b"HGET": _hget,
+    b"HGETALL": _hgetall,
     b"HLEN": _hlen,
     b"HMGET": _hmget,
     b"PTTL": _pttl,
