@@ -239,15 +239,16 @@ class RedisBackend:
             more += [life, _milliseconds(max(claim.ttl, self._options.strict)), str(age)]
         call = self._new_shape(step, claim, keys, more).call(claim.owner.encode(), self._seen)
         if self._options.acks:
-            return await self._ask_replicated(claim, call)
+            # The place in line goes on ageing while we wait for replicas.
+            patience = self._options.acks_timeout
+            patience = patience if step == TRY else min(patience, _place_lifetime(claim) / 2)
+            return await self._ask_replicated(claim, call, patience)
         return await self._courier.ask(call, self._timeout(claim.ttl))
 
-    async def _ask_replicated(self, claim: Claim, call: Call) -> Any:
+    async def _ask_replicated(self, claim: Claim, call: Call, patience: float) -> Any:
         """With `acks`: a grant counts only when enough replicas have it; otherwise it is undone."""
         options = self._options
-        reply, acknowledged = await self._courier.ask_and_wait(
-            call, options.acks, options.acks_timeout, self._timeout(claim.ttl)
-        )
+        reply, acknowledged = await self._courier.ask_and_wait(call, options.acks, patience, self._timeout(claim.ttl))
         if isinstance(acknowledged, BackendError):
             await self.withdraw(claim)  # a rejection would leave the grant to its ttl
             raise acknowledged
