@@ -10,6 +10,7 @@ SCENARIOS = {
     "p5": "benchmarks.scenarios.redis_held",
     "p6": "benchmarks.scenarios.redis_crowd",
     "p7": "benchmarks.scenarios.sqlite_file",
+    "p8": "benchmarks.scenarios.etcd_pair",
     "p9": "benchmarks.scenarios.zookeeper_pair",
     "p10": "benchmarks.scenarios.postgres_pair",
     "p11": "benchmarks.scenarios.start_up",
@@ -19,5 +20,7 @@ SCENARIOS = {
     "p14-postgresql": "benchmarks.scenarios.postgres_distance",
     "p12-zookeeper": "benchmarks.scenarios.zookeeper_growth",
     "p14-zookeeper": "benchmarks.scenarios.zookeeper_distance",
+    "p12-etcd": "benchmarks.scenarios.etcd_growth",
+    "p14-etcd": "benchmarks.scenarios.etcd_distance",
     "hand-over": "benchmarks.scenarios.hand_over",
 }

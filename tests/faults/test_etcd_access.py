@@ -259,3 +259,27 @@ def test_doctor_finds_users_without_rights(guarded: EtcdServer) -> None:
     with leasehold.connect(f"etcd://elsewhere:secret@{guarded.address}") as client:
         findings = {finding.check: finding for finding in client.examine()}
     assert findings["rights"].level is Level.PROBLEM
+
+
+# --- what etcd makes of a ttl
+
+
+def test_ttl_is_what_etcd_granted_and_not_what_was_asked_for() -> None:
+    server = EtcdServer(election_ms=1000)  # etcd raises a lease to one and a half of these, in whole seconds
+    with server, leasehold.connect(server.url, ttl=0.4) as client:
+        lease = client.lock("x").acquire()
+        assert 1.5 < lease.remaining() < 2
+        time.sleep(1.5)
+        lease.check()
+        lease.release()
+
+
+def test_acquire_that_fails_after_its_lease_was_made_leaves_no_lease(guarded: EtcdServer) -> None:
+    token = guarded.authenticate("root", "root secret")
+    before = len(guarded.ask("/lease/leases", token=token).get("leases", []))
+    with leasehold.connect(f"etcd://elsewhere:secret@{guarded.address}", ttl=600) as client:
+        for _ in range(3):
+            with pytest.raises(leasehold.BackendRejected):
+                client.lock("x").acquire(timeout=5)
+    token = guarded.authenticate("root", "root secret")
+    assert len(guarded.ask("/lease/leases", token=token).get("leases", [])) <= before

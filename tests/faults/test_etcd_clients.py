@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 import threading
 import time
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,17 +16,16 @@ from leasehold.client import AsyncClient
 from leasehold.testing.faults import Faults, FaultyBackend
 from leasehold.urls import find_store
 from leasehold.values import Loss, LossReason
+from tests.faults.etcd_process import Worker
 from verification.lab.etcd import EtcdServer
 from verification.lab.namespaces import Network
 from verification.lab.process import wait_until
 from verification.lab.proxy import FaultProxy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from leasehold.spi import Backend, Runtime
-
-WORKER = Path(__file__).with_name("etcd_worker.py")
 
 
 @pytest.fixture
@@ -38,38 +34,6 @@ def server() -> Iterator[EtcdServer]:
     one = EtcdServer()
     with one:
         yield one
-
-
-class Worker:
-    """The other end of `etcd_worker.py`."""
-
-    def __init__(self, url: str, name: str, ttl: float, prefix: Sequence[str] = ()) -> None:
-        command = [*prefix, sys.executable, str(WORKER), url, name, str(ttl)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    def line(self) -> list[str]:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline().split()
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
-
-    def end(self) -> list[str]:
-        """Let it release; what it says about that."""
-        output, _ = self._process.communicate(timeout=60)
-        return output.split()
-
-    def __enter__(self) -> Worker:
-        assert self.line() == ["waiting"]
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._process.poll() is None:
-            self.kill()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                pipe.close()
 
 
 def seats(server: EtcdServer) -> list[bytes]:

@@ -9,6 +9,7 @@ import pytest
 
 import leasehold
 from tests.faults.contest import Contest
+from tests.faults.etcd_process import Worker
 from verification.lab.etcd import EtcdCluster
 from verification.lab.namespaces import Network
 
@@ -94,6 +95,28 @@ def test_leader_that_is_cut_off_and_comes_back_does_not_let_two_in(cluster: Etcd
             leader.namespace.heal()
         contest.everybody_gets_it()
     contest.verdict()
+
+
+def test_holder_beside_a_leader_that_is_cut_off_is_not_fooled_by_its_answers(cluster: EtcdCluster) -> None:
+    """Holder and leader are cut off together: what the leader still confirms alone does not count."""
+    leader = cluster.leader()
+    assert leader.namespace is not None
+    rest = "etcd://" + ",".join(member.address for member in cluster.members if member is not leader)
+    with Worker(leader.url, "beside", 3, leader.namespace.prefix) as holder:
+        said, fence, _ = holder.line()
+        assert said == "held"
+        with leasehold.connect(rest, ttl=3, namespace="faults") as client:
+            leader.namespace.cut()
+            try:
+                lease = client.lock("beside").acquire(timeout=60)
+                granted = time.monotonic()
+                told, _, instant = holder.line()
+            finally:
+                leader.namespace.heal()
+            assert told == "lost"
+            assert float(instant) < granted
+            assert lease.fence > int(fence)
+            lease.release()
 
 
 def test_rolling_restart_costs_nobody_a_lease(cluster: EtcdCluster) -> None:

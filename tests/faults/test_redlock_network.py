@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import leasehold
+from leasehold.values import Claim, Holder, Mode, Refusal
 from tests.faults.redlock_support import drop_lock, has_lock, held_on, proxied
 from tests.faults.support import eventually, opened
 from verification.lab.redlock import RedlockNodes, settle
@@ -91,6 +92,9 @@ def test_answers_that_come_after_the_ttl_grant_nothing_and_leave_nothing(
                 for proxy in proxies:
                     proxy.delay(to_client=0.6)
                 assert await client.lock("name", ttl=0.5, renew=False).try_acquire() is None
+                store = client._session.backend  # type: ignore[union-attr]  # it is open
+                claim = Claim("leasehold:name", "f" * 32, 0.5, Mode.EXCLUSIVE, 1, 0.0, Holder("host", 1))
+                assert isinstance(await store.try_acquire(claim), Refusal), "the store itself looks at the time too"
                 for proxy in proxies:
                     proxy.delay()
                 assert await witness.inspect("name") is None

@@ -107,7 +107,17 @@ def test_ttl_longer_than_max_ttl_is_refused_with_the_option_to_change(nodes: Red
 def test_clients_that_disagree_about_max_ttl_do_not_lock_together(nodes: RedlockNodes) -> None:
     with (
         leasehold.connect(nodes.url(max_ttl=45)) as client,
-        pytest.raises(leasehold.BackendRejected, match="set up with max_ttl=60: all clients must say the same"),
+        pytest.raises(leasehold.BackendRejected, match="set up with max_ttl=60 as one of 3 nodes"),
+    ):
+        client.lock("x").acquire(timeout=30)
+
+
+def test_clients_that_disagree_about_the_number_of_nodes_do_not_lock_together(nodes: RedlockNodes) -> None:
+    """Two of three and three of five can be different nodes."""
+    two = nodes.url(addresses=[server.address for server in nodes.servers[:2]])
+    with (
+        leasehold.connect(two) as client,
+        pytest.raises(leasehold.BackendRejected, match="as one of 3 nodes: all clients must say the same"),
     ):
         client.lock("x").acquire(timeout=30)
 
@@ -190,6 +200,6 @@ def test_doctor_names_a_max_ttl_that_differs_and_an_even_number(nodes: RedlockNo
     with leasehold.connect(nodes.url(addresses=[server.address for server in nodes.servers[:2]], max_ttl=7)) as client:
         findings = {finding.check: finding for finding in client.examine()}
     assert findings["number of nodes"].level is Level.WARNING
-    mismatch = findings[f"max_ttl of 127.0.0.1:{nodes.servers[0].port}"]
+    mismatch = findings[f"terms of 127.0.0.1:{nodes.servers[0].port}"]
     assert mismatch.level is Level.PROBLEM
-    assert "60" in mismatch.found
+    assert "max_ttl=60 as one of 3 nodes" in mismatch.found

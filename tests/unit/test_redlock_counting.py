@@ -92,8 +92,8 @@ def test_a_split_vote_has_no_end_to_wait_for() -> None:
         ((OUT, DOWN, DOWN, YES, YES), BackendUnavailable),
         ((OUT, DOWN, LOST, YES, YES), OutcomeUnknown),
         ((None, None, None, YES, YES), OutcomeUnknown),
-        (([6, 0, 30000],) * 3 + (YES, YES), BackendRejected),
-        (([6, 0, 30000],) * 2 + (DOWN, YES, YES), BackendUnavailable),
+        (([6, 0, b"30000/5"],) * 3 + (YES, YES), BackendRejected),
+        (([6, 0, b"30000/5"],) * 2 + (DOWN, YES, YES), BackendUnavailable),
         ((BackendRejected("NOPERM"),) * 3 + (None, None), BackendRejected),
     ],
 )
@@ -102,10 +102,10 @@ def test_the_error_is_as_sure_as_enough_nodes_are(answers: tuple[Any, ...], kind
 
 
 def test_the_error_names_each_node_with_its_reason() -> None:
-    text = str(votes(OUT, WINDOW_, [6, 0, 45000], DOWN, None).trouble("redlock://x", WINDOW))
+    text = str(votes(OUT, WINDOW_, [6, 0, b"45000/3"], DOWN, None).trouble("redlock://x", WINDOW))
     assert "n1 does not know what it granted before, and sits out for 2.5 s more" in text
     assert "the clock of n2 is more than 2 s away" in text
-    assert "n3 was set up with max_ttl=45" in text
+    assert "n3 was set up with max_ttl=45 as one of 3 nodes" in text
     assert "n5 cannot be reached" in text
     assert "n5 did not answer" not in text, "it was not waited for"
 
@@ -159,7 +159,7 @@ def test_only_nodes_that_are_free_and_know_no_higher_number_are_repaired() -> No
 
 def test_many_grants_are_renewed_in_several_calls_and_answered_in_order() -> None:
     count = RENEWED_TOGETHER + 5
-    call = Calls(30).renew([Grant(claim(), number, 10.0) for number in range(1, count + 1)])
+    call = Calls(30, 5).renew([Grant(claim(), number, 10.0) for number in range(1, count + 1)])
     assert call.count == 2
     parts = [[1, b""] * RENEWED_TOGETHER, [0, b""] * 5]
     renewals = Renewals([parts] * 3, "x")
@@ -243,6 +243,6 @@ def test_no_script_joins_a_number_to_a_text() -> None:
 
 
 def test_a_key_in_another_alphabet_is_sent_with_its_length_in_bytes() -> None:
-    payload = Calls(30).look(["ключ"]).short
+    payload = Calls(30, 5).look(["ключ"]).short
     key = "leasehold:redlock:lock:ключ".encode()
     assert b"$%d\r\n%b\r\n" % (len(key), key) in payload

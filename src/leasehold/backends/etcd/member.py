@@ -13,7 +13,14 @@ if TYPE_CHECKING:
     from leasehold.spi import Signal
     from leasehold.values import Claim, Holder
 
-__all__ = ["Member"]
+__all__ = ["Member", "recheck"]
+
+LONGEST_RECHECK = 10.0
+
+
+def recheck(claim: Claim) -> float:
+    """After how long a waiter asks by itself, which also keeps its session alive."""
+    return min(claim.ttl / 3, LONGEST_RECHECK)
 
 
 class Member:

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from leasehold.backends.etcd import requests
-from leasehold.backends.etcd.member import Member
+from leasehold.backends.etcd.member import Member, recheck
 from leasehold.backends.etcd.seat import encode, read_seat
 from leasehold.backends.etcd.sessions import SessionEnded
 from leasehold.errors import BackendError
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["Waiting"]
 
 DUE_SHARE = 0.25  # of a ttl: a waiter that asks keeps its session alive when the last time is longer ago
-LONGEST_RECHECK = 10.0
 
 
 class Waiting:
@@ -146,8 +145,8 @@ class Waiting:
 
     def _place(self, member: Member) -> Place:
         claim = member.claim
-        recheck = min(claim.ttl / 3, LONGEST_RECHECK)
-        return Place(claim, self._signal(member), recheck, max(0, member.ahead - claim.capacity), member.first)
+        ahead = max(0, member.ahead - claim.capacity)
+        return Place(claim, self._signal(member), recheck(claim), ahead, member.first)
 
     def _signal(self, member: Member) -> Signal:
         if member.signal is None:
@@ -164,10 +163,10 @@ class Waiting:
         member.first = read_seat(first.found[0]).holder
         member.ahead = min(member.ahead, first.count - 1)
         tools.unwatch(member)
-        signal, since = self._signal(member), answer.header.revision + 1
+        signal, seen = self._signal(member), answer.header.revision
         permits = member.claim.mode is Mode.PERMIT
         if permits and len(in_the_way) == member.claim.capacity:
-            member.watch = tools.watches.watch(*member.lane.ahead, since, signal)
+            member.watch = tools.watches.watch(*member.lane.ahead, seen, signal)
             return
         member.blocker = None if permits else (in_the_way[0].key, in_the_way[0].created)
-        member.watch = tools.watches.watch(in_the_way[0].key, b"", since, signal, puts=permits)
+        member.watch = tools.watches.watch(in_the_way[0].key, b"", seen, signal, puts=permits)

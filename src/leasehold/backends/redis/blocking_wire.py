@@ -276,12 +276,10 @@ class BlockingWire:
 
     def distrust(self, node: Node) -> None:
         """A connection to this server died: the idle ones most likely died too, and would cost an attempt each."""
-        idle = self._idle.get(node, deque())
-        while True:
-            try:
+        idle: deque[BlockingLink] = self._idle.get(node, deque())
+        while idle:
+            with suppress(IndexError):  # another thread was quicker
                 idle.pop().close()
-            except IndexError:
-                return
 
     async def close(self) -> None:
         """Close what is idle; the rest is closed when it comes back."""

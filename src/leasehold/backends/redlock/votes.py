@@ -12,9 +12,9 @@ from leasehold.values import Refusal
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["Votes", "enough_votes", "voted_for"]
+__all__ = ["Votes", "agreed_on", "enough_votes", "voted_for"]
 
-BUSY, VOTE, TOO_LOW, OUT_OF_WINDOW, SITS_OUT, WITHDRAWN, OTHER_MAX_TTL = range(7)
+BUSY, VOTE, TOO_LOW, OUT_OF_WINDOW, SITS_OUT, WITHDRAWN, OTHER_TERMS = range(7)
 
 
 def enough_votes(answers: Sequence[Any]) -> bool:
@@ -32,6 +32,12 @@ def enough_votes(answers: Sequence[Any]) -> bool:
 def voted_for(answer: Any) -> int | None:
     """The number that a node has voted for; None if it has not."""
     return answer[2] if type(answer) is list and answer[0] == VOTE else None
+
+
+def agreed_on(terms: bytes) -> str:
+    """What the first client of a node said, in words."""
+    max_ttl, _, nodes = terms.decode(errors="replace").partition("/")
+    return f"was set up with max_ttl={int(max_ttl) / 1000:g} as one of {nodes} nodes"
 
 
 class Votes:
@@ -111,9 +117,8 @@ class Votes:
             elif answer[0] == SITS_OUT:
                 text = f"{name} does not know what it granted before, and sits out for {answer[2] / 1000:.1f} s more"
                 yield text, BackendUnavailable
-            elif answer[0] == OTHER_MAX_TTL:
-                text = f"{name} was set up with max_ttl={answer[2] / 1000:g}: all clients must say the same"
-                yield text, BackendRejected
+            elif answer[0] == OTHER_TERMS:
+                yield f"{name} {agreed_on(answer[2])}: all clients must say the same", BackendRejected
             elif answer[0] == OUT_OF_WINDOW:
                 yield f"the clock of {name} is more than {window:g} s away from the median of all", BackendUnavailable
 
