@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import leasehold
+from leasehold import events
 from leasehold._runtimes.asyncio import AsyncioRuntime
 from leasehold.client import AsyncClient
 from leasehold.testing.faults import Faults, FaultyBackend
@@ -34,6 +35,20 @@ def server() -> Iterator[EtcdServer]:
     one = EtcdServer()
     with one:
         yield one
+
+
+class Patience:
+    """Tells when waiters have looked around once more, a second after they came; then they only wait to be woken."""
+
+    def __init__(self, client: leasehold.Client) -> None:
+        self._seen = 0
+        client.on_event(self._note)
+
+    def _note(self, event: object) -> None:
+        self._seen += isinstance(event, events.Waiting)
+
+    def ends(self, number: int) -> None:
+        wait_until(lambda: self._seen >= number, "nobody waits for long")
 
 
 def seats(server: EtcdServer) -> list[bytes]:
@@ -170,7 +185,9 @@ def test_compaction_while_a_watch_is_away_does_not_leave_its_waiter_hanging(serv
             first = holder.lock("x").acquire()
             got: list[leasehold.Lease] = []
             thread = threading.Thread(target=lambda: got.append(client.lock("x").acquire(timeout=90)))
+            patience = Patience(client)
             thread.start()
+            patience.ends(1)
             wait_until(lambda: server.watchers() == 1, "the waiter does not watch")
             proxy.refuse()
             first.release()
@@ -202,10 +219,12 @@ def test_permit_goes_on_to_a_waiter_when_the_first_holder_leaves_first(server: E
         first, second = (client.semaphore("x", 2).acquire() for _ in range(2))
         got: list[leasehold.Lease] = []
         threads = []
+        patience = Patience(other)
         for number in range(3):
             threads.append(threading.Thread(target=lambda: got.append(other.semaphore("x", 2).acquire(timeout=90))))
             threads[-1].start()
             wait_until(partial(_stands, client, number + 1), "a waiter does not stand in line")
+        patience.ends(3)
         first.release()
         wait_until(lambda: len(got) == 1, "the first waiter was not woken", 8)
         second.release()
@@ -263,3 +282,40 @@ def test_request_whose_answer_was_lost_is_found_again_and_not_made_twice(server:
             assert [holding.fence for holding in state.holdings] == [lease.fence]
             assert lease.release() is True
             assert seats(server) == []
+
+
+def test_key_that_may_be_gone_is_not_deleted_under_its_next_owner(server: EtcdServer) -> None:
+    """The answer to a release was lost; meanwhile another client sits under the same number."""
+    with FaultProxy(("127.0.0.1", server.port)) as proxy:
+        first = leasehold.connect(f"etcd://127.0.0.1:{proxy.port}", ttl=9)
+        other = leasehold.connect(server.url, ttl=60)
+        failures: list[object] = []
+        first.on_event(lambda event: isinstance(event, events.RenewalFailed) and failures.append(event))
+        with first, other:
+            for client in (first, other):
+                client._twin._current().backend._asking._tools.slots._first = 7  # type: ignore[attr-defined]
+            kept, lost = first.lock("kept").acquire(), first.lock("x").acquire()
+            (seat,) = [key for key in seats(server) if b":x/" in key]
+            proxy.swallow(seat)
+            releasing = threading.Thread(target=_release_somehow, args=(lost,))
+            releasing.start()
+            proxy.wait_done()
+            proxy.refuse()
+            releasing.join(60)
+            mine = other.lock("x").acquire(timeout=10)
+            assert seats(server).count(seat) == 1
+            wait_until(lambda: failures, "no renewal failed")  # and with it the first try to clean up
+            kept.check()
+            proxy.accept()
+            before = kept.remaining()
+            wait_until(lambda: kept.remaining() > before, "the first client did not renew", 30)
+            mine.renew()
+            mine.release()
+            kept.release()
+
+
+def _release_somehow(lease: leasehold.Lease) -> None:
+    try:
+        lease.release()
+    except leasehold.BackendError:
+        return

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from leasehold._runtimes.threads import ThreadRuntime
+from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold.backends.etcd.answers import Header, KeyValue
 from leasehold.backends.etcd.layout import Layout, after
 from leasehold.backends.etcd.options import open_url
 from leasehold.backends.etcd.seat import read_seat
-from leasehold.backends.etcd.sessions import Pulse, Session
+from leasehold.backends.etcd.sessions import Pulse, Session, SessionEnded, Sessions
 from leasehold.backends.etcd.slots import Slots
 from leasehold.backends.etcd.trouble import CallFailed, LeaseGone, translated
 from leasehold.backends.etcd.wire import time_in
@@ -135,6 +135,17 @@ def test_a_session_is_over_before_its_lease_can_be() -> None:
     assert not session.is_over(109.0)
     assert session.is_over(109.9)
     assert session.deadline < 110.0
+
+
+def test_a_session_that_is_over_is_never_renewed_again() -> None:
+    sessions = Sessions(None, ThreadRuntime())  # type: ignore[arg-type]  # it must not even ask
+    session = Session(7, 10, sent=-1e9)
+    session.wants(b"seat", 1.0)
+    sessions._by_lease[7] = session
+    for _ in range(2):
+        with pytest.raises(SessionEnded):
+            run(sessions.refresh(sessions.borrow(7)))
+    assert not session.is_used
 
 
 # --- errors

@@ -107,7 +107,7 @@ class Asking:
             else:
                 answer = await tools.connection.txn(requests.try_acquire(new, attempt.room_at))
         except LeaseGone:
-            session.ended = True
+            session.end()
             return None
         session.prove(pulse, answer.header)
         if answer.succeeded:
@@ -196,7 +196,7 @@ class Asking:
             try:
                 answer = await tools.connection.txn(request)
             except LeaseGone:
-                session.ended = True
+                session.end()
                 continue
             session.prove(pulse, answer.header)
             if not answer.succeeded:

@@ -144,13 +144,13 @@ class Holdings:
         member = self._members.get(grant.claim.owner)
         if member is None or member.fence != grant.fence:
             return await self._release_unknown(grant)
-        member.session.wants(
-            member.seat, 0.0
-        )  # if we are not heard now, it goes before the session is kept alive again
+        # If we are not heard now, it goes before the session is kept alive again.
+        member.session.wants(member.seat, self._runtime.now())
         left = self._cool_down(grant, member.granted_at)
-        freed = await (
-            self._free(member.seat, member.written, member.created) if left <= 0 else self._cool(member, left)
-        )
+        if left > 0:
+            freed = await self._cool(member, left)
+        else:
+            freed = await self._free(member.seat, member.written, member.created)
         self._tools.forget(member)
         return freed
 

@@ -34,6 +34,7 @@ __all__ = ["BATCH", "Pulse", "Session", "SessionEnded", "Sessions"]
 BATCH = 100  # etcd refuses transactions of more than 128 operations
 MOST_SESSIONS = 8
 FRESH_SHARE = 0.1  # a new claim may find so much of its session's ttl used up
+DUE_SHARE = 0.25  # a waiter that asks keeps its session alive when so much is used up
 OPEN_PATIENCE = 3.0
 LONGEST_PATIENCE = 3.0
 CLOSE_PATIENCE = 1.0
@@ -79,6 +80,16 @@ class Session:
     def is_over(self, now: float) -> bool:
         """Whether it is gone or has to be taken for gone."""
         return self.ended or now >= self.deadline
+
+    def is_due(self, now: float) -> bool:
+        """Whether a waiter that asks has to keep it alive; not if somebody else is about to, and there is time."""
+        share = (now - self.sent) / self.ttl
+        return share > DUE_SHARE and not (self.refreshing and share < 2 * DUE_SHARE)
+
+    def end(self) -> None:
+        """It is gone, with all that lived on it, or has to be taken for gone."""
+        self.ended = True
+        self.kept, self.notes = {}, {}
 
     def prove(self, pulse: Pulse | None, header: Header) -> bool:
         """A transaction was answered that was sent after the keep-alive had been; whether that one counts now."""
@@ -192,14 +203,15 @@ class Sessions:
         lease = self._fresh_lease()
         sent = self._runtime.now()
         session = Session(lease, await self._connection.grant(lease, wanted), sent)
-        self._drop_ended(sent)
+        self._note_ended(sent)
         self._by_lease[lease] = self._by_ttl[wanted] = session
         return session
 
-    def _drop_ended(self, now: float) -> None:
-        for lease, session in list(self._by_lease.items()):
-            if session.is_over(now) and not session.is_used:
-                self._by_lease.pop(lease, None)
+    def _note_ended(self, now: float) -> None:
+        """Sessions whose time has passed stay known by their number, so that nobody renews them again."""
+        for session in list(self._by_lease.values()):
+            if session.is_over(now) and not session.borrowed:
+                session.end()
 
     # --- keeping one
 
@@ -226,11 +238,7 @@ class Sessions:
         return Pulse(sent, answer.header)
 
     def _end(self, session: Session) -> NoReturn:
-        session.ended = True
-        for ttl, each in list(self._by_ttl.items()):
-            if each is session:
-                self._by_ttl.pop(ttl, None)
-        self._by_lease.pop(session.lease, None)
+        session.end()
         raise SessionEnded
 
     async def sweep(self, session: Session) -> None:

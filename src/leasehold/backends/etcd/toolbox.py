@@ -85,7 +85,7 @@ class Toolbox:
         self.unwatch(member)
         if self.members.get(member.claim.owner) is member:
             del self.members[member.claim.owner]
-        member.session.wants(member.seat, 0.0)
+        member.session.wants(member.seat, self.runtime.now())
 
     def settle(self, member: Member) -> None:
         """What was in doubt is known now: its seat is gone."""

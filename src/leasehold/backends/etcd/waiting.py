@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Waiting"]
 
-DUE_SHARE = 0.25  # of a ttl: a waiter that asks keeps its session alive when the last time is longer ago
-
 
 class Waiting:
     """The claims of one client that stand in line."""
@@ -44,7 +42,7 @@ class Waiting:
         session = member.session
         pulse: Pulse | None = None
         try:
-            if asked - session.sent > session.ttl * DUE_SHARE:
+            if session.is_due(asked):
                 pulse = await tools.sessions.refresh(session)
             else:
                 await tools.sessions.sweep(session)
