@@ -102,8 +102,10 @@ class Asking:
         if not member.created:
             member.value = value
         try:
-            request = requests.join(new) if attempt.waits else requests.try_acquire(new, attempt.room_at)
-            answer = await tools.connection.txn(request)
+            if attempt.waits:
+                answer = await tools.connection.txn(requests.join(new, member.enough))
+            else:
+                answer = await tools.connection.txn(requests.try_acquire(new, attempt.room_at))
         except LeaseGone:
             session.ended = True
             return None
@@ -126,11 +128,13 @@ class Asking:
             raise
         if not attempt.waits:
             return self._waiting.granted(member, attempt.asked)
-        # An exclusive claim and a permit count themselves, a shared one counts only exclusive ones.
-        member.ahead = answer.read(1).count - (member.claim.mode is not Mode.SHARED)
-        if member.ahead < member.claim.capacity:
+        newest = answer.read(1)
+        in_the_way = tuple(kept for kept in newest.found if kept.created < member.created)
+        if len(in_the_way) < member.claim.capacity:
             return self._waiting.granted(member, attempt.asked)
-        return await self._waiting.look(member, attempt.asked)
+        member.ahead = newest.count - (member.claim.mode is not Mode.SHARED)  # a shared one does not see itself there
+        member.is_wanted(attempt.asked)
+        return self._waiting.stay(member, in_the_way, answer.read(2), answer.header.revision)
 
     async def _refused(self, member: Member, attempt: _Attempt, answer: TxnAnswer) -> Grant | Place | Refusal | None:
         """Why the claim got no seat; None means: ask again, relying on what is known now."""
