@@ -52,6 +52,7 @@ class AsyncioQuestion:
         def arrived(answer: asyncio.Future[list[Any]]) -> None:
             error = BackendUnavailable("cancelled") if answer.cancelled() else answer.exception()
             if error is not None:
+                self.node.say_later(self._call)
                 self.node.failed(error)  # type: ignore[arg-type]  # a connection sets no other exceptions
                 done(error)
                 return
@@ -75,6 +76,7 @@ class AsyncioQuestion:
         def look_at(answer: asyncio.Future[list[Any]]) -> None:
             """Nobody waits for it; but it must not get lost, and an error must not be reported as one nobody saw."""
             if answer.cancelled() or answer.exception() is not None:
+                self.node.say_later(call)
                 return
             if does_not_know_script(answer.result()[-1]) and line.is_open:
                 self._lines.ask(line, call.whole, call.count).add_done_callback(_forget)
