@@ -90,14 +90,14 @@ class Bare(Pairs):
         self._calls = Calls(nodes.max_ttl, len(nodes.servers))
         self._claim = Claim("leasehold:bare", "b" * 32, TTL, Mode.EXCLUSIVE, 1, 0.0, Holder("host", 1))
         self._ask(self._calls.vote(self._claim, 1).whole)
-        self._ask(self._calls.release(self._claim, 1).whole)
+        self._ask(self._calls.release(self._claim, 1, 0.0).whole)
 
     def run(self, count: int) -> None:
         number = 0
         for _ in range(count):
             number = max(number + 2, int(time.time() * 1_000_000))
             self._ask(self._calls.vote(self._claim, number).short)
-            self._ask(self._calls.release(self._claim, number).short)
+            self._ask(self._calls.release(self._claim, number, 0.0).short)
 
     def _ask(self, payload: bytes) -> None:
         for each in self._sockets:

@@ -29,6 +29,7 @@ __all__ = [
     "Runtime",
     "Scope",
     "Signal",
+    "Startable",
     "Store",
     "Task",
 ]
@@ -226,6 +227,16 @@ class Pollable(Protocol[T_co]):
 
     def receive(self) -> tuple[T_co] | None:
         """Read what is there; the answer in a tuple, or None when more has to come."""
+
+
+class Startable(Protocol[T_co]):
+    """A request that an event loop can start without a task of its own, so that many cost little."""
+
+    async def perform(self) -> T_co:
+        """Ask and wait for the answer."""
+
+    def start(self, done: Callable[[Any], None]) -> None:
+        """Send the question; `done` is called once, later, with the answer or the exception that is one."""
 
 
 class Runtime(Protocol):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SHORT", "drop_lock", "has_lock", "held_on", "lock_key", "proxied", "tell"]
 
-SHORT = 0.5  # a max_ttl with which a node that forgot sits out for 4.5 s
+SHORT = 1.0  # a max_ttl with which a node that forgot sits out for 5 s
 
 
 def lock_key(name: str) -> str:

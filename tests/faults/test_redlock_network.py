@@ -35,9 +35,8 @@ def nodes() -> Iterator[RedlockNodes]:
 
 async def pair(client: AsyncClient, name: str = "other") -> int:
     lease = await client.lock(name).acquire(timeout=60)
-    fence = lease.fence
-    assert await lease.release()
-    return fence
+    await lease.release()
+    return lease.fence
 
 
 # --- lost and late answers
@@ -144,6 +143,36 @@ def test_votes_that_come_after_a_success_are_kept(driver: contract.Driver, nodes
                 assert await lease.release()
 
     driver.run(body())
+
+
+def test_node_that_was_away_at_the_release_is_told_when_it_is_back(
+    driver: contract.Driver, nodes: RedlockNodes
+) -> None:
+    """Otherwise it would keep the lock, and refuse its vote, until the ttl is over."""
+
+    async def body() -> None:
+        with proxied(nodes, 1) as ((proxy,), url):
+            async with opened(driver, url, ttl=60) as client:
+                lease = await client.lock("name").acquire()
+                end = time.monotonic() + 60
+                while has_lock(nodes.servers[0]) is None:  # one that is connected late gets it with a renewal
+                    assert time.monotonic() < end, "it never had the lock"
+                    await lease.renew()
+                    await driver.breathe()
+                proxy.refuse()
+                proxy.cut()
+                assert await lease.release()
+                assert has_lock(nodes.servers[0]) is not None
+                proxy.accept()
+                end = time.monotonic() + 60
+                while has_lock(nodes.servers[0]) is not None:
+                    assert time.monotonic() < end, "it was never told"
+                    await pair(client)
+
+    driver.run(body())
+
+
+# --- rivals
 
 
 def test_five_equal_contenders_all_get_their_turns(nodes: RedlockNodes) -> None:

@@ -13,6 +13,7 @@ from leasehold._core.names import DEFAULT_NAMESPACE, key_for
 from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold.backends.redlock.calls import Calls
 from leasehold.client import AsyncClient
+from leasehold.lease import AsyncLease
 from leasehold.urls import find_store
 from leasehold.values import Claim, Grant, Holder, LossReason, Mode
 from tests.faults.redlock_support import SHORT, drop_lock, has_lock, held_on, proxied, tell
@@ -33,7 +34,7 @@ def nodes() -> Iterator[RedlockNodes]:
 
 @pytest.fixture
 def forgetful() -> Iterator[RedlockNodes]:
-    """Nodes that sit out for only 4.5 s."""
+    """Nodes that sit out for only 5 s."""
     with RedlockNodes(5, max_ttl=SHORT, node_timeout=0.5) as started:
         yield started
 
@@ -46,17 +47,26 @@ async def until(driver: contract.Driver, condition: Callable[[], object]) -> Non
         await driver.breathe()
 
 
+async def on_all(driver: contract.Driver, nodes: RedlockNodes, lease: AsyncLease) -> None:
+    """Wait until every node has it: one that was not connected yet gets it with a renewal."""
+    end = time.monotonic() + 30
+    while held_on(nodes) < len(nodes.servers):
+        assert time.monotonic() < end, "some node never got it"
+        await lease.renew()
+        await driver.breathe()
+
+
 async def pair(client: AsyncClient, name: str = "other") -> int:
     lease = await client.lock(name).acquire(timeout=60)
-    fence = lease.fence
-    assert await lease.release()
-    return fence
+    await lease.release()  # on a busy machine its time may be over
+    return lease.fence
 
 
 def test_two_dead_nodes_of_five_cost_neither_the_lock_nor_time(driver: contract.Driver, nodes: RedlockNodes) -> None:
     async def body() -> None:
         async with opened(driver, nodes.url(node_timeout=5)) as client:
             lease = await client.lock("name").acquire()
+            await on_all(driver, nodes, lease)
             nodes.servers[1].kill()
             nodes.servers[3].kill()
             assert await pair(client) > 0  # somebody has to find out
@@ -154,7 +164,7 @@ def test_node_restarted_empty_sits_out_and_the_others_go_on(driver: contract.Dri
                 fence = lease.fence
                 if has_lock(restarted) == lease.fence:
                     voted_after = time.monotonic() - began
-                assert await lease.release()
+                await lease.release()
                 await driver.breathe()
                 assert time.monotonic() - began < 60
             assert voted_after > 4.0, "it voted before it was safe"
@@ -189,7 +199,7 @@ def test_cold_start_of_all_nodes_grants_nothing_and_names_the_seconds_left(drive
             server.start()
         try:
             async with opened(driver, nodes.url(), ttl=SHORT, connect_timeout=0.2) as client:
-                with pytest.raises(leasehold.BackendUnavailable, match=r"sits out for [0-4]\.\d s more"):
+                with pytest.raises(leasehold.BackendUnavailable, match=r"sits out for [0-5]\.\d s more"):
                     await client.lock("name").acquire(timeout=60)
             async with opened(driver, nodes.url(), ttl=SHORT, connect_timeout=60) as client:
                 await pair(client, "name")
@@ -260,7 +270,7 @@ def test_lost_locks_are_put_back_only_while_a_majority_confirms(driver: contract
     async def body() -> None:
         async with opened(driver, nodes.url(), ttl=10) as client:
             lease = await client.lock("name").acquire()
-            await until(driver, lambda: held_on(nodes) == 5)
+            await on_all(driver, nodes, lease)
             for server in nodes.servers[:2]:
                 drop_lock(server)
             await lease.renew()
@@ -282,13 +292,12 @@ def test_repaired_node_that_still_sits_out_does_not_confirm(driver: contract.Dri
     async def body() -> None:
         async with opened(driver, nodes.url(), ttl=10) as client:
             lease = await client.lock("name").acquire()
-            await until(driver, lambda: held_on(nodes) == 5)
+            await on_all(driver, nodes, lease)
             for server in nodes.servers[:2]:
                 server.flush()
-            await lease.renew()
-            await until(driver, lambda: held_on(nodes) == 5)
+            await on_all(driver, nodes, lease)
             nodes.servers[2].kill()
-            with pytest.raises(leasehold.BackendError, match="of 5 nodes extended it, and 2 sit out"):
+            with pytest.raises(leasehold.BackendError, match=r"[12] of 5 nodes extended it, and 2 sit out"):
                 await lease.renew()
             assert await lease.release()
 

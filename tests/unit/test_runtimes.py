@@ -14,7 +14,7 @@ from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 
 async def suspends() -> None:
@@ -122,6 +122,36 @@ def test_scatter_over_asyncio_returns_answers_errors_and_what_is_open() -> None:
         return list(answers)
 
     assert asyncio.run(main())[::2] == ["no", None]
+
+
+class Started:
+    """A request that needs no task."""
+
+    def __init__(self, delay: float, answer: object) -> None:
+        self._delay, self._answer = delay, answer
+
+    async def perform(self) -> object:
+        raise AssertionError("a request that can be started is started")
+
+    def start(self, done: Callable[[object], None]) -> None:
+        if self._delay < 0:
+            raise OSError("cannot be sent")
+        asyncio.get_running_loop().call_later(self._delay, done, self._answer)
+
+
+def test_scatter_over_asyncio_starts_requests_without_a_task_for_each() -> None:
+    async def main() -> None:
+        runtime = AsyncioRuntime()
+        before = len(asyncio.all_tasks())
+        requests = [Started(0, "yes"), Started(60, "late"), Started(-1, ""), Started(0.01, "yes")]
+        answers = await runtime.scatter(requests, majority, runtime.now() + 30)
+        assert len(asyncio.all_tasks()) == before
+        assert [answers[0], answers[1], answers[3]] == ["yes", None, "yes"]
+        assert isinstance(answers[2], OSError)
+        assert list(await runtime.scatter([Started(60, "late")], majority, runtime.now() + 0.02)) == [None]
+        assert list(await runtime.scatter([Started(0, "no")], majority, runtime.now() + 30)) == ["no"]
+
+    asyncio.run(main())
 
 
 class Line:

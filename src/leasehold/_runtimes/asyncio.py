@@ -6,7 +6,8 @@ import asyncio
 import os
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from leasehold._runtimes.chance import fresh_owner, jitter
 from leasehold._runtimes.clock import SYSTEM_CLOCK, look_again
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from leasehold._runtimes.clock import Clock
-    from leasehold.spi import Request, Scope, Signal, Task
+    from leasehold.spi import Request, Scope, Signal, Startable, Task
 
 __all__ = ["AsyncioRuntime"]
 
@@ -234,7 +235,9 @@ class AsyncioRuntime:
         enough: Callable[[Sequence[T | Exception | None]], bool],
         deadline: float,
     ) -> Sequence[T | Exception | None]:
-        """Ask all in tasks of their own."""
+        """Start all at once, or ask in tasks of their own where a request cannot be started."""
+        if self._clock.granularity is None and all(hasattr(request, "start") for request in requests):
+            return await _Round(cast("Sequence[Startable[T]]", requests), enough).until(deadline - self.now())
         return await scatter_over_tasks(self, requests, enough, deadline)
 
     def bind(self) -> None:
@@ -254,6 +257,38 @@ class AsyncioRuntime:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+
+class _Round:
+    """Many requests that were started together; answers come by themselves."""
+
+    def __init__(
+        self, requests: Sequence[Startable[T]], enough: Callable[[Sequence[T | Exception | None]], bool]
+    ) -> None:
+        self._requests = requests
+        self._enough = enough
+        self._answers: list[Any] = [None] * len(requests)
+        self._open = len(requests)
+        self._over = asyncio.get_running_loop().create_future()
+
+    async def until(self, timeout: float) -> list[Any]:
+        for place, request in enumerate(self._requests):
+            try:
+                request.start(partial(self._answered, place))
+            except Exception as error:  # noqa: BLE001 - it is this request's answer
+                self._answered(place, error)
+        timer = asyncio.get_running_loop().call_later(max(timeout, 0.0), _finish, self._over)
+        try:
+            await self._over
+        finally:
+            timer.cancel()
+        return list(self._answers)
+
+    def _answered(self, place: int, answer: Any) -> None:
+        self._answers[place] = answer
+        self._open -= 1
+        if not self._over.done() and (self._open == 0 or self._enough(self._answers)):
+            self._over.set_result(None)
 
 
 def _current_task() -> asyncio.Task[Any] | None:

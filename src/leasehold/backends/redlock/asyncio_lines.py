@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
@@ -9,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from leasehold.backends.redis.asyncio_wire import AsyncioLink
 from leasehold.backends.redis.trouble import from_reply
 from leasehold.backends.redlock.node import LINE_TIMEOUT, does_not_know_script
-from leasehold.errors import BackendUnavailable, OutcomeUnknown
+from leasehold.errors import BackendUnavailable
 
 if TYPE_CHECKING:
-    import asyncio
+    from collections.abc import Callable
 
     from leasehold.backends.redis.wire import Dialer
     from leasehold.backends.redis.wire import Node as Address
@@ -34,21 +35,37 @@ class AsyncioQuestion:
         self._line: AsyncioLink | None = None
 
     async def perform(self) -> Any:
-        """Ask and wait. A node that does not know the script gets its text, on the same connection."""
+        """Ask and wait."""
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.start(lambda result: None if answer.done() else answer.set_result(result))
+        result = await answer
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    def start(self, done: Callable[[Any], None]) -> None:
+        """Ask; the answer comes later. A node that does not know the script gets its text, on the same connection."""
         if self.node.trouble is not None:
             raise self.node.trouble
         self._line = line = self._lines.shared(self.node)
-        try:
-            replies = await self._lines.ask(line, self._call.short, self._call.count)
-            if does_not_know_script(replies[-1]):
-                replies = await self._lines.ask(line, self._call.whole, self._call.count)
-        except OutcomeUnknown as error:
-            self.node.failed(error)
-            raise
-        if isinstance(replies[-1], Exception):
-            raise from_reply(str(replies[-1]), str(self.node))
-        self.node.misses = 0
-        return replies if self._call.all else replies[-1]
+
+        def arrived(answer: asyncio.Future[list[Any]]) -> None:
+            error = BackendUnavailable("cancelled") if answer.cancelled() else answer.exception()
+            if error is not None:
+                self.node.say_later(self._call)
+                self.node.failed(error)  # type: ignore[arg-type]  # a connection sets no other exceptions
+                done(error)
+                return
+            reply = answer.result()[-1]
+            if not isinstance(reply, Exception):
+                self.node.misses = 0
+                done(answer.result() if self._call.all else reply)
+            elif does_not_know_script(reply) and line.is_open:
+                self._lines.ask(line, self._call.whole, self._call.count).add_done_callback(arrived)
+            else:
+                done(from_reply(str(reply), str(self.node)))
+
+        self._lines.ask(line, self._call.short, self._call.count).add_done_callback(arrived)
 
     def behind(self, call: Call) -> None:
         """Send another call after this one."""
@@ -59,6 +76,7 @@ class AsyncioQuestion:
         def look_at(answer: asyncio.Future[list[Any]]) -> None:
             """Nobody waits for it; but it must not get lost, and an error must not be reported as one nobody saw."""
             if answer.cancelled() or answer.exception() is not None:
+                self.node.say_later(call)
                 return
             if does_not_know_script(answer.result()[-1]) and line.is_open:
                 self._lines.ask(line, call.whole, call.count).add_done_callback(_forget)

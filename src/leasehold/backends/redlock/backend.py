@@ -95,9 +95,9 @@ class RedlockBackend:
         for question, answer in zip(poll.questions, poll.answers, strict=True):
             given = proposed if answer is None else voted_for(answer)
             if given is not None and given != kept:
-                question.behind(self._calls.release(claim, given))
+                question.behind(self._calls.release(claim, given, poll.sent))
             elif isinstance(answer, OutcomeUnknown) and kept is None:
-                question.node.say_later(self._calls.release(claim, proposed), poll.sent + claim.ttl)
+                question.node.say_later(self._calls.release(claim, proposed, poll.sent))
 
     def _ballot(self, claim: Claim, number: int) -> Call:
         """Ask for votes. A node that does not know that numbers were raised has to learn it, or it would refuse."""
@@ -144,18 +144,16 @@ class RedlockBackend:
     async def release(self, grant: Grant) -> bool:
         """See `Backend`."""
         await self._nodes.ready()
-        call = self._calls.release(grant.claim, grant.fence)
+        call = self._calls.release(grant.claim, grant.fence, self._runtime.now())
         poll = await self._nodes.ask(call, yes_or_no, self._options.node_timeout)
-        poll.say_later(call, poll.sent + grant.claim.ttl)
         poll.finish()
         return freed(poll.answers, self.label)
 
     async def withdraw(self, claim: Claim) -> None:
         """See `Backend`. Every node that can be reached has to know, or a late vote would be counted by nobody."""
         await self._nodes.ready()
-        call = self._calls.withdraw(claim)
+        call = self._calls.withdraw(claim, self._runtime.now())
         poll = await self._nodes.ask(call, _all, self._options.node_timeout)
-        poll.say_later(call, poll.sent + claim.ttl)
         poll.finish()
         heard = sum(answer == 1 for answer in poll.answers)
         if heard < self._nodes.majority:

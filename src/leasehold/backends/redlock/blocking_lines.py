@@ -94,6 +94,10 @@ class Line(BlockingLink):
             self.hear()
         return len(self._owed) < before
 
+    def unanswered(self) -> list[Call]:
+        """Calls that the node may not have got, now that this connection is over."""
+        return [owed.call for owed in self._owed if owed.call is not None]
+
     def owed_for(self) -> float:
         """How long the oldest answer has been owed."""
         return time.monotonic() - self._owed[0].sent if self._owed else 0.0
@@ -175,7 +179,7 @@ class BlockingQuestion(Owed):
     def _broke(self, error: OutcomeUnknown) -> None:
         line, self._line = self._line, None
         if line is not None:
-            line.close()
+            self._lines.give_up(line, self.node)
         self.node.failed(error)
 
 
@@ -235,7 +239,7 @@ class BlockingLines:
             if self._is_usable(line, node):
                 line.set_timeout(self._timeout)
                 return line
-            line.close()
+            self.give_up(line, node)
         raise BackendUnavailable("this client is closed; make a new one with connect()")
 
     def _is_usable(self, line: Line, node: Node | None) -> bool:
@@ -252,6 +256,13 @@ class BlockingLines:
                 self.give_back(line)
                 raise node.trouble
         return late < LINE_TIMEOUT and line.is_alive()
+
+    def give_up(self, line: Line, node: Node | None) -> None:
+        """Close a connection that is of no use; what it may not have delivered is said again later."""
+        line.close()
+        if node is not None:
+            for call in line.unanswered():
+                node.say_later(call)
 
     def give_back(self, line: Line) -> None:
         """Keep it for later, with what it still owes."""

@@ -25,14 +25,23 @@ RENEWED_TOGETHER = 100  # grants in one call of the script, which nothing interr
 
 
 class Call:
-    """One or more calls of scripts that are sent together. The answer is that of the last one, or of `all`."""
+    """One or more calls of scripts that are sent together. The answer is that of the last one, or of `all`.
 
-    __slots__ = ("_parts", "all", "count", "short")
+    `until`: a node that did not get it must still be told before this instant of our clock; 0: it need not.
+    """
 
-    def __init__(self, *parts: tuple[Script, bytes, int], all: bool = False) -> None:  # noqa: A002 - the right word
+    __slots__ = ("_parts", "all", "count", "short", "until")
+
+    def __init__(
+        self,
+        *parts: tuple[Script, bytes, int],
+        all: bool = False,  # noqa: A002 - the right word
+        until: float = 0.0,
+    ) -> None:
         """Each part is a script, what follows its digest, and how many words that is."""
         self._parts = parts
         self.all = all
+        self.until = until
         self.count = len(parts)
         self.short = b"".join(
             [b"*%d\r\n$7\r\nEVALSHA\r\n$40\r\n%b\r\n%b" % (words + 2, text.digest, rest) for text, rest, words in parts]
@@ -73,14 +82,15 @@ class Calls:
         )
         return Call((self._vote, rest, 9))
 
-    def release(self, claim: Claim, number: int) -> Call:
+    def release(self, claim: Claim, number: int, now: float) -> Call:
         """Free a node, or clean up after a failed attempt."""
         rest = b"$1\r\n1\r\n%b%b" % (_lock(claim.key), _words(claim.owner, str(number)))
-        return Call((self._release, rest, 4))
+        return Call((self._release, rest, 4), until=now + claim.ttl)
 
-    def withdraw(self, claim: Claim) -> Call:
+    def withdraw(self, claim: Claim, now: float) -> Call:
         """Undo a claim."""
-        return _call("withdraw", [LOCK + claim.key, GONE + claim.owner], [claim.owner, milliseconds(claim.ttl)])
+        words = [claim.owner, milliseconds(claim.ttl)]
+        return Call(_part("withdraw", [LOCK + claim.key, GONE + claim.owner], words), until=now + claim.ttl)
 
     def renew(self, grants: Sequence[Grant]) -> Call:
         """Extend grants."""

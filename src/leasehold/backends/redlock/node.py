@@ -75,7 +75,7 @@ class Node:
     offset: float | None = None  # its time minus our monotonic time, in seconds
     misses: int = 0
     opening: bool = False
-    unsaid: deque[tuple[float, Call]] = field(default_factory=lambda: deque(maxlen=MOST_UNSAID))
+    unsaid: deque[Call] = field(default_factory=lambda: deque(maxlen=MOST_UNSAID))
 
     def __str__(self) -> str:
         return str(self.address)
@@ -102,19 +102,25 @@ class Node:
             error = BackendUnavailable(f"{self}: {error}", backend=str(self))
         self.trouble = error
 
-    def say_later(self, call: Call, until: float) -> None:
-        """It could not be told that a lock is free; it will be when it is back, unless the ttl was quicker."""
-        self.unsaid.append((until, call))
+    def say_later(self, call: Call) -> None:
+        """It may not have got this. If that matters, it is told when it is back, unless the ttl was quicker."""
+        if call.until:
+            self.unsaid.append(call)
 
     async def say_now(self, now: float) -> None:
         """Tell it what it has missed."""
         calls = []
         while self.unsaid:
-            until, call = self.unsaid.popleft()
-            if until > now:
+            call = self.unsaid.popleft()
+            if call.until > now:
                 calls.append(call)
-        if calls:
+        if not calls:
+            return
+        try:
             await self.lines.exchange(b"".join(call.short for call in calls), sum(call.count for call in calls))
+        except BackendError:
+            self.unsaid.extend(calls)
+            raise
 
     def told_time(self, time_us: int, now: float) -> None:
         """It said what time it has."""

@@ -31,23 +31,19 @@ IDLE = 10.0  # a client that was not used for so long is not probed for
 class Poll:
     """The questions of one round and the answers to them, in the order of the nodes."""
 
-    __slots__ = ("answers", "questions", "sent")
+    __slots__ = ("answers", "call", "questions", "sent")
 
-    def __init__(self, questions: Sequence[Question], answers: Sequence[Any], sent: float) -> None:
+    def __init__(self, call: Call, questions: Sequence[Question], answers: Sequence[Any], sent: float) -> None:
+        self.call = call
         self.questions = questions
         self.answers = answers
         self.sent = sent
 
-    def say_later(self, call: Call, until: float) -> None:
-        """Nodes that could not be told this are told when they are back."""
-        for question, answer in zip(self.questions, self.answers, strict=True):
-            node = question.node
-            if isinstance(answer, Exception) or (answer is None and node.misses):
-                node.say_later(call, until)
-
     def finish(self) -> None:
-        """Let go of the connections."""
-        for question in self.questions:
+        """Let go of the connections. A node that was left out, or lost, may have to be told later."""
+        for question, answer in zip(self.questions, self.answers, strict=True):
+            if isinstance(answer, Exception):
+                question.node.say_later(self.call)
             question.finish()
 
 
@@ -75,7 +71,7 @@ class Nodes:
         questions = [node.lines.question(node, call) for node in self.all]
         sent = self._runtime.now()
         answers = await self._runtime.scatter(questions, enough, sent + timeout)
-        return Poll(questions, answers, sent)
+        return Poll(call, questions, answers, sent)
 
     def number(self) -> int:
         """What to propose: the median of the nodes' clocks, now."""
