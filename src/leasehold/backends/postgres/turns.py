@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Turns"]
 
 MOST = 1000  # questions in one request
+LOOK_AGAIN = 0.5  # how often one whose question is under way looks for itself
 PATIENCE = 4  # answer timeouts: one's own request, and the one before it
 
 
@@ -59,16 +60,18 @@ class Turns:
 
     async def _answered(self, question: _Question) -> Answer:
         deadline = self._runtime.now() + PATIENCE * self._timeout
-        while question.answer is None:
+        while True:
+            question.signal.clear()
             if question.error is not None:
                 raise question.error
+            if question.answer is not None:
+                return question.answer
             if self._may_lead():
                 await self._lead()
             elif self._runtime.now() >= deadline:
                 raise OutcomeUnknown("nobody came back with an answer", backend=self._asking.label)
             else:
-                await self._runtime.wait(question.signal, min(deadline, self._busy_until))
-        return question.answer
+                await self._runtime.wait(question.signal, min(deadline, self._runtime.now() + LOOK_AGAIN))
 
     def _may_lead(self) -> bool:
         now = self._runtime.now()
