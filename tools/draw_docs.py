@@ -34,6 +34,9 @@ OPENED_BY = {
     "memory": "`memory://NAME`",
     "sqlite": "`local:`, `sqlite:////path`",
     "redis": "`redis://`, `valkey://`, `redis+sentinel://`, `redis+cluster://`",
+    "redlock": "`redlock://h1,h2,h3,h4,h5`",
+    "etcd": "`etcd://h1,h2,h3`, `etcds://`",
+    "zookeeper": "`zk://h1,h2,h3/root`, `zks://`",
     "postgresql": "`postgresql://`",
     "postgresql session": "`postgresql://...?mode=session`",
 }

@@ -50,6 +50,7 @@ SCHEMES = {
 
 # Clients of the user's own, by the package their class comes from. Each module has `adopt(client) -> Store`.
 ADOPTERS: dict[str, str] = {
+    "kazoo": "leasehold.backends.zookeeper",
     "psycopg": "leasehold.backends.postgres",
     "psycopg_pool": "leasehold.backends.postgres",
     "sqlalchemy": "leasehold.backends.postgres",

@@ -9,10 +9,13 @@ from leasehold.values import Capability
 
 STORES = {
     "memory": "memory://",
+    "etcd": "etcd://nowhere",
     "postgresql": "postgresql://nowhere",
     "postgresql session": "postgresql://nowhere?mode=session",
     "redis": "redis://nowhere",
+    "redlock": "redlock://one,two,three",
     "sqlite": "sqlite:////nonexistent/locks.db",
+    "zookeeper": "zk://nowhere",
 }
 
 

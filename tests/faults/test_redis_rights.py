@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from leasehold.testing import contract
+    from verification.lab.redis_cluster import RedisCluster
+    from verification.lab.sentinel import SentinelGroup
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "redis-acl.md"
 
@@ -37,6 +39,14 @@ def server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
     found.ask("ACL", "SETUSER", "locks", "reset", *documented())
     yield found
     found.ask("ACL", "DELUSER", "locks")
+
+
+def also(what: str) -> list[str]:
+    """What a row of the table on that page adds."""
+    (row,) = [line for line in PAGE.read_text().splitlines() if line.startswith("|") and what in line]
+    rights: str = re.findall(r"`([^`]+)`", row.split("|", 2)[2].replace("\\|", "|"))[0]
+    assert rights.startswith("+")
+    return rights.split()
 
 
 def url(server: RedisServer) -> str:
@@ -209,3 +219,48 @@ def test_without_the_right_to_subscribe_waiters_ask_for_themselves(server: Redis
             assert lease.fence > first.fence
             assert lease.release()
         eventually(lambda: client.inspect("name") is None, limit=40)
+
+
+@pytest.mark.parametrize(
+    ("what", "rest"),
+    [("?acks=N", "0?acks=1&acks_timeout=0.05"), ("?strict=1", "0?strict=0.5"), ("another database", "5")],
+)
+def test_rights_for_options_are_the_documented_ones(server: RedisServer, what: str, rest: str) -> None:
+    target = f"redis://locks:PASSWORD@127.0.0.1:{server.port}/{rest}"
+    with leasehold.connect(target) as client, pytest.raises(leasehold.BackendRejected):
+        client.lock("name").acquire(timeout=5)
+    server.ask("ACL", "SETUSER", "locks", *also(what))
+    with leasehold.connect(target) as client:
+        if what == "?acks=N":  # there is no replica, and that is said
+            with pytest.raises(leasehold.BackendUnavailable, match="0 of 1 replicas"):
+                client.lock("name").acquire(timeout=0)
+        else:
+            assert client.lock("name", ttl=0.5).acquire(timeout=10).release()
+
+
+@pytest.mark.parametrize("driver_of", ["redis+sentinel", "redis+cluster"])
+def test_rights_for_several_servers_are_the_documented_ones(
+    driver_of: str, sentinel_group: SentinelGroup, cluster_nodes: RedisCluster
+) -> None:
+    servers = sentinel_group.servers if driver_of == "redis+sentinel" else cluster_nodes.nodes
+    target = (sentinel_group if driver_of == "redis+sentinel" else cluster_nodes).url
+    target = target.replace("://", "://locks:PASSWORD@")
+    for server in servers:
+        server.ask("ACL", "SETUSER", "locks", "reset", *documented(), *also(f"{driver_of}://"))
+        if driver_of == "redis+cluster":
+            server.ask("ACL", "SETUSER", "locks", "-publish", "-subscribe")
+        server.ask("ACL", "LOG", "RESET")
+    try:
+        with leasehold.connect(target) as client, leasehold.connect(target) as other:
+            first = client.lock("name", ttl=30).acquire(timeout=10)
+            assert [state.name for state in client.locks()] == ["name"]
+            thread = threading.Thread(target=lambda: other.lock("name", ttl=30).acquire(timeout=30).release())
+            thread.start()
+            eventually(lambda: waiters(client, "name") == 1)
+            assert first.release()
+            thread.join()
+        for server in servers:
+            assert denied(server) == set()
+    finally:
+        for server in servers:
+            server.ask("ACL", "DELUSER", "locks")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -123,11 +125,47 @@ def test_a_connection_that_comes_back_in_time_keeps_the_same_grant(proxy: FaultP
         for _ in range(3):
             accepted = proxy.accepted
             proxy.cut()
-            wait_until(lambda before=accepted: proxy.accepted > before, "it does not connect again")
-            lease.renew()
+            wait_until(partial(_accepts_more, proxy, accepted), "it does not connect again")
+            wait_until(partial(_renews, lease), "it cannot be renewed again", LIMIT)
         lease.check()
         assert lease.fence == fence
         assert lease.release() is True
+
+
+def test_a_waiter_whose_watches_were_lost_with_its_connection_is_served_all_the_same(
+    zookeeper_server: ZooKeeperServer, proxy: FaultProxy
+) -> None:
+    """The release happens while nothing can tell the waiter; it looks again when it is back."""
+    with through(proxy, "/watch", 20) as waiter, leasehold.connect(zookeeper_server.url("/watch"), ttl=20) as holder:
+        first, middle = holder.lock("x").acquire(), holder.lock("x")
+        got: list[leasehold.Lease] = []
+        between = threading.Thread(target=lambda: middle.acquire(timeout=LIMIT).release())
+        between.start()
+        wait_until(lambda: len(holder.inspect("x").waiting) == 1, "nobody waits", LIMIT)  # type: ignore[union-attr]
+        taking = threading.Thread(target=lambda: got.append(waiter.lock("x").acquire(timeout=LIMIT)))
+        taking.start()
+        wait_until(lambda: len(holder.inspect("x").waiting) == 2, "nobody waits", LIMIT)  # type: ignore[union-attr]
+        proxy.refuse()
+        first.release()
+        between.join()
+        proxy.accept()
+        taking.join()
+        assert got[0].fence > first.fence
+        got[0].check()
+        assert got[0].release() is True
+
+
+def _renews(lease: leasehold.Lease) -> bool:
+    """Whether it was renewed; the session may still be on its way to a server."""
+    try:
+        lease.renew()
+    except leasehold.BackendUnavailable:
+        return False
+    return True
+
+
+def _accepts_more(proxy: FaultProxy, before: int) -> bool:
+    return proxy.accepted > before
 
 
 CREATION = b"leasehold%3Ax/x-"  # what a request to make a claim for `x` contains
@@ -204,9 +242,10 @@ def test_a_node_of_an_older_session_is_never_adopted(
     run(backend.close())
 
 
-def pool_of(client: leasehold.Client) -> list[object]:
-    backend = client._twin._session.backend  # type: ignore[union-attr]
-    return list(backend._pool._sessions.values())  # type: ignore[attr-defined]
+def session_of(client: leasehold.Client) -> Any:
+    backend: Any = client._twin._session and client._twin._session.backend
+    (session,) = backend._pool._sessions.values()
+    return session
 
 
 def test_a_node_deleted_behind_the_holders_back_is_a_loss(zookeeper_server: ZooKeeperServer, eye: KazooClient) -> None:
@@ -233,8 +272,7 @@ def test_a_node_deleted_behind_the_holders_back_is_a_loss(zookeeper_server: ZooK
 def test_a_session_that_the_ensemble_ended_is_told_as_such(proxy: FaultProxy) -> None:
     with through(proxy, "/expired", 3) as client:
         lease = client.lock("x").acquire()
-        (session,) = pool_of(client)
-        session._wire._client._session_passwd = b"\1" * 16  # type: ignore[attr-defined]  # the ensemble says: expired
+        session_of(client)._wire._client._session_passwd = b"\1" * 16  # the ensemble will say: expired
         proxy.cut()
         assert lease.lost.wait(LIMIT)
         assert lease.loss is not None

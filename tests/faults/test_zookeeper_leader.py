@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.faults.zookeeper_support import Contest, looking_at, now
+import leasehold
+from tests.faults.zookeeper_support import Contender, Contest, check_history, looking_at, now
 from verification.lab.namespaces import Network
 from verification.lab.process import wait_until
 from verification.lab.zookeeper import Ensemble
@@ -70,6 +71,31 @@ def test_a_leader_that_is_cut_off_and_healed_gives_nobody_a_second_lock() -> Non
             host.heal()
             wait_until(lambda: leader.mode == "follower", "the old leader does not come back")
             contest.everybody_is_served()
+
+
+def test_a_holder_beside_a_server_that_is_cut_off_is_not_fooled_by_its_answers() -> None:
+    """The server goes on answering pings and reads by itself, while the leader ends the session."""
+    with Network(3) as network:
+        ensemble = Ensemble(settings={"syncLimit": 150}, hosts=[host.address for host in network.hosts])
+        for server, host in zip(ensemble.servers, network.hosts, strict=True):
+            server.prefix = tuple(host.prefix)
+        with ensemble:
+            lonely = ensemble.followers()[0]
+            host = network.hosts[ensemble.servers.index(lonely)]
+            others = ",".join(server.address for server in ensemble.servers if server is not lonely)
+            inside = Contender(lonely.url("/fooled"), "contest", 2.0, 60.0, prefix=host.prefix)
+            with leasehold.connect(f"zk://{others}/fooled", ttl=2) as eye:
+                wait_until(lambda: eye.inspect("contest") is not None, "the holder does not begin")
+            outside = Contender(f"zk://{others}/fooled", "contest", 2.0, 0.2)
+            host.cut()
+            outside.wait_for_grants(3)
+            assert lonely.answers_inside(host.prefix), "the server had to be alive for this"
+            inside.wait_until_it_had(1)
+            host.heal()
+            for contender in (inside, outside):
+                contender.finish()
+            check_history(sorted(inside.grants + outside.grants, key=lambda grant: grant["first"]))
+            assert inside.grants[0]["end"].startswith("lost")
 
 
 def test_without_a_majority_nothing_is_granted_and_afterwards_everything_is(ensemble: Ensemble) -> None:

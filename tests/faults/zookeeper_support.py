@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 
 from verification.lab.process import wait_until
 
@@ -48,6 +49,10 @@ class Contender:
         wanted = len(self.grants) + number
         wait_until(lambda: len(self.grants) >= wanted, f"a contender gets the lock {number} times", LIMIT)
 
+    def wait_until_it_had(self, number: int) -> None:
+        """Wait for so many grants in all."""
+        wait_until(lambda: len(self.grants) >= number, f"a contender had the lock {number} times", LIMIT)
+
     def finish(self) -> None:
         """Let it end in good order."""
         assert self._process.stdin is not None
@@ -70,12 +75,12 @@ class Contest:
     """Some contenders for one lock; use it as a context manager."""
 
     def __init__(self, number: int, url: str, ttl: float, hold: float = 0.05) -> None:
-        self._make = lambda: Contender(url, "contest", ttl, hold)
+        self._terms = (url, "contest", ttl, hold)
         self._number = number
         self.contenders: list[Contender] = []
 
     def __enter__(self) -> Contest:
-        self.contenders = [self._make() for _ in range(self._number)]
+        self.contenders = [Contender(*self._terms) for _ in range(self._number)]
         self.everybody_is_served()
         return self
 
@@ -121,5 +126,8 @@ def claims_in(client: KazooClient, root: str) -> Iterator[str]:
     if client.exists(f"{root}/locks") is None:
         return
     for lock in client.get_children(f"{root}/locks"):
-        for node in client.get_children(f"{root}/locks/{lock}"):
-            yield f"{root}/locks/{lock}/{node}"
+        try:
+            nodes = client.get_children(f"{root}/locks/{lock}")
+        except NoNodeError:  # an empty one, which was just cleaned away
+            continue
+        yield from (f"{root}/locks/{lock}/{node}" for node in nodes)

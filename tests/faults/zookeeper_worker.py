@@ -19,9 +19,14 @@ def now() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
+def wait_for_the_end(over: threading.Event) -> None:
+    sys.stdin.read()
+    over.set()
+
+
 def main(url: str, name: str, ttl: str, hold: str) -> None:
     over = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), over.set()), daemon=True).start()
+    threading.Thread(target=wait_for_the_end, args=(over,), daemon=True).start()
     with leasehold.connect(url, ttl=float(ttl)) as client:
         while not over.is_set():
             try:
@@ -44,11 +49,11 @@ def believe(lease: leasehold.Lease, hold: float) -> None:
             break
         first, last = first or before, now()
         time.sleep(0.005)
-    line = {"fence": lease.fence, "first": first, "last": last, "end": end}
     try:
         lease.release()
     except leasehold.BackendError as error:
-        line["end"] += f"; {type(error).__name__} on release"
+        end += f"; {type(error).__name__} on release"
+    line = {"fence": lease.fence, "first": first, "last": last, "end": end}
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()
 

@@ -122,9 +122,8 @@ def test_readers_and_writers_have_registers_of_their_own(database: Any, client: 
     lock = client.rwlock("stock")
     writer, _ = two_in_turn(lock.write)
     older, reader = two_in_turn(lock.read)
-    FencedRedis(database, reader).raise_fence()
-    FencedRedis(database, older).raise_fence()
     assert FencedRedis(database, reader).run("return redis.call('GET', KEYS[1])", keys=["stock"]) is None
+    FencedRedis(database, older).raise_fence()
     with pytest.raises(ConfigurationError, match="not to write"):
         FencedRedis(database, reader).set("stock", 1)
     with pytest.raises(StaleFence) as caught:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
+from leasehold.backends.redis.backend import RedisBackend
 from leasehold.spi import Place
 from leasehold.values import Grant, Mode, Refusal
 from tests.simulation.redis_bench import Bench
@@ -68,10 +71,9 @@ def test_a_client_whose_connection_for_messages_died_in_silence_gets_its_turn() 
     assert bench.run(history()) < 6
 
 
-def test_a_waiter_keeps_its_place_while_its_client_cannot_hear() -> None:
-    """It did not: its client waited for a dead connection to answer before it asked for the place."""
-    bench = Bench()
-    holder, waiter = bench.client(), bench.client()
+def keeps_its_place(bench: Bench, waiter: RedisBackend, then: Callable[[], None]) -> None:
+    """Whether a waiter of a ttl of one second has its place for seven, while others look at the queue."""
+    holder = bench.client()
 
     async def ask_all_the_time() -> None:
         for _ in range(100):
@@ -81,12 +83,110 @@ def test_a_waiter_keeps_its_place_while_its_client_cannot_hear() -> None:
     async def history() -> None:
         assert isinstance(await holder.try_acquire(bench.claim(ttl=60.0)), Grant)
         answer = await waiter.join(bench.claim(ttl=1.0))
+        then()
+        bench.main.spawn(ask_all_the_time(), "rival")
+        while bench.world.now < 7.0:
+            assert isinstance(answer, Place)
+            await bench.main.sleep(answer.recheck)
+            answer = await waiter.turn(answer)
+
+    bench.run(history())
+
+
+def test_a_waiter_keeps_its_place_while_its_client_cannot_hear() -> None:
+    """It did not: its client waited for a dead connection to answer before it asked for the place."""
+    bench = Bench()
+    waiter = bench.client()
+
+    def deafen() -> None:
         bench.silence_ears()
         waiter._pushes.doubt(waiter._names.keys("k"))
-        bench.main.spawn(ask_all_the_time(), "rival")
-        for _ in range(20):
-            assert isinstance(answer, Place)
-            await bench.main.sleep(1 / 3)
-            answer = await waiter.turn(answer)
+
+    keeps_its_place(bench, waiter, deafen)
+
+
+def test_a_waiter_keeps_its_place_while_replicas_lag() -> None:
+    """It did not: it waited a second for them every time, although its place lives no longer."""
+    bench = Bench()
+    bench.server.lag = 100.0
+    keeps_its_place(bench, bench.client(acks=1), lambda: None)
+
+
+def test_whoever_waits_for_a_server_that_holds_off_has_a_place_in_line() -> None:
+    """It had none: it was refused, and asked again at once, thousands of times until the time was over."""
+    bench = Bench()
+    bench.server.restart_empty()
+    first, second = bench.client(strict=5.0), bench.client(strict=5.0)
+    claims = [bench.claim(ttl=3.0), bench.claim(ttl=3.0)]
+
+    async def history() -> None:
+        places = [await first.join(claims[0]), await second.join(claims[1])]
+        assert [place.ahead for place in places if isinstance(place, Place)] == [0, 1]
+        assert isinstance(await first.try_acquire(bench.claim(ttl=3.0)), Refusal)
+        while isinstance(places[0], Place):
+            assert places[0].recheck > 0.1
+            await bench.main.sleep(places[0].recheck)
+            assert isinstance(places[1], Place)
+            places = [await first.turn(places[0]), await second.turn(places[1])]
+        assert isinstance(places[0], Grant)
+        assert isinstance(places[1], Place)
+
+    bench.run(history())
+    assert bench.world.now == pytest.approx(5.0, abs=0.1)
+
+
+def test_a_late_copy_of_a_first_request_does_not_change_how_a_waiter_is_called() -> None:
+    bench = Bench()
+    holder, waiter = bench.client(), bench.client()
+    claim = bench.claim()
+
+    async def history() -> None:
+        grant = await holder.try_acquire(bench.claim())
+        place = await waiter.join(claim)
+        assert isinstance(grant, Grant)
+        assert isinstance(place, Place)
+        assert isinstance(await waiter.try_acquire(claim), Refusal)
+        await holder.release(grant)
+        assert await bench.main.wait(place.signal, bench.main.now() + 0.1), "it is called at once"
+
+    bench.run(history())
+
+
+def test_strict_mode_holds_off_for_a_name_that_the_promoted_replica_never_heard_of() -> None:
+    """It did not: it went by the age of the replica's process, which says nothing about when it was promoted."""
+    bench = Bench()
+    first, second = bench.client(strict=5.0), bench.client(strict=5.0)
+    bench.server.lag = 1.0
+
+    async def history() -> None:
+        assert isinstance(await first.try_acquire(bench.claim(ttl=3.0)), Grant)
+        bench.server.fail_over()
+        began = bench.world.now
+        while not isinstance(await second.try_acquire(bench.claim(ttl=3.0)), Grant):
+            await bench.main.sleep(0.1)
+        assert bench.world.now > began + 3.0
+
+    bench.run(history())
+
+
+def test_strict_mode_holds_off_when_the_first_primary_is_promoted_again() -> None:
+    """It did not: the name of its process was the one that it had last seen there."""
+    bench = Bench()
+    first, second = bench.client(strict=5.0), bench.client(strict=5.0)
+
+    async def granted(client: RedisBackend) -> Grant:
+        while not isinstance(answer := await client.try_acquire(bench.claim(ttl=3.0)), Grant):
+            await bench.main.sleep(0.1)
+        return answer
+
+    async def history() -> None:
+        assert await first.release(await granted(first))
+        bench.server.fail_over()
+        bench.server.lag = 100.0
+        await granted(first)
+        bench.server.fail_over()
+        began = bench.world.now
+        await granted(second)
+        assert bench.world.now > began + 3.0
 
     bench.run(history())

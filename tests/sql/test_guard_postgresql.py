@@ -16,12 +16,14 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scop
 import leasehold
 from leasehold.errors import ConfigurationError, RetryTransaction, StaleFence
 from leasehold.sql import guard, guard_schema, is_retryable
+from tests.servers.postgres import fresh_database
 from tests.sql.desks import ON_POSTGRESQL, django_alias, fresh_schema, make_desk, sqlalchemy_url
 from verification.lab.process import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from verification.lab.pgbouncer import PgBouncer
     from verification.lab.postgres import PostgresServer
 
 LEVELS = [IsolationLevel.READ_COMMITTED, IsolationLevel.REPEATABLE_READ, IsolationLevel.SERIALIZABLE]
@@ -40,9 +42,16 @@ class Account(Base):
     n: Mapped[int]
 
 
+@pytest.fixture(params=["postgres", "newer_postgres"])
+def server(request: pytest.FixtureRequest) -> PostgresServer:
+    """Both versions: what the guard knows about locks and settings is the server's own business."""
+    server: PostgresServer = request.getfixturevalue(request.param)
+    return server
+
+
 @pytest.fixture
-def url(postgres: PostgresServer) -> str:
-    url = fresh_schema(postgres)
+def url(server: PostgresServer) -> str:
+    url = fresh_schema(server)
     with psycopg.connect(url) as connection:
         connection.execute("CREATE TABLE account (id integer PRIMARY KEY, n integer)")
         connection.execute("INSERT INTO account VALUES (1, 0)")
@@ -173,6 +182,25 @@ def test_readers_that_have_been_here_do_not_wait_for_each_other(url: str, client
         assert value(first) == value(second) == 0
     for reader in readers:
         reader.release()
+
+
+def test_older_reader_that_waits_for_a_newer_one_does_not_lower_the_fence(url: str, client: leasehold.Client) -> None:
+    lock = client.rwlock("account")
+    make_table(url)
+    older, newer = two_in_turn(lock.read)
+
+    def visit() -> None:
+        with connect(url) as connection:
+            guard(connection, older)
+
+    with connect(url) as connection:
+        guard(connection, newer)
+        thread = threading.Thread(target=visit)
+        thread.start()
+        wait_until(lambda: is_waiting(url), "the older reader does not wait")
+    thread.join()
+    with connect(url) as connection:
+        assert connection.execute("SELECT shared_fence FROM leasehold_guard").fetchone() == (newer.fence,)
 
 
 @pytest.mark.parametrize("visits", [1, 2])
@@ -427,12 +455,12 @@ def test_another_search_path_is_noticed_and_gets_a_table_of_its_own(url: str, cl
 
 
 def test_account_without_the_right_to_make_tables_is_told_what_to_do(
-    postgres: PostgresServer, url: str, client: leasehold.Client
+    server: PostgresServer, url: str, client: leasehold.Client
 ) -> None:
     schema = url.rpartition("%3D")[2]
     account = f"{schema}_app"
-    postgres.run(f"CREATE ROLE {account} LOGIN")
-    postgres.run(f"GRANT USAGE ON SCHEMA {schema} TO {account}")
+    server.run(f"CREATE ROLE {account} LOGIN")
+    server.run(f"GRANT USAGE ON SCHEMA {schema} TO {account}")
     app_url = url.replace("postgres@", f"{account}@")
     with client.lock("account").hold() as lease, closing(psycopg.connect(app_url)) as app:
         with pytest.raises(ConfigurationError, match="leasehold schema guard"):
@@ -454,6 +482,27 @@ def test_name_with_a_nul_is_refused_before_it_reaches_the_database(url: str, cli
             with pytest.raises(ConfigurationError, match="NUL"):
                 guard(connection, token, resource=resource)
         guard(connection, lease.fence, resource="a and b")
+
+
+def test_guard_works_through_a_pooler_that_gives_every_transaction_another_connection(
+    postgres: PostgresServer, pgbouncer: PgBouncer, client: leasehold.Client
+) -> None:
+    stale, current = two_in_turn(client.lock("account"))
+    name = fresh_database(postgres)
+    with postgres.connect(name) as owner:
+        owner.execute("CREATE TABLE account (id integer PRIMARY KEY, n integer)")
+        owner.execute("INSERT INTO account VALUES (1, 0)")
+    pooled = [psycopg.connect(pgbouncer.url(name), prepare_threshold=None) for _ in range(3)]
+    for _ in range(4):
+        for connection in pooled:
+            with connection.transaction():
+                guard(connection, current)
+                write(connection, value(connection) + 1)
+            with pytest.raises(StaleFence), connection.transaction():
+                guard(connection, stale)
+    assert value(pooled[0]) == 12
+    for connection in pooled:
+        connection.close()
 
 
 def test_deadlock_is_told_apart_from_a_stale_fence(url: str, client: leasehold.Client) -> None:

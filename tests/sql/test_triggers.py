@@ -180,6 +180,20 @@ def test_guard_gives_its_fence_to_the_triggers(url: str, client: leasehold.Clien
     assert (state(url), state(url, 2)) == ("guarded", "guarded")
 
 
+def test_many_rows_of_one_transaction_write_into_the_book_once(url: str, client: leasehold.Client) -> None:
+    """A new version of its row for each of them would make large writes slower and slower."""
+    install(url, lock="all orders")
+    place = "SELECT ctid FROM leasehold_guard"
+    with client.lock("all orders").hold() as lease:
+        for begin in (lambda tx: guard(tx, lease), lambda tx: tx.execute(FENCE.format(lease.fence).encode())):
+            with psycopg.connect(url) as connection:
+                begin(connection)
+                connection.execute("INSERT INTO orders SELECT max(id) + 1, 'x' FROM orders")
+                before = connection.execute(place).fetchone()
+                connection.execute("UPDATE orders SET state = 'y'")
+                assert connection.execute(place).fetchone() == before
+
+
 def test_plain_writer_is_refused_after_a_guard_with_a_newer_fence(url: str, client: leasehold.Client) -> None:
     install(url)
     with client.lock("orders:1").hold() as lease:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +13,7 @@ import redis
 
 from leasehold._runtimes.threads import run
 from leasehold.backends.redis import doctor
+from leasehold.backends.redis.doctor_rights import needed
 from leasehold.errors import BackendRejected
 from leasehold.findings import Finding, Level
 from verification.lab.process import wait_until
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
     Ask = Callable[..., Awaitable[Any]]
 
+ROOT = Path(__file__).parents[2]
 GOOD = ("appendonly yes", "appendfsync always")
 
 
@@ -283,6 +286,17 @@ def test_an_account_that_may_not_ask_for_rights_is_told_so_without_alarm(server:
     assert examine(server, ("modest", "word"))["rights"].level is Level.OK
     server.ask("ACL", "SETUSER", "modest", "+acl|whoami")
     assert examine(server, ("modest", "word"))["rights"].level is Level.OK
+
+
+def test_the_doctor_asks_for_the_documented_rights_and_for_all_that_the_scripts_call() -> None:
+    asked = {command.lower() for command, *_ in needed("leasehold:", sharded=False)}
+    page = (ROOT / "docs/how-to/redis-acl.md").read_text()
+    documented = set(re.findall(r"\+(\w+)", page.split("```")[1]))
+    assert asked == documented
+    scripts = (ROOT / "src/leasehold/backends/redis/scripts").glob("*.lua")
+    called = {name.lower() for script in scripts for name in re.findall(r"redis\.p?call\('(\w+)'", script.read_text())}
+    assert len(called) > 10
+    assert called <= asked
 
 
 def test_the_doctor_changes_nothing(server: RedisServer) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
@@ -172,6 +172,20 @@ def test_holders_and_waiters_are_told_apart_by_their_order() -> None:
         assert (names(holding), names(waiting)) == (holders.split(), waiters.split())
 
 
+@given(st.lists(st.sampled_from(["x", "s"]), max_size=8), st.sampled_from([Mode.EXCLUSIVE, Mode.SHARED]))
+def test_those_who_wait_ahead_are_counted_as_they_are_told_apart(kinds: list[str], mode: Mode) -> None:
+    standing = line(mode, " ".join(f"{kind}{place}" for place, kind in enumerate(kinds)))
+    assert standing.ahead == len(split(standing.earlier)[1])
+
+
+@given(st.integers(0, 8), st.integers(1, 4))
+def test_those_who_wait_for_a_permit_are_counted_too(number: int, capacity: int) -> None:
+    everybody = [parse_node(f"p{capacity}-{place}-{place:010d}") for place in range(number)]
+    standing = Line(Mode.PERMIT, capacity)
+    standing.see(everybody, 1000)
+    assert standing.ahead == len(split(everybody)[1])
+
+
 def test_an_exclusive_claim_watches_only_the_last_one_ahead() -> None:
     standing = line(Mode.EXCLUSIVE, "x1 x2 x3")
     assert not standing.is_mine
@@ -197,8 +211,7 @@ def test_when_the_one_ahead_vanishes_the_others_may_have_gone_unseen() -> None:
     standing.see(siblings("x1 x2"), 1000)
     assert watched(standing) == ["x2"]
     standing.gone(full(standing, "x2"))
-    assert not standing.blind, "one that is left is simply watched"
-    assert watched(standing) == ["x1"]
+    assert watched(standing) == ["x1"], "one that is left is simply watched"
 
 
 def test_a_reader_watches_the_last_writer_ahead_and_no_reader() -> None:
@@ -254,8 +267,7 @@ def test_a_lost_connection_takes_every_watch_away() -> None:
 def test_whoever_is_watched_is_always_in_the_way(kinds: list[str], mode: Mode) -> None:
     """A claim that is not admitted watches somebody, and nobody else's going could admit it earlier."""
     standing = line(mode, " ".join(f"{kind}{place}" for place, kind in enumerate(kinds)))
-    if standing.is_mine:
-        return
+    assume(not standing.is_mine)
     assert standing.to_watch()
     others = [sibling for sibling in standing.earlier if sibling.name in standing.to_watch()]
     assert not is_admitted(mode, 1, others), "if only the watched are left, it must still wait"

@@ -13,18 +13,19 @@ if TYPE_CHECKING:
 __all__ = ["RedlockNodes", "settle"]
 
 
-def settle(server: RedisServer, max_ttl: float) -> None:
+def settle(server: RedisServer, max_ttl: float, nodes: int = 5) -> None:
     """Write the marker that this node would have if it had been used for years."""
+    terms = f"{round(max_ttl * 1000)}/{nodes}"
     server.ask("DEL", MARKER)
-    server.ask("HSET", MARKER, "r", server.info("server")["run_id"], "s", "1000", "x", str(round(max_ttl * 1000)))
+    server.ask("HSET", MARKER, "r", server.info("server")["run_id"], "s", "1000", "x", terms)
 
 
 class RedlockNodes:
-    """Some nodes. `options` go into the URL; every further keyword is a server's."""
+    """Some nodes; `node_timeout` goes into the URL, and every further keyword is a server's."""
 
-    def __init__(self, number: int = 5, *, max_ttl: float = 30.0, options: Sequence[str] = (), **settings: Any) -> None:
+    def __init__(self, number: int = 5, *, max_ttl: float = 30.0, node_timeout: float = 0.05, **settings: Any) -> None:
         self.max_ttl = max_ttl
-        self.options = [f"max_ttl={max_ttl:g}", *options]
+        self._options = {"max_ttl": max_ttl, "node_timeout": node_timeout}
         self.servers = [RedisServer(f"redlock-{place}", **settings) for place in range(number)]
 
     def start(self) -> None:
@@ -33,18 +34,19 @@ class RedlockNodes:
             server.launch()
         for server in self.servers:
             server.wait_ready()
-            settle(server, self.max_ttl)
+            settle(server, self.max_ttl, len(self.servers))
 
     def settle(self) -> None:
         """Let all nodes have been running for long."""
         for server in self.servers:
-            settle(server, self.max_ttl)
+            settle(server, self.max_ttl, len(self.servers))
 
-    def url(self, *options: str, addresses: Sequence[tuple[str, int]] | None = None) -> str:
+    def url(self, addresses: Sequence[tuple[str, int]] | None = None, **options: object) -> str:
         """The URL of the store; some nodes may be reached through a proxy."""
         places = addresses or [server.address for server in self.servers]
         hosts = ",".join(f"{host}:{port}" for host, port in places)
-        return f"redlock://{hosts}?{'&'.join([*self.options, *options])}"
+        query = "&".join(f"{name}={value}" for name, value in {**self._options, **options}.items())
+        return f"redlock://{hosts}?{query}"
 
     def remove(self) -> None:
         """End all."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,10 +19,16 @@ from verification.lab.process import ServerProcess, find_program, free_port, wai
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["Ensemble", "ZooKeeperServer", "ask"]
+    from verification.lab.certificates import Certificates
+
+__all__ = ["Ensemble", "SecureZooKeeperServer", "ZooKeeperServer", "ask"]
 
 JAR = "/usr/share/java/zookeeper.jar"  # Debian's package; its manifest names what else is needed
-LOGGER = "/usr/share/java/slf4j-simple.jar"
+LIBRARIES = (
+    "slf4j-simple.jar",
+    "netty-codec.jar",
+    "netty-resolver.jar",
+)  # to see what goes wrong, and for TLS; beside it, not named there
 JVM = (
     "-Xmx96m",
     "-XX:+UseSerialGC",
@@ -71,11 +79,12 @@ class ZooKeeperServer(ServerProcess):
         jar = os.environ.get("ZOOKEEPER_JAR", JAR)
         if not Path(jar).exists():
             raise RuntimeError("ZooKeeper is not installed; on Debian: apt install zookeeper (or: make servers)")
+        jars = [jar, *(str(Path(JAR).with_name(library)) for library in LIBRARIES)]
         java = find_program("java", "default-jre-headless")
         (self.folder / "zoo.cfg").write_text("".join(f"{key}={value}\n" for key, value in self._configuration()))
         defines = [f"-D{key}={value}" for key, value in self.properties.items()]
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-        return [*self.prefix, java, *JVM, *defines, "-cp", f"{jar}:{LOGGER}", main, str(self.folder / "zoo.cfg")]
+        return [*self.prefix, java, *JVM, *defines, "-cp", os.pathsep.join(jars), main, str(self.folder / "zoo.cfg")]
 
     def _configuration(self) -> Iterator[tuple[str, object]]:
         defaults = {
@@ -107,6 +116,15 @@ class ZooKeeperServer(ServerProcess):
                     return line.removeprefix("Mode: ")
         return ""
 
+    def answers_inside(self, prefix: Sequence[str]) -> bool:
+        """Whether it serves those who are in its own network, when that can only be asked from there."""
+        program = (
+            "import socket, sys; c = socket.create_connection((sys.argv[1], int(sys.argv[2])), 5);"
+            "c.sendall(b'srvr'); sys.exit(b'Mode:' not in c.recv(65536))"
+        )
+        command = [*prefix, sys.executable, "-c", program, self.host, str(self.port)]
+        return subprocess.run(command, check=False).returncode == 0
+
     def sessions(self) -> int:
         """How many sessions are connected here; the question itself comes without one."""
         return sum("sid=0x" in line for line in self.ask("cons").splitlines())
@@ -117,6 +135,42 @@ class ZooKeeperServer(ServerProcess):
             if line.startswith("Total watches:"):
                 return int(line.split(":")[1])
         raise RuntimeError("the server does not say how many watches there are")
+
+
+class SecureZooKeeperServer(ZooKeeperServer):
+    """A server that speaks TLS only. `client_authority`: it wants a certificate of the client, signed by this one."""
+
+    def __init__(self, certificates: Certificates, *, client_authority: Path | None = None) -> None:
+        from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - benchmarks live without it
+
+        super().__init__(name="zookeeper-tls")
+        bundle = self.folder / "server.pem"
+        key = serialization.load_pem_private_key(certificates.key.read_bytes(), password=None)
+        bundle.write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            )
+            + certificates.certificate.read_bytes()
+        )
+        trusted = client_authority or certificates.authority
+        self.properties["zookeeper.serverCnxnFactory"] = "org.apache.zookeeper.server.NettyServerCnxnFactory"
+        self.settings = {
+            "secureClientPort": self.port,
+            "secureClientPortAddress": self.host,
+            "ssl.keyStore.location": bundle,
+            "ssl.keyStore.type": "PEM",
+            "ssl.trustStore.location": trusted,
+            "ssl.trustStore.type": "PEM",
+            "ssl.clientAuth": "need" if client_authority else "none",
+            "clientPort": free_port(),
+        }
+
+    def url(self, root: str = "") -> str:
+        """The URL of a leasehold store on this server, without what has to be known about certificates."""
+        return f"zks://{self.address}{root}"
+
+    def is_ready(self) -> bool:
+        return "Mode:" in ask("srvr", int(str(self.settings["clientPort"])), self.host, timeout=0.3)
 
 
 class Ensemble:

@@ -35,6 +35,9 @@ class StoreClock(Protocol):
     def end_of_grant(self, claim: Claim, ttl: float) -> float:
         """The instant at which a grant is over that was made now."""
 
+    def end_of_place(self, recheck: float) -> float:
+        """The instant at which a place is over that was asked for now, and should have been again after `recheck`."""
+
     def end_of_mark(self, ttl: float) -> float:
         """The instant from which a withdrawn claim is not refused any more."""
 
@@ -52,6 +55,9 @@ class WorldClock:
 
     def end_of_grant(self, claim: Claim, ttl: float) -> float:  # noqa: ARG002 - all are counted alike
         return self._world.now + ttl
+
+    def end_of_place(self, recheck: float) -> float:
+        return self._world.now + 3 * recheck
 
     def end_of_mark(self, ttl: float) -> float:
         return self._world.now + ttl
@@ -181,7 +187,7 @@ class StoreModel:
 
     def applied(self, link: Link, verb: str, subject: Any, answer: Any, sent_at: float) -> None:
         """Compare the store's answer with the account."""
-        if verb in ("try_acquire", "join", "turn"):
+        if verb in ("try_acquire", "join", "turn", "held off"):
             self._claimed(verb, subject, answer)
             if verb == "turn" and isinstance(answer, Refusal) and self._world.now < sent_at + 0.05:
                 self._check_place(link, subject)
@@ -218,21 +224,24 @@ class StoreModel:
         if isinstance(answer, Grant):
             self._granted(verb, book, claim, answer)
         elif isinstance(answer, Place):
-            known = claim.owner in book.waiting
-            if not known and verb == "join" and self._is_free(book, claim):
+            new = verb == "join" and claim.owner not in book.waiting
+            if (new or verb == "turn") and self._is_free(book, claim):
                 self._violate("waits for a free lock", f"{claim.key} {claim.owner[:6]}")
-            book.waiting[claim.owner] = (claim, now + 3 * answer.recheck)
+            book.waiting[claim.owner] = (claim, self.clock.end_of_place(answer.recheck))
         elif isinstance(answer, Refusal):
             tombstone = book.withdrawn.get(claim.owner, -math.inf) > now
             if verb == "try_acquire" and not tombstone and self._is_free(book, claim):
                 self._violate("refused a free lock", f"{claim.key} {claim.owner[:6]}")
-            if verb != "try_acquire":  # a claim may be tried before it is queued, and the first request may come late
+            if verb in (
+                "join",
+                "turn",
+            ):  # a claim may be tried before it is queued, and the first request may come late
                 book.waiting.pop(claim.owner, None)
 
     def _is_free(self, book: Book, claim: Claim) -> bool:
         """Whether the claim has to be granted; not behind somebody who was called and has not come yet."""
         now = self.clock.now()
-        if claim.owner in book.records or not book.admits(claim, now):
+        if claim.owner in book.records or claim.owner in self.broken_at_once or not book.admits(claim, now):
             return False
         return not any(other.owner in self.come_themselves for other in book.ahead(claim.owner, now))
 

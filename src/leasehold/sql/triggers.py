@@ -6,7 +6,6 @@ They are printed and not executed: a change of the user's own tables belongs int
 from __future__ import annotations
 
 import hashlib
-from importlib.resources import files
 
 from leasehold.errors import ConfigurationError
 from leasehold.sql.guard_postgresql import SCHEMA
@@ -58,8 +57,13 @@ def fence_schema(
     }
     if per_row:
         names["truncate"] = _TRUNCATE_NEEDS_ROWS if strict else "NULL;"
-    script = (files("leasehold.sql") / "fence_postgresql.sql").read_text()
-    return script.format(**names, tag=_tag(names))
+    return _script().format(**names, tag=_tag(names))
+
+
+def _script() -> str:
+    from importlib.resources import files  # noqa: PLC0415 - slow to load, and most programs print no schema
+
+    return (files("leasehold.sql") / "fence_postgresql.sql").read_text()
 
 
 def _parts(lock: str, key: str) -> tuple[str, str, bool]:

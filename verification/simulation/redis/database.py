@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 __all__ = ["OK", "CommandError", "Database", "Status", "is_write", "number_text"]
 
-Arguments = "Sequence[bytes]"
-
 
 class Status(bytes):
     """A short answer that is not a value, such as OK."""
@@ -51,7 +49,7 @@ class Database:
                 raise
             raise CommandError(f"ERR wrong number of arguments for '{name.decode().lower()}' command") from None
 
-    def keys(self) -> list[bytes]:
+    def present(self) -> list[bytes]:
         """Every key that is there now."""
         return [key for key in list(self._values) if self.find(key) is not None]
 
@@ -179,18 +177,18 @@ def _scan(db: Database, _cursor: bytes, *options: bytes) -> list[Any]:
     words = [option.upper() for option in options]
     pattern = options[words.index(b"MATCH") + 1] if b"MATCH" in words else b"*"
     matches = _glob(pattern)
-    return [b"0", [key for key in db.keys() if matches.fullmatch(key)]]
+    return [b"0", [key for key in db.present() if matches.fullmatch(key)]]
 
 
 def _dbsize(db: Database) -> int:
-    return len(db.keys())
+    return len(db.present())
 
 
 # --- hashes
 
 
 def _hget(db: Database, key: bytes, name: bytes) -> bytes | None:
-    return (db.typed(key, _Hash) or {}).get(name)  # type: ignore[no-any-return]
+    return (db.typed(key, _Hash) or {}).get(name)
 
 
 def _hmget(db: Database, key: bytes, *names: bytes) -> list[bytes | None]:
@@ -220,6 +218,10 @@ def _hincrby(db: Database, key: bytes, name: bytes, by: bytes) -> int:
     number = _whole(fields.get(name, b"0"), "ERR hash value is not an integer") + step
     fields[name] = b"%d" % number
     return number
+
+
+def _hgetall(db: Database, key: bytes) -> list[bytes]:
+    return [part for pair in (db.typed(key, _Hash) or {}).items() for part in pair]
 
 
 def _hlen(db: Database, key: bytes) -> int:
@@ -330,6 +332,7 @@ _READS: dict[bytes, Callable[..., Any]] = {
     b"EXISTS": _exists,
     b"GET": _get,
     b"HGET": _hget,
+    b"HGETALL": _hgetall,
     b"HLEN": _hlen,
     b"HMGET": _hmget,
     b"PTTL": _pttl,

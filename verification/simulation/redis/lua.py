@@ -1,5 +1,4 @@
-"""Runs the shipped scripts: Lua 5.1 with `redis.call`, `redis.pcall`, KEYS and ARGV, and Redis' rules for what goes in
-and out.
+"""Runs the shipped scripts: Lua 5.1 with what Redis adds to it, and Redis' rules for what goes in and out.
 
 It knows how values are converted, and calls whatever `execute` it is given for each command; nothing of locks. As in
 Redis, a script can make no global variable, and a number given to a command is written with all its digits, while the

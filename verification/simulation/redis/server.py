@@ -87,8 +87,9 @@ class SimRedis:
         self._effects: list[tuple[bytes, ...]] = []  # writes of the command that runs now
         self._log: list[tuple[float, int, list[tuple[bytes, ...]]]] = []  # when, on which clock, what
         self._acknowledged = 0  # how much of the log the replica surely has
-        self._number = 0
+        self._lives = 0
         self._started = -86_400.0
+        self._replica_id = self._name("replica")
         self._new_life()
 
     # --- time
@@ -140,10 +141,14 @@ class SimRedis:
         self._log.clear()
         self._acknowledged = 0
         self._started = self.world.now
-        self._back_again()
+        self._new_life()
+        self._told_of_new_data()
 
     def fail_over(self, skew: float = 0.0) -> None:
-        """The replica becomes the primary: with a clock of its own, and without what had not reached it yet."""
+        """The replica becomes the primary: with a clock of its own, and without what had not reached it yet.
+
+        The old primary becomes its replica, so that the next fail-over brings it back.
+        """
         del self._log[self._replicated() :]
         self._acknowledged = len(self._log)
         replica = Database()
@@ -153,8 +158,11 @@ class SimRedis:
                 replica.run(effect)
         self.database = replica
         self._shift += skew
-        self._started = -86_400.0
-        self._back_again()
+        self.run_id, self._replica_id = self._replica_id, self.run_id
+        self._lives += 1
+        self.replication_id, self.old_replication_id = self._name("replication"), self.replication_id
+        self._scripts.clear()
+        self._told_of_new_data()
 
     def flush(self) -> None:
         """Somebody said FLUSHALL."""
@@ -169,15 +177,15 @@ class SimRedis:
         """It stands still: what arrives meanwhile is done afterwards."""
         self.stalled_until = max(self.stalled_until, self.world.now + seconds)
 
-    def _back_again(self) -> None:
-        self._new_life()
-        self._told_of_new_data()
-
     def _new_life(self) -> None:
         """A new process: it has another name and knows no script."""
-        self._number += 1
-        self.run_id = hashlib.sha1(f"{self.world.seed} {self._number}".encode()).hexdigest()
+        self._lives += 1
+        self.run_id = self._name("run")
+        self.replication_id, self.old_replication_id = self._name("replication"), "0" * 40
         self._scripts.clear()
+
+    def _name(self, kind: str) -> str:
+        return hashlib.sha1(f"{self.world.seed} {kind} {self._lives}".encode()).hexdigest()
 
     def _clear(self) -> None:
         self.database.clear()
@@ -272,7 +280,10 @@ def _time(server: SimRedis, _words: Sequence[bytes]) -> list[bytes]:
     return [b"%d" % (server.now_us // 1_000_000), b"%d" % (server.now_us % 1_000_000)]
 
 
-def _info(server: SimRedis, _words: Sequence[bytes]) -> bytes:
+def _info(server: SimRedis, words: Sequence[bytes]) -> bytes:
+    if words[1:] == [b"replication"]:
+        ids = f"master_replid:{server.replication_id}\r\nmaster_replid2:{server.old_replication_id}\r\n"
+        return f"# Replication\r\nrole:master\r\n{ids}".encode()
     uptime = int(server.world.now - server._started)
     return f"# Server\r\nrun_id:{server.run_id}\r\nuptime_in_seconds:{uptime}\r\n".encode()
 

@@ -58,19 +58,29 @@ class RedisStage:
         """See `Stage`. Draws how the store is used and what befalls the server."""
         random = self._world.random
         self._ttl, self._queueing = ttl, queueing
-        forgets = random.choice([None, None, None, self._restart, self._fail_over, self._flush, self._step])
-        self._faults: list[Callable[[], None]] = [self._stall, self._forget_scripts, self._hang_up, self._lose_listeners]
-        if forgets is not None:
-            self._faults += [forgets, forgets]
-        self._server.lag = random.choice([0.0, 0.001, 0.01, 0.1]) if forgets == self._fail_over else 0.0
-        chance = random.random()
-        if chance < 0.1:
-            self._options["acks"] = 1
-        elif chance < 0.25 and forgets not in (self._flush, self._step):
+        forgets = random.choice(["", "", "", "restart", "fail over", "flush", "step"])
+        self._faults: list[Callable[[], None]] = [
+            self._stall,
+            self._forget_scripts,
+            self._hang_up,
+            self._lose_listeners,
+            *{
+                "restart": (self._restart, self._restart),
+                "fail over": (self._fail_over, self._fail_over),
+                "flush": (self._flush,),
+                "step": (self._step, self._step),
+            }.get(forgets, ()),
+        ]
+        if forgets == "fail over":
+            self._server.lag = random.choice([0.0, 0.01, 0.1, ttl, 3 * ttl])
+        if forgets == "step":
+            self.delay = 4 * ttl  # a clock that is set back gives everything more time
+        strict = {"": 0.1, "restart": 0.5, "fail over": 0.5}.get(forgets, 0.0)
+        if random.random() < strict:
             self._options["strict"] = self.delay = 2 * ttl
             self.model.waits_out = True
-        if forgets == self._step:
-            self.delay = 4 * ttl
+        elif random.random() < 0.1:
+            self._options["acks"] = 1
 
     def store(self, link: Link) -> Store:
         """See `Stage`."""
@@ -176,7 +186,7 @@ class RedisStage:
         if not ahead < first < second:
             self._history.violate("a raised fence was forgotten", f"{ahead} {first} {second}")
         self._pass(4 * DAY)
-        left = self._server.database.keys()
+        left = self._server.database.present()
         if left:
             self._history.violate("remembered for ever", f"{left}")
 

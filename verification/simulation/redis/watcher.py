@@ -1,7 +1,7 @@
 """Tells the account of the rules what the server did: which script ran for whom, what it answered, whom it made holder.
 
-It reads script calls and their replies as the headers of the scripts describe them, and knows which claim an owner value
-stands for, because every client's claims pass by here on their way out (`Watched`). It judges nothing.
+It reads script calls and their replies as the headers of the scripts describe them, and knows which claim an owner
+value stands for, because every claim is announced here before it is sent. It judges little itself.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from leasehold.backends.redis.keys import Names
 from leasehold.backends.redis.scripts import script
 from leasehold.spi import Place
 from leasehold.values import Claim, Grant, Holder, Loss, LossReason, Mode, Refusal
@@ -19,6 +18,7 @@ from verification.simulation.redis.server import EPOCH
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from leasehold.backends.redis.keys import Names
     from leasehold.spi import Signal
     from verification.simulation.history import History
     from verification.simulation.network import Link
@@ -31,11 +31,12 @@ __all__ = ["RedisClock", "RedisWatcher"]
 SCRIPTS = ("acquire", "break", "inspect", "raise_fence", "read_record", "release", "renew", "withdraw", "write_record")
 VERBS = {b"0": "try_acquire", b"1": "join", b"2": "turn"}
 CROWD, COOLING = b"*several*", b"*cooling*"
+MOST_PER_SECOND = 150
 NOBODY = cast("Signal", None)
 
 
 class RedisClock:
-    """Whole milliseconds on the server's clock. A key is there in its last millisecond, a member of the crowd is not."""
+    """Whole milliseconds on the server's clock. A key is there in its last one, a member of the crowd is not."""
 
     keeps_silent_places = True
 
@@ -49,6 +50,10 @@ class RedisClock:
     def end_of_grant(self, claim: Claim, ttl: float) -> float:
         """A holder key lives one millisecond longer than a score says."""
         return self._after(ttl, 1 if claim.mode is Mode.EXCLUSIVE else 0)
+
+    def end_of_place(self, recheck: float) -> float:
+        """The server counts three re-checks."""
+        return self._after(3 * recheck, 0)
 
     def end_of_mark(self, ttl: float) -> float:
         """A mark is a key."""
@@ -69,6 +74,7 @@ class RedisWatcher:
         self._names = names
         self._claims: dict[str, Claim] = {}
         self._links: dict[str, Link] = {}  # by owner
+        self._asked: dict[tuple[str, str], tuple[float, int]] = {}  # since when, and how often
         self._stood: dict[str, float] = {}  # owners, and when they took their places
         self._learned: dict[str, float] = {}  # processes, and when they learned that the server cannot reach them
         self._scripts = {script(name).text: name for name in SCRIPTS}
@@ -117,11 +123,21 @@ class RedisWatcher:
                 self.model.forgotten.update(book.records)
                 self.model.forgotten.update(book.waiting)
 
+    def _count(self, process: str, key: str) -> None:
+        """Nobody hammers the server: a program that waits asks a few times per second."""
+        second, count = self._asked.get((process, key), (0.0, 0))
+        if self._world.now >= second + 1.0:
+            second, count = self._world.now, 0
+        self._asked[process, key] = (second, count + 1)
+        if count + 1 == MOST_PER_SECOND:
+            self._history.violate("asks without a pause", f"{process} {key}")
+
     # --- what each script did
 
     def _acquired(self, connection: Connection, run: Run) -> None:
         claim, reply = self._claims[run.arguments[1].decode()], run.reply
         verb = VERBS[run.arguments[0]]
+        self._count(connection.link.process.name, claim.key)
         fence = reply[1] if reply[0] == 1 else None
         told = self._handed_over(run, until=fence)
         self._note_waiter(claim.owner, run)
@@ -130,8 +146,10 @@ class RedisWatcher:
             answer = Grant(claim, reply[1], reply[4] / 1000, None, reply[2] == 1)
         elif reply[0] == 2:
             answer = Place(claim, NOBODY, int(run.arguments[8]) / 3000, reply[1])
-        elif reply[0] == 0 and not self._is_held_off(run.keys[1]):
+        elif reply[0] == 0:
             answer = Refusal(claim.key)
+        if self._is_held_off(run.keys[1]) and (reply[0] == 2 or (reply[0] == 0 and verb != "turn")):
+            verb = "held off"  # then it is no wonder that a free lock is not granted
         self.model.applied(connection.link, verb, claim, answer, connection.sent_at)
         self._handed_over(run, after=told)
 
@@ -245,7 +263,9 @@ class RedisWatcher:
 
     def _read_member(self, base: bytes, member: bytes, book: Book) -> None:
         ask = self._server.database.run
-        *fields, cooling = ask([b"HMGET", base + b":d", *(member + each for each in (b":f", b":t", b":a", b":b", b":c"))])
+        *fields, cooling = ask(
+            [b"HMGET", base + b":d", *(member + each for each in (b":f", b":t", b":a", b":b", b":c"))]
+        )
         left_ms = int(ask([b"ZSCORE", base + b":z", member])) - self._server.database.now_ms
         self._record(book, self._claims[member.decode()], fields, left_ms, cooling=cooling is not None)
 
@@ -262,5 +282,5 @@ class RedisWatcher:
         )
 
     def _place_ends(self, base: bytes, owner: str) -> float:
-        text = self._server.database.run([b"HGET", base + b":w", owner.encode() + b":e"])
-        return (int(text or b"0") - EPOCH * 1000) / 1000
+        text = self._server.database.run([b"HGET", base + b":w", owner.encode()])
+        return (int((text or b"0").partition(b"\n")[0]) - EPOCH * 1000) / 1000

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from leasehold.backends.etcd.answers import KeyValue
+    from leasehold.backends.etcd.seat import Seat
     from leasehold.backends.etcd.sessions import Pulse, Session
     from leasehold.backends.etcd.toolbox import Toolbox
 
@@ -34,6 +35,13 @@ class Holdings:
         self._sessions = tools.sessions
         self._members = tools.members
         self._runtime = tools.runtime
+
+    def condition(self, grant: Grant) -> tuple[bytes, int, bytes] | None:
+        """What must hold in etcd as long as the grant does; for transactions of the user's own."""
+        member = self._members.get(grant.claim.owner)
+        if member is None or member.fence != grant.fence:
+            return None
+        return member.seat, member.created, messages.created_at(member.seat, member.created)
 
     # --- renewing
 
@@ -79,7 +87,8 @@ class Holdings:
     ) -> dict[int, Grant | Loss]:
         """A keep-alive proves the session, not the lock: look at every key."""
         seats = [(member.seat, member.written) for _, member in members]
-        answer = await self._connection.txn(requests.prove(seats, members[0][1].lane.floor), reads=True)
+        request = requests.prove(seats, members[0][1].lane.floor)
+        answer = await self._connection.txn(request, session.patience, reads=True)
         if not session.prove(pulse, answer.header):
             raise BackendUnavailable("etcd changed its leader in the middle; ask again", backend=self._connection.label)
         answers: dict[int, Grant | Loss] = {}
@@ -95,9 +104,7 @@ class Holdings:
     async def _verdict(self, member: Member, found: tuple[KeyValue, ...]) -> Loss | None:
         """Whether the grant is over, and why; what was written by somebody else is known from then on."""
         if not found:
-            key = member.lane.verdict(member.claim.owner)
-            told = (await self._connection.range(messages.range_(key))).found
-            return Loss(LossReason.BROKEN, told[0].value.decode()) if told else _GONE
+            return await self._told(member.lane.verdict(member.claim.owner))
         seat = read_seat(found[0])
         if seat.kept.created != member.created or seat.cooling:
             return _GONE
@@ -105,6 +112,11 @@ class Holdings:
             return Loss(LossReason.BROKEN, seat.broken)
         member.written = seat.kept.written
         return None
+
+    async def _told(self, verdict: bytes) -> Loss:
+        """Why a grant is gone: somebody may have left word."""
+        told = (await self._connection.range(messages.read(verdict))).found
+        return Loss(LossReason.BROKEN, told[0].value.decode()) if told else _GONE
 
     async def _member(self, grant: Grant) -> Member | Loss:
         """The claim behind a grant; one that another client got is looked up."""
@@ -114,23 +126,16 @@ class Holdings:
         found = await self._find(grant)
         if isinstance(found, Loss):
             return found
-        claim = grant.claim
-        lane = self._tools.lane(claim)
-        session = self._sessions.borrow(found.lease)
-        member = Member(claim, lane, session, found, grant.fence - found.created)
-        self._members[claim.owner] = member
+        member = Member(grant.claim, self._tools.lane(grant.claim), self._sessions.borrow(found.kept.lease))
+        member.sits(found.kept, found.floor)
+        self._members[grant.claim.owner] = member
         return member
 
-    async def _find(self, grant: Grant) -> KeyValue | Loss:
-        claim = grant.claim
-        lane = self._tools.lane(claim)
-        keys = (lane.seat(claim.owner), lane.verdict(claim.owner))
-        answer = await self._connection.txn(requests.read_all(keys), reads=True)
-        kept, told = answer.read(0).found, answer.read(1).found
-        seat = read_seat(kept[0]) if kept else None
+    async def _find(self, grant: Grant) -> Seat | Loss:
+        seat = await self._tools.find(grant.claim)
         if seat is not None and seat.fence == grant.fence and not seat.cooling:
-            return seat.kept if seat.broken is None else Loss(LossReason.BROKEN, seat.broken)
-        return Loss(LossReason.BROKEN, told[0].value.decode()) if told else _GONE
+            return seat if seat.broken is None else Loss(LossReason.BROKEN, seat.broken)
+        return await self._told(self._tools.lane(grant.claim).verdict(grant.claim.owner))
 
     # --- releasing
 
@@ -150,13 +155,8 @@ class Holdings:
         return freed
 
     async def _release_unknown(self, grant: Grant) -> bool:
-        claim = grant.claim
-        lane = self._tools.lane(claim)
-        found = (await self._connection.range(messages.range_(lane.seat(claim.owner)))).found
-        if not found:
-            return False
-        seat = read_seat(found[0])
-        if seat.cooling or seat.fence != grant.fence:
+        claim, seat = grant.claim, await self._tools.find(grant.claim)
+        if seat is None or seat.cooling or seat.fence != grant.fence:
             return False
         if claim.min_hold > 0 and seat.broken is None:
             return await self._cool_key(seat.kept, claim.min_hold)
@@ -184,7 +184,7 @@ class Holdings:
         return grant.claim.min_hold - held
 
     async def _cool(self, member: Member, left: float) -> bool:
-        found = (await self._connection.range(messages.range_(member.seat))).found
+        found = (await self._connection.range(messages.read(member.seat))).found
         if not found or found[0].created != member.created:
             return False
         if read_seat(found[0]).broken is not None:

@@ -2,9 +2,9 @@
 
 Below a root that says its version (`leasehold/1/`):
 
-    q/KEY/w/OWNER      an exclusive claim: it holds, or it waits; so do
-    q/KEY/r/OWNER      a shared one, and
-    q/KEY/p3/OWNER     one for a permit of three
+    q/KEY/w/SLOT       an exclusive claim: it holds, or it waits; so do
+    q/KEY/r/SLOT       a shared one, and
+    q/KEY/p3/SLOT      one for a permit of three
     x/KEY/OWNER        a claim that was withdrawn: a late copy of it is refused
     b/KEY/OWNER        a grant that was broken at once: its holder is told why
     f/NAMESPACE        the floor of the fences
@@ -39,6 +39,11 @@ def after(prefix: bytes) -> bytes:
     return prefix[:-1] + bytes([prefix[-1] + 1])
 
 
+@lru_cache(maxsize=1024)
+def _encoded(owner: str) -> bytes:
+    return quote(owner, SAFE).encode()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Lane:
     """Where claims of one kind stand for one lock. Each is made once, and compared by identity."""
@@ -51,17 +56,17 @@ class Lane:
     broken: bytes
     floor: bytes
 
-    def seat(self, owner: str) -> bytes:
+    def seat(self, slot: int) -> bytes:
         """The key of a claim."""
-        return self.prefix + quote(owner, SAFE).encode()
+        return self.prefix + b"%x" % slot
 
     def withdrawal(self, owner: str) -> bytes:
         """The key that refuses late copies of a claim."""
-        return self.withdrawn + quote(owner, SAFE).encode()
+        return self.withdrawn + _encoded(owner)
 
     def verdict(self, owner: str) -> bytes:
         """The key that tells a holder why its grant was broken."""
-        return self.broken + quote(owner, SAFE).encode()
+        return self.broken + _encoded(owner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +76,6 @@ class Spot:
     key: str
     mode: Mode
     capacity: int
-    owner: str
 
 
 class Layout:
@@ -126,9 +130,9 @@ class Layout:
     def spot(self, key: bytes) -> Spot:
         """Take a claim's key apart."""
         try:
-            name, kind, owner = key.decode()[len(self.root) + 2 :].split("/")
+            name, kind, _ = key.decode()[len(self.root) + 2 :].split("/")
             mode = _MODES.get(kind, Mode.PERMIT)
             capacity = int(kind[1:]) if mode is Mode.PERMIT else 1
         except ValueError:
             raise BackendRejected(f"{key!r} is not a key of ours; choose another root for the locks") from None
-        return Spot(unquote(name), mode, capacity, unquote(owner))
+        return Spot(unquote(name), mode, capacity)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leasehold.values import Grant
+from leasehold.values import Grant, Mode
 
 if TYPE_CHECKING:
     from leasehold.backends.etcd.answers import KeyValue
@@ -13,31 +13,52 @@ if TYPE_CHECKING:
     from leasehold.spi import Signal
     from leasehold.values import Claim, Holder
 
-__all__ = ["Member"]
+__all__ = ["Member", "recheck"]
+
+LONGEST_RECHECK = 10.0
+
+
+def recheck(claim: Claim) -> float:
+    """After how long a waiter asks by itself, which also keeps its session alive."""
+    return min(claim.ttl / 3, LONGEST_RECHECK)
 
 
 class Member:
-    """One claim that has a seat: it waits or it holds."""
+    """One claim that has a seat, or has asked for one: it waits or it holds."""
 
     __slots__ = (
-        "ahead", "blocker", "claim", "created", "first", "floor", "granted_at", "lane", "seat", "session", "signal",
-        "watch", "written",
+        "ahead", "blocker", "claim", "created", "doubtful", "first", "floor", "granted_at", "lane", "seat", "session",
+        "signal", "slot", "value", "watch", "written",
     )  # fmt: skip
 
-    def __init__(self, claim: Claim, lane: Lane, session: Session, kept: KeyValue, floor: int) -> None:
+    def __init__(self, claim: Claim, lane: Lane, session: Session, slot: int | None = None) -> None:
         self.claim = claim
         self.lane = lane
-        self.seat = kept.key
         self.session = session
-        self.created = kept.created
-        self.written = kept.written
-        self.floor = floor
+        self.slot = slot  # None: its number was given by another client
+        self.seat = b"" if slot is None else lane.seat(slot)
+        self.value = b""  # as we wrote it last
+        self.floor = 0
+        self.created = 0  # 0: whether it has its seat is not known
+        self.written = 0
+        self.doubtful = False  # a request of it got no answer
         self.granted_at: float | None = None
         self.ahead = 0  # how many stood before it when that was last known
         self.first: Holder | None = None
-        self.blocker: bytes | None = None  # whose going is waited for
+        self.blocker: tuple[bytes, int] | None = None  # whose going is waited for
         self.watch: int | None = None
         self.signal: Signal | None = None
+
+    def sits(self, kept: KeyValue, floor: int) -> None:
+        """It has its seat, and this is what is stored there."""
+        self.seat, self.value = kept.key, kept.value
+        self.created, self.written, self.floor = kept.created, kept.written, floor
+        self.granted_at = None
+
+    @property
+    def enough(self) -> int:
+        """How many of those in its way it has to know: one, or one more than there may be beside it."""
+        return self.claim.capacity + 1 if self.claim.mode is Mode.PERMIT else 1
 
     @property
     def fence(self) -> int:

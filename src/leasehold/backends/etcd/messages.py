@@ -20,6 +20,7 @@ __all__ = [
     "is_present",
     "lease_grant",
     "lease_id",
+    "lives_on",
     "none_created_after",
     "none_created_before",
     "op_delete",
@@ -30,7 +31,7 @@ __all__ = [
     "range_",
     "read",
     "then",
-    "value_below",
+    "value_is",
     "watch_cancel",
     "watch_create",
     "written_at",
@@ -64,7 +65,7 @@ class Sort(IntEnum):
 
 _BY_CREATION = 2
 _EQUAL, _GREATER, _LESS = 0, 1, 2
-_VERSION, _CREATE, _MOD, _VALUE = 0, 1, 2, 3
+_VERSION, _CREATE, _MOD, _VALUE, _LEASE = 0, 1, 2, 3, 4
 _NO_PUTS = b"\x00"  # a packed list with the one filter
 
 # --- requests
@@ -163,9 +164,14 @@ def written_at(key: bytes, revision: int) -> bytes:
     return number(2, _MOD) + block(3, key) + number(6, revision)
 
 
-def value_below(key: bytes, value: bytes) -> bytes:
-    """Condition: the key exists and its value is less than this one, byte by byte."""
-    return number(1, _LESS) + number(2, _VALUE) + block(3, key) + block(7, value)
+def lives_on(key: bytes, lease: int) -> bytes:
+    """Condition: the key exists on this lease."""
+    return number(2, _LEASE) + block(3, key) + number(8, lease)
+
+
+def value_is(key: bytes, value: bytes) -> bytes:
+    """Condition: the key exists with this very value."""
+    return number(2, _VALUE) + block(3, key) + block(7, value)
 
 
 def lease_grant(lease: int, ttl: int) -> bytes:
@@ -178,11 +184,10 @@ def lease_id(lease: int) -> bytes:
     return number(1, lease)
 
 
-def watch_create(watch: int, key: bytes, end: bytes, revision: int, *, puts: bool) -> bytes:
-    """Tell of every deletion (and write) of the key or range from this revision on."""
+def watch_create(watch: int, key: bytes, end: bytes, *, puts: bool) -> bytes:
+    """Tell of every deletion (and write) of the key or range from now on."""
     filters = b"" if puts else block(5, _NO_PUTS)
-    request = block(1, key) + (block(2, end) if end else b"") + number(3, revision) + filters + number(7, watch)
-    return block(1, request)
+    return block(1, block(1, key) + (block(2, end) if end else b"") + filters + number(7, watch))
 
 
 def watch_cancel(watch: int) -> bytes:

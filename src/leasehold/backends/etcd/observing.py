@@ -109,7 +109,7 @@ class Observer:
         if not now:
             broken = messages.put(seat.kept.key, seat.with_(broken=reason), lease)
             return unchanged + messages.then(messages.op_put(broken))
-        verdict = self._layout.lane(key, spot.mode, spot.capacity).verdict(spot.owner)
+        verdict = self._layout.lane(key, spot.mode, spot.capacity).verdict(seat.owner)
         freed = messages.then(messages.op_delete(messages.delete(seat.kept.key)))
         return unchanged + freed + messages.then(messages.op_put(messages.put(verdict, reason.encode(), lease)))
 

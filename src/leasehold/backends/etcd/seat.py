@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from leasehold.errors import BackendRejected
@@ -28,6 +29,7 @@ class Seat:
     """A claim as it is stored."""
 
     kept: KeyValue
+    owner: str
     holder: Holder
     floor: int
     since: float  # wall clock of its client, for people
@@ -47,13 +49,18 @@ class Seat:
 
 def encode(claim: Claim, floor: int, since: float) -> bytes:
     """The value of a new claim."""
-    holder = claim.holder
-    facts: dict[str, Any] = {"host": holder.host, "pid": holder.pid, "floor": floor, "since": round(since, 3)}
+    return b'%s%.3f,"owner":%s}' % (_facts(claim.holder, floor), since, _dumps(claim.owner).encode())
+
+
+@lru_cache(maxsize=1024)
+def _facts(holder: Holder, floor: int) -> bytes:
+    """All but the time, which differs from claim to claim."""
+    facts: dict[str, Any] = {"host": holder.host, "pid": holder.pid, "floor": floor}
     if holder.label is not None:
         facts["label"] = holder.label
     if holder.reason is not None:
         facts["reason"] = holder.reason
-    return _dumps(facts).encode()
+    return _dumps(facts)[:-1].encode() + b',"since":'
 
 
 def read_seat(kept: KeyValue) -> Seat:
@@ -62,6 +69,6 @@ def read_seat(kept: KeyValue) -> Seat:
     try:
         facts = json.loads(kept.value[1:] if cooling else kept.value)
         holder = Holder(facts["host"], facts["pid"], facts.get("label"), facts.get("reason"))
-        return Seat(kept, holder, facts["floor"], facts["since"], facts.get("broken"), cooling, facts)
+        return Seat(kept, facts["owner"], holder, facts["floor"], facts["since"], facts.get("broken"), cooling, facts)
     except (ValueError, KeyError, TypeError):
         raise BackendRejected(f"{kept.key!r} has a value that is not ours; somebody else uses these keys") from None

@@ -35,6 +35,7 @@ BATCH = 100  # etcd refuses transactions of more than 128 operations
 MOST_SESSIONS = 8
 FRESH_SHARE = 0.1  # a new claim may find so much of its session's ttl used up
 OPEN_PATIENCE = 3.0
+LONGEST_PATIENCE = 3.0
 CLOSE_PATIENCE = 1.0
 
 
@@ -53,7 +54,7 @@ class Pulse:
 class Session:
     """One lease. `sent` is when the last request left that is proven to have extended it."""
 
-    __slots__ = ("borrowed", "ended", "kept", "lease", "refreshing", "sent", "ttl")
+    __slots__ = ("borrowed", "ended", "kept", "lease", "notes", "refreshing", "sent", "ttl")
 
     def __init__(self, lease: int, ttl: int, sent: float, *, borrowed: bool = False) -> None:
         self.lease = lease
@@ -62,7 +63,13 @@ class Session:
         self.borrowed = borrowed  # another client's, for a grant that was made there
         self.ended = False
         self.refreshing = False
-        self.kept: dict[bytes, float] = {}  # keys on this lease, and until when each is wanted
+        self.kept: dict[bytes, float] = {}  # seats on this lease, and until when each is wanted
+        self.notes: dict[bytes, float] = {}  # the same for keys that nobody else can have
+
+    @property
+    def patience(self) -> float:
+        """How long one request may take that is made to keep it: there must be time for another one."""
+        return min(LONGEST_PATIENCE, max(0.3, self.ttl / 4))
 
     @property
     def deadline(self) -> float:
@@ -81,12 +88,17 @@ class Session:
         return True
 
     def wants(self, key: bytes, until: float) -> None:
-        """Keep this key at least until then."""
+        """Keep this seat at least until then."""
         self.kept[key] = until
 
     def forget(self, key: bytes) -> None:
-        """The key is gone from the lease."""
+        """The seat is gone from the lease."""
         self.kept.pop(key, None)
+
+    @property
+    def is_used(self) -> bool:
+        """Whether anything lives on it."""
+        return bool(self.kept or self.notes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +198,7 @@ class Sessions:
 
     def _drop_ended(self, now: float) -> None:
         for lease, session in list(self._by_lease.items()):
-            if session.is_over(now) and not session.kept:
+            if session.is_over(now) and not session.is_used:
                 self._by_lease.pop(lease, None)
 
     # --- keeping one
@@ -207,7 +219,7 @@ class Sessions:
 
     async def _pulse(self, session: Session) -> Pulse:
         sent = self._runtime.now()
-        answer = await self._connection.keep_alive(session.lease, timeout=max(0.2, session.ttl / 5))
+        answer = await self._connection.keep_alive(session.lease, session.patience)
         if answer.ttl <= 0:
             self._end(session)
         session.ttl = answer.ttl
@@ -224,23 +236,24 @@ class Sessions:
     async def sweep(self, session: Session) -> None:
         """Delete the keys that nobody wants any more, before they are kept alive along with the others."""
         now = self._runtime.now()
-        overdue = [key for key, until in list(session.kept.items()) if until <= now]
-        for start in range(0, len(overdue), BATCH):
-            batch = overdue[start : start + BATCH]
-            try:
-                await self._connection.txn(requests.delete_all(batch))
-            except BackendError:
-                if any(session.kept.get(key, now) <= now - session.ttl for key in batch):
-                    self._end(session)
-                return
-            for key in batch:
+        seats = [key for key, until in list(session.kept.items()) if until <= now]
+        notes = [key for key, until in list(session.notes.items()) if until <= now]
+        try:
+            for key in seats:
+                await self._connection.txn(requests.drop(key, session.lease))
                 session.forget(key)
+            for start in range(0, len(notes), BATCH):
+                await self._connection.txn(requests.delete_all(notes[start : start + BATCH]))
+                _remove(session.notes, notes[start : start + BATCH])
+        except BackendError:
+            if any(session.kept.get(key, now) <= now - session.ttl for key in seats):
+                self._end(session)
 
     # --- the end
 
     async def close(self) -> None:
         """Give back the leases that nothing lives on; the others are left to their ttl."""
-        idle = [each for each in list(self._by_lease.values()) if not each.kept and not each.borrowed]
+        idle = [each for each in list(self._by_lease.values()) if not each.is_used and not each.borrowed]
         for session in idle:
             if session.is_over(self._runtime.now()):
                 continue
@@ -254,3 +267,8 @@ class Sessions:
 
 def _first(pair: tuple[int, Session]) -> int:
     return pair[0]
+
+
+def _remove(notes: dict[bytes, float], keys: list[bytes]) -> None:
+    for key in keys:
+        notes.pop(key, None)

@@ -1,16 +1,23 @@
-"""What the parts of one client share."""
+"""What the parts of one client share: the connection, and what is remembered of its claims."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from leasehold.backends.etcd import messages
+from leasehold.backends.etcd.layout import after
+from leasehold.backends.etcd.member import Member
+from leasehold.backends.etcd.seat import read_seat
+
 if TYPE_CHECKING:
+    from leasehold.backends.etcd.backlog import Backlog
     from leasehold.backends.etcd.connection import Connection
     from leasehold.backends.etcd.floors import Floors
     from leasehold.backends.etcd.layout import Lane, Layout
-    from leasehold.backends.etcd.member import Member
-    from leasehold.backends.etcd.sessions import Sessions
+    from leasehold.backends.etcd.seat import Seat
+    from leasehold.backends.etcd.sessions import Session, Sessions
+    from leasehold.backends.etcd.slots import Slots
     from leasehold.backends.etcd.watching import Watches
     from leasehold.spi import Runtime
     from leasehold.values import Claim
@@ -26,13 +33,33 @@ class Toolbox:
     layout: Layout
     sessions: Sessions
     floors: Floors
+    slots: Slots
     watches: Watches
+    backlog: Backlog
     runtime: Runtime
-    members: dict[str, Member] = field(default_factory=dict)  # the claims that have a seat, by owner
+    members: dict[str, Member] = field(default_factory=dict)  # by owner
 
     def lane(self, claim: Claim) -> Lane:
         """Where the claim stands."""
         return self.layout.lane(claim.key, claim.mode, claim.capacity)
+
+    def member(self, claim: Claim, session: Session) -> Member:
+        """The claim as it is remembered, or from now on: whatever is sent for it is sent for the same seat."""
+        member = self.members.get(claim.owner)
+        if member is None:
+            lane = self.lane(claim)
+            member = self.members[claim.owner] = Member(claim, lane, session, self.slots.take(lane.prefix))
+        elif not member.created:
+            member.session = session
+        return member
+
+    def move(self, member: Member) -> None:
+        """Its seat belongs to somebody else: give it another."""
+        lane = member.lane
+        member.session.forget(member.seat)
+        self.slots.collide(lane.prefix)
+        member.slot = self.slots.take(lane.prefix)
+        member.seat = lane.seat(member.slot)
 
     def unwatch(self, member: Member) -> None:
         """Nobody has to be woken for it any more."""
@@ -44,5 +71,29 @@ class Toolbox:
         """Its seat is gone."""
         self.unwatch(member)
         if self.members.get(member.claim.owner) is member:
-            self.members.pop(member.claim.owner, None)
+            del self.members[member.claim.owner]
+            self._give_back(member)
         member.session.forget(member.seat)
+
+    def _give_back(self, member: Member) -> None:
+        if member.slot is not None:
+            self.slots.give(member.lane.prefix, member.slot)
+            self.backlog.call_next(member.lane.prefix)
+
+    def doubt(self, member: Member) -> None:
+        """It is over for us, and its seat may still be there: it goes before its session is kept alive again."""
+        self.unwatch(member)
+        if self.members.get(member.claim.owner) is member:
+            del self.members[member.claim.owner]
+        member.session.wants(member.seat, 0.0)
+
+    def settle(self, member: Member) -> None:
+        """What was in doubt is known now: its seat is gone."""
+        member.session.forget(member.seat)
+        self._give_back(member)
+
+    async def find(self, claim: Claim) -> Seat | None:
+        """The seat of a claim that this client did not make, or has forgotten."""
+        prefix = self.lane(claim).prefix
+        answer = await self.connection.range(messages.range_(prefix, after(prefix)))
+        return next((seat for seat in map(read_seat, answer.found) if seat.owner == claim.owner), None)

@@ -7,10 +7,9 @@ earliest. If the server's clock looks odd, the server is asked instead.
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
-from leasehold.backends.redis.commands import Call, RecordCall
+from leasehold.backends.redis.commands import Call, RecordCall, Shape
 from leasehold.backends.redis.facts import read_holder, write_holder
 from leasehold.backends.redis.inspecting import read_state
 from leasehold.backends.redis.pushes import Pushes, Waiter
@@ -21,7 +20,7 @@ from leasehold.spi import Place
 from leasehold.values import Capability, Claim, Grant, LockState, Loss, LossReason, Mode, Reading, Record, Refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Coroutine, Sequence
 
     from leasehold.backends.redis.courier import Courier
     from leasehold.backends.redis.keys import Keys, Names
@@ -32,6 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["RedisBackend"]
 
 TRY, JOIN, TURN = "0", "1", "2"
+GIVE = "release"
+NOTHING_PACKED: tuple[object, Any] = (None, None)
 RECHECK = 2.0  # a waiter is told when it is its turn; this is for the message that gets lost
 LONGEST_PLACE = 3 * RECHECK
 LISTENING = 6  # the part of a place's life that may be spent on being called instead of asking
@@ -56,18 +57,14 @@ class RedisBackend:
         self._runtime = runtime
         self._seen = options.fence_floor  # the highest fence this client knows of
         self._pushes = Pushes(courier, runtime, direct=options.hands_over, prefix=options.prefix)
-        self._acquire = script("acquire")
-        self._release = script("release")
-        self._renew = script("renew")
+        self._is_plain = not (options.strict or options.acks)
 
     # --- claims
 
     async def try_acquire(self, claim: Claim) -> Grant | Refusal:
         """See `Backend`."""
         reply = await self._ask(TRY, claim, self._names.keys(claim.key), "")
-        if reply[0] == 1:
-            return self._granted(claim, reply)
-        return self._refused(claim, reply)
+        return self._granted(claim, reply) if reply[0] == 1 else self._refused(claim, reply)
 
     async def join(self, claim: Claim) -> Grant | Place | Refusal:
         """See `Queueing`. Only who really has to wait opens a connection for messages, and then asks once more."""
@@ -77,6 +74,8 @@ class RedisBackend:
             reply = await self._ask(TRY, claim, keys, "")
             if reply[0] == 1:
                 return self._granted(claim, reply)
+            if reply[0] == 3:
+                return self._refused(claim, reply)
             await self._pushes.listen(keys, _place_lifetime(claim) / LISTENING)
             call_me = self._pushes.how_to_call(keys)
         waiter = Waiter(self._runtime.signal(), keys)
@@ -103,15 +102,7 @@ class RedisBackend:
         """See `Backend`."""
         if not grants:
             return []
-        calls = [
-            Call(
-                self._renew,
-                self._names.keys(grant.claim.key),
-                grant.claim.owner,
-                (grant.claim.owner, str(grant.fence), _milliseconds(grant.claim.ttl)),
-            )
-            for grant in grants
-        ]
+        calls = [self._renewal(grant) for grant in grants]
         timeout = min(self._timeout(grant.claim.ttl) for grant in grants)
         replies = await self._courier.ask_all(calls, timeout)
         return [_renewed(grant, reply) for grant, reply in zip(grants, replies, strict=True)]
@@ -119,14 +110,18 @@ class RedisBackend:
     async def release(self, grant: Grant) -> bool:
         """See `Backend`."""
         claim = grant.claim
-        call = Call(self._release, self._names.keys(claim.key), None, (claim.owner, str(grant.fence)))
-        return bool(await self._courier.ask(call, self._timeout(claim.ttl)) == 1)
+        keys, owner = self._names.keys(claim.key), claim.owner.encode()
+        size, shape = keys.shapes.get(GIVE, NOTHING_PACKED)
+        if size != len(owner):
+            shape = Shape(script("release"), keys, len(owner), marked=False)
+            keys.shapes[GIVE] = (len(owner), shape)
+        return bool(await self._courier.ask(shape.call(owner, grant.fence), self._timeout(claim.ttl)) == 1)
 
     async def withdraw(self, claim: Claim) -> None:
         """See `Backend`."""
         self._pushes.forget(claim.owner)
         keys = self._names.keys(claim.key)
-        call = Call(script("withdraw"), keys, claim.owner, (claim.owner, _milliseconds(claim.ttl)))
+        call = Call.of(script("withdraw"), keys, claim.owner, claim.owner, _milliseconds(claim.ttl))
         await self._courier.ask(call, self._timeout(claim.ttl))
 
     # --- operators
@@ -160,13 +155,13 @@ class RedisBackend:
             owner, _, its_fence = holders[place : place + 3]
             if owner and int(its_fence) == fence:
                 arguments = (owner.decode(), str(fence), reason, "1" if now else "0")
-                call = Call(script("break"), keys, owner.decode(), arguments)
+                call = Call.of(script("break"), keys, owner.decode(), *arguments)
                 return bool(await self._courier.ask(call, self._options.command_timeout) == 1)
         return False
 
     async def raise_fence(self, key: str, fence: int) -> int:
         """See `Inspecting`."""
-        call = Call(script("raise_fence"), self._names.keys(key), None, (str(fence),))
+        call = Call.of(script("raise_fence"), self._names.keys(key), None, str(fence))
         return int(await self._courier.ask(call, self._options.command_timeout))
 
     async def examine(self) -> Sequence[Finding]:
@@ -204,43 +199,59 @@ class RedisBackend:
 
     # --- asking
 
-    async def _ask(self, step: str, claim: Claim, keys: Keys, call_me: str) -> Any:
-        """Put a claim to the store; a name in use as another kind of lock is refused here."""
-        kind = str(claim.capacity) if claim.mode is Mode.PERMIT else "0"
-        run_id, uptime = await self._life(keys) if self._options.strict else ("", 0)
-        arguments = (
-            step,
-            claim.owner,
-            _milliseconds(claim.ttl),
-            LETTER[claim.mode],
-            kind,
-            _milliseconds(claim.min_hold),
-            write_holder(claim.holder),
-            str(self._seen),
-            _milliseconds(_place_lifetime(claim)),
-            call_me,
-            run_id,
-            _milliseconds(max(claim.ttl, self._options.strict)),
-            str(uptime),
-        )
-        call = Call(self._acquire, keys, claim.owner, arguments)
-        if self._options.acks:
-            reply = await self._ask_replicated(claim, call)
-        else:
-            reply = await self._courier.ask(call, self._timeout(claim.ttl))
-        if reply[0] == 3:
-            self._pushes.forget(claim.owner)
-            present = int(reply[1])
-            check_kind(claim, Mode.PERMIT if present else Mode.EXCLUSIVE, present or 1, self.label)
-            raise BackendRejected(f"{self.label}: the kind of this lock cannot be read", backend=self.label)
-        return reply
+    def _ask(self, step: str, claim: Claim, keys: Keys, call_me: str) -> Coroutine[Any, Any, Any]:
+        """Put a claim to the store."""
+        if not self._is_plain:
+            return self._ask_with_care(step, claim, keys, call_me)
+        owner = claim.owner.encode()
+        # A lock asks the same again and again, so it is packed once.
+        terms = (claim.ttl, claim.mode, claim.holder, claim.capacity, claim.min_hold, call_me, len(owner))
+        known, shape = keys.shapes.get(step, NOTHING_PACKED)
+        if known != terms:
+            shape = self._new_shape(step, claim, keys, () if step == TRY else (call_me,))
+            keys.shapes[step] = (terms, shape)
+        return self._courier.ask(shape.call(owner, self._seen), self._timeout(claim.ttl))
 
-    async def _ask_replicated(self, claim: Claim, call: Call) -> Any:
+    def _new_shape(self, step: str, claim: Claim, keys: Keys, more: Sequence[str]) -> Shape:
+        """`more`: how to call a waiter, and what strict mode adds."""
+        kind = str(claim.capacity) if claim.mode is Mode.PERMIT else "0"
+        return Shape(
+            script("acquire"),
+            keys,
+            len(claim.owner.encode()),
+            marked=True,
+            before=(step,),
+            between=(
+                _milliseconds(claim.ttl),
+                LETTER[claim.mode],
+                kind,
+                _milliseconds(claim.min_hold),
+                write_holder(claim.holder),
+            ),
+            after=(_milliseconds(_place_lifetime(claim)), *more) if more else (),
+        )
+
+    async def _ask_with_care(self, step: str, claim: Claim, keys: Keys, call_me: str) -> Any:
+        """With `strict` the server's process has to be known; with `acks` a grant has to be on replicas."""
+        more = [call_me]
+        if self._options.strict:
+            life, age = await self._life(keys, self._timeout(claim.ttl))
+            more += [life, _milliseconds(max(claim.ttl, self._options.strict)), str(age)]
+        call = self._new_shape(step, claim, keys, more).call(claim.owner.encode(), self._seen)
+        if self._options.acks:
+            # The place in line goes on ageing while we wait for replicas.
+            patience = self._options.acks_timeout
+            patience = patience if step == TRY else min(patience, _place_lifetime(claim) / 2)
+            return await self._ask_replicated(claim, call, patience)
+        return await self._courier.ask(call, self._timeout(claim.ttl))
+
+    async def _ask_replicated(self, claim: Claim, call: Call, patience: float) -> Any:
         """With `acks`: a grant counts only when enough replicas have it; otherwise it is undone."""
         options = self._options
-        reply, acknowledged = await self._courier.ask_and_wait(
-            call, options.acks, options.acks_timeout, self._timeout(claim.ttl)
-        )
+        reply, acknowledged = await self._courier.ask_and_wait(call, options.acks, patience, self._timeout(claim.ttl))
+        if isinstance(acknowledged, BackendError):
+            await self.withdraw(claim)  # a rejection would leave the grant to its ttl
+            raise acknowledged
         if reply[0] == 1 and acknowledged < options.acks:
             await self.withdraw(claim)
             raise BackendUnavailable(
@@ -250,11 +261,18 @@ class RedisBackend:
             )
         return reply
 
-    async def _life(self, keys: Keys) -> tuple[str, int]:
-        """Which process the server is, and for how many milliseconds it has been running."""
-        reply = await self._courier.command(await self._courier.node_for(keys), "INFO", "server")
-        facts = dict(line.partition(b":")[::2] for line in reply.split(b"\r\n") if b":" in line)
-        return facts[b"run_id"].decode(), int(facts[b"uptime_in_seconds"]) * 1000
+    async def _life(self, keys: Keys, timeout: float) -> tuple[str, int]:
+        """Which life of which server this is, and for how many milliseconds it has surely been the primary.
+
+        A server that restarts has another run id, a replica that is promoted another replication id. How long ago it
+        was promoted nobody can tell, so for a name that it does not know that may have been just now.
+        """
+        node = await self._courier.node_for(keys)
+        replies = await self._courier.commands(node, ("INFO", "server"), ("INFO", "replication"), timeout=timeout)
+        facts = dict(line.partition(b":")[::2] for line in b"\r\n".join(replies).split(b"\r\n") if b":" in line)
+        was_promoted = bool(facts.get(b"master_replid2", b"").strip(b"0"))
+        uptime = 0 if was_promoted else int(facts[b"uptime_in_seconds"]) * 1000
+        return f"{facts[b'run_id'].decode()}:{facts.get(b'master_replid', b'').decode()}", uptime
 
     async def _stand(
         self, step: str, claim: Claim, keys: Keys, call_me: str, waiter: Waiter
@@ -270,7 +288,7 @@ class RedisBackend:
                 self._pushes.doubt(keys)
             self._pushes.forget(claim.owner)
             return self._granted(claim, reply)
-        if step == TURN:  # it was skipped as one who cannot be reached, or has slept too long
+        if step == TURN and reply[0] == 0:  # it was skipped as one who cannot be reached, or has slept too long
             self._pushes.doubt(keys)
         self._pushes.forget(claim.owner)
         return self._refused(claim, reply)
@@ -279,20 +297,26 @@ class RedisBackend:
         """The grant that a message brought; None if it has to be asked about."""
         handed, waiter.handed = waiter.handed, None
         assert handed is not None  # noqa: S101 - for the type checker
-        since = waiter.sent + (handed.at - waiter.told) / 1000
+        # Both stamps are cut off to milliseconds, so what lies between them may be nearly one less.
+        since = waiter.sent + max(0, handed.at - waiter.told - 1) / 1000
         if waiter.told == 0 or handed.at < waiter.told or since > self._runtime.now():
             return None  # the server's clock is not what it was
         self._pushes.forget(claim.owner)
-        self._note(handed.fence)
+        self._note(handed.fence, handed.at)
         return Grant(claim, handed.fence, handed.ttl, since, handed.abandoned)
 
     # --- reading replies
 
     def _granted(self, claim: Claim, reply: Any) -> Grant:
-        self._note(reply[1])
+        self._note(reply[1], reply[3])
         return Grant(claim, reply[1], claim.ttl, None, reply[2] == 1)
 
     def _refused(self, claim: Claim, reply: Any) -> Refusal:
+        """A name in use as another kind of lock is an error."""
+        if reply[0] == 3:
+            present = int(reply[1])
+            check_kind(claim, Mode.PERMIT if present else Mode.EXCLUSIVE, present or 1, self.label)
+            raise BackendRejected(f"{self.label}: the kind of this lock cannot be read", backend=self.label)
         _, waiting, left, facts = reply
         return Refusal(claim.key, read_holder(facts), left / 1000 if left > 0 else None, waiting)
 
@@ -305,17 +329,23 @@ class RedisBackend:
             recheck = min(recheck, POLL_AT_THE_HEAD if ahead == 0 else 5 * POLL_AT_THE_HEAD)
         return Place(claim, signal, recheck, ahead, read_holder(facts))
 
-    def _note(self, fence: int) -> None:
-        """Later fences must be higher. One far ahead of all clocks was raised by hand, for its own name only."""
-        if fence > self._seen and fence < time.time() * 1e6 + HOUR_US:
+    def _note(self, fence: int, time_ms: int) -> None:
+        """Later fences must be higher. One far ahead of the server's clock was raised by hand, for its own name."""
+        if fence > self._seen and fence < time_ms * 1000 + HOUR_US:
             self._seen = fence
+
+    def _renewal(self, grant: Grant) -> Call:
+        claim = grant.claim
+        keys = self._names.keys(claim.key)
+        return Call.of(script("renew"), keys, claim.owner, claim.owner, str(grant.fence), _milliseconds(claim.ttl))
 
     def _timeout(self, ttl: float) -> float:
         """An answer that comes after half of the ttl is hardly worth waiting for."""
-        return min(self._options.command_timeout, max(ttl / 2, SHORTEST_TIMEOUT))
+        longest = self._options.command_timeout
+        return longest if ttl >= 2 * longest else max(ttl / 2, min(SHORTEST_TIMEOUT, longest))
 
     async def _look(self, keys: Keys) -> Any:
-        return await self._courier.ask(Call(script("inspect"), keys, None, ()), self._options.command_timeout)
+        return await self._courier.ask(Call.of(script("inspect"), keys, None), self._options.command_timeout)
 
 
 def _renewed(grant: Grant, reply: Any) -> Grant | Loss | BackendError:

@@ -29,7 +29,7 @@ __all__ = ["BlockingWire"]
 
 MOST_IDLE = 8  # connections kept for later; more are opened while more threads talk at once
 FRESH = 1.0  # one that was used within this time is taken to be alive
-CHUNK = 65536
+CHUNK = 16384
 
 
 class BlockingLink:
@@ -69,7 +69,11 @@ class BlockingLink:
     def exchange(self, payload: bytes, count: int) -> list[Any]:
         """Send, and wait for so many replies."""
         self.send(payload)
-        replies: list[Any] = []
+        self.feed()
+        reply = self._reader.gets()
+        if count == 1 and reply is not NOTHING_YET:
+            return [reply]
+        replies = [] if reply is NOTHING_YET else [reply]
         while True:
             self.take_replies(replies, count)
             if len(replies) == count:
@@ -155,7 +159,11 @@ class BlockingRequest:
         """Read what is there. The connection goes back only with the last reply; otherwise it ends with this object."""
         link = self._link
         assert link is not None  # noqa: S101 - for the type checker
-        link.feed()
+        try:
+            link.feed()
+        except OutcomeUnknown:
+            self._wire.distrust(self._node)
+            raise
         link.take_replies(self._replies, self._count)
         if len(self._replies) < self._count:
             return None
@@ -223,6 +231,10 @@ class BlockingWire:
         try:
             link.set_timeout(timeout)
             replies = link.exchange(payload, count)
+        except OutcomeUnknown:
+            link.close()
+            self.distrust(node)
+            raise
         except BaseException:
             link.close()
             raise
@@ -261,6 +273,13 @@ class BlockingWire:
             return
         link.used_at = time.monotonic()
         idle.append(link)
+
+    def distrust(self, node: Node) -> None:
+        """A connection to this server died: the idle ones most likely died too, and would cost an attempt each."""
+        idle: deque[BlockingLink] = self._idle.get(node, deque())
+        while idle:
+            with suppress(IndexError):  # another thread was quicker
+                idle.pop().close()
 
     async def close(self) -> None:
         """Close what is idle; the rest is closed when it comes back."""

@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     from leasehold.backends.redis.keys import Keys
     from leasehold.backends.redis.scripts import Script
 
-__all__ = ["Call", "RecordCall", "pack"]
+__all__ = ["Call", "RecordCall", "Shape", "pack"]
+
+KEYS = 6  # of every lock, see queue.lua
 
 
 def pack(*parts: str | bytes | int) -> bytes:
@@ -19,37 +21,78 @@ def pack(*parts: str | bytes | int) -> bytes:
     return b"*%d\r\n" % len(encoded) + b"".join(b"$%d\r\n%b\r\n" % (len(part), part) for part in encoded)
 
 
+class Shape:
+    """A script call for one lock, packed as far as it is the same each time: only owner and number are put in later.
+
+    The arguments are `before`, the owner, `between`, the number (a fence), `after`. A marked call has a seventh key,
+    which ends with the owner.
+    """
+
+    __slots__ = ("_between", "_end", "_start", "_to_second_owner", "keys", "script", "size")
+
+    def __init__(
+        self,
+        script: Script,
+        keys: Keys,
+        owner_size: int,
+        *,
+        marked: bool,
+        before: Sequence[str] = (),
+        between: Sequence[str] = (),
+        after: Sequence[str] = (),
+    ) -> None:
+        self.script = script
+        self.keys = keys
+        self.size = 3 + KEYS + marked + len(before) + len(between) + len(after) + 2
+        head = _head(script, self.size, KEYS + marked, keys)
+        to_owner = b"%b$%d\r\n" % (_packed(before), owner_size)
+        if marked:
+            self._start = b"%b$%d\r\n%b" % (head, len(keys.mark) + owner_size, keys.mark)
+            self._to_second_owner: bytes | None = b"\r\n" + to_owner
+        else:
+            self._start = head + to_owner
+            self._to_second_owner = None
+        self._between = b"\r\n" + _packed(between)
+        self._end = _packed(after)
+
+    def call(self, owner: bytes, number: int) -> Call:
+        """The whole call."""
+        text = b"%d" % number
+        start, second = self._start, self._to_second_owner
+        if second is not None:
+            start = b"%b%b%b" % (start, owner, second)
+        short = b"%b%b%b$%d\r\n%b\r\n%b" % (start, owner, self._between, len(text), text, self._end)
+        return Call(self.script, self.keys, self.size, short)
+
+
 class Call:
     """One call of a script for one lock: by digest, or with its text for a server that does not know it yet."""
 
-    __slots__ = ("_rest", "_script", "_size", "keys")
+    __slots__ = ("_script", "_size", "keys", "short")
 
-    def __init__(self, script: Script, keys: Keys, marked: str | None, arguments: Sequence[str]) -> None:
-        """`marked` is the owner whose mark is the seventh key. Arguments are ASCII, or packed one by one."""
-        self.keys = keys
+    def __init__(self, script: Script, keys: Keys, size: int, short: bytes) -> None:
+        """`short` is the call by digest; `size` counts its parts."""
         self._script = script
-        body = "".join([f"${len(argument)}\r\n{argument}\r\n" for argument in arguments])
-        tail = body.encode()
-        if len(tail) != len(body):
-            tail = b"".join(b"$%d\r\n%b\r\n" % (len(a), a) for a in (argument.encode() for argument in arguments))
-        if marked is None:
-            self._rest = b"$1\r\n6\r\n%b%b" % (keys.packed, tail)
-            self._size = 9 + len(arguments)
-        else:
-            mark = keys.mark + marked.encode()
-            self._rest = b"$1\r\n7\r\n%b$%d\r\n%b\r\n%b" % (keys.packed, len(mark), mark, tail)
-            self._size = 10 + len(arguments)
+        self._size = size
+        self.keys = keys
+        self.short = short
 
-    @property
-    def short(self) -> bytes:
-        """By digest."""
-        return b"*%d\r\n$7\r\nEVALSHA\r\n$40\r\n%b\r\n%b" % (self._size, self._script.digest, self._rest)
+    @classmethod
+    def of(cls, script: Script, keys: Keys, marked: str | None, *arguments: str) -> Call:
+        """A call that is rare enough to be packed anew; `marked` is the owner whose mark is the seventh key."""
+        size = 3 + KEYS + len(arguments)
+        if marked is None:
+            return cls(script, keys, size, _head(script, size, KEYS, keys) + _packed(arguments))
+        mark = keys.mark + marked.encode()
+        head = b"%b$%d\r\n%b\r\n" % (_head(script, size + 1, KEYS + 1, keys), len(mark), mark)
+        return cls(script, keys, size + 1, head + _packed(arguments))
 
     @property
     def whole(self) -> bytes:
         """With the text."""
         text = self._script.text
-        return b"*%d\r\n$4\r\nEVAL\r\n$%d\r\n%b\r\n%b" % (self._size, len(text), text, self._rest)
+        rest = self.short[self.short.index(self._script.digest) + len(self._script.digest) + 2 :]
+        return b"*%d\r\n$4\r\nEVAL\r\n$%d\r\n%b\r\n%b" % (self._size, len(text), text, rest)
 
 
 class RecordCall:
@@ -71,3 +114,13 @@ class RecordCall:
     def whole(self) -> bytes:
         """With the text."""
         return pack(b"EVAL", self._script.text, 1, self.keys.record, *self._arguments)
+
+
+def _head(script: Script, size: int, key_count: int, keys: Keys) -> bytes:
+    """Everything up to the sixth key."""
+    return b"*%d\r\n$7\r\nEVALSHA\r\n$40\r\n%b\r\n$1\r\n%d\r\n%b" % (size, script.digest, key_count, keys.packed)
+
+
+def _packed(arguments: Sequence[str]) -> bytes:
+    encoded = [argument.encode() for argument in arguments]
+    return b"".join([b"$%d\r\n%b\r\n" % (len(argument), argument) for argument in encoded])

@@ -56,21 +56,28 @@ class Courier:
 
     async def ask(self, call: Sendable, timeout: float) -> Any:
         """One call, one reply."""
-        node = self.topology.known(call.keys.slot_key) or await self.topology.find(self.wire, call.keys.slot_key)
-        (reply,) = await self._exchange(node, call.short, 1, timeout)
+        topology, slot_key = self.topology, call.keys.slot_key
+        node = topology.known(slot_key) or await topology.find(self.wire, slot_key)
+        try:
+            (reply,) = await self.wire.exchange(node, call.short, 1, timeout)
+        except (BackendUnavailable, OutcomeUnknown):
+            topology.lost(node)
+            raise
         if isinstance(reply, Exception):
             (reply,) = await self._detour(node, call, reply, b"", timeout)
         return reply
 
-    async def ask_and_wait(self, call: Sendable, replicas: int, patience: float, timeout: float) -> tuple[Any, int]:
-        """One call, and how many replicas have acknowledged it."""
+    async def ask_and_wait(
+        self, call: Sendable, replicas: int, patience: float, timeout: float
+    ) -> tuple[Any, int | BackendError]:
+        """One call, and how many replicas have acknowledged it; or why that cannot be known."""
         node = await self.node_for(call.keys)
         wait = pack("WAIT", replicas, max(1, round(patience * 1000)))
         reply, acknowledged = await self._exchange(node, call.short + wait, 2, timeout + patience, alone=True)
         if isinstance(reply, Exception):
             reply, acknowledged = await self._detour(node, call, reply, wait, timeout + patience)
         if isinstance(acknowledged, Exception):
-            raise from_reply(str(acknowledged), self._label)
+            return reply, from_reply(str(acknowledged), self._label)
         return reply, int(acknowledged)
 
     async def ask_all(self, calls: Sequence[Sendable], timeout: float) -> list[Any]:
@@ -101,10 +108,17 @@ class Courier:
 
     async def command(self, node: Node, *parts: str | bytes | int, timeout: float = 2.0) -> Any:
         """One plain command; an error reply is raised."""
-        (reply,) = await self._exchange(node, pack(*parts), 1, timeout)
-        if isinstance(reply, Exception):
-            raise from_reply(str(reply), self._label)
+        (reply,) = await self.commands(node, parts, timeout=timeout)
         return reply
+
+    async def commands(self, node: Node, *commands: Sequence[str | bytes | int], timeout: float = 2.0) -> list[Any]:
+        """Several plain commands in one round trip; the first error reply is raised."""
+        payload = b"".join(pack(*parts) for parts in commands)
+        replies = await self._exchange(node, payload, len(commands), timeout)
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise from_reply(str(reply), self._label)
+        return replies
 
     async def _try_batch(self, batch: tuple[Node, list[int]], calls: Sequence[Sendable], timeout: float) -> Any:
         node, places = batch

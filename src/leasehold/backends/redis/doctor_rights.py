@@ -31,7 +31,7 @@ def needed(prefix: str, *, sharded: bool) -> list[tuple[str, ...]]:
     commands += [("SET", key, "1"), ("PEXPIRE", key, "1"), ("PEXPIREAT", key, "1")]
     commands += [(command, key, *rest) for command, *rest in (*HASHES, *SORTED)]
     if sharded:
-        channel = f"{channel}:{{doctor}}"
+        channel = f"{prefix}{{doctor}}:p:doctor"
         commands += [("SPUBLISH", channel, ""), ("SSUBSCRIBE", channel), ("SUNSUBSCRIBE", channel)]
         return [*commands, ("CLUSTER", "SLOTS"), ("ASKING",)]
     return [*commands, ("PUBLISH", channel, ""), ("SUBSCRIBE", channel)]

@@ -7,25 +7,33 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from leasehold.backends.redis.commands import Shape
 
 __all__ = ["DEFAULT_PREFIX", "Keys", "Names", "glob_escaped"]
 
 DEFAULT_PREFIX = "leasehold:"
 PARTS = ("s", "q", "w", "z", "d")
-KNOWN_NAMES = 4096
+KNOWN_NAMES = 2048  # whose keys are kept at hand, with the calls that were made of them
 
 
 class Keys:
-    """The keys of one lock; `packed` is the first six, as the protocol sends them."""
+    """The keys of one lock; `packed` is the first six, as the protocol sends them.
 
-    __slots__ = ("base", "mark", "packed", "record", "slot_key")
+    `shapes` is room for calls on this lock that are packed already: by step of an acquire, with the terms they are for.
+    """
+
+    __slots__ = ("base", "mark", "packed", "record", "shapes", "slot_key")
 
     def __init__(self, holder: str, base: str) -> None:
         self.slot_key = holder.encode()
         self.base = base
         self.mark = f"{base}:x:".encode()  # and an owner
         self.record = f"{base}:r".encode()
-        self.packed = b"".join(_packed(key.encode()) for key in (holder, *(f"{base}:{part}" for part in PARTS)))
+        self.packed = b"".join([_packed(key.encode()) for key in (holder, *(f"{base}:{part}" for part in PARTS))])
+        self.shapes: dict[str, tuple[object, Shape]] = {}
 
 
 class Names:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from leasehold.backends.redis.asyncio_wire import AsyncioLink
 from leasehold.backends.redis.trouble import from_reply
-from leasehold.backends.redlock.node import LINE_TIMEOUT
+from leasehold.backends.redlock.node import LINE_TIMEOUT, does_not_know_script
 from leasehold.errors import BackendUnavailable, OutcomeUnknown
 
 if TYPE_CHECKING:
@@ -25,14 +25,13 @@ __all__ = ["AsyncioLines"]
 class AsyncioQuestion:
     """One call to one node."""
 
-    __slots__ = ("_call", "_line", "_lines", "_repeated", "node")
+    __slots__ = ("_call", "_line", "_lines", "node")
 
     def __init__(self, lines: AsyncioLines, node: Node, call: Call) -> None:
         self.node = node
         self._lines = lines
         self._call = call
         self._line: AsyncioLink | None = None
-        self._repeated = False
 
     async def perform(self) -> Any:
         """Ask and wait. A node that does not know the script gets its text, on the same connection."""
@@ -41,8 +40,7 @@ class AsyncioQuestion:
         self._line = line = self._lines.shared(self.node)
         try:
             replies = await self._lines.ask(line, self._call.short, self._call.count)
-            if isinstance(replies[-1], Exception) and str(replies[-1]).startswith("NOSCRIPT"):
-                self._repeated = True
+            if does_not_know_script(replies[-1]):
                 replies = await self._lines.ask(line, self._call.whole, self._call.count)
         except OutcomeUnknown as error:
             self.node.failed(error)
@@ -50,13 +48,22 @@ class AsyncioQuestion:
         if isinstance(replies[-1], Exception):
             raise from_reply(str(replies[-1]), str(self.node))
         self.node.misses = 0
-        return replies[-1] if self._call.count == 1 else replies
+        return replies if self._call.all else replies[-1]
 
     def behind(self, call: Call) -> None:
         """Send another call after this one."""
-        if self._line is not None and self._line.is_open:
-            payload = call.whole if self._repeated else call.short
-            self._lines.ask(self._line, payload, call.count).add_done_callback(_look_at)
+        line = self._line
+        if line is None or not line.is_open:
+            return
+
+        def look_at(answer: asyncio.Future[list[Any]]) -> None:
+            """Nobody waits for it; but it must not get lost, and an error must not be reported as one nobody saw."""
+            if answer.cancelled() or answer.exception() is not None:
+                return
+            if does_not_know_script(answer.result()[-1]) and line.is_open:
+                self._lines.ask(line, call.whole, call.count).add_done_callback(_forget)
+
+        self._lines.ask(line, call.short, call.count).add_done_callback(look_at)
 
     def finish(self) -> None:
         """The connection reads the answer by itself."""
@@ -132,7 +139,6 @@ class AsyncioLines:
             self._shared.close()
 
 
-def _look_at(answer: asyncio.Future[list[Any]]) -> None:
-    """Nobody waits for this one; an error that nobody looks at would be reported when it is collected."""
+def _forget(answer: asyncio.Future[list[Any]]) -> None:
     if not answer.cancelled():
         answer.exception()

@@ -9,22 +9,22 @@ on the same connection behind the request, so that a late one is taken back as w
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from leasehold._core.quorum import WINDOW, higher_number, validity_left
-from leasehold.backends.redlock.counting import Renewals, enough_renewals, freed, yes_or_no
+from leasehold.backends.redlock.counting import Renewals, check_heard, enough_renewals, freed, yes_or_no
 from leasehold.backends.redlock.inspecting import sweep, to_states
-from leasehold.backends.redlock.votes import Votes, enough_votes
-from leasehold.errors import ConfigurationError, OutcomeUnknown
+from leasehold.backends.redlock.votes import Votes, enough_votes, voted_for
+from leasehold.errors import BackendError, ConfigurationError, OutcomeUnknown
 from leasehold.values import Capability, Claim, Grant, LockState, Loss, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from leasehold.backends.redlock.calls import Calls
+    from leasehold.backends.redlock.calls import Call, Calls
     from leasehold.backends.redlock.nodes import Nodes, Poll
     from leasehold.backends.redlock.options import Options
-    from leasehold.errors import BackendError
     from leasehold.findings import Finding
     from leasehold.spi import Runtime
 
@@ -63,17 +63,15 @@ class RedlockBackend:
             )
         await self._nodes.ready()
         number = higher_number(self._nodes.number(), [self._ahead.get(claim.key, 0)])
-        call = self._calls.vote(claim, number)
         for round_ in range(ROUNDS):
-            poll = await self._nodes.ask(call, enough_votes, self._options.node_timeout)
+            poll = await self._nodes.ask(self._ballot(claim, number), enough_votes, self._options.node_timeout)
             try:
                 votes = Votes(poll.answers, self._names)
                 self._note_times(poll.answers)
                 grant = self._granted(claim, votes, poll, again=round_ > 0)
+                self._take_back(claim, poll, number, None if grant is None else grant.fence)
                 if grant is not None:
                     return grant
-                for other in votes.others | {number}:
-                    poll.behind(self._calls.release(claim, other))
             finally:
                 poll.finish()
             if votes.was_withdrawn:
@@ -81,7 +79,6 @@ class RedlockBackend:
             if not votes.wants_another_number:
                 break
             number = self._higher(claim.key, votes.highest)
-            call = self._calls.vote(claim, number)
         if votes.can_vote < self._nodes.majority:
             raise votes.trouble(self.label, WINDOW)
         return votes.refusal(claim.key)
@@ -91,9 +88,23 @@ class RedlockBackend:
         fence = votes.granted
         if fence is None or validity_left(claim.ttl, self._runtime.now() - poll.sent) <= 0:
             return None
-        for other in votes.others - {fence}:
-            poll.behind(self._calls.release(claim, other))
         return Grant(claim, fence, claim.ttl, poll.sent if again else None, None)
+
+    def _take_back(self, claim: Claim, poll: Poll, proposed: int, kept: int | None) -> None:
+        """Take back every vote but those for the number that was granted; a node that is silent may yet vote."""
+        for question, answer in zip(poll.questions, poll.answers, strict=True):
+            given = proposed if answer is None else voted_for(answer)
+            if given is not None and given != kept:
+                question.behind(self._calls.release(claim, given))
+            elif isinstance(answer, OutcomeUnknown) and kept is None:
+                question.node.say_later(self._calls.release(claim, proposed), poll.sent + claim.ttl)
+
+    def _ballot(self, claim: Claim, number: int) -> Call:
+        """Ask for votes. A node that does not know that numbers were raised has to learn it, or it would refuse."""
+        vote = self._calls.vote(claim, number)
+        if claim.key not in self._ahead:
+            return vote
+        return vote.after(self._calls.raise_fence(claim.key, number - 1))
 
     def _higher(self, key: str, known: Sequence[int]) -> int:
         """A number above all that was seen. One that lies ahead of the clocks was raised, and is remembered."""
@@ -115,14 +126,15 @@ class RedlockBackend:
         """See `Backend`. Nodes that lost a lock get it back, if a majority confirmed it."""
         if not grants:
             return []
+        await self._nodes.ready()
         timeout = self._options.node_timeout + RENEWAL_EACH * len(grants)
         poll = await self._nodes.ask(self._calls.renew(grants), enough_renewals(len(grants)), timeout)
         try:
-            renewals = Renewals(poll.answers, len(grants), self.label)
+            renewals = Renewals(poll.answers, self.label)
             answers = [renewals.outcome(place, grant) for place, grant in enumerate(grants)]
             elapsed = self._runtime.now() - poll.sent
             for place, grant in enumerate(grants):
-                if answers[place] is grant and validity_left(grant.claim.ttl, elapsed) > 0:
+                if isinstance(answers[place], Grant) and validity_left(grant.claim.ttl, elapsed) > 0:
                     for node in renewals.to_repair(place):
                         poll.questions[node].behind(self._calls.repair(grant))
         finally:
@@ -131,14 +143,19 @@ class RedlockBackend:
 
     async def release(self, grant: Grant) -> bool:
         """See `Backend`."""
+        await self._nodes.ready()
         call = self._calls.release(grant.claim, grant.fence)
         poll = await self._nodes.ask(call, yes_or_no, self._options.node_timeout)
+        poll.say_later(call, poll.sent + grant.claim.ttl)
         poll.finish()
         return freed(poll.answers, self.label)
 
     async def withdraw(self, claim: Claim) -> None:
         """See `Backend`. Every node that can be reached has to know, or a late vote would be counted by nobody."""
-        poll = await self._nodes.ask(self._calls.withdraw(claim), _all, self._options.node_timeout)
+        await self._nodes.ready()
+        call = self._calls.withdraw(claim)
+        poll = await self._nodes.ask(call, _all, self._options.node_timeout)
+        poll.say_later(call, poll.sent + claim.ttl)
         poll.finish()
         heard = sum(answer == 1 for answer in poll.answers)
         if heard < self._nodes.majority:
@@ -148,9 +165,10 @@ class RedlockBackend:
 
     async def inspect(self, key: str) -> LockState | None:
         """See `Inspecting`."""
+        await self._nodes.ready()
         poll = await self._nodes.ask(self._calls.look([key]), _all, self._options.node_timeout)
         poll.finish()
-        self._need_majority(poll)
+        check_heard(poll.answers, self._names, self.label)
         states = to_states([key], poll.answers)
         return states[0] if states else None
 
@@ -162,19 +180,21 @@ class RedlockBackend:
 
     async def break_(self, key: str, fence: int, reason: str, *, now: bool) -> bool:
         """See `Inspecting`."""
+        await self._nodes.ready()
         call = self._calls.break_(key, fence, reason, now=now)
         poll = await self._nodes.ask(call, _all, UNHURRIED)
         poll.finish()
-        self._need_majority(poll)
+        check_heard(poll.answers, self._names, self.label)
         heard = [answer for answer in poll.answers if isinstance(answer, int)]
         broken, unheard = heard.count(1), len(poll.answers) - len(heard)
         return broken > 0 and broken + unheard >= self._nodes.majority
 
     async def raise_fence(self, key: str, fence: int) -> int:
         """See `Inspecting`. All nodes are asked: one that did not hear of it may let a lower number pass."""
+        await self._nodes.ready()
         poll = await self._nodes.ask(self._calls.raise_fence(key, fence), _all, UNHURRIED)
         poll.finish()
-        self._need_majority(poll)
+        check_heard(poll.answers, self._names, self.label)
         heard = [answer for answer in poll.answers if isinstance(answer, int)]
         if len(heard) < len(self._nodes):
             logger.warning(
@@ -188,16 +208,13 @@ class RedlockBackend:
         """See `Examining`."""
         from leasehold.backends.redlock.doctor import examine  # noqa: PLC0415 - only for who asks
 
+        with suppress(BackendError):  # which nodes are missing, and why, is what the findings say
+            await self._nodes.ready()
         return await examine(self._nodes, self._options)
 
     async def close(self) -> None:
         """See `Backend`."""
         await self._nodes.close()
-
-    def _need_majority(self, poll: Poll) -> None:
-        heard = sum(answer is not None and not isinstance(answer, Exception) for answer in poll.answers)
-        if heard < self._nodes.majority:
-            raise Votes(poll.answers, self._names).trouble(self.label, WINDOW)
 
 
 def _all(answers: Sequence[Any]) -> bool:

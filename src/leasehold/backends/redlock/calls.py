@@ -25,13 +25,14 @@ RENEWED_TOGETHER = 100  # grants in one call of the script, which nothing interr
 
 
 class Call:
-    """One or more calls of scripts that are sent together; the answer to the last one counts."""
+    """One or more calls of scripts that are sent together. The answer is that of the last one, or of `all`."""
 
-    __slots__ = ("_parts", "count", "short")
+    __slots__ = ("_parts", "all", "count", "short")
 
-    def __init__(self, *parts: tuple[Script, bytes, int]) -> None:
+    def __init__(self, *parts: tuple[Script, bytes, int], all: bool = False) -> None:  # noqa: A002 - the right word
         """Each part is a script, what follows its digest, and how many words that is."""
         self._parts = parts
+        self.all = all
         self.count = len(parts)
         self.short = b"".join(
             [b"*%d\r\n$7\r\nEVALSHA\r\n$40\r\n%b\r\n%b" % (words + 2, text.digest, rest) for text, rest, words in parts]
@@ -45,21 +46,21 @@ class Call:
             for text, rest, words in self._parts
         )
 
-    def behind(self, other: Call) -> Call:
-        """Both, one after the other."""
+    def after(self, other: Call) -> Call:
+        """Both, the other one first."""
         return Call(*other._parts, *self._parts)
 
 
 class Calls:
     """Every call that the store makes."""
 
-    def __init__(self, max_ttl: float) -> None:
-        self._max_ttl = milliseconds(max_ttl)
+    def __init__(self, max_ttl: float, nodes: int) -> None:
+        self._terms = f"{milliseconds(max_ttl)}/{nodes}"
         self._vote, self._release = script("vote"), script("release")
 
     def greet(self) -> Call:
         """Get to know a node."""
-        return _call("greet", [MARKER], [self._max_ttl])
+        return _call("greet", [MARKER], [self._terms])
 
     def vote(self, claim: Claim, number: int) -> Call:
         """Ask for a vote."""
@@ -68,7 +69,7 @@ class Calls:
             _lock(claim.key),
             len(GONE) + len(claim.owner),
             (GONE + claim.owner).encode(),
-            _words(claim.owner, str(number), milliseconds(claim.ttl), write_holder(claim.holder), self._max_ttl),
+            _words(claim.owner, str(number), milliseconds(claim.ttl), write_holder(claim.holder), self._terms),
         )
         return Call((self._vote, rest, 9))
 
@@ -88,8 +89,8 @@ class Calls:
             some = grants[start : start + RENEWED_TOGETHER]
             keys = [MARKER, *(LOCK + grant.claim.key for grant in some)]
             facts = [(grant.claim.owner, str(grant.fence), milliseconds(grant.claim.ttl)) for grant in some]
-            parts.append(_part("renew", keys, [self._max_ttl, *(word for words in facts for word in words)]))
-        return Call(*parts)
+            parts.append(_part("renew", keys, [self._terms, *(word for words in facts for word in words)]))
+        return Call(*parts, all=True)
 
     def repair(self, grant: Grant) -> Call:
         """Put a lock back."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from leasehold.values import Grant
 
-__all__ = ["Renewals", "enough_renewals", "freed", "yes_or_no"]
+__all__ = ["Renewals", "check_heard", "enough_renewals", "freed", "yes_or_no"]
 
 GONE, EXTENDED, BROKEN, SITS_OUT, TO_REPAIR = range(5)
 
@@ -27,7 +27,7 @@ def enough_renewals(count: int) -> Callable[[Sequence[Any]], bool]:
             return True
         if heard < majority(len(answers)):
             return False
-        tally = Renewals(answers, count, "")
+        tally = Renewals(answers, "")
         return all(tally.is_decided(place) for place in range(count))
 
     return enough
@@ -36,11 +36,11 @@ def enough_renewals(count: int) -> Callable[[Sequence[Any]], bool]:
 class Renewals:
     """The answers of all nodes to one renewal of several grants."""
 
-    def __init__(self, answers: Sequence[Any], count: int, label: str) -> None:
+    def __init__(self, answers: Sequence[Any], label: str) -> None:
         self._label = label
         self._nodes = len(answers)
         self._needed = majority(len(answers))
-        self._replies = [_flat(answer, count) for answer in answers]
+        self._replies = [_flat(answer) for answer in answers]
         self._answered = [answer is not None for answer in answers]
 
     def is_decided(self, place: int) -> bool:
@@ -78,13 +78,11 @@ class Renewals:
         return str(texts[0].decode(errors="replace"))
 
 
-def _flat(answer: Any, count: int) -> list[Any] | None:
-    """One list of codes and reasons, out of one call or of several."""
+def _flat(answer: Any) -> list[Any] | None:
+    """One list of codes and reasons out of the answers to several calls; None if the node was not heard."""
     if not isinstance(answer, list):
         return None
-    if len(answer) == 2 * count:
-        return answer
-    return [word for part in answer for word in part]
+    return answer[0] if len(answer) == 1 else [word for part in answer for word in part]
 
 
 def _counted_from_now(grant: Grant) -> Grant:
@@ -114,3 +112,19 @@ def freed(answers: Sequence[Any], label: str) -> bool:
     if no >= majority(len(answers)):
         return False
     raise OutcomeUnknown(f"{label}: {no} of {len(answers)} nodes answered the release", backend=label)
+
+
+def check_heard(answers: Sequence[Any], names: Sequence[str], label: str) -> None:
+    """Refuse to judge by what a minority says."""
+    needed = majority(len(answers))
+    troubles = [
+        (str(answer) or type(answer).__name__) if answer is not None else f"{name} did not answer in time"
+        for name, answer in zip(names, answers, strict=True)
+        if answer is None or isinstance(answer, Exception)
+    ]
+    if len(answers) - len(troubles) < needed:
+        raise OutcomeUnknown(
+            f"{label}: {len(troubles)} of {len(answers)} nodes did not answer, and {needed} are needed: "
+            f"{'; '.join(dict.fromkeys(troubles))}",
+            backend=label,
+        )

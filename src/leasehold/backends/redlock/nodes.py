@@ -24,7 +24,7 @@ __all__ = ["Nodes", "Poll"]
 SOFT = 0.1  # how long the first use waits for every node; a majority is waited for longer
 HARD = 2.0
 LOOK_AGAIN = 0.02  # several may wait for the same news
-PROBE_EVERY = (0.05, 0.1, 0.2, 0.5, 1.0)
+PROBE_EVERY = (0.005, 0.05, 0.1, 0.2, 0.5, 1.0)
 IDLE = 10.0  # a client that was not used for so long is not probed for
 
 
@@ -38,10 +38,12 @@ class Poll:
         self.answers = answers
         self.sent = sent
 
-    def behind(self, call: Call) -> None:
-        """Send this to every node behind its question."""
-        for question in self.questions:
-            question.behind(call)
+    def say_later(self, call: Call, until: float) -> None:
+        """Nodes that could not be told this are told when they are back."""
+        for question, answer in zip(self.questions, self.answers, strict=True):
+            node = question.node
+            if isinstance(answer, Exception) or (answer is None and node.misses):
+                node.say_later(call, until)
 
     def finish(self) -> None:
         """Let go of the connections."""
@@ -61,6 +63,7 @@ class Nodes:
         self._news = runtime.signal()  # a node came up, or turned out to be down
         self._end = runtime.signal()
         self._probing = False
+        self._twins: str | None = None
         self._used = 0.0
         self._closed = False
 
@@ -68,8 +71,7 @@ class Nodes:
         return len(self.all)
 
     async def ask(self, call: Call, enough: Callable[[Sequence[Any]], bool], timeout: float) -> Poll:
-        """Put one call to all nodes at once. The caller says when it has heard enough, and finishes the poll."""
-        await self.ready()
+        """Put one call to all nodes at once. The caller made them ready, says when it heard enough, and finishes."""
         questions = [node.lines.question(node, call) for node in self.all]
         sent = self._runtime.now()
         answers = await self._runtime.scatter(questions, enough, sent + timeout)
@@ -85,21 +87,34 @@ class Nodes:
         if self._closed:
             raise BackendUnavailable("this client is closed; make a new one with connect()", backend=self.label)
         self._used = self._runtime.now()
+        for node in self.all:
+            if node.trouble is not None or node.run_id is None or not node.lines.is_ready:
+                await self._make_ready()
+                break
+        if self._twins is not None:
+            raise BackendRejected(
+                f"{self.label}: {self._twins} are one and the same server; name each server once", backend=self.label
+            )
+
+    async def _make_ready(self) -> None:
         wanting = [node for node in self.all if not node.opening and _wants_connection(node)]
-        if wanting:
+        if wanting or not self._is_settled():
             await self._open(wanting)
-        down = sum(node.trouble is not None for node in self.all)
-        if down:
+        if any(node.trouble is not None for node in self.all):
             self._probe()
-            if len(self.all) - down < self.majority:
-                raise self._too_few()
+        if sum(node.is_up for node in self.all) < self.majority:
+            raise self._too_few()
 
     async def close(self) -> None:
         """Close every connection and end the probing."""
         self._closed = True
         self._end.set()
+        limit = self._runtime.now() + HARD
+        while any(node.opening for node in self.all) and self._runtime.now() < limit:
+            await self._runtime.sleep(LOOK_AGAIN / 10)
         for node in self.all:
             node.lines.close()
+        await self._runtime.sleep(0)  # transports of asyncio close in the next turn of the loop
 
     # --- connecting
 
@@ -123,7 +138,8 @@ class Nodes:
                 await node.lines.open()
             else:
                 await node.get_to_know(self._calls.greet(), self._runtime.now)
-                self._refuse_twins(node)
+                self._look_for_twins()
+                await node.say_now(self._runtime.now())
         except Exception as error:
             node.failed(error)
             raise
@@ -131,18 +147,15 @@ class Nodes:
             node.opening = False
             self._news.set()
 
-    def _refuse_twins(self, node: Node) -> None:
+    def _look_for_twins(self) -> None:
         """One server under two names would have two votes."""
-        for group in duplicates({str(each): each.run_id for each in self.all}):
-            if str(node) in group:
-                raise BackendRejected(
-                    f"{self.label}: {' and '.join(group)} are one and the same server; name each server once",
-                    backend=self.label,
-                )
+        groups = duplicates({str(node): node.run_id if node.trouble is None else None for node in self.all})
+        self._twins = " and ".join(groups[0]) if groups else None
 
     def _too_few(self) -> BackendError:
         """Why there is no majority; refused for good if that is what most of them say."""
-        troubles = [node.trouble for node in self.all if node.trouble is not None]
+        late = BackendUnavailable(f"{self.label} does not answer", backend=self.label)
+        troubles = [node.trouble or late for node in self.all if not node.is_up]
         refused = [trouble for trouble in troubles if isinstance(trouble, BackendRejected)]
         kind = BackendRejected if len(self.all) - len(refused) < self.majority else BackendUnavailable
         said = "; ".join(dict.fromkeys(str(trouble) for trouble in (refused or troubles)))

@@ -10,7 +10,6 @@ from leasehold.backends.zookeeper.nodes import Paths
 from leasehold.backends.zookeeper.observing import Observer
 from leasehold.backends.zookeeper.pool import Pool
 from leasehold.backends.zookeeper.renewing import Renewer
-from leasehold.backends.zookeeper.settings import Settings
 from leasehold.backends.zookeeper.standing import Stage, Standing, registry_for
 from leasehold.errors import BackendUnavailable, OutcomeUnknown
 from leasehold.spi import Place
@@ -20,11 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from leasehold.backends.zookeeper.session import Session
-    from leasehold.spi import Backend, Runtime, Store
-    from leasehold.store_url import StoreURL
+    from leasehold.backends.zookeeper.settings import Settings
+    from leasehold.findings import Finding
+    from leasehold.spi import Backend, Runtime
     from leasehold.values import Claim, LockState, Loss
 
-__all__ = ["ZooKeeperBackend", "ZooKeeperStore", "open_url"]
+__all__ = ["ZooKeeperBackend", "ZooKeeperStore"]
 
 
 class ZooKeeperStore:
@@ -63,9 +63,8 @@ class ZooKeeperBackend:
         self._pool = Pool(settings, self._paths, self._registry, runtime)
         self._claims = Claims(settings, self._paths, runtime, self._asker)
         self._renewer = Renewer(self._registry, self._claims, self._asker, runtime)
-        self._observer = Observer(
-            settings, self._pool, self._claims, paths=self._paths, asker=self._asker, runtime=runtime
-        )
+        self._observer = Observer(settings, self._pool, paths=self._paths, asker=self._asker, runtime=runtime)
+        self._settings = settings
 
     async def try_acquire(self, claim: Claim) -> Grant | Refusal:
         """See `Backend`."""
@@ -139,6 +138,13 @@ class ZooKeeperBackend:
         """See `Inspecting`."""
         return await self._observer.raise_fence(fence)
 
+    async def examine(self) -> Sequence[Finding]:
+        """See `Examining`."""
+        from leasehold.backends.zookeeper.examining import Examiner  # noqa: PLC0415 - only the doctor needs it
+
+        examiner = Examiner(self._settings, self._pool, paths=self._paths, asker=self._asker, runtime=self._runtime)
+        return await examiner.examine()
+
     async def close(self) -> None:
         """See `Backend`."""
         await self._pool.close()
@@ -176,8 +182,3 @@ class ZooKeeperBackend:
     async def _connect(self, session: Session) -> None:
         if not await self._asker.connected(session):
             raise BackendUnavailable(f"{self.label} ended the session; ask again", backend=self.label)
-
-
-def open_url(url: StoreURL) -> Store:
-    """`zk://user:password@h1,h2,h3/root`, and `zks://` with TLS."""
-    return ZooKeeperStore(Settings.from_url(url))

@@ -17,6 +17,7 @@ from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 from kazoo.protocol.serialization import Create2, Delete, Exists, GetChildren, GetData, SetData, Sync
 
 from leasehold.backends.rules import check_kind
+from leasehold.backends.zookeeper.floor import Floor
 from leasehold.backends.zookeeper.nodes import BROKEN, Facts, Sibling, node_prefix, parse_node
 from leasehold.backends.zookeeper.standing import Stage, Standing
 from leasehold.backends.zookeeper.wire import CreateContainer
@@ -46,6 +47,7 @@ class Claims:
         self._paths = paths
         self._runtime = runtime
         self._asker = asker
+        self._floor = Floor(settings, paths, runtime, asker)
 
     # --- making a node
 
@@ -53,9 +55,7 @@ class Claims:
         """Make the node and see who is ahead."""
         session = standing.session
         for _ in range(PARENT_TRIES):
-            if session.floor is None:
-                await self.load_floor(session)
-            listing = self._send(standing)
+            listing = self._send(standing, await self._floor.known(session))
             await self._asker.finished(session, listing)
             if not isinstance(standing.failure, NoNodeError):
                 break
@@ -68,10 +68,10 @@ class Claims:
             raise self._asker.translated(listing.error)
         await self._take_place(standing, [parse_node(name) for name in listing.value])
 
-    def _send(self, standing: Standing) -> Any:
+    def _send(self, standing: Standing, floor: int) -> Any:
         """The creation, and right behind it the listing, which sees it."""
         session = standing.session
-        data = standing.facts(session.floor or 0)
+        data = standing.facts(floor)
         standing.stage, standing.failure = Stage.SENT, None
         node = Create2(standing.prefix, data, self._settings.acl, EPHEMERAL_SEQUENTIAL)
         session.send(node, proves=True, then=standing.on_created)
@@ -86,7 +86,7 @@ class Claims:
         try:
             if parse_node(standing.name).is_used_up:
                 raise BackendRejected("the ensemble runs out of numbers for this lock; let it be idle once")
-            for sibling in standing.line.earlier:
+            for sibling in {sibling.letter: sibling for sibling in standing.line.earlier}.values():
                 check_kind(standing.claim, sibling.mode, sibling.capacity, self._asker.label)
         except Exception:
             await self.leave(standing)
@@ -123,16 +123,13 @@ class Claims:
     async def _make_parents(self, session: Session, parent: str) -> None:
         """The container of this lock; and the root, the first time ever."""
         container = CreateContainer(parent, self._settings.acl)
-        if not await self._make(session, container):
-            await self.make_root(session)
-            await self._make(session, container)
-
-    async def make_root(self, session: Session) -> None:
-        """The path that all locks are below."""
+        if await self._make(session, container):
+            return
         path = ""
         for part in self._paths.locks.split("/")[1:]:
             path += f"/{part}"
             await self._make(session, Create2(path, b"", self._settings.acl, 0))
+        await self._make(session, container)
 
     async def _make(self, session: Session, node: Any) -> bool:
         """False if its own parent is missing."""
@@ -219,8 +216,7 @@ class Claims:
     async def _grant(self, standing: Standing, started: float) -> Grant | Refusal:
         """It is this claim's turn. What it is told must hold from now on, and be written down for the next one."""
         session = standing.session
-        while (floor := session.floor) is None:
-            await self.load_floor(session)
+        floor = await self._floor.known(session)
         fence = floor + standing.czxid
         if fence > MAX_FENCE:
             await self.leave(standing)
@@ -259,15 +255,6 @@ class Claims:
         """A sign of life from the leader."""
         reply = session.send(Sync(self._paths.root), proves=True, signal=self._runtime.signal())
         await self._asker.answer(session, reply)
-
-    async def load_floor(self, session: Session) -> None:
-        """Read what fences are counted from, and watch it."""
-        fence = self._paths.fence
-        read = session.send(GetData(fence, session.on_event), then=session.on_floor)
-        look = session.send(Exists(fence, session.on_event), then=session.on_no_floor, signal=self._runtime.signal())
-        await self._asker.answer(session, look)
-        if read.error is not None and not isinstance(read.error, NoNodeError):
-            raise self._asker.translated(read.error)
 
     # --- going
 

@@ -10,20 +10,20 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
-from kazoo.protocol.serialization import Create2, Delete, Exists, GetChildren, GetData, SetData
+from kazoo.exceptions import BadVersionError, NoNodeError
+from kazoo.protocol.serialization import Create2, Delete, GetChildren, GetData, SetData, Sync
 
 from leasehold.backends.zookeeper.belief import BELIEVED
+from leasehold.backends.zookeeper.floor import Floor
 from leasehold.backends.zookeeper.line import split
 from leasehold.backends.zookeeper.nodes import BROKEN, Facts, Sibling, key_of, parse_node
 from leasehold.errors import BackendUnavailable, OutcomeUnknown
-from leasehold.values import MAX_FENCE, Holding, LockState
+from leasehold.values import Holding, LockState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from leasehold.backends.zookeeper.asking import Asker
-    from leasehold.backends.zookeeper.claims import Claims
     from leasehold.backends.zookeeper.nodes import Paths
     from leasehold.backends.zookeeper.pool import Pool
     from leasehold.backends.zookeeper.session import Session
@@ -35,34 +35,30 @@ __all__ = ["Observer"]
 QUESTION_TTL = 10.0  # of a session that is opened only to ask
 BATCH = 100  # questions that are under way at the same time
 EPHEMERAL_SEQUENTIAL = 3
-RAISE_TRIES = 10
-ROOM = 2**33  # two elections of the ensemble; see `raise_fence`
 
 
 class Observer:
     """Answers operators."""
 
-    def __init__(
-        self, settings: Settings, pool: Pool, claims: Claims, *, paths: Paths, asker: Asker, runtime: Runtime
-    ) -> None:
+    def __init__(self, settings: Settings, pool: Pool, *, paths: Paths, asker: Asker, runtime: Runtime) -> None:
         self._settings = settings
         self._paths = paths
         self._pool = pool
-        self._claims = claims
+        self._floor = Floor(settings, paths, runtime, asker)
         self._asker = asker
         self._runtime = runtime
 
     async def inspect(self, key: str) -> LockState | None:
         """Who holds and who waits."""
         session = await self._session()
-        (names,) = await self._ask_all(session, [GetChildren(self._paths.lock(key), None)])
-        return await self._state(session, key, names or ())
+        names = await self._children(session, self._paths.lock(key))
+        return await self._state(session, key, names)
 
     async def states(self, prefix: str) -> Sequence[LockState]:
         """All locks in use whose key starts like this."""
         session = await self._session()
-        (children,) = await self._ask_all(session, [GetChildren(self._paths.locks, None)])
-        keys = sorted(key for key in map(key_of, children or ()) if key.startswith(prefix))
+        children = await self._children(session, self._paths.locks)
+        keys = sorted(key for key in map(key_of, children) if key.startswith(prefix))
         lists = await self._ask_all(session, [GetChildren(self._paths.lock(key), None) for key in keys])
         states = [await self._state(session, key, names or ()) for key, names in zip(keys, lists, strict=True)]
         return [state for state in states if state is not None]
@@ -70,8 +66,8 @@ class Observer:
     async def break_(self, key: str, fence: int, reason: str, *, now: bool) -> bool:
         """End the grant with this fence."""
         session = await self._session()
-        (names,) = await self._ask_all(session, [GetChildren(self._paths.lock(key), None)])
-        for sibling in split(_in_order(names or ()))[0]:
+        names = await self._children(session, self._paths.lock(key))
+        for sibling in split(_in_order(names))[0]:
             path = f"{self._paths.lock(key)}/{sibling.name}"
             (found,) = await self._ask_all(session, [GetData(path, None)])
             if found is not None and _fence(found) == fence:
@@ -82,21 +78,8 @@ class Observer:
         return False
 
     async def raise_fence(self, fence: int) -> int:
-        """Raise the floor that all fences of this root are counted from.
-
-        Every later creation has a higher transaction number than `zxid`, so if that is high enough already nothing has
-        to be done. Else the floor becomes so high that no fence counted from the old one reaches it, also if the
-        ensemble elects a new leader meanwhile, which lets its numbers jump.
-        """
-        session = await self._session()
-        for _ in range(RAISE_TRIES):
-            floor, version, zxid = await self._read_floor(session)
-            if floor + zxid >= fence and floor >= self._settings.fence_floor:
-                return floor + zxid
-            higher = min(max(fence, floor + zxid + ROOM, self._settings.fence_floor), MAX_FENCE)
-            if await self._write_floor(session, higher, version):
-                return higher
-        raise BackendUnavailable("others raise the fences at the same time; ask again", backend=self._asker.label)
+        """Make every later fence of this root higher than this."""
+        return await self._floor.raise_above(await self._session(), fence)
 
     # --- reading
 
@@ -105,6 +88,11 @@ class Observer:
         if not await self._asker.connected(session):
             raise BackendUnavailable(f"{self._asker.label} ended the session; ask again", backend=self._asker.label)
         return session
+
+    async def _children(self, session: Session, path: str) -> Sequence[str]:
+        """The names of all children, after everything that was answered before to anybody."""
+        _, names = await self._ask_all(session, [Sync(path), GetChildren(path, None)])
+        return names or ()
 
     async def _ask_all(self, session: Session, requests: Sequence[Any]) -> list[Any]:
         """The answers, all asked at once; None for a node that is not there."""
@@ -165,34 +153,6 @@ class Observer:
         reply = session.send(Delete(path, -1), proves=True, signal=self._runtime.signal())
         await self._asker.finished(session, reply)
         if isinstance(reply.error, NoNodeError):
-            return False
-        if reply.error is not None:
-            raise self._asker.translated(reply.error)
-        return True
-
-    # --- the floor
-
-    async def _read_floor(self, session: Session) -> tuple[int, int, int]:
-        """The floor, the version of its node (-1: there is none), and a transaction number of now."""
-        await self._claims.probe(session)
-        found, root = await self._ask_all(session, [GetData(self._paths.fence, None), Exists(self._paths.locks, None)])
-        zxid = session.last_zxid
-        if found is None:
-            if root is None:
-                await self._claims.make_root(session)
-            return 0, -1, zxid
-        return int(found[0]), found[1].version, zxid
-
-    async def _write_floor(self, session: Session, floor: int, version: int) -> bool:
-        """False if somebody else was quicker."""
-        data = str(floor).encode()
-        if version < 0:
-            request = Create2(self._paths.fence, data, self._settings.acl, 0)
-        else:
-            request = SetData(self._paths.fence, data, version)
-        reply = session.send(request, proves=True, signal=self._runtime.signal())
-        await self._asker.finished(session, reply)
-        if isinstance(reply.error, (BadVersionError, NodeExistsError, NoNodeError)):
             return False
         if reply.error is not None:
             raise self._asker.translated(reply.error)

@@ -63,7 +63,7 @@ class Pool:
             self._is_closed = True
         if self._steward.close():
             deadline = self._runtime.now() + CLOSE_PATIENCE
-            while self._steward.is_running and self._runtime.now() < deadline:
+            while self._steward.is_busy and self._runtime.now() < deadline:
                 await self._runtime.sleep(0.001)
 
     def wake(self) -> None:
@@ -90,8 +90,8 @@ class Pool:
             registry=self._registry,
             runtime=self._runtime,
         )
-        self._sessions[wanted] = session
         self._steward.look_after(session)
+        self._sessions[wanted] = session
         return session
 
     def _make_room(self, wanted: float) -> Session | None:

@@ -199,7 +199,7 @@ class Session:
             self.standings.pop(owner, None)
         if self._registry.standings.get(owner) is standing:
             self._registry.standings.pop(owner, None)
-        for name in (standing.name, *standing.line.watched):
+        for name in (standing.name, *tuple(standing.line.watched)):
             self._watchers.get(f"{standing.parent}/{name}", {}).pop(standing, None)
 
     @property
@@ -277,7 +277,8 @@ class Session:
     def abandon(self) -> None:
         """Nothing of this session is believed any more."""
         if self._wire is not None:
-            self.failure = AuthFailedError() if self._wire.is_refused else None
+            if self._wire.is_refused:
+                self.failure = AuthFailedError()
             self._wire.end()
         self.link = Link.OVER
         self.keepsakes.clear()

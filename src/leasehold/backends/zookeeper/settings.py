@@ -81,6 +81,22 @@ class Settings:
             kazoo_options=options,
         )
 
+    @classmethod
+    def from_client(cls, client: Any) -> Settings:
+        """The servers, credentials and rights of a kazoo client; its session stays its own."""
+        root = client.chroot + DEFAULT_ROOT
+        names = (*TEXTS, *FLAGS)
+        options = {name: getattr(client, name) for name in names if getattr(client, name, None) is not None}
+        hosts = tuple((host, port) for host, port in client.hosts)
+        return cls(
+            hosts=hosts,
+            root=root,
+            label=f"zk://{','.join(f'{host}:{port}' for host, port in hosts)}{root}",
+            auth=tuple(client.auth_data),
+            acl=tuple(client.default_acl or (CREATOR_ALL_ACL if client.auth_data else OPEN_ACL_UNSAFE)),
+            kazoo_options=options,
+        )
+
 
 def _flag(url: StoreURL, name: str) -> bool:
     text = url.options.get(name, "no").lower()

@@ -197,14 +197,16 @@ class Registry:
 
     standings: dict[str, Standing] = field(default_factory=dict)
     withdrawn: dict[str, float] = field(default_factory=dict)  # a late copy of the request is refused until then
+    sweep_at: int = 256  # how many withdrawn ones there have to be before the old ones are looked for
 
     def withdraw(self, owner: str, until: float, now: float) -> None:
         """Refuse this owner for a while."""
         self.withdrawn[owner] = until
-        if len(self.withdrawn) > 256:
+        if len(self.withdrawn) >= self.sweep_at:
             for known, ends in list(self.withdrawn.items()):
                 if ends <= now:
                     self.withdrawn.pop(known, None)
+            self.sweep_at = max(256, 2 * len(self.withdrawn))
 
     def is_withdrawn(self, owner: str, now: float) -> bool:
         """Whether a request of this owner comes too late."""

@@ -23,6 +23,7 @@ from kazoo.protocol.serialization import Delete, GetChildren, Sync
 
 from leasehold.backends.zookeeper.nodes import node_prefix
 from leasehold.backends.zookeeper.standing import Stage
+from leasehold.errors import BackendUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,7 +49,7 @@ class Steward:
         self._bell: SimpleQueue[None] = SimpleQueue()
         self._sessions: list[Session] = []
         self._mutex = threading.RLock()
-        self._is_running = False
+        self._worker: int | None = None
         self._is_closing = False
 
     def wake(self) -> None:
@@ -57,32 +58,37 @@ class Steward:
 
     def look_after(self, session: Session) -> None:
         """A new session."""
-        with self._mutex:
-            self._sessions.append(session)
-            if not self._is_running:
-                self._is_running = True
-                self._start()
-        self.wake()
+        self._sessions.append(session)
+        self._start_if_needed()
 
     def close(self) -> bool:
         """End every session, as soon as nothing that was granted stands in it; False if that takes a while."""
         self._is_closing = True
-        self.wake()
+        self._start_if_needed()
         return not any(_has_to_stay(session) for session in list(self._sessions))
 
     @property
-    def is_running(self) -> bool:
-        """Whether the thread lives."""
-        return self._is_running
+    def is_busy(self) -> bool:
+        """Whether there are sessions left."""
+        return bool(self._sessions)
 
-    def _start(self) -> None:
-        """Start the thread from another thread: a signal handler that raises inside `Thread.start` breaks it."""
-        thread = threading.Thread(target=self._work, name="leasehold steward", daemon=True)
-        start_new_thread(thread.start, ())
+    def _start_if_needed(self) -> None:
+        """There is one thread at most: a second one finds that out by itself.
+
+        It is started from another thread, because a signal handler that raises inside `Thread.start` breaks it.
+        """
+        if self._worker is None and self._sessions:
+            thread = threading.Thread(target=self._work, name="leasehold steward", daemon=True)
+            start_new_thread(thread.start, ())
+        self.wake()
 
     # --- on the steward's thread
 
     def _work(self) -> None:
+        with self._mutex:
+            if self._worker is not None:
+                return
+            self._worker = threading.get_ident()
         while True:
             wake = self._attend(self._now())
             if self._retire():
@@ -92,9 +98,8 @@ class Steward:
     def _retire(self) -> bool:
         with self._mutex:
             if not self._sessions:
-                self._is_running = False
-                return True
-            return False
+                self._worker = None
+            return self._worker is None
 
     def _wait(self, wake: float) -> None:
         try:
@@ -109,6 +114,8 @@ class Steward:
         for session in list(self._sessions):
             try:
                 wake = min(wake, self._attend_to(session, now))
+            except BackendUnavailable:  # the connection was lost just now; its thread will say so
+                wake = min(wake, now + session.patience)
             except Exception:
                 logger.exception("the steward of a ZooKeeper session failed and goes on")
                 wake = min(wake, now + LONGEST_SLEEP)
@@ -178,9 +185,10 @@ class Steward:
         return (self._is_closing or session.is_retired) and not _has_to_stay(session)
 
     def _end(self, session: Session) -> None:
-        with self._mutex:
+        try:
+            session.close()
+        finally:
             self._sessions.remove(session)
-        session.close()
 
 
 def _has_to_stay(session: Session) -> bool:

@@ -31,6 +31,8 @@ from kazoo.protocol.serialization import Create2
 from kazoo.protocol.states import KeeperState
 from kazoo.retry import KazooRetry
 
+from leasehold.backends.zookeeper.sockets import open_socket
+
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Sequence
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
     from leasehold.spi import Signal
 
 __all__ = ["CreateContainer", "Reply", "Wire"]
+
+logger = logging.getLogger("leasehold.zookeeper")
 
 CLOSE_PATIENCE = 2.0  # how long a goodbye may take
 SHORTEST_HOST_PATIENCE = 0.5
@@ -82,9 +86,12 @@ class Reply:
         if self.done:
             return
         self.done = True
-        self.first(self)
-        if self.then is not None:
-            self.then(self)
+        try:
+            self.first(self)
+            if self.then is not None:
+                self.then(self)
+        except Exception:  # it would end the connection, for everybody
+            logger.exception("the answer of a ZooKeeper server could not be noted")
         if self.signal is not None:
             self.signal.set()
 
@@ -104,8 +111,12 @@ class _Log:
     """What kazoo may log: nothing that shows a request."""
 
     def __init__(self) -> None:
-        inner = logging.getLogger("leasehold.zookeeper")
-        self.info, self.warning, self.error, self.exception = inner.debug, inner.info, inner.warning, inner.exception
+        self.info, self.warning, self.error, self.exception = (
+            logger.debug,
+            logger.info,
+            logger.warning,
+            logger.exception,
+        )
         self.warn = self.warning
 
     def debug(self, *_: object) -> None:
@@ -145,14 +156,13 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has n
         thread.start()
         return thread
 
-    def create_connection(self, *args: Any, **kwargs: Any) -> socket.socket:
+    def create_connection(self, address: tuple[str, int], *, timeout: float, **options: Any) -> socket.socket:
         """Connect to the next host, unless this client has come to its end."""
         if self.is_over:
             raise AuthFailedError("the session is over")  # the only error after which kazoo does not try again
         self.is_connecting = True
-        kwargs["timeout"] = min(kwargs["timeout"], self.host_patience)
         try:
-            self.socket_in_use = super().create_connection(*args, **kwargs)
+            self.socket_in_use = open_socket(address, timeout=min(timeout, self.host_patience), **options)
         except OSError as error:
             self.trouble = str(error)
             raise

@@ -3,9 +3,10 @@
 -- KEYS   1-6 as in queue.lua; 7 the mark of a withdrawn claim
 -- ARGV   1 step: 0 try, 1 join the queue, 2 keep the place in it   2 owner   3 ttl (ms)   4 mode: x s p   5 kind
 --        6 min_hold (ms)   7 facts about the holder   8 hint: the highest fence this client has seen
---        9 how long a place lives (ms)   10 how to call this waiter: '' not at all, g or w and a channel: grant or wake
---        by a message there (G or W: sharded)   11 run id of the server ('' unless strict)   12 hold off (ms)
---        13 uptime (ms)
+--        to join or stay, or in strict mode: 9 how long a place lives (ms)   10 how to call this waiter: '' not at all,
+--        g or w and a channel: grant or wake by a message there (G or W: sharded)
+--        in strict mode only: 11 which life of which server this is   12 hold off (ms)   13 for how long it has surely
+--        been the primary (ms)
 -- Reply  {1, fence, abandoned, now, ttl, again}   granted; again: it was ours already
 --        {2, ahead, now, ttl left, facts}         in the queue
 --        {0, waiting, ttl left, facts}            refused; nothing is left of the claim
@@ -13,7 +14,7 @@
 -- Invariant: the same claim asked twice is granted once; its expiry then starts anew. Nobody overtakes a waiter.
 local owner, mode = ARGV[2], ARGV[4]
 -- include clock.lua
-if mode == 'x' and ARGV[11] == '' and redis.call('EXISTS', KEYS[1], KEYS[3], KEYS[5], KEYS[7]) == 0 then
+if mode == 'x' and not ARGV[11] and redis.call('EXISTS', KEYS[1], KEYS[3], KEYS[5], KEYS[7]) == 0 then
   -- Free, and nobody waits: the common case, in as few calls as it takes.
   local state = redis.call('HMGET', KEYS[2], 'f', 'o', 'l')
   local fence = math.max(tonumber(state[1] or '0') + 1, now_us, tonumber(ARGV[8]) + 1)
@@ -21,8 +22,9 @@ if mode == 'x' and ARGV[11] == '' and redis.call('EXISTS', KEYS[1], KEYS[3], KEY
   if abandoned == '1' then redis.call('HDEL', KEYS[2], 'l', 'b') end
   local ttl = tonumber(ARGV[3])
   redis.call('SET', KEYS[1], owner, 'PX', ARGV[3])
-  redis.call('HSET', KEYS[2], 'f', text(fence), 'k', ARGV[5], 'o', owner, 'g', text(fence), 't', text(now_us),
-             'm', ARGV[6], 'a', abandoned, 'd', ARGV[7])
+  local number = text(fence)
+  redis.call('HSET', KEYS[2], 'f', number, 'k', ARGV[5], 'o', owner, 'g', number, 't', text(now_us), 'm', ARGV[6],
+             'a', abandoned, 'd', ARGV[7])
   redis.call('PEXPIREAT', KEYS[2], text(math.max(math.floor(fence / 1000), now + ttl) + 86400000))
   return {1, fence, tonumber(abandoned), now, ttl, 0}
 end
@@ -30,15 +32,14 @@ end
 local step, kind, ttl = ARGV[1], ARGV[5], tonumber(ARGV[3])
 
 local function who_is_in_the_way()
-  local facts = redis.call('HGET', S, 'd')
-  local holder = redis.call('GET', H)
+  local facts = false
   if holder == CROWD then
     local first = redis.call('ZRANGE', Z, 0, 0)[1]
     facts = first and redis.call('HGET', D, first .. ':d')
-  elseif holder ~= COOLING and holder ~= redis.call('HGET', S, 'o') then
-    facts = false
+  elseif holder and (holder == COOLING or holder == alone) then
+    facts = alone_facts
   end
-  return redis.call('PTTL', H), facts or ''
+  return holder and redis.call('PTTL', H) or -2, facts or ''
 end
 
 local function refused()
@@ -48,14 +49,14 @@ end
 
 -- A grant that we have already: its answer was lost, or it was handed over.
 local function repeated()
-  if redis.call('HGET', S, 'o') == owner then
-    local g = redis.call('HMGET', S, 'g', 'a', 'b')
-    if g[3] then return refused() end
+  if alone == owner then
+    local g = redis.call('HMGET', S, 'a', 'b')
+    if g[2] then return refused() end
     redis.call('PEXPIRE', H, text(ttl))
     keep(ttl)
-    return {1, tonumber(g[1]), tonumber(g[2]), now, ttl, 1}
+    return {1, tonumber(alone_fence), tonumber(g[1]), now, ttl, 1}
   end
-  if redis.call('ZSCORE', Z, owner) then
+  if not alone and redis.call('ZSCORE', Z, owner) then
     local g = redis.call('HMGET', D, owner .. ':f', owner .. ':a', owner .. ':b', owner .. ':c')
     if g[3] or g[4] then return refused() end
     redis.call('ZADD', Z, text(now + ttl), owner)
@@ -69,8 +70,8 @@ end
 -- Strict mode: this server may have lost what another one, or its own earlier life, acknowledged. Until every lease of
 -- that time is over, nothing is granted. Returns the milliseconds left.
 local function held_off()
+  if not ARGV[11] then return 0 end
   local run, off = ARGV[11], tonumber(ARGV[12])
-  if run == '' then return 0 end
   local known = redis.call('HMGET', S, 'r', 'u')
   local til = tonumber(known[2] or '0')
   if known[1] ~= run then
@@ -81,46 +82,36 @@ local function held_off()
   return math.max(0, til - now)
 end
 
--- Write down, or refresh, what the queue has to know about this waiter. The place lives three re-checks; two thirds of
--- that after the last one, it has missed one.
-local function stand()
-  local lifetime = tonumber(ARGV[9])
-  redis.call('HSET', W, owner .. ':e', text(now + lifetime), owner .. ':x', mode, owner .. ':k', kind,
-             owner .. ':t', ARGV[3], owner .. ':m', ARGV[6], owner .. ':p', ARGV[10], owner .. ':h', ARGV[8],
-             owner .. ':d', ARGV[7], owner .. ':w', text(math.ceil(lifetime / 2)))
-  redis.call('PEXPIRE', Q, QUEUE_KEPT)
-  redis.call('PEXPIRE', W, QUEUE_KEPT)
-end
-
 notice_the_end_of_grants()
 local again = repeated()
 if again then return again end
 if redis.call('EXISTS', KEYS[7]) == 1 then return refused() end
-if redis.call('EXISTS', H, Q) > 0 then
-  local present = redis.call('HGET', S, 'k') or '0'
-  if present ~= kind then return {3, present} end
-end
+local queue = redis.call('ZCARD', Q)
+if (holder or queue > 0) and (kind_in_use or '0') ~= kind then return {3, kind_in_use or '0'} end
 local off = held_off()
-if off > 0 then
-  local reply = refused()
-  reply[3] = off
-  return reply
-end
-local place = redis.call('ZSCORE', Q, owner)
+local place = queue > 0 and redis.call('ZSCORE', Q, owner)
 if step == '2' and not place then return refused() end
-if place then stand() end
-local mine = advance(place and owner or false)
-if mine then return {1, mine[1], tonumber(mine[2]), now, ttl, 0} end
-if not place and redis.call('EXISTS', Q) == 0 and admits(mode, kind) then
-  local fence = next_fence(ARGV[8])
-  return {1, fence, tonumber(grant(owner, fence, mode, kind, ttl, ARGV[6], ARGV[7])), now, ttl, 0}
+-- A copy of a first, hasty request may come after the one that took the place, and knows less about the waiter.
+local function stand_here() stand(owner, tonumber(ARGV[9]), mode, kind, ARGV[3], ARGV[6], ARGV[8], ARGV[7], ARGV[10]) end
+if place and step ~= '0' then
+  stand_here()
+  forget_the_dead()
 end
-if step == '0' then return refused() end
-if not place then
-  redis.call('HSET', S, 'k', kind)
-  redis.call('ZADD', Q, redis.call('HINCRBY', S, 'n', 1), owner)
-  stand()
-  keep(ttl)
+if off == 0 then
+  local mine = queue > 0 and advance(place and owner or false)
+  if mine then return {1, mine[1], tonumber(mine[2]), now, ttl, 0} end
+  if not place and admits(mode, kind) and (queue == 0 or redis.call('EXISTS', Q) == 0) then
+    local fence = next_fence(ARGV[8])
+    return {1, fence, tonumber(grant(owner, fence, mode, kind, ttl, ARGV[6], ARGV[7])), now, ttl, 0}
+  end
 end
 local left, facts = who_is_in_the_way()
+left = math.max(left, off)
+if step == '0' then return {0, redis.call('ZCARD', Q), left, facts} end
+if not place then
+  redis.call('ZADD', Q, redis.call('HINCRBY', S, 'n', 1), owner)
+  if kind_in_use ~= kind then redis.call('HSET', S, 'k', kind) end
+  stand_here()
+  if not highest then keep(ttl) end
+end
 return {2, redis.call('ZRANK', Q, owner), now, left, facts}

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from leasehold.backends.redis.scripts import Script
 
-__all__ = ["script"]
+__all__ = ["NAMES", "script"]
 
 _FOLDER = Path(__file__).parent
+NAMES = ("break", "greet", "look", "raise_fence", "release", "renew", "repair", "vote", "withdraw")
 
 
 @cache

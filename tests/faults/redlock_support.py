@@ -1,0 +1,64 @@
+"""What the Redlock fault tests share: nodes of their own, a look at what each node has, a client process."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from leasehold._core.names import DEFAULT_NAMESPACE, key_for
+from leasehold.backends.redlock.calls import LOCK
+from verification.lab.proxy import FaultProxy
+from verification.lab.redlock import RedlockNodes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from verification.lab.redis import RedisServer
+
+__all__ = ["SHORT", "drop_lock", "has_lock", "held_on", "lock_key", "proxied", "tell"]
+
+SHORT = 0.5  # a max_ttl with which a node that forgot sits out for 4.5 s
+
+
+def lock_key(name: str) -> str:
+    return LOCK + key_for(DEFAULT_NAMESPACE, name)
+
+
+def has_lock(server: RedisServer, name: str = "name") -> int | None:
+    """The number under which this node has the lock; None if it is free there."""
+    owner, number, ends = server.ask("HMGET", lock_key(name), "o", "f", "e")
+    seconds, microseconds = server.ask("TIME")
+    now = int(seconds) * 1000 + int(microseconds) // 1000
+    return int(number) if owner is not None and int(ends) > now else None
+
+
+def held_on(nodes: RedlockNodes, name: str = "name") -> int:
+    """On how many of the running nodes somebody has the lock."""
+    return sum(has_lock(server, name) is not None for server in nodes.servers if server.is_running)
+
+
+def drop_lock(server: RedisServer, name: str = "name") -> None:
+    """Let this node lose the lock, and nothing else."""
+    server.ask("HDEL", lock_key(name), "o")
+
+
+def tell(server: RedisServer, payload: bytes) -> bytes:
+    """Send bytes to a node as they are; the first bytes of its answer."""
+    with socket.create_connection(server.address) as connection:
+        connection.sendall(payload)
+        return connection.recv(65536)
+
+
+@contextmanager
+def proxied(nodes: RedlockNodes, number: int) -> Iterator[tuple[list[FaultProxy], str]]:
+    """Proxies in front of the first nodes, and the URL through them."""
+    proxies = [FaultProxy(server.address) for server in nodes.servers[:number]]
+    for proxy in proxies:
+        proxy.start()
+    try:
+        addresses = [proxy.address for proxy in proxies] + [server.address for server in nodes.servers[number:]]
+        yield proxies, nodes.url(addresses=addresses)
+    finally:
+        for proxy in proxies:
+            proxy.stop()
