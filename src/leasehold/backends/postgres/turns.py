@@ -67,7 +67,7 @@ class Turns:
             if question.answer is not None:
                 return question.answer
             if self._may_lead():
-                await self._lead()
+                await self._lead(question)
             elif self._runtime.now() >= deadline:
                 raise OutcomeUnknown("nobody came back with an answer", backend=self._asking.label)
             else:
@@ -81,8 +81,10 @@ class Turns:
             self._busy_until = now + 2 * self._timeout
         return True
 
-    async def _lead(self) -> None:
+    async def _lead(self, own: _Question) -> None:
         """Ask for all who have come by now; then the next one leads."""
+        if own not in self._open:  # whoever had taken it was interrupted before it could ask
+            self._open.appendleft(own)
         questions = [self._open.popleft() for _ in range(min(len(self._open), MOST))]
         try:
             await self._ask_for(questions)
