@@ -298,6 +298,11 @@ class OwnPool:
 
     # --- letting them go
 
+    def _put_back(self, line: Line) -> None:
+        self._idle.appendleft(line)
+        if self._closed:
+            self._close_idle(None)
+
     def _close_idle(self, before: float | None) -> None:
         """Close the idle ones, or those that are idle since before an instant; the longest idle is first in line."""
         while True:
@@ -344,4 +349,4 @@ class OwnPool:
         except BaseException:
             line.close()
             raise
-        self._idle.appendleft(line)
+        self._put_back(line)

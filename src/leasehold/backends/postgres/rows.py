@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING
 
 from leasehold.backends.postgres import statements as sql
 from leasehold.backends.postgres.bells import Bells, Standing
+from leasehold.backends.postgres.turns import Turns
 from leasehold.backends.postgres.verbs import Verbs
-from leasehold.backends.rules import place_lifetime
+from leasehold.backends.rules import RECHECKS_MISSED, place_lifetime
 from leasehold.spi import Place
 from leasehold.values import Capability, Grant, Reading, Record, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-
-    from psycopg.pq.abc import PGresult
 
     from leasehold.backends.postgres.line import Line, Wire
     from leasehold.backends.postgres.pool import Asking
@@ -59,27 +58,29 @@ class RowsBackend(Verbs):
         super().__init__(settings, statements, asking, runtime)
         self._floor = settings.fence_floor
         self._bells = Bells(runtime, wire, asking, statements, listen)
+        self._turns = Turns(asking, statements, runtime, settings.answer_timeout)
 
     # --- claims
 
     async def try_acquire(self, claim: Claim) -> Grant | Refusal:
         """See `Backend`."""
-        row = await self._ask(self._sql.acquire, sql.claim_values(claim, self._floor))
-        answer = self.granted(row, claim)
-        return answer if answer is not None else self.refusal(row, claim)
+        sent = self._runtime.now()
+        answer = sql.Answer(await self._ask(self._sql.acquire, sql.claim_values(claim, self._floor)), sent)
+        return self.granted(answer, claim) or self.refusal(answer, claim)
 
     async def join(self, claim: Claim) -> Grant | Place | Refusal:
         """See `Queueing`."""
         bell = self._bells.channel
         standing = None if bell is None else self._bells.expect(claim)  # a message may be quicker than the answer
         sent = self._runtime.now()
-        row = await self._ask(self._sql.acquire, sql.claim_values(claim, self._floor, waits=True, bell=bell))
-        answer = self.granted(row, claim)
-        if answer is not None:
-            return answer
-        if row.get_value(0, 0) == b"refused":
-            return self.refusal(row, claim)
-        seat = self._seat(row, claim, standing or self._bells.expect(claim), sent)
+        values = sql.claim_values(claim, self._floor, waits=True, bell=bell)
+        answer = sql.Answer(await self._ask(self._sql.acquire, values), sent)
+        grant = self.granted(answer, claim)
+        if grant is not None:
+            return grant
+        if answer.value(0) != b"placed":
+            return self.refusal(answer, claim)
+        seat = self._seat(answer, claim, standing or self._bells.expect(claim))
         self._bells.ensure()  # which wakes us when there is a bell to be called by
         return seat
 
@@ -87,24 +88,18 @@ class RowsBackend(Verbs):
         """See `Queueing`."""
         claim = place.claim
         standing = getattr(place, "standing", None) or self._bells.expect(claim)
-        now = standing.asked = self._runtime.now()
         handed, standing.handed = standing.handed, None
         if handed is not None:
             since = self._believed_since(standing, handed.moment)
             if since is not None:
                 return Grant(claim, handed.fence, place_lifetime(claim), since, handed.abandoned)
-        bell = self._bells.ensure()
-        if standing.rests(now):
-            standing.answered = now
-            return _Seat(claim, standing.signal, standing.recheck, standing.ahead, standing.holder, standing)
-        sent = self._runtime.now()
-        row = await self._ask(self._sql.turn, (sql.key_bytes(claim.key), claim.owner.encode(), bell))
-        answer = self.granted(row, claim)
-        if answer is not None:
-            return answer
-        if row.get_value(0, 0) == b"refused":
-            return self.refusal(row, claim)
-        return self._seat(row, claim, standing, sent)
+        answer = await self._turns.ask(claim, self._bells.ensure())
+        grant = self.granted(answer, claim)
+        if grant is not None:
+            return grant
+        if answer.value(0) != b"placed":
+            return self.refusal(answer, claim)
+        return self._seat(answer, claim, standing)
 
     # --- records
 
@@ -131,16 +126,13 @@ class RowsBackend(Verbs):
 
     # --- answers
 
-    def _seat(self, row: PGresult, claim: Claim, standing: Standing, sent: float) -> Place:
-        standing.sent, standing.moment = sent, sql.seconds(row.get_value(0, 3))
-        standing.asked = standing.answered = self._runtime.now()
-        standing.ahead = ahead = int(row.get_value(0, 4) or 0)
-        standing.holder = sql.holder_from(row.get_value(0, 6))
-        recheck = standing.recheck
-        ends = sql.seconds(row.get_value(0, 5))
+    def _seat(self, answer: sql.Answer, claim: Claim, standing: Standing) -> Place:
+        standing.sent, standing.moment = answer.sent, sql.seconds(answer.value(3))
+        standing.ahead = ahead = int(answer.value(4) or 0)
+        recheck, ends = place_lifetime(claim) / RECHECKS_MISSED, sql.seconds(answer.value(5))
         if ahead == 0 and ends is not None:  # the first in line is there when a dead holder's time is over
             recheck = min(recheck, max(ends, SHORTEST_RECHECK))
-        return _Seat(claim, standing.signal, recheck, ahead, standing.holder, standing)
+        return _Seat(claim, standing.signal, recheck, ahead, sql.holder_from(answer.value(6)), standing)
 
     def _believed_since(self, standing: Standing, moment: float) -> float | None:
         """From when a grant counts that was handed over at this moment of the database's clock; None: better ask.

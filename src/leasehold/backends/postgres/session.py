@@ -227,10 +227,11 @@ class SessionBackend(Verbs):
     async def try_acquire(self, claim: Claim) -> Grant | Refusal:
         """See `Backend`."""
         values = sql.claim_values(claim, self._settings.fence_floor, in_session=True)
-        row = await self._ask(self._sql.acquire, values)
-        grant = self.granted(row, claim)
+        sent = self._runtime.now()
+        answer = sql.Answer(await self._ask(self._sql.acquire, values), sent)
+        grant = self.granted(answer, claim)
         if grant is None:
-            return self.refusal(row, claim)
+            return self.refusal(answer, claim)
         self._source.hold(claim)
         return Grant(claim, grant.fence, grant.ttl)
 

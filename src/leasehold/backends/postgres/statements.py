@@ -14,9 +14,12 @@ from leasehold.values import Holder
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from psycopg.pq.abc import PGresult
+
     from leasehold.values import Claim
 
 __all__ = [
+    "Answer",
     "Statement",
     "Statements",
     "array",
@@ -44,6 +47,22 @@ class Statement:
     types: tuple[int, ...]
     formats: tuple[int, ...]
     hot: bool = False  # worth being prepared where that is possible
+
+
+class Answer:
+    """One's part of an answer: a row of it, whose columns start at some place; no row: the claim is not there."""
+
+    __slots__ = ("_first", "_row", "_rows", "sent")
+
+    def __init__(self, rows: PGresult, sent: float, row: int | None = 0, first: int = 0) -> None:
+        self._rows = rows
+        self._row = row
+        self._first = first
+        self.sent = sent  # before the request left
+
+    def value(self, column: int) -> bytes | None:
+        """A column of the reply that `verbs.sql` describes; nothing of a row that is not there."""
+        return None if self._row is None else self._rows.get_value(self._row, self._first + column)
 
 
 class Statements:
@@ -79,7 +98,9 @@ class Statements:
         self.clean = call("clean", "SELECT @schema@.clean_1($1, $2)", INT4, FLOAT8)
         self.states = call("states", _STATES, BYTEA, BYTEA)
         self.handed = call("handed", _HANDED, BYTEA_ARRAY, TEXT_ARRAY, hot=True)
-        self.keep = call("keep", "SELECT * FROM @schema@.keep_1($1, $2, $3)", BYTEA_ARRAY, TEXT_ARRAY, TEXT, hot=True)
+        self.turns = call(
+            "turns", "SELECT * FROM @schema@.turns_1($1, $2, $3)", BYTEA_ARRAY, TEXT_ARRAY, TEXT, hot=True
+        )
         self.ring = call("ring", "SELECT pg_notify($1, '')", TEXT)
         self.greet = call("greet", _GREET)
         self.begin = call("begin", _BEGIN, INT8, TEXT)

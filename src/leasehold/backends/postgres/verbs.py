@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from leasehold.backends.postgres.pool import Asking
     from leasehold.backends.postgres.settings import Settings
-    from leasehold.backends.postgres.statements import Statements
+    from leasehold.backends.postgres.statements import Answer, Statements
     from leasehold.findings import Finding
     from leasehold.spi import Runtime
     from leasehold.values import Claim
@@ -105,20 +105,20 @@ class Verbs:
 
     # --- answers
 
-    def granted(self, row: PGresult, claim: Claim) -> Grant | None:
+    def granted(self, answer: Answer, claim: Claim) -> Grant | None:
         """The grant, if it is one."""
-        verdict = row.get_value(0, 0)
+        verdict = answer.value(0)
         if verdict == b"granted":
-            return Grant(claim, int(row.get_value(0, 1) or 0), claim.ttl, None, row.get_value(0, 2) == b"t")
+            return Grant(claim, int(answer.value(1) or 0), claim.ttl, None, answer.value(2) == b"t")
         if verdict == b"conflict":
-            mode, capacity = row.get_value(0, 7) or b"", row.get_value(0, 8) or b"0"
+            mode, capacity = answer.value(7) or b"", answer.value(8) or b"0"
             check_kind(claim, Mode(mode.decode()), int(capacity), self.label)
         return None
 
-    def refusal(self, row: PGresult, claim: Claim) -> Refusal:
+    def refusal(self, answer: Answer, claim: Claim) -> Refusal:
         """What stands in the way."""
-        ends = sql.seconds(row.get_value(0, 5))
-        return Refusal(claim.key, sql.holder_from(row.get_value(0, 6)), ends, int(row.get_value(0, 4) or 0))
+        ends = sql.seconds(answer.value(5))
+        return Refusal(claim.key, sql.holder_from(answer.value(6)), ends, int(answer.value(4) or 0))
 
 
 def _states(rows: PGresult) -> Sequence[LockState]:

@@ -1,0 +1,116 @@
+"""Asking whose turn it is, for many at once: those who ask while a request is under way share the next one.
+
+One of those who ask does it for all who have come by then; the others wait for their part of the answer. So however
+many wait in one client, it has one such request under way, and alone nobody waits for company.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from leasehold.backends.postgres.statements import Answer, array, key_bytes
+from leasehold.errors import BackendError, OutcomeUnknown
+
+if TYPE_CHECKING:
+    from leasehold.backends.postgres.pool import Asking
+    from leasehold.backends.postgres.statements import Statements
+    from leasehold.spi import Runtime, Signal
+    from leasehold.values import Claim
+
+__all__ = ["Turns"]
+
+MOST = 1000  # questions in one request
+LOOK_AGAIN = 0.5  # how often one whose question is under way looks for itself
+PATIENCE = 4  # answer timeouts: one's own request, and the one before it
+
+
+class _Question:
+    __slots__ = ("answer", "bell", "claim", "error", "signal")
+
+    def __init__(self, claim: Claim, bell: bytes | None, signal: Signal) -> None:
+        self.claim = claim
+        self.bell = bell
+        self.signal = signal
+        self.answer: Answer | None = None
+        self.error: BackendError | None = None
+
+
+class Turns:
+    """The questions of one client."""
+
+    def __init__(self, asking: Asking, statements: Statements, runtime: Runtime, timeout: float) -> None:
+        self._asking = asking
+        self._sql = statements
+        self._runtime = runtime
+        self._timeout = timeout
+        self._open: deque[_Question] = deque()
+        self._guard = runtime.guard()
+        self._busy_until = 0.0  # somebody asks for all; after that it is taken for gone
+
+    async def ask(self, claim: Claim, bell: bytes | None) -> Answer:
+        """Whose turn it is, as of after this call; keeps the place alive."""
+        question = _Question(claim, bell, self._runtime.signal())
+        self._open.append(question)
+        try:
+            return await self._answered(question)
+        finally:
+            if question in self._open:
+                self._open.remove(question)
+
+    async def _answered(self, question: _Question) -> Answer:
+        deadline = self._runtime.now() + PATIENCE * self._timeout
+        while True:
+            question.signal.clear()
+            if question.error is not None:
+                raise question.error
+            if question.answer is not None:
+                return question.answer
+            if self._may_lead():
+                await self._lead(question)
+            elif self._runtime.now() >= deadline:
+                raise OutcomeUnknown("nobody came back with an answer", backend=self._asking.label)
+            else:
+                await self._runtime.wait(question.signal, min(deadline, self._runtime.now() + LOOK_AGAIN))
+
+    def _may_lead(self) -> bool:
+        now = self._runtime.now()
+        with self._guard:
+            if now < self._busy_until:
+                return False
+            self._busy_until = now + 2 * self._timeout
+        return True
+
+    async def _lead(self, own: _Question) -> None:
+        """Ask for all who have come by now; then the next one leads."""
+        if own not in self._open:  # whoever had taken it was interrupted before it could ask
+            self._open.appendleft(own)
+        questions = [self._open.popleft() for _ in range(min(len(self._open), MOST))]
+        try:
+            await self._ask_for(questions)
+        except BackendError as error:
+            for question in questions:
+                question.error = type(error)(str(error), backend=error.backend)  # each raises its own
+        finally:
+            self._busy_until = 0.0
+            for question in questions:
+                if question.answer is None and question.error is None:
+                    self._open.appendleft(question)  # interrupted: somebody else has to ask
+                question.signal.set()
+            if self._open:
+                self._open[0].signal.set()
+
+    async def _ask_for(self, questions: list[_Question]) -> None:
+        sent = self._runtime.now()
+        if len(questions) == 1:
+            claim, bell = questions[0].claim, questions[0].bell
+            values = (key_bytes(claim.key), claim.owner.encode(), bell)
+            rows = await self._asking.ask(self._sql.turn, values)
+            questions[0].answer = Answer(rows, sent)
+            return
+        keys = array((key_bytes(question.claim.key) for question in questions), binary=True)
+        owners = array(question.claim.owner.encode() for question in questions)
+        rows = await self._asking.ask(self._sql.turns, (keys, owners, questions[-1].bell))
+        there = {rows.get_value(row, 0): row for row in range(rows.ntuples)}
+        for question in questions:
+            question.answer = Answer(rows, sent, there.get(question.claim.owner.encode()), 1)
