@@ -63,13 +63,14 @@ conformance: setup servers  ## the simulated Redis server against real ones, cal
 	$(RUN) -m verification.simulation.redis.conformance --operations 100000
 	$(RUN) -m verification.simulation.redis.conformance --operations 100000 --server valkey
 
-faults: setup servers  ## the long forms of the fault tests: a minute of packet loss, 10,000 grants to a mixed fleet
-	LEASEHOLD_LONG_FAULTS=1 $(RUN) -m pytest -q tests/faults/test_redis_packet_loss.py tests/faults/test_redis_compat.py
+faults: setup servers  ## the long forms of the fault tests: a minute of packet loss, 10,000 grants to a mixed fleet, Redlock over 200 node faults
+	LEASEHOLD_LONG_FAULTS=1 $(RUN) -m pytest -q tests/faults/test_redis_packet_loss.py tests/faults/test_redis_compat.py \
+	  tests/faults/test_redlock_fences.py
 
 mutants: setup  ## known bugs, planted again: each must be caught
 	$(RUN) -m verification.mutants
 
-counters: setup servers  ## lost updates under pauses, 100,000 at each level of isolation; half an hour
+counters: setup servers  ## lost updates under pauses, 100,000 at each level of isolation; an hour
 	$(RUN) -m verification.lab.counters
 
 models: setup  ## all states of the protocols' models, long form

@@ -10,6 +10,7 @@ wanted=(
   zookeeper default-jre-headless
   iproute2 iptables                       # networks that can be cut, packets that get lost
   faketime                                # a server whose clock is wrong
+  gcc                                     # builds the clock that can be set, for servers that faketime hangs
 )
 
 if ! command -v dpkg-query >/dev/null; then

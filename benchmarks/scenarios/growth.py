@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import leasehold
 from benchmarks.harness import Candidate, Role, Sample, measure, timed
+from benchmarks.postgres_locks import why_no_server
 from benchmarks.redis_server import RedisServer, why_missing
 
 if TYPE_CHECKING:
@@ -35,19 +36,34 @@ def run(settings: Settings) -> Iterator[Table]:
 
 @contextmanager
 def stores(settings: Settings) -> Iterator[dict[str, Callable[[str], str]]]:
-    """For each store, how to name a fresh one of it; Redis only where there is a server."""
+    """For each store, how to name a fresh one of it; Redis and PostgreSQL only where there is a server."""
     server = None if why_missing() else RedisServer()
+    database = _database()
     urls: dict[str, Callable[[str], str]] = {
         "memory": lambda _: "memory://",
         "SQLite": lambda name: f"sqlite:///{settings.directory / name}",
     }
     if server is not None:
         urls["Redis"] = lambda name: f"{server.url}?prefix={name}:"
+    if database is not None:
+        urls["PostgreSQL"] = lambda name: f"{database.url()}?schema={name.replace('-', '_')}"
     try:
         yield urls
     finally:
+        if database is not None:
+            database.remove()
         if server is not None:
             server.close()
+
+
+def _database() -> Any:
+    if why_no_server():
+        return None
+    from verification.lab.postgres import PostgresServer  # noqa: PLC0415 - it needs psycopg
+
+    server = PostgresServer()
+    server.start()
+    return server
 
 
 def _held(settings: Settings, url: str, size: int) -> Candidate:

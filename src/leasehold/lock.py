@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from leasehold._core.session import Session
+    from leasehold._core.tenure import Tenure
     from leasehold.client import AsyncClient
     from leasehold.terms import Terms, Timeout
     from leasehold.values import Loss
@@ -69,10 +70,10 @@ class AsyncLock:
     async def try_acquire(self) -> AsyncLease | None:
         """The lease if the lock is free now, else None."""
         session, wish = self._prepare()
-        if (again := self._re_enter(session)) is not None:
+        if self._terms.reentrant and (again := self._re_enter(session)) is not None:
             return again
         tenure = await core.try_acquire(session, wish)
-        return None if tenure is None else self._entered(AsyncLease(session, tenure))
+        return None if tenure is None else self._lease(session, tenure)
 
     def as_mutex(self) -> AsyncMutex:
         """An object with the methods of `threading.Lock`, for code that wants one."""
@@ -103,9 +104,9 @@ class AsyncLock:
 
     async def _acquire_until(self, deadline: float | None) -> AsyncLease:
         session, wish = self._prepare()
-        if (again := self._re_enter(session)) is not None:
+        if self._terms.reentrant and (again := self._re_enter(session)) is not None:
             return again
-        return self._entered(AsyncLease(session, await core.acquire(session, wish, deadline)))
+        return self._lease(session, await core.acquire(session, wish, deadline))
 
     def _prepare(self) -> tuple[Session, Wish]:
         """The open session and what to ask it; made anew after a fork, when process and connections are others."""
@@ -127,8 +128,6 @@ class AsyncLock:
         return self._prepared
 
     def _re_enter(self, session: Session) -> AsyncLease | None:
-        if not self._terms.reentrant:
-            return None
         tenure = session.entered.get((self._terms.key, self._terms.mode, session.runtime.current()))
         with session.keeper.guard:
             if tenure is None or tenure.settle(session.runtime.now()) or tenure.state is not State.HELD:
@@ -136,11 +135,10 @@ class AsyncLock:
             tenure.handles += 1
         return AsyncLease(session, tenure)
 
-    def _entered(self, lease: AsyncLease) -> AsyncLease:
+    def _lease(self, session: Session, tenure: Tenure) -> AsyncLease:
         if self._terms.reentrant:
-            session = lease._session
-            session.entered[self._terms.key, self._terms.mode, session.runtime.current()] = lease._tenure
-        return lease
+            session.entered[self._terms.key, self._terms.mode, session.runtime.current()] = tenure
+        return AsyncLease(session, tenure)
 
 
 class AsyncLockSet:

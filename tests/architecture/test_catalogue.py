@@ -29,7 +29,7 @@ NUMBERS = {
     "I": set(range(1, 16)),
     "X": {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 13},
 }
-LATER = {"Redis", "PostgreSQL and guards", "Redlock", "etcd and ZooKeeper", "patterns"}
+LATER = {"Redis", "PostgreSQL and guards", "etcd and ZooKeeper", "patterns"}
 CONTRACT = {f"contract:{case}" for case in CASES}
 PLANTED = {f"mutant:{mutant.id}" for mutant in MUTANTS}
 

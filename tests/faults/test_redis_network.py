@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -302,6 +303,24 @@ def test_waiter_whose_connections_are_cut_again_and_again_still_gets_its_turn(
             await nothing_is_left(other)
 
     driver.run(body())
+
+
+@pytest.mark.parametrize("how", ["cut", "half_open"])
+def test_one_dead_connection_is_enough_to_distrust_the_others(redis_proxy: FaultProxy, how: str) -> None:
+    """A client of many threads keeps several connections, and all of them died together."""
+    with leasehold.connect(through(redis_proxy)) as client:
+        lease = client.lock("name", ttl=30).acquire()
+        redis_proxy.delay(to_client=0.1)
+        threads = [threading.Thread(target=client.inspect, args=("name",)) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        redis_proxy.delay()
+        assert redis_proxy.links >= 4, "there are not several connections"
+        getattr(redis_proxy, how)()
+        assert lease.release() is True
+        assert client.lock("name").acquire(timeout=0).release()
 
 
 async def until_waiting(client: AsyncClient, driver: contract.Driver) -> None:

@@ -89,8 +89,8 @@ def test_a_holder_beside_a_server_that_is_cut_off_is_not_fooled_by_its_answers()
             outside = Contender(f"zk://{others}/fooled", "contest", 2.0, 0.2)
             host.cut()
             outside.wait_for_grants(3)
-            inside.wait_until_it_had(1)
             assert lonely.answers_inside(host.prefix), "the server had to be alive for this"
+            inside.wait_until_it_had(1)
             host.heal()
             for contender in (inside, outside):
                 contender.finish()

@@ -151,18 +151,20 @@ def test_black_hole_and_half_open_say_nothing_and_refusal_says_so(redis_proxy: F
 
 
 def test_cut_ends_connections_that_wait(redis_proxy: FaultProxy) -> None:
-    ended = threading.Event()
+    listening, ended = threading.Event(), threading.Event()
 
     def listen() -> None:
         with Connection(redis_proxy.address, patience=60) as connection:
             connection.ask("SUBSCRIBE", "channel")
+            listening.set()
             with pytest.raises(ConnectionError):
                 connection.receive()
             ended.set()
 
     thread = threading.Thread(target=listen)
     thread.start()
-    wait_until(lambda: redis_proxy.links == 1, "nobody listens")
+    assert listening.wait(60)
+    assert redis_proxy.links == 1
     redis_proxy.cut()
     assert ended.wait(60)
     thread.join()

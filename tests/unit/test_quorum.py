@@ -14,7 +14,6 @@ from leasehold._core.quorum import (
     duplicates,
     first_number,
     higher_number,
-    kept_by_majority,
     majority,
     median,
     same_number,
@@ -94,15 +93,6 @@ def test_votes_for_different_numbers_are_not_added_up() -> None:
     assert same_number([7, 7, 8, 8, 8], 5) == 8
     assert same_number([7, 7, 8, 8], 5) is None
     assert same_number([], 5) is None
-
-
-def test_a_lock_lasts_until_its_majority_is_gone() -> None:
-    assert kept_by_majority([9, 5, 7], 5) == 5
-    assert kept_by_majority([9, 5, 7, 1, 2], 5) == 5
-    assert kept_by_majority([9, 5], 5) == 0.0
-    assert kept_by_majority([9, 5], 5, unheard=1) == 5
-    assert kept_by_majority([9], 5, unheard=3) == 9
-    assert kept_by_majority([], 5, unheard=5) == 0.0
 
 
 def test_a_node_sits_out_for_the_longest_ttl_and_twice_the_window() -> None:

@@ -172,6 +172,20 @@ def test_holders_and_waiters_are_told_apart_by_their_order() -> None:
         assert (names(holding), names(waiting)) == (holders.split(), waiters.split())
 
 
+@given(st.lists(st.sampled_from(["x", "s"]), max_size=8), st.sampled_from([Mode.EXCLUSIVE, Mode.SHARED]))
+def test_those_who_wait_ahead_are_counted_as_they_are_told_apart(kinds: list[str], mode: Mode) -> None:
+    standing = line(mode, " ".join(f"{kind}{place}" for place, kind in enumerate(kinds)))
+    assert standing.ahead == len(split(standing.earlier)[1])
+
+
+@given(st.integers(0, 8), st.integers(1, 4))
+def test_those_who_wait_for_a_permit_are_counted_too(number: int, capacity: int) -> None:
+    everybody = [parse_node(f"p{capacity}-{place}-{place:010d}") for place in range(number)]
+    standing = Line(Mode.PERMIT, capacity)
+    standing.see(everybody, 1000)
+    assert standing.ahead == len(split(everybody)[1])
+
+
 def test_an_exclusive_claim_watches_only_the_last_one_ahead() -> None:
     standing = line(Mode.EXCLUSIVE, "x1 x2 x3")
     assert not standing.is_mine

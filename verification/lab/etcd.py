@@ -1,7 +1,8 @@
 """etcd servers of our own: one alone, or three that form a cluster. They know nothing about locks.
 
-Two versions: "3.4" is the system's, "3.5" comes inside a wheel. The election is quick, so that the cluster grants
-leases of one second and finds a new leader at once; nothing waits for the disk, because a test has no power cuts.
+Two versions: "3.4" is the system's, "3.5" comes inside a wheel. The election is quick, so that leases of one second are
+granted (etcd raises shorter ones to one and a half election timeouts) and a new leader is found soon; three members get
+more time for it than one, which has nobody to wait for. Nothing waits for the disk: a test has no power cuts.
 """
 
 from __future__ import annotations
@@ -134,7 +135,7 @@ class EtcdServer(ServerProcess):
         """Its number."""
         return str(self.status()["header"]["member_id"])
 
-    def keys(self, token: str | None = None) -> list[bytes]:
+    def stored_keys(self, token: str | None = None) -> list[bytes]:
         """Every key that is stored."""
         everything = {"key": "AA==", "range_end": "AA==", "keys_only": True}
         found = self.ask("/kv/range", everything, token).get("kvs", [])
@@ -202,7 +203,7 @@ class EtcdCluster:
     """Three members; use it as a context manager."""
 
     def __init__(
-        self, *, version: str = "3.4", size: int = 3, namespaces: Sequence[Namespace] = (), election_ms: int = 200
+        self, *, version: str = "3.4", size: int = 3, namespaces: Sequence[Namespace] = (), election_ms: int = 600
     ) -> None:
         places: list[Namespace | None] = list(namespaces) or [None] * size
         self.members = [

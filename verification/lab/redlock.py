@@ -13,10 +13,11 @@ if TYPE_CHECKING:
 __all__ = ["RedlockNodes", "settle"]
 
 
-def settle(server: RedisServer, max_ttl: float) -> None:
+def settle(server: RedisServer, max_ttl: float, nodes: int = 5) -> None:
     """Write the marker that this node would have if it had been used for years."""
+    terms = f"{round(max_ttl * 1000)}/{nodes}"
     server.ask("DEL", MARKER)
-    server.ask("HSET", MARKER, "r", server.info("server")["run_id"], "s", "1000", "x", str(round(max_ttl * 1000)))
+    server.ask("HSET", MARKER, "r", server.info("server")["run_id"], "s", "1000", "x", terms)
 
 
 class RedlockNodes:
@@ -33,12 +34,12 @@ class RedlockNodes:
             server.launch()
         for server in self.servers:
             server.wait_ready()
-            settle(server, self.max_ttl)
+            settle(server, self.max_ttl, len(self.servers))
 
     def settle(self) -> None:
         """Let all nodes have been running for long."""
         for server in self.servers:
-            settle(server, self.max_ttl)
+            settle(server, self.max_ttl, len(self.servers))
 
     def url(self, addresses: Sequence[tuple[str, int]] | None = None, **options: object) -> str:
         """The URL of the store; some nodes may be reached through a proxy."""

@@ -1,48 +1,57 @@
-"""A wall clock that can be set, for one process: libfaketime between the program and the system.
+"""A wall clock that can be set, for one process: a small library between the program and the system.
 
-Only the time of day is shifted; clocks that never step are left alone. Debian's own redis-server hangs under it (its
-allocator asks for the time too early), so Redlock's shifted node is a Valkey.
+Only the time of day is shifted; clocks that never step are left alone. The library is built from `shifted_clock.c` when
+the first test needs it. (libfaketime hangs Debian's redis-server and breaks the sleep of Python.)
 """
 
 from __future__ import annotations
 
+import functools
 import os
+import subprocess
+import tempfile
 from pathlib import Path
 
-from verification.lab.redis import RedisServer, valkey_program
+from verification.lab.process import find_program
+from verification.lab.redis import RedisServer
 
-__all__ = ["ShiftedRedisServer", "shifted_environment"]
-
-FOLDERS = ("/usr/lib/x86_64-linux-gnu/faketime", "/usr/lib/aarch64-linux-gnu/faketime", "/usr/lib/faketime")
+__all__ = ["ShiftedClock", "ShiftedRedisServer"]
 
 
-def shifted_environment(timestamp: Path) -> dict[str, str]:
-    """The environment of a process whose clock the file tells: `+3600` is an hour ahead; it may change any time."""
-    library = next((path for folder in FOLDERS if (path := Path(folder) / "libfaketimeMT.so.1").exists()), None)
-    if library is None:
-        raise RuntimeError("libfaketime is not installed; on Debian and Ubuntu: apt install faketime")
-    return {
-        **os.environ,
-        "LD_PRELOAD": str(library),
-        "FAKETIME_TIMESTAMP_FILE": str(timestamp),
-        "FAKETIME_NO_CACHE": "1",
-        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-    }
+@functools.cache
+def _library() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="leasehold-clock-"))
+    library = folder / "shifted_clock.so"
+    source = Path(__file__).with_suffix(".c")
+    compiler = find_program("gcc", "gcc")
+    subprocess.run([compiler, "-O2", "-fPIC", "-shared", "-nostdlib", "-o", str(library), str(source)], check=True)
+    return library
+
+
+class ShiftedClock:
+    """The clock of the processes that run with its environment."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / "clock"
+        self._file.write_bytes(bytes(8))
+
+    def set(self, seconds: float) -> None:
+        """So far from the true time, from now on."""
+        with self._file.open("r+b") as file:
+            file.write(round(seconds * 1e6).to_bytes(8, "little", signed=True))
+
+    def environment(self) -> dict[str, str]:
+        """For a process that shall have this clock."""
+        return {**os.environ, "LD_PRELOAD": str(_library()), "SHIFTED_CLOCK": str(self._file)}
 
 
 class ShiftedRedisServer(RedisServer):
-    """A Valkey whose clock can be set."""
+    """A server whose clock can be set."""
 
-    def __init__(self, name: str = "shifted", seconds: float = 0.0) -> None:
-        super().__init__(name, program=valkey_program())
-        self.set_clock(seconds)
-
-    def set_clock(self, seconds: float) -> None:
-        """So far from the true time, from now on."""
-        draft = self.folder / "clock.new"
-        draft.write_text(f"{seconds:+g}\n")
-        draft.replace(self.folder / "clock")
+    def __init__(self, name: str = "shifted") -> None:
+        super().__init__(name)
+        self.clock = ShiftedClock(self.folder)
 
     def environment(self) -> dict[str, str] | None:
         """With the library in between."""
-        return shifted_environment(self.folder / "clock")
+        return self.clock.environment()

@@ -14,8 +14,6 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cryptography.hazmat.primitives import serialization
-
 from verification.lab.process import ServerProcess, find_program, free_port, wait_until
 
 if TYPE_CHECKING:
@@ -143,6 +141,8 @@ class SecureZooKeeperServer(ZooKeeperServer):
     """A server that speaks TLS only. `client_authority`: it wants a certificate of the client, signed by this one."""
 
     def __init__(self, certificates: Certificates, *, client_authority: Path | None = None) -> None:
+        from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - benchmarks live without it
+
         super().__init__(name="zookeeper-tls")
         bundle = self.folder / "server.pem"
         key = serialization.load_pem_private_key(certificates.key.read_bytes(), password=None)

@@ -75,7 +75,10 @@ async def release(session: Session, tenure: Tenure) -> bool:
         return False
 
     async def finish() -> bool:
-        freed = await _release_in_store(session, tenure)
+        try:
+            freed = await session.backend.release(tenure.grant)
+        except (BackendUnavailable, OutcomeUnknown) as error:
+            freed = await _release_again(session, tenure, error)
         if tenure.doubtful:  # a copy of the request may still be under way, and must not take the lock for nobody
             await session.backend.withdraw(tenure.grant.claim)
         await runtime.switch()
@@ -88,24 +91,27 @@ async def release(session: Session, tenure: Tenure) -> bool:
     return freed
 
 
-async def _release_in_store(session: Session, tenure: Tenure) -> bool:
+async def _release_again(session: Session, tenure: Tenure, failure: BackendError) -> bool:
     """A release may be repeated: it names its grant. After doubt, "gone" most likely means that we freed it."""
-    doubt = False
-    for attempt in range(3):
+    doubt = isinstance(failure, OutcomeUnknown)
+    for attempt in range(2):
+        if session.runtime.now() >= tenure.deadline:
+            break
+        await session.runtime.sleep(OUTAGE.delay(attempt, session.runtime.random()))
         try:
             freed = await session.backend.release(tenure.grant)
         except (BackendUnavailable, OutcomeUnknown) as error:
-            doubt = doubt or isinstance(error, OutcomeUnknown)
-            if attempt == 2 or session.runtime.now() >= tenure.deadline:
-                raise
-            await session.runtime.sleep(OUTAGE.delay(attempt, session.runtime.random()))
+            failure, doubt = error, doubt or isinstance(error, OutcomeUnknown)
         else:
             return freed or (doubt and session.runtime.now() < tenure.deadline)
-    raise AssertionError("the last round returns or raises")
+    raise failure
 
 
 class _Attempt:
     """One call of acquire: its deadline, what it has learned so far, and the claim that may have to be withdrawn."""
+
+    __slots__ = ("_backend", "_deadline", "_doubt", "_reached", "_refusal", "_rounds", "_runtime", "_sent", "_session",
+                 "_started", "_traceless", "_warned", "_wish")  # fmt: skip
 
     def __init__(self, session: Session, wish: Wish, deadline: float) -> None:
         self._session = session

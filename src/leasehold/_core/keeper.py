@@ -17,7 +17,7 @@ from warnings import warn
 
 from leasehold._core import events as happened
 from leasehold._core.events import logger
-from leasehold._core.states import Event, State, advance
+from leasehold._core.states import LOST, Event, State, advance
 from leasehold.errors import BackendError, BackendUnavailable
 from leasehold.values import Grant, Loss, LossReason
 
@@ -96,7 +96,7 @@ class Keeper:
         with self.guard:
             tenure.settle(self._runtime.now())
             tenure.state = advance(tenure.state, Event.RELEASE)
-            if tenure.state is State.LOST:
+            if tenure.state is LOST:
                 # The store may still keep what only our own clock or max_hold ended.
                 return tenure.loss is not None and tenure.loss.reason in _LOCAL_LOSSES
             self._known.pop(tenure.number, None)  # nothing to renew or to tell, even if the release fails
@@ -106,7 +106,7 @@ class Keeper:
         """The store confirmed that nothing is held any more."""
         with self.guard:
             tenure.state = advance(tenure.state, Event.FREED)
-        for watcher in tenure.present_watchers():
+        for watcher in tenure.present_watchers() if tenure.watchers else ():
             watcher.on_end(tenure.loss)
 
     async def renew_now(self, tenure: Tenure) -> None:

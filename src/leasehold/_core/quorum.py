@@ -6,7 +6,6 @@ vote only to a number higher than all it has seen keeps numbers unique and risin
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from leasehold._core.validity import margin
@@ -20,7 +19,6 @@ __all__ = [
     "duplicates",
     "first_number",
     "higher_number",
-    "kept_by_majority",
     "majority",
     "median",
     "same_number",
@@ -66,21 +64,7 @@ def higher_number(proposed: int, known: Iterable[int]) -> int:
 
 def same_number(votes: Sequence[int], nodes: int) -> int | None:
     """The number that a majority of the nodes has voted for, among votes for several; None if there is none."""
-    for number, count in Counter(votes).items():
-        if count >= majority(nodes):
-            return number
-    return None
-
-
-def kept_by_majority(times: Sequence[float], nodes: int, unheard: int = 0) -> float:
-    """For how long a lock is kept, given the time it has left on each node that has it.
-
-    It lasts until the majority is gone. Nodes that were not heard may have it too, for as long as the best of the rest.
-    """
-    needed = majority(nodes) - unheard
-    if not times or len(times) < needed:
-        return 0.0
-    return sorted(times, reverse=True)[max(needed, 1) - 1]
+    return next((number for number in dict.fromkeys(votes) if votes.count(number) >= majority(nodes)), None)
 
 
 def sits_out(max_ttl: float, window: float = WINDOW) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-__all__ = ["TRANSITIONS", "Event", "State", "advance"]
+__all__ = ["HELD", "LOST", "RELEASED", "RELEASING", "TRANSITIONS", "Event", "State", "advance"]
 
 
 class State(Enum):
@@ -20,6 +20,9 @@ class State(Enum):
     LOST = "lost"  # over without release; stays so for ever
 
     __hash__ = object.__hash__  # states are dictionary keys on the hot path
+
+
+HELD, RELEASING, RELEASED, LOST = State  # a name of an enumeration is slow to look up
 
 
 class Event(Enum):

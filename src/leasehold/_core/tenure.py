@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Protocol
 
-from leasehold._core.states import Event, State, advance
+from leasehold._core.states import HELD, RELEASING, Event, State, advance
 from leasehold._core.validity import believed_until, renewal_due, retry_due
 from leasehold.values import Loss, LossReason
 
@@ -61,7 +61,7 @@ class Tenure:
     def __init__(self, name: str, grant: Grant, since: float, *, renew: bool, max_hold: float | None) -> None:
         self.name = name
         self.grant = grant
-        self.state = State.HELD
+        self.state: State = HELD
         self.renewable = renew
         self.ends = math.inf if max_hold is None else since + max_hold
         self.deadline = min(believed_until(since, grant.ttl), self.ends)
@@ -80,7 +80,7 @@ class Tenure:
 
     def settle(self, now: float) -> Loss | None:
         """Decide the loss if the deadline has passed. Whoever looks first decides, and it stays decided."""
-        if now >= self.deadline and self.state in (State.HELD, State.RELEASING):
+        if now >= self.deadline and self.state in (HELD, RELEASING):
             self.lose(self._verdict(now))
         return self.loss
 
@@ -88,7 +88,7 @@ class Tenure:
         """The grant is over. Only the first reason counts."""
         before = self.state
         self.state = advance(before, Event.LOSE)
-        if before is State.HELD:
+        if before is HELD:
             self.loss = loss
 
     def asking(self, now: float) -> None:
@@ -100,7 +100,7 @@ class Tenure:
         self.settle(now)
         self.state = advance(self.state, Event.CONFIRM)
         self.asked_at = None
-        if self.state is not State.HELD:
+        if self.state is not HELD:
             return
         self.failure = None
         # A hedged renewal may be answered after a later one: the deadline never goes back.
@@ -119,13 +119,13 @@ class Tenure:
 
         One that is under way is hedged with another only after a third of the ttl.
         """
-        if self.state is not State.HELD or not self.renewable or now >= self.deadline:
+        if self.state is not HELD or not self.renewable or now >= self.deadline:
             return False
         return now + ahead >= self._next_request()
 
     def next_action(self) -> float:
         """When the keeper has to look again."""
-        if self.state is not State.HELD or not self.renewable:
+        if self.state is not HELD or not self.renewable:
             return self.deadline
         return min(self.deadline, self._next_request())
 

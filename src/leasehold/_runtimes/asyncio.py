@@ -6,7 +6,6 @@ import asyncio
 import os
 import sys
 import threading
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from leasehold._runtimes.chance import fresh_owner, jitter
@@ -178,8 +177,11 @@ class AsyncioRuntime:
         return _current_task()
 
     def guard(self) -> AbstractContextManager[Any]:
-        """One thread runs everything, and nothing awaits inside a guard: there is nobody to keep out."""
-        return nullcontext()
+        """One thread runs everything, and nothing awaits inside a guard: there is nobody to keep out.
+
+        So anything would do. This one is written in C, which `contextlib.nullcontext` is not.
+        """
+        return threading.RLock()
 
     def signal(self) -> Signal:
         """A new flag."""

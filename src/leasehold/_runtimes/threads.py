@@ -6,7 +6,7 @@ wait, and the exception passes through the coroutine like any other.
 
 from __future__ import annotations
 
-import selectors
+import select
 import threading
 import time
 from _thread import LockType, allocate_lock, start_new_thread
@@ -219,7 +219,11 @@ class ThreadRuntime:
 
 
 class _Poll:
-    """Many requests on one thread: each is sent without waiting, then whatever is readable is read."""
+    """Many requests on one thread: each is sent without waiting, then whatever is readable is read.
+
+    With `poll`, not with a selector of the standard library: the one that it prefers is made for descriptors that stay,
+    and costs several system calls for each that comes and goes.
+    """
 
     def __init__(
         self, requests: Sequence[Pollable[T]], enough: Callable[[Sequence[T | Exception | None]], bool]
@@ -227,27 +231,29 @@ class _Poll:
         self._requests = requests
         self._enough = enough
         self._answers: list[Any] = [None] * len(requests)
+        self._waiting: dict[int, int] = {}  # the place of the request that waits on a descriptor
+        self._poll = poll() if poll is not None else _SelectPoll()
 
     def until(self, clock: Clock, deadline: float) -> list[Any]:
-        with selectors.DefaultSelector() as selector:
-            for place, request in enumerate(self._requests):
-                self._send(selector, place, request)
-            while selector.get_map() and not self._enough(self._answers):
-                timeout = deadline - clock.now()
-                if timeout <= 0:
-                    break
-                for key, _ in selector.select(look_again(timeout, clock)):
-                    self._receive(selector, key.data, key.fd)
-        return self._answers
+        poll, answers, waiting = self._poll, self._answers, self._waiting
+        for place, request in enumerate(self._requests):
+            try:
+                request.send()
+                descriptor = request.fileno()
+            except Exception as error:  # noqa: BLE001 - it is this request's answer
+                answers[place] = error
+            else:
+                waiting[descriptor] = place
+                poll.register(descriptor, POLLIN)
+        while waiting and not self._enough(answers):
+            timeout = deadline - clock.now()
+            if timeout <= 0:
+                break
+            for descriptor, _ in poll.poll((look_again(timeout, clock) or 0.0) * 1000):
+                self._receive(descriptor, waiting[descriptor])
+        return answers
 
-    def _send(self, selector: selectors.BaseSelector, place: int, request: Pollable[Any]) -> None:
-        try:
-            request.send()
-            selector.register(request.fileno(), selectors.EVENT_READ, place)
-        except Exception as error:  # noqa: BLE001 - it is this request's answer
-            self._answers[place] = error
-
-    def _receive(self, selector: selectors.BaseSelector, place: int, descriptor: int) -> None:
+    def _receive(self, descriptor: int, place: int) -> None:
         try:
             answer = self._requests[place].receive()
             if answer is None:
@@ -255,4 +261,26 @@ class _Poll:
             (self._answers[place],) = answer
         except Exception as error:  # noqa: BLE001 - it is this request's answer
             self._answers[place] = error
-        selector.unregister(descriptor)  # by its number: with its answer, a request may have closed its connection
+        del self._waiting[descriptor]
+        self._poll.unregister(descriptor)  # the request may have closed it; only the number is used here
+
+
+class _SelectPoll:
+    """The same where the operating system has no `poll`."""
+
+    def __init__(self) -> None:
+        self._descriptors: set[int] = set()
+
+    def register(self, descriptor: int, _: int) -> None:
+        self._descriptors.add(descriptor)
+
+    def unregister(self, descriptor: int) -> None:
+        self._descriptors.discard(descriptor)
+
+    def poll(self, milliseconds: float) -> list[tuple[int, int]]:
+        readable, _, _ = select.select(self._descriptors, [], [], milliseconds / 1000)
+        return [(descriptor, POLLIN) for descriptor in readable]
+
+
+poll: Callable[[], Any] | None = getattr(select, "poll", None)
+POLLIN: int = getattr(select, "POLLIN", 1)

@@ -38,6 +38,7 @@ class Faults:
         self._cut = False
         self.suspending = False  # every call suspends before and after, so that it can be cancelled there
         self.delayed = 0  # answers that are on their way
+        self.under_way: list[object] = []  # one for each call that the store has not answered yet
         self.calls: list[str] = []
 
     def drop_next_reply(self, verb: str | None = None) -> None:
@@ -164,7 +165,12 @@ class FaultyBackend:
         if self._faults.suspending:
             await self._runtime.sleep(0)
         rule = self._faults.next_for(verb)
-        answer = await self._apply(verb, request, rule)
+        call = object()
+        self._faults.under_way.append(call)
+        try:
+            answer = await self._apply(verb, request, rule)
+        finally:
+            self._faults.under_way.remove(call)
         if self._faults.suspending:
             await self._runtime.sleep(0)
         return answer

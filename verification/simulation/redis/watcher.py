@@ -282,5 +282,5 @@ class RedisWatcher:
         )
 
     def _place_ends(self, base: bytes, owner: str) -> float:
-        text = self._server.database.run([b"HGET", base + b":w", owner.encode() + b":e"])
-        return (int(text or b"0") - EPOCH * 1000) / 1000
+        text = self._server.database.run([b"HGET", base + b":w", owner.encode()])
+        return (int((text or b"0").partition(b"\n")[0]) - EPOCH * 1000) / 1000

@@ -16,12 +16,16 @@ __all__ = [
     "KeyValue",
     "LeaseAnswer",
     "RangeAnswer",
+    "Status",
     "TxnAnswer",
     "WatchAnswer",
+    "read_alarms",
     "read_answer",
     "read_header",
     "read_lease",
+    "read_members",
     "read_range",
+    "read_status",
     "read_token",
     "read_txn",
     "read_watch",
@@ -102,14 +106,23 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class WatchAnswer:
-    """News of one watch; `cancelled` ends it, with `compacted` when its past is not kept any more."""
+    """News of one watch: it began (after the revision of the header), it ended, or something happened."""
 
     header: Header
     watch: int = 0
+    created: bool = False
     cancelled: bool = False
-    compacted: int = 0
-    reason: str = ""
     events: tuple[Event, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What a member says about itself."""
+
+    version: str
+    size: int
+    leader: bytes  # empty: it knows none
+    term: int
 
 
 NO_HEADER = Header()
@@ -185,9 +198,8 @@ def read_watch(message: bytes) -> WatchAnswer:
     return WatchAnswer(
         read_header(parts.get(1, _NOTHING)),
         whole(parts.get(2, _NOTHING)),
+        whole(parts.get(3, _NOTHING)) != 0,
         whole(parts.get(4, _NOTHING)) != 0,
-        whole(parts.get(5, _NOTHING)),
-        parts.get(6, _NOTHING).decode(errors="replace"),
         tuple(_read_event(content) for field, content in found if field == 11),
     )
 
@@ -201,3 +213,24 @@ def _read_event(message: bytes) -> Event:
 def read_token(message: bytes) -> str:
     """The token that an authentication gave."""
     return dict(fields(message)).get(2, _NOTHING).decode()
+
+
+def read_status(message: bytes) -> Status:
+    """The answer of one member about itself."""
+    get = dict(fields(message)).get
+    return Status(get(2, _NOTHING).decode(), whole(get(3, _NOTHING)), get(4, _NOTHING), unsigned(get(6, _NOTHING)))
+
+
+def read_members(message: bytes) -> tuple[int, int]:
+    """How many members vote, and how many only learn."""
+    learning = [dict(fields(content)).get(5) == b"\x01" for field, content in fields(message) if field == 2]
+    return len(learning) - sum(learning), sum(learning)
+
+
+def read_alarms(message: bytes) -> list[str]:
+    """The alarms that are raised."""
+    raised = [unsigned(dict(fields(content)).get(2, _NOTHING)) for field, content in fields(message) if field == 2]
+    return [_ALARMS.get(alarm, str(alarm)) for alarm in raised if alarm]
+
+
+_ALARMS = {1: "NOSPACE", 2: "CORRUPT"}

@@ -18,7 +18,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leasehold.backends.etcd.asking import Asking
+from leasehold.backends.etcd.backlog import Backlog
 from leasehold.backends.etcd.connection import Connection
+from leasehold.backends.etcd.examining import Examiner
 from leasehold.backends.etcd.floors import Floors
 from leasehold.backends.etcd.holding import Holdings
 from leasehold.backends.etcd.layout import Layout
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from leasehold.backends.etcd.options import Options
+    from leasehold.findings import Finding
     from leasehold.spi import Backend, Place, Runtime
     from leasehold.values import Claim, Grant, LockState, Loss, Reading, Record, Refusal
 
@@ -64,6 +67,7 @@ class EtcdBackend:
         self._connection = Connection(wires, runtime, options.label, options.user, options.password)
         self._sessions = Sessions(self._connection, runtime)
         self._watches = Watches(self._connection, runtime)
+        self._backlog = Backlog(runtime)
         floors = Floors(self._connection, options.fence_floor)
         tools = Toolbox(
             connection=self._connection,
@@ -72,6 +76,7 @@ class EtcdBackend:
             floors=floors,
             slots=Slots(runtime),
             watches=self._watches,
+            backlog=self._backlog,
             runtime=runtime,
         )
         self._waiting = Waiting(tools)
@@ -79,6 +84,7 @@ class EtcdBackend:
         self._holdings = Holdings(tools)
         self._observer = Observer(tools)
         self._records = Records(tools)
+        self._examiner = Examiner(tools, options)
 
     async def try_acquire(self, claim: Claim) -> Grant | Refusal:
         """See `Backend`."""
@@ -90,6 +96,8 @@ class EtcdBackend:
 
     async def turn(self, place: Place) -> Grant | Place | Refusal:
         """See `Queueing`."""
+        if place.claim.owner in self._backlog:
+            return await self._asking.join(place.claim)
         return await self._waiting.turn(place)
 
     async def renew(self, grants: Sequence[Grant]) -> Sequence[Grant | Loss]:
@@ -127,6 +135,17 @@ class EtcdBackend:
     async def write(self, record: Record) -> bool:
         """See `Recording`."""
         return await self._records.write(record)
+
+    def grant_condition(self, grant: Grant) -> tuple[bytes, int, bytes] | None:
+        """The key of a grant, the revision that created it, and etcd's condition that it still exists.
+
+        None for a grant that this client does not hold.
+        """
+        return self._holdings.condition(grant)
+
+    async def examine(self) -> Sequence[Finding]:
+        """See `Examining`."""
+        return await self._examiner.examine()
 
     async def close(self) -> None:
         """See `Backend`."""

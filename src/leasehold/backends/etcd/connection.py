@@ -6,6 +6,7 @@ another member only if it surely was not applied or only reads, and every call h
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from leasehold.backends.etcd import answers, messages
@@ -68,9 +69,9 @@ class Connection:
         return answers.read_lease(answer).ttl
 
     async def keep_alive(self, lease: int, timeout: float) -> LeaseAnswer:
-        """Let a lease begin anew. One request on a stream of its own: what comes back answers this very request."""
+        """Let a lease begin anew, which may be asked twice. One request, one stream: what comes back answers it."""
         request = messages.lease_id(lease)
-        return answers.read_lease(await self.call(Method.LEASE_KEEP_ALIVE, request, timeout))
+        return answers.read_lease(await self.call(Method.LEASE_KEEP_ALIVE, request, timeout, reads=True))
 
     async def time_to_live(self, lease: int) -> LeaseAnswer:
         """The seconds that a lease has left."""
@@ -138,6 +139,14 @@ class Connection:
             )
         self._clock = (now + CLOCK_KEPT, told - self._runtime.now())
         return told
+
+    async def clock_of(self, place: int) -> float | None:
+        """How many seconds this member's time of day is ahead of ours; None where it does not tell."""
+        try:
+            told = time_in(await self._wires[place].date(CALL_TIMEOUT))
+        except OSError:
+            return None
+        return None if told is None else told - time.time()
 
     async def close(self) -> None:
         """Hang up."""

@@ -72,15 +72,16 @@ class Floors:
         """Make every later fence of the namespace higher than this one; what they are higher than now."""
         for _ in range(ROUNDS):
             seen = await self._connection.range(messages.range_(key))
-            floor = self.learn(key, seen)
-            if floor.value >= fence:
-                return floor.value + seen.header.revision
+            floor, revision = self.learn(key, seen), seen.header.revision
+            if floor.value + revision >= fence:
+                return floor.value + revision
+            lifted = fence - revision  # revisions only rise, so every later fence is above this one
             unchanged = messages.condition(messages.written_at(key, floor.written))
-            lifted = messages.then(messages.op_put(messages.put(key, str(fence).encode())))
-            answer = await self._connection.txn(unchanged + lifted)
+            put = messages.then(messages.op_put(messages.put(key, str(lifted).encode())))
+            answer = await self._connection.txn(unchanged + put)
             if answer.succeeded:
-                self._known[key] = Floor(fence, answer.header.revision)
-                return fence + answer.header.revision
+                self._known[key] = Floor(lifted, answer.header.revision)
+                return lifted + answer.header.revision
         raise BackendUnavailable("others raise the same fence all the time; try again", backend=self._connection.label)
 
 

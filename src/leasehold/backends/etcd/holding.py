@@ -36,6 +36,13 @@ class Holdings:
         self._members = tools.members
         self._runtime = tools.runtime
 
+    def condition(self, grant: Grant) -> tuple[bytes, int, bytes] | None:
+        """What must hold in etcd as long as the grant does; for transactions of the user's own."""
+        member = self._members.get(grant.claim.owner)
+        if member is None or member.fence != grant.fence:
+            return None
+        return member.seat, member.created, messages.created_at(member.seat, member.created)
+
     # --- renewing
 
     async def renew(self, grants: Sequence[Grant]) -> list[Grant | Loss]:
@@ -80,7 +87,8 @@ class Holdings:
     ) -> dict[int, Grant | Loss]:
         """A keep-alive proves the session, not the lock: look at every key."""
         seats = [(member.seat, member.written) for _, member in members]
-        answer = await self._connection.txn(requests.prove(seats, members[0][1].lane.floor), reads=True)
+        request = requests.prove(seats, members[0][1].lane.floor)
+        answer = await self._connection.txn(request, session.patience, reads=True)
         if not session.prove(pulse, answer.header):
             raise BackendUnavailable("etcd changed its leader in the middle; ask again", backend=self._connection.label)
         answers: dict[int, Grant | Loss] = {}

@@ -35,6 +35,7 @@ BATCH = 100  # etcd refuses transactions of more than 128 operations
 MOST_SESSIONS = 8
 FRESH_SHARE = 0.1  # a new claim may find so much of its session's ttl used up
 OPEN_PATIENCE = 3.0
+LONGEST_PATIENCE = 3.0
 CLOSE_PATIENCE = 1.0
 
 
@@ -64,6 +65,11 @@ class Session:
         self.refreshing = False
         self.kept: dict[bytes, float] = {}  # seats on this lease, and until when each is wanted
         self.notes: dict[bytes, float] = {}  # the same for keys that nobody else can have
+
+    @property
+    def patience(self) -> float:
+        """How long one request may take that is made to keep it: there must be time for another one."""
+        return min(LONGEST_PATIENCE, max(0.3, self.ttl / 4))
 
     @property
     def deadline(self) -> float:
@@ -213,7 +219,7 @@ class Sessions:
 
     async def _pulse(self, session: Session) -> Pulse:
         sent = self._runtime.now()
-        answer = await self._connection.keep_alive(session.lease, timeout=max(0.2, session.ttl / 5))
+        answer = await self._connection.keep_alive(session.lease, session.patience)
         if answer.ttl <= 0:
             self._end(session)
         session.ttl = answer.ttl

@@ -8,13 +8,18 @@ __all__ = ["CallFailed", "LeaseGone", "is_elsewhere", "is_stale_token", "is_sure
 
 # Refused before anything was done, but another member may be able to.
 _NOT_APPLIED = ("etcdserver: no leader", "etcdserver: too many requests", "etcdserver: server stopped")
-_NOT_CONNECTED = ("failed to connect to all addresses", "DNS resolution failed", "Cannot invoke RPC")
+_NOT_CONNECTED = (
+    "failed to connect to all addresses",
+    "errors resolving",
+    "DNS resolution failed",
+    "Cannot invoke RPC",
+)
 _BAD_TLS = (
     "CERTIFICATE_VERIFY_FAILED",
-    "Ssl handshake failed",
+    "handshake failed",
+    "Hostname Verification Check failed",
+    "TSI_DATA_CORRUPTED",  # the server wants a client certificate
     "WRONG_VERSION_NUMBER",
-    "Peer name",
-    "Cannot check peer",
 )
 _STALE_TOKEN = ("invalid auth token", "revision of auth store is old")
 _ADVICE = {
@@ -63,7 +68,7 @@ def translated(failure: CallFailed, label: str, *, reads: bool) -> BackendError 
         return LeaseGone(details)
     if failure.code == "UNAVAILABLE" and any(text in details for text in _BAD_TLS):
         return BackendRejected(
-            f"the TLS handshake with etcd failed: {_short(details)}; check ca= and the names in the certificate",
+            f"the TLS handshake with etcd failed: {_short(details)}; check ca=, cert=, and the host names",
             backend=label,
         )
     if is_surely_not_applied(failure):

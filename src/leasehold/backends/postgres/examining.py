@@ -44,11 +44,13 @@ SELECT current_setting('server_version_num')::int AS number, current_setting('se
   (SELECT sum(numbackends) FROM pg_stat_database)::int AS connections,
   current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int AS most,
   date_part('epoch', clock_timestamp()) AS moment, current_user AS role,
-  to_regclass(quote_ident($1) || '.lock') IS NOT NULL AS made,
-  coalesce(has_schema_privilege(to_regnamespace(quote_ident($1)), 'USAGE'), false) AS usage,
-  (SELECT bool_and(coalesce(has_table_privilege(to_regclass(quote_ident($1) || name), what), false))
-   FROM unnest(ARRAY['.lock', '.claim', '.record']) AS name,
-        unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS what) AS rights,
+  EXISTS (SELECT FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+          WHERE n.nspname = $1 AND c.relname = 'lock') AS made,
+  EXISTS (SELECT FROM pg_namespace WHERE nspname = $1 AND has_schema_privilege(oid, 'USAGE')) AS usage,
+  (SELECT bool_and(has_table_privilege(c.oid, what))
+   FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace,
+        unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS what
+   WHERE n.nspname = $1 AND c.relname IN ('lock', 'claim', 'record')) AS rights,
   has_database_privilege(current_database(), 'CREATE') AS may_create
 """
 

@@ -42,6 +42,9 @@ class Wire(Protocol):
     async def writable(self, line: Line, seconds: float) -> bool:
         """Wait until there is room to write; False if the time was over first."""
 
+    def is_readable(self, line: Line) -> bool:
+        """Whether there is something to read now."""
+
     def interrupt(self, line: Line) -> None:
         """End a wait for this line, from anywhere; it is of no use afterwards."""
 
@@ -79,7 +82,7 @@ class Line:
     ) -> None:
         self.connection = connection  # kept, because psycopg closes what is not referred to any more
         self.pgconn: PGconn = connection.pgconn
-        self.poller: object = None  # the wire's own
+        self.poller: Any = None  # the wire's own
         self.idle_since = 0.0
         self.slot: Any = None  # what its pool keeps with it
         self.memory = Memory()
@@ -123,11 +126,12 @@ class Line:
         """Whether the server has not ended the connection while nobody used it: nothing is sent to find out."""
         pgconn = self.pgconn
         try:
-            pgconn.consume_input()
+            while self._wire.is_readable(self):  # a farewell, and then the end; or a message for somebody else
+                pgconn.consume_input()
+                while pgconn.notifies() is not None:
+                    pass
         except psycopg.Error:
             return False
-        while pgconn.notifies() is not None:
-            pass  # somebody else's, if a pool shares its connections
         return pgconn.status == pq.ConnStatus.OK and pgconn.transaction_status == pq.TransactionStatus.IDLE
 
     async def recovers(self) -> bool:

@@ -17,7 +17,7 @@ from weakref import ReferenceType, ref
 from leasehold.backends.postgres import statements as sql
 from leasehold.backends.postgres.background import start
 from leasehold.backends.postgres.line import GOOD, Line, open_line
-from leasehold.backends.postgres.pool import GOODBYE, LINGER, LOOK_AGAIN, Queue, Slot
+from leasehold.backends.postgres.pool import BUSY, GOODBYE, LINGER, Queue, Slot
 from leasehold.backends.postgres.verbs import Verbs
 from leasehold.errors import BackendRejected, BackendUnavailable
 from leasehold.values import Capability, Grant, Loss, LossReason
@@ -67,7 +67,7 @@ class SessionSource:
     # --- what is held in it
 
     def hold(self, claim: Claim) -> None:
-        """The session is needed for this claim, for one ttl at the least."""
+        """A grant was confirmed: the session is needed for one ttl at the least."""
         self._held[claim.owner] = self._runtime.now() + claim.ttl
 
     def drop(self, claim: Claim) -> None:
@@ -78,15 +78,16 @@ class SessionSource:
 
     async def take(self, *, urgent: bool = False) -> Line:  # noqa: ARG002 - there is only one
         """See `Source`."""
-        deadline = self._runtime.now() + self._settings.answer_timeout
-        while (slot := self._only_user()) is None:
-            if self._runtime.now() >= deadline:
-                label = self._settings.label
-                raise BackendUnavailable(f"the session at {label} was busy for too long", backend=label)
-            await self._queue.wait(min(deadline, self._runtime.now() + LOOK_AGAIN), self._is_free)
+        slot = self._only_user() if self._queue.is_empty() else None
+        if slot is None:
+            deadline = self._runtime.now() + BUSY * self._settings.answer_timeout
+            slot = await self._queue.wait_for(self._only_user, deadline)
+        if slot is None:
+            label = self._settings.label
+            raise BackendUnavailable(f"the session at {label} was busy for too long", backend=label)
         try:
             line = self._line
-            if line is None or not await line.recovers():
+            if line is None or not await self._recovers(line):
                 line = await self._begin()
             view = line.view()  # known to its user only, so that one that gets lost on the way frees the session
             view.slot = slot
@@ -128,14 +129,26 @@ class SessionSource:
                 return slot
         return None
 
-    def _is_free(self) -> bool:
-        return self._user is None or self._user() is None
-
     def _leave(self, slot: Slot) -> None:
         with self._guard:
             if self._user is not None and self._user() is slot:
                 self._user = None
         self._queue.call_one()
+
+    async def _recovers(self, line: Line) -> bool:
+        """Whether the session goes on. One that does not answer is given up when nothing can be held in it any more."""
+        try:
+            return await line.recovers()
+        except BackendUnavailable:
+            if self._needed():
+                raise
+            return False
+
+    def _needed(self) -> bool:
+        now = self._runtime.now()
+        for owner in [owner for owner, until in list(self._held.items()) if until <= now]:
+            self._held.pop(owner, None)
+        return bool(self._held)
 
     async def _begin(self) -> Line:
         self._end()
@@ -188,10 +201,7 @@ class SessionSource:
             self._keeps_house = False
 
     def _end_if_idle(self) -> None:
-        now = self._runtime.now()
-        for owner in [owner for owner, until in list(self._held.items()) if until <= now]:
-            self._held.pop(owner, None)
-        if self._held or now < self._used + LINGER:
+        if self._needed() or self._runtime.now() < self._used + LINGER:
             return
         slot = self._only_user()
         if slot is not None:
@@ -216,20 +226,21 @@ class SessionBackend(Verbs):
 
     async def try_acquire(self, claim: Claim) -> Grant | Refusal:
         """See `Backend`."""
-        self._source.hold(claim)
         values = sql.claim_values(claim, self._settings.fence_floor, in_session=True)
         row = await self._ask(self._sql.acquire, values)
         grant = self.granted(row, claim)
         if grant is None:
-            self._source.drop(claim)
             return self.refusal(row, claim)
+        self._source.hold(claim)
         return Grant(claim, grant.fence, grant.ttl)
 
     async def renew(self, grants: Sequence[Grant]) -> Sequence[Grant | Loss]:
         """See `Backend`."""
-        for grant in grants:
-            self._source.hold(grant.claim)
-        return await super().renew(grants)
+        answers = await super().renew(grants)
+        for answer in answers:
+            if isinstance(answer, Grant):
+                self._source.hold(answer.claim)
+        return answers
 
     async def release(self, grant: Grant) -> bool:
         """See `Backend`."""

@@ -41,13 +41,7 @@ class BlockingWire:
 
     async def readable(self, line: Line, seconds: float) -> bool:
         """See `Wire`."""
-        if hasattr(select, "poll"):
-            poller = line.poller
-            if poller is None:
-                poller = line.poller = select.poll()
-                poller.register(line.pgconn.socket, select.POLLIN)
-            return bool(poller.poll(max(seconds, 0.0) * 1000))  # type: ignore[attr-defined]  # it is ours
-        return bool(select.select([line.pgconn.socket], [], [], max(seconds, 0.0))[0])
+        return _poll(line, seconds)
 
     async def writable(self, line: Line, seconds: float) -> bool:
         """See `Wire`."""
@@ -56,6 +50,10 @@ class BlockingWire:
             poller.register(line.pgconn.socket, select.POLLOUT)
             return bool(poller.poll(max(seconds, 0.0) * 1000))
         return bool(select.select([], [line.pgconn.socket], [], max(seconds, 0.0))[1])
+
+    def is_readable(self, line: Line) -> bool:
+        """See `Wire`."""
+        return _poll(line, 0.0)
 
     def interrupt(self, line: Line) -> None:
         """See `Wire`."""
@@ -79,9 +77,23 @@ class AsyncioWire:
         loop = _loop()
         return await _ready(loop, line.pgconn.socket, seconds, loop.add_writer, loop.remove_writer)
 
+    def is_readable(self, line: Line) -> bool:
+        """See `Wire`."""
+        return _poll(line, 0.0)
+
     def interrupt(self, line: Line) -> None:
         """See `Wire`."""
         _end(line)
+
+
+def _poll(line: Line, seconds: float) -> bool:
+    """Block until there is something to read, or the time is over."""
+    if not hasattr(select, "poll"):
+        return bool(select.select([line.pgconn.socket], [], [], max(seconds, 0.0))[0])
+    if line.poller is None:
+        line.poller = select.poll()
+        line.poller.register(line.pgconn.socket, select.POLLIN)
+    return bool(line.poller.poll(max(seconds, 0.0) * 1000))
 
 
 def _end(line: Line) -> None:

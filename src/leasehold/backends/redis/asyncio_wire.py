@@ -1,7 +1,7 @@
 """The asyncio wire: one connection per server, shared by all tasks.
 
-What tasks send in one turn of the loop leaves in one write, and replies come back in order: the connection pipelines by
-itself. A cancelled task leaves its place in the line of replies: the reply is read and dropped, so nobody ever gets
+What tasks send in one turn of the loop leaves in few writes, and replies come back in order: the connection pipelines
+by itself. A cancelled task leaves its place in the line of replies: the reply is read and dropped, so nobody ever gets
 another's. If the oldest question is not answered in time the connection is given up, and with it all that wait on it.
 """
 
@@ -17,26 +17,17 @@ from leasehold.backends.redis.wire import NOTHING_YET, new_reader
 from leasehold.errors import BackendError, BackendUnavailable, ConfigurationError, OutcomeUnknown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from leasehold.backends.redis.wire import Dialer, Ear, Node
     from leasehold.spi import Runtime
 
 __all__ = ["AsyncioWire"]
 
+FLUSH_AT = (
+    16  # commands that wait for the end of the turn; more are sent at once, so that the server has work meanwhile
+)
 MOST_IDLE = 8  # connections kept for those who must be alone on one
-
-
-class _Question:
-    """Commands that were sent together, and the replies to them so far."""
-
-    __slots__ = ("answer", "count", "deadline", "replies")
-
-    def __init__(self, answer: asyncio.Future[list[Any]], count: int, deadline: float) -> None:
-        self.answer = answer
-        self.count = count
-        self.deadline = deadline
-        self.replies: list[Any] = []
 
 
 class AsyncioLink(asyncio.Protocol):
@@ -47,7 +38,8 @@ class AsyncioLink(asyncio.Protocol):
         self.is_open = False
         self._loop = asyncio.get_running_loop()
         self._reader = new_reader()
-        self._questions: deque[_Question] = deque()
+        self._questions: deque[tuple[asyncio.Future[list[Any]], int, float]] = deque()  # answer, replies, deadline
+        self._replies: list[Any] = []  # to the oldest question, so far
         self._out: list[bytes] = []
         self._timer: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport | None = None
@@ -70,14 +62,18 @@ class AsyncioLink(asyncio.Protocol):
 
     def ask(self, payload: bytes, count: int, timeout: float) -> asyncio.Future[list[Any]]:
         """Send with the next write of the loop; the future gets the replies."""
-        answer = self._loop.create_future()
-        deadline = self._loop.time() + timeout
-        self._questions.append(_Question(answer, count, deadline))
-        if not self._out:
-            self._loop.call_soon(self._flush)
-        self._out.append(payload)
+        loop = self._loop
+        answer = loop.create_future()
+        deadline = loop.time() + timeout
+        self._questions.append((answer, count, deadline))
+        out = self._out
+        out.append(payload)
+        if len(out) == 1:
+            loop.call_soon(self._flush)
+        elif len(out) == FLUSH_AT:
+            self._flush()
         if self._timer is None:
-            self._timer = self._loop.call_at(deadline, self._look_at_the_oldest)
+            self._timer = loop.call_at(deadline, self._look_at_the_oldest)
         return answer
 
     def send(self, payload: bytes) -> None:
@@ -94,30 +90,28 @@ class AsyncioLink(asyncio.Protocol):
         self._timer = None
         if not self._questions:
             return
-        oldest = self._questions[0]
-        if self._loop.time() < oldest.deadline:
-            self._timer = self._loop.call_at(oldest.deadline, self._look_at_the_oldest)
+        _, _, deadline = self._questions[0]
+        if self._loop.time() < deadline:
+            self._timer = self._loop.call_at(deadline, self._look_at_the_oldest)
             return
         self._fail("did not answer in time")
         self.close()
 
     def data_received(self, data: bytes) -> None:
         """Hand each reply to whoever asked first."""
-        reader = self._reader
-        reader.feed(data)
-        while (reply := reader.gets()) is not NOTHING_YET:
-            self._answered(reply)
-
-    def _answered(self, reply: Any) -> None:
-        if not self._questions:  # nothing was asked: this cannot be trusted any more
-            self.close()
-            return
-        question = self._questions[0]
-        question.replies.append(reply)
-        if len(question.replies) == question.count:
-            self._questions.popleft()
-            if not question.answer.done():  # a cancelled task's reply is dropped here
-                question.answer.set_result(question.replies)
+        self._reader.feed(data)
+        take, questions, replies = self._reader.gets, self._questions, self._replies
+        while (reply := take()) is not NOTHING_YET:
+            if not questions:  # nothing was asked: this cannot be trusted any more
+                self.close()
+                return
+            replies.append(reply)
+            answer, count, _ = questions[0]
+            if len(replies) == count:
+                questions.popleft()
+                if not answer.done():  # a cancelled task's replies are dropped here
+                    answer.set_result(replies)
+                self._replies = replies = []
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nobody will be answered any more."""
@@ -127,9 +121,9 @@ class AsyncioLink(asyncio.Protocol):
     def _fail(self, why: str) -> None:
         self.is_open = False
         while self._questions:
-            question = self._questions.popleft()
-            if not question.answer.done():
-                question.answer.set_exception(OutcomeUnknown(f"{self.label} {why}", backend=self.label))
+            answer, _, _ = self._questions.popleft()
+            if not answer.done():
+                answer.set_exception(OutcomeUnknown(f"{self.label} {why}", backend=self.label))
 
     def close(self) -> None:
         """Give it up."""
@@ -150,8 +144,11 @@ class AsyncioEar(AsyncioLink):
         self._lost = lost
         self._closed = False
 
-    def _answered(self, reply: Any) -> None:
-        self._hear(reply)
+    def data_received(self, data: bytes) -> None:
+        """Pass every message on."""
+        self._reader.feed(data)
+        while (message := self._reader.gets()) is not NOTHING_YET:
+            self._hear(message)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell who relies on hearing."""
@@ -191,15 +188,19 @@ class AsyncioWire:
         self._ears: set[AsyncioLink] = set()
         self._closed = False
 
-    async def exchange(
+    def exchange(
         self, node: Node, payload: bytes, count: int, timeout: float, *, alone: bool = False
-    ) -> list[Any]:
+    ) -> Awaitable[list[Any]]:
         """Send commands and wait for so many replies."""
         if alone:
-            return await self._exchange_alone(node, payload, count, timeout)
+            return self._exchange_alone(node, payload, count, timeout)
         link = self._shared.get(node)
-        if link is None or not link.is_open:
-            link = await self._connected(node)
+        if link is not None and link.is_open:
+            return link.ask(payload, count, timeout)
+        return self._connect_and_exchange(node, payload, count, timeout)
+
+    async def _connect_and_exchange(self, node: Node, payload: bytes, count: int, timeout: float) -> list[Any]:
+        link = await self._connected(node)
         return await link.ask(payload, count, timeout)
 
     def request(self, node: Node, payload: bytes, count: int, timeout: float) -> AsyncioRequest:

@@ -297,7 +297,8 @@ class RedisBackend:
         """The grant that a message brought; None if it has to be asked about."""
         handed, waiter.handed = waiter.handed, None
         assert handed is not None  # noqa: S101 - for the type checker
-        since = waiter.sent + (handed.at - waiter.told) / 1000
+        # Both stamps are cut off to milliseconds, so what lies between them may be nearly one less.
+        since = waiter.sent + max(0, handed.at - waiter.told - 1) / 1000
         if waiter.told == 0 or handed.at < waiter.told or since > self._runtime.now():
             return None  # the server's clock is not what it was
         self._pushes.forget(claim.owner)

@@ -69,11 +69,16 @@ class BlockingLink:
     def exchange(self, payload: bytes, count: int) -> list[Any]:
         """Send, and wait for so many replies."""
         self.send(payload)
-        replies: list[Any] = []
-        while len(replies) < count:
-            self.feed()
+        self.feed()
+        reply = self._reader.gets()
+        if count == 1 and reply is not NOTHING_YET:
+            return [reply]
+        replies = [] if reply is NOTHING_YET else [reply]
+        while True:
             self.take_replies(replies, count)
-        return replies
+            if len(replies) == count:
+                return replies
+            self.feed()
 
     def take_replies(self, replies: list[Any], count: int) -> None:
         """Take what has arrived."""
@@ -154,7 +159,11 @@ class BlockingRequest:
         """Read what is there. The connection goes back only with the last reply; otherwise it ends with this object."""
         link = self._link
         assert link is not None  # noqa: S101 - for the type checker
-        link.feed()
+        try:
+            link.feed()
+        except OutcomeUnknown:
+            self._wire.distrust(self._node)
+            raise
         link.take_replies(self._replies, self._count)
         if len(self._replies) < self._count:
             return None
@@ -206,7 +215,6 @@ class BlockingWire:
         self._runtime = runtime
         self._label = label
         self._idle: dict[Node, deque[BlockingLink]] = {}
-        self._last: tuple[Node | None, deque[BlockingLink]] = (None, deque())  # mostly there is one server only
         self._closed = False
 
     async def exchange(
@@ -223,6 +231,10 @@ class BlockingWire:
         try:
             link.set_timeout(timeout)
             replies = link.exchange(payload, count)
+        except OutcomeUnknown:
+            link.close()
+            self.distrust(node)
+            raise
         except BaseException:
             link.close()
             raise
@@ -241,7 +253,9 @@ class BlockingWire:
         """A connection that nobody uses; the one used last, which is the likeliest to be alive."""
         if self._closed:
             raise BackendUnavailable("this client is closed; make a new one with connect()")
-        idle = self._kept(node)
+        idle = self._idle.get(node)
+        if idle is None:
+            idle = self._idle.setdefault(node, deque())
         while True:
             try:
                 link = idle.pop()
@@ -253,20 +267,19 @@ class BlockingWire:
 
     def give_back(self, node: Node, link: BlockingLink) -> None:
         """Keep it for later."""
-        idle = self._kept(node)
+        idle = self._idle[node]
         if self._closed or len(idle) >= MOST_IDLE:
             link.close()
             return
         link.used_at = time.monotonic()
         idle.append(link)
 
-    def _kept(self, node: Node) -> deque[BlockingLink]:
-        """The idle connections to this server."""
-        last, idle = self._last
-        if last is not node:
-            idle = self._idle.setdefault(node, deque())
-            self._last = (node, idle)
-        return idle
+    def distrust(self, node: Node) -> None:
+        """A connection to this server died: the idle ones most likely died too, and would cost an attempt each."""
+        idle: deque[BlockingLink] = self._idle.get(node, deque())
+        while idle:
+            with suppress(IndexError):  # another thread was quicker
+                idle.pop().close()
 
     async def close(self) -> None:
         """Close what is idle; the rest is closed when it comes back."""

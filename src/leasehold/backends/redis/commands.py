@@ -58,10 +58,11 @@ class Shape:
     def call(self, owner: bytes, number: int) -> Call:
         """The whole call."""
         text = b"%d" % number
-        parts = (self._start, owner, self._between, b"$%d\r\n%b\r\n" % (len(text), text), self._end)
-        if self._to_second_owner is not None:
-            parts = (self._start, owner, self._to_second_owner, *parts[1:])
-        return Call(self.script, self.keys, self.size, b"".join(parts))
+        start, second = self._start, self._to_second_owner
+        if second is not None:
+            start = b"%b%b%b" % (start, owner, second)
+        short = b"%b%b%b$%d\r\n%b\r\n%b" % (start, owner, self._between, len(text), text, self._end)
+        return Call(self.script, self.keys, self.size, short)
 
 
 class Call:

@@ -99,6 +99,8 @@ class Pushes:
 
     def how_to_call(self, keys: Keys) -> str:
         """What to tell the server about how to reach our waiters; empty if it cannot now."""
+        if not self._lines:
+            return ""
         node = self._courier.topology.known(keys.slot_key)
         line = None if node is None else self._lines.get(node)
         if line is None:

@@ -6,14 +6,13 @@ answer came. Error replies are answers, and are returned.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from leasehold.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from leasehold.spi import Request
 
@@ -23,8 +22,7 @@ CONNECT_TIMEOUT = 2.0
 NOTHING_YET = object()  # what a reader gives while a reply is incomplete
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(NamedTuple):
     """One server: by host and port, or by the path of its socket. A Sentinel has credentials of its own."""
 
     host: str
@@ -49,9 +47,9 @@ class Ear(Protocol):
 class Wire(Protocol):
     """Connections to all servers of one store."""
 
-    async def exchange(
+    def exchange(
         self, node: Node, payload: bytes, count: int, timeout: float, *, alone: bool = False
-    ) -> list[Any]:
+    ) -> Awaitable[list[Any]]:
         """Send commands and wait for so many replies. `alone`: on a connection that nobody else waits on."""
 
     def request(self, node: Node, payload: bytes, count: int, timeout: float) -> Request[list[Any]]:

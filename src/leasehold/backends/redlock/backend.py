@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from leasehold._core.quorum import WINDOW, higher_number, validity_left
 from leasehold.backends.redlock.counting import Renewals, check_heard, enough_renewals, freed, yes_or_no
 from leasehold.backends.redlock.inspecting import sweep, to_states
-from leasehold.backends.redlock.votes import Votes, enough_votes
+from leasehold.backends.redlock.votes import Votes, enough_votes, voted_for
 from leasehold.errors import BackendError, ConfigurationError, OutcomeUnknown
 from leasehold.values import Capability, Claim, Grant, LockState, Loss, Refusal
 
@@ -69,10 +69,9 @@ class RedlockBackend:
                 votes = Votes(poll.answers, self._names)
                 self._note_times(poll.answers)
                 grant = self._granted(claim, votes, poll, again=round_ > 0)
+                self._take_back(claim, poll, number, None if grant is None else grant.fence)
                 if grant is not None:
                     return grant
-                for other in votes.others | {number}:
-                    poll.take_back(self._calls.release(claim, other))
             finally:
                 poll.finish()
             if votes.was_withdrawn:
@@ -89,9 +88,16 @@ class RedlockBackend:
         fence = votes.granted
         if fence is None or validity_left(claim.ttl, self._runtime.now() - poll.sent) <= 0:
             return None
-        for other in votes.others - {fence}:
-            poll.take_back(self._calls.release(claim, other))
         return Grant(claim, fence, claim.ttl, poll.sent if again else None, None)
+
+    def _take_back(self, claim: Claim, poll: Poll, proposed: int, kept: int | None) -> None:
+        """Take back every vote but those for the number that was granted; a node that is silent may yet vote."""
+        for question, answer in zip(poll.questions, poll.answers, strict=True):
+            given = proposed if answer is None else voted_for(answer)
+            if given is not None and given != kept:
+                question.behind(self._calls.release(claim, given))
+            elif isinstance(answer, OutcomeUnknown) and kept is None:
+                question.node.say_later(self._calls.release(claim, proposed), poll.sent + claim.ttl)
 
     def _ballot(self, claim: Claim, number: int) -> Call:
         """Ask for votes. A node that does not know that numbers were raised has to learn it, or it would refuse."""
@@ -140,13 +146,16 @@ class RedlockBackend:
         await self._nodes.ready()
         call = self._calls.release(grant.claim, grant.fence)
         poll = await self._nodes.ask(call, yes_or_no, self._options.node_timeout)
+        poll.say_later(call, poll.sent + grant.claim.ttl)
         poll.finish()
         return freed(poll.answers, self.label)
 
     async def withdraw(self, claim: Claim) -> None:
         """See `Backend`. Every node that can be reached has to know, or a late vote would be counted by nobody."""
         await self._nodes.ready()
-        poll = await self._nodes.ask(self._calls.withdraw(claim), _all, self._options.node_timeout)
+        call = self._calls.withdraw(claim)
+        poll = await self._nodes.ask(call, _all, self._options.node_timeout)
+        poll.say_later(call, poll.sent + claim.ttl)
         poll.finish()
         heard = sum(answer == 1 for answer in poll.answers)
         if heard < self._nodes.majority:

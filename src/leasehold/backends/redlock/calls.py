@@ -54,13 +54,13 @@ class Call:
 class Calls:
     """Every call that the store makes."""
 
-    def __init__(self, max_ttl: float) -> None:
-        self._max_ttl = milliseconds(max_ttl)
+    def __init__(self, max_ttl: float, nodes: int) -> None:
+        self._terms = f"{milliseconds(max_ttl)}/{nodes}"
         self._vote, self._release = script("vote"), script("release")
 
     def greet(self) -> Call:
         """Get to know a node."""
-        return _call("greet", [MARKER], [self._max_ttl])
+        return _call("greet", [MARKER], [self._terms])
 
     def vote(self, claim: Claim, number: int) -> Call:
         """Ask for a vote."""
@@ -69,7 +69,7 @@ class Calls:
             _lock(claim.key),
             len(GONE) + len(claim.owner),
             (GONE + claim.owner).encode(),
-            _words(claim.owner, str(number), milliseconds(claim.ttl), write_holder(claim.holder), self._max_ttl),
+            _words(claim.owner, str(number), milliseconds(claim.ttl), write_holder(claim.holder), self._terms),
         )
         return Call((self._vote, rest, 9))
 
@@ -89,7 +89,7 @@ class Calls:
             some = grants[start : start + RENEWED_TOGETHER]
             keys = [MARKER, *(LOCK + grant.claim.key for grant in some)]
             facts = [(grant.claim.owner, str(grant.fence), milliseconds(grant.claim.ttl)) for grant in some]
-            parts.append(_part("renew", keys, [self._max_ttl, *(word for words in facts for word in words)]))
+            parts.append(_part("renew", keys, [self._terms, *(word for words in facts for word in words)]))
         return Call(*parts, all=True)
 
     def repair(self, grant: Grant) -> Call:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from leasehold._core.quorum import WINDOW, majority, median, sits_out
 from leasehold.backends.redis.commands import pack
 from leasehold.backends.redis.doctor import examine as examine_one
-from leasehold.backends.redlock.calls import MARKER
+from leasehold.backends.redlock.calls import MARKER, milliseconds
 from leasehold.backends.redlock.node import checked
+from leasehold.backends.redlock.votes import agreed_on
 from leasehold.errors import BackendError
 from leasehold.findings import Finding, Level
 
@@ -38,12 +39,12 @@ async def examine(nodes: Nodes, options: Options) -> list[Finding]:
     findings = [*_number(nodes), *_independence(nodes)]
     clocks: dict[str, float] = {}
     for node in nodes.all:
-        findings.extend(await _node(node, options, clocks))
+        findings.extend(await _node(node, options, len(nodes), clocks))
     findings.extend(_clocks(clocks))
     return findings
 
 
-async def _node(node: Node, options: Options, clocks: dict[str, float]) -> list[Finding]:
+async def _node(node: Node, options: Options, count: int, clocks: dict[str, float]) -> list[Finding]:
     async def ask(*parts: str | bytes | int) -> Any:
         (reply,) = await node.lines.exchange(pack(*parts), 1)
         return checked(reply, str(node))
@@ -51,7 +52,7 @@ async def _node(node: Node, options: Options, clocks: dict[str, float]) -> list[
     try:
         if node.trouble is not None:
             raise node.trouble
-        own = [*await _round_trip(ask, options), *await _replicas(ask), *await _memory(ask, options)]
+        own = [*await _round_trip(ask, options), *await _replicas(ask), *await _memory(ask, options, count)]
         started = time.monotonic()
         seconds, microseconds = await ask("TIME")
         clocks[str(node)] = int(seconds) + int(microseconds) / 1e6 - (started + time.monotonic()) / 2
@@ -142,19 +143,19 @@ async def _replicas(ask: Any) -> list[Finding]:
     return [Finding("replicas", Level.WARNING, f"{count} connected", why, advice)]
 
 
-async def _memory(ask: Any, options: Options) -> list[Finding]:
+async def _memory(ask: Any, options: Options, count: int) -> list[Finding]:
     """How long the node has known what it granted."""
     run_id = _field((await ask("INFO", "server")).decode(errors="replace"), "run_id")
-    known, since, max_ttl = await ask("HMGET", MARKER, "r", "s", "x")
+    known, since, terms = await ask("HMGET", MARKER, "r", "s", "x")
     why = "a node that lost what it knew must not vote until every grant from before is over"
     whole = sits_out(options.max_ttl)
     advice = f"wait {whole:g} s after the first client has reached it"
     if known is None or known.decode() != run_id:
         return [Finding("memory of grants", Level.WARNING, "it has not been used since it started", why, advice)]
-    if int(max_ttl) != round(options.max_ttl * 1000):
-        found = f"set up with max_ttl={int(max_ttl) / 1000:g}, and this URL says {options.max_ttl:g}"
-        advice = f"give all clients the same max_ttl; to change it, stop them and delete the key {MARKER} on every node"
-        return [Finding("max_ttl", Level.PROBLEM, found, "nodes sit out according to it", advice)]
+    if terms.decode() != f"{milliseconds(options.max_ttl)}/{count}":
+        found = f"it {agreed_on(terms)}, and this URL says max_ttl={options.max_ttl:g} and names {count} nodes"
+        advice = f"give all clients the same URL; to change it, stop them and delete the key {MARKER} on every node"
+        return [Finding("terms", Level.PROBLEM, found, "nodes sit out, and majorities meet, according to them", advice)]
     seconds, microseconds = await ask("TIME")
     age = int(seconds) + int(microseconds) / 1e6 - int(since) / 1000
     if age < whole:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from leasehold._core.quorum import kept_by_majority, majority
+from leasehold._core.quorum import majority
 from leasehold.backends.redis.facts import read_holder
 from leasehold.backends.redlock.calls import LOCK
 from leasehold.backends.redlock.node import checked
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from leasehold.backends.redlock.nodes import Nodes
     from leasehold.spi import Runtime
 
-__all__ = ["sweep", "to_states"]
+__all__ = ["kept_by_majority", "sweep", "to_states"]
 
 UNKNOWN = Holder("unknown", 0)
 PATIENCE = 60.0
@@ -52,6 +52,17 @@ def _state(key: str, fence: int, parts: list[list[Any]], nodes: int, unheard: in
         broken=broken.decode(errors="replace") or None,
     )
     return LockState(key, Mode.EXCLUSIVE, 1, (holding,), ())
+
+
+def kept_by_majority(times: Sequence[float], nodes: int, unheard: int = 0) -> float:
+    """For how long a lock is kept, given the time it has left on each node that has it.
+
+    It lasts until the majority is gone. Nodes that were not heard may have it too, for as long as the best of the rest.
+    """
+    needed = majority(nodes) - unheard
+    if not times or len(times) < needed:
+        return 0.0
+    return sorted(times, reverse=True)[max(needed, 1) - 1]
 
 
 class _Sweep:

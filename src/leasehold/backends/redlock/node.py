@@ -7,7 +7,8 @@ unanswered question goes out on the same connection, so that it arrives after it
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from leasehold.backends.redis.commands import pack
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["LINE_TIMEOUT", "Lines", "Node", "Question", "checked", "does_not_know_script"]
 
 LINE_TIMEOUT = 2.0  # a connection that owes an answer for longer is given up
+MOST_UNSAID = 200  # releases that a node which is away will be told
 MISSES = 2  # so many unanswered questions in a row, and the node is left out until it answers a probe
 
 
@@ -73,6 +75,7 @@ class Node:
     offset: float | None = None  # its time minus our monotonic time, in seconds
     misses: int = 0
     opening: bool = False
+    unsaid: deque[tuple[float, Call]] = field(default_factory=lambda: deque(maxlen=MOST_UNSAID))
 
     def __str__(self) -> str:
         return str(self.address)
@@ -99,16 +102,27 @@ class Node:
             error = BackendUnavailable(f"{self}: {error}", backend=str(self))
         self.trouble = error
 
+    def say_later(self, call: Call, until: float) -> None:
+        """It could not be told that a lock is free; it will be when it is back, unless the ttl was quicker."""
+        self.unsaid.append((until, call))
+
+    async def say_now(self, now: float) -> None:
+        """Tell it what it has missed."""
+        calls = []
+        while self.unsaid:
+            until, call = self.unsaid.popleft()
+            if until > now:
+                calls.append(call)
+        if calls:
+            await self.lines.exchange(b"".join(call.short for call in calls), sum(call.count for call in calls))
+
     def told_time(self, time_us: int, now: float) -> None:
         """It said what time it has."""
         self.offset = time_us / 1_000_000 - now
 
     async def get_to_know(self, greeting: Call, now: Callable[[], float]) -> None:
         """Ask on a fresh connection who is there, and what time it has."""
-        known = pack("SCRIPT", "EXISTS", *(script(name).digest for name in NAMES))
-        info, there, reply = await self.lines.exchange(
-            pack("INFO", "replication") + known + greeting.whole, 3, fresh=True
-        )
+        (info,) = await self.lines.exchange(pack("INFO", "replication"), 1, fresh=True)
         facts = dict(line.partition(b":")[::2] for line in checked(info, str(self)).split(b"\r\n") if b":" in line)
         if facts.get(b"role") != b"master":
             primary = f"{facts.get(b'master_host', b'?').decode()}:{facts.get(b'master_port', b'?').decode()}"
@@ -116,6 +130,8 @@ class Node:
                 f"{self} is a replica of {primary}: the nodes of redlock: must be independent primaries",
                 backend=str(self),
             )
+        known = pack("SCRIPT", "EXISTS", *(script(name).digest for name in NAMES))
+        there, reply = await self.lines.exchange(known + greeting.whole, 2)
         run_id, time_us, _, _ = checked(reply, str(self))
         self.told_time(time_us, now())
         if not isinstance(there, list) or 0 in there:

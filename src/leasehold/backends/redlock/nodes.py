@@ -38,11 +38,12 @@ class Poll:
         self.answers = answers
         self.sent = sent
 
-    def take_back(self, call: Call) -> None:
-        """Send this behind the question to every node that may have said yes: it did, or has not answered yet."""
+    def say_later(self, call: Call, until: float) -> None:
+        """Nodes that could not be told this are told when they are back."""
         for question, answer in zip(self.questions, self.answers, strict=True):
-            if answer is None or (type(answer) is list and answer[0] == 1):
-                question.behind(call)
+            node = question.node
+            if isinstance(answer, Exception) or (answer is None and node.misses):
+                node.say_later(call, until)
 
     def finish(self) -> None:
         """Let go of the connections."""
@@ -62,6 +63,7 @@ class Nodes:
         self._news = runtime.signal()  # a node came up, or turned out to be down
         self._end = runtime.signal()
         self._probing = False
+        self._twins: str | None = None
         self._used = 0.0
         self._closed = False
 
@@ -85,14 +87,23 @@ class Nodes:
         if self._closed:
             raise BackendUnavailable("this client is closed; make a new one with connect()", backend=self.label)
         self._used = self._runtime.now()
+        for node in self.all:
+            if node.trouble is not None or node.run_id is None or not node.lines.is_ready:
+                await self._make_ready()
+                break
+        if self._twins is not None:
+            raise BackendRejected(
+                f"{self.label}: {self._twins} are one and the same server; name each server once", backend=self.label
+            )
+
+    async def _make_ready(self) -> None:
         wanting = [node for node in self.all if not node.opening and _wants_connection(node)]
-        if wanting:
+        if wanting or not self._is_settled():
             await self._open(wanting)
-        down = sum(node.trouble is not None for node in self.all)
-        if down:
+        if any(node.trouble is not None for node in self.all):
             self._probe()
-            if len(self.all) - down < self.majority:
-                raise self._too_few()
+        if sum(node.is_up for node in self.all) < self.majority:
+            raise self._too_few()
 
     async def close(self) -> None:
         """Close every connection and end the probing."""
@@ -127,7 +138,8 @@ class Nodes:
                 await node.lines.open()
             else:
                 await node.get_to_know(self._calls.greet(), self._runtime.now)
-                self._refuse_twins(node)
+                self._look_for_twins()
+                await node.say_now(self._runtime.now())
         except Exception as error:
             node.failed(error)
             raise
@@ -135,18 +147,15 @@ class Nodes:
             node.opening = False
             self._news.set()
 
-    def _refuse_twins(self, node: Node) -> None:
+    def _look_for_twins(self) -> None:
         """One server under two names would have two votes."""
-        for group in duplicates({str(each): each.run_id for each in self.all}):
-            if str(node) in group:
-                raise BackendRejected(
-                    f"{self.label}: {' and '.join(group)} are one and the same server; name each server once",
-                    backend=self.label,
-                )
+        groups = duplicates({str(node): node.run_id if node.trouble is None else None for node in self.all})
+        self._twins = " and ".join(groups[0]) if groups else None
 
     def _too_few(self) -> BackendError:
         """Why there is no majority; refused for good if that is what most of them say."""
-        troubles = [node.trouble for node in self.all if node.trouble is not None]
+        late = BackendUnavailable(f"{self.label} does not answer", backend=self.label)
+        troubles = [node.trouble or late for node in self.all if not node.is_up]
         refused = [trouble for trouble in troubles if isinstance(trouble, BackendRejected)]
         kind = BackendRejected if len(self.all) - len(refused) < self.majority else BackendUnavailable
         said = "; ".join(dict.fromkeys(str(trouble) for trouble in (refused or troubles)))

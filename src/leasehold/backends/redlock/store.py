@@ -44,7 +44,7 @@ class RedlockStore:
 
     def open_backend(self, runtime: Runtime) -> Backend:
         """Make a backend; each has connections and knowledge of its own."""
-        calls = Calls(self.options.max_ttl)
+        calls = Calls(self.options.max_ttl, len(self._servers))
         nodes = [Node(address, self._lines(dialer, address, runtime)) for dialer, address in self._servers]
         return RedlockBackend(Nodes(nodes, calls, runtime, self.label), calls, self.options, runtime)
 

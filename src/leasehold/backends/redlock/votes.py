@@ -12,9 +12,9 @@ from leasehold.values import Refusal
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["Votes", "enough_votes"]
+__all__ = ["Votes", "agreed_on", "enough_votes", "voted_for"]
 
-BUSY, VOTE, TOO_LOW, OUT_OF_WINDOW, SITS_OUT, WITHDRAWN, OTHER_MAX_TTL = range(7)
+BUSY, VOTE, TOO_LOW, OUT_OF_WINDOW, SITS_OUT, WITHDRAWN, OTHER_TERMS = range(7)
 
 
 def enough_votes(answers: Sequence[Any]) -> bool:
@@ -27,6 +27,17 @@ def enough_votes(answers: Sequence[Any]) -> bool:
             else:
                 no += 1
     return decided(yes, no, len(answers))
+
+
+def voted_for(answer: Any) -> int | None:
+    """The number that a node has voted for; None if it has not."""
+    return answer[2] if type(answer) is list and answer[0] == VOTE else None
+
+
+def agreed_on(terms: bytes) -> str:
+    """What the first client of a node said, in words."""
+    max_ttl, _, nodes = terms.decode(errors="replace").partition("/")
+    return f"was set up with max_ttl={int(max_ttl) / 1000:g} as one of {nodes} nodes"
 
 
 class Votes:
@@ -43,11 +54,6 @@ class Votes:
         return same_number([reply[2] for reply in self._with(VOTE)], len(self._answers))
 
     @property
-    def others(self) -> set[int]:
-        """All numbers that any node has voted for."""
-        return {reply[2] for reply in self._with(VOTE)}
-
-    @property
     def highest(self) -> list[int]:
         """The numbers that the refusing nodes know."""
         return [reply[2] for reply in self._with(BUSY, TOO_LOW, OUT_OF_WINDOW)]
@@ -56,7 +62,9 @@ class Votes:
     def wants_another_number(self) -> bool:
         """Whether it failed for the number only: with another one there can be a majority."""
         willing = sum(1 for _ in self._with(VOTE, TOO_LOW, OUT_OF_WINDOW))
-        objected = any(True for _ in self._with(TOO_LOW, OUT_OF_WINDOW)) or len(self.others) > 1
+        objected = (
+            any(True for _ in self._with(TOO_LOW, OUT_OF_WINDOW)) or len({reply[2] for reply in self._with(VOTE)}) > 1
+        )
         return objected and willing >= self._needed
 
     @property
@@ -109,9 +117,8 @@ class Votes:
             elif answer[0] == SITS_OUT:
                 text = f"{name} does not know what it granted before, and sits out for {answer[2] / 1000:.1f} s more"
                 yield text, BackendUnavailable
-            elif answer[0] == OTHER_MAX_TTL:
-                text = f"{name} was set up with max_ttl={answer[2] / 1000:g}: all clients must say the same"
-                yield text, BackendRejected
+            elif answer[0] == OTHER_TERMS:
+                yield f"{name} {agreed_on(answer[2])}: all clients must say the same", BackendRejected
             elif answer[0] == OUT_OF_WINDOW:
                 yield f"the clock of {name} is more than {window:g} s away from the median of all", BackendUnavailable
 

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Asker"]
 
-SHORTEST_CALL, LONGEST_CALL = 1.0, 5.0
+CONNECT_PATIENCE = 3.0
+SHORTEST_CALL, LONGEST_CALL = 2.0, 5.0
 
 _REJECTIONS = {
     NoAuthError: "this account may not do that below the store's root; give it the rights cdrwa there",
@@ -45,7 +46,7 @@ class Asker:
         """Wait for the connection; False if the session is over."""
         if session.is_connected():
             return True
-        await self._runtime.wait(session.settled, self._deadline(session))
+        await self._runtime.wait(session.settled, self._runtime.now() + CONNECT_PATIENCE)
         if session.is_over():
             if session.failure is not None:
                 raise self.translated(session.failure)

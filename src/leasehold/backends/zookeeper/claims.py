@@ -86,7 +86,7 @@ class Claims:
         try:
             if parse_node(standing.name).is_used_up:
                 raise BackendRejected("the ensemble runs out of numbers for this lock; let it be idle once")
-            for sibling in standing.line.earlier:
+            for sibling in {sibling.letter: sibling for sibling in standing.line.earlier}.values():
                 check_kind(standing.claim, sibling.mode, sibling.capacity, self._asker.label)
         except Exception:
             await self.leave(standing)

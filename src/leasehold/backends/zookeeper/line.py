@@ -13,6 +13,7 @@ or that it is the first waiter now.
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from leasehold.values import Mode
@@ -47,27 +48,27 @@ def split(siblings: Sequence[Sibling]) -> tuple[list[Sibling], list[Sibling]]:
     return holders, waiters
 
 
+_in_order = attrgetter("sequence")
+
+
 class Line:
     """Everybody ahead of one claim, in order. Only the waiter itself changes it."""
 
-    __slots__ = ("_capacity", "_mode", "blind", "earlier", "watched")
+    __slots__ = ("_capacity", "_granted", "_mode", "blind", "earlier", "watched")
 
     def __init__(self, mode: Mode, capacity: int) -> None:
         self._mode = mode
         self._capacity = capacity if mode is Mode.PERMIT else 1
         self.earlier: list[Sibling] = []
         self.watched: set[str] = set()
+        self._granted: set[str] = set()  # who has waited, and was granted then
         self.blind = True  # it has to be listed again
 
     def see(self, everybody: Iterable[Sibling], sequence: int) -> None:
         """The line as it is now; `sequence` is the number of the claim itself."""
-        known = {sibling.name: sibling.granted for sibling in self.earlier}
-        self.earlier = sorted(
-            (sibling for sibling in everybody if sibling.sequence < sequence), key=lambda sibling: sibling.sequence
-        )
-        for sibling in self.earlier:
-            sibling.granted = known.get(sibling.name, False)
-        self.watched &= {sibling.name for sibling in self.earlier}
+        self.earlier = sorted([s for s in everybody if s.sequence < sequence], key=_in_order)
+        if self.watched:
+            self.watched &= {sibling.name for sibling in self.earlier}
         self.blind = False
 
     def forget_watches(self) -> None:
@@ -86,9 +87,9 @@ class Line:
     def granted(self, name: str) -> None:
         """Somebody ahead has waited, and is granted now: this tells who else must be gone."""
         found = next((sibling for sibling in self.earlier if sibling.name == name), None)
-        if found is None or found.granted:
+        if found is None or name in self._granted:
             return
-        found.granted = True
+        self._granted.add(name)
         place = self.earlier.index(found)
         if found.mode is Mode.EXCLUSIVE:
             self.earlier = self.earlier[place:]
@@ -112,7 +113,12 @@ class Line:
     @property
     def ahead(self) -> int:
         """How many wait before this claim."""
-        return len(split(self.earlier)[1])
+        if self._mode is Mode.PERMIT:
+            return max(0, len(self.earlier) - self._capacity)
+        for place, sibling in enumerate(self.earlier):
+            if sibling.is_exclusive:
+                return len(self.earlier) - max(place, 1)
+        return 0
 
     @property
     def first(self) -> str | None:

@@ -75,9 +75,9 @@ def node_prefix(claim: Claim) -> str:
     return f"{letter}-{node_id(claim.owner)}-"
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Sibling:
-    """A claim's node, as its name tells. `granted`: it has waited, and was granted then."""
+    """A claim's node, as its name tells."""
 
     name: str
     letter: str
@@ -85,7 +85,6 @@ class Sibling:
     sequence: int
     mode: Mode
     capacity: int
-    granted: bool = False
 
     @property
     def is_exclusive(self) -> bool:
@@ -98,6 +97,7 @@ class Sibling:
         return not 0 <= self.sequence <= LAST_SEQUENCE
 
 
+@functools.lru_cache(maxsize=16_384)
 def parse_node(name: str) -> Sibling:
     """Take the name of a node apart. Something that is none of ours is never ignored: it could be in the way."""
     try:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kazoo.exceptions import BadVersionError, NoNodeError
-from kazoo.protocol.serialization import Create2, Delete, GetChildren, GetData, SetData
+from kazoo.protocol.serialization import Create2, Delete, GetChildren, GetData, SetData, Sync
 
 from leasehold.backends.zookeeper.belief import BELIEVED
 from leasehold.backends.zookeeper.floor import Floor
@@ -51,14 +51,14 @@ class Observer:
     async def inspect(self, key: str) -> LockState | None:
         """Who holds and who waits."""
         session = await self._session()
-        (names,) = await self._ask_all(session, [GetChildren(self._paths.lock(key), None)])
-        return await self._state(session, key, names or ())
+        names = await self._children(session, self._paths.lock(key))
+        return await self._state(session, key, names)
 
     async def states(self, prefix: str) -> Sequence[LockState]:
         """All locks in use whose key starts like this."""
         session = await self._session()
-        (children,) = await self._ask_all(session, [GetChildren(self._paths.locks, None)])
-        keys = sorted(key for key in map(key_of, children or ()) if key.startswith(prefix))
+        children = await self._children(session, self._paths.locks)
+        keys = sorted(key for key in map(key_of, children) if key.startswith(prefix))
         lists = await self._ask_all(session, [GetChildren(self._paths.lock(key), None) for key in keys])
         states = [await self._state(session, key, names or ()) for key, names in zip(keys, lists, strict=True)]
         return [state for state in states if state is not None]
@@ -66,8 +66,8 @@ class Observer:
     async def break_(self, key: str, fence: int, reason: str, *, now: bool) -> bool:
         """End the grant with this fence."""
         session = await self._session()
-        (names,) = await self._ask_all(session, [GetChildren(self._paths.lock(key), None)])
-        for sibling in split(_in_order(names or ()))[0]:
+        names = await self._children(session, self._paths.lock(key))
+        for sibling in split(_in_order(names))[0]:
             path = f"{self._paths.lock(key)}/{sibling.name}"
             (found,) = await self._ask_all(session, [GetData(path, None)])
             if found is not None and _fence(found) == fence:
@@ -88,6 +88,11 @@ class Observer:
         if not await self._asker.connected(session):
             raise BackendUnavailable(f"{self._asker.label} ended the session; ask again", backend=self._asker.label)
         return session
+
+    async def _children(self, session: Session, path: str) -> Sequence[str]:
+        """The names of all children, after everything that was answered before to anybody."""
+        _, names = await self._ask_all(session, [Sync(path), GetChildren(path, None)])
+        return names or ()
 
     async def _ask_all(self, session: Session, requests: Sequence[Any]) -> list[Any]:
         """The answers, all asked at once; None for a node that is not there."""

@@ -232,6 +232,7 @@ async def an_outage_while_waiting_does_not_cost_the_lock(lab: Lab) -> None:
     task = lab.spawn(lab.client(faults).lock("x").acquire(timeout=lab.ttl * 100))
     if Capability.FIFO in lab.capabilities:
         await lab.waiting("x", 1)
+        await lab.eventually(lambda: not faults.under_way, "the waiter is told its place")
     faults.cut()
     await first.release()
     await lab.live(lab.ttl * 2)

@@ -1,9 +1,9 @@
 -- Get to know a node: which process it is, what time it has, and for how long it sits out. Leaves the marker.
 --
 -- KEYS   1 the marker
--- ARGV   1 max_ttl (ms)
--- Reply  {run id, now (us), sits out (ms), max_ttl of the marker if it is another one, else 0}
+-- ARGV   1 terms, as in marker.lua
+-- Reply  {run id, now (us), sits out (ms), the terms of the marker if they are others, else an empty text}
 -- include clock.lua
 -- include marker.lua
 local out, theirs = sits_out(KEYS[1], ARGV[1])
-return {redis.call('HGET', KEYS[1], 'r'), now_us, out, theirs or 0}
+return {redis.call('HGET', KEYS[1], 'r'), now_us, out, theirs or ''}

@@ -1,18 +1,20 @@
 -- For how many milliseconds this node still sits out, because it may have forgotten votes and numbers.
 --
--- The marker lies among the data and says which process has known them since when: {r run id, s since (ms), x max_ttl}.
+-- The marker lies among the data and says which process has known them since when: {r run id, s since (ms), x terms}.
+-- The terms are what all clients must agree on, `max_ttl (ms)/number of nodes`: with other terms a node would sit out for
+-- too short, and two majorities would not share a node.
 -- It is missing after FLUSHALL or a restart that comes up empty, and names another process after a restart from a
 -- snapshot or a failover. Uptime would see neither FLUSHALL nor, behind a proxy, the restart.
 --
--- Returns the milliseconds, and the max_ttl of the marker if it is another one than the caller's.
+-- Returns the milliseconds, and the terms of the marker if they are not the caller's.
 -- Invariant: a node votes and confirms only when it has known everything for max_ttl + 2 windows.
-local function sits_out(marker, max_ttl)
+local function sits_out(marker, terms)
   local run_id = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
   local known = redis.call('HMGET', marker, 'r', 's', 'x')
-  local whole = tonumber(max_ttl) + 2 * WINDOW_US / 1000
+  local whole = tonumber(string.match(terms, '^%d+')) + 2 * WINDOW_US / 1000
   if known[1] ~= run_id or not known[2] then
     redis.call('DEL', marker)
-    redis.call('HSET', marker, 'r', run_id, 's', text(now), 'x', max_ttl)
+    redis.call('HSET', marker, 'r', run_id, 's', text(now), 'x', terms)
     return whole, nil
   end
   local since = tonumber(known[2])
@@ -20,5 +22,5 @@ local function sits_out(marker, max_ttl)
     redis.call('HSET', marker, 's', text(now))
     since = now
   end
-  return math.max(0, since + whole - now), known[3] ~= max_ttl and tonumber(known[3]) or nil
+  return math.max(0, since + whole - now), known[3] ~= terms and known[3] or nil
 end

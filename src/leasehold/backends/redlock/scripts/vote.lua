@@ -1,19 +1,19 @@
 -- Ask a node for its vote: lock it for this owner and remember the proposed number, in one step, or refuse.
 --
 -- KEYS   1 the marker   2 the lock {o owner, f number, e ends (ms), s since (us), d facts, b why it was broken,
---                                   c the highest number ever accepted, w and v: owner and why of the last one broken
---                                   at once}
+--                                   c the highest number ever accepted, u whether an operator raised it, w and v owner
+--                                   and why of the last one that was broken at once}
 --        3 the mark of an owner that withdrew its claim
--- ARGV   1 owner   2 number   3 ttl (ms)   4 facts   5 max_ttl (ms)
+-- ARGV   1 owner   2 number   3 ttl (ms)   4 facts   5 terms, as in marker.lua
 -- Reply  {1, now, number}              the vote; the number is an earlier one if this owner has the lock already
 --        {0, now, highest, left, facts} somebody else has it
 --        {2, now, highest}             a number as high was accepted before
 --        {3, now, highest}             the number is outside the window of this node's clock
 --        {4, now, left}                it sits out
 --        {5, now}                      this claim was withdrawn
---        {6, now, max_ttl}             its marker says another max_ttl
--- Invariant: numbers accepted for a key rise strictly, and lie within the window of the node's clock (or, where an
--- operator raised them, of the highest). The key outlives its highest number by a day, so it is forgotten only when no
+--        {6, now, terms}               its marker has other terms
+-- Invariant: numbers accepted for a key rise strictly, and lie within the window of the node's clock (where an operator
+-- raised them, also of the highest). The key outlives its highest number by a day, so it is forgotten only when no
 -- number up to it would be accepted any more.
 -- include clock.lua
 -- include marker.lua
@@ -22,7 +22,7 @@ local out, theirs = sits_out(KEYS[1], ARGV[5])
 if theirs then return {6, now_us, theirs} end
 if out > 0 then return {4, now_us, out} end
 if redis.call('EXISTS', KEYS[3]) == 1 then return {5, now_us} end
-local lock = redis.call('HMGET', KEYS[2], 'o', 'f', 'e', 'c', 'b', 'd')
+local lock = redis.call('HMGET', KEYS[2], 'o', 'f', 'e', 'c', 'b', 'd', 'u')
 local highest = tonumber(lock[4] or '0')
 local ends = now + ttl
 if lock[1] and tonumber(lock[3]) > now then
@@ -33,7 +33,8 @@ if lock[1] and tonumber(lock[3]) > now then
   number = tonumber(lock[2])
 else
   if highest >= number then return {2, now_us, highest} end
-  if number < now_us - WINDOW_US or number > math.max(now_us, highest) + WINDOW_US then
+  local latest = lock[7] and math.max(now_us, highest) or now_us
+  if number < now_us - WINDOW_US or number > latest + WINDOW_US then
     return {3, now_us, highest}
   end
   if lock[5] then redis.call('HDEL', KEYS[2], 'b') end

@@ -1,0 +1,265 @@
+"""Clients of etcd that are cut off, killed, robbed of their keys, or many."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+import leasehold
+from leasehold._runtimes.asyncio import AsyncioRuntime
+from leasehold.client import AsyncClient
+from leasehold.testing.faults import Faults, FaultyBackend
+from leasehold.urls import find_store
+from leasehold.values import Loss, LossReason
+from tests.faults.etcd_process import Worker
+from verification.lab.etcd import EtcdServer
+from verification.lab.namespaces import Network
+from verification.lab.process import wait_until
+from verification.lab.proxy import FaultProxy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from leasehold.spi import Backend, Runtime
+
+
+@pytest.fixture
+def server() -> Iterator[EtcdServer]:
+    """A server of this test alone, so that what is left over can be counted."""
+    one = EtcdServer()
+    with one:
+        yield one
+
+
+def seats(server: EtcdServer) -> list[bytes]:
+    return [key for key in server.stored_keys() if b"/q/" in key]
+
+
+def _stands(client: leasehold.Client, number: int) -> bool:
+    return waiting(client, "x") == number
+
+
+def waiting(client: leasehold.Client, name: str) -> int:
+    state = client.inspect(name)
+    return 0 if state is None else len(state.waiting)
+
+
+def test_holder_that_is_cut_off_silently_from_every_member_knows_before_the_next_one_holds() -> None:
+    with Network(2) as network:
+        members, apart = network.hosts
+        server = EtcdServer(namespace=members)
+        with server, Worker(server.url, "x", 3, apart.prefix) as holder:
+            said, fence, _ = holder.line()
+            assert said == "held"
+            with leasehold.connect(server.url, ttl=3, namespace="faults") as client:
+                assert client.lock("x").try_acquire() is None
+                apart.cut()
+                lease = client.lock("x").acquire(timeout=60)
+                granted = time.monotonic()
+                told, reason, instant = holder.line()
+                assert (told, reason) == ("lost", "unconfirmed")
+                assert float(instant) < granted
+                assert lease.fence > int(fence)
+                apart.heal()
+                assert holder.end() in (["released", "False"], ["unreleased", "BackendUnavailable"])
+                lease.check()
+                lease.release()
+
+
+def test_waiter_that_is_killed_in_the_middle_of_the_line_is_passed_over(server: EtcdServer) -> None:
+    with leasehold.connect(server.url, ttl=2, namespace="faults") as client:
+        first = client.lock("x").acquire()
+        with Worker(server.url, "x", 2) as dead:
+            wait_until(lambda: waiting(client, "x") == 1, "the first waiter does not stand in line")
+            with Worker(server.url, "x", 2) as live:
+                wait_until(lambda: waiting(client, "x") == 2, "the second waiter does not stand in line")
+                dead.kill()
+                first.release()
+                assert live.line()[0] == "held"
+                assert live.end() == ["released", "True"]
+
+
+class _Counting:
+    """A store that counts what is asked of it."""
+
+    def __init__(self, url: str, faults: Faults) -> None:
+        self._store, self._faults = find_store(url), faults
+
+    def open_backend(self, runtime: Runtime) -> Backend:
+        return FaultyBackend(self._store.open_backend(runtime), runtime, self._faults)
+
+
+def test_one_release_wakes_one_of_two_hundred_who_wait(server: EtcdServer) -> None:
+    async def crowd() -> tuple[int, int]:
+        faults, go_on, served = Faults(), asyncio.Event(), []
+        clients = [
+            AsyncClient(_Counting(server.url, faults), AsyncioRuntime(), ttl=60, namespace="faults") for _ in range(4)
+        ]
+
+        async def take(client: AsyncClient) -> None:
+            async with client.lock("x").hold() as lease:
+                served.append(lease.fence)
+                await go_on.wait()
+
+        first = await clients[0].lock("x").acquire()
+        tasks = [asyncio.create_task(take(clients[number % 4])) for number in range(200)]
+        # Each asks once more after a second, to warn of the wait; then only every ten seconds.
+        before = -1
+        while before < 200 or before < faults.calls.count("turn"):
+            before = faults.calls.count("turn")
+            await asyncio.sleep(0.5)
+        await first.release()
+        while not served:
+            await asyncio.sleep(0.02)
+        await asyncio.sleep(0.3)  # whoever else was woken would ask now
+        woken = faults.calls.count("turn") - before
+        go_on.set()
+        await asyncio.gather(*tasks)
+        for client in clients:
+            await client.close()
+        assert served == sorted(served)
+        return woken, len(served)
+
+    woken, served = asyncio.run(crowd())
+    assert woken == 1
+    assert served == 200
+
+
+def test_holder_whose_key_was_deleted_behind_its_back_is_told(server: EtcdServer) -> None:
+    losses: list[Loss] = []
+    with leasehold.connect(server.url, ttl=3) as client, pytest.raises(leasehold.LeaseLost):
+        with client.lock("x").hold(on_lost=losses.append) as lease:
+            (seat,) = seats(server)
+            assert server.delete(seat) == 1
+            assert lease.lost.wait(60)
+            assert lease.loss is not None
+            assert lease.loss.reason is LossReason.TAKEN
+    assert [loss.reason for loss in losses] == [LossReason.TAKEN]
+
+
+def test_waiter_whose_lease_has_died_is_not_granted_but_stands_in_line_again(server: EtcdServer) -> None:
+    with leasehold.connect(server.url, ttl=60) as holder, leasehold.connect(server.url, ttl=30) as client:
+        first = holder.lock("x").acquire()
+        known = set(server.leases())
+        got: list[leasehold.Lease] = []
+        thread = threading.Thread(target=lambda: got.append(client.lock("x").acquire(timeout=90)))
+        thread.start()
+        wait_until(lambda: waiting(holder, "x") == 1, "the waiter does not stand in line")
+        before = set(seats(server))
+        (lease,) = set(server.leases()) - known
+        server.ask("/lease/revoke", {"ID": lease})
+        assert len(seats(server)) == 1
+        first.release()
+        thread.join(90)
+        assert len(got) == 1
+        assert got[0].remaining() > 0
+        assert client.inspect("x") is not None
+        assert before
+        got[0].release()
+
+
+def test_compaction_while_a_watch_is_away_does_not_leave_its_waiter_hanging(server: EtcdServer) -> None:
+    """The release happened in a past that etcd has forgotten by the time the watch comes back."""
+    with FaultProxy(("127.0.0.1", server.port)) as proxy, leasehold.connect(server.url, ttl=90) as holder:
+        with leasehold.connect(f"etcd://127.0.0.1:{proxy.port}", ttl=90) as client:
+            first = holder.lock("x").acquire()
+            got: list[leasehold.Lease] = []
+            thread = threading.Thread(target=lambda: got.append(client.lock("x").acquire(timeout=90)))
+            thread.start()
+            wait_until(lambda: server.watchers() == 1, "the waiter does not watch")
+            proxy.refuse()
+            first.release()
+            server.compact()
+            proxy.accept()
+            thread.join(8)  # it asks by itself only every ten seconds
+            assert got, "the waiter was not woken"
+            got[0].check()
+            got[0].release()
+
+
+def test_compaction_under_a_live_watch_changes_nothing(server: EtcdServer) -> None:
+    with leasehold.connect(server.url, ttl=90) as holder, leasehold.connect(server.url, ttl=90) as client:
+        first = holder.lock("x").acquire()
+        got: list[leasehold.Lease] = []
+        thread = threading.Thread(target=lambda: got.append(client.lock("x").acquire(timeout=90)))
+        thread.start()
+        wait_until(lambda: server.watchers() == 1, "the waiter does not watch")
+        holder.lock("other").acquire().release()
+        server.compact()
+        first.release()
+        thread.join(8)
+        assert got
+        got[0].release()
+
+
+def test_permit_goes_on_to_a_waiter_when_the_first_holder_leaves_first(server: EtcdServer) -> None:
+    with leasehold.connect(server.url, ttl=90) as client, leasehold.connect(server.url, ttl=90) as other:
+        first, second = (client.semaphore("x", 2).acquire() for _ in range(2))
+        got: list[leasehold.Lease] = []
+        threads = []
+        for number in range(3):
+            threads.append(threading.Thread(target=lambda: got.append(other.semaphore("x", 2).acquire(timeout=90))))
+            threads[-1].start()
+            wait_until(partial(_stands, client, number + 1), "a waiter does not stand in line")
+        first.release()
+        wait_until(lambda: len(got) == 1, "the first waiter was not woken", 8)
+        second.release()
+        wait_until(lambda: len(got) == 2, "the second waiter was not woken", 8)
+        got[0].release()
+        wait_until(lambda: len(got) == 3, "the third waiter was not woken", 8)
+        for lease in got[1:]:
+            lease.release()
+        for thread in threads:
+            thread.join(60)
+
+
+def test_nothing_is_left_over(server: EtcdServer) -> None:
+    threads = threading.active_count()
+    clients = [leasehold.connect(server.url, ttl=2) for _ in range(3)]
+    for number in range(30):
+        clients[number % 3].lock(f"n{number}").acquire().release()
+    held = clients[0].lock("x").acquire()
+    for client in clients[1:]:
+        with pytest.raises(leasehold.AcquireTimeout):
+            client.lock("x").acquire(timeout=0.2)
+    held.release()
+    clients[0].lock("y", min_hold=1).acquire().release()
+    for client in clients:
+        client.close()
+    wait_until(lambda: not server.stored_keys(), "keys are left over", 30)
+    wait_until(lambda: not server.leases(), "leases are left over", 30)
+    wait_until(lambda: server.watchers() == 0, "watches are left over", 30)
+    wait_until(lambda: threading.active_count() <= threads, "threads are left over", 30)
+
+
+def test_one_session_serves_a_thousand_locks_of_one_ttl(server: EtcdServer) -> None:
+    with leasehold.connect(server.url, ttl=60) as client:
+        leases = [client.lock(f"n{number}").acquire() for number in range(300)]
+        assert len(server.leases()) == 1
+        leases[0].renew()
+        for lease in leases:
+            lease.check()
+            lease.release()
+        for ttl in range(61, 75):
+            client.lock("x", ttl=ttl).acquire().release()
+        assert len(server.leases()) <= 15
+
+
+def test_request_whose_answer_was_lost_is_found_again_and_not_made_twice(server: EtcdServer) -> None:
+    with FaultProxy(("127.0.0.1", server.port)) as proxy:
+        with leasehold.connect(f"etcd://127.0.0.1:{proxy.port}", ttl=20) as client:
+            client.lock("warm").acquire().release()
+            proxy.swallow(b"/q/leasehold:x/")
+            lease = client.lock("x").acquire(timeout=30)
+            proxy.wait_done()
+            assert len(seats(server)) == 1
+            state = client.inspect("x")
+            assert state is not None
+            assert [holding.fence for holding in state.holdings] == [lease.fence]
+            assert lease.release() is True
+            assert seats(server) == []

@@ -1,0 +1,272 @@
+"""Redlock behind a network that loses and delays, among rivals, and with clocks that are wrong."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+import leasehold
+from leasehold.values import Claim, Holder, Mode, Refusal
+from tests.faults.redlock_support import drop_lock, has_lock, held_on, proxied
+from tests.faults.support import eventually, opened
+from verification.lab.redlock import RedlockNodes, settle
+from verification.lab.shifted_clock import ShiftedClock, ShiftedRedisServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from leasehold.client import AsyncClient
+    from leasehold.testing import contract
+
+WORD = b"leasehold:name"  # only the requests about this lock
+
+
+@pytest.fixture
+def nodes() -> Iterator[RedlockNodes]:
+    with RedlockNodes(5, max_ttl=60, node_timeout=0.5) as started:
+        yield started
+
+
+async def pair(client: AsyncClient, name: str = "other") -> int:
+    lease = await client.lock(name).acquire(timeout=60)
+    fence = lease.fence
+    assert await lease.release()
+    return fence
+
+
+# --- lost and late answers
+
+
+@pytest.mark.parametrize("then", ["cut", "silence"])
+@pytest.mark.parametrize("lossy", [1, 3])
+def test_acquire_whose_answers_were_lost_ends_as_one_grant(
+    driver: contract.Driver, nodes: RedlockNodes, lossy: int, then: str
+) -> None:
+    async def body() -> None:
+        with proxied(nodes, lossy) as (proxies, url):
+            async with opened(driver, url) as client, opened(driver, nodes.url()) as witness:
+                await pair(client)
+                for proxy in proxies:
+                    proxy.swallow(WORD, then=then)
+                lease = await client.lock("name").acquire(timeout=30)
+                state = await witness.inspect("name")
+                assert state is not None
+                assert [holding.fence for holding in state.holdings] == [lease.fence]
+                lease.check()
+                assert await lease.release()
+                assert await witness.inspect("name") is None
+
+    driver.run(body())
+
+
+@pytest.mark.parametrize("then", ["cut", "silence"])
+def test_release_whose_answers_were_lost_has_freed_the_lock(
+    driver: contract.Driver, nodes: RedlockNodes, then: str
+) -> None:
+    async def body() -> None:
+        with proxied(nodes, 3) as (proxies, url):
+            async with opened(driver, url) as client, opened(driver, nodes.url()) as witness:
+                lease = await client.lock("name").acquire()
+                for proxy in proxies:
+                    proxy.swallow(WORD, then=then)
+                assert await lease.release() is True
+                assert await witness.inspect("name") is None
+
+    driver.run(body())
+
+
+def test_answers_that_come_after_the_ttl_grant_nothing_and_leave_nothing(
+    driver: contract.Driver, nodes: RedlockNodes
+) -> None:
+    async def body() -> None:
+        with proxied(nodes, 5) as (proxies, url):
+            patient = url.replace("node_timeout=0.5", "node_timeout=5")
+            async with opened(driver, patient) as client, opened(driver, nodes.url()) as witness:
+                await pair(client)
+                for proxy in proxies:
+                    proxy.delay(to_client=0.6)
+                assert await client.lock("name", ttl=0.5, renew=False).try_acquire() is None
+                store = client._session.backend  # type: ignore[union-attr]  # it is open
+                claim = Claim("leasehold:name", "f" * 32, 0.5, Mode.EXCLUSIVE, 1, 0.0, Holder("host", 1))
+                assert isinstance(await store.try_acquire(claim), Refusal), "the store itself looks at the time too"
+                for proxy in proxies:
+                    proxy.delay()
+                assert await witness.inspect("name") is None
+                lease = await witness.lock("name").acquire(timeout=0)
+                assert await lease.release()
+
+    driver.run(body())
+
+
+def test_votes_of_a_failed_attempt_are_taken_back_also_the_late_ones(
+    driver: contract.Driver, nodes: RedlockNodes
+) -> None:
+    """A rival has three nodes. The attempt gets the other two, one of them only after it has failed."""
+
+    async def body() -> None:
+        with proxied(nodes, 1) as ((slow,), url):
+            async with opened(driver, url) as client, opened(driver, nodes.url()) as rival:
+                await pair(client)
+                held = await rival.lock("name").acquire()
+                while held_on(nodes) < 5:
+                    await driver.breathe()
+                for server in nodes.servers[:2]:
+                    drop_lock(server)
+                slow.delay(to_server=0.2)
+                assert await client.lock("name").try_acquire() is None
+                await driver.runtime().sleep(0.6)  # long enough for the late vote and what was sent behind it
+                assert has_lock(nodes.servers[0]) is None
+                assert has_lock(nodes.servers[1]) is None
+                held.check()
+                assert await held.release()
+
+    driver.run(body())
+
+
+def test_votes_that_come_after_a_success_are_kept(driver: contract.Driver, nodes: RedlockNodes) -> None:
+    async def body() -> None:
+        with proxied(nodes, 2) as (slow, url):
+            async with opened(driver, url) as client:
+                await pair(client)
+                for proxy in slow:
+                    proxy.delay(to_server=0.2)
+                lease = await client.lock("name").acquire()
+                end = time.monotonic() + 30
+                while held_on(nodes) < 5:
+                    assert time.monotonic() < end, "a bare majority dies with one node"
+                    await driver.breathe()
+                assert await lease.release()
+
+    driver.run(body())
+
+
+def test_node_that_was_away_at_the_release_is_told_when_it_is_back(
+    driver: contract.Driver, nodes: RedlockNodes
+) -> None:
+    """Otherwise it would keep the lock, and refuse its vote, until the ttl is over."""
+
+    async def body() -> None:
+        with proxied(nodes, 1) as ((proxy,), url):
+            async with opened(driver, url, ttl=60) as client:
+                lease = await client.lock("name").acquire()
+                while has_lock(nodes.servers[0]) is None:
+                    await driver.breathe()
+                proxy.refuse()
+                proxy.cut()
+                assert await lease.release()
+                assert has_lock(nodes.servers[0]) is not None
+                proxy.accept()
+                end = time.monotonic() + 30
+                while has_lock(nodes.servers[0]) is not None:
+                    assert time.monotonic() < end, "it was never told"
+                    await pair(client)
+
+    driver.run(body())
+
+
+# --- rivals
+
+
+def test_five_equal_contenders_all_get_their_turns(nodes: RedlockNodes) -> None:
+    """No split vote lasts: whoever fails comes back after a pause of its own."""
+    turns, fences, errors = 15, [], []
+    guard = threading.Lock()
+
+    def contend() -> None:
+        try:
+            with leasehold.connect(nodes.url(), ttl=20) as client:
+                for _ in range(turns):
+                    with client.lock("name").hold(timeout=100) as lease:
+                        with guard:
+                            fences.append(lease.fence)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=contend) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert len(fences) == 5 * turns
+    assert fences == sorted(set(fences)), "numbers must rise in the order of the holders"
+
+
+# --- clocks
+
+
+@pytest.mark.parametrize("shift", [3600.0, -3600.0])
+def test_node_whose_clock_is_an_hour_off_has_no_vote_and_does_no_harm(driver: contract.Driver, shift: float) -> None:
+    nodes = RedlockNodes(5, max_ttl=60, node_timeout=0.5)
+    nodes.servers[2] = ShiftedRedisServer()
+    nodes.start()
+    shifted = nodes.servers[2]
+    assert isinstance(shifted, ShiftedRedisServer)
+
+    async def body() -> None:
+        async with opened(driver, nodes.url()) as client:
+            before = await pair(client, "name")
+            shifted.clock.set(shift)
+            settle(shifted, nodes.max_ttl)
+            fences = [await pair(client, "name") for _ in range(20)]
+            assert [before, *fences] == sorted({before, *fences})
+            assert abs(fences[-1] / 1e6 - time.time()) < 60, "the wild clock came through"
+            lease = await client.lock("name").acquire()
+            assert has_lock(shifted) is None
+            assert await lease.release()
+            shifted.clock.set(0)
+            settle(shifted, nodes.max_ttl)
+            assert await pair(client, "name") > fences[-1]
+
+    try:
+        driver.run(body())
+    finally:
+        nodes.remove()
+
+
+def test_clock_that_jumps_ahead_frees_a_key_early_and_the_rival_has_a_higher_number() -> None:
+    """Redlock cannot prevent this. The number is what is left."""
+    nodes = RedlockNodes(3, max_ttl=60, node_timeout=0.5)
+    nodes.servers[0] = ShiftedRedisServer()
+    nodes.start()
+    jumping = nodes.servers[0]
+    assert isinstance(jumping, ShiftedRedisServer)
+    try:
+        with leasehold.connect(nodes.url()) as holder, leasehold.connect(nodes.url()) as rival:
+            lease = holder.lock("name", renew=False).acquire()
+            eventually(lambda: held_on(nodes) == 3)
+            drop_lock(nodes.servers[2])
+            jumping.clock.set(3600)
+            eventually(lambda: has_lock(jumping) is None)
+            jumping.clock.set(0)
+            jumping.ask("HDEL", "leasehold:redlock:lock:leasehold:name", "o")  # as if the jump had lasted
+            other = rival.lock("name").acquire(timeout=30)
+            assert other.fence > lease.fence
+            lease.check()  # two believe at once
+            assert other.release()
+            lease.release()
+    finally:
+        nodes.remove()
+
+
+def test_wall_clock_of_the_client_does_not_matter(nodes: RedlockNodes, tmp_path: Path) -> None:
+    script = (
+        "import sys, time, leasehold\n"
+        "with leasehold.connect(sys.argv[1]) as client, client.lock('name').hold() as lease:\n"
+        "    print(lease.fence, time.time())\n"
+    )
+    clock = ShiftedClock(tmp_path)
+    before = time.time()
+    for shift in (3600, -3600):
+        clock.set(shift)
+        command = [sys.executable, "-c", script, nodes.url()]
+        done = subprocess.run(command, env=clock.environment(), capture_output=True, text=True, check=True)
+        fence, wall = done.stdout.split()
+        assert abs(float(wall) - before - shift) < 600, "its clock was not shifted"
+        assert abs(int(fence) / 1e6 - time.time()) < 60

@@ -1,0 +1,91 @@
+"""What a PostgreSQL URL may say; nothing is connected."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import pytest
+
+from leasehold import ConfigurationError
+from leasehold.backends.postgres.settings import parse
+from leasehold.store_url import StoreURL
+from leasehold.urls import find_store
+
+
+def parsed(text: str) -> tuple[object, dict[str, object]]:
+    return parse(StoreURL.parse(text))
+
+
+def test_libpq_parameters_are_passed_on_and_ours_are_not() -> None:
+    settings, parameters = parsed(
+        "postgresql://me:s%40crt@db.example:5433/orders?sslmode=verify-full&sslrootcert=/ca.pem&connect_timeout=3"
+        "&mode=session&schema=locks&fence_floor=12&connections=2&answer_timeout=1.5&application_name=worker"
+    )
+    assert parameters == {
+        "user": "me",
+        "password": "s@crt",
+        "host": "db.example",
+        "port": "5433",
+        "dbname": "orders",
+        "sslmode": "verify-full",
+        "sslrootcert": "/ca.pem",
+        "connect_timeout": "3",
+        "application_name": "worker",
+        "fallback_application_name": "leasehold",
+    }
+    assert "s@crt" not in repr(settings)
+    assert (settings.mode, settings.schema, settings.fence_floor) == ("session", "locks", 12)  # type: ignore[attr-defined]
+    assert (settings.connections, settings.answer_timeout) == (2, 1.5)  # type: ignore[attr-defined]
+
+
+def test_of_several_hosts_one_that_takes_writes_is_wanted() -> None:
+    _, parameters = parsed("postgres://h1,h2:5433/db")
+    assert (parameters["host"], parameters["port"]) == ("h1,h2", "5432,5433")
+    assert parameters["target_session_attrs"] == "read-write"
+    assert "target_session_attrs" not in parsed("postgres://h1/db")[1]
+
+
+def test_a_socket_directory_and_the_environment_of_libpq_will_do() -> None:
+    assert parsed("postgresql:///db?host=/var/run/postgresql")[1]["host"] == "/var/run/postgresql"
+    assert "host" not in parsed("postgresql://")[1]
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+psycopg"])
+def test_urls_of_other_programs_can_be_pasted(scheme: str) -> None:
+    assert find_store(f"{scheme}://me:secret@host/db") is not None
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "nonsense=1",
+        "pool_size=5",
+        "mode=rows2",
+        "mode=",
+        "schema=a%22b",
+        "fence_floor=-1",
+        "fence_floor=x",
+        "fence_floor=9007199254740991",
+        "connections=0",
+        "connections=101",
+        "connections=4.5",
+        "answer_timeout=0",
+        "answer_timeout=inf",
+        "answer_timeout=-1",
+        "answer_timeout=5s",
+        "answer_timeout=99999",
+        "listen_url=redis://host",
+        "listen_url=" + quote("postgresql://host/?nonsense=1"),
+    ],
+)
+def test_what_cannot_be_right_is_refused_by_name(query: str) -> None:
+    with pytest.raises(ConfigurationError) as error:
+        parsed(f"postgresql://me:secret@host/db?{query}")
+    name = query.partition("=")[0]
+    assert name in str(error.value) or "nonsense" in str(error.value)
+    assert "secret" not in str(error.value)
+
+
+def test_label_has_no_password() -> None:
+    settings, _ = parsed("postgresql://me:secret@host:5433/db?password=secret")
+    assert settings.label == "postgresql://me@host:5433/db"  # type: ignore[attr-defined]

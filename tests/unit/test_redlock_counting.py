@@ -1,0 +1,248 @@
+"""What the answers of the nodes mean, counted."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import leasehold.backends.redlock.scripts as scripts_package
+from leasehold._core.quorum import WINDOW
+from leasehold.backends.redis.facts import write_holder
+from leasehold.backends.redlock.calls import RENEWED_TOGETHER, Calls
+from leasehold.backends.redlock.counting import Renewals, check_heard, enough_renewals, freed, yes_or_no
+from leasehold.backends.redlock.inspecting import kept_by_majority, to_states
+from leasehold.backends.redlock.scripts import NAMES, script
+from leasehold.backends.redlock.votes import Votes, enough_votes
+from leasehold.errors import BackendRejected, BackendUnavailable, OutcomeUnknown
+from leasehold.values import Claim, Grant, Holder, Loss, LossReason, Mode
+
+NODES = ["n1", "n2", "n3", "n4", "n5"]
+HOLDER = Holder("db-3", 7, "nightly")
+FACTS = write_holder(HOLDER).encode()
+DOWN = BackendUnavailable("n5 cannot be reached")
+LOST = OutcomeUnknown("n4 closed the connection")
+YES = [1, 0, 42]
+TOO_LOW = [2, 0, 99]
+WINDOW_ = [3, 0, 5]
+OUT = [4, 0, 2500]
+BUSY = [0, 0, 41, 700, FACTS]
+
+
+def claim(ttl: float = 10.0) -> Claim:
+    return Claim("app:x", "o" * 32, ttl, Mode.EXCLUSIVE, 1, 0.0, HOLDER)
+
+
+def votes(*answers: Any) -> Votes:
+    return Votes(list(answers), NODES)
+
+
+# --- votes
+
+
+@pytest.mark.parametrize(
+    ("answers", "enough"),
+    [
+        ((YES, YES, YES, None, None), True),
+        ((YES, YES, None, None, None), False),
+        ((BUSY, BUSY, BUSY, None, None), True),
+        ((BUSY, DOWN, OUT, None, YES), True),
+        ((YES, YES, BUSY, BUSY, None), False),
+    ],
+)
+def test_a_ballot_is_over_at_a_majority_or_when_none_is_possible(answers: tuple[Any, ...], enough: bool) -> None:
+    assert enough_votes(answers) is enough
+
+
+def test_three_votes_for_one_number_grant_it() -> None:
+    assert votes(YES, YES, YES, None, BUSY).granted == 42
+
+
+def test_three_votes_for_two_numbers_grant_nothing_and_call_for_another_number() -> None:
+    split = votes(YES, [1, 0, 40], [1, 0, 40], YES, None)
+    assert split.granted is None
+    assert split.wants_another_number
+
+
+def test_low_numbers_call_for_a_higher_one_only_if_that_can_help() -> None:
+    assert votes(TOO_LOW, TOO_LOW, YES, None, None).wants_another_number
+    assert votes(WINDOW_, WINDOW_, WINDOW_, DOWN, DOWN).wants_another_number
+    assert not votes(TOO_LOW, BUSY, BUSY, BUSY, YES).wants_another_number
+    assert not votes(BUSY, BUSY, BUSY, None, None).wants_another_number
+    assert max(votes(TOO_LOW, BUSY, WINDOW_, None, None).highest) == 99
+
+
+def test_a_refusal_names_the_holder_of_a_majority_and_when_it_ends() -> None:
+    refusal = votes(BUSY, BUSY, [0, 0, 41, 650, FACTS], None, None).refusal("app:x")
+    assert refusal.holder == HOLDER
+    assert refusal.retry_after == 0.65
+
+
+def test_a_split_vote_has_no_end_to_wait_for() -> None:
+    assert votes(BUSY, BUSY, YES, YES, None).refusal("app:x").retry_after is None
+    assert votes(YES, YES, None, None, None).refusal("app:x").holder is None
+
+
+@pytest.mark.parametrize(
+    ("answers", "kind"),
+    [
+        ((OUT, OUT, OUT, None, None), BackendUnavailable),
+        ((OUT, DOWN, DOWN, YES, YES), BackendUnavailable),
+        ((OUT, DOWN, LOST, YES, YES), OutcomeUnknown),
+        ((None, None, None, YES, YES), OutcomeUnknown),
+        (([6, 0, b"30000/5"],) * 3 + (YES, YES), BackendRejected),
+        (([6, 0, b"30000/5"],) * 2 + (DOWN, YES, YES), BackendUnavailable),
+        ((BackendRejected("NOPERM"),) * 3 + (None, None), BackendRejected),
+    ],
+)
+def test_the_error_is_as_sure_as_enough_nodes_are(answers: tuple[Any, ...], kind: type[Exception]) -> None:
+    assert type(votes(*answers).trouble("redlock://x", WINDOW)) is kind
+
+
+def test_the_error_names_each_node_with_its_reason() -> None:
+    text = str(votes(OUT, WINDOW_, [6, 0, b"45000/3"], DOWN, None).trouble("redlock://x", WINDOW))
+    assert "n1 does not know what it granted before, and sits out for 2.5 s more" in text
+    assert "the clock of n2 is more than 2 s away" in text
+    assert "n3 was set up with max_ttl=45 as one of 3 nodes" in text
+    assert "n5 cannot be reached" in text
+    assert "n5 did not answer" not in text, "it was not waited for"
+
+
+# --- renewals
+
+
+def renewed(*codes: int) -> list[Any]:
+    return [[word for code in codes for word in (code, b"stuck job" if code == 2 else b"")]]
+
+
+@pytest.mark.parametrize(
+    ("codes", "outcome"),
+    [
+        ((1, 1, 1, None, None), "extended"),
+        ((1, 1, 1, 0, 4), "extended"),
+        ((1, 1, 1, 2, 2), "extended"),
+        ((1, 1, 3, 3, 3), "unknown"),
+        ((1, 1, None, 0, 4), "unknown"),
+        ((1, 1, 0, 4, 0), LossReason.TAKEN),
+        ((4, 4, 4, 4, 4), LossReason.TAKEN),
+        ((1, 1, 2, 2, 2), LossReason.BROKEN),
+    ],
+)
+def test_a_renewal_counts_only_by_a_majority_of_nodes_that_do_not_sit_out(codes: tuple[Any, ...], outcome: Any) -> None:
+    answers = [None if code is None else renewed(code) for code in codes]
+    found = Renewals(answers, "redlock://x").outcome(0, Grant(claim(), 42, 10.0))
+    if outcome == "extended":
+        assert isinstance(found, Grant)
+    elif outcome == "unknown":
+        assert isinstance(found, OutcomeUnknown)
+    else:
+        assert isinstance(found, Loss)
+        assert found.reason is outcome
+        assert (found.detail == "stuck job") is (outcome is LossReason.BROKEN)
+
+
+def test_renewals_are_waited_for_until_every_one_of_them_is_decided() -> None:
+    enough = enough_renewals(2)
+    assert not enough([renewed(1, 1), renewed(1, 0), None, None, None])
+    assert not enough([renewed(1, 1), renewed(1, 0), renewed(1, 1), None, None])
+    assert enough([renewed(1, 1), renewed(1, 1), renewed(1, 1), None, None])
+    assert enough([renewed(1, 0), renewed(1, 0), renewed(1, 0), None, None])
+    assert enough([renewed(1, 1), DOWN, DOWN, DOWN, DOWN])
+
+
+def test_only_nodes_that_are_free_and_know_no_higher_number_are_repaired() -> None:
+    renewals = Renewals([renewed(1), renewed(4), renewed(0), None, renewed(4)], "x")
+    assert renewals.to_repair(0) == [1, 4]
+
+
+def test_many_grants_are_renewed_in_several_calls_and_answered_in_order() -> None:
+    count = RENEWED_TOGETHER + 5
+    call = Calls(30, 5).renew([Grant(claim(), number, 10.0) for number in range(1, count + 1)])
+    assert call.count == 2
+    parts = [[1, b""] * RENEWED_TOGETHER, [0, b""] * 5]
+    renewals = Renewals([parts] * 3, "x")
+    assert isinstance(renewals.outcome(RENEWED_TOGETHER - 1, Grant(claim(), 1, 10.0)), Grant)
+    assert isinstance(renewals.outcome(RENEWED_TOGETHER, Grant(claim(), 1, 10.0)), Loss)
+
+
+# --- releases, looks
+
+
+def test_a_release_freed_what_a_majority_may_have_had() -> None:
+    assert freed([1, 1, 1, None, None], "x")
+    assert freed([1, 1, 0, 0, DOWN], "x"), "the bare majority lost a node, which may have had it"
+    assert not freed([1, 0, 0, 0, 0], "x")
+    assert not freed([0, 0, 0, None, None], "x")
+    assert not freed([2, 2, 2, None, None], "x"), "it had been broken"
+    with pytest.raises(OutcomeUnknown):
+        freed([0, 0, None, None, DOWN], "x")
+
+
+def test_a_release_is_not_waited_for_beyond_a_majority() -> None:
+    assert yes_or_no([1, 1, 1, None, None])
+    assert yes_or_no([0, 0, 0, None, None])
+    assert not yes_or_no([1, 1, 0, None, DOWN])
+    assert yes_or_no([1, 1, 0, DOWN, DOWN])
+
+
+def look(number: int, left: int = 5000, held: int = 1_000_000) -> list[Any]:
+    return [0, number, held, left, b"", FACTS]
+
+
+def test_a_lock_is_shown_when_a_majority_may_have_it() -> None:
+    (state,) = to_states(["x"], [look(7), look(7, 3000), look(7, 9000), [], []])
+    assert state.holdings[0].fence == 7
+    assert state.holdings[0].expires_in == 3.0
+    assert to_states(["x"], [look(7), look(7), [], [], []]) == []
+    assert to_states(["x"], [look(7), look(7), [], [], DOWN]) != []
+    assert to_states(["x"], [look(7), look(8), look(7), look(8), []]) == []
+
+
+def test_a_lock_lasts_until_its_majority_is_gone() -> None:
+    assert kept_by_majority([9, 5, 7], 5) == 5
+    assert kept_by_majority([9, 5, 7, 1, 2], 5) == 5
+    assert kept_by_majority([9, 5], 5) == 0.0
+    assert kept_by_majority([9, 5], 5, unheard=1) == 5
+    assert kept_by_majority([9], 5, unheard=3) == 9
+    assert kept_by_majority([], 5, unheard=5) == 0.0
+
+
+def test_a_minority_is_not_believed() -> None:
+    check_heard([0, 1, [], None, DOWN], NODES, "x")
+    with pytest.raises(OutcomeUnknown, match=r"3 of 5 nodes did not answer.*n5 cannot be reached"):
+        check_heard([0, 1, None, None, DOWN], NODES, "x")
+
+
+# --- scripts
+
+
+def test_the_scripts_and_the_decisions_agree_on_the_window() -> None:
+    text = (Path(scripts_package.__file__).parent / "clock.lua").read_text()
+    (number,) = re.findall(r"WINDOW_US = (\d+)", text)
+    assert int(number) == WINDOW * 1_000_000
+
+
+def test_every_script_is_loaded_at_the_greeting_and_says_what_it_takes_and_answers() -> None:
+    files = {path.stem for path in Path(scripts_package.__file__).parent.glob("*.lua")} - {"clock", "marker"}
+    assert files == set(NAMES)
+    for name in NAMES:
+        head = (Path(scripts_package.__file__).parent / f"{name}.lua").read_text().partition("include")[0]
+        assert "KEYS" in head, name
+        assert "ARGV" in head, name
+        assert "Reply" in head, name
+        assert b"KEYS   1" not in script(name).text, "the head is not sent"
+
+
+def test_no_script_joins_a_number_to_a_text() -> None:
+    """Two dots write a large number with an exponent, and lose digits."""
+    for path in Path(scripts_package.__file__).parent.glob("*.lua"):
+        code = re.sub(r"--.*", "", path.read_text())
+        assert ".." not in code, path.name
+
+
+def test_a_key_in_another_alphabet_is_sent_with_its_length_in_bytes() -> None:
+    payload = Calls(30, 5).look(["ключ"]).short
+    key = "leasehold:redlock:lock:ключ".encode()
+    assert b"$%d\r\n%b\r\n" % (len(key), key) in payload
