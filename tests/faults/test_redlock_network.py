@@ -146,33 +146,6 @@ def test_votes_that_come_after_a_success_are_kept(driver: contract.Driver, nodes
     driver.run(body())
 
 
-def test_node_that_was_away_at_the_release_is_told_when_it_is_back(
-    driver: contract.Driver, nodes: RedlockNodes
-) -> None:
-    """Otherwise it would keep the lock, and refuse its vote, until the ttl is over."""
-
-    async def body() -> None:
-        with proxied(nodes, 1) as ((proxy,), url):
-            async with opened(driver, url, ttl=60) as client:
-                lease = await client.lock("name").acquire()
-                while has_lock(nodes.servers[0]) is None:
-                    await driver.breathe()
-                proxy.refuse()
-                proxy.cut()
-                assert await lease.release()
-                assert has_lock(nodes.servers[0]) is not None
-                proxy.accept()
-                end = time.monotonic() + 30
-                while has_lock(nodes.servers[0]) is not None:
-                    assert time.monotonic() < end, "it was never told"
-                    await pair(client)
-
-    driver.run(body())
-
-
-# --- rivals
-
-
 def test_five_equal_contenders_all_get_their_turns(nodes: RedlockNodes) -> None:
     """No split vote lasts: whoever fails comes back after a pause of its own."""
     turns, fences, errors = 15, [], []

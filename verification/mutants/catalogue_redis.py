@@ -50,17 +50,17 @@ REDIS_MUTANTS: tuple[Mutant, ...] = (
         "redis-releases-another",
         "a late release frees the next holder's lock",
         _RELEASE,
-        "local alone = redis.call('GET', KEYS[1]) == owner\n"
-        "local state = alone and redis.call('HMGET', KEYS[2], 'g', 'm', 'b', 't')\n"
-        "if alone and state[1] ~= fence then return 0 end\n",
-        "local alone = redis.call('EXISTS', KEYS[1]) == 1 and redis.call('GET', KEYS[1]) ~= '*several*'\n"
-        "local state = alone and redis.call('HMGET', KEYS[2], 'g', 'm', 'b', 't')\n",
+        "local is_alone = redis.call('GET', KEYS[1]) == owner\n"
+        "local state = is_alone and redis.call('HMGET', KEYS[2], 'g', 'm', 'b', 't')\n"
+        "if is_alone and state[1] ~= fence then return 0 end\n",
+        "local is_alone = redis.call('EXISTS', KEYS[1]) == 1 and redis.call('GET', KEYS[1]) ~= '*several*'\n"
+        "local state = is_alone and redis.call('HMGET', KEYS[2], 'g', 'm', 'b', 't')\n",
     ),
     Mutant(
         "redis-releases-any-fence",
         "a release frees another grant of the same owner",
         _RELEASE,
-        "if alone and state[1] ~= fence then return 0 end\n",
+        "if is_alone and state[1] ~= fence then return 0 end\n",
         "",
     ),
     Mutant(
@@ -153,7 +153,7 @@ REDIS_MUTANTS: tuple[Mutant, ...] = (
         "redis-try-overtakes",
         "a claim is granted although somebody waits",
         _ACQUIRE,
-        "  if not place and redis.call('EXISTS', Q) == 0 and admits(mode, kind) then\n",
+        "  if not place and admits(mode, kind) and (queue == 0 or redis.call('EXISTS', Q) == 0) then\n",
         "  if not place and admits(mode, kind) then\n",
     ),
     Mutant(
@@ -167,8 +167,8 @@ REDIS_MUTANTS: tuple[Mutant, ...] = (
         "redis-place-lost-by-asking",
         "a waiter that asks again goes to the end of the queue",
         _ACQUIRE,
-        "if not place then\n  redis.call('HSET', S, 'k', kind)\n",
-        "if true then\n  redis.call('HSET', S, 'k', kind)\n",
+        "if not place then\n  redis.call('ZADD', Q,",
+        "if true then\n  redis.call('ZADD', Q,",
     ),
     Mutant(
         "redis-one-at-a-time",
@@ -181,8 +181,8 @@ REDIS_MUTANTS: tuple[Mutant, ...] = (
         "redis-place-not-refreshed",
         "asking again does not keep a place alive",
         _ACQUIRE,
-        "if place and step ~= '0' then stand() end\n",
-        "",
+        "if place and step ~= '0' then\n  stand_here()\n",
+        "if place and step ~= '0' then\n",
     ),
     Mutant(
         "redis-withdrawn-waiter-stays",
@@ -231,8 +231,8 @@ REDIS_MUTANTS: tuple[Mutant, ...] = (
         "redis-handed-fence-is-a-counter",
         "the fence of a hand-over is counted from what the server remembers",
         _QUEUE,
-        "  return math.max(tonumber(redis.call('HGET', S, 'f') or '0') + 1, now_us, tonumber(hint) + 1)\n",
-        "  return tonumber(redis.call('HGET', S, 'f') or '0') + 1\n",
+        "  return math.max(tonumber(highest or '0') + 1, now_us, tonumber(hint) + 1)\n",
+        "  return tonumber(highest or '0') + 1\n",
     ),
     Mutant(
         "redis-fence-forgotten-too-soon",
@@ -245,7 +245,7 @@ REDIS_MUTANTS: tuple[Mutant, ...] = (
         "redis-state-kept-for-ever",
         "the state of a lock never expires",
         _QUEUE,
-        "  redis.call('PEXPIREAT', S, text(math.max(math.floor(fence / 1000), now + ttl) + DAY))\n",
+        "  redis.call('PEXPIREAT', S, text(math.max(math.floor(tonumber(highest or '0') / 1000), now + ttl) + DAY))\n",
         "",
     ),
     Mutant(
@@ -281,8 +281,8 @@ REDIS_MUTANTS: tuple[Mutant, ...] = (
         "redis-abandoned-not-told",
         "the next holder does not learn that the last one vanished",
         _QUEUE,
-        "    redis.call('HDEL', S, 'o', 'b', 'd')\n    redis.call('HSET', S, 'l', '1')\n",
-        "    redis.call('HDEL', S, 'o', 'b', 'd')\n",
+        "    alone, alone_facts = false, false\n    note_that_somebody_left()\n",
+        "    alone, alone_facts = false, false\n",
     ),
     Mutant(
         "redis-abandoned-share-overlooked",
