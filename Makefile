@@ -9,7 +9,7 @@ PARALLEL ?= -n 4 --dist loadfile
 RUN    := PYTHONPATH=. $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo test test-quick test-all check fmt lint types sim faults mutants counters models bench docs clean
+.PHONY: help setup servers demo test test-quick test-all check fmt lint types sim conformance faults mutants counters models bench docs clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -40,7 +40,7 @@ test: setup servers  ## all tests, short forms of the long ones included
 test-quick: setup  ## the inner loop: under a minute
 	$(RUN) -m pytest -x -q tests/unit tests/architecture tests/faces tests/contract/test_memory.py tests/contract/test_sqlite.py
 
-test-all: test sim faults mutants models counters  ## everything, with the long forms
+test-all: test sim conformance faults mutants models counters  ## everything, with the long forms
 
 check: lint types test  ## exactly what the continuous integration runs
 
@@ -57,6 +57,11 @@ types: setup  ## types
 
 sim: setup  ## the simulation, long form
 	$(RUN) -m verification.simulation --seeds 20000
+	$(RUN) -m verification.simulation --store redis --seeds 5000
+
+conformance: setup servers  ## the simulated Redis server against real ones, call by call, long form
+	$(RUN) -m verification.simulation.redis.conformance --operations 100000
+	$(RUN) -m verification.simulation.redis.conformance --operations 100000 --server valkey
 
 faults: setup servers  ## the long forms of the fault tests: a minute of packet loss, 10,000 grants to a mixed fleet, Redlock over 200 node faults
 	LEASEHOLD_LONG_FAULTS=1 $(RUN) -m pytest -q tests/faults/test_redis_packet_loss.py tests/faults/test_redis_compat.py \

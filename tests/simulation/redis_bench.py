@@ -26,9 +26,9 @@ class Bench:
         self.links: list[Link] = []
         self._numbers = 0
 
-    def client(self, *, shared: bool = True, **options: Any) -> RedisBackend:
-        """A backend in a process of its own."""
-        process = self.world.process(f"p{len(self.links)}")
+    def client(self, *, shared: bool = True, rate: float = 1.0, **options: Any) -> RedisBackend:
+        """A backend in a process of its own, whose clock has this rate."""
+        process = self.world.process(f"p{len(self.links)}", rate=rate)
         link = Link(process, timeout=1.0)
         self.links.append(link)
         return open_plain(self.server, link, SimRuntime(process), Options(**options), shared=shared)

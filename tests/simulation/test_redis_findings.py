@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from leasehold._core.validity import believed_until
 from leasehold.backends.redis.backend import RedisBackend
 from leasehold.spi import Place
 from leasehold.values import Grant, Mode, Refusal
@@ -188,5 +189,28 @@ def test_strict_mode_holds_off_when_the_first_primary_is_promoted_again() -> Non
         began = bench.world.now
         await granted(second)
         assert bench.world.now > began + 3.0
+
+    bench.run(history())
+
+
+def test_a_hand_over_to_a_process_with_a_slow_clock_is_not_believed_for_too_long() -> None:
+    """It was: the margin for drift did not cover the time that the waiter had waited, on the server's clock."""
+    bench = Bench()
+    holder, waiter = bench.client(), bench.client(rate=0.991)
+    process = bench.links[1].process
+
+    async def history() -> None:
+        first = await holder.try_acquire(bench.claim(ttl=60.0))
+        place = await waiter.join(bench.claim(ttl=6.0))
+        assert isinstance(first, Grant)
+        assert isinstance(place, Place)
+        await bench.main.sleep(5.9)
+        await holder.release(first)
+        made_at = bench.world.now
+        await bench.main.wait(place.signal, bench.main.now() + 1)
+        grant = await waiter.turn(place)
+        assert isinstance(grant, Grant)
+        assert grant.since is not None, "it came by message"
+        assert process.instant(believed_until(grant.since, grant.ttl)) < made_at + grant.ttl
 
     bench.run(history())

@@ -88,6 +88,7 @@ class _Run:
             fenced={name: Register(world, fenced=True) for name in mutexes},
             plain={name: Register(world, fenced=False) for name in mutexes},
             queueing=queueing,
+            rates=1.0 + 1.2 * stage.drift,
             delay=stage.delay,
         )
         self._observer = SimRuntime(world.process("observer"))

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["EXPECTED", "Actor", "BodyError", "Scene", "Site"]
 
 PERMITS = 2
-DRIFT = 1.006  # a little more than two clocks can differ in rate
 
 
 class BodyError(Exception):
@@ -54,6 +53,7 @@ class Scene:
     fenced: dict[str, Register]
     plain: dict[str, Register]
     queueing: bool
+    rates: float = 1.006  # a little more than two clocks can differ in rate
     delay: float = 0.0  # how much longer than that of others a wait may be, because of the store
     contenders: int = 0
     healed_at: float | None = None
@@ -340,7 +340,7 @@ class Actor:
             if model.is_excused(grant.claim.owner) or (need == 0.0 and left <= 0.0):
                 continue
             record = model.record(grant.claim.key, grant.claim.owner)
-            until = model.clock.now() + max(need, left) / DRIFT
+            until = model.clock.now() + max(need, left) / self._scene.rates
             if record is None or record.fence != grant.fence or record.expires < until:
                 self._scene.history.violate("check() believes more than the store", f"{each!r}")
 

@@ -2,7 +2,7 @@
 
 Validity. A grant that a call of ours brought counts from before that call. A grant that came by message counts from an
 earlier exchange of ours: sent at s, stamped T by the server; handed over at T', it is ours since s + (T' - T) at the
-earliest. If the server's clock looks odd, the server is asked instead.
+earliest, a little less because clocks drift. If the server's clock looks odd, the server is asked instead.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ LONGEST_PLACE = 3 * RECHECK
 LISTENING = 6  # the part of a place's life that may be spent on being called instead of asking
 POLL_AT_THE_HEAD = 0.1  # a waiter that cannot be told asks
 SHORTEST_TIMEOUT = 0.25
+DRIFT = 0.01  # by so much a second of the server's clock may be shorter than one of ours
 HOUR_US = 3_600_000_000
 SCAN_PAGE = 1000
 TAKEN = Loss(LossReason.TAKEN, "the store does not know this grant any more")
@@ -298,7 +299,7 @@ class RedisBackend:
         handed, waiter.handed = waiter.handed, None
         assert handed is not None  # noqa: S101 - for the type checker
         # Both stamps are cut off to milliseconds, so what lies between them may be nearly one less.
-        since = waiter.sent + max(0, handed.at - waiter.told - 1) / 1000
+        since = waiter.sent + max(0, handed.at - waiter.told - 1) / 1000 * (1 - DRIFT)
         if waiter.told == 0 or handed.at < waiter.told or since > self._runtime.now():
             return None  # the server's clock is not what it was
         self._pushes.forget(claim.owner)
