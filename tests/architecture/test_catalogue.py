@@ -15,7 +15,7 @@ import pytest
 from leasehold._runtimes.asyncio import AsyncioRuntime
 from leasehold._runtimes.threads import ThreadRuntime
 from leasehold.testing.contract import CASES
-from verification.mutants.catalogue import MUTANTS
+from verification.mutants import MUTANTS
 
 ROOT = Path(__file__).resolve().parents[2]
 CATALOGUE: dict[str, dict[str, Any]] = tomllib.loads((ROOT / "docs/reference/catalogue.toml").read_text())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -122,6 +123,22 @@ def test_black_holed_node_is_not_waited_for_and_comes_back_by_itself(
     driver.run(body())
 
 
+def test_slow_node_is_not_waited_for(driver: contract.Driver, nodes: RedlockNodes) -> None:
+    """It answers each time, a fifth of a second later than the others."""
+
+    async def body() -> None:
+        with proxied(nodes, 1) as ((proxy,), url):
+            async with opened(driver, url.replace("node_timeout=0.5", "node_timeout=5")) as client:
+                await pair(client)
+                proxy.delay(to_client=0.2)
+                started = time.monotonic()
+                for _ in range(50):
+                    await pair(client)
+                assert time.monotonic() - started < 50 * 0.2
+
+    driver.run(body())
+
+
 def test_node_restarted_empty_sits_out_and_the_others_go_on(driver: contract.Driver, forgetful: RedlockNodes) -> None:
     async def body() -> None:
         async with opened(driver, forgetful.url(), ttl=SHORT) as client:
@@ -226,12 +243,17 @@ def test_node_restarted_from_an_old_snapshot_sits_out_too(forgetful: RedlockNode
         for _ in range(10):
             with client.lock("name").hold() as lease:
                 fence = lease.fence
-        server.kill()
-        server.start()
-        assert int(server.ask("DBSIZE")) > 0, "the snapshot was not read"
-        with client.lock("name").hold(timeout=30) as lease:
-            assert lease.fence > fence
-            assert has_lock(server) != lease.fence, "it voted with old knowledge"
+    server.kill()
+    server.start()
+    assert int(server.ask("DBSIZE")) > 0, "the snapshot was not read"
+    backend = find_store(forgetful.url()).open_backend(ThreadRuntime())
+    claim = Claim(key_for(DEFAULT_NAMESPACE, "name"), "f" * 32, SHORT, Mode.EXCLUSIVE, 1, 0.0, Holder("host", 1))
+    grant = run(backend.try_acquire(claim))
+    run(backend.close())
+    assert isinstance(grant, Grant)
+    assert grant.fence > fence
+    answer = tell(server, Calls(forgetful.max_ttl, 5).vote(replace(claim, owner="e" * 32), grant.fence + 1).whole)
+    assert answer.startswith(b"*3\r\n:4\r\n"), "it voted with old knowledge"
 
 
 def test_lost_locks_are_put_back_only_while_a_majority_confirms(driver: contract.Driver, nodes: RedlockNodes) -> None:
@@ -250,6 +272,25 @@ def test_lost_locks_are_put_back_only_while_a_majority_confirms(driver: contract
             assert lease.loss is not None
             assert lease.loss.reason is LossReason.TAKEN
             assert held_on(nodes) <= 2, "a minority repaired itself"
+
+    driver.run(body())
+
+
+def test_repaired_node_that_still_sits_out_does_not_confirm(driver: contract.Driver, nodes: RedlockNodes) -> None:
+    """It may have voted for a rival before it forgot; so two that remember and two that sit out are no majority."""
+
+    async def body() -> None:
+        async with opened(driver, nodes.url(), ttl=10) as client:
+            lease = await client.lock("name").acquire()
+            await until(driver, lambda: held_on(nodes) == 5)
+            for server in nodes.servers[:2]:
+                server.flush()
+            await lease.renew()
+            await until(driver, lambda: held_on(nodes) == 5)
+            nodes.servers[2].kill()
+            with pytest.raises(leasehold.BackendError, match="of 5 nodes extended it, and 2 sit out"):
+                await lease.renew()
+            assert await lease.release()
 
     driver.run(body())
 

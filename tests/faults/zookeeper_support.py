@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 
 from verification.lab.process import wait_until
 
@@ -125,5 +126,8 @@ def claims_in(client: KazooClient, root: str) -> Iterator[str]:
     if client.exists(f"{root}/locks") is None:
         return
     for lock in client.get_children(f"{root}/locks"):
-        for node in client.get_children(f"{root}/locks/{lock}"):
-            yield f"{root}/locks/{lock}/{node}"
+        try:
+            nodes = client.get_children(f"{root}/locks/{lock}")
+        except NoNodeError:  # an empty one, which was just cleaned away
+            continue
+        yield from (f"{root}/locks/{lock}/{node}" for node in nodes)

@@ -196,7 +196,7 @@ def test_a_lease_that_comes_back_after_its_deadline_is_seen(bench: Bench) -> Non
 def test_a_belief_beyond_max_hold_is_seen(bench: Bench) -> None:
     first = grant("a", 1)
     tenure = bench.granted(first).believe(first)
-    bench.beliefs.limit(tenure.grant.fence, 2.0)
+    bench.beliefs.limit("k", tenure.grant.fence, 2.0)
     bench.world.now = 2.5
     bench.beliefs.look()
     assert bench.violated == ["believed beyond max_hold"]
@@ -222,7 +222,7 @@ def test_a_loss_that_is_not_told_in_time_is_seen(bench: Bench) -> None:
 
 def test_a_loss_that_is_told_twice_is_seen(bench: Bench) -> None:
     for _ in range(2):
-        bench.beliefs.lost(bench.link, 1, LossReason.TAKEN)
+        bench.beliefs.lost(bench.link, "k", 1, LossReason.TAKEN)
     assert bench.violated == ["loss told twice"]
 
 
@@ -230,7 +230,7 @@ def test_a_loss_without_need_is_seen(bench: Bench) -> None:
     first = grant("a", 1)
     tenure = bench.granted(first).believe(first)
     bench.world.now = 9.95
-    bench.beliefs.lost(bench.link, tenure.grant.fence, LossReason.EXPIRED)
+    bench.beliefs.lost(bench.link, "k", tenure.grant.fence, LossReason.EXPIRED)
     assert bench.violated == ["lost without need"]
 
 
@@ -240,7 +240,7 @@ def test_a_loss_after_trouble_is_nobodys_fault(bench: Bench) -> None:
     bench.world.now = 9.0
     bench.link.trouble()
     bench.world.now = 9.95
-    bench.beliefs.lost(bench.link, tenure.grant.fence, LossReason.UNCONFIRMED)
+    bench.beliefs.lost(bench.link, "k", tenure.grant.fence, LossReason.UNCONFIRMED)
     assert bench.violated == []
 
 

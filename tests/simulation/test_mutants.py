@@ -24,7 +24,11 @@ MUST_BE_CAUGHT = [
 def test_the_text_of_each_mutant_occurs_exactly_once(mutant: Mutant) -> None:
     text = (SOURCE / "leasehold" / mutant.file).read_text()
     assert text.count(mutant.old) == 1
-    compile(text.replace(mutant.old, mutant.new), mutant.file, "exec")
+    changed = text.replace(mutant.old, mutant.new)
+    if mutant.file.endswith(".py"):
+        compile(changed, mutant.file, "exec")
+    else:  # a Redis script; what it includes is put in where it is used, so only its own blocks are looked at
+        assert changed != text
 
 
 def test_no_two_mutants_have_the_same_name() -> None:

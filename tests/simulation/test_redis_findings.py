@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from leasehold.backends.redis.backend import RedisBackend
@@ -69,10 +71,9 @@ def test_a_client_whose_connection_for_messages_died_in_silence_gets_its_turn() 
     assert bench.run(history()) < 6
 
 
-def test_a_waiter_keeps_its_place_while_its_client_cannot_hear() -> None:
-    """It did not: its client waited for a dead connection to answer before it asked for the place."""
-    bench = Bench()
-    holder, waiter = bench.client(), bench.client()
+def keeps_its_place(bench: Bench, waiter: RedisBackend, then: Callable[[], None]) -> None:
+    """Whether a waiter of a ttl of one second has its place for seven, while others look at the queue."""
+    holder = bench.client()
 
     async def ask_all_the_time() -> None:
         for _ in range(100):
@@ -82,15 +83,33 @@ def test_a_waiter_keeps_its_place_while_its_client_cannot_hear() -> None:
     async def history() -> None:
         assert isinstance(await holder.try_acquire(bench.claim(ttl=60.0)), Grant)
         answer = await waiter.join(bench.claim(ttl=1.0))
-        bench.silence_ears()
-        waiter._pushes.doubt(waiter._names.keys("k"))
+        then()
         bench.main.spawn(ask_all_the_time(), "rival")
-        for _ in range(20):
+        while bench.world.now < 7.0:
             assert isinstance(answer, Place)
-            await bench.main.sleep(1 / 3)
+            await bench.main.sleep(answer.recheck)
             answer = await waiter.turn(answer)
 
     bench.run(history())
+
+
+def test_a_waiter_keeps_its_place_while_its_client_cannot_hear() -> None:
+    """It did not: its client waited for a dead connection to answer before it asked for the place."""
+    bench = Bench()
+    waiter = bench.client()
+
+    def deafen() -> None:
+        bench.silence_ears()
+        waiter._pushes.doubt(waiter._names.keys("k"))
+
+    keeps_its_place(bench, waiter, deafen)
+
+
+def test_a_waiter_keeps_its_place_while_replicas_lag() -> None:
+    """It did not: it waited a second for them every time, although its place lives no longer."""
+    bench = Bench()
+    bench.server.lag = 100.0
+    keeps_its_place(bench, bench.client(acks=1), lambda: None)
 
 
 def test_whoever_waits_for_a_server_that_holds_off_has_a_place_in_line() -> None:

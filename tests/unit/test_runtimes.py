@@ -163,6 +163,16 @@ def test_scatter_polls_many_sockets_on_the_calling_thread() -> None:
         line.close()
 
 
+def test_scatter_works_where_the_system_has_no_poll(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("leasehold._runtimes.threads.poll", None)
+    runtime = ThreadRuntime()
+    lines = [Line(b"yes\n"), Line(None), Line(b"yes\n")]
+    assert list(run(runtime.scatter(lines, majority, runtime.now() + 30))) == ["yes", None, "yes"]
+    assert list(run(runtime.scatter([lines[1]], majority, runtime.now() + 0.05))) == [None]
+    for line in lines:
+        line.close()
+
+
 class LineThatEnds(Line):
     """Closes its socket with the answer, like a connection that is one too many to be kept."""
 

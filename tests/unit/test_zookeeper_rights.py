@@ -45,7 +45,7 @@ def test_every_node_of_a_known_user_is_closed_to_others(
     zookeeper_server: ZooKeeperServer, stranger: KazooClient
 ) -> None:
     with leasehold.connect(as_user(zookeeper_server, "/alice")) as client:
-        client.raise_fence("x", 1000, reason="test")
+        client.raise_fence("x", 10**12, reason="test")
         with client.lock("x").hold():
             insider = KazooClient(zookeeper_server.address, auth_data=[("digest", "alice:wonder land")])
             insider.start(timeout=30)

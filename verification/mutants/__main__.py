@@ -6,25 +6,26 @@ import argparse
 import statistics
 import sys
 
-from verification.mutants.catalogue import MUTANTS
-from verification.mutants.runner import hunt
+from verification.mutants import MUTANTS
+from verification.mutants.runner import SLOWNESS, hunt
 
 
 def main(arguments: list[str] | None = None) -> int:
     """0: all were caught. 1: one survived, or the library itself did not."""
     options = _parser().parse_args(arguments)
     if not options.only:
-        baseline = hunt(None, options.baseline)
-        if baseline.caught_by is not None:
-            print(f"the library itself fails: {baseline.caught_by}; run python -m verification.simulation")
-            return 1
+        for store in SLOWNESS:
+            baseline = hunt(None, options.baseline, store)
+            if baseline.caught_by is not None:
+                print(f"the library itself fails: {baseline.caught_by}; run python -m verification.simulation")
+                return 1
     chosen = [mutant for mutant in MUTANTS if not options.only or options.only in mutant.id]
     survivors, needed = [], []
-    print(f"{'mutant':28} {'caught by':44} {'seeds':>6} {'seconds':>8}")
+    print(f"{'mutant':34} {'caught by':44} {'seeds':>6} {'seconds':>8}")
     for mutant in chosen:
         verdict = hunt(mutant, options.seeds)
         caught = verdict.caught_by or "SURVIVED"
-        print(f"{mutant.id:28} {caught:44} {verdict.seeds:6} {verdict.seconds:8.1f}", flush=True)
+        print(f"{mutant.id:34} {caught:44} {verdict.seeds:6} {verdict.seconds:8.1f}", flush=True)
         if verdict.caught_by is None:
             survivors.append(mutant)
         else:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["MUTANTS", "Mutant"]
+__all__ = ["CORE_MUTANTS", "Mutant"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,11 @@ class Mutant:
     old: str
     new: str
 
+    @property
+    def store(self) -> str:
+        """The store that the simulation has to use to meet it."""
+        return "redis" if self.file.startswith("backends/redis/") else "memory"
+
 
 _ACQUIRE = "_core/acquire.py"
 _KEEPER = "_core/keeper.py"
@@ -29,7 +34,7 @@ _MEMORY_ENTRY = "backends/memory_entry.py"
 _RULES = "backends/rules.py"
 _LEASE = "lease.py"
 
-MUTANTS: tuple[Mutant, ...] = (
+CORE_MUTANTS: tuple[Mutant, ...] = (
     # --- giving back
     Mutant(
         "B1-unshielded-release",

@@ -224,8 +224,8 @@ class StoreModel:
         if isinstance(answer, Grant):
             self._granted(verb, book, claim, answer)
         elif isinstance(answer, Place):
-            known = claim.owner in book.waiting
-            if not known and verb == "join" and self._is_free(book, claim):
+            new = verb == "join" and claim.owner not in book.waiting
+            if (new or verb == "turn") and self._is_free(book, claim):
                 self._violate("waits for a free lock", f"{claim.key} {claim.owner[:6]}")
             book.waiting[claim.owner] = (claim, self.clock.end_of_place(answer.recheck))
         elif isinstance(answer, Refusal):

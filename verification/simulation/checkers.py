@@ -36,6 +36,7 @@ class _Belief:
 
     link: Link
     tenure: weakref.ref[Tenure]
+    name: str
     claim: Claim
     fence: int
     ends: float = math.inf  # on the process' clock, where max_hold is over at the latest
@@ -50,26 +51,27 @@ class Beliefs:
         self._history = history
         self._model = model
         self._present: list[_Belief] = []
-        self._told: set[int] = set()  # fences whose loss was announced
+        self._told: set[tuple[str, int]] = set()  # names and fences whose loss was announced
 
     def admitted(self, link: Link, tenure: Tenure) -> None:
         """A client has a new lease."""
-        self._present.append(_Belief(link, weakref.ref(tenure), tenure.grant.claim, tenure.grant.fence))
+        grant = tenure.grant
+        self._present.append(_Belief(link, weakref.ref(tenure), tenure.name, grant.claim, grant.fence))
 
-    def limit(self, fence: int, max_hold: float | None) -> None:
+    def limit(self, name: str, fence: int, max_hold: float | None) -> None:
         """The call that took this lease has returned, and it must not be believed longer than this."""
         for belief in self._present:
-            if belief.fence == fence and max_hold is not None:
+            if belief.name == name and belief.fence == fence and max_hold is not None:
                 belief.ends = belief.link.process.clock() + max_hold
 
-    def lost(self, link: Link, fence: int, reason: LossReason) -> None:
+    def lost(self, link: Link, name: str, fence: int, reason: LossReason) -> None:
         """A client announced a loss."""
         self._history.counts["losses"] += 1
-        if fence in self._told:
-            self._history.violate("loss told twice", f"{link.process.name} fence {fence}")
-        self._told.add(fence)
+        if (name, fence) in self._told:
+            self._history.violate("loss told twice", f"{link.process.name} {name} fence {fence}")
+        self._told.add((name, fence))
         if reason in (LossReason.EXPIRED, LossReason.UNCONFIRMED):
-            self._check_needless(link, fence, reason)
+            self._check_needless(link, name, fence, reason)
 
     def look(self) -> None:
         """Check everybody's belief now."""
@@ -116,7 +118,12 @@ class Beliefs:
         if belief.over_since is None:
             return False
         process, tenure = belief.link.process, belief.tenure()
-        if process.crashed or tenure is None or tenure.state is State.RELEASED or belief.fence in self._told:
+        if (
+            process.crashed
+            or tenure is None
+            or tenure.state is State.RELEASED
+            or (belief.name, belief.fence) in self._told
+        ):
             return True
         if process.paused or tenure.state is State.RELEASING:
             return False
@@ -125,9 +132,9 @@ class Beliefs:
             self._history.violate("loss not told in time", f"{process.name} fence {belief.fence}, {late:.2f} s late")
         return False
 
-    def _check_needless(self, link: Link, fence: int, reason: LossReason) -> None:
+    def _check_needless(self, link: Link, name: str, fence: int, reason: LossReason) -> None:
         """A lease that is renewed does not run out while its process and network are well."""
-        belief = next((each for each in self._present if each.fence == fence), None)
+        belief = next((each for each in self._present if each.name == name and each.fence == fence), None)
         tenure = None if belief is None else belief.tenure()
         if belief is None or tenure is None or not tenure.renewable:
             return

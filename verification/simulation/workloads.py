@@ -86,7 +86,7 @@ class Site:
             else:
                 scene.beliefs.admitted(self.link, tenure)
         elif isinstance(event, happened.Lost):
-            scene.beliefs.lost(self.link, event.fence, event.loss.reason)
+            scene.beliefs.lost(self.link, event.name, event.fence, event.loss.reason)
 
 
 class Actor:
@@ -280,7 +280,7 @@ class Actor:
                 self._check_nothing_left(names, asked - granted, why)
         for each in leases:
             scene.history.granted(attempt, each.name, each.fence)
-            scene.beliefs.limit(each.fence, self._max_hold(lock, each.name))
+            scene.beliefs.limit(each.name, each.fence, self._max_hold(lock, each.name))
         if len(leases) == 1 and leases[0].remaining() <= 0:
             scene.history.violate("acquire returned a lease that was over", f"{leases[0]!r}")
         self._check_patience(attempt.began_at, lock, patient=patient)

@@ -20,7 +20,6 @@ __all__ = ["Call", "Calls"]
 NAMES = 4
 OWNERS = 5
 PUSHES = ("", "galive", "galive", "galive", "gdead", "walive", "wdead")
-LIVES = ("", "", "", "", "", "", "first", "second")
 STEPS = ("try", "join", "join", "turn", "turn")
 
 
@@ -95,13 +94,13 @@ class Calls:
             draw.choice(["0", "0", "0", self._time()]),
             f'["host",{owner[1:]},null,null]',
             draw.choice(["0", "0", str(1_600_000_000_000_000), str(2_500_000_000_000_000)]),
-            self._time(),
-            draw.choice(PUSHES),
-            draw.choice(LIVES),
-            self._time(),
-            self._time(),
         )
-        return self._call("acquire", name, owner, step, *arguments)
+        more: tuple[str, ...] = ()
+        if step != b"0" or draw.random() < 0.2:
+            more = (self._time(), draw.choice(PUSHES))
+            if draw.random() < 0.3:
+                more += (draw.choice(["first", "second"]), self._time(), self._time())
+        return self._call("acquire", name, owner, step, *arguments, *more)
 
     def _renew(self, name: int, owner: str) -> Call:
         return self._call("renew", name, owner, owner, self._fence(name, owner), self._time())

@@ -72,7 +72,7 @@ class RedisStage:
             }.get(forgets, ()),
         ]
         if forgets == "fail over":
-            self._server.lag = random.choice([0.0, 0.001, 0.01, 0.1])
+            self._server.lag = random.choice([0.0, 0.01, 0.1, ttl, 3 * ttl])
         if forgets == "step":
             self.delay = 4 * ttl  # a clock that is set back gives everything more time
         strict = {"": 0.1, "restart": 0.5, "fail over": 0.5}.get(forgets, 0.0)

@@ -148,7 +148,7 @@ class RedisWatcher:
             answer = Place(claim, NOBODY, int(run.arguments[8]) / 3000, reply[1])
         elif reply[0] == 0:
             answer = Refusal(claim.key)
-        if reply[0] != 1 and verb != "turn" and self._is_held_off(run.keys[1]):
+        if self._is_held_off(run.keys[1]) and (reply[0] == 2 or (reply[0] == 0 and verb != "turn")):
             verb = "held off"  # then it is no wonder that a free lock is not granted
         self.model.applied(connection.link, verb, claim, answer, connection.sent_at)
         self._handed_over(run, after=told)
@@ -282,5 +282,5 @@ class RedisWatcher:
         )
 
     def _place_ends(self, base: bytes, owner: str) -> float:
-        text = self._server.database.run([b"HGET", base + b":w", owner.encode() + b":e"])
-        return (int(text or b"0") - EPOCH * 1000) / 1000
+        text = self._server.database.run([b"HGET", base + b":w", owner.encode()])
+        return (int((text or b"0").partition(b"\n")[0]) - EPOCH * 1000) / 1000

@@ -106,13 +106,12 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class WatchAnswer:
-    """News of one watch; `cancelled` ends it, with `compacted` when its past is not kept any more."""
+    """News of one watch: it began (after the revision of the header), it ended, or something happened."""
 
     header: Header
     watch: int = 0
+    created: bool = False
     cancelled: bool = False
-    compacted: int = 0
-    reason: str = ""
     events: tuple[Event, ...] = ()
 
 
@@ -199,9 +198,8 @@ def read_watch(message: bytes) -> WatchAnswer:
     return WatchAnswer(
         read_header(parts.get(1, _NOTHING)),
         whole(parts.get(2, _NOTHING)),
+        whole(parts.get(3, _NOTHING)) != 0,
         whole(parts.get(4, _NOTHING)) != 0,
-        whole(parts.get(5, _NOTHING)),
-        parts.get(6, _NOTHING).decode(errors="replace"),
         tuple(_read_event(content) for field, content in found if field == 11),
     )
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from leasehold.backends.etcd import requests
 from leasehold.backends.etcd.answers import KeyValue
+from leasehold.backends.etcd.backlog import MOST_SEATS
+from leasehold.backends.etcd.member import recheck
 from leasehold.backends.etcd.requests import NewClaim
 from leasehold.backends.etcd.seat import encode, read_seat
 from leasehold.backends.etcd.trouble import LeaseGone
@@ -54,7 +56,12 @@ class Asking:
         return Refusal(claim.key, answer.holder, None, answer.ahead) if isinstance(answer, Place) else answer
 
     async def join(self, claim: Claim) -> Grant | Place | Refusal:
-        """Grant now or give a place in the line."""
+        """Grant now or give a place in the line; or one behind the others of this client, who are many."""
+        tools, lane = self._tools, self._tools.lane(claim).prefix
+        if claim.owner not in tools.members and tools.slots.count(lane) >= MOST_SEATS:
+            signal, ahead = tools.backlog.stand(lane, claim.owner)
+            return Place(claim, signal, recheck(claim), MOST_SEATS + ahead)
+        tools.backlog.leave(lane, claim.owner)
         return await self._ask(claim, waits=True)
 
     async def _ask(self, claim: Claim, *, waits: bool) -> Grant | Place | Refusal:
@@ -95,8 +102,10 @@ class Asking:
         if not member.created:
             member.value = value
         try:
-            request = requests.join(new) if attempt.waits else requests.try_acquire(new, attempt.room_at)
-            answer = await tools.connection.txn(request)
+            if attempt.waits:
+                answer = await tools.connection.txn(requests.join(new, member.enough))
+            else:
+                answer = await tools.connection.txn(requests.try_acquire(new, attempt.room_at))
         except LeaseGone:
             session.ended = True
             return None
@@ -119,11 +128,13 @@ class Asking:
             raise
         if not attempt.waits:
             return self._waiting.granted(member, attempt.asked)
-        # An exclusive claim and a permit count themselves, a shared one counts only exclusive ones.
-        member.ahead = answer.read(1).count - (member.claim.mode is not Mode.SHARED)
-        if member.ahead < member.claim.capacity:
+        newest = answer.read(1)
+        in_the_way = tuple(kept for kept in newest.found if kept.created < member.created)
+        if len(in_the_way) < member.claim.capacity:
             return self._waiting.granted(member, attempt.asked)
-        return await self._waiting.look(member, attempt.asked)
+        member.ahead = newest.count - (member.claim.mode is not Mode.SHARED)  # a shared one does not see itself there
+        member.is_wanted(attempt.asked)
+        return self._waiting.stay(member, in_the_way, answer.read(2), answer.header.revision)
 
     async def _refused(self, member: Member, attempt: _Attempt, answer: TxnAnswer) -> Grant | Place | Refusal | None:
         """Why the claim got no seat; None means: ask again, relying on what is known now."""
@@ -161,6 +172,7 @@ class Asking:
     async def withdraw(self, claim: Claim) -> None:
         """Undo the claim whatever became of it, and refuse late copies of it for one ttl."""
         tools = self._tools
+        tools.backlog.leave(tools.lane(claim).prefix, claim.owner)
         member = tools.members.get(claim.owner)
         if member is not None:
             tools.doubt(member)

@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leasehold.backends.etcd.asking import Asking
+from leasehold.backends.etcd.backlog import Backlog
 from leasehold.backends.etcd.connection import Connection
 from leasehold.backends.etcd.examining import Examiner
 from leasehold.backends.etcd.floors import Floors
@@ -66,6 +67,7 @@ class EtcdBackend:
         self._connection = Connection(wires, runtime, options.label, options.user, options.password)
         self._sessions = Sessions(self._connection, runtime)
         self._watches = Watches(self._connection, runtime)
+        self._backlog = Backlog(runtime)
         floors = Floors(self._connection, options.fence_floor)
         tools = Toolbox(
             connection=self._connection,
@@ -74,6 +76,7 @@ class EtcdBackend:
             floors=floors,
             slots=Slots(runtime),
             watches=self._watches,
+            backlog=self._backlog,
             runtime=runtime,
         )
         self._waiting = Waiting(tools)
@@ -93,6 +96,8 @@ class EtcdBackend:
 
     async def turn(self, place: Place) -> Grant | Place | Refusal:
         """See `Queueing`."""
+        if place.claim.owner in self._backlog:
+            return await self._asking.join(place.claim)
         return await self._waiting.turn(place)
 
     async def renew(self, grants: Sequence[Grant]) -> Sequence[Grant | Loss]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leasehold.values import Grant
+from leasehold.values import Grant, Mode
 
 if TYPE_CHECKING:
     from leasehold.backends.etcd.answers import KeyValue
@@ -13,7 +13,14 @@ if TYPE_CHECKING:
     from leasehold.spi import Signal
     from leasehold.values import Claim, Holder
 
-__all__ = ["Member"]
+__all__ = ["Member", "recheck"]
+
+LONGEST_RECHECK = 10.0
+
+
+def recheck(claim: Claim) -> float:
+    """After how long a waiter asks by itself, which also keeps its session alive."""
+    return min(claim.ttl / 3, LONGEST_RECHECK)
 
 
 class Member:
@@ -47,6 +54,11 @@ class Member:
         self.seat, self.value = kept.key, kept.value
         self.created, self.written, self.floor = kept.created, kept.written, floor
         self.granted_at = None
+
+    @property
+    def enough(self) -> int:
+        """How many of those in its way it has to know: one, or one more than there may be beside it."""
+        return self.claim.capacity + 1 if self.claim.mode is Mode.PERMIT else 1
 
     @property
     def fence(self) -> int:

@@ -184,11 +184,10 @@ def lease_id(lease: int) -> bytes:
     return number(1, lease)
 
 
-def watch_create(watch: int, key: bytes, end: bytes, revision: int, *, puts: bool) -> bytes:
-    """Tell of every deletion (and write) of the key or range from this revision on."""
+def watch_create(watch: int, key: bytes, end: bytes, *, puts: bool) -> bytes:
+    """Tell of every deletion (and write) of the key or range from now on."""
     filters = b"" if puts else block(5, _NO_PUTS)
-    request = block(1, key) + (block(2, end) if end else b"") + number(3, revision) + filters + number(7, watch)
-    return block(1, request)
+    return block(1, block(1, key) + (block(2, end) if end else b"") + filters + number(7, watch))
 
 
 def watch_cancel(watch: int) -> bytes:

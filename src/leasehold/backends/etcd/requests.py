@@ -69,6 +69,12 @@ def _count(lane: Lane) -> bytes:
 
 
 @lru_cache(maxsize=4096)
+def _first(lane: Lane) -> bytes:
+    """Who came first of all."""
+    return op_range(range_(*lane.all, limit=1, sort=Sort.OLDEST))
+
+
+@lru_cache(maxsize=4096)
 def _no_strangers(lane: Lane) -> bytes:
     """Condition: nobody uses the name as another kind of lock."""
     return b"".join([condition(is_absent(*stranger)) for stranger in lane.strangers])
@@ -76,9 +82,8 @@ def _no_strangers(lane: Lane) -> bytes:
 
 def _reasons(lane: Lane, seat: bytes, owner: str) -> list[bytes]:
     """The seat, the claim's withdrawal, the floor, the first claim, how many may be in the way."""
-    first = op_range(range_(*lane.all, limit=1, sort=Sort.OLDEST))
     withdrawal = op_range(read(lane.withdrawal(owner)))
-    return [op_range(read(seat)), withdrawal, op_range(read(lane.floor)), first, _count(lane)]
+    return [op_range(read(seat)), withdrawal, op_range(read(lane.floor)), _first(lane), _count(lane)]
 
 
 def _new(new: NewClaim) -> bytes:
@@ -88,13 +93,20 @@ def _new(new: NewClaim) -> bytes:
     return conditions + condition(written_at(lane.floor, new.floor)) + then(op_put(put(seat, new.value, new.lease)))
 
 
-def join(new: NewClaim) -> bytes:
-    """Stand in line; the second result counts those who may be in the way.
+@lru_cache(maxsize=4096)
+def _place(lane: Lane, enough: int) -> bytes:
+    """Those who are in the way of whoever is the newest, itself included; and who is first."""
+    newest = op_range(range_(*lane.ahead, limit=enough, sort=Sort.NEWEST, keys_only=True))
+    return then(newest) + then(_first(lane))
+
+
+def join(new: NewClaim, enough: int) -> bytes:
+    """Stand in line; the second result has those who may be in the way, newest first, the third who is first.
 
     Why it could not be done is asked separately (`why`): that is rare, and all that a transaction says is kept in
     etcd's log.
     """
-    return _new(new) + then(_count(new.lane))
+    return _new(new) + _place(new.lane, enough + 1)
 
 
 def why(new: NewClaim) -> bytes:
@@ -119,7 +131,7 @@ def _view(lane: Lane, seat: bytes, created: int, enough: int) -> list[bytes]:
         op_range(read(seat)),
         op_range(read(lane.floor)),
         op_range(range_(*lane.ahead, limit=enough, sort=Sort.NEWEST, keys_only=True, newest=created - 1)),
-        op_range(range_(*lane.all, limit=1, sort=Sort.OLDEST)),
+        _first(lane),
     ]
 
 

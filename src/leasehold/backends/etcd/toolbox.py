@@ -11,6 +11,7 @@ from leasehold.backends.etcd.member import Member
 from leasehold.backends.etcd.seat import read_seat
 
 if TYPE_CHECKING:
+    from leasehold.backends.etcd.backlog import Backlog
     from leasehold.backends.etcd.connection import Connection
     from leasehold.backends.etcd.floors import Floors
     from leasehold.backends.etcd.layout import Lane, Layout
@@ -34,6 +35,7 @@ class Toolbox:
     floors: Floors
     slots: Slots
     watches: Watches
+    backlog: Backlog
     runtime: Runtime
     members: dict[str, Member] = field(default_factory=dict)  # by owner
 
@@ -70,9 +72,13 @@ class Toolbox:
         self.unwatch(member)
         if self.members.get(member.claim.owner) is member:
             del self.members[member.claim.owner]
-            if member.slot is not None:
-                self.slots.give(member.lane.prefix, member.slot)
+            self._give_back(member)
         member.session.forget(member.seat)
+
+    def _give_back(self, member: Member) -> None:
+        if member.slot is not None:
+            self.slots.give(member.lane.prefix, member.slot)
+            self.backlog.call_next(member.lane.prefix)
 
     def doubt(self, member: Member) -> None:
         """It is over for us, and its seat may still be there: it goes before its session is kept alive again."""
@@ -84,8 +90,7 @@ class Toolbox:
     def settle(self, member: Member) -> None:
         """What was in doubt is known now: its seat is gone."""
         member.session.forget(member.seat)
-        if member.slot is not None:
-            self.slots.give(member.lane.prefix, member.slot)
+        self._give_back(member)
 
     async def find(self, claim: Claim) -> Seat | None:
         """The seat of a claim that this client did not make, or has forgotten."""

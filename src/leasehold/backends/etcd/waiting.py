@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from leasehold.backends.etcd import requests
-from leasehold.backends.etcd.member import Member
+from leasehold.backends.etcd.member import Member, recheck
 from leasehold.backends.etcd.seat import encode, read_seat
 from leasehold.backends.etcd.sessions import SessionEnded
 from leasehold.errors import BackendError
@@ -14,7 +14,7 @@ from leasehold.spi import Place
 from leasehold.values import Grant, Mode, Refusal
 
 if TYPE_CHECKING:
-    from leasehold.backends.etcd.answers import KeyValue, TxnAnswer
+    from leasehold.backends.etcd.answers import KeyValue, RangeAnswer
     from leasehold.backends.etcd.floors import Floor
     from leasehold.backends.etcd.seat import Seat
     from leasehold.backends.etcd.sessions import Pulse
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["Waiting"]
 
 DUE_SHARE = 0.25  # of a ttl: a waiter that asks keeps its session alive when the last time is longer ago
-LONGEST_RECHECK = 10.0
 
 
 class Waiting:
@@ -109,15 +108,12 @@ class Waiting:
         if len(in_the_way) < claim.capacity:
             floor = tools.floors.learn(member.lane.floor, answer.read(requests.LOOK_FLOOR))
             return await self._admitted(member, floor, asked)
-        self._stay(member, in_the_way, answer)
-        return self._place(member)
+        return self.stay(member, in_the_way, answer.read(requests.LOOK_FIRST), answer.header.revision)
 
     def _question(self, member: Member) -> bytes:
-        claim = member.claim
-        enough = claim.capacity + 1 if claim.mode is Mode.PERMIT else 1
         if member.blocker is None or member.watch is None or not self._tools.watches.is_active(member.watch):
-            return requests.look(member.lane, member.seat, member.created, enough)
-        return requests.look_if_moved(member.lane, member.seat, member.created, enough, member.blocker)
+            return requests.look(member.lane, member.seat, member.created, member.enough)
+        return requests.look_if_moved(member.lane, member.seat, member.created, member.enough, member.blocker)
 
     # --- it holds
 
@@ -146,28 +142,28 @@ class Waiting:
 
     def _place(self, member: Member) -> Place:
         claim = member.claim
-        recheck = min(claim.ttl / 3, LONGEST_RECHECK)
-        return Place(claim, self._signal(member), recheck, max(0, member.ahead - claim.capacity), member.first)
+        ahead = max(0, member.ahead - claim.capacity)
+        return Place(claim, self._signal(member), recheck(claim), ahead, member.first)
 
     def _signal(self, member: Member) -> Signal:
         if member.signal is None:
             member.signal = self._tools.runtime.signal()
         return member.signal
 
-    def _stay(self, member: Member, in_the_way: tuple[KeyValue, ...], answer: TxnAnswer) -> None:
+    def stay(self, member: Member, in_the_way: tuple[KeyValue, ...], first: RangeAnswer, seen: int) -> Place:
         """Wait for the last one before us; as the first who waits for a permit, for anybody who leaves.
 
         Behind others who wait for a permit, their grant is news as well: then it is us who are first.
         """
         tools = self._tools
-        first = answer.read(requests.LOOK_FIRST)
         member.first = read_seat(first.found[0]).holder
         member.ahead = min(member.ahead, first.count - 1)
         tools.unwatch(member)
-        signal, since = self._signal(member), answer.header.revision + 1
+        signal = self._signal(member)
         permits = member.claim.mode is Mode.PERMIT
         if permits and len(in_the_way) == member.claim.capacity:
-            member.watch = tools.watches.watch(*member.lane.ahead, since, signal)
-            return
-        member.blocker = None if permits else (in_the_way[0].key, in_the_way[0].created)
-        member.watch = tools.watches.watch(in_the_way[0].key, b"", since, signal, puts=permits)
+            member.watch = tools.watches.watch(*member.lane.ahead, seen, signal)
+        else:
+            member.blocker = None if permits else (in_the_way[0].key, in_the_way[0].created)
+            member.watch = tools.watches.watch(in_the_way[0].key, b"", seen, signal, puts=permits)
+        return self._place(member)

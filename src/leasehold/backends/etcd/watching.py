@@ -1,9 +1,9 @@
 """Watches: who is to be woken when a key goes. One stream for all waiters of a client, whoever they are.
 
-A watch is told of the first event and is over then. It begins at a revision of the past, so nothing that happens while
-a stream is opened is missed; when a stream ends, for whatever reason, the watches that are left go on over the next one
-from where they began. Only when etcd has forgotten that past (compaction) is the waiter woken without an event: it
-reads what is there and watches anew.
+A watch is told of the first event and is over then. It begins when etcd says so, and not in the past: etcd serves
+watches of the past only ten times a second. If anything has changed between the waiter's last look and that beginning,
+the waiter is woken to look again. When a stream ends, for whatever reason, the watches that are left begin anew on the
+next one, in the same way. So nothing is missed, and nothing needs a past that etcd may have forgotten (compaction).
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class _Watch:
     number: int
     key: bytes
     end: bytes
-    revision: int
+    seen: int  # the revision at which its waiter looked
     puts: bool
     signal: Signal
 
     def request(self) -> bytes:
-        return messages.watch_create(self.number, self.key, self.end, self.revision, puts=self.puts)
+        return messages.watch_create(self.number, self.key, self.end, puts=self.puts)
 
 
 class Watches:
@@ -56,11 +56,11 @@ class Watches:
         self._used = False  # since the reaper looked last
         self._stop = runtime.signal()
 
-    def watch(self, key: bytes, end: bytes, revision: int, signal: Signal, *, puts: bool = False) -> int:
-        """Raise the signal when the key, or one of the range, is deleted (or written) from this revision on."""
+    def watch(self, key: bytes, end: bytes, seen: int, signal: Signal, *, puts: bool = False) -> int:
+        """Raise the signal when the key, or one of the range, was deleted (or written) after the revision `seen`."""
         with self._guard:
             self._numbers += 1
-            watch = _Watch(self._numbers, key, end, revision, puts, signal)
+            watch = _Watch(self._numbers, key, end, seen, puts, signal)
             self._watches[watch.number] = watch
             self._used = True
             stream = self._stream
@@ -151,15 +151,19 @@ class Watches:
 
     def _hear(self, stream: Stream, message: bytes) -> None:
         answer = answers.read_watch(message)
-        if answer.events or answer.cancelled:
-            watch = self._watches.pop(answer.watch, None)
-            if watch is None:
-                return
-            if not answer.cancelled:
-                stream.send(messages.watch_cancel(watch.number))
-            elif not answer.compacted:
-                return  # refused, and it would be again: the waiter asks by itself, only later
+        watch = self._watches.get(answer.watch)
+        if watch is None:
+            return
+        if answer.cancelled:
+            self._watches.pop(
+                watch.number, None
+            )  # refused, and it would be again: the waiter asks by itself, only later
+        elif answer.events:
+            self._watches.pop(watch.number, None)
+            stream.send(messages.watch_cancel(watch.number))
             watch.signal.set()
+        elif answer.created and answer.header.revision > watch.seen:
+            watch.signal.set()  # it may have been this key; the watch goes on
 
     async def _reap(self, stop: Signal) -> None:
         """End a stream that nobody has used for a while."""

@@ -20,7 +20,8 @@ import psycopg
 from leasehold.backends.postgres import trouble
 from leasehold.backends.postgres.background import start
 from leasehold.backends.postgres.line import GOOD
-from leasehold.backends.postgres.statements import array, key_bytes
+from leasehold.backends.postgres.statements import array, holder_from, key_bytes
+from leasehold.backends.rules import RECHECKS_MISSED, place_lifetime
 from leasehold.errors import BackendError
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from leasehold.backends.postgres.pool import Asking
     from leasehold.backends.postgres.statements import Statements
     from leasehold.spi import Runtime, Signal, Task
-    from leasehold.values import Claim
+    from leasehold.values import Claim, Holder
 
 __all__ = ["Bells", "Handed", "Standing"]
 
@@ -54,15 +55,30 @@ class Handed:
 class Standing:
     """One who waits, known weakly here: whoever waits holds it."""
 
-    __slots__ = ("__weakref__", "ahead", "claim", "handed", "moment", "sent", "signal")
+    __slots__ = (
+        "__weakref__", "ahead", "answered", "asked", "claim", "handed", "holder", "kept", "moment", "recheck", "sent",
+        "signal",
+    )  # fmt: skip
 
-    def __init__(self, claim: Claim, signal: Signal) -> None:
+    def __init__(self, claim: Claim, signal: Signal, now: float) -> None:
         self.claim = claim
         self.signal = signal
+        self.recheck = place_lifetime(claim) / RECHECKS_MISSED
         self.ahead = 0
+        self.holder: Holder | None = None
         self.sent = 0.0  # the last request was sent then, on our clock
         self.moment: float | None = None  # and answered then, on the database's
+        self.asked = self.answered = now  # when its waiter last asked, and was last told something
+        self.kept: float | None = None  # when its place was last kept alive together with the others of this client
         self.handed: Handed | None = None
+
+    def rests(self, now: float) -> bool:
+        """Whether it asks only because it has to, and nothing can be new: its place was just kept with the others.
+
+        The first in line always asks for itself, and so does one that asks before its time: it has a reason.
+        """
+        fresh = self.kept is not None and now < self.kept + 2 * self.recheck
+        return fresh and self.ahead > 0 and now >= self.answered + 0.8 * self.recheck
 
 
 class Bells:
@@ -88,6 +104,7 @@ class Bells:
         self._serves = False
         self._task: Task | None = None
         self._closed = False
+        self._keep_at = 0.0
         self.channel: bytes | None = None  # where we are told; None while we are not
 
     # --- what the verbs call
@@ -96,7 +113,7 @@ class Bells:
         """Be ready for news of this claim."""
         standing = self._standing.get(claim.owner)
         if standing is None:
-            standing = self._standing[claim.owner] = Standing(claim, self._runtime.signal())
+            standing = self._standing[claim.owner] = Standing(claim, self._runtime.signal(), self._runtime.now())
         return standing
 
     def ensure(self) -> bytes | None:
@@ -157,8 +174,8 @@ class Bells:
                 logger.warning("messages of PostgreSQL do not arrive here: waiters ask again and again instead")
                 return
             self.channel = channel
-            self._wake_all()  # to be told of it, each has to say so
-            while await self._wire.readable(line, LINGER) or self._standing:
+            self._keep_at = 0.0  # now: those who wait already have to say where they can be told
+            while await self._wire.readable(line, await self._keep_places()) or self._standing:
                 self._hear(line)
         finally:
             self._line = None
@@ -196,9 +213,48 @@ class Bells:
     async def _poll(self) -> None:
         """Ask for all who wait, the more often the nearer the first of them is to its turn."""
         while not self._closed and (waiting := list(self._standing.values())):
+            await self._keep_places()
             await self._ask_for(waiting)
             first = min(standing.ahead for standing in waiting)
             await self._runtime.sleep(min(POLL * (1 + first), LONGEST_POLL))
+
+    async def _keep_places(self) -> float:
+        """Keep the places of all who still ask, in one request when it is time; how long until it is again."""
+        now = self._runtime.now()
+        if now < self._keep_at:
+            return min(self._keep_at - now, LINGER)
+        waiting = [
+            standing
+            for standing in list(self._standing.values())
+            if standing.moment is not None and now < standing.asked + 2 * standing.recheck
+        ]
+        pause = min((standing.recheck for standing in waiting), default=LINGER) * 0.8
+        self._keep_at = now + pause
+        if waiting:
+            await self._keep(waiting)
+        return pause
+
+    async def _keep(self, waiting: list[Standing]) -> None:
+        keys = array((key_bytes(standing.claim.key) for standing in waiting), binary=True)
+        owners = array(standing.claim.owner.encode() for standing in waiting)
+        sent = self._runtime.now()
+        try:
+            rows = await self._asking.ask(self._statements.keep, (keys, owners, self.channel))
+        except BackendError as error:
+            logger.debug("could not keep the places of those who wait: %s", error)
+            return
+        there = {rows.get_value(place, 0): place for place in range(rows.ntuples)}
+        for standing in waiting:
+            place = there.get(standing.claim.owner.encode())
+            standing.kept = None if place is None else sent
+            if place is None:
+                standing.signal.set()  # its place is gone
+            elif rows.get_value(place, 1) == b"1":
+                words = [(rows.get_value(place, column) or b"").decode() for column in (0, 4, 5, 6)]
+                self._deliver([*words[:3], "1" if words[3] == "t" else "0"])
+            else:
+                standing.ahead = int(rows.get_value(place, 2) or 0)
+                standing.holder = holder_from(rows.get_value(place, 3))
 
     async def _ask_for(self, waiting: list[Standing]) -> None:
         keys = array((key_bytes(standing.claim.key) for standing in waiting), binary=True)

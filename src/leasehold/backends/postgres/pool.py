@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 from weakref import WeakSet
 
 from leasehold.backends.postgres import trouble
@@ -30,11 +30,15 @@ if TYPE_CHECKING:
     from leasehold.backends.postgres.statements import Statement
     from leasehold.spi import Runtime, Signal, Task
 
+T = TypeVar("T")
+
 __all__ = ["Asking", "OwnPool", "Queue", "Slot", "Source"]
 
 LINGER = 2.0  # how long an idle connection stays open
 GOODBYE = 1.0  # how long the end of the housekeeper is waited for
-LOOK_AGAIN = 0.1  # how often one that waits for a place looks for itself
+LOOK_AGAIN = 0.2  # how often one that waits for a place looks without being called
+STUCK = 1.0  # how long a first in line may stand there without moving
+BUSY = 3  # how many answer timeouts to wait for a connection: others may be waiting for an answer, too
 
 
 class Source(Protocol):
@@ -120,28 +124,55 @@ class Slot:
 
 
 class Queue:
-    """Those who wait for a place, called in order; each looks for itself now and then."""
+    """Those who wait for a place, served in order: only the first in line looks whether there is one.
+
+    One that was interrupted just when it had lined up would stand there for ever; so a first in line that does not move
+    is put aside after a while, and lines up again if it is still there.
+    """
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._waiting: deque[Signal] = deque()
+        self._moved = 0.0  # when somebody last left
+
+    def is_empty(self) -> bool:
+        """Whether nobody waits."""
+        return not self._waiting
 
     def call_one(self) -> None:
-        """There is a place."""
+        """There may be a place."""
         if self._waiting:
             with suppress(IndexError):
-                self._waiting.popleft().set()
+                self._waiting[0].set()
 
-    async def wait(self, until: float, is_free: Callable[[], bool]) -> None:
-        """Wait to be called."""
+    async def wait_for(self, look: Callable[[], T | None], deadline: float) -> T | None:
+        """Stand in line until `look` gives something; None if the deadline comes first."""
         signal = self._runtime.signal()
         self._waiting.append(signal)
         try:
-            if not is_free():  # it may have been free before we were known
-                await self._runtime.wait(signal, until)
+            while True:
+                signal.clear()
+                found = look() if self._is_first(signal) else None
+                now = self._runtime.now()
+                if found is not None or now >= deadline:
+                    return found
+                await self._runtime.wait(signal, min(deadline, now + LOOK_AGAIN))
         finally:
-            with suppress(ValueError):  # whoever called us has removed it
+            with suppress(ValueError):
                 self._waiting.remove(signal)
+            self._moved = self._runtime.now()
+            self.call_one()
+
+    def _is_first(self, signal: Signal) -> bool:
+        with suppress(IndexError):
+            if self._waiting[0] is not signal and self._runtime.now() > self._moved + STUCK:
+                self._waiting.popleft()
+                self._moved = self._runtime.now()
+            if self._waiting[0] is signal:
+                return True
+        if signal not in self._waiting:
+            self._waiting.append(signal)
+        return False
 
 
 class OwnPool:
@@ -168,13 +199,23 @@ class OwnPool:
     async def take(self, *, urgent: bool = False) -> Line:
         """See `Source`."""
         while True:
-            try:
-                line = self._idle.pop()
-            except IndexError:
-                line = await self._open_or_wait(urgent=urgent)
+            found = self._look(urgent=urgent) if urgent or self._queue.is_empty() else None
+            if found is None:
+                deadline = self._runtime.now() + BUSY * self._settings.answer_timeout
+                found = await self._queue.wait_for(lambda: self._look(urgent=urgent), deadline)
+            if found is None:
+                raise self._too_busy()
+            line = await self._fill(found) if isinstance(found, Slot) else found
             if line.is_usable():
                 return line
             line.close()
+
+    def _look(self, *, urgent: bool) -> Line | Slot | None:
+        """An idle line, or room for another one."""
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self._new_slot(self._settings.connections + urgent)
 
     def give(self, line: Line) -> None:
         """See `Source`."""
@@ -212,19 +253,6 @@ class OwnPool:
 
     # --- making connections
 
-    async def _open_or_wait(self, *, urgent: bool) -> Line:
-        deadline = self._runtime.now() + self._settings.answer_timeout
-        while True:
-            slot = self._new_slot(self._settings.connections + urgent)
-            if slot is not None:
-                return await self._fill(slot)
-            await self._queue.wait(min(deadline, self._runtime.now() + LOOK_AGAIN), self._has_idle)
-            try:
-                return self._idle.pop()
-            except IndexError:
-                if self._runtime.now() >= deadline:
-                    raise self._too_busy() from None
-
     async def _fill(self, slot: Slot) -> Line:
         try:
             line = await self._open(self._parameters)
@@ -234,9 +262,6 @@ class OwnPool:
         slot.is_used = True
         line.slot = slot
         return line
-
-    def _has_idle(self) -> bool:
-        return bool(self._idle)
 
     def _new_slot(self, limit: int) -> Slot | None:
         slot = Slot(self._runtime.current())

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from leasehold.backends.postgres import statements as sql
 from leasehold.backends.postgres.bells import Bells, Standing
 from leasehold.backends.postgres.verbs import Verbs
-from leasehold.backends.rules import RECHECKS_MISSED, place_lifetime
+from leasehold.backends.rules import place_lifetime
 from leasehold.spi import Place
 from leasehold.values import Capability, Grant, Reading, Record, Refusal
 
@@ -87,12 +87,16 @@ class RowsBackend(Verbs):
         """See `Queueing`."""
         claim = place.claim
         standing = getattr(place, "standing", None) or self._bells.expect(claim)
+        now = standing.asked = self._runtime.now()
         handed, standing.handed = standing.handed, None
         if handed is not None:
             since = self._believed_since(standing, handed.moment)
             if since is not None:
                 return Grant(claim, handed.fence, place_lifetime(claim), since, handed.abandoned)
         bell = self._bells.ensure()
+        if standing.rests(now):
+            standing.answered = now
+            return _Seat(claim, standing.signal, standing.recheck, standing.ahead, standing.holder, standing)
         sent = self._runtime.now()
         row = await self._ask(self._sql.turn, (sql.key_bytes(claim.key), claim.owner.encode(), bell))
         answer = self.granted(row, claim)
@@ -129,12 +133,14 @@ class RowsBackend(Verbs):
 
     def _seat(self, row: PGresult, claim: Claim, standing: Standing, sent: float) -> Place:
         standing.sent, standing.moment = sent, sql.seconds(row.get_value(0, 3))
+        standing.asked = standing.answered = self._runtime.now()
         standing.ahead = ahead = int(row.get_value(0, 4) or 0)
-        recheck = place_lifetime(claim) / RECHECKS_MISSED
+        standing.holder = sql.holder_from(row.get_value(0, 6))
+        recheck = standing.recheck
         ends = sql.seconds(row.get_value(0, 5))
         if ahead == 0 and ends is not None:  # the first in line is there when a dead holder's time is over
             recheck = min(recheck, max(ends, SHORTEST_RECHECK))
-        return _Seat(claim, standing.signal, recheck, ahead, sql.holder_from(row.get_value(0, 6)), standing)
+        return _Seat(claim, standing.signal, recheck, ahead, standing.holder, standing)
 
     def _believed_since(self, standing: Standing, moment: float) -> float | None:
         """From when a grant counts that was handed over at this moment of the database's clock; None: better ask.

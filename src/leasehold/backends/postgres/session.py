@@ -17,7 +17,7 @@ from weakref import ReferenceType, ref
 from leasehold.backends.postgres import statements as sql
 from leasehold.backends.postgres.background import start
 from leasehold.backends.postgres.line import GOOD, Line, open_line
-from leasehold.backends.postgres.pool import GOODBYE, LINGER, LOOK_AGAIN, Queue, Slot
+from leasehold.backends.postgres.pool import BUSY, GOODBYE, LINGER, Queue, Slot
 from leasehold.backends.postgres.verbs import Verbs
 from leasehold.errors import BackendRejected, BackendUnavailable
 from leasehold.values import Capability, Grant, Loss, LossReason
@@ -78,12 +78,13 @@ class SessionSource:
 
     async def take(self, *, urgent: bool = False) -> Line:  # noqa: ARG002 - there is only one
         """See `Source`."""
-        deadline = self._runtime.now() + self._settings.answer_timeout
-        while (slot := self._only_user()) is None:
-            if self._runtime.now() >= deadline:
-                label = self._settings.label
-                raise BackendUnavailable(f"the session at {label} was busy for too long", backend=label)
-            await self._queue.wait(min(deadline, self._runtime.now() + LOOK_AGAIN), self._is_free)
+        slot = self._only_user() if self._queue.is_empty() else None
+        if slot is None:
+            deadline = self._runtime.now() + BUSY * self._settings.answer_timeout
+            slot = await self._queue.wait_for(self._only_user, deadline)
+        if slot is None:
+            label = self._settings.label
+            raise BackendUnavailable(f"the session at {label} was busy for too long", backend=label)
         try:
             line = self._line
             if line is None or not await self._recovers(line):
@@ -127,9 +128,6 @@ class SessionSource:
                 self._user = ref(slot)
                 return slot
         return None
-
-    def _is_free(self) -> bool:
-        return self._user is None or self._user() is None
 
     def _leave(self, slot: Slot) -> None:
         with self._guard:

@@ -79,6 +79,7 @@ class Statements:
         self.clean = call("clean", "SELECT @schema@.clean_1($1, $2)", INT4, FLOAT8)
         self.states = call("states", _STATES, BYTEA, BYTEA)
         self.handed = call("handed", _HANDED, BYTEA_ARRAY, TEXT_ARRAY, hot=True)
+        self.keep = call("keep", "SELECT * FROM @schema@.keep_1($1, $2, $3)", BYTEA_ARRAY, TEXT_ARRAY, TEXT, hot=True)
         self.ring = call("ring", "SELECT pg_notify($1, '')", TEXT)
         self.greet = call("greet", _GREET)
         self.begin = call("begin", _BEGIN, INT8, TEXT)

@@ -239,15 +239,16 @@ class RedisBackend:
             more += [life, _milliseconds(max(claim.ttl, self._options.strict)), str(age)]
         call = self._new_shape(step, claim, keys, more).call(claim.owner.encode(), self._seen)
         if self._options.acks:
-            return await self._ask_replicated(claim, call)
+            # The place in line goes on ageing while we wait for replicas.
+            patience = self._options.acks_timeout
+            patience = patience if step == TRY else min(patience, _place_lifetime(claim) / 2)
+            return await self._ask_replicated(claim, call, patience)
         return await self._courier.ask(call, self._timeout(claim.ttl))
 
-    async def _ask_replicated(self, claim: Claim, call: Call) -> Any:
+    async def _ask_replicated(self, claim: Claim, call: Call, patience: float) -> Any:
         """With `acks`: a grant counts only when enough replicas have it; otherwise it is undone."""
         options = self._options
-        reply, acknowledged = await self._courier.ask_and_wait(
-            call, options.acks, options.acks_timeout, self._timeout(claim.ttl)
-        )
+        reply, acknowledged = await self._courier.ask_and_wait(call, options.acks, patience, self._timeout(claim.ttl))
         if isinstance(acknowledged, BackendError):
             await self.withdraw(claim)  # a rejection would leave the grant to its ttl
             raise acknowledged
@@ -296,7 +297,8 @@ class RedisBackend:
         """The grant that a message brought; None if it has to be asked about."""
         handed, waiter.handed = waiter.handed, None
         assert handed is not None  # noqa: S101 - for the type checker
-        since = waiter.sent + (handed.at - waiter.told) / 1000
+        # Both stamps are cut off to milliseconds, so what lies between them may be nearly one less.
+        since = waiter.sent + max(0, handed.at - waiter.told - 1) / 1000
         if waiter.told == 0 or handed.at < waiter.told or since > self._runtime.now():
             return None  # the server's clock is not what it was
         self._pushes.forget(claim.owner)

@@ -30,44 +30,37 @@ MOST_IDLE = 8
 
 
 class Owed:
-    """Answers that are owed for one call."""
+    """What is owed for one call, or for `count` commands: answers, in the order in which they were asked for."""
 
-    __slots__ = ("call", "count", "replies", "sent")
+    __slots__ = ("call", "count", "is_repeated", "replies", "sent")
 
-    def __init__(self, count: int, sent: float, call: Call | None = None) -> None:
-        self.call = call  # to be sent again with its text, if the node does not know the script
+    def __init__(self, call: Call | None, count: int) -> None:
+        self.call = call
         self.count = count
-        self.sent = sent
+        self.sent = 0.0
+        self.is_repeated = False
         self.replies: list[Any] = []
 
 
 class Line(BlockingLink):
-    """One connection; one thread at a time. Two methods are written for speed: five nodes pay for each call."""
+    """One connection; one thread at a time."""
 
-    __slots__ = ("_owed", "_secure")
+    __slots__ = ("_owed", "_secure", "descriptor")
 
     def __init__(self, dialer: Dialer, address: Address, label: str) -> None:
         super().__init__(dialer, address, label)
         self._owed: deque[Owed] = deque()
         self._secure = isinstance(self._socket, ssl.SSLSocket)
+        self.descriptor = self._socket.fileno()
 
-    def ask(self, call: Call) -> Owed:
-        """Send a call; the answer is owed from now on."""
-        self.used_at = now = time.monotonic()
-        owed = Owed(call.count, now, call)
+    def ask(self, owed: Owed, payload: bytes) -> None:
+        """Send; the answers are owed from now on."""
+        self.used_at = owed.sent = time.monotonic()
         self._owed.append(owed)
         try:
-            self._socket.sendall(call.short)
+            self._socket.sendall(payload)
         except OSError as error:
             raise OutcomeUnknown(f"{self.label}: the connection broke while sending: {error}") from None
-        return owed
-
-    def ask_plainly(self, payload: bytes, count: int) -> Owed:
-        """The same for commands that are not calls."""
-        owed = Owed(count, time.monotonic())
-        self._owed.append(owed)
-        self.send(payload)
-        return owed
 
     def hear(self) -> None:
         """Read what is there, and give each answer to whom it is owed."""
@@ -77,21 +70,22 @@ class Line(BlockingLink):
         gets, all_owed = self._reader.gets, self._owed
         while all_owed:
             first = all_owed[0]
-            while len(first.replies) < first.count:
+            replies = first.replies
+            while len(replies) < first.count:
                 reply = gets()
                 if reply is NOTHING_YET:
                     return
-                first.replies.append(reply)
+                replies.append(reply)
             all_owed.popleft()
-            if first.call is not None and isinstance(reply, Exception) and does_not_know_script(reply):
-                self._repeat(first, first.call)
+            if isinstance(replies[-1], Exception) and does_not_know_script(replies[-1]):
+                self._repeat(first)
 
-    def _repeat(self, owed: Owed, call: Call) -> None:
+    def _repeat(self, owed: Owed) -> None:
         """Send the text of the script, whether or not somebody still waits: a clean-up must not get lost."""
-        owed.call = None
-        owed.replies = []
-        self._owed.append(owed)
-        self.send(call.whole)
+        if owed.call is not None and not owed.is_repeated:
+            owed.is_repeated = True
+            owed.replies.clear()
+            self.ask(owed, owed.call.whole)
 
     def catch_up(self) -> bool:
         """Read late answers that have come meanwhile; whether there were any."""
@@ -113,17 +107,18 @@ class Line(BlockingLink):
         return bool(self._owed) or time.monotonic() - self.used_at < FRESH or self.is_quiet()
 
 
-class BlockingQuestion:
+class BlockingQuestion(Owed):
     """One call to one node, sent now and collected later."""
 
-    __slots__ = ("_call", "_line", "_lines", "_owed", "node")
+    __slots__ = ("_line", "_lines", "node")
+
+    call: Call
 
     def __init__(self, lines: BlockingLines, node: Node, call: Call) -> None:
+        super().__init__(call, call.count)
         self.node = node
         self._lines = lines
-        self._call = call
         self._line: Line | None = None
-        self._owed: Owed | None = None
 
     async def perform(self) -> Any:
         """Ask and wait."""
@@ -136,40 +131,38 @@ class BlockingQuestion:
         """Send without waiting."""
         if self.node.trouble is not None:
             raise self.node.trouble
-        self._line = self._lines.take(self.node)
+        self._line = line = self._lines.take(self.node)
         try:
-            self._owed = self._line.ask(self._call)
+            line.ask(self, self.call.short)
         except OutcomeUnknown as error:
             self._broke(error)
             raise
 
     def fileno(self) -> int:
         """The descriptor that becomes readable."""
-        return -1 if self._line is None else self._line.fileno()
+        return -1 if self._line is None else self._line.descriptor
 
     def receive(self) -> tuple[Any] | None:
         """Read what is there."""
-        line, owed = self._line, self._owed
-        assert line is not None and owed is not None  # noqa: S101, PT018 - for the type checker
         try:
-            line.hear()
+            self._line.hear()  # type: ignore[union-attr]  # it was sent
         except OutcomeUnknown as error:
             self._broke(error)
             raise
-        if len(owed.replies) < owed.count:
+        if len(self.replies) < self.count:
             return None
         self.node.misses = 0
-        reply = owed.replies[-1]
+        reply = self.replies[-1]
         if isinstance(reply, Exception):
             raise from_reply(str(reply), str(self.node))
-        return (owed.replies if self._call.all else reply,)
+        return (self.replies if self.call.all else reply,)
 
     def behind(self, call: Call) -> None:
         """Send another call after this one."""
         if self._line is None:
             return
         try:
-            self._line.ask(call)
+            self._line.ask(Owed(call, call.count), call.short)
         except OutcomeUnknown as error:
             self._broke(error)
 
@@ -219,7 +212,8 @@ class BlockingLines:
         line = self._connected() if fresh else self.take(None)
         try:
             line.set_timeout(LINE_TIMEOUT)
-            owed = line.ask_plainly(payload, count)
+            owed = Owed(None, count)
+            line.ask(owed, payload)
             while len(owed.replies) < count:
                 line.hear()
             line.set_timeout(self._timeout)

@@ -137,6 +137,36 @@ BEGIN
 END
 $$;
 
+-- Keep the places of all who wait in one client, and let them be told on this bell -> a row for each that is there:
+-- owner, state (1 let in, 3 waiting), how many wait before it, who holds, and if it was let in: fence, when in seconds
+-- since 1970, abandoned. In order of key, as in `renew_1`. The planner cannot know how long the lists are, and would go
+-- through one for each member of the other.
+CREATE OR REPLACE FUNCTION @schema@.keep_1(the_keys bytea[], the_owners text[], the_bell text)
+RETURNS TABLE (
+  owner text, state smallint, ahead bigint, facts text, fence bigint, moment double precision, abandoned boolean)
+LANGUAGE plpgsql SET enable_nestloop = off AS $$
+DECLARE
+  name bytea;
+  at timestamptz;
+BEGIN
+  FOR name IN SELECT DISTINCT k FROM unnest(the_keys) AS k ORDER BY k LOOP
+    at := @schema@.enter_1(name);
+    UPDATE @schema@.claim AS c SET expires = at + make_interval(secs => least(c.ttl, 3)), bell = the_bell
+      FROM unnest(the_keys, the_owners) AS given (key, owner)
+      WHERE given.key = name AND c.key = name AND c.owner = given.owner AND c.state = 3
+        AND (c.expires < at + make_interval(secs => least(c.ttl, 3) * 0.7) OR c.bell IS DISTINCT FROM the_bell);
+    RETURN QUERY
+      SELECT c.owner, c.state, c.ahead, c.facts, c.fence, date_part('epoch', c.since), c.abandoned
+      FROM (SELECT held.*, count(*) FILTER (WHERE held.state = 3) OVER (ORDER BY held.state, held.number)
+                           - (held.state = 3)::integer AS ahead,
+                   first_value(held.holder) OVER (ORDER BY held.state, held.number) AS facts
+            FROM @schema@.claim AS held WHERE held.key = name AND held.state <= 3) AS c
+      JOIN unnest(the_keys, the_owners) AS given (key, owner) ON given.key = name AND given.owner = c.owner
+      WHERE c.state IN (1, 3);
+  END LOOP;
+END
+$$;
+
 -- Extend grants -> a row for each that is lost: its place in the list, counted from 1, and why, if it was broken.
 -- `in_session`: from now on they end with this session; the one that they lived in must not have ended.
 -- In order of key, so that two such calls never wait for each other; whoever else locks names locks one only.

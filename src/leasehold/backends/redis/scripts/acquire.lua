@@ -32,15 +32,14 @@ end
 local step, kind, ttl = ARGV[1], ARGV[5], tonumber(ARGV[3])
 
 local function who_is_in_the_way()
-  local facts = redis.call('HGET', S, 'd')
-  local holder = redis.call('GET', H)
+  local facts = false
   if holder == CROWD then
     local first = redis.call('ZRANGE', Z, 0, 0)[1]
     facts = first and redis.call('HGET', D, first .. ':d')
-  elseif holder ~= COOLING and holder ~= redis.call('HGET', S, 'o') then
-    facts = false
+  elseif holder and (holder == COOLING or holder == alone) then
+    facts = alone_facts
   end
-  return redis.call('PTTL', H), facts or ''
+  return holder and redis.call('PTTL', H) or -2, facts or ''
 end
 
 local function refused()
@@ -50,14 +49,14 @@ end
 
 -- A grant that we have already: its answer was lost, or it was handed over.
 local function repeated()
-  if redis.call('HGET', S, 'o') == owner then
-    local g = redis.call('HMGET', S, 'g', 'a', 'b')
-    if g[3] then return refused() end
+  if alone == owner then
+    local g = redis.call('HMGET', S, 'a', 'b')
+    if g[2] then return refused() end
     redis.call('PEXPIRE', H, text(ttl))
     keep(ttl)
-    return {1, tonumber(g[1]), tonumber(g[2]), now, ttl, 1}
+    return {1, tonumber(alone_fence), tonumber(g[1]), now, ttl, 1}
   end
-  if redis.call('ZSCORE', Z, owner) then
+  if not alone and redis.call('ZSCORE', Z, owner) then
     local g = redis.call('HMGET', D, owner .. ':f', owner .. ':a', owner .. ':b', owner .. ':c')
     if g[3] or g[4] then return refused() end
     redis.call('ZADD', Z, text(now + ttl), owner)
@@ -83,34 +82,25 @@ local function held_off()
   return math.max(0, til - now)
 end
 
--- Write down, or refresh, what the queue has to know about this waiter. The place lives three re-checks; two thirds of
--- that after the last one, it has missed one.
-local function stand()
-  local lifetime = tonumber(ARGV[9])
-  redis.call('HSET', W, owner .. ':e', text(now + lifetime), owner .. ':x', mode, owner .. ':k', kind,
-             owner .. ':t', ARGV[3], owner .. ':m', ARGV[6], owner .. ':p', ARGV[10], owner .. ':h', ARGV[8],
-             owner .. ':d', ARGV[7], owner .. ':w', text(math.ceil(lifetime / 2)))
-  redis.call('PEXPIRE', Q, QUEUE_KEPT)
-  redis.call('PEXPIRE', W, QUEUE_KEPT)
-end
-
 notice_the_end_of_grants()
 local again = repeated()
 if again then return again end
 if redis.call('EXISTS', KEYS[7]) == 1 then return refused() end
-if redis.call('EXISTS', H, Q) > 0 then
-  local present = redis.call('HGET', S, 'k') or '0'
-  if present ~= kind then return {3, present} end
-end
+local queue = redis.call('ZCARD', Q)
+if (holder or queue > 0) and (kind_in_use or '0') ~= kind then return {3, kind_in_use or '0'} end
 local off = held_off()
-local place = redis.call('ZSCORE', Q, owner)
+local place = queue > 0 and redis.call('ZSCORE', Q, owner)
 if step == '2' and not place then return refused() end
 -- A copy of a first, hasty request may come after the one that took the place, and knows less about the waiter.
-if place and step ~= '0' then stand() end
+local function stand_here() stand(owner, tonumber(ARGV[9]), mode, kind, ARGV[3], ARGV[6], ARGV[8], ARGV[7], ARGV[10]) end
+if place and step ~= '0' then
+  stand_here()
+  forget_the_dead()
+end
 if off == 0 then
-  local mine = advance(place and owner or false)
+  local mine = queue > 0 and advance(place and owner or false)
   if mine then return {1, mine[1], tonumber(mine[2]), now, ttl, 0} end
-  if not place and redis.call('EXISTS', Q) == 0 and admits(mode, kind) then
+  if not place and admits(mode, kind) and (queue == 0 or redis.call('EXISTS', Q) == 0) then
     local fence = next_fence(ARGV[8])
     return {1, fence, tonumber(grant(owner, fence, mode, kind, ttl, ARGV[6], ARGV[7])), now, ttl, 0}
   end
@@ -119,9 +109,9 @@ local left, facts = who_is_in_the_way()
 left = math.max(left, off)
 if step == '0' then return {0, redis.call('ZCARD', Q), left, facts} end
 if not place then
-  redis.call('HSET', S, 'k', kind)
   redis.call('ZADD', Q, redis.call('HINCRBY', S, 'n', 1), owner)
-  stand()
-  keep(ttl)
+  if kind_in_use ~= kind then redis.call('HSET', S, 'k', kind) end
+  stand_here()
+  if not highest then keep(ttl) end
 end
 return {2, redis.call('ZRANK', Q, owner), now, left, facts}

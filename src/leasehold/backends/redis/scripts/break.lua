@@ -8,14 +8,15 @@
 -- include queue.lua
 local owner, fence, why, at_once = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1'
 notice_the_end_of_grants()
-if redis.call('HGET', S, 'o') == owner and redis.call('HGET', S, 'g') == fence then
+if alone == owner and alone_fence == fence then
   if not at_once then
     redis.call('HSET', S, 'b', why)
     return 1
   end
   redis.call('SET', KEYS[7], 'b' .. why, 'PX', text(math.max(1, redis.call('PTTL', H))))
-  redis.call('DEL', H)
-  redis.call('HDEL', S, 'o', 'b', 'd')
+  note_that_somebody_left()
+  pass_on()
+  return 1
 elseif redis.call('HGET', D, owner .. ':f') == fence and not redis.call('HGET', D, owner .. ':c') then
   if not at_once then
     redis.call('HSET', D, owner .. ':b', why)
@@ -28,6 +29,6 @@ elseif redis.call('HGET', D, owner .. ':f') == fence and not redis.call('HGET', 
 else
   return 0
 end
-redis.call('HSET', S, 'l', '1')
+note_that_somebody_left()
 advance(false)
 return 1

@@ -9,7 +9,7 @@
 -- include clock.lua
 -- include queue.lua
 notice_the_end_of_grants()
-local kind = redis.call('HGET', S, 'k') or '0'
+local kind = kind_in_use or '0'
 local holders, waiters = {}, {}
 
 local function add(owner, mode, fence, since, left, broken, cooling, facts)
@@ -19,7 +19,6 @@ local function add(owner, mode, fence, since, left, broken, cooling, facts)
   end
 end
 
-local holder = redis.call('GET', H)
 if holder == CROWD then
   local mode = kind == '0' and 's' or 'p'
   local crowd = redis.call('ZRANGE', Z, 0, -1, 'WITHSCORES')
@@ -29,21 +28,21 @@ if holder == CROWD then
     add(owner, mode, g[1], g[2], tonumber(crowd[i + 1]) - now, g[3], g[4] and '1' or '0', g[5])
   end
 elseif holder then
-  local g = redis.call('HMGET', S, 'g', 't', 'b', 'd', 'o')
+  local g = redis.call('HMGET', S, 't', 'b')
   local left = redis.call('PTTL', H)
   if holder == COOLING then
-    add('', 'x', g[1], g[2], left, false, '1', g[4])
-  elseif holder == g[5] then
-    add(holder, 'x', g[1], g[2], left, g[3], '0', g[4])
+    add('', 'x', alone_fence, g[1], left, false, '1', alone_facts)
+  elseif holder == alone then
+    add(holder, 'x', alone_fence, g[1], left, g[2], '0', alone_facts)
   else
     add('', 'x', false, false, left, false, '0', false)
   end
 end
 for _, owner in ipairs(redis.call('ZRANGE', Q, 0, -1)) do
-  local w = redis.call('HMGET', W, owner .. ':e', owner .. ':x', owner .. ':d')
-  if w[1] and tonumber(w[1]) > now then
-    waiters[#waiters + 1] = w[2]
-    waiters[#waiters + 1] = w[3]
+  local expires, mode, _, _, _, _, _, facts = string.match(redis.call('HGET', W, owner) or '', WAITER)
+  if expires and tonumber(expires) > now then
+    waiters[#waiters + 1] = mode
+    waiters[#waiters + 1] = facts
   end
 end
 return {kind, holders, waiters}

@@ -5,7 +5,7 @@
 --                                of the one who has it alone: o owner, g fence, t since (us), m min_hold, a abandoned,
 --                                b broken (why), d facts; strict mode: r which life of the server, u held off until
 --        Q  queue       zset     owner of each waiter, by ticket
---        W  waiters     hash     owner:field of each waiter, see `stand`
+--        W  waiters     hash     by owner, what is to be known about each waiter, in lines: see `stand`
 --        Z  crowd       zset     owner of each of several holders, by when its ttl is over
 --        D  crowd       hash     owner:field of each of several holders: f t m a b c d as above; c is cooling
 -- Kind   '0' for a lock, exclusive or shared; the number of permits for a semaphore.
@@ -15,17 +15,28 @@
 local H, S, Q, W, Z, D = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local CROWD, COOLING = '*several*', '*cooling*'
 local DAY, QUEUE_KEPT = 86400000, 20000
+local WAITER = '^(%d+)\n(%a)\n(%d+)\n(%d+)\n(%d+)\n(%d+)\n(%d+)\n([^\n]*)\n(.*)$'
+
+-- A call of the server costs more than anything else here. So what nearly everybody needs is read once, and whoever
+-- changes it changes it in both places. What is not there is false.
+local holder = redis.call('GET', H)
+local highest, kind_in_use, left_behind, alone, alone_fence, alone_facts, broken =
+  unpack(redis.call('HMGET', S, 'f', 'k', 'l', 'o', 'g', 'd', 'b'))
 
 -- The fence of the next grant: above all before, not below the clock, above what the client has seen.
 local function next_fence(hint)
-  return math.max(tonumber(redis.call('HGET', S, 'f') or '0') + 1, now_us, tonumber(hint) + 1)
+  return math.max(tonumber(highest or '0') + 1, now_us, tonumber(hint) + 1)
 end
 
 -- The state outlives the grant, and the fence outlives its own time by a day: a clock that comes back to it later
 -- gives a higher one by itself.
 local function keep(ttl)
-  local fence = tonumber(redis.call('HGET', S, 'f') or '0')
-  redis.call('PEXPIREAT', S, text(math.max(math.floor(fence / 1000), now + ttl) + DAY))
+  redis.call('PEXPIREAT', S, text(math.max(math.floor(tonumber(highest or '0') / 1000), now + ttl) + DAY))
+end
+
+local function note_that_somebody_left()
+  if not left_behind then redis.call('HSET', S, 'l', '1') end
+  left_behind = '1'
 end
 
 -- The holder key lasts as long as the last of several holders. Their details are kept a day longer, so that the next
@@ -34,11 +45,13 @@ local function settle_crowd_key()
   local last = redis.call('ZREVRANGE', Z, 0, 0, 'WITHSCORES')
   if not last[1] then
     redis.call('DEL', H)
+    holder = false
     return
   end
   redis.call('SET', H, CROWD, 'PX', text(math.max(1, tonumber(last[2]) - now)))
   redis.call('PEXPIREAT', Z, text(tonumber(last[2]) + DAY))
   redis.call('PEXPIREAT', D, text(tonumber(last[2]) + DAY))
+  holder = CROWD
 end
 
 local function forget_in_crowd(owner)
@@ -49,21 +62,21 @@ end
 
 -- Notice what ran out since the last script: whoever did not release has left something behind, perhaps.
 local function notice_the_end_of_grants()
-  local owner = redis.call('HGET', S, 'o')
-  if owner and redis.call('GET', H) ~= owner then
+  if alone and holder == alone then return end -- then there is no crowd
+  if alone then
     redis.call('HDEL', S, 'o', 'b', 'd')
-    redis.call('HSET', S, 'l', '1')
+    alone, alone_facts = false, false
+    note_that_somebody_left()
   end
   local over = redis.call('ZRANGEBYSCORE', Z, '-inf', text(now))
   for _, gone in ipairs(over) do
-    if not redis.call('HGET', D, gone .. ':c') then redis.call('HSET', S, 'l', '1') end
+    if not redis.call('HGET', D, gone .. ':c') then note_that_somebody_left() end
     forget_in_crowd(gone)
   end
   if #over > 0 then settle_crowd_key() end
 end
 
 local function admits(mode, kind)
-  local holder = redis.call('GET', H)
   if not holder then return true end
   if mode == 'x' or holder ~= CROWD then return false end
   return mode == 's' or redis.call('ZCARD', Z) < tonumber(kind)
@@ -71,28 +84,48 @@ end
 
 -- Make this owner a holder. Returns whether the one before left without releasing.
 local function grant(owner, fence, mode, kind, ttl, min_hold, facts)
-  local abandoned = redis.call('HGET', S, 'l') and '1' or '0'
+  local abandoned, number = left_behind and '1' or '0', text(fence)
   if mode == 'x' then
     redis.call('SET', H, owner, 'PX', text(ttl))
-    redis.call('HDEL', S, 'l', 'b')
-    redis.call('HSET', S, 'f', text(fence), 'k', kind, 'o', owner, 'g', text(fence), 't', text(now_us), 'm', min_hold,
+    redis.call('HSET', S, 'f', number, 'k', kind, 'o', owner, 'g', number, 't', text(now_us), 'm', min_hold,
                'a', abandoned, 'd', facts)
+    if left_behind then redis.call('HDEL', S, 'l') end
+    holder, alone, alone_fence, alone_facts = owner, owner, number, facts
   else
-    redis.call('HDEL', S, 'l')
-    redis.call('HSET', S, 'f', text(fence), 'k', kind)
+    redis.call('HSET', S, 'f', number, 'k', kind)
+    if left_behind then redis.call('HDEL', S, 'l') end
     redis.call('ZADD', Z, text(now + ttl), owner)
-    redis.call('HSET', D, owner .. ':f', text(fence), owner .. ':t', text(now_us), owner .. ':m', min_hold,
+    redis.call('HSET', D, owner .. ':f', number, owner .. ':t', text(now_us), owner .. ':m', min_hold,
                owner .. ':a', abandoned, owner .. ':d', facts)
     settle_crowd_key()
   end
+  highest, kind_in_use, left_behind = number, kind, false
   keep(ttl)
   return abandoned
 end
 
+-- Write down, or refresh, what the queue has to know about a waiter: until when its place lives, its claim, whether it
+-- has missed a re-check (`window` before the end), how to call it.
+local function stand(owner, lifetime, mode, kind, ttl, min_hold, hint, facts, push)
+  local lines = {text(now + lifetime), mode, kind, ttl, min_hold, text(math.ceil(lifetime / 2)), hint, facts, push}
+  redis.call('HSET', W, owner, table.concat(lines, '\n'))
+  redis.call('PEXPIRE', Q, QUEUE_KEPT)
+  redis.call('PEXPIRE', W, QUEUE_KEPT)
+end
+
 local function leave_queue(owner)
   redis.call('ZREM', Q, owner)
-  redis.call('HDEL', W, owner .. ':e', owner .. ':x', owner .. ':k', owner .. ':t', owner .. ':m', owner .. ':p',
-             owner .. ':h', owner .. ':d', owner .. ':w')
+  redis.call('HDEL', W, owner)
+end
+
+-- Those at the head of the queue who were not heard of for too long are not waited for, and not counted.
+local function forget_the_dead()
+  while true do
+    local head = redis.call('ZRANGE', Q, 0, 0)[1]
+    local expires = head and string.match(redis.call('HGET', W, head) or '', WAITER)
+    if not head or (expires and tonumber(expires) > now) then return end
+    leave_queue(head)
+  end
 end
 
 -- Tell the waiter over its client's channel; how many heard it, or nil if this account may not publish.
@@ -108,12 +141,11 @@ end
 -- too long, or whose client is gone, is skipped. Returns {fence, abandoned} if `me` was let in.
 local function advance(me)
   local mine = nil
-  while true do
+  while not holder or holder == CROWD do
     local head = redis.call('ZRANGE', Q, 0, 0)[1]
     if not head then return mine end
-    local w = redis.call('HMGET', W, head .. ':e', head .. ':x', head .. ':k', head .. ':t', head .. ':m', head .. ':p',
-                         head .. ':h', head .. ':d', head .. ':w')
-    local expires, mode, kind, ttl, min_hold, push, hint, facts, window = unpack(w)
+    local waiter = redis.call('HGET', W, head)
+    local expires, mode, kind, ttl, min_hold, window, hint, facts, push = string.match(waiter or '', WAITER)
     if not expires or tonumber(expires) <= now then
       leave_queue(head)
     elseif not admits(mode, kind) then
@@ -129,7 +161,7 @@ local function advance(me)
         local granted = tonumber(ttl)
         if tonumber(expires) - now < tonumber(window) then granted = math.min(granted, tonumber(window)) end
         local fence = next_fence(hint)
-        local left = redis.call('HGET', S, 'l') and '1' or '0'
+        local left = left_behind and '1' or '0'
         local heard = tell(push, table.concat({'g', head, text(fence), text(now), left, text(granted)}, '\n'))
         if heard == nil then return mine end
         if heard > 0 then grant(head, fence, mode, kind, granted, min_hold, facts) end
@@ -142,5 +174,18 @@ local function advance(me)
         leave_queue(head)
       end
     end
+  end
+  return mine
+end
+
+-- Whoever had it alone is through with it: hand it to the next in line, or free it.
+local function pass_on()
+  holder, alone, alone_facts = false, false, false
+  advance(false)
+  if not holder then redis.call('DEL', H) end
+  if not alone then
+    redis.call('HDEL', S, 'o', 'b', 'd')
+  elseif broken then
+    redis.call('HDEL', S, 'b')
   end
 end

@@ -5,10 +5,10 @@
 -- Reply  1 freed by us, 0 it was no longer ours (or broken)
 -- Invariant: only the grant with this owner and this fence is touched.
 local owner, fence = ARGV[1], ARGV[2]
-local alone = redis.call('GET', KEYS[1]) == owner
-local state = alone and redis.call('HMGET', KEYS[2], 'g', 'm', 'b', 't')
-if alone and state[1] ~= fence then return 0 end
-if alone and state[2] == '0' and redis.call('EXISTS', KEYS[3]) == 0 then
+local is_alone = redis.call('GET', KEYS[1]) == owner
+local state = is_alone and redis.call('HMGET', KEYS[2], 'g', 'm', 'b', 't')
+if is_alone and state[1] ~= fence then return 0 end
+if is_alone and state[2] == '0' and redis.call('EXISTS', KEYS[3]) == 0 then
   redis.call('DEL', KEYS[1])
   redis.call('HDEL', KEYS[2], 'o', 'b', 'd')
   return state[3] and 0 or 1
@@ -21,15 +21,13 @@ local function cooling_left(since_us, min_hold)
   return math.min(0, math.floor(tonumber(since_us) / 1000) - now) + tonumber(min_hold)
 end
 
-if alone then
+if is_alone then
   local left = cooling_left(state[4], state[2])
   if left > 0 then
     redis.call('SET', H, COOLING, 'PX', text(left))
     redis.call('HDEL', S, 'o', 'b')
   else
-    redis.call('DEL', H)
-    redis.call('HDEL', S, 'o', 'b', 'd')
-    advance(false)
+    pass_on()
   end
   return state[3] and 0 or 1
 end

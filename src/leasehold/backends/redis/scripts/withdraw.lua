@@ -9,16 +9,17 @@
 local owner = ARGV[1]
 redis.call('SET', KEYS[7], 'w', 'PX', ARGV[2])
 notice_the_end_of_grants()
-if redis.call('HGET', S, 'o') == owner then
+leave_queue(owner)
+if alone == owner then
   -- If the one before left without releasing, this one never got to know: the next has to.
-  if redis.call('HGET', S, 'a') == '1' then redis.call('HSET', S, 'l', '1') end
-  redis.call('DEL', H)
-  redis.call('HDEL', S, 'o', 'b', 'd')
-elseif redis.call('ZSCORE', Z, owner) and not redis.call('HGET', D, owner .. ':c') then
-  if redis.call('HGET', D, owner .. ':a') == '1' then redis.call('HSET', S, 'l', '1') end
+  if redis.call('HGET', S, 'a') == '1' then note_that_somebody_left() end
+  pass_on()
+  return 1
+end
+if redis.call('ZSCORE', Z, owner) and not redis.call('HGET', D, owner .. ':c') then
+  if redis.call('HGET', D, owner .. ':a') == '1' then note_that_somebody_left() end
   forget_in_crowd(owner)
   settle_crowd_key()
 end
-leave_queue(owner)
 advance(false)
 return 1
