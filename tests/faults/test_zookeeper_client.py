@@ -14,6 +14,7 @@ import leasehold
 from leasehold import LossReason
 from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold.backends.zookeeper.nodes import Paths, node_prefix
+from leasehold.backends.zookeeper.standing import Standing
 from leasehold.spi import Place, Queueing
 from leasehold.urls import find_store
 from leasehold.values import Claim, Grant, Holder, Mode
@@ -239,6 +240,23 @@ def test_a_node_of_an_older_session_is_never_adopted(
         assert path != ghost
         assert eye.get(path)[1].czxid == answer.fence
         assert run(backend.release(answer)) is True
+    run(backend.close())
+
+
+def test_a_session_that_ends_before_the_claim_is_sent_does_not_hold_it_up(zookeeper_server: ZooKeeperServer) -> None:
+    """The claim is known to a session that is over; asked again, it stands in a new one."""
+    runtime = ThreadRuntime()
+    backend: Any = find_store(zookeeper_server.url("/over")).open_backend(runtime)
+    first, second = (
+        Claim(f"ns:{name}", runtime.owner(), 5.0, Mode.EXCLUSIVE, 1, 0.0, Holder("host", 1)) for name in "ab"
+    )
+    assert isinstance(run(backend.join(first)), Grant)
+    (session,) = backend._pool._sessions.values()
+    session.abandon()
+    session.admit(Standing(second, session, Paths("/over").lock(second.key), runtime.signal(), runtime.now()))
+    answer = run(backend.join(second))
+    assert isinstance(answer, Grant)
+    assert run(backend.release(answer)) is True
     run(backend.close())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import threading
 import time
@@ -205,6 +206,17 @@ def test_a_closed_client_leaves_no_thread_no_session_and_no_node(
     wait_until(lambda: threading.active_count() <= threads, "threads are left over")
     wait_until(lambda: zookeeper_server.sessions() <= sessions, "sessions are left over")
     assert list(claims_in(eye, "/closed")) == []
+
+
+def test_a_client_that_is_dropped_without_being_closed_leaves_nothing_either(
+    zookeeper_server: ZooKeeperServer,
+) -> None:
+    threads, sessions = threading.active_count(), zookeeper_server.sessions()
+    for _ in range(3):
+        leasehold.connect(zookeeper_server.url("/dropped"), ttl=5).lock("x").acquire().release()
+    gc.collect()
+    wait_until(lambda: threading.active_count() <= threads, "threads are left over", LIMIT)
+    wait_until(lambda: zookeeper_server.sessions() <= sessions, "sessions are left over", LIMIT)
 
 
 def test_a_lease_that_is_held_when_its_client_closes_is_left_to_its_ttl(

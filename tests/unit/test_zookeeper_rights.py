@@ -80,6 +80,22 @@ def test_the_rights_of_the_url_are_given_to_every_node(
                 reader.lock("x").acquire(timeout=5)
 
 
+def test_the_least_rights_are_enough_for_everything(zookeeper_server: ZooKeeperServer) -> None:
+    mine = make_digest_acl("alice", "wonder land", all=True).id.id
+    url = as_user(zookeeper_server, "/least", f"?acl=digest:{mine}:cdrw")
+    with leasehold.connect(url, ttl=5) as client, leasehold.connect(url, ttl=5) as operator:
+        client.raise_fence("x", 10**9, reason="test")
+        broken = client.lock("x").acquire()
+        assert operator.break_lock("x", fence=broken.fence, reason="test", now=True) is True
+        lease = client.lock("x").acquire()
+        assert operator.lock("x").try_acquire() is None
+        assert operator.inspect("x") is not None
+        lease.renew()
+        assert lease.release() is True
+        assert broken.release() is False
+        assert all(finding.level is not Level.PROBLEM for finding in client.examine())
+
+
 def test_an_account_that_may_create_but_not_delete_does_not_block_the_lock_for_ever(
     zookeeper_server: ZooKeeperServer, stranger: KazooClient
 ) -> None:

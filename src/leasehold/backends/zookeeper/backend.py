@@ -155,9 +155,12 @@ class ZooKeeperBackend:
         if self._registry.is_withdrawn(claim.owner, started):
             return Refusal(claim.key)
         standing = self._registry.standings.get(claim.owner)
+        if standing is not None and standing.fence is not None:
+            return await self._again(standing, started)
+        if standing is not None and standing.session.is_over():  # whatever there was is gone with it
+            standing.session.forget(standing)
+            standing = None
         if standing is not None:
-            if standing.fence is not None:
-                return await self._again(standing, started)
             if not standing.session.extend(standing, started + claim.ttl):
                 return Refusal(claim.key)  # it was given up, and is being taken away
         else:

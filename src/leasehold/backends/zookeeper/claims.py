@@ -262,7 +262,7 @@ class Claims:
         """Take the node away, whatever became of it. If that is not confirmed, the steward goes on trying."""
         session = standing.session
         session.give_up(standing)
-        if standing.is_at(Stage.NEW) or standing.is_at(Stage.GONE):
+        if standing.is_at(Stage.NEW) or standing.is_at(Stage.GONE) or session.is_over():
             standing.vanish()
             return
         standing.over = self._runtime.signal()

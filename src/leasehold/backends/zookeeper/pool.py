@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import weakref
 from typing import TYPE_CHECKING
 
 from leasehold.backends.zookeeper.session import Session
@@ -39,6 +40,7 @@ class Pool:
         self._sessions: dict[float, Session] = {}
         self._mutex = threading.RLock()
         self._steward = Steward(runtime.now, paths.root)
+        weakref.finalize(self, self._steward.retire).atexit = False  # a client that was dropped without being closed
         self._is_closed = False
 
     def session_for(self, ttl: float) -> Session:

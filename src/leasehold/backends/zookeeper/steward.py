@@ -67,6 +67,11 @@ class Steward:
         self._start_if_needed()
         return not any(_has_to_stay(session) for session in list(self._sessions))
 
+    def retire(self) -> None:
+        """Nobody refers to the client any more; called by a finalizer, so nothing is done here."""
+        self._is_closing = True
+        self.wake()
+
     @property
     def is_busy(self) -> bool:
         """Whether there are sessions left."""

@@ -46,7 +46,6 @@ logger = logging.getLogger("leasehold.zookeeper")
 
 CLOSE_PATIENCE = 2.0  # how long a goodbye may take
 SHORTEST_HOST_PATIENCE = 0.5
-READABLE, WRITABLE = select.POLLIN | select.POLLHUP | select.POLLERR, select.POLLOUT | select.POLLHUP | select.POLLERR
 
 
 class Reply:
@@ -174,14 +173,19 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has n
         if decrypted:
             return decrypted, [], []
         timeout = self._bounded(timeout)
+        if not hasattr(select, "poll"):  # Windows
+            return super().select(rlist, wlist, [], timeout)  # type: ignore[no-any-return]  # kazoo has no types
         poller = select.poll()
         for sock in rlist:
             poller.register(sock, select.POLLIN)
         for sock in wlist:
             poller.register(sock, select.POLLOUT)
-        ready = dict(poller.poll(None if timeout is None else timeout * 1000))
-        readable = [sock for sock in rlist if ready.get(sock.fileno(), 0) & READABLE]
-        return readable, [sock for sock in wlist if ready.get(sock.fileno(), 0) & WRITABLE], []
+        ready = {file for file, _ in poller.poll(None if timeout is None else timeout * 1000)}
+        return (
+            [sock for sock in rlist if sock.fileno() in ready],
+            [sock for sock in wlist if sock.fileno() in ready],
+            [],
+        )
 
     def _bounded(self, timeout: float | None) -> float | None:
         limit = self.host_patience if self.is_connecting else None
