@@ -55,6 +55,21 @@ class RedisServer(lab.RedisServer):
         for thread in Path(f"/proc/{self.pid}/task").iterdir():
             os.sched_setaffinity(int(thread.name), cores)
 
+    def pinned(self, run: Callable[[int], None], client_on: set[int], server_on: set[int]) -> Callable[[int], None]:
+        """The same work, with this process and the server on these cores only."""
+
+        def run_there(count: int) -> None:
+            before = os.sched_getaffinity(0)
+            self.pin(server_on)
+            os.sched_setaffinity(0, client_on)
+            try:
+                run(count)
+            finally:
+                os.sched_setaffinity(0, before)
+                self.pin(before)
+
+        return run_there
+
     def commands(self) -> int:
         """How many commands it has done so far, those inside scripts not counted, `INFO` itself neither."""
         text: str = self.ask("INFO", "commandstats").decode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from benchmarks.harness import Candidate, Role, measure, timed
@@ -14,13 +15,15 @@ if TYPE_CHECKING:
 
     from benchmarks.harness import Settings, Table
 
+    Cores = tuple[set[int], set[int]]  # the client's, the server's
+
 __all__ = ["run"]
 
 TO_FLOOR, TO_REDIS_PY = 1.25, 1.3
 
 
 def run(settings: Settings) -> Iterator[Table]:
-    """One table."""
+    """All of them with cores as they come; then the floor, ours and redis-py where their place is fixed."""
     title = "Redis, uncontended pair, one thread"
     if missing := why_no_server():
         yield measure(title, [Candidate(OURS, Role.OURS, None, missing)], settings)
@@ -28,18 +31,31 @@ def run(settings: Settings) -> Iterator[Table]:
     server = RedisServer()
     connections = Connections(server.port)
     try:
-        floors = [
-            _bare(settings, "two bare scripts, the first mints a fence", ScriptClient(server.port)),
-            _bare(settings, "SET NX and DEL, without fence", BareClient(server.port)),
-        ]
-        ours = [_pairs(settings, OURS, connections), _held(settings, connections)]
         peers = [_pairs(settings, kind, connections) for kind in KINDS if kind != OURS]
-        table = measure(title, [*floors, *ours, *peers], settings)
+        ours = [_pairs(settings, OURS, connections), _held(settings, connections)]
+        bare = _bare(settings, "SET NX and DEL, without fence", BareClient(server.port))
+        yield _judged(measure(title, [_floor(settings, server), bare, *ours, *peers], settings))
+        for where, cores in _places().items():
+            candidates = [
+                _floor(settings, server, cores),
+                *(_pairs(settings, kind, connections, server, cores) for kind in (OURS, REDIS_PY)),
+            ]
+            yield _judged(measure(f"{title}, {where}", candidates, settings))
     finally:
         connections.close()
         server.close()
+
+
+def _places() -> dict[str, tuple[set[int], set[int]]]:
+    """Where client and server may run. What waking another core costs differs a lot between machines."""
+    first, *others = sorted(os.sched_getaffinity(0))
+    apart = {"a core for each": ({first}, set(others))} if others else {}
+    return {"both on one core": ({first}, {first}), **apart}
+
+
+def _judged(table: Table) -> Table:
     table.notes += verdicts(table)
-    yield table
+    return table
 
 
 def verdicts(table: Table) -> list[str]:
@@ -53,11 +69,23 @@ def verdicts(table: Table) -> list[str]:
     return notes
 
 
+def _floor(settings: Settings, server: RedisServer, cores: Cores | None = None) -> Candidate:
+    client = ScriptClient(server.port)
+    pairs = server.pinned(client.pairs, *cores) if cores else client.pairs
+    return timed("two bare scripts, the first mints a fence", Role.FLOOR, pairs, settings, close=client.close)
+
+
 def _bare(settings: Settings, name: str, client: BareClient) -> Candidate:
     return timed(name, Role.FLOOR, client.pairs, settings, close=client.close)
 
 
-def _pairs(settings: Settings, kind: str, connections: Connections) -> Candidate:
+def _pairs(
+    settings: Settings,
+    kind: str,
+    connections: Connections,
+    server: RedisServer | None = None,
+    cores: Cores | None = None,
+) -> Candidate:
     role = Role.OURS if kind == OURS else Role.PEER
     if missing := why_missing(kind):
         return Candidate(kind, role, None, missing)
@@ -69,7 +97,7 @@ def _pairs(settings: Settings, kind: str, connections: Connections) -> Candidate
             take()
             give()
 
-    return timed(kind, role, pairs, settings)
+    return timed(kind, role, server.pinned(pairs, *cores) if server and cores else pairs, settings)
 
 
 def _held(settings: Settings, connections: Connections) -> Candidate:

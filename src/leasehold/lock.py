@@ -65,7 +65,11 @@ class AsyncLock:
 
         Raises `AcquireTimeout` when the time is over, and a `BackendError` when the store cannot be reached.
         """
-        return await self._acquire_until(self._client._deadline(timeout))
+        deadline = self._client._deadline(timeout)
+        session, wish = self._prepare()
+        if self._terms.reentrant and (again := self._re_enter(session)) is not None:
+            return again
+        return self._lease(session, await core.acquire(session, wish, deadline))
 
     async def try_acquire(self) -> AsyncLease | None:
         """The lease if the lock is free now, else None."""

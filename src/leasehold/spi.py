@@ -242,6 +242,8 @@ class Startable(Protocol[T_co]):
 class Runtime(Protocol):
     """Time, waiting, spawning, shielding, chance: all that differs between threads, asyncio and simulation."""
 
+    switches: bool  # whether `switch` does anything
+
     def now(self) -> float:
         """Seconds on a clock that never steps and also runs while the host is suspended."""
 
@@ -274,7 +276,7 @@ class Runtime(Protocol):
         """Let time pass."""
 
     async def switch(self) -> None:
-        """A point where another thread could run; the simulator makes it so."""
+        """A point where another thread could run; the simulator makes it so. Left out unless `switches`."""
 
     def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> Task:
         """Run it beside the caller. It must handle its own errors."""

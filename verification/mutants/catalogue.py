@@ -121,8 +121,8 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         "B25-keeper-not-woken",
         "a new lease does not wake a keeper that sleeps",
         _KEEPER,
-        "            elif tenure.next_action() < self._wake:\n",
-        "            elif tenure.next_action() < 0.0:\n",
+        "            elif min(tenure.due, tenure.deadline) < self._wake:\n",
+        "            elif min(tenure.due, tenure.deadline) < 0.0:\n",
     ),
     Mutant(
         "B25-oversleeps",

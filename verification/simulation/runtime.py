@@ -117,6 +117,8 @@ class SimRuntime:
     `interrupts`: whether a lost lease cancels its holder, as under asyncio, or only tells it, as with threads.
     """
 
+    switches = True
+
     def __init__(self, process: Process, *, interrupts: bool = True) -> None:
         self.process = process
         self.world = process.world

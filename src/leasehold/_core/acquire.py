@@ -8,7 +8,7 @@ Whatever ends a call early (a timeout, a cancelled task, an exception out of a s
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from leasehold._core import events as happened
 from leasehold._core.events import logger
@@ -23,7 +23,7 @@ from leasehold.errors import (
     Conflict,
     OutcomeUnknown,
 )
-from leasehold.spi import Place, Queueing
+from leasehold.spi import Place
 from leasehold.values import Capability, Claim, Grant, Loss, Refusal
 
 if TYPE_CHECKING:
@@ -81,7 +81,8 @@ async def release(session: Session, tenure: Tenure) -> bool:
             freed = await _release_again(session, tenure, error)
         if tenure.doubtful:  # a copy of the request may still be under way, and must not take the lock for nobody
             await session.backend.withdraw(tenure.grant.claim)
-        await runtime.switch()
+        if runtime.switches:
+            await runtime.switch()
         keeper.finish_release(tenure)
         return freed
 
@@ -136,7 +137,7 @@ class _Attempt:
     async def queue(self) -> Tenure | None:
         """Stand in the store's queue until it is our turn; None if the place or the grant was used up."""
         claim = self._fresh_claim()
-        store = cast("Queueing", self._backend)
+        store: Any = self._backend  # with FIFO it is a `Queueing`
         try:
             answer: Grant | Place | Refusal = await self._ask(store.join, claim)
             while isinstance(answer, Place):
@@ -220,7 +221,8 @@ class _Attempt:
                 raise
             else:
                 self._reached, self._traceless = True, False
-                await self._runtime.switch()
+                if self._runtime.switches:
+                    await self._runtime.switch()
                 return answer
 
     def _give_up_at(self, doubtful_since: float | None) -> float:

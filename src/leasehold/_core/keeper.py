@@ -79,7 +79,7 @@ class Keeper:
             if self._worker is None:
                 self._idle_since = None
                 self._worker = self._runtime.spawn(self._work(), "leasehold keeper")
-            elif tenure.next_action() < self._wake:
+            elif min(tenure.due, tenure.deadline) < self._wake:
                 self._signal.set()
 
     def decide(self, tenure: Tenure) -> Loss | None:

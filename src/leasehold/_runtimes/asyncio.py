@@ -154,9 +154,12 @@ class AsyncioScope:
 class AsyncioRuntime:
     """Time, waiting and workers for one event loop."""
 
+    switches = False
+
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
         self.now = clock.now  # type: ignore[method-assign]  # asked several times in every call
+        self.owner = fresh_owner  # type: ignore[method-assign]
         self._loop: asyncio.AbstractEventLoop | None = None
         self._process = 0
         self._tasks: set[asyncio.Task[Any]] = set()  # the loop itself knows tasks only weakly

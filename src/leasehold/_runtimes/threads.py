@@ -59,8 +59,10 @@ class ThreadSignal:
         """Raise the flag and wake all who wait."""
         self._up = True
         while self._waiters:
-            with suppress(IndexError, RuntimeError):  # another thread was quicker, or its owner has just given up
+            try:
                 self._waiters.popleft().release()
+            except (IndexError, RuntimeError):  # another thread was quicker, or its owner has given up
+                continue
 
     def clear(self) -> None:
         """Lower the flag."""
@@ -83,12 +85,14 @@ class ThreadSignal:
         waiter = allocate_lock()
         waiter.acquire()
         self._waiters.append(waiter)
+        woken = False
         try:
             if not self._up:  # it may have been raised before we were known
-                waiter.acquire(timeout=-1 if timeout is None else min(timeout, LONGEST_WAIT))
+                woken = waiter.acquire(timeout=-1 if timeout is None else min(timeout, LONGEST_WAIT))
         finally:
-            with suppress(ValueError):  # whoever raised the flag has removed it
-                self._waiters.remove(waiter)
+            if not woken:  # otherwise whoever raised the flag has removed it
+                with suppress(ValueError):
+                    self._waiters.remove(waiter)
 
 
 class ThreadTask:
@@ -140,9 +144,12 @@ _NO_INTERRUPTION = ThreadScope()
 class ThreadRuntime:
     """Time, waiting and workers for blocking programs."""
 
+    switches = False
+
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
         self.now = clock.now  # type: ignore[method-assign]  # asked several times in every call
+        self.owner = fresh_owner  # type: ignore[method-assign]
 
     def now(self) -> float:
         """Seconds on the clock that leases live on."""

@@ -19,7 +19,7 @@ from verification.simulation.network import Fate
 from verification.simulation.redis.server import Later
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from leasehold.backends.redis.wire import Ear, Node
     from leasehold.spi import Request
@@ -258,9 +258,9 @@ class SimEar(Connection):
 class SimRequest:
     """A question for one of many nodes."""
 
-    def __init__(self, wire: SimWire, node: Node, payload: bytes, count: int, timeout: float) -> None:
+    def __init__(self, wire: SimWire, node: Node, commands: Sequence[bytes], timeout: float) -> None:
         self._wire = wire
-        self._question = (node, payload, count, timeout)
+        self._question = (node, b"".join(commands), len(commands), timeout)
 
     async def perform(self) -> list[Any]:
         """Ask and wait."""
@@ -313,9 +313,9 @@ class SimWire:
         assert len(replies) == count
         return replies
 
-    def request(self, node: Node, payload: bytes, count: int, timeout: float) -> Request[list[Any]]:
+    def request(self, node: Node, commands: Sequence[bytes], timeout: float) -> Request[list[Any]]:
         """See `Wire`."""
-        return SimRequest(self, node, payload, count, timeout)
+        return SimRequest(self, node, commands, timeout)
 
     async def listen(self, node: Node, hear: Callable[[list[Any]], None], lost: Callable[[], None]) -> Ear:  # noqa: ARG002 - there is one
         """See `Wire`."""

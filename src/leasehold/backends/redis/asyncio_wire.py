@@ -17,7 +17,7 @@ from leasehold.backends.redis.wire import NOTHING_YET, new_reader
 from leasehold.errors import BackendError, BackendUnavailable, ConfigurationError, OutcomeUnknown
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from leasehold.backends.redis.wire import Dialer, Ear, Node
     from leasehold.spi import Runtime
@@ -27,6 +27,7 @@ __all__ = ["AsyncioWire"]
 FLUSH_AT = (
     16  # commands that wait for the end of the turn; more are sent at once, so that the server has work meanwhile
 )
+PART = 500  # of many commands
 MOST_IDLE = 8  # connections kept for those who must be alone on one
 
 
@@ -164,15 +165,26 @@ class AsyncioEar(AsyncioLink):
 
 
 class AsyncioRequest:
-    """A question for one of many nodes."""
+    """Many commands for one server, a part after the other: tasks that ask meanwhile wait for one part only."""
 
-    def __init__(self, wire: AsyncioWire, node: Node, payload: bytes, count: int, timeout: float) -> None:
+    def __init__(self, wire: AsyncioWire, node: Node, commands: Sequence[bytes], timeout: float) -> None:
         self._wire = wire
-        self._question = (node, payload, count, timeout)
+        self._node = node
+        self._commands = commands
+        self._timeout = timeout
 
     async def perform(self) -> list[Any]:
         """Ask and wait."""
-        return await self._wire.exchange(*self._question)
+        replies: list[Any] = []
+        for start in range(0, len(self._commands), PART):
+            part = self._commands[start : start + PART]
+            try:
+                replies += await self._wire.exchange(self._node, b"".join(part), len(part), self._timeout)
+            except BackendError as error:
+                if not start:
+                    raise
+                return replies + [error] * (len(self._commands) - start)
+        return replies
 
 
 class AsyncioWire:
@@ -203,9 +215,9 @@ class AsyncioWire:
         link = await self._connected(node)
         return await link.ask(payload, count, timeout)
 
-    def request(self, node: Node, payload: bytes, count: int, timeout: float) -> AsyncioRequest:
-        """For many nodes at once."""
-        return AsyncioRequest(self, node, payload, count, timeout)
+    def request(self, node: Node, commands: Sequence[bytes], timeout: float) -> AsyncioRequest:
+        """Many commands for one server."""
+        return AsyncioRequest(self, node, commands, timeout)
 
     async def listen(self, node: Node, hear: Callable[[list[Any]], None], lost: Callable[[], None]) -> Ear:
         """A connection for messages."""

@@ -41,6 +41,7 @@ SHORTEST_TIMEOUT = 0.25
 DRIFT = 0.01  # by so much a second of the server's clock may be shorter than one of ours
 HOUR_US = 3_600_000_000
 SCAN_PAGE = 1000
+SLICE = 500
 TAKEN = Loss(LossReason.TAKEN, "the store does not know this grant any more")
 LETTER = {Mode.EXCLUSIVE: "x", Mode.SHARED: "s", Mode.PERMIT: "p"}
 
@@ -103,7 +104,11 @@ class RedisBackend:
         """See `Backend`."""
         if not grants:
             return []
-        calls = [self._renewal(grant) for grant in grants]
+        calls: list[Call] = []
+        for start in range(0, len(grants), SLICE):
+            if start:
+                await self._runtime.sleep(0)  # thousands of leases must not keep an event loop busy
+            calls += [self._renewal(grant) for grant in grants[start : start + SLICE]]
         timeout = min(self._timeout(grant.claim.ttl) for grant in grants)
         replies = await self._courier.ask_all(calls, timeout)
         return [_renewed(grant, reply) for grant, reply in zip(grants, replies, strict=True)]
@@ -112,11 +117,12 @@ class RedisBackend:
         """See `Backend`."""
         claim = grant.claim
         keys, owner = self._names.keys(claim.key), claim.owner.encode()
-        size, shape = keys.shapes.get(GIVE, NOTHING_PACKED)
-        if size != len(owner):
-            shape = Shape(script("release"), keys, len(owner), marked=False)
-            keys.shapes[GIVE] = (len(owner), shape)
-        return bool(await self._courier.ask(shape.call(owner, grant.fence), self._timeout(claim.ttl)) == 1)
+        terms = (claim.ttl, len(owner))
+        known, shape = keys.shapes.get(GIVE, NOTHING_PACKED)
+        if known != terms:
+            shape = Shape(script("release"), keys, len(owner), self._timeout(claim.ttl), marked=False)
+            keys.shapes[GIVE] = (terms, shape)
+        return bool(await self._courier.ask(shape.call(owner, grant.fence), shape.timeout) == 1)
 
     async def withdraw(self, claim: Claim) -> None:
         """See `Backend`."""
@@ -211,7 +217,7 @@ class RedisBackend:
         if known != terms:
             shape = self._new_shape(step, claim, keys, () if step == TRY else (call_me,))
             keys.shapes[step] = (terms, shape)
-        return self._courier.ask(shape.call(owner, self._seen), self._timeout(claim.ttl))
+        return self._courier.ask(shape.call(owner, self._seen), shape.timeout)
 
     def _new_shape(self, step: str, claim: Claim, keys: Keys, more: Sequence[str]) -> Shape:
         """`more`: how to call a waiter, and what strict mode adds."""
@@ -220,6 +226,7 @@ class RedisBackend:
             script("acquire"),
             keys,
             len(claim.owner.encode()),
+            self._timeout(claim.ttl),
             marked=True,
             before=(step,),
             between=(
@@ -238,13 +245,14 @@ class RedisBackend:
         if self._options.strict:
             life, age = await self._life(keys, self._timeout(claim.ttl))
             more += [life, _milliseconds(max(claim.ttl, self._options.strict)), str(age)]
-        call = self._new_shape(step, claim, keys, more).call(claim.owner.encode(), self._seen)
+        shape = self._new_shape(step, claim, keys, more)
+        call = shape.call(claim.owner.encode(), self._seen)
         if self._options.acks:
             # The place in line goes on ageing while we wait for replicas.
             patience = self._options.acks_timeout
             patience = patience if step == TRY else min(patience, _place_lifetime(claim) / 2)
             return await self._ask_replicated(claim, call, patience)
-        return await self._courier.ask(call, self._timeout(claim.ttl))
+        return await self._courier.ask(call, shape.timeout)
 
     async def _ask_replicated(self, claim: Claim, call: Call, patience: float) -> Any:
         """With `acks`: a grant counts only when enough replicas have it; otherwise it is undone."""

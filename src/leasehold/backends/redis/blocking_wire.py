@@ -20,7 +20,7 @@ from leasehold.backends.redis.wire import NOTHING_YET, new_reader
 from leasehold.errors import BackendUnavailable, ConfigurationError, OutcomeUnknown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from leasehold.backends.redis.wire import Dialer, Ear, Node
     from leasehold.spi import Runtime
@@ -134,9 +134,9 @@ class BlockingLink:
 class BlockingRequest:
     """A question that can be sent now and collected later."""
 
-    def __init__(self, wire: BlockingWire, node: Node, payload: bytes, count: int, timeout: float) -> None:
+    def __init__(self, wire: BlockingWire, node: Node, commands: Sequence[bytes], timeout: float) -> None:
         self._wire, self._node = wire, node
-        self._payload, self._count, self._timeout = payload, count, timeout
+        self._payload, self._count, self._timeout = b"".join(commands), len(commands), timeout
         self._link: BlockingLink | None = None
         self._replies: list[Any] = []
 
@@ -241,9 +241,9 @@ class BlockingWire:
         self.give_back(node, link)
         return replies
 
-    def request(self, node: Node, payload: bytes, count: int, timeout: float) -> BlockingRequest:
-        """For many nodes at once."""
-        return BlockingRequest(self, node, payload, count, timeout)
+    def request(self, node: Node, commands: Sequence[bytes], timeout: float) -> BlockingRequest:
+        """In one write: nobody else waits on the same connection."""
+        return BlockingRequest(self, node, commands, timeout)
 
     async def listen(self, node: Node, hear: Callable[[list[Any]], None], lost: Callable[[], None]) -> Ear:
         """A connection for messages."""

@@ -28,13 +28,14 @@ class Shape:
     which ends with the owner.
     """
 
-    __slots__ = ("_between", "_end", "_start", "_to_second_owner", "keys", "script", "size")
+    __slots__ = ("_between", "_end", "_start", "_to_second_owner", "keys", "script", "size", "timeout")
 
     def __init__(
         self,
         script: Script,
         keys: Keys,
         owner_size: int,
+        timeout: float,
         *,
         marked: bool,
         before: Sequence[str] = (),
@@ -43,6 +44,7 @@ class Shape:
     ) -> None:
         self.script = script
         self.keys = keys
+        self.timeout = timeout
         self.size = 3 + KEYS + marked + len(before) + len(between) + len(after) + 2
         head = _head(script, self.size, KEYS + marked, keys)
         to_owner = b"%b$%d\r\n" % (_packed(before), owner_size)

@@ -19,12 +19,11 @@ if TYPE_CHECKING:
     from leasehold.backends.redis.keys import Keys
     from leasehold.backends.redis.topology import Topology
     from leasehold.backends.redis.wire import Wire
-    from leasehold.spi import Runtime
+    from leasehold.spi import Request, Runtime
 
 __all__ = ["Courier", "Sendable"]
 
 MOST_DETOURS = 6
-BATCH = 500  # renewals in one write: more would keep others on the connection waiting
 
 
 class Sendable(Protocol):
@@ -86,21 +85,15 @@ class Courier:
         groups: dict[Node, list[int]] = {}
         for place, call in enumerate(calls):
             groups.setdefault(await self.node_for(call.keys), []).append(place)
-        batches = [
-            (node, places[start : start + BATCH])
+        requests = [
+            self.wire.request(node, [calls[place].short for place in places], timeout)
             for node, places in groups.items()
-            for start in range(0, len(places), BATCH)
         ]
-        if len(batches) == 1:
-            results: Sequence[Any] = [await self._try_batch(batches[0], calls, timeout)]
+        if len(requests) == 1:
+            results: Sequence[Any] = [await _performed(requests[0])]
         else:
-            requests = [
-                self.wire.request(node, b"".join(calls[place].short for place in places), len(places), timeout)
-                for node, places in batches
-            ]
-            deadline = self._runtime.now() + timeout
-            results = await self._runtime.scatter(requests, lambda _: False, deadline)
-        for (node, places), result in zip(batches, results, strict=True):
+            results = await self._runtime.scatter(requests, lambda _: False, self._runtime.now() + timeout)
+        for (node, places), result in zip(groups.items(), results, strict=True):
             replies = await self._replies(node, result, [calls[place] for place in places], timeout)
             for place, reply in zip(places, replies, strict=True):
                 answers[place] = reply
@@ -120,16 +113,8 @@ class Courier:
                 raise from_reply(str(reply), self._label)
         return replies
 
-    async def _try_batch(self, batch: tuple[Node, list[int]], calls: Sequence[Sendable], timeout: float) -> Any:
-        node, places = batch
-        try:
-            payload = b"".join(calls[place].short for place in places)
-            return await self._exchange(node, payload, len(places), timeout)
-        except BackendError as error:
-            return error
-
     async def _replies(self, node: Node, result: Any, calls: Sequence[Sendable], timeout: float) -> list[Any]:
-        """The reply or error of each call of one batch; those that were not run are sent again, one by one."""
+        """The reply or error of each call to one server; those that were not run are sent again, one by one."""
         if result is None:
             result = OutcomeUnknown(f"{self._label}: {node} did not answer in time", backend=self._label)
         if isinstance(result, Exception):
@@ -137,7 +122,9 @@ class Courier:
             return [result] * len(calls)
         replies = list(result)
         for place, reply in enumerate(replies):
-            if isinstance(reply, Exception):
+            if isinstance(reply, BackendError):  # the connection broke in the middle
+                self.topology.lost(node)
+            elif isinstance(reply, Exception):
                 try:
                     (replies[place],) = await self._detour(node, calls[place], reply, b"", timeout)
                 except BackendError as error:
@@ -186,3 +173,10 @@ class Courier:
         if remember:
             self.topology.moved(int(slot), node)
         return node
+
+
+async def _performed(request: Request[list[Any]]) -> Any:
+    try:
+        return await request.perform()
+    except BackendError as error:
+        return error

@@ -16,6 +16,7 @@ def write_holder(holder: Holder) -> str:
     return json.dumps([holder.host, holder.pid, holder.label, holder.reason], separators=(",", ":"))
 
 
+@lru_cache(1024)
 def read_holder(text: bytes) -> Holder | None:
     """None for what another program has left there."""
     try:

@@ -25,7 +25,7 @@ PATIENCE = 2.0  # a connection that does not confirm a subscription for so long 
 MOST_CHANNELS = 256
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Handed:
     """A grant that was made by a message; `at` is the server's time in milliseconds."""
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from leasehold.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from leasehold.spi import Request
 
@@ -52,8 +52,8 @@ class Wire(Protocol):
     ) -> Awaitable[list[Any]]:
         """Send commands and wait for so many replies. `alone`: on a connection that nobody else waits on."""
 
-    def request(self, node: Node, payload: bytes, count: int, timeout: float) -> Request[list[Any]]:
-        """The same as a request that can be put to many nodes at once."""
+    def request(self, node: Node, commands: Sequence[bytes], timeout: float) -> Request[list[Any]]:
+        """Many commands as one request; requests to several servers can be put at once."""
 
     async def listen(self, node: Node, hear: Callable[[list[Any]], None], lost: Callable[[], None]) -> Ear:
         """Open a connection for messages; `lost` is called once when it ends, unless it was closed."""

@@ -23,7 +23,8 @@ if mode == 'x' and not ARGV[11] and redis.call('EXISTS', KEYS[1], KEYS[3], KEYS[
   local ttl = tonumber(ARGV[3])
   redis.call('SET', KEYS[1], owner, 'PX', ARGV[3])
   local number = text(fence)
-  redis.call('HSET', KEYS[2], 'f', number, 'k', ARGV[5], 'o', owner, 'g', number, 't', text(now_us), 'm', ARGV[6],
+  local since = fence == now_us and number or text(now_us)
+  redis.call('HSET', KEYS[2], 'f', number, 'k', ARGV[5], 'o', owner, 'g', number, 't', since, 'm', ARGV[6],
              'a', abandoned, 'd', ARGV[7])
   redis.call('PEXPIREAT', KEYS[2], text(math.max(math.floor(fence / 1000), now + ttl) + 86400000))
   return {1, fence, tonumber(abandoned), now, ttl, 0}
