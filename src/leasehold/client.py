@@ -19,7 +19,7 @@ from leasehold._core.keeper import Keeper
 from leasehold._core.names import DEFAULT_NAMESPACE, check_fact, check_name, check_namespace, key_for, name_of
 from leasehold._core.session import Session
 from leasehold._core.template import NameTemplate
-from leasehold.errors import AcquireTimeout, BackendUnavailable, ConfigurationError
+from leasehold.errors import AcquireTimeout, BackendUnavailable, ConfigurationError, OutcomeUnknown
 from leasehold.lock import AsyncLock, AsyncLockSet, AsyncRWLock
 from leasehold.spi import Examining
 from leasehold.terms import (
@@ -219,12 +219,12 @@ class AsyncClient:
     async def inspect(self, name: str) -> LockState | None:
         """Who holds the lock and who waits for it; None when nobody does."""
         key = key_for(self._namespace, check_name(name))
-        state = await self._inspecting().inspect(key)
+        state = await _asked(self._inspecting().inspect, key)
         return None if state is None else _named(state)
 
     async def locks(self, prefix: str = "") -> Sequence[LockState]:
         """All locks of this namespace that are in use and whose name starts with `prefix`."""
-        states = await self._inspecting().list(key_for(self._namespace, prefix))
+        states = await _asked(self._inspecting().list, key_for(self._namespace, prefix))
         return [_named(state) for state in states]
 
     async def examine(self) -> Sequence[Finding]:
@@ -352,6 +352,18 @@ class AsyncClient:
         if session is not None:
             session.keeper.bury()
             _GRAVEYARD.append(session)
+
+
+async def _asked(question: Callable[[str], Awaitable[R]], key: str) -> R:
+    """The answer. A question changes nothing: if its connection broke it is asked again, and nothing is in doubt."""
+    try:
+        return await question(key)
+    except (BackendUnavailable, OutcomeUnknown):
+        pass
+    try:
+        return await question(key)
+    except OutcomeUnknown as error:
+        raise BackendUnavailable(str(error), backend=error.backend) from None
 
 
 def _named(state: LockState) -> LockState:

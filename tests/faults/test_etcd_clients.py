@@ -290,7 +290,7 @@ def test_key_that_may_be_gone_is_not_deleted_under_its_next_owner(server: EtcdSe
         first = leasehold.connect(f"etcd://127.0.0.1:{proxy.port}", ttl=9)
         other = leasehold.connect(server.url, ttl=60)
         failures: list[object] = []
-        first.on_event(lambda event: isinstance(event, events.RenewalFailed) and failures.append(event))
+        first.on_event(lambda event: failures.extend([event] if isinstance(event, events.RenewalFailed) else []))
         with first, other:
             for client in (first, other):
                 client._twin._current().backend._asking._tools.slots._first = 7  # type: ignore[attr-defined]

@@ -28,7 +28,7 @@ CONNECT_PATIENCE = 3.0
 SHORTEST_CALL, LONGEST_CALL = 2.0, 5.0
 
 _REJECTIONS = {
-    NoAuthError: "this account may not do that below the store's root; give it the rights cdrwa there",
+    NoAuthError: "this account may not do that below the store's root; give it the rights cdrw there",
     AuthFailedError: "ZooKeeper refused the credentials",
     InvalidACLError: "ZooKeeper refused the acl; acl=creator needs a user and password, or a client certificate",
     UnimplementedError: "this ZooKeeper is too old; container nodes came with version 3.5.3",

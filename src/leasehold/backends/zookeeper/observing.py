@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from leasehold.backends.zookeeper.pool import Pool
     from leasehold.backends.zookeeper.session import Session
     from leasehold.backends.zookeeper.settings import Settings
+    from leasehold.backends.zookeeper.wire import Reply
     from leasehold.spi import Runtime
 
 __all__ = ["Observer"]
@@ -100,15 +101,15 @@ class Observer:
         for start in range(0, len(requests), BATCH):
             part = requests[start : start + BATCH]
             replies = [session.send(request, signal=self._runtime.signal()) for request in part]
-            for reply in replies:
-                try:
-                    await self._asker.finished(session, reply)
-                except OutcomeUnknown as error:  # a question changes nothing
-                    raise BackendUnavailable(str(error), backend=self._asker.label) from None
-                if reply.error is not None and not isinstance(reply.error, NoNodeError):
-                    raise self._asker.translated(reply.error)
-            answers += [reply.value for reply in replies]
+            answers += [await self._answer(session, reply) for reply in replies]
         return answers
+
+    async def _answer(self, session: Session, reply: Reply) -> Any:
+        try:
+            await self._asker.finished(session, reply)
+            return None if isinstance(reply.error, NoNodeError) else await self._asker.answer(session, reply)
+        except OutcomeUnknown as error:  # a question changes nothing
+            raise BackendUnavailable(str(error), backend=self._asker.label) from None
 
     async def _state(self, session: Session, key: str, names: Sequence[str]) -> LockState | None:
         siblings = _in_order(names)

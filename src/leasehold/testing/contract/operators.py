@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leasehold.errors import ConfigurationError
+from leasehold.errors import BackendUnavailable, ConfigurationError
 from leasehold.testing.contract.expect import raises
 from leasehold.testing.contract.registry import case
+from leasehold.testing.faults import Faults
 from leasehold.values import Capability, LossReason, Mode
 
 if TYPE_CHECKING:
@@ -30,6 +31,21 @@ async def a_held_lock_shows_its_holder(lab: Lab) -> None:
     assert 0 < holding.expires_in <= 2 * lab.ttl
     await lease.release()
     assert await client.inspect("x") is None
+
+
+@case(Capability.INSPECT)
+async def a_question_whose_answer_was_lost_is_asked_again(lab: Lab) -> None:
+    faults = Faults()
+    client = lab.client(faults)
+    lease = await client.lock("x", ttl=lab.ttl * 20).acquire()
+    faults.drop_next_reply("inspect")
+    assert await client.inspect("x") is not None
+    faults.refuse_next("list")
+    assert [state.name for state in await client.locks()] == ["x"]
+    for _ in range(2):
+        faults.drop_next_reply("inspect")
+    await raises(BackendUnavailable, client.inspect("x"))
+    await lease.release()
 
 
 @case(Capability.INSPECT, Capability.FIFO)
