@@ -8,9 +8,11 @@ import pytest
 
 from leasehold._core.validity import believed_until
 from leasehold.backends.redis.backend import RedisBackend
+from leasehold.backends.redis.pushes import Handed, Waiter
 from leasehold.spi import Place
 from leasehold.values import Grant, Mode, Refusal
 from tests.simulation.redis_bench import Bench
+from verification.simulation import SimRuntime
 
 
 @pytest.mark.parametrize("mode", [Mode.EXCLUSIVE, Mode.SHARED])
@@ -212,5 +214,26 @@ def test_a_hand_over_to_a_process_with_a_slow_clock_is_not_believed_for_too_long
         assert isinstance(grant, Grant)
         assert grant.since is not None, "it came by message"
         assert process.instant(believed_until(grant.since, grant.ttl)) < made_at + grant.ttl
+
+    bench.run(history())
+
+
+@pytest.mark.parametrize("apart", [0, 1, 2])
+def test_a_hand_over_within_the_millisecond_of_the_join_is_believed_and_not_from_the_future(apart: int) -> None:
+    """It was asked about again: stamps are cut off to milliseconds, so one looked as if it lay ahead of our clock."""
+    bench = Bench()
+    waiting = bench.client()
+    claim = bench.claim()
+    runtime = SimRuntime(bench.links[0].process)
+
+    async def history() -> None:
+        await bench.main.sleep(1.0)
+        took = max(0, apart - 1) / 1000 + 0.0001  # nearly a millisecond less than the stamps say
+        waiter = Waiter(runtime.signal(), waiting._names.keys(claim.key), sent=runtime.now() - took, told=10_000)
+        waiter.handed = Handed(fence=7, at=10_000 + apart, abandoned=False, ttl=claim.ttl)
+        grant = waiting._handed_over(claim, waiter)
+        assert grant is not None
+        assert grant.since is not None
+        assert waiter.sent <= grant.since <= runtime.now()
 
     bench.run(history())

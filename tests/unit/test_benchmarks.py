@@ -9,8 +9,10 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from benchmarks.__main__ import main
-from benchmarks.harness import Candidate, Role, Sample, Settings, Table, measure, percentile, timed
-from benchmarks.report import as_markdown, as_text
+from benchmarks.harness import Candidate, Role, Row, Sample, Settings, Table, measure, percentile, timed
+from benchmarks.page import TITLES
+from benchmarks.page import main as draw_main
+from benchmarks.report import as_markdown, as_text, write_json
 from benchmarks.scenarios import SCENARIOS
 
 
@@ -101,3 +103,22 @@ def test_unknown_scenario_is_refused_with_the_names_of_those_there_are(capsys: p
         main(["nonsense"])
     said = capsys.readouterr().err
     assert all(name in said for name in SCENARIOS)
+
+
+def test_the_page_shows_the_last_run_of_each_scenario(tmp_path: Path) -> None:
+    page = tmp_path / "docs" / "reference" / "figures.md"
+    page.parent.mkdir(parents=True)
+    files = [tmp_path / f"{number}.json" for number in (1, 2)]
+    for number, file in enumerate(files):
+        table = Table("import", "µs", [Row("ours", Role.OURS, 4711.0 + number, 4711.0 + number)])
+        write_json(file, f"run {number}", {"p11": [table]})
+    assert draw_main([str(page), *map(str, files)]) == 0
+    text = page.read_text()
+    assert "## Start-up (p11)" in text
+    assert "4,712" in text
+    assert "4,711" not in text
+    assert (tmp_path / "docs" / "plots" / "p11.svg").exists()
+
+
+def test_every_scenario_has_its_title_on_the_page() -> None:
+    assert set(TITLES) == set(SCENARIOS)

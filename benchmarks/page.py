@@ -1,0 +1,97 @@
+"""The page of all figures: `python -m benchmarks.page PAGE RESULTS…`, drawn from the JSON files of one or more runs.
+
+A scenario that was measured more than once is shown as the last file has it, so that one can be measured again alone.
+Its plot is drawn beside the page's folder, in `plots`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.harness import Role, Row, Table
+from benchmarks.report import as_markdown, write_plots
+from benchmarks.scenarios import SCENARIOS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+__all__ = ["TITLES", "draw_page", "main"]
+
+HEAD = """# Figures
+
+Every figure of the benchmarks, drawn by `python -m benchmarks.page` from the files that the runs wrote. How they are
+measured, what they mean and where we lose: [performance](../explanation/performance.md).
+"""
+
+TITLES = {
+    "overhead": "What the library itself costs",
+    "p1": "Redis: uncontended pair",
+    "p2": "Redis: 64 tasks on 64 names",
+    "p3": "Redlock: uncontended pair",
+    "p4": "Redis: one name, four processes of four threads",
+    "p5": "Redis: 10,000 leases held by one client",
+    "p6": "Redis: 1,000 waiters of one process",
+    "p7": "SQLite",
+    "p8": "etcd: uncontended pair",
+    "p9": "ZooKeeper: uncontended pair",
+    "p10": "PostgreSQL: uncontended pair",
+    "p11": "Start-up",
+    "p12": "Growth",
+    "p12-redlock": "Growth: Redlock",
+    "p12-etcd": "Growth: etcd",
+    "p12-zookeeper": "Growth: ZooKeeper",
+    "p13": "Many waiters in one process",
+    "p14": "Distance: Redis",
+    "p14-redlock": "Distance: Redlock",
+    "p14-postgresql": "Distance: PostgreSQL",
+    "p14-etcd": "Distance: etcd",
+    "p14-zookeeper": "Distance: ZooKeeper",
+    "hand-over": "Hand-over and idle waiters",
+}
+
+
+def draw_page(runs: Sequence[Mapping[str, Any]]) -> str:
+    """The text of the page."""
+    scenarios = _scenarios(runs)
+    parts = [HEAD, _machines(runs)]
+    for name in sorted(scenarios, key=list(TITLES).index):
+        parts.append(f"## {TITLES[name]} ({name})\n\n![{name}](../plots/{name}.svg)\n")
+        parts += [as_markdown(table).rstrip() + "\n" for table in scenarios[name]]
+    return "\n".join(parts)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Draw the page and its plots."""
+    if len(arguments) < 2:
+        sys.stderr.write("usage: python -m benchmarks.page PAGE RESULTS...\n")
+        return 2
+    page, *files = map(Path, arguments)
+    runs = [json.loads(file.read_text()) for file in files]
+    page.write_text(draw_page(runs))
+    write_plots(page.parent.parent / "plots", _scenarios(runs))
+    return 0
+
+
+def _scenarios(runs: Iterable[Mapping[str, Any]]) -> dict[str, list[Table]]:
+    found = {name: tables for run in runs for name, tables in run["scenarios"].items() if name in SCENARIOS}
+    return {name: [_table(each) for each in tables] for name, tables in found.items()}
+
+
+def _table(content: Mapping[str, Any]) -> Table:
+    rows = [Row(**{**row, "role": Role(row["role"])}) for row in content["rows"]]
+    return Table(**{**content, "rows": rows})
+
+
+def _machines(runs: Iterable[Mapping[str, Any]]) -> str:
+    lines = ["| command | Python | cores | load before it |", "| --- | --- | ---: | ---: |"]
+    for run in runs:
+        machine = run["machine"]
+        lines.append(f"| `{run['command']}` | {machine['python']} | {machine['cores']} | {machine['load'][0]} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
