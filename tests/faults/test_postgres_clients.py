@@ -15,6 +15,8 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 from sqlalchemy.ext.asyncio import create_async_engine
 
 import leasehold
+from leasehold._runtimes.threads import ThreadRuntime, run
+from leasehold.urls import find_store
 from tests.faults.support import eventually, waiters
 from verification.lab.postgres import PostgresServer
 
@@ -59,6 +61,24 @@ def test_four_hundred_idle_clients_hold_no_connection(postgres: PostgresServer, 
     finally:
         for client in clients:
             client.close()
+
+
+def test_client_that_is_closed_while_its_listener_connects_ends_it(database: str) -> None:
+    """It did not: nobody interrupted a connection that was made a moment later, and close() waited for it in vain."""
+    backend: Any = find_store(database).open_backend(ThreadRuntime())
+    bells, connecting = backend._bells, threading.Event()
+    connect = bells._connect
+
+    async def connect_slowly() -> Any:
+        connecting.set()
+        eventually(lambda: bells._closed)
+        return await connect()
+
+    bells._connect = connect_slowly
+    bells.ensure()
+    assert connecting.wait(30)
+    run(backend.close())
+    assert not bells._serves
 
 
 def test_client_listens_only_while_somebody_waits(postgres: PostgresServer, database: str) -> None:

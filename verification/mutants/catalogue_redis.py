@@ -310,15 +310,15 @@ REDIS_MUTANTS: tuple[Mutant, ...] = (
         "redis-handed-over-now",
         "a grant that came by message is counted from its arrival",
         _BACKEND,
-        "        since = waiter.sent + max(0, handed.at - waiter.told - 1) / 1000 * (1 - DRIFT)\n",
+        "        since = handed_over_since(waiter.sent, max(0, handed.at - waiter.told - 1) / 1000)\n",
         "        since = self._runtime.now()\n",
     ),
     Mutant(
         "redis-drift-forgotten",
         "the time that a waiter has waited on the server's clock is taken for one on its own",
         _BACKEND,
-        " / 1000 * (1 - DRIFT)\n",
-        " / 1000\n",
+        "handed_over_since(waiter.sent, ",
+        "(waiter.sent + ",
     ),
     Mutant(
         "redis-claim-window-ignored",

@@ -18,11 +18,21 @@ from leasehold.values import Mode
 if TYPE_CHECKING:
     from leasehold.values import Claim
 
-__all__ = ["ABANDONED_KEPT", "FENCE_KEPT", "RECHECK", "Crowd", "admits", "check_kind", "place_lifetime"]
+__all__ = [
+    "ABANDONED_KEPT",
+    "FENCE_KEPT",
+    "RECHECK",
+    "Crowd",
+    "admits",
+    "check_kind",
+    "handed_over_since",
+    "place_lifetime",
+]
 
 RECHECK = 1.0
 RECHECKS_MISSED = 3  # a waiter that did not ask again for so many re-checks is dead
 ABANDONED_KEPT = 86_400.0  # how long the next holder can still learn that the last one vanished
+DRIFT = 0.01  # by so much a second of a store's clock may be shorter than one of ours
 FENCE_KEPT = 86_400.0  # how long a key remembers the fence of its record, where the fence alone does not say its age
 
 
@@ -46,6 +56,15 @@ def admits(claim: Claim, holders: Crowd, ahead: Crowd) -> bool:
 def place_lifetime(claim: Claim) -> float:
     """How long a place in the queue lives without being asked for; a third of it is the time between re-checks."""
     return min(claim.ttl, RECHECKS_MISSED * RECHECK)
+
+
+def handed_over_since(sent: float, passed: float) -> float:
+    """From when a grant counts that came by message, without a request of ours to count from.
+
+    It was made `passed` seconds of the store's clock after the store had answered a request that we sent at `sent`; on
+    our clock less may have passed.
+    """
+    return sent + passed * (1 - DRIFT)
 
 
 def check_kind(claim: Claim, mode: Mode, capacity: int, store: str) -> None:

@@ -149,6 +149,8 @@ class Bells:
         self._line = line
         channel = f"leasehold_{os.urandom(16).hex()}".encode()
         try:
+            if self._closed:  # while we connected, so nobody interrupts this line
+                return
             answer = await line.run_script(b"LISTEN " + channel)
             if answer.status not in GOOD:
                 raise trouble.translated(answer, self._asking.label)

@@ -14,7 +14,7 @@ from leasehold.backends.postgres import statements as sql
 from leasehold.backends.postgres.bells import Bells, Standing
 from leasehold.backends.postgres.turns import Turns
 from leasehold.backends.postgres.verbs import Verbs
-from leasehold.backends.rules import RECHECKS_MISSED, place_lifetime
+from leasehold.backends.rules import RECHECKS_MISSED, handed_over_since, place_lifetime
 from leasehold.spi import Place
 from leasehold.values import Capability, Grant, Reading, Record, Refusal
 
@@ -138,14 +138,14 @@ class RowsBackend(Verbs):
         """From when a grant counts that was handed over at this moment of the database's clock; None: better ask.
 
         Our last request was sent at `sent` and answered at `standing.moment`. As much time as has passed on the
-        database's clock since then has passed on ours, at the least since `sent`. If it looks as if more had passed
-        there than here, its clock was set; if half of the short life of such a grant is over, it is too late to take
-        it unasked.
+        database's clock since then has passed on ours, at the least since `sent`, or a little less because clocks
+        drift. If it looks as if more had passed there than here, its clock was set; if half of the short life of such
+        a grant is over, it is too late to take it unasked.
         """
         if standing.moment is None:
             return None
         now, passed = self._runtime.now(), moment - standing.moment
-        since = standing.sent + passed
+        since = handed_over_since(standing.sent, passed)
         if passed < 0 or since > now or now > since + place_lifetime(standing.claim) / 2:
             return None
         return since

@@ -14,7 +14,7 @@ from leasehold.backends.redis.facts import read_holder, write_holder
 from leasehold.backends.redis.inspecting import read_state
 from leasehold.backends.redis.pushes import Pushes, Waiter
 from leasehold.backends.redis.scripts import script
-from leasehold.backends.rules import check_kind
+from leasehold.backends.rules import check_kind, handed_over_since
 from leasehold.errors import BackendError, BackendRejected, BackendUnavailable
 from leasehold.spi import Place
 from leasehold.values import Capability, Claim, Grant, LockState, Loss, LossReason, Mode, Reading, Record, Refusal
@@ -38,7 +38,6 @@ LONGEST_PLACE = 3 * RECHECK
 LISTENING = 6  # the part of a place's life that may be spent on being called instead of asking
 POLL_AT_THE_HEAD = 0.1  # a waiter that cannot be told asks
 SHORTEST_TIMEOUT = 0.25
-DRIFT = 0.01  # by so much a second of the server's clock may be shorter than one of ours
 HOUR_US = 3_600_000_000
 SCAN_PAGE = 1000
 SLICE = 500
@@ -307,7 +306,7 @@ class RedisBackend:
         handed, waiter.handed = waiter.handed, None
         assert handed is not None  # noqa: S101 - for the type checker
         # Both stamps are cut off to milliseconds, so what lies between them may be nearly one less.
-        since = waiter.sent + max(0, handed.at - waiter.told - 1) / 1000 * (1 - DRIFT)
+        since = handed_over_since(waiter.sent, max(0, handed.at - waiter.told - 1) / 1000)
         if waiter.told == 0 or handed.at < waiter.told or since > self._runtime.now():
             return None  # the server's clock is not what it was
         self._pushes.forget(claim.owner)
