@@ -86,7 +86,7 @@ def _table(content: Mapping[str, Any]) -> Table:
 
 
 def _machines(runs: Iterable[Mapping[str, Any]]) -> str:
-    lines = ["| command | Python | cores | load before it |", "| --- | --- | ---: | ---: |"]
+    lines = ["| command | Python | cores | load after it |", "| --- | --- | ---: | ---: |"]
     for run in runs:
         machine = run["machine"]
         lines.append(f"| `{run['command']}` | {machine['python']} | {machine['cores']} | {machine['load'][0]} |")

@@ -38,7 +38,7 @@ def as_markdown(table: Table) -> str:
     lines = [f"**{table.title}** ({table.unit}, {_direction(table)})", "", _line(head)]
     lines.append("|" + "|".join([" --- "] + [" ---: "] * (len(head) - 1)) + "|")
     lines += [_line(cells) for cells in body]
-    lines += ["", *(f"{note}." for note in table.notes)]
+    lines += ["", *(f"- {note}." for note in table.notes)]
     return "\n".join(lines) + "\n"
 
 
