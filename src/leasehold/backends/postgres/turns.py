@@ -46,7 +46,8 @@ class Turns:
         self._timeout = timeout
         self._open: deque[_Question] = deque()
         self._guard = runtime.guard()
-        self._busy_until = 0.0  # somebody asks for all; after that it is taken for gone
+        self._leader: _Question | None = None  # whoever has this one asks for all
+        self._busy_until = 0.0  # after that it is taken for gone
 
     async def ask(self, claim: Claim, bell: bytes | None) -> Answer:
         """Whose turn it is, as of after this call; keeps the place alive."""
@@ -55,6 +56,8 @@ class Turns:
         try:
             return await self._answered(question)
         finally:
+            if self._leader is question:  # interrupted before it could ask
+                self._leader = None
             if question in self._open:
                 self._open.remove(question)
 
@@ -66,19 +69,19 @@ class Turns:
                 raise question.error
             if question.answer is not None:
                 return question.answer
-            if self._may_lead():
+            if self._may_lead(question):
                 await self._lead(question)
             elif self._runtime.now() >= deadline:
                 raise OutcomeUnknown("nobody came back with an answer", backend=self._asking.label)
             else:
                 await self._runtime.wait(question.signal, min(deadline, self._runtime.now() + LOOK_AGAIN))
 
-    def _may_lead(self) -> bool:
+    def _may_lead(self, question: _Question) -> bool:
         now = self._runtime.now()
         with self._guard:
-            if now < self._busy_until:
+            if self._leader is not None and now < self._busy_until:
                 return False
-            self._busy_until = now + 2 * self._timeout
+            self._leader, self._busy_until = question, now + 2 * self._timeout
         return True
 
     async def _lead(self, own: _Question) -> None:
@@ -92,7 +95,7 @@ class Turns:
             for question in questions:
                 question.error = type(error)(str(error), backend=error.backend)  # each raises its own
         finally:
-            self._busy_until = 0.0
+            self._leader = None
             for question in questions:
                 if question.answer is None and question.error is None:
                     self._open.appendleft(question)  # interrupted: somebody else has to ask

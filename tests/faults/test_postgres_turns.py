@@ -1,0 +1,134 @@
+"""Many who wait in one client ask whose turn it is together, and nobody depends on whoever asks for all."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from leasehold._runtimes.asyncio import AsyncioRuntime
+from leasehold.spi import Place
+from leasehold.urls import find_store
+from leasehold.values import Claim, Grant, Holder, Mode
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+
+class Line:
+    """A held lock, and claims of one client that wait for it; its requests for turns are counted and can be held up."""
+
+    def __init__(self, database: str) -> None:
+        self.runtime = AsyncioRuntime()
+        backend: Any = find_store(database).open_backend(self.runtime)
+        self.backend = backend
+        self.asked: list[str] = []
+        self.gates: dict[int, asyncio.Event] = {}  # answers that are held up, by the number of the request
+        turns = self.backend._turns
+        self._ask = turns._asking.ask
+        turns._asking = self
+        self.label = "line"
+
+    async def ask(self, statement: Any, values: Any) -> Any:
+        self.asked.append(statement.name.decode())
+        gate = self.gates.get(len(self.asked))
+        answer = await self._ask(statement, values)
+        if gate is not None:
+            await gate.wait()
+        return answer
+
+    async def until_asked(self, number: int) -> None:
+        while len(self.asked) < number:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.2)
+
+    def claim(self) -> Claim:
+        return Claim("ns:x", self.runtime.owner(), 60.0, Mode.EXCLUSIVE, 1, 0.0, Holder("host", 1))
+
+    async def stand(self, number: int) -> tuple[Grant, list[Place]]:
+        first = await self.backend.join(self.claim())
+        places = [await self.backend.join(self.claim()) for _ in range(number)]
+        assert isinstance(first, Grant)
+        return first, places
+
+
+def play(line: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(line, 60))
+
+
+def test_those_who_ask_together_share_requests_and_each_gets_its_own_answer(database: str) -> None:
+    async def history() -> None:
+        line = Line(database)
+        _, places = await line.stand(30)
+        answers = await asyncio.gather(*(line.backend.turn(place) for place in places))
+        assert [answer.ahead for answer in answers] == list(range(30))
+        assert [answer.claim for answer in answers] == [place.claim for place in places]
+        assert len(line.asked) <= 3
+        await line.backend.close()
+
+    play(history())
+
+
+def test_answer_is_never_older_than_the_question(database: str) -> None:
+    """The lock was released after the first had been answered; whoever asks then must not get that answer."""
+
+    async def history() -> None:
+        line = Line(database)
+        held, (first, second) = await line.stand(2)
+        line.gates[1] = asyncio.Event()
+        early = asyncio.create_task(line.backend.turn(first))
+        await line.until_asked(1)
+        assert await line.backend.release(held)
+        late = asyncio.create_task(line.backend.turn(first))
+        other = asyncio.create_task(line.backend.turn(second))
+        await asyncio.sleep(0.1)
+        line.gates[1].set()
+        assert isinstance(await early, Place)
+        assert isinstance(await late, Grant)
+        assert isinstance(await other, Place)
+        await line.backend.close()
+
+    play(history())
+
+
+def test_whoever_asks_for_all_may_be_cancelled(database: str) -> None:
+    async def history() -> None:
+        line = Line(database)
+        _, places = await line.stand(5)
+        line.gates = {1: asyncio.Event(), 2: asyncio.Event()}
+        alone, leader, *others = [asyncio.create_task(line.backend.turn(place)) for place in places]
+        await line.until_asked(1)
+        line.gates[1].set()
+        await line.until_asked(2)
+        leader.cancel()
+        await asyncio.wait([leader])
+        assert leader.cancelled()
+        answers = await asyncio.gather(alone, *others)
+        assert [answer.ahead for answer in answers] == [0, 2, 3, 4]
+        assert line.asked == ["leasehold_turn", "leasehold_turns", "leasehold_turns"]
+        await line.backend.close()
+
+    play(history())
+
+
+def test_whoever_was_interrupted_before_it_could_ask_does_not_hold_up_the_others(database: str) -> None:
+    async def history() -> None:
+        line = Line(database)
+        _, (first, second) = await line.stand(2)
+        turns = line.backend._turns
+        lead = turns._lead
+
+        async def interrupted(question: Any) -> None:  # as by a signal handler that raises
+            turns._lead = lead
+            raise KeyboardInterrupt
+
+        turns._lead = interrupted
+        try:
+            await line.backend.turn(first)
+        except KeyboardInterrupt:
+            answer = await asyncio.wait_for(line.backend.turn(second), 2 * turns._timeout / 3)
+            assert isinstance(answer, Place)
+        else:
+            raise AssertionError("it was not interrupted")
+        await line.backend.close()
+
+    play(history())
