@@ -237,3 +237,25 @@ def test_a_hand_over_within_the_millisecond_of_the_join_is_believed_and_not_from
         assert waiter.sent <= grant.since <= runtime.now()
 
     bench.run(history())
+
+
+def test_several_holders_keep_out_programs_that_lock_by_set_nx_until_the_last_is_over() -> None:
+    """Our own scripts look at each holder; others see only the holder key."""
+    bench = Bench()
+    client = bench.client()
+    keys = client._names.keys("k")
+
+    async def is_kept_out() -> bool:
+        node = await client._courier.node_for(keys)
+        (found,) = await client._courier.commands(node, ("EXISTS", keys.slot_key.decode()), timeout=1.0)
+        return bool(found)
+
+    async def history() -> None:
+        for ttl in (1.0, 10.0):
+            assert isinstance(await client.try_acquire(bench.claim(ttl=ttl, mode=Mode.SHARED)), Grant)
+        await bench.main.sleep(2.0)
+        assert await is_kept_out()
+        await bench.main.sleep(9.0)
+        assert not await is_kept_out()
+
+    bench.run(history())
