@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import nullcontext
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,7 @@ from leasehold.backends.etcd.answers import Header, KeyValue
 from leasehold.backends.etcd.layout import Layout, after
 from leasehold.backends.etcd.options import open_url
 from leasehold.backends.etcd.seat import read_seat
-from leasehold.backends.etcd.sessions import Pulse, Session, SessionEnded, Sessions
+from leasehold.backends.etcd.sessions import Kept, Pulse, Session, SessionEnded, Sessions
 from leasehold.backends.etcd.slots import Slots
 from leasehold.backends.etcd.trouble import CallFailed, LeaseGone, translated
 from leasehold.backends.etcd.wire import time_in
@@ -118,20 +119,20 @@ HERE = Header(b"c", b"m1", 10, 3)
 
 
 def test_a_keep_alive_counts_from_its_sending_once_it_is_proven() -> None:
-    session = Session(7, 10, sent=100.0)
+    session = Session(7, 10, 100.0, nullcontext())
     assert session.prove(Pulse(104.0, HERE), Header(b"c", b"m1", 12, 3)) is True
     assert session.sent == 104.0
 
 
 @pytest.mark.parametrize("after_it", [Header(b"c", b"m1", 12, 4), Header(b"c", b"m2", 12, 3)])
 def test_a_keep_alive_of_another_term_or_member_does_not_count(after_it: Header) -> None:
-    session = Session(7, 10, sent=100.0)
+    session = Session(7, 10, 100.0, nullcontext())
     assert session.prove(Pulse(104.0, HERE), after_it) is False
     assert session.sent == 100.0
 
 
 def test_a_session_is_over_before_its_lease_can_be() -> None:
-    session = Session(7, 10, sent=100.0)
+    session = Session(7, 10, 100.0, nullcontext())
     assert not session.is_over(109.0)
     assert session.is_over(109.9)
     assert session.deadline < 110.0
@@ -139,13 +140,31 @@ def test_a_session_is_over_before_its_lease_can_be() -> None:
 
 def test_a_session_that_is_over_is_never_renewed_again() -> None:
     sessions = Sessions(None, ThreadRuntime())  # type: ignore[arg-type]  # it must not even ask
-    session = Session(7, 10, sent=-1e9)
-    session.wants(b"seat", 1.0)
+    session = Session(7, 10, -1e9, nullcontext())
+    session.wants(Kept(b"seat", "owner"), 1.0)
     sessions._by_lease[7] = session
     for _ in range(2):
         with pytest.raises(SessionEnded):
             run(sessions.refresh(sessions.borrow(7)))
     assert not session.is_used
+
+
+def test_a_claim_that_somebody_wants_is_not_deleted_and_one_that_is_deleted_cannot_be_wanted() -> None:
+    session, kept = Session(7, 10, 100.0, nullcontext()), Kept(b"seat", "owner")
+    assert session.wants(kept, 110.0)
+    assert not session.dooms(kept, 109.0)
+    assert session.dooms(kept, 110.0)
+    assert not session.wants(kept, 120.0)
+    assert session.dooms(kept, 110.0), "its deletion is sent again until it is confirmed"
+
+
+def test_sessions_that_are_long_over_are_forgotten() -> None:
+    sessions = Sessions(None, ThreadRuntime())  # type: ignore[arg-type]  # it must not even ask
+    for lease, sent in ((1, 0.0), (2, 950.0), (3, 995.0)):
+        sessions._by_lease[lease] = Session(lease, 10, sent, nullcontext())
+    sessions._note_ended(1000.0)
+    assert set(sessions._by_lease) == {2, 3}
+    assert [session.ended for session in sessions._by_lease.values()] == [True, False]
 
 
 # --- errors

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Asking"]
 
+MISSED = 3  # re-checks, after which one who waits inside this client is taken for gone
 ROUNDS = 8  # how often a request is made anew because what it relied on had changed
 
 
@@ -58,11 +59,18 @@ class Asking:
     async def join(self, claim: Claim) -> Grant | Place | Refusal:
         """Grant now or give a place in the line; or one behind the others of this client, who are many."""
         tools, lane = self._tools, self._tools.lane(claim).prefix
-        if claim.owner not in tools.members and tools.slots.count(lane) >= MOST_SEATS:
-            signal, ahead = tools.backlog.stand(lane, claim.owner)
+        if claim.owner not in tools.members and not self._has_room(lane, claim.owner):
+            until = tools.runtime.now() + MISSED * recheck(claim)
+            signal, ahead = tools.backlog.stand(lane, claim.owner, until)
             return Place(claim, signal, recheck(claim), MOST_SEATS + ahead)
         tools.backlog.leave(lane, claim.owner)
+        if tools.slots.count(lane) + 1 < MOST_SEATS:
+            tools.backlog.call_next(lane)
         return await self._ask(claim, waits=True)
+
+    def _has_room(self, lane: bytes, owner: str) -> bool:
+        """Whether this client may have one more in the store's line, and it is this one's turn among its own."""
+        return self._tools.slots.count(lane) < MOST_SEATS and self._tools.backlog.is_open(lane, owner)
 
     async def _ask(self, claim: Claim, *, waits: bool) -> Grant | Place | Refusal:
         tools, lane = self._tools, self._tools.lane(claim)
@@ -98,7 +106,9 @@ class Asking:
         attempt.level = tools.floors.level(lane.floor)
         value = encode(claim, attempt.floor.value, time.time())
         new = NewClaim(lane, claim.owner, member.seat, value, session.lease, attempt.floor.written)
-        session.wants(member.seat, attempt.asked + session.ttl)
+        if not member.is_wanted(attempt.asked):  # what an earlier request has brought is being deleted
+            tools.doubt(member)
+            return Refusal(claim.key)
         if not member.created:
             member.value = value
         try:

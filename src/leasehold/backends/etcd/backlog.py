@@ -26,13 +26,26 @@ class Backlog:
         self._guard = runtime.guard()
         self._lines: dict[bytes, deque[str]] = {}
         self._signals: dict[str, Signal] = {}  # by owner
+        self._until: dict[str, float] = {}  # by owner: who did not ask again until then is gone
 
     def __contains__(self, owner: str) -> bool:
         return owner in self._signals
 
-    def stand(self, lane: bytes, owner: str) -> tuple[Signal, int]:
+    def is_open(self, lane: bytes, owner: str) -> bool:
+        """Whether nobody here is before this one."""
+        while (first := self._first(lane)) is not None and self._until.get(first, 0.0) < self._runtime.now():
+            self.leave(lane, first)
+        return first is None or first == owner
+
+    def _first(self, lane: bytes) -> str | None:
+        with self._guard:
+            line = self._lines.get(lane)
+            return line[0] if line else None
+
+    def stand(self, lane: bytes, owner: str, until: float) -> tuple[Signal, int]:
         """A place at the end, or the one that it has; its signal, and how many are here at most before it."""
         with self._guard:
+            self._until[owner] = until
             signal = self._signals.get(owner)
             line = self._lines.setdefault(lane, deque())
             if signal is None:
@@ -43,6 +56,7 @@ class Backlog:
     def leave(self, lane: bytes, owner: str) -> None:
         """It has a seat now, or does not want one any more."""
         with self._guard:
+            self._until.pop(owner, None)
             if self._signals.pop(owner, None) is None:
                 return
             line = self._lines[lane]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from leasehold.backends.etcd import messages
+from leasehold.backends.etcd.messages import Sort
 from leasehold.errors import BackendRejected, BackendUnavailable
 from leasehold.values import MAX_FENCE
 
@@ -68,11 +69,18 @@ class Floors:
             raise BackendRejected(f"the fence would be higher than {MAX_FENCE}", backend=self._connection.label)
         self._levels[key] = max(level, self._levels.get(key, 0))
 
-    async def lift(self, key: bytes, fence: int) -> int:
-        """Make every later fence of the namespace higher than this one; what they are higher than now."""
+    async def lift(self, key: bytes, fence: int, line: tuple[bytes, bytes] | None = None) -> int:
+        """Make every later fence of the namespace higher than this one; what they are higher than now.
+
+        `line` is where claims of one lock stand: those that wait there by now have older revisions than any later one,
+        and get the floor that is stored when their turn comes.
+        """
         for _ in range(ROUNDS):
             seen = await self._connection.range(messages.range_(key))
             floor, revision = self.learn(key, seen), seen.header.revision
+            if line is not None:
+                oldest = (await self._connection.range(messages.range_(*line, limit=1, sort=Sort.OLDEST))).found
+                revision = min([revision, *(kept.created - 1 for kept in oldest)])
             if floor.value + revision >= fence:
                 return floor.value + revision
             lifted = fence - revision  # revisions only rise, so every later fence is above this one
@@ -81,7 +89,7 @@ class Floors:
             answer = await self._connection.txn(unchanged + put)
             if answer.succeeded:
                 self._known[key] = Floor(lifted, answer.header.revision)
-                return lifted + answer.header.revision
+                return fence
         raise BackendUnavailable("others raise the same fence all the time; try again", backend=self._connection.label)
 
 

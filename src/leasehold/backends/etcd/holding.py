@@ -69,17 +69,23 @@ class Holdings:
     async def _renew_session(
         self, session: Session, members: list[tuple[int, Member]], asked: float
     ) -> dict[int, Grant | Loss]:
-        for _, member in members:
-            member.is_wanted(asked)
+        answers: dict[int, Grant | Loss] = {}
+        wanted = []
+        for place, member in members:
+            if member.is_wanted(asked):
+                wanted.append((place, member))
+            else:
+                self._tools.doubt(member)
+                answers[place] = await self._told(member.lane.verdict(member.claim.owner))
         try:
             pulse = await self._sessions.refresh(session)
         except SessionEnded:
-            for _, member in members:
+            for place, member in wanted:
                 self._tools.forget(member)
-            return {place: _ENDED for place, _ in members}
-        answers: dict[int, Grant | Loss] = {}
-        for start in range(0, len(members), BATCH):
-            answers.update(await self._prove(session, pulse, members[start : start + BATCH], asked))
+                answers[place] = _ENDED
+            return answers
+        for start in range(0, len(wanted), BATCH):
+            answers.update(await self._prove(session, pulse, wanted[start : start + BATCH], asked))
         return answers
 
     async def _prove(
@@ -144,13 +150,15 @@ class Holdings:
         member = self._members.get(grant.claim.owner)
         if member is None or member.fence != grant.fence:
             return await self._release_unknown(grant)
-        # If we are not heard now, it goes before the session is kept alive again.
-        member.session.wants(member.seat, self._runtime.now())
         left = self._cool_down(grant, member.granted_at)
-        if left > 0:
-            freed = await self._cool(member, left)
-        else:
-            freed = await self._free(member.seat, member.written, member.created)
+        try:
+            if left > 0:
+                freed = await self._cool(member, left)
+            else:
+                freed = await self._free(member.seat, member.written, member.created)
+        except BaseException:  # we may not have been heard: it goes before the session is kept alive again
+            member.session.lets_go(member.kept, self._runtime.now())
+            raise
         self._tools.forget(member)
         return freed
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from leasehold.backends.etcd.sessions import Kept
 from leasehold.values import Grant, Mode
 
 if TYPE_CHECKING:
@@ -27,8 +28,8 @@ class Member:
     """One claim that has a seat, or has asked for one: it waits or it holds."""
 
     __slots__ = (
-        "ahead", "blocker", "claim", "created", "doubtful", "first", "floor", "granted_at", "lane", "seat", "session",
-        "signal", "slot", "value", "watch", "written",
+        "ahead", "blocker", "claim", "doubtful", "first", "floor", "granted_at", "kept", "lane", "session", "signal",
+        "slot", "value", "watch", "written",
     )  # fmt: skip
 
     def __init__(self, claim: Claim, lane: Lane, session: Session, slot: int | None = None) -> None:
@@ -36,10 +37,9 @@ class Member:
         self.lane = lane
         self.session = session
         self.slot = slot  # None: its number was given by another client
-        self.seat = b"" if slot is None else lane.seat(slot)
+        self.kept = Kept(b"" if slot is None else lane.seat(slot), claim.owner)
         self.value = b""  # as we wrote it last
         self.floor = 0
-        self.created = 0  # 0: whether it has its seat is not known
         self.written = 0
         self.doubtful = False  # a request of it got no answer
         self.granted_at: float | None = None
@@ -51,9 +51,27 @@ class Member:
 
     def sits(self, kept: KeyValue, floor: int) -> None:
         """It has its seat, and this is what is stored there."""
-        self.seat, self.value = kept.key, kept.value
-        self.created, self.written, self.floor = kept.created, kept.written, floor
+        if self.seat != kept.key:
+            self.kept = Kept(kept.key, self.claim.owner)
+        self.kept.created = kept.created
+        self.value, self.written, self.floor = kept.value, kept.written, floor
         self.granted_at = None
+
+    @property
+    def seat(self) -> bytes:
+        """Its key."""
+        return self.kept.seat
+
+    @property
+    def created(self) -> int:
+        """The revision that gave it its seat; 0: whether it has one is not known."""
+        return self.kept.created
+
+    def changes(self, session: Session, seat: bytes) -> None:
+        """It asks for another seat, or on another session; what an earlier request may have brought stays known."""
+        if not self.doubtful:
+            self.session.forget(self.kept)
+        self.session, self.kept = session, Kept(seat, self.claim.owner)
 
     @property
     def enough(self) -> int:
@@ -71,6 +89,6 @@ class Member:
         since = None if session.sent >= asked else session.sent
         return Grant(self.claim, self.fence, float(session.ttl), since)
 
-    def is_wanted(self, now: float) -> None:
-        """Somebody asked for it: its key stays for another ttl."""
-        self.session.wants(self.seat, now + self.session.ttl)
+    def is_wanted(self, now: float) -> bool:
+        """Somebody asked for it: its key stays for another ttl. False: too late, it is being deleted."""
+        return self.session.wants(self.kept, now + self.session.ttl)

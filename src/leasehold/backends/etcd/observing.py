@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Observer"]
 
 PAGE = 2_000
+VERDICT_KEPT = 10  # seconds for which a holder can learn why its key is gone
 ROUNDS = 5
 Claimant = tuple["Spot", "Seat"]
 
@@ -96,7 +97,7 @@ class Observer:
             if seat is None:
                 return False
             left = (await self._connection.time_to_live(seat.kept.lease)).ttl
-            lease = await self._sessions.separate(max(1, left + 1))
+            lease = await self._sessions.separate(max(VERDICT_KEPT if now else 1, left + 1))
             answer = await self._connection.txn(self._breaking(key, seat, reason, lease, now=now))
             if answer.succeeded:
                 return True
@@ -121,7 +122,7 @@ class Observer:
 
     async def raise_fence(self, key: str, fence: int) -> int:
         """Make every later fence of this key, and of its namespace, higher than this."""
-        return await self._floors.lift(self._layout.floor(key), fence)
+        return await self._floors.lift(self._layout.floor(key), fence, self._layout.queue(key))
 
 
 def admitted(claimants: Sequence[Claimant]) -> int:

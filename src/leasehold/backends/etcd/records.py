@@ -55,10 +55,11 @@ class Records:
             lease = await self._fence_lease(stored, FENCE_KEPT)
             fence_key, _ = self._layout.record(key)
             put = messages.op_put(messages.put(fence_key, fence.to_bytes(8, "big"), lease))
-            if await self._write(key, stored, [put]):
-                stored = await self._stored(key)
-                return await self._reading(key, stored)
+            written = await self._write(key, stored, [put])
+            await self._tidy(stored, lease, written=written)
             stored = await self._stored(key)
+            if written:
+                return await self._reading(key, stored)
         raise self._contended()
 
     async def write(self, record: Record) -> bool:
@@ -79,7 +80,9 @@ class Records:
                 messages.op_put(messages.put(fence_key, record.fence.to_bytes(8, "big"), fence_lease)),
                 messages.op_put(messages.put(value_key, record.value, lease)),
             ]
-            if await self._write(record.key, stored, puts):
+            written = await self._write(record.key, stored, puts)
+            await self._tidy(stored, fence_lease, written=written)
+            if written:
                 if stored.value is not None:
                     await self._give_back(stored.value.lease)
                 return True
@@ -119,6 +122,12 @@ class Records:
             if left >= 0:  # etcd tells whole seconds, rounded down
                 record = Record(key, stored.value.value, stored.highest, left + 0.5)
         return Reading(record, stored.highest, await self._connection.time())
+
+    async def _tidy(self, stored: _Stored, lease: int, *, written: bool) -> None:
+        """Give back the lease that the fence does not live on: the new one, or the one before it."""
+        before = 0 if stored.fence is None else stored.fence.lease
+        if before != lease and (before or not written):
+            await self._give_back(before if written else lease)
 
     async def _give_back(self, lease: int) -> None:
         """A lease whose key lives on another one now; if this fails, it ends by itself."""

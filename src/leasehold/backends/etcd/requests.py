@@ -178,9 +178,9 @@ def withdraw(seat: bytes, value: bytes, withdrawal: bytes, lease: int) -> bytes:
     return deleted + then(refused) + otherwise(op_range(read(seat))) + otherwise(refused)
 
 
-def drop(seat: bytes, lease: int) -> bytes:
-    """Delete a seat if it is on our lease: its number may belong to somebody else by now."""
-    return condition(lives_on(seat, lease)) + then(op_delete(delete(seat)))
+def drop(seat: bytes, lease: int, created: int) -> bytes:
+    """Delete a claim if it is on our lease: released, it may be kept on one of its own for its `min_hold`."""
+    return condition(created_at(seat, created)) + condition(lives_on(seat, lease)) + then(op_delete(delete(seat)))
 
 
 def read_all(keys: Iterable[bytes]) -> bytes:

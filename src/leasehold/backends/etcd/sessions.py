@@ -1,4 +1,4 @@
-"""Sessions: leases of etcd that claims live on, one for each ttl that is in use. It knows keys only as bytes to delete.
+"""Sessions: leases of etcd that claims live on, one for each ttl in use. It knows claims only as keys to delete.
 
 A session is believed for its ttl from the *sending* of the last request that was proven to extend it. A grant of a
 lease is proof by itself: it goes through the log of the cluster. A keep-alive is not: the leader answers it alone, and
@@ -8,8 +8,9 @@ meanwhile.
 
 Nothing is kept alive behind anybody's back. A keep-alive is sent when somebody renews, waits or acquires, and extends
 every key on the lease; so each key has an instant until which it is wanted, and keys that nobody asked for in time are
-deleted before. If that cannot be done for a whole ttl, the session is given up instead, and so is every session whose
-time has passed: it may be dead, and is never renewed again.
+deleted before. From the moment that this is sent, its claim is over, whatever its owner reads. If it cannot be done for
+a whole ttl, the session is given up instead, and so is every session whose time has passed: it may be dead, and is
+never renewed again.
 """
 
 from __future__ import annotations
@@ -18,18 +19,20 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
-from leasehold.backends.etcd import requests
+from leasehold.backends.etcd import messages, requests
+from leasehold.backends.etcd.seat import read_seat
 from leasehold.backends.etcd.trouble import LeaseGone
 from leasehold.errors import BackendError
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
+    from contextlib import AbstractContextManager
 
     from leasehold.backends.etcd.answers import Header
     from leasehold.backends.etcd.connection import Connection
     from leasehold.spi import Runtime, Signal
 
-__all__ = ["BATCH", "Pulse", "Session", "SessionEnded", "Sessions"]
+__all__ = ["BATCH", "Kept", "Pulse", "Session", "SessionEnded", "Sessions"]
 
 BATCH = 100  # etcd refuses transactions of more than 128 operations
 MOST_SESSIONS = 8
@@ -38,6 +41,7 @@ DUE_SHARE = 0.25  # a waiter that asks keeps its session alive when so much is u
 OPEN_PATIENCE = 3.0
 LONGEST_PATIENCE = 3.0
 CLOSE_PATIENCE = 1.0
+REMEMBERED = 10  # ttls for which a session that is over stays known, so that nobody renews it again
 
 
 class SessionEnded(Exception):
@@ -52,19 +56,34 @@ class Pulse:
     header: Header
 
 
+class Kept:
+    """The key of one claim on one lease. Another claim may have the same key later; that is another one of these."""
+
+    __slots__ = ("created", "is_doomed", "owner", "seat")
+
+    def __init__(self, seat: bytes, owner: str) -> None:
+        self.seat = seat
+        self.owner = owner
+        self.created = 0  # by which revision; 0: whether it is there is not known
+        self.is_doomed = False  # its deletion was sent
+
+
 class Session:
     """One lease. `sent` is when the last request left that is proven to have extended it."""
 
-    __slots__ = ("borrowed", "ended", "kept", "lease", "notes", "refreshing", "sent", "ttl")
+    __slots__ = ("_guard", "borrowed", "ended", "kept", "lease", "notes", "refreshing", "sent", "ttl")
 
-    def __init__(self, lease: int, ttl: int, sent: float, *, borrowed: bool = False) -> None:
+    def __init__(
+        self, lease: int, ttl: int, sent: float, guard: AbstractContextManager[object], *, borrowed: bool = False
+    ) -> None:
+        self._guard = guard
         self.lease = lease
         self.ttl = ttl
         self.sent = sent
         self.borrowed = borrowed  # another client's, for a grant that was made there
         self.ended = False
         self.refreshing = False
-        self.kept: dict[bytes, float] = {}  # seats on this lease, and until when each is wanted
+        self.kept: dict[Kept, float] = {}  # claims on this lease, and until when each is wanted
         self.notes: dict[bytes, float] = {}  # the same for keys that nobody else can have
 
     @property
@@ -98,13 +117,27 @@ class Session:
         self.sent = max(self.sent, pulse.sent)
         return True
 
-    def wants(self, key: bytes, until: float) -> None:
-        """Keep this seat at least until then."""
-        self.kept[key] = until
+    def wants(self, kept: Kept, until: float) -> bool:
+        """Keep this claim at least until then; False: too late, it is being deleted."""
+        with self._guard:
+            if not kept.is_doomed:
+                self.kept[kept] = until
+            return not kept.is_doomed
 
-    def forget(self, key: bytes) -> None:
-        """The seat is gone from the lease."""
-        self.kept.pop(key, None)
+    def lets_go(self, kept: Kept, now: float) -> None:
+        """Nobody wants it from now on; it goes before the session is kept alive again."""
+        with self._guard:
+            self.kept[kept] = min(now, self.kept.get(kept, now))
+
+    def dooms(self, kept: Kept, now: float) -> bool:
+        """Whether it may be deleted now, because nobody wants it; from then on nobody can want it again."""
+        with self._guard:
+            kept.is_doomed = kept.is_doomed or self.kept.get(kept, math.inf) <= now
+            return kept.is_doomed
+
+    def forget(self, kept: Kept) -> None:
+        """It is gone from the lease."""
+        self.kept.pop(kept, None)
 
     @property
     def is_used(self) -> bool:
@@ -154,7 +187,7 @@ class Sessions:
         """The session of a lease. Another client's is never used for new claims, and believed only once proven."""
         session = self._by_lease.get(lease)
         if session is None:
-            session = self._by_lease[lease] = Session(lease, 1, -math.inf, borrowed=True)
+            session = self._by_lease[lease] = Session(lease, 1, -math.inf, self._guard, borrowed=True)
         return session
 
     def _suitable(self, wanted: int, now: float) -> Session | None:
@@ -202,16 +235,18 @@ class Sessions:
     async def _open(self, wanted: int) -> Session:
         lease = self._fresh_lease()
         sent = self._runtime.now()
-        session = Session(lease, await self._connection.grant(lease, wanted), sent)
+        session = Session(lease, await self._connection.grant(lease, wanted), sent, self._guard)
         self._note_ended(sent)
         self._by_lease[lease] = self._by_ttl[wanted] = session
         return session
 
     def _note_ended(self, now: float) -> None:
-        """Sessions whose time has passed stay known by their number, so that nobody renews them again."""
-        for session in list(self._by_lease.values()):
+        """Sessions whose time has passed stay known by their number for long after their lease is gone."""
+        for lease, session in list(self._by_lease.items()):
             if session.is_over(now) and not session.borrowed:
                 session.end()
+            if session.sent < now - REMEMBERED * session.ttl and session.is_over(now) and not session.is_used:
+                self._by_lease.pop(lease, None)
 
     # --- keeping one
 
@@ -244,18 +279,30 @@ class Sessions:
     async def sweep(self, session: Session) -> None:
         """Delete the keys that nobody wants any more, before they are kept alive along with the others."""
         now = self._runtime.now()
-        seats = [key for key, until in list(session.kept.items()) if until <= now]
+        unwanted = [kept for kept, until in list(session.kept.items()) if until <= now]
         notes = [key for key, until in list(session.notes.items()) if until <= now]
         try:
-            for key in seats:
-                await self._connection.txn(requests.drop(key, session.lease))
-                session.forget(key)
+            for kept in unwanted:
+                if session.dooms(kept, now):
+                    await self._drop(session, kept)
+                    session.forget(kept)
             for start in range(0, len(notes), BATCH):
                 await self._connection.txn(requests.delete_all(notes[start : start + BATCH]))
                 _remove(session.notes, notes[start : start + BATCH])
         except BackendError:
-            if any(session.kept.get(key, now) <= now - session.ttl for key in seats):
+            if any(session.kept.get(kept, now) <= now - session.ttl for kept in unwanted):
                 self._end(session)
+
+    async def _drop(self, session: Session, kept: Kept) -> None:
+        """Delete the key if it is still this claim's and lives on this session."""
+        created = kept.created or await self._created(kept)
+        if created:
+            await self._connection.txn(requests.drop(kept.seat, session.lease, created))
+
+    async def _created(self, kept: Kept) -> int:
+        """By which revision the claim got its key, if it did."""
+        found = (await self._connection.range(messages.read(kept.seat))).found
+        return found[0].created if found and read_seat(found[0]).owner == kept.owner else 0
 
     # --- the end
 

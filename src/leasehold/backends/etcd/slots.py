@@ -32,7 +32,8 @@ class _Used:
 class Slots:
     """The numbers that one client uses, by lane. A lane that is not in use is forgotten.
 
-    A number under which something may still be, because an answer was lost, is not given back and never used again.
+    A number under which something may still be, because an answer was lost, is not used again while the lane is in use.
+    Whoever meets it later finds it taken, and moves on.
     """
 
     def __init__(self, runtime: Runtime) -> None:
@@ -64,6 +65,20 @@ class Slots:
             if used is not None:
                 used.free.append(slot)
                 self._leave(lane, used)
+
+    def lose(self, lane: bytes) -> None:
+        """Whoever used a number there is gone, and something of it may be left."""
+        with self._guard:
+            used = self._lanes.get(lane)
+            if used is not None:
+                self._leave(lane, used)
+
+    def regain(self, lane: bytes, slot: int) -> None:
+        """Nothing is left under a number that was lost."""
+        with self._guard:
+            used = self._lanes.get(lane)
+            if used is not None:
+                used.free.append(slot)
 
     def collide(self, lane: bytes) -> None:
         """Somebody else has the number: begin where fewer others will."""

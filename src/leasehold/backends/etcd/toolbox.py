@@ -49,17 +49,16 @@ class Toolbox:
         if member is None:
             lane = self.lane(claim)
             member = self.members[claim.owner] = Member(claim, lane, session, self.slots.take(lane.prefix))
-        elif not member.created:
-            member.session = session
+        elif not member.created and member.session is not session:
+            member.changes(session, member.seat)
         return member
 
     def move(self, member: Member) -> None:
         """Its seat belongs to somebody else: give it another."""
         lane = member.lane
-        member.session.forget(member.seat)
         self.slots.collide(lane.prefix)
         member.slot = self.slots.take(lane.prefix)
-        member.seat = lane.seat(member.slot)
+        member.changes(member.session, lane.seat(member.slot))
 
     def unwatch(self, member: Member) -> None:
         """Nobody has to be woken for it any more."""
@@ -72,25 +71,26 @@ class Toolbox:
         self.unwatch(member)
         if self.members.get(member.claim.owner) is member:
             del self.members[member.claim.owner]
-            self._give_back(member)
-        member.session.forget(member.seat)
-
-    def _give_back(self, member: Member) -> None:
-        if member.slot is not None:
-            self.slots.give(member.lane.prefix, member.slot)
-            self.backlog.call_next(member.lane.prefix)
+            if member.slot is not None:
+                self.slots.give(member.lane.prefix, member.slot)
+                self.backlog.call_next(member.lane.prefix)
+        member.session.forget(member.kept)
 
     def doubt(self, member: Member) -> None:
         """It is over for us, and its seat may still be there: it goes before its session is kept alive again."""
         self.unwatch(member)
         if self.members.get(member.claim.owner) is member:
             del self.members[member.claim.owner]
-        member.session.wants(member.seat, self.runtime.now())
+            if member.slot is not None:
+                self.slots.lose(member.lane.prefix)
+                self.backlog.call_next(member.lane.prefix)
+        member.session.lets_go(member.kept, self.runtime.now())
 
     def settle(self, member: Member) -> None:
         """What was in doubt is known now: its seat is gone."""
-        member.session.forget(member.seat)
-        self._give_back(member)
+        member.session.forget(member.kept)
+        if member.slot is not None:
+            self.slots.regain(member.lane.prefix, member.slot)
 
     async def find(self, claim: Claim) -> Seat | None:
         """The seat of a claim that this client did not make, or has forgotten."""

@@ -14,7 +14,7 @@ from leasehold.spi import Place
 from leasehold.values import Grant, Mode, Refusal
 
 if TYPE_CHECKING:
-    from leasehold.backends.etcd.answers import KeyValue, RangeAnswer
+    from leasehold.backends.etcd.answers import KeyValue, RangeAnswer, TxnAnswer
     from leasehold.backends.etcd.floors import Floor
     from leasehold.backends.etcd.seat import Seat
     from leasehold.backends.etcd.sessions import Pulse
@@ -39,6 +39,8 @@ class Waiting:
         if member is None:
             return await self._found_again(place, asked)
         member.signal = place.signal
+        if not member.is_wanted(asked):
+            return self._too_late(member)
         session = member.session
         pulse: Pulse | None = None
         try:
@@ -50,6 +52,11 @@ class Waiting:
             tools.forget(member)
             return Refusal(claim.key)
         return await self.look(member, asked, pulse)
+
+    def _too_late(self, member: Member) -> Refusal:
+        """Nobody had asked for so long that its key is being deleted."""
+        self._tools.doubt(member)
+        return Refusal(member.claim.key)
 
     async def _found_again(self, place: Place, asked: float) -> Grant | Place | Refusal:
         """A place that this client did not give."""
@@ -77,6 +84,7 @@ class Waiting:
             member = tools.members[claim.owner] = Member(claim, tools.lane(claim), session)
             member.ahead = refusal.queue
         if member.created != own.kept.created:
+            member.session.forget(member.kept)
             member.session = session
             member.sits(own.kept, own.floor)
         if signal is not None:
@@ -91,9 +99,12 @@ class Waiting:
         if member.session.is_over(tools.runtime.now()):
             tools.forget(member)
             return Refusal(claim.key)
-        member.is_wanted(asked)
-        if len(answer.results) == 1:
-            return self._place(member)
+        if not member.is_wanted(asked):
+            return self._too_late(member)
+        return self._place(member) if len(answer.results) == 1 else await self._seen(member, asked, answer)
+
+    async def _seen(self, member: Member, asked: float, answer: TxnAnswer) -> Grant | Place | Refusal:
+        tools, claim = self._tools, member.claim
         own = answer.read(requests.LOOK_SEAT).found
         if not own or own[0].created != member.created:
             tools.forget(member)
@@ -115,7 +126,7 @@ class Waiting:
 
     # --- it holds
 
-    async def _admitted(self, member: Member, floor: Floor, asked: float) -> Grant:
+    async def _admitted(self, member: Member, floor: Floor, asked: float) -> Grant | Refusal:
         """It is our turn. The value is written anew if the floor has risen, or if others wait for the news."""
         others_wait = member.watch is not None and member.claim.mode is Mode.PERMIT
         if member.granted_at is None and (floor.value > member.floor or others_wait):
@@ -123,15 +134,20 @@ class Waiting:
             member.value = value = encode(member.claim, member.floor, time.time())
             try:
                 answer = await self._tools.connection.txn(requests.mark(member.seat, member.created, value))
-                member.written = answer.header.revision
             except BackendError:
                 member.written = 0  # the next renewal finds out; who waits behind us asks by itself
+            else:
+                if not answer.succeeded:  # its key is gone
+                    self._tools.forget(member)
+                    return Refusal(member.claim.key)
+                member.written = answer.header.revision
         return self.granted(member, asked)
 
-    def granted(self, member: Member, asked: float) -> Grant:
+    def granted(self, member: Member, asked: float) -> Grant | Refusal:
         """The claim holds from now on."""
         self._tools.unwatch(member)
-        member.is_wanted(asked)
+        if not member.is_wanted(asked):
+            return self._too_late(member)
         if member.granted_at is None:
             member.granted_at = self._tools.runtime.now()
         return member.grant(asked)

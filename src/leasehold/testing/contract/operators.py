@@ -153,6 +153,24 @@ async def a_raised_fence_lifts_every_later_grant_and_no_present_one(lab: Lab) ->
     await raises(ConfigurationError, client.raise_fence("x", 7, reason=""))
 
 
+@case(Capability.INSPECT, Capability.FIFO)
+async def a_raised_fence_lifts_the_grants_of_those_who_wait_already(lab: Lab) -> None:
+    """Also one that is not above what the store gives to newcomers by now."""
+    client = lab.client()
+    lease = await client.lock("x", ttl=lab.ttl * 20).acquire()
+    waiter = lab.spawn(lab.client().lock("x", ttl=lab.ttl * 20).acquire())
+    await lab.waiting("x", 1)
+    for _ in range(20):
+        newest = await client.lock("other", ttl=lab.ttl * 20).acquire()
+        await newest.release()
+    floor = await client.raise_fence("x", newest.fence - 1, reason="the resource has seen more")
+    assert floor >= newest.fence - 1
+    await lease.release()
+    heir = await lab.flowing(waiter.join())
+    assert heir.fence > floor
+    await heir.release()
+
+
 @case(Capability.INSPECT)
 async def breaking_needs_a_fence_and_a_reason(lab: Lab) -> None:
     client = lab.client()
