@@ -128,6 +128,8 @@ class Nodes:
 
     async def connect(self, node: Node) -> None:
         """Connect to one node, and get to know it if it is new or was down."""
+        if node.opening:  # another task was chosen for it in the same turn; a second connection would end the first
+            return
         node.opening = True
         try:
             if node.is_up:

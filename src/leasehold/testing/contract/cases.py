@@ -9,6 +9,7 @@ from leasehold.testing.contract import (  # noqa: F401, I001 - the order is the 
     waiting,
     leases,
     blocks,
+    crowd,
     trouble,
     operators,
     records,
