@@ -26,14 +26,6 @@ def etcd_server() -> Iterator[EtcdServer]:
 
 
 @pytest.fixture(scope="session")
-def newer_etcd_server() -> Iterator[EtcdServer]:
-    """A newer etcd, alone."""
-    server = EtcdServer(version="3.5")
-    with server:
-        yield server
-
-
-@pytest.fixture(scope="session")
 def etcd_cluster() -> Iterator[EtcdCluster]:
     """Three members of the newer version."""
     with EtcdCluster(version="3.5") as cluster:
