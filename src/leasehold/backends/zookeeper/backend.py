@@ -134,9 +134,9 @@ class ZooKeeperBackend:
         """See `Inspecting`."""
         return await self._observer.break_(key, fence, reason, now=now)
 
-    async def raise_fence(self, key: str, fence: int) -> int:  # noqa: ARG002 - all keys of a root share one floor
+    async def raise_fence(self, key: str, fence: int) -> int:
         """See `Inspecting`."""
-        return await self._observer.raise_fence(fence)
+        return await self._observer.raise_fence(key, fence)
 
     async def examine(self) -> Sequence[Finding]:
         """See `Examining`."""
