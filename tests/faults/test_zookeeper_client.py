@@ -243,6 +243,25 @@ def test_a_node_of_an_older_session_is_never_adopted(
     run(backend.close())
 
 
+def test_giving_up_in_doubt_removes_the_nodes_of_older_sessions_and_ones_own(
+    proxy: FaultProxy, eye: KazooClient
+) -> None:
+    """Its own is among them: if only another were deleted, it would be in everybody's way until its session ends."""
+    runtime = ThreadRuntime()
+    backend = find_store(f"zk://127.0.0.1:{proxy.port}/ghosts").open_backend(runtime)
+    claim = Claim("ns:x", runtime.owner(), 5.0, Mode.EXCLUSIVE, 1, 0.0, Holder("host", 1))
+    parent = Paths("/ghosts").lock(claim.key)
+    for _ in range(3):
+        eye.create(f"{parent}/{node_prefix(claim)}", b"{}", ephemeral=True, sequence=True, makepath=True)
+    proxy.swallow(node_prefix(claim).encode(), then="silence")
+    with pytest.raises(leasehold.OutcomeUnknown):
+        run(backend.try_acquire(claim))
+    assert len(list(claims_in(eye, "/ghosts"))) == 4, "its own was not made"
+    run(backend.withdraw(claim))
+    assert list(claims_in(eye, "/ghosts")) == []
+    run(backend.close())
+
+
 def test_a_session_that_ends_before_the_claim_is_sent_does_not_hold_it_up(zookeeper_server: ZooKeeperServer) -> None:
     """The claim is known to a session that is over; asked again, it stands in a new one."""
     runtime = ThreadRuntime()
