@@ -154,7 +154,7 @@ class Observer:
 
     async def _break_now(self, sibling: Sibling, path: str, facts: Facts) -> bool:
         """Delete the node, and leave a note beside it for as long as its holder may look for it."""
-        session = self._pool.session_for(facts.timeout * BELIEVED or QUESTION_TTL)
+        session = self._pool.session_for(facts.timeout * BELIEVED or QUESTION_TTL, path)
         if not await self._asker.connected(session):
             raise BackendUnavailable(f"{self._asker.label} ended the session; ask again", backend=self._asker.label)
         prefix = f"{path.rpartition('/')[0]}/{BROKEN}-{sibling.id}-"
@@ -162,6 +162,7 @@ class Observer:
         made = session.send(note, proves=True, signal=self._runtime.signal())
         noted, _ = await self._asker.answer(session, made)
         session.keepsakes[noted] = until = self._runtime.now() + session.belief.timeout
+        session.promised.pop(path, None)
         session.expires_at(until)
         reply = session.send(Delete(path, -1), proves=True, signal=self._runtime.signal())
         await self._asker.finished(session, reply)
