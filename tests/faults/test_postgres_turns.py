@@ -159,7 +159,8 @@ def test_threads_that_are_taken_for_gone_and_come_back_get_in_nobodys_way(databa
     claim = Claim("ns:x", runtime.owner(), 60.0, Mode.EXCLUSIVE, 1, 0.0, Holder("host", 1))
     run(turns.ask(claim, None))
     turns._timeout = 0.00001
-    end, errors, answers = time.monotonic() + 4, [], []
+    errors: list[Exception] = []
+    end, answers = time.monotonic() + 4, []
 
     def ask() -> None:
         while time.monotonic() < end and not errors:
