@@ -118,6 +118,31 @@ def test_tables_of_a_newer_leasehold_are_left_alone(database: str) -> None:
             lease.release()
 
 
+def test_function_that_is_missing_from_tables_of_this_version_is_told_with_what_to_do(database: str) -> None:
+    owner_runs(database, store_schema())
+    owner_runs(database, "DROP FUNCTION leasehold.turns_1")
+    errors: list[BaseException] = []
+    with leasehold.connect(database, ttl=20) as client:
+        lease = client.lock("job").acquire()
+
+        def wait() -> None:
+            try:
+                client.lock("job").acquire(timeout=60).release()
+            except leasehold.BackendRejected as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=wait) for _ in range(10)]  # several, so that they ask together
+        for thread in threads:
+            thread.start()
+        eventually(lambda: errors, "nobody is told")
+        assert "have their owner run what `leasehold schema postgresql` prints" in str(errors[0])
+        owner_runs(database, store_schema())
+        lease.release()
+        for thread in threads:
+            thread.join()
+        client.lock("job").acquire(timeout=60).release()
+
+
 def test_upgrade_runs_only_the_steps_that_are_missing(
     database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+import threading
+import time
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from leasehold._runtimes.asyncio import AsyncioRuntime
+from leasehold._runtimes.threads import ThreadRuntime, run
+from leasehold.errors import OutcomeUnknown
 from leasehold.spi import Place
 from leasehold.urls import find_store
 from leasehold.values import Claim, Grant, Holder, Mode
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Iterator
 
 
 class Line:
@@ -132,3 +139,43 @@ def test_whoever_was_interrupted_before_it_could_ask_does_not_hold_up_the_others
         await line.backend.close()
 
     play(history())
+
+
+@pytest.fixture
+def restless() -> Iterator[None]:
+    """Threads take turns as often as the interpreter can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("restless")
+def test_threads_that_are_taken_for_gone_and_come_back_get_in_nobodys_way(database: str) -> None:
+    """With no patience at all everybody takes over from everybody: questions are taken, and taken back, at any time."""
+    runtime = ThreadRuntime()
+    backend: Any = find_store(database).open_backend(runtime)
+    turns = backend._turns
+    claim = Claim("ns:x", runtime.owner(), 60.0, Mode.EXCLUSIVE, 1, 0.0, Holder("host", 1))
+    run(turns.ask(claim, None))
+    turns._timeout = 0.00001
+    errors: list[Exception] = []
+    end, answers = time.monotonic() + 4, []
+
+    def ask() -> None:
+        while time.monotonic() < end and not errors:
+            try:
+                answers.append(run(turns.ask(claim, None)))
+            except OutcomeUnknown:
+                pass  # as it should be, after so short a time
+            except Exception as error:
+                errors.append(error)
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert answers
+    run(backend.close())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from contextlib import ExitStack
@@ -12,6 +13,7 @@ import pytest
 
 import leasehold
 from leasehold import LossReason
+from leasehold._runtimes.asyncio import AsyncioRuntime
 from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold.backends.zookeeper.nodes import Paths, node_prefix
 from leasehold.backends.zookeeper.standing import Standing
@@ -243,6 +245,25 @@ def test_a_node_of_an_older_session_is_never_adopted(
     run(backend.close())
 
 
+def test_giving_up_in_doubt_removes_the_nodes_of_older_sessions_and_ones_own(
+    proxy: FaultProxy, eye: KazooClient
+) -> None:
+    """Its own is among them: if only another were deleted, it would be in everybody's way until its session ends."""
+    runtime = ThreadRuntime()
+    backend = find_store(f"zk://127.0.0.1:{proxy.port}/ghosts").open_backend(runtime)
+    claim = Claim("ns:x", runtime.owner(), 5.0, Mode.EXCLUSIVE, 1, 0.0, Holder("host", 1))
+    parent = Paths("/ghosts").lock(claim.key)
+    for _ in range(3):
+        eye.create(f"{parent}/{node_prefix(claim)}", b"{}", ephemeral=True, sequence=True, makepath=True)
+    proxy.swallow(node_prefix(claim).encode(), then="silence")
+    with pytest.raises(leasehold.OutcomeUnknown):
+        run(backend.try_acquire(claim))
+    assert len(list(claims_in(eye, "/ghosts"))) == 4, "its own was not made"
+    run(backend.withdraw(claim))
+    assert list(claims_in(eye, "/ghosts")) == []
+    run(backend.close())
+
+
 def test_a_session_that_ends_before_the_claim_is_sent_does_not_hold_it_up(zookeeper_server: ZooKeeperServer) -> None:
     """The claim is known to a session that is over; asked again, it stands in a new one."""
     runtime = ThreadRuntime()
@@ -258,6 +279,32 @@ def test_a_session_that_ends_before_the_claim_is_sent_does_not_hold_it_up(zookee
     assert isinstance(answer, Grant)
     assert run(backend.release(answer)) is True
     run(backend.close())
+
+
+def test_a_session_is_not_taken_away_from_one_who_is_about_to_stand_in_it(zookeeper_server: ZooKeeperServer) -> None:
+    """An idle session has to go for a ninth one; but one that was just asked for is not idle."""
+
+    async def history() -> None:
+        runtime = AsyncioRuntime()
+        backend: Any = find_store(zookeeper_server.url("/eight")).open_backend(runtime)
+
+        def join(ttl: float) -> asyncio.Task[Any]:
+            claim = Claim(f"ns:{ttl}", runtime.owner(), ttl, Mode.EXCLUSIVE, 1, 0.0, Holder("host", 1))
+            return asyncio.create_task(backend.join(claim))
+
+        grants = [await join(float(ttl)) for ttl in range(10, 17)]
+        eighth, ninth = join(17.0), join(18.0)  # the ninth comes while the eighth waits for its connection
+        with pytest.raises(leasehold.BackendRejected, match="8 different ttls"):
+            await ninth
+        grants.append(await eighth)
+        assert await backend.release(grants.pop())
+        grants.append(await join(18.0))  # now there is an idle one
+        assert [type(grant) for grant in grants] == [Grant] * 8
+        for grant in grants:
+            assert await backend.release(grant)
+        await backend.close()
+
+    asyncio.run(asyncio.wait_for(history(), LIMIT))
 
 
 def session_of(client: leasehold.Client) -> Any:

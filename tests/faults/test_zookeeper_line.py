@@ -260,3 +260,34 @@ def test_a_program_that_hangs_loses_its_lock_although_its_session_lives(zookeepe
                 heir.release()
 
     asyncio.run(hang())
+
+
+def test_a_raised_fence_holds_for_those_who_wait_already(zookeeper_server: ZooKeeperServer, eye: KazooClient) -> None:
+    """They stood in line before so much else was written that a new claim would have a higher fence anyway."""
+    url = zookeeper_server.url("/raised")
+    with leasehold.connect(url, ttl=30) as client:
+        held = client.lock("x").acquire()
+        fence, got, threads = held.fence, [held], []
+        for number in range(2):
+            taking = threading.Thread(target=lambda: got.append(client.lock("x").acquire(timeout=LIMIT)))
+            taking.start()
+            threads.append(taking)
+            waiting(client, "x", number + 1)
+        for _ in range(30):
+            client.lock("y").acquire().release()
+        assert client.raise_fence("y", fence + 20, reason="nobody waits there") >= fence + 20
+        assert eye.exists("/raised/fence") is None, "nothing has to be written where nobody waits"
+        assert client.raise_fence("x", 1, reason="to see where it stands") >= fence, (
+            "all who wait come behind the holder"
+        )
+        floor = client.raise_fence("x", fence + 20, reason="the resource has seen more")
+        assert floor >= fence + 20
+        held.renew()
+        assert held.fence == fence
+        for number in range(2):
+            got[number].release()
+            wait_until(partial(_has, got, number + 2), "the lock is not passed on", LIMIT)
+        for thread in threads:
+            thread.join()
+        got[2].release()
+        assert fence < floor < got[1].fence < got[2].fence

@@ -4,12 +4,14 @@ One connection listens for all who wait in this client, only while somebody wait
 has a random name, which stands in the rows of those who wait; whoever lets one of them in tells its owner, fence and
 time there. Behind a pooler that changes servers nothing would be heard, and a LISTEN would be left behind on a server
 that others use: then one request for all who wait asks the tables instead. Nothing depends on a message: a waiter
-asks by itself within a second.
+asks by itself within a second. A listener that failed is tried again after a few seconds. One that heard nothing is
+tried again much later, because each such try may leave a LISTEN behind.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -37,6 +39,8 @@ __all__ = ["Bells", "Handed", "Standing"]
 LINGER = 2.0  # how long an idle listener stays, so that a loop of short waits does not start it each time
 GOODBYE = 1.0  # how long the end of the listener is waited for
 PROOF = 1.0  # how long the first message may take
+LISTEN_AGAIN = 3.0  # after a listener has failed
+PROVE_AGAIN = 60.0  # after nothing was heard
 POLL, LONGEST_POLL = 0.05, 0.5
 
 logger = logging.getLogger("leasehold.postgres")
@@ -84,7 +88,8 @@ class Bells:
         self._standing: WeakValueDictionary[str, Standing] = WeakValueDictionary()
         self._guard = runtime.guard()
         self._line: Line | None = None
-        self._listens = True  # until it is known that nothing is heard
+        self._deaf_until = -math.inf  # until then it is of no use to listen
+        self._is_known_deaf = False  # and that was said
         self._serves = False
         self._task: Task | None = None
         self._closed = False
@@ -124,27 +129,39 @@ class Bells:
 
     async def _serve(self) -> None:
         try:
-            if self._listens:
+            await self._listen_if_possible()
+            while not self._closed and self._standing:
+                await self._poll()
                 await self._listen_if_possible()
-            await self._poll()
         finally:
             self.channel, self._serves = None, False
             self._wake_all()  # each asks for itself now
 
     async def _listen_if_possible(self) -> None:
+        if self._is_deaf():
+            return
         try:
             await self._listen()
         except (psycopg.Error, BackendError) as error:
+            self._deaf_until = self._runtime.now() + LISTEN_AGAIN
             if not self._closed:
-                logger.info("waiters cannot be told of their turn for now, and ask again and again: %s", error)
+                self._say(logging.INFO, f"waiters cannot be told of their turn for now, and ask again: {error}")
         finally:
             self.channel = None
+
+    def _is_deaf(self) -> bool:
+        return self._runtime.now() < self._deaf_until
+
+    def _say(self, level: int, sentence: str) -> None:
+        """Say it once, until something is heard."""
+        logger.log(logging.DEBUG if self._is_known_deaf else level, sentence)
+        self._is_known_deaf = True
 
     async def _listen(self) -> None:
         """Hear messages until nobody waits any more; returns early where nothing can be heard."""
         line = await self._connect()
         if line is None:
-            self._listens = False
+            self._deaf_until = math.inf
             return
         self._line = line
         channel = f"leasehold_{os.urandom(16).hex()}".encode()
@@ -155,10 +172,10 @@ class Bells:
             if answer.status not in GOOD:
                 raise trouble.translated(answer, self._asking.label)
             if not await self._is_proven(line, channel):
-                self._listens = False
-                logger.warning("messages of PostgreSQL do not arrive here: waiters ask again and again instead")
+                self._deaf_until = self._runtime.now() + PROVE_AGAIN
+                self._say(logging.WARNING, "messages of PostgreSQL do not arrive here: waiters ask again and again")
                 return
-            self.channel = channel
+            self.channel, self._is_known_deaf = channel, False
             self._wake_all()  # to be told of it, each has to say so
             while await self._wire.readable(line, LINGER) or self._standing:
                 self._hear(line)
@@ -196,8 +213,8 @@ class Bells:
             standing.signal.set()
 
     async def _poll(self) -> None:
-        """Ask for all who wait, the more often the nearer the first of them is to its turn."""
-        while not self._closed and (waiting := list(self._standing.values())):
+        """Ask for all who wait until one may listen again, the more often the nearer the first is to its turn."""
+        while not self._closed and self._is_deaf() and (waiting := list(self._standing.values())):
             await self._ask_for(waiting)
             first = min(standing.ahead for standing in waiting)
             await self._runtime.sleep(min(POLL * (1 + first), LONGEST_POLL))

@@ -7,6 +7,7 @@ our own is made with the same parameters, so that nothing of the user's is tied 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary
@@ -21,11 +22,14 @@ from leasehold.errors import BackendUnavailable, ConfigurationError
 
 if TYPE_CHECKING:
     from leasehold.backends.postgres.line import Wire
+    from leasehold.backends.postgres.pool import Chore
     from leasehold.backends.postgres.settings import Settings
     from leasehold.backends.postgres.statements import Statement
     from leasehold.spi import Runtime
 
 __all__ = ["BorrowingPool", "Lender", "lender_for"]
+
+logger = logging.getLogger("leasehold.postgres")
 
 GOODBYE = 1.0  # how long requests that are under way are waited for
 
@@ -61,6 +65,7 @@ class BorrowingPool:
         self._known: WeakKeyDictionary[psycopg.BaseConnection[Any], Memory] = WeakKeyDictionary()
         self._debts: dict[object, None] = {}  # one for each connection that is borrowed now, or about to be
         self._closed = False
+        self.chore: Chore | None = None
 
     async def take(self, *, urgent: bool = False) -> Line:  # noqa: ARG002 - the limit is the owner's
         """See `Source`."""
@@ -77,6 +82,9 @@ class BorrowingPool:
     def give(self, line: Line) -> None:
         """See `Source`."""
         self._return(*line.slot, broken=False)
+        chore = self.chore
+        if chore is not None and not self._closed and chore.is_due():
+            start(self._runtime, lambda: self._do_chore(chore), "leasehold postgres chore")
 
     def discard(self, line: Line, *, dead: bool) -> None:  # noqa: ARG002 - the others are the owner's business
         """See `Source`."""
@@ -135,6 +143,19 @@ class BorrowingPool:
             line.memory = known
         line.slot = loan
         return line
+
+    async def _do_chore(self, chore: Chore) -> None:
+        """Borrow a connection for it like for any other request: nobody waits for it, and none is kept for longer."""
+        try:
+            line = await self.take()
+            try:
+                await chore.do(line)
+            except BaseException:
+                self.discard(line, dead=False)
+                raise
+            self.give(line)
+        except Exception as error:  # noqa: BLE001 - nobody is there to be told
+            logger.debug("a chore was not done, and is left for later: %s", error)
 
     def _return(self, loan: Any, debt: object, *, broken: bool) -> None:
         """Give it back: at once where that blocks shortly, beside the caller where it would suspend."""

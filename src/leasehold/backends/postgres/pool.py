@@ -8,6 +8,7 @@ by itself.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -19,7 +20,7 @@ from leasehold.backends.postgres.line import GOOD, Line, open_line
 from leasehold.errors import BackendError, BackendUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
     from psycopg.pq.abc import PGresult
@@ -32,13 +33,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-__all__ = ["Asking", "OwnPool", "Queue", "Slot", "Source"]
+__all__ = ["Asking", "Chore", "OwnPool", "Queue", "Slot", "Source"]
 
 LINGER = 2.0  # how long an idle connection stays open
 GOODBYE = 1.0  # how long the end of the housekeeper is waited for
 LOOK_AGAIN = 0.2  # how often one that waits for a place looks without being called
 STUCK = 1.0  # how long a first in line may stand there without moving
 BUSY = 3  # how many answer timeouts to wait for a connection: others may be waiting for an answer, too
+
+logger = logging.getLogger("leasehold.postgres")
 
 
 class Source(Protocol):
@@ -55,6 +58,16 @@ class Source(Protocol):
 
     async def close(self) -> None:
         """Let go of everything."""
+
+
+class Chore(Protocol):
+    """Something small that has to be done now and then, on a connection that is idle anyway."""
+
+    def is_due(self) -> bool:
+        """Whether it is time to do it. Whoever is told so does it: for a while nobody else is."""
+
+    async def do(self, line: Line) -> None:
+        """Do it; another time will do as well."""
 
 
 class Asking:
@@ -194,7 +207,7 @@ class OwnPool:
         self._keeps_house = False
         self._housekeeper: Task | None = None
         self._closed = False
-        self.chore: Callable[[Line], Coroutine[Any, Any, None]] | None = None  # done now and then on an idle line
+        self.chore: Chore | None = None
 
     async def take(self, *, urgent: bool = False) -> Line:
         """See `Source`."""
@@ -338,15 +351,18 @@ class OwnPool:
             self._start_housekeeper()
 
     async def _do_chore(self) -> None:
-        if self.chore is None or self._closed:
+        if self.chore is None or self._closed or not self._idle or not self.chore.is_due():
             return
         try:
             line = self._idle.popleft()
         except IndexError:
             return
         try:
-            await self.chore(line)
-        except BaseException:
-            line.close()
-            raise
-        self._put_back(line)
+            await self.chore.do(line)
+        except BaseException as error:
+            self.discard(line, dead=isinstance(error, BackendError))
+            if not isinstance(error, Exception):
+                raise
+            logger.debug("a chore was not done, and is left for later: %s", error)
+        else:
+            self._put_back(line)

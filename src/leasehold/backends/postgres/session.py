@@ -10,6 +10,7 @@ Grants run out with their ttl as well, so a holder that is cut off is succeeded 
 
 from __future__ import annotations
 
+import logging
 import secrets
 from typing import TYPE_CHECKING
 from weakref import ReferenceType, ref
@@ -27,13 +28,15 @@ if TYPE_CHECKING:
     from typing import Any
 
     from leasehold.backends.postgres.line import Wire
-    from leasehold.backends.postgres.pool import Asking
+    from leasehold.backends.postgres.pool import Asking, Chore
     from leasehold.backends.postgres.settings import Settings
     from leasehold.backends.postgres.statements import Statements
     from leasehold.spi import Runtime, Task
     from leasehold.values import Claim, Refusal
 
 __all__ = ["SessionBackend", "SessionSource"]
+
+logger = logging.getLogger("leasehold.postgres")
 
 ENDED = Loss(LossReason.SESSION_ENDED, "the session that it was held in has ended, or the store forgot it")
 
@@ -63,6 +66,7 @@ class SessionSource:
         self._housekeeper: Task | None = None
         self._keeps_house = False
         self._closed = False
+        self.chore: Chore | None = None
 
     # --- what is held in it
 
@@ -193,12 +197,29 @@ class SessionSource:
             while self._line is not None and not self._closed:
                 self._wake.clear()
                 await self._runtime.wait(self._wake, self._runtime.now() + LINGER / 2)
+                await self._do_chore()
                 self._end_if_idle()
         except BaseException:  # the event loop is shut down
             self._end()
             raise
         finally:
             self._keeps_house = False
+
+    async def _do_chore(self) -> None:
+        """In the session as it is, and only while nobody else wants it."""
+        line = self._line
+        if self.chore is None or line is None or not self._queue.is_empty():
+            return
+        slot = self._only_user()
+        if slot is None:
+            return
+        try:
+            if self.chore.is_due() and await line.recovers():
+                await self.chore.do(line)
+        except Exception as error:  # noqa: BLE001 - if the connection has failed, the next one to use it finds out
+            logger.debug("a chore was not done, and is left for later: %s", error)
+        finally:
+            self._leave(slot)
 
     def _end_if_idle(self) -> None:
         if self._needed() or self._runtime.now() < self._used + LINGER:

@@ -41,10 +41,11 @@ class PostgresStore:
         statements = Statements(settings.schema)
         if settings.mode == "session":
             session = SessionSource(settings, self._parameters, wire, runtime, statements)
+            session.chore = _Cleaner(statements, runtime)
             asking = Asking(session, Schema(statements, settings.label), settings.label)
             return SessionBackend(settings, statements, asking, runtime, session)
         pool = OwnPool(settings, self._parameters, wire, runtime, statements.greet)
-        pool.chore = _Cleaner(statements, runtime).tick
+        pool.chore = _Cleaner(statements, runtime)
 
         async def listen() -> Line | None:
             if settings.listen is not None:
@@ -66,6 +67,7 @@ class BorrowingStore:
         settings, wire = self._settings, wire_for(runtime)
         statements = Statements(settings.schema)
         pool = BorrowingPool(self._lender, settings, wire, runtime, statements.greet)
+        pool.chore = _Cleaner(statements, runtime)
 
         async def listen() -> Line | None:
             return _if_direct(await pool.dedicated())
@@ -94,18 +96,23 @@ def _if_direct(line: Line) -> Line | None:
 
 
 class _Cleaner:
-    """Has the database clean a slice of its rows once in a while, on a connection that is idle anyway."""
+    """Has the database clean a slice of its rows once in a while."""
 
     def __init__(self, statements: Statements, runtime: Runtime) -> None:
         self._statement = statements.clean
         self._runtime = runtime
         self._due = runtime.now() + CLEAN_EVERY * runtime.random()
 
-    async def tick(self, line: Line) -> None:
-        """Clean if it is time; another time will do as well."""
-        if self._runtime.now() < self._due:
-            return
-        self._due = self._runtime.now() + CLEAN_EVERY
+    def is_due(self) -> bool:
+        """See `Chore`."""
+        now = self._runtime.now()
+        if now < self._due:
+            return False
+        self._due = now + CLEAN_EVERY
+        return True
+
+    async def do(self, line: Line) -> None:
+        """See `Chore`."""
         await line.ask(self._statement, (b"%d" % CLEAN_SLICE, number(1.0)))
 
 

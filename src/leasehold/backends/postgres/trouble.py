@@ -81,7 +81,7 @@ def translated(result: PGresult, store: str) -> BackendError:
     if code in MISSING:
         return BackendRejected(
             f"{store}: the tables of leasehold are missing or of another version, and could not be made ({said}); "
-            "print them with `leasehold schema postgresql`",
+            "have their owner run what `leasehold schema postgresql` prints, which may be run again",
             backend=store,
         )
     return BackendRejected(f"{store} refused the request ({said}; SQLSTATE {code})", backend=store)

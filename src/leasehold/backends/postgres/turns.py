@@ -7,6 +7,7 @@ many wait in one client, it has one such request under way, and alone nobody wai
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from leasehold.backends.postgres.statements import Answer, array, key_bytes
@@ -58,7 +59,7 @@ class Turns:
         finally:
             if self._leader is question:  # interrupted before it could ask
                 self._leader = None
-            if question in self._open:
+            with suppress(ValueError):  # somebody has taken it
                 self._open.remove(question)
 
     async def _answered(self, question: _Question) -> Answer:
@@ -88,9 +89,10 @@ class Turns:
         """Ask for all who have come by now; then the next one leads."""
         if own not in self._open:  # whoever had taken it was interrupted before it could ask
             self._open.appendleft(own)
-        questions = [self._open.popleft() for _ in range(min(len(self._open), MOST))]
+        questions = self._take()
         try:
-            await self._ask_for(questions)
+            if questions:  # one that was taken for gone may have been quicker, with our own question too
+                await self._ask_for(questions)
         except BackendError as error:
             for question in questions:
                 question.error = type(error)(str(error), backend=error.backend)  # each raises its own
@@ -100,8 +102,16 @@ class Turns:
                 if question.answer is None and question.error is None:
                     self._open.appendleft(question)  # interrupted: somebody else has to ask
                 question.signal.set()
-            if self._open:
+            with suppress(IndexError):
                 self._open[0].signal.set()
+
+    def _take(self) -> list[_Question]:
+        """All open questions, in order. Others may take some at the same time, or their own back."""
+        taken: list[_Question] = []
+        with suppress(IndexError):
+            while len(taken) < MOST:
+                taken.append(self._open.popleft())
+        return taken
 
     async def _ask_for(self, questions: list[_Question]) -> None:
         sent = self._runtime.now()

@@ -134,9 +134,9 @@ class ZooKeeperBackend:
         """See `Inspecting`."""
         return await self._observer.break_(key, fence, reason, now=now)
 
-    async def raise_fence(self, key: str, fence: int) -> int:  # noqa: ARG002 - all keys of a root share one floor
+    async def raise_fence(self, key: str, fence: int) -> int:
         """See `Inspecting`."""
-        return await self._observer.raise_fence(fence)
+        return await self._observer.raise_fence(key, fence)
 
     async def examine(self) -> Sequence[Finding]:
         """See `Examining`."""
@@ -164,15 +164,23 @@ class ZooKeeperBackend:
             if not standing.session.extend(standing, started + claim.ttl):
                 return Refusal(claim.key)  # it was given up, and is being taken away
         else:
-            session = self._pool.session_for(claim.ttl)
-            await self._connect(session)
-            now = self._runtime.now()
-            standing = Standing(claim, session, self._paths.lock(claim.key), self._runtime.signal(), now)
-            session.admit(standing)
+            standing = await self._enter(claim)
         if standing.stage is not Stage.STANDING:
             await self._connect(standing.session)
             await self._claims.settle(standing)
         return await self._claims.advance(standing, started)
+
+    async def _enter(self, claim: Claim) -> Standing:
+        """Be known to a session that is connected."""
+        session = self._pool.session_for(claim.ttl, claim.owner)
+        try:
+            await self._connect(session)
+            now = self._runtime.now()
+            standing = Standing(claim, session, self._paths.lock(claim.key), self._runtime.signal(), now)
+            session.admit(standing)
+        finally:
+            session.promised.pop(claim.owner, None)
+        return standing
 
     async def _again(self, standing: Standing, started: float) -> Grant | Refusal:
         """The same claim again, because its answer was lost: the same grant, with a new expiry."""

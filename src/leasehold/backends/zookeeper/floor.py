@@ -47,16 +47,20 @@ class Floor:
                 await self._raise(session, self._settings.fence_floor)
         return floor
 
-    async def raise_above(self, session: Session, fence: int) -> int:
+    async def seen(self, session: Session) -> int:
+        """A transaction number that is lower than that of every creation from now on."""
+        await self._answer(session, Sync(self._paths.root))
+        return session.last_zxid
+
+    async def raise_above(self, session: Session, fence: int, lowest: int) -> int:
         """Make every later fence higher than this; returns what they are higher than now.
 
-        Every later creation has a higher transaction number than the session has seen, so if that is high enough
-        nothing has to be done.
+        `lowest`: all who can still be granted have a higher transaction number. If that is enough, nothing is written:
+        each raise uses up room that is never given back.
         """
-        await self._answer(session, Sync(self._paths.root))
         floor = await self.known(session)
-        if floor + session.last_zxid >= fence:
-            return floor + session.last_zxid
+        if floor + lowest >= fence:
+            return floor + lowest
         return await self._raise(session, fence)
 
     async def _load(self, session: Session) -> None:

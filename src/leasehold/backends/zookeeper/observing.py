@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kazoo.exceptions import BadVersionError, NoNodeError
-from kazoo.protocol.serialization import Create2, Delete, GetChildren, GetData, SetData, Sync
+from kazoo.protocol.serialization import Create2, Delete, Exists, GetChildren, GetData, SetData, Sync
 
 from leasehold.backends.zookeeper.belief import BELIEVED
 from leasehold.backends.zookeeper.floor import Floor
@@ -78,9 +78,12 @@ class Observer:
                 return await self._mark(session, path, facts, found[1].version)
         return False
 
-    async def raise_fence(self, fence: int) -> int:
-        """Make every later fence of this root higher than this."""
-        return await self._floor.raise_above(await self._session(), fence)
+    async def raise_fence(self, key: str, fence: int) -> int:
+        """Make every later fence of this key higher than this, also for those who wait already."""
+        session = await self._session()
+        lowest = await self._floor.seen(session)  # before the listing: whoever is not in that comes later
+        first = await self._first_waiter(session, key)
+        return await self._floor.raise_above(session, fence, lowest if first is None else min(lowest, first - 1))
 
     # --- reading
 
@@ -128,6 +131,15 @@ class Observer:
             tuple(Facts.decode(present[sibling.name][0]).holder for sibling in waiters),
         )
 
+    async def _first_waiter(self, session: Session, key: str) -> int | None:
+        """The transaction number of the first in line; all behind it have higher ones. None if nobody waits."""
+        parent = self._paths.lock(key)
+        for waiter in split(_in_order(await self._children(session, parent)))[1]:
+            (stat,) = await self._ask_all(session, [Exists(f"{parent}/{waiter.name}", None)])
+            if stat is not None:
+                return int(stat.czxid)
+        return None
+
     # --- breaking
 
     async def _mark(self, session: Session, path: str, facts: Facts, version: int) -> bool:
@@ -142,7 +154,7 @@ class Observer:
 
     async def _break_now(self, sibling: Sibling, path: str, facts: Facts) -> bool:
         """Delete the node, and leave a note beside it for as long as its holder may look for it."""
-        session = self._pool.session_for(facts.timeout * BELIEVED or QUESTION_TTL)
+        session = self._pool.session_for(facts.timeout * BELIEVED or QUESTION_TTL, path)
         if not await self._asker.connected(session):
             raise BackendUnavailable(f"{self._asker.label} ended the session; ask again", backend=self._asker.label)
         prefix = f"{path.rpartition('/')[0]}/{BROKEN}-{sibling.id}-"
@@ -150,6 +162,7 @@ class Observer:
         made = session.send(note, proves=True, signal=self._runtime.signal())
         noted, _ = await self._asker.answer(session, made)
         session.keepsakes[noted] = until = self._runtime.now() + session.belief.timeout
+        session.promised.pop(path, None)
         session.expires_at(until)
         reply = session.send(Delete(path, -1), proves=True, signal=self._runtime.signal())
         await self._asker.finished(session, reply)

@@ -21,6 +21,7 @@ __all__ = ["Pool", "rounded"]
 
 MOST_SESSIONS = 8
 CLOSE_PATIENCE = 5.0
+PROMISED = 5.0  # how long a session waits for whoever asked for it; longer than anybody waits for its connection
 
 
 def rounded(ttl: float) -> float:
@@ -43,21 +44,22 @@ class Pool:
         weakref.finalize(self, self._steward.retire).atexit = False  # a client that was dropped without being closed
         self._is_closed = False
 
-    def session_for(self, ttl: float) -> Session:
-        """A session in which a claim with this ttl can stand; it may not be connected yet."""
-        wanted = rounded(ttl)
-        session = self._sessions.get(wanted)
-        if session is not None and not session.is_over():
-            return session
+    def session_for(self, ttl: float, comer: str) -> Session:
+        """A session in which a claim with this ttl can stand; it may not be connected yet.
+
+        It is kept for whoever comes, until something of theirs stands in it.
+        """
         with self._mutex:
-            return self._find_or_open(wanted)
+            session = self._find_or_open(rounded(ttl))
+            session.promised[comer] = self._runtime.now() + PROMISED
+            return session
 
     def any_session(self, ttl: float) -> Session:
         """Whatever is open, for questions that make nothing; else one for this ttl."""
         for session in list(self._sessions.values()):
             if session.is_connected():
                 return session
-        return self.session_for(ttl)
+        return self.session_for(ttl, "a question")
 
     async def close(self) -> None:
         """Let go of all sessions. What is granted stays until its ttl is over."""

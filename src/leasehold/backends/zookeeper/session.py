@@ -63,6 +63,7 @@ class Session:
         self.belief = Belief(session_timeout(ttl), runtime.now())
         self.floor: int | None = None  # what fences are counted from; known while it is watched
         self.standings: dict[str, Standing] = {}
+        self.promised: dict[str, float] = {}  # who was given this session and is on the way to it, and until when
         self.unwanted: dict[Standing, float] = {}  # to be deleted, and since when
         self.keepsakes: dict[str, float] = {}  # nodes that tell why a claim was broken, and until when
         self.quiet_until = math.inf  # nothing expires before
@@ -204,8 +205,11 @@ class Session:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing of ours stands in it."""
-        return not (self.standings or self.unwanted or self.keepsakes)
+        """Whether nothing of ours stands in it, or is about to."""
+        if self.standings or self.unwanted or self.keepsakes:
+            return False
+        now = self._now()
+        return all(until <= now for until in list(self.promised.values()))
 
     # --- on the connection's thread; nothing is sent from here
 

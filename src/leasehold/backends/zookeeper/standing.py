@@ -57,6 +57,7 @@ class Standing:
         "failure",
         "fence",
         "floor",
+        "ghosts",
         "holder",
         "holder_name",
         "id",
@@ -94,6 +95,7 @@ class Standing:
         self.broken: str | None = None
         self.wanted = True
         self.deleting = False
+        self.ghosts: list[str] = []  # nodes of older sessions for the same claim, to be deleted with this one
         self.over: Signal | None = None  # raised when the node is gone
         self.expires = now + claim.ttl
         self.watches_itself = False

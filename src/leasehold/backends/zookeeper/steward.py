@@ -173,6 +173,8 @@ class Steward:
             return
         elif standing.stage is Stage.STANDING:
             standing.deleting = True
+            for name in standing.ghosts:
+                session.send(Delete(f"{standing.parent}/{name}", -1), proves=True)
             session.send(Delete(standing.path, -1), proves=True, then=standing.on_deleted)
         elif standing.stage is Stage.SENT:
             standing.deleting = True
@@ -225,13 +227,17 @@ def _never_sent(standing: Standing, reply: Reply) -> None:
 
 
 def _found_or_not(standing: Standing, reply: Reply) -> None:
-    """After a doubt, on the connection's thread: the node is there, or was never made and never will be."""
+    """After a doubt, on the connection's thread: the node is there, or was never made and never will be.
+
+    An older session may have left another one for the same claim. Which is which does not matter: all have to go.
+    """
     standing.deleting = False
     if reply.error is not None and not isinstance(reply.error, NoNodeError):
         return
     prefix = node_prefix(standing.claim)
     names = [name for name in reply.value or () if name.startswith(prefix)]
     if names:
+        standing.ghosts = names[1:]
         standing.adopt(names[0], 0, -1)
         standing.session.wake()
     else:
