@@ -50,7 +50,7 @@ async def a_paused_waiter_does_not_stop_the_queue_for_ever(lab: Lab) -> None:
     if "fifo" in lab.capabilities:
         await lab.waiting("x", 1)
     else:
-        time.sleep(0.5)
+        await lab.runtime.sleep(0.5)  # our own lease is renewed meanwhile
     child.signal(signal.SIGSTOP)
     await first.release()
     lease = await client.lock("x").acquire(timeout=lab.ttl * 30)
