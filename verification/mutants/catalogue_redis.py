@@ -150,6 +150,13 @@ REDIS_MUTANTS: tuple[Mutant, ...] = (
         "        if heard >= 0 then grant(head,",
     ),
     Mutant(
+        "redis-tells-before-it-writes",
+        "a waiter is told of a grant that the server then refuses to make",
+        _QUEUE,
+        "  redis.call('ZREM', Q, '')\n",
+        "",
+    ),
+    Mutant(
         "redis-try-overtakes",
         "a claim is granted although somebody waits",
         _ACQUIRE,
