@@ -83,8 +83,18 @@ class Courier:
         """Many calls, each with its reply or its error; one write per server, all servers at once."""
         answers: list[Any] = [None] * len(calls)
         groups: dict[Node, list[int]] = {}
+        trouble: BackendError | None = None  # nobody serves the slot of one: no reason to give up the others
         for place, call in enumerate(calls):
-            groups.setdefault(await self.node_for(call.keys), []).append(place)
+            node = self.topology.known(call.keys.slot_key)
+            if node is None and trouble is None:
+                try:
+                    node = await self.topology.find(self.wire, call.keys.slot_key)
+                except BackendError as error:
+                    trouble = error
+            if node is None:
+                answers[place] = trouble
+            else:
+                groups.setdefault(node, []).append(place)
         requests = [
             self.wire.request(node, [calls[place].short for place in places], timeout)
             for node, places in groups.items()
