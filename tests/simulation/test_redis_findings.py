@@ -79,7 +79,7 @@ def test_a_client_whose_connection_for_messages_died_in_silence_gets_its_turn() 
 @pytest.mark.parametrize("mode", [Mode.EXCLUSIVE, Mode.SHARED])
 @pytest.mark.parametrize("refusal", ["NOREPLICAS", "READONLY", "MISCONF", "OOM"])
 def test_nobody_hears_of_a_grant_that_the_server_refuses_to_make(refusal: str, mode: Mode) -> None:
-    """They did: a release told the next in line, then the server refused its first write, and there were two holders."""
+    """They did: a release told the next in line, then the server refused its first write, and two had it."""
     bench = Bench()
     holder, waiter = bench.client(), bench.client()
 

@@ -2,8 +2,8 @@
 
 It knows what a server does with commands, one at a time. It does not know how they arrive (`wire` does) nor what they
 mean for locks (`watcher` is told of every script that ran). Its faults are asked for by name: it forgets its scripts or
-all its keys, it is restarted empty, its replica takes over without the last writes, its clock steps, it stands still, it
-refuses writes.
+all its keys, it is restarted empty, its replica takes over without the last writes, its clock steps, it stands still,
+it refuses writes.
 """
 
 from __future__ import annotations

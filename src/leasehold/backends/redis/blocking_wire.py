@@ -205,16 +205,19 @@ class BlockingEar:
 
     async def _listen(self, hear: Callable[[list[Any]], None], lost: Callable[[], None]) -> None:
         messages: list[Any] = []
-        with suppress(OutcomeUnknown):
+        try:
             while True:
                 self._link.feed()
                 self._link.take_replies(messages, CHUNK)
                 for message in messages:
                     hear(message)
                 messages.clear()
-        if not self._closed:
-            self.close()
-            lost()
+        except OutcomeUnknown:
+            pass  # the connection ended
+        finally:  # whatever ends this thread, nobody must rely on it any more
+            if not self._closed:
+                self.close()
+                lost()
 
 
 class BlockingWire:
@@ -237,8 +240,7 @@ class BlockingWire:
         alone: bool = False,  # noqa: ARG002 - it always is
     ) -> list[Any]:
         """Send commands and wait for so many replies."""
-        if self._closed:
-            raise BackendUnavailable("this client is closed; make a new one with connect()")
+        self._refuse_if_closed()
         link = self._idle_link(node) or BlockingLink(self._dialer, node, self._label)
         return self.talk(node, link, payload, count, timeout)
 
@@ -266,7 +268,12 @@ class BlockingWire:
 
     async def listen(self, node: Node, hear: Callable[[list[Any]], None], lost: Callable[[], None]) -> Ear:
         """A connection for messages."""
+        self._refuse_if_closed()
         return BlockingEar(BlockingLink(self._dialer, node, self._label), self._runtime, hear, lost)
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise BackendUnavailable("this client is closed; make a new one with connect()")
 
     def _idle_link(self, node: Node) -> BlockingLink | None:
         """A connection that nobody uses; the one used last, which is the likeliest to be alive."""
