@@ -257,7 +257,7 @@ def test_a_hand_over_to_a_process_with_a_slow_clock_is_not_believed_for_too_long
         place = await waiter.join(bench.claim(ttl=6.0))
         assert isinstance(first, Grant)
         assert isinstance(place, Place)
-        await bench.main.sleep(5.9)
+        await bench.main.sleep(2.9)
         await holder.release(first)
         made_at = bench.world.now
         await bench.main.wait(place.signal, bench.main.now() + 1)
@@ -265,6 +265,32 @@ def test_a_hand_over_to_a_process_with_a_slow_clock_is_not_believed_for_too_long
         assert isinstance(grant, Grant)
         assert grant.since is not None, "it came by message"
         assert process.instant(believed_until(grant.since, grant.ttl)) < made_at + grant.ttl
+
+    bench.run(history())
+
+
+@pytest.mark.parametrize(("step", "pause"), [(0.5, 2.3), (2.0, 3.2), (5.0, 5.2)])
+def test_a_step_of_the_clock_does_not_hide_behind_a_process_that_stood_still(step: float, pause: float) -> None:
+    """It did: a hand-over taken up late was believed for as much too long as the server's clock had stepped ahead."""
+    bench = Bench()
+    holder, waiter = bench.client(), bench.client()
+    process = bench.links[1].process
+
+    async def history() -> None:
+        first = await holder.try_acquire(bench.claim(ttl=60.0))
+        place = await waiter.join(bench.claim())
+        assert isinstance(first, Grant)
+        assert isinstance(place, Place)
+        await bench.main.sleep(0.5)
+        bench.server.step_clock(step)
+        await holder.release(first)
+        made_at = bench.world.now
+        await bench.main.sleep(pause)
+        asked_at = bench.world.now
+        grant = await waiter.turn(place)
+        assert isinstance(grant, Grant)
+        since, counts_from = (asked_at, asked_at) if grant.since is None else (grant.since, made_at)
+        assert process.instant(believed_until(since, grant.ttl)) < counts_from + grant.ttl
 
     bench.run(history())
 

@@ -335,6 +335,13 @@ REDIS_MUTANTS: tuple[Mutant, ...] = (
         "        return Grant(claim, handed.fence, claim.ttl, since, handed.abandoned)\n",
     ),
     Mutant(
+        "redis-late-hand-over-believed",
+        "a hand-over is believed however late it is taken up, so that a step of the server's clock can hide behind it",
+        _BACKEND,
+        "        if now > min(since + lifetime / 4, waiter.sent + lifetime / 2):\n",
+        "        if lifetime < 0:\n",
+    ),
+    Mutant(
         "redis-no-recheck",
         "a waiter relies on messages alone",
         _BACKEND,
