@@ -128,6 +128,44 @@ def test_server_without_memory_is_a_clear_error_and_what_is_held_can_be_released
         assert client.lock("name").acquire(timeout=10).release()
 
 
+def test_release_that_the_server_refuses_hands_nothing_over(server: RedisServer) -> None:
+    """It told the next in line before the server refused its first write: two had it."""
+    server.flush()
+    with leasehold.connect(server.url) as client, leasehold.connect(server.url) as other:
+        first = client.lock("name", ttl=3).acquire()
+        result = in_background(lambda: other.lock("name", ttl=30).acquire(timeout=60))
+        eventually(lambda: server.ask("PUBSUB", "CHANNELS", "leasehold:*") and waiters(client, "name") == 1)
+        server.configure("min-replicas-to-write", "1")
+        try:
+            with pytest.raises(leasehold.BackendUnavailable, match="NOREPLICAS"):
+                first.release()
+        finally:
+            server.configure("min-replicas-to-write", "0")
+        lease = result()
+        state = client.inspect("name")
+        assert state is not None
+        assert [holding.fence for holding in state.holdings] == [lease.fence]
+        assert lease.release()
+
+
+def test_server_without_memory_hands_over_what_is_released(server: RedisServer) -> None:
+    server.flush()
+    with leasehold.connect(server.url) as client, leasehold.connect(server.url) as other:
+        first = client.lock("name", ttl=30).acquire()
+        result = in_background(lambda: other.lock("name", ttl=30).acquire(timeout=60))
+        eventually(lambda: server.ask("PUBSUB", "CHANNELS", "leasehold:*") and waiters(client, "name") == 1)
+        server.configure("maxmemory", "1")
+        try:
+            assert first.release()
+            lease = result()
+            state = client.inspect("name")
+            assert state is not None
+            assert [holding.fence for holding in state.holdings] == [lease.fence]
+            assert lease.release()
+        finally:
+            server.configure("maxmemory", "0")
+
+
 # --- scripts and connections
 
 

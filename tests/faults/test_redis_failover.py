@@ -9,7 +9,7 @@ import pytest
 
 import leasehold
 from tests.faults.support import eventually, waiters
-from verification.lab.sentinel import SentinelGroup
+from verification.lab.sentinel import SERVICE, SentinelGroup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -171,6 +171,18 @@ def test_sentinel_that_slept_through_the_failover_is_outvoted(group: SentinelGro
         lease = client.lock("name", ttl=30).acquire(timeout=30)
         assert new.ask("KEYS", "*name*"), "it was granted by the old primary"
         assert lease.release()
+
+
+def test_sentinel_that_does_not_know_the_service_leaves_it_to_the_others(group: SentinelGroup) -> None:
+    """It did not: one that was set up anew, without the service, was believed at once and for good."""
+    group.sentinels[0].ask("SENTINEL", "REMOVE", SERVICE)
+    with leasehold.connect(group.url) as client:
+        assert client.lock("name").acquire(timeout=0).release()
+    for sentinel in group.sentinels[1:]:
+        sentinel.kill()
+    with leasehold.connect(group.url) as client:
+        with pytest.raises(leasehold.BackendUnavailable, match="does not know"):
+            client.lock("name").acquire(timeout=0)
 
 
 def test_service_that_the_sentinels_do_not_know_is_rejected(sentinel_group: SentinelGroup) -> None:

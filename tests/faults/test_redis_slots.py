@@ -8,7 +8,7 @@ import pytest
 
 import leasehold
 from leasehold.urls import find_store
-from leasehold.values import Record
+from leasehold.values import Claim, Grant, Holder, Mode, Record
 from tests.faults.support import eventually, opened, waiters
 from verification.lab.redis_cluster import RedisCluster
 
@@ -28,6 +28,10 @@ def cluster() -> Iterator[RedisCluster]:
 
 def slot_of(cluster: RedisCluster, name: str) -> int:
     return cluster.slot_of(f"{{leasehold:{name}}}")
+
+
+def claim_of(name: str, owner: str) -> Claim:
+    return Claim(f"leasehold:{name}", owner, 60.0, Mode.EXCLUSIVE, 1, 0.0, Holder("host", 1))
 
 
 def test_locks_are_spread_over_the_nodes_and_each_lies_in_one_slot(cluster_nodes: RedisCluster) -> None:
@@ -209,3 +213,55 @@ def test_cluster_without_a_node_and_without_replicas_serves_the_other_slots_when
                 client.lock(there[0]).acquire(timeout=0)
             dead.start()
             assert client.lock(there[0]).acquire(timeout=60).release()
+
+
+def test_stopped_node_does_not_keep_leases_on_the_others_from_being_renewed(driver: contract.Driver) -> None:
+    """With threads it did: connecting to it took the time of all, and their renewals were given up unanswered."""
+    settings = ["cluster-require-full-coverage no", "cluster-node-timeout 60000"]
+    with RedisCluster(settings=settings) as cluster:
+        names = {cluster.owner_of(slot_of(cluster, f"n{number}")).port: f"n{number}" for number in range(30)}
+        stopped = cluster.masters[0]
+        ports = sorted(names, key=lambda port: port != stopped.port)  # the stopped one is asked first
+
+        async def body() -> None:
+            runtime = driver.runtime()
+            backend: Any = find_store(cluster.url).open_backend(runtime)
+            try:
+                claims = [claim_of(names[port], runtime.owner()) for port in ports]
+                grants = [await backend.try_acquire(claim) for claim in claims]
+                stopped.pause()
+                for _ in range(3):
+                    first, *others = await backend.renew(grants)
+                    assert isinstance(first, leasehold.BackendError)
+                    assert all(isinstance(answer, Grant) for answer in others), others
+            finally:
+                stopped.resume()
+                await backend.close()
+
+        assert len(ports) == 3
+        driver.run(body())
+
+
+def test_slot_of_nobody_does_not_keep_leases_in_others_from_being_renewed(driver: contract.Driver) -> None:
+    """It did: looking for the server of one lock failed, and nothing was sent for the others."""
+    with RedisCluster(settings=["cluster-require-full-coverage no"]) as cluster:
+        slot = slot_of(cluster, "n0")
+        owner = cluster.owner_of(slot)
+        there = next(name for name in map(str, range(30)) if cluster.owner_of(slot_of(cluster, name)) is not owner)
+
+        async def body() -> None:
+            runtime = driver.runtime()
+            backend: Any = find_store(cluster.url).open_backend(runtime)
+            try:
+                claims = [claim_of(name, runtime.owner()) for name in ("n0", there)]
+                grants = [await backend.try_acquire(claim) for claim in claims]
+                for node in cluster.masters:
+                    node.ask("CLUSTER", "DELSLOTS", slot)
+                for _ in range(2):
+                    answers = await backend.renew(grants)
+                    assert isinstance(answers[0], leasehold.BackendError)
+                    assert isinstance(answers[1], Grant), answers[1]
+            finally:
+                await backend.close()
+
+        driver.run(body())

@@ -110,6 +110,21 @@ def test_what_is_published_reaches_who_listens_and_says_how_many(desk: Desk) -> 
     assert desk.type("PUBLISH", "c", "m") == 0
 
 
+def test_a_server_that_refuses_writes_refuses_the_first_of_a_script_but_no_message(desk: Desk) -> None:
+    desk.type("SUBSCRIBE", "c")
+    desk.server.refuses = "NOREPLICAS Not enough good replicas to write."
+    assert "NOREPLICAS" in str(desk.type("SET", "k", 1))
+    assert "NOREPLICAS" in str(desk.script("redis.call('PUBLISH', 'c', 'm') return redis.call('ZREM', 'q', '')"))
+    assert desk.session.heard == [[b"message", b"c", b"m"]]
+    assert desk.type("GET", "k") is None
+
+
+def test_a_full_server_lets_a_script_go_on_that_has_written_without_memory(desk: Desk) -> None:
+    desk.server.refuses = "OOM command not allowed when used memory > 'maxmemory'."
+    assert "OOM" in str(desk.script("return redis.call('SET', 'k', 1)"))
+    assert desk.script("redis.call('ZREM', 'q', '') redis.call('SET', 'k', 1) return redis.call('GET', 'k')") == b"1"
+
+
 def test_a_fail_over_loses_what_the_replica_has_not_got(desk: Desk) -> None:
     desk.server.lag = 1.0
     desk.type("SET", "old", 1)

@@ -150,6 +150,13 @@ REDIS_MUTANTS: tuple[Mutant, ...] = (
         "        if heard >= 0 then grant(head,",
     ),
     Mutant(
+        "redis-tells-before-it-writes",
+        "a waiter is told of a grant that the server then refuses to make",
+        _QUEUE,
+        "  redis.call('ZREM', Q, '')\n",
+        "",
+    ),
+    Mutant(
         "redis-try-overtakes",
         "a claim is granted although somebody waits",
         _ACQUIRE,
@@ -326,6 +333,13 @@ REDIS_MUTANTS: tuple[Mutant, ...] = (
         _BACKEND,
         "        return Grant(claim, handed.fence, handed.ttl, since, handed.abandoned)\n",
         "        return Grant(claim, handed.fence, claim.ttl, since, handed.abandoned)\n",
+    ),
+    Mutant(
+        "redis-late-hand-over-believed",
+        "a hand-over is believed however late it is taken up, so that a step of the server's clock can hide behind it",
+        _BACKEND,
+        "        if now > min(since + lifetime / 4, waiter.sent + lifetime / 2):\n",
+        "        if lifetime < 0:\n",
     ),
     Mutant(
         "redis-no-recheck",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["OK", "CommandError", "Database", "Status", "is_write", "number_text"]
+__all__ = ["OK", "CommandError", "Database", "Status", "is_write", "needs_memory", "number_text"]
 
 
 class Status(bytes):
@@ -356,8 +356,14 @@ _WRITES: dict[bytes, Callable[..., Any]] = {
     b"ZREM": _zrem,
 }
 _COMMANDS = {**_READS, **_WRITES}
+_NEED_NO_MEMORY = frozenset({b"DEL", b"HDEL", b"PEXPIRE", b"PEXPIREAT", b"ZREM"})
 
 
 def is_write(name: bytes) -> bool:
     """Whether replicas have to hear of it."""
     return name.upper() in _WRITES
+
+
+def needs_memory(name: bytes) -> bool:
+    """Whether a server that is full refuses it."""
+    return is_write(name) and name.upper() not in _NEED_NO_MEMORY

@@ -2,7 +2,8 @@
 
 It knows what a server does with commands, one at a time. It does not know how they arrive (`wire` does) nor what they
 mean for locks (`watcher` is told of every script that ran). Its faults are asked for by name: it forgets its scripts or
-all its keys, it is restarted empty, its replica takes over without the last writes, its clock steps, it stands still.
+all its keys, it is restarted empty, its replica takes over without the last writes, its clock steps, it stands still,
+it refuses writes.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from verification.simulation.redis.database import OK, CommandError, Database, Status, is_write
+from verification.simulation.redis.database import OK, CommandError, Database, Status, is_write, needs_memory
 from verification.simulation.redis.lua import ScriptEngine
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class SimRedis:
         self.is_down = False
         self.stalled_until = 0.0
         self.lag = 0.0  # seconds that the replica is behind
+        self.refuses = ""  # writes, with these words
         self.database = Database()
         self.subscribers: dict[bytes, dict[int, Session]] = {}
         self.sessions: dict[int, Session] = {}
@@ -232,8 +234,14 @@ class SimRedis:
         if words[0].upper() in (b"PUBLISH", b"SPUBLISH"):
             return self._publish(words[1], words[2])
         if is_write(words[0]):
+            self._refuse(words[0])
             self._effects.append(tuple(words))
         return self.database.run(words)
+
+    def _refuse(self, name: bytes) -> None:
+        """As Redis does: a script that has written, even without effect, is not stopped in the middle."""
+        if self.refuses and not self._effects and (needs_memory(name) or not self.refuses.startswith("OOM")):
+            raise CommandError(self.refuses)
 
     def _eval(self, session: Session, name: bytes, words: Sequence[bytes]) -> Any:
         if name == b"EVAL":

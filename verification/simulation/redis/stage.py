@@ -32,6 +32,7 @@ __all__ = ["RedisStage"]
 DAY, HOUR = 86_400.0, 3_600.0
 SKEW = 0.02  # between the clocks of a primary and its replica
 SHORTEST_OUTAGE = 0.1  # a fail-over takes longer than clocks differ: fences rely on it
+REFUSALS = ("NOREPLICAS", "OOM")
 LATE = f"{DEFAULT_PREFIX}late"
 
 
@@ -64,6 +65,7 @@ class RedisStage:
             self._forget_scripts,
             self._hang_up,
             self._lose_listeners,
+            self._refuse_writes,
             *{
                 "restart": (self._restart,) * 3,
                 "fail over": (self._fail_over,) * 3,
@@ -101,6 +103,7 @@ class RedisStage:
         """See `Stage`."""
         self._healed = True
         self._server.lag = 0.0
+        self._server.refuses = ""
         if self._server.is_down:
             self._server.is_down = False
             self._server.restart_empty()
@@ -134,6 +137,16 @@ class RedisStage:
     def _lose_listeners(self) -> None:
         self._note("lose listeners")
         self._server.lose_listeners()
+
+    def _refuse_writes(self) -> None:
+        seconds = self._ttl * self._world.random.random() ** 2
+        self._server.refuses = f"{self._world.random.choice(REFUSALS)} not now"
+        self._note("refuse writes", seconds)
+
+        def accept() -> None:
+            self._server.refuses = ""
+
+        self._world.after(seconds, accept)
 
     def _restart(self) -> None:
         self._down("restart empty", self._server.restart_empty)

@@ -43,6 +43,7 @@ class AsyncioLink(asyncio.Protocol):
         self._replies: list[Any] = []  # to the oldest question, so far
         self._out: list[bytes] = []
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
         self._transport: asyncio.Transport | None = None
         self._writer: Any = None  # its finalizer would close the transport
 
@@ -73,8 +74,8 @@ class AsyncioLink(asyncio.Protocol):
             loop.call_soon(self._flush)
         elif len(out) == FLUSH_AT:
             self._flush()
-        if self._timer is None:
-            self._timer = loop.call_at(deadline, self._look_at_the_oldest)
+        if self._timer is None or deadline < self._timer_at:
+            self._look_again_at(deadline)
         return answer
 
     def send(self, payload: bytes) -> None:
@@ -87,16 +88,26 @@ class AsyncioLink(asyncio.Protocol):
         if self._transport is not None and out:
             self._transport.write(b"".join(out) if len(out) > 1 else out[0])
 
-    def _look_at_the_oldest(self) -> None:
+    def _look_again_at(self, deadline: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(deadline, self._look_at_deadlines)
+        self._timer_at = deadline
+
+    def _look_at_deadlines(self) -> None:
+        """One that may wait less long than those before it just leaves, like a cancelled task."""
         self._timer = None
         if not self._questions:
             return
-        _, _, deadline = self._questions[0]
-        if self._loop.time() < deadline:
-            self._timer = self._loop.call_at(deadline, self._look_at_the_oldest)
+        now = self._loop.time()
+        if self._questions[0][2] <= now:
+            self._fail("did not answer in time")
+            self.close()
             return
-        self._fail("did not answer in time")
-        self.close()
+        for answer, _, deadline in self._questions:
+            if deadline <= now and not answer.done():
+                answer.set_exception(self._unknown("did not answer in time"))
+        self._look_again_at(min(deadline for _, _, deadline in self._questions if deadline > now))
 
     def data_received(self, data: bytes) -> None:
         """Hand each reply to whoever asked first."""
@@ -124,7 +135,10 @@ class AsyncioLink(asyncio.Protocol):
         while self._questions:
             answer, _, _ = self._questions.popleft()
             if not answer.done():
-                answer.set_exception(OutcomeUnknown(f"{self.label} {why}", backend=self.label))
+                answer.set_exception(self._unknown(why))
+
+    def _unknown(self, why: str) -> OutcomeUnknown:
+        return OutcomeUnknown(f"{self.label} {why}", backend=self.label)
 
     def close(self) -> None:
         """Give it up."""

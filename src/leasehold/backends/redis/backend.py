@@ -2,7 +2,8 @@
 
 Validity. A grant that a call of ours brought counts from before that call. A grant that came by message counts from an
 earlier exchange of ours: sent at s, stamped T by the server; handed over at T', it is ours since s + (T' - T) at the
-earliest, a little less because clocks drift. If the server's clock looks odd, the server is asked instead.
+earliest, a little less because clocks drift. If the server's clock looks odd, or we were so slow to take it up that a
+step of that clock could hide behind it, the server is asked instead.
 """
 
 from __future__ import annotations
@@ -307,8 +308,12 @@ class RedisBackend:
         assert handed is not None  # noqa: S101 - for the type checker
         # Both stamps are cut off to milliseconds, so what lies between them may be nearly one less.
         since = handed_over_since(waiter.sent, max(0, handed.at - waiter.told - 1) / 1000)
-        if waiter.told == 0 or handed.at < waiter.told or since > self._runtime.now():
+        now = self._runtime.now()
+        if waiter.told == 0 or handed.at < waiter.told or since > now:
             return None  # the server's clock is not what it was
+        lifetime = _place_lifetime(claim)
+        if now > min(since + lifetime / 4, waiter.sent + lifetime / 2):
+            return None  # our process stood still: by as much its clock may have stepped ahead unseen
         self._pushes.forget(claim.owner)
         self._note(handed.fence, handed.at)
         return Grant(claim, handed.fence, handed.ttl, since, handed.abandoned)

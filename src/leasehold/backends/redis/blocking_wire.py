@@ -132,33 +132,43 @@ class BlockingLink:
 
 
 class BlockingRequest:
-    """A question that can be sent now and collected later."""
+    """A question that has to connect first. That blocks, so it cannot share a thread with those to other servers."""
 
     def __init__(self, wire: BlockingWire, node: Node, commands: Sequence[bytes], timeout: float) -> None:
         self._wire, self._node = wire, node
         self._payload, self._count, self._timeout = b"".join(commands), len(commands), timeout
-        self._link: BlockingLink | None = None
-        self._replies: list[Any] = []
 
     async def perform(self) -> list[Any]:
         """Ask and wait."""
         return await self._wire.exchange(self._node, self._payload, self._count, self._timeout)
 
+
+class BlockingQuestion(BlockingRequest):
+    """A question on a connection that is there: it can be sent now and collected later."""
+
+    def __init__(
+        self, wire: BlockingWire, node: Node, commands: Sequence[bytes], timeout: float, link: BlockingLink
+    ) -> None:
+        super().__init__(wire, node, commands, timeout)
+        self._link = link
+        self._replies: list[Any] = []
+
+    async def perform(self) -> list[Any]:
+        """Ask and wait."""
+        return self._wire.talk(self._node, self._link, self._payload, self._count, self._timeout)
+
     def send(self) -> None:
         """Send without waiting."""
-        self._link = link = self._wire.take(self._node)
-        link.set_timeout(self._timeout)
-        link.send(self._payload)
+        self._link.set_timeout(self._timeout)
+        self._link.send(self._payload)
 
     def fileno(self) -> int:
         """The descriptor that becomes readable."""
-        assert self._link is not None  # noqa: S101 - for the type checker
         return self._link.fileno()
 
     def receive(self) -> tuple[list[Any]] | None:
         """Read what is there. The connection goes back only with the last reply; otherwise it ends with this object."""
         link = self._link
-        assert link is not None  # noqa: S101 - for the type checker
         try:
             link.feed()
         except OutcomeUnknown:
@@ -195,16 +205,19 @@ class BlockingEar:
 
     async def _listen(self, hear: Callable[[list[Any]], None], lost: Callable[[], None]) -> None:
         messages: list[Any] = []
-        with suppress(OutcomeUnknown):
+        try:
             while True:
                 self._link.feed()
                 self._link.take_replies(messages, CHUNK)
                 for message in messages:
                     hear(message)
                 messages.clear()
-        if not self._closed:
-            self.close()
-            lost()
+        except OutcomeUnknown:
+            pass  # the connection ended
+        finally:  # whatever ends this thread, nobody must rely on it any more
+            if not self._closed:
+                self.close()
+                lost()
 
 
 class BlockingWire:
@@ -227,7 +240,12 @@ class BlockingWire:
         alone: bool = False,  # noqa: ARG002 - it always is
     ) -> list[Any]:
         """Send commands and wait for so many replies."""
-        link = self.take(node)
+        self._refuse_if_closed()
+        link = self._idle_link(node) or BlockingLink(self._dialer, node, self._label)
+        return self.talk(node, link, payload, count, timeout)
+
+    def talk(self, node: Node, link: BlockingLink, payload: bytes, count: int, timeout: float) -> list[Any]:
+        """The same on a connection of the caller's, which is kept for later."""
         try:
             link.set_timeout(timeout)
             replies = link.exchange(payload, count)
@@ -243,16 +261,22 @@ class BlockingWire:
 
     def request(self, node: Node, commands: Sequence[bytes], timeout: float) -> BlockingRequest:
         """In one write: nobody else waits on the same connection."""
-        return BlockingRequest(self, node, commands, timeout)
+        link = None if self._closed else self._idle_link(node)
+        if link is None:
+            return BlockingRequest(self, node, commands, timeout)
+        return BlockingQuestion(self, node, commands, timeout, link)
 
     async def listen(self, node: Node, hear: Callable[[list[Any]], None], lost: Callable[[], None]) -> Ear:
         """A connection for messages."""
+        self._refuse_if_closed()
         return BlockingEar(BlockingLink(self._dialer, node, self._label), self._runtime, hear, lost)
 
-    def take(self, node: Node) -> BlockingLink:
-        """A connection that nobody uses; the one used last, which is the likeliest to be alive."""
+    def _refuse_if_closed(self) -> None:
         if self._closed:
             raise BackendUnavailable("this client is closed; make a new one with connect()")
+
+    def _idle_link(self, node: Node) -> BlockingLink | None:
+        """A connection that nobody uses; the one used last, which is the likeliest to be alive."""
         idle = self._idle.get(node)
         if idle is None:
             idle = self._idle.setdefault(node, deque())
@@ -260,7 +284,7 @@ class BlockingWire:
             try:
                 link = idle.pop()
             except IndexError:
-                return BlockingLink(self._dialer, node, self._label)
+                return None
             if time.monotonic() - link.used_at < FRESH or link.is_quiet():
                 return link
             link.close()

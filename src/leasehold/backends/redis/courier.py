@@ -83,8 +83,18 @@ class Courier:
         """Many calls, each with its reply or its error; one write per server, all servers at once."""
         answers: list[Any] = [None] * len(calls)
         groups: dict[Node, list[int]] = {}
+        trouble: BackendError | None = None  # nobody serves the slot of one: no reason to give up the others
         for place, call in enumerate(calls):
-            groups.setdefault(await self.node_for(call.keys), []).append(place)
+            node = self.topology.known(call.keys.slot_key)
+            if node is None and trouble is None:
+                try:
+                    node = await self.topology.find(self.wire, call.keys.slot_key)
+                except BackendError as error:
+                    trouble = error
+            if node is None:
+                answers[place] = trouble
+            else:
+                groups.setdefault(node, []).append(place)
         requests = [
             self.wire.request(node, [calls[place].short for place in places], timeout)
             for node, places in groups.items()
@@ -150,7 +160,7 @@ class Courier:
             if word == "NOSCRIPT":
                 payload = call.whole
             elif word in ("MOVED", "ASK"):
-                node = self._redirected(text, node, remember=word == "MOVED")
+                node = self.redirected(text, node)
                 asking = pack("ASKING") if word == "ASK" else b""
                 payload = call.whole  # the other server may not know the script, and a detour is rare
             else:
@@ -165,12 +175,12 @@ class Courier:
             error = replies[0]
         raise from_reply(str(error), self._label)
 
-    def _redirected(self, text: str, asked: Node, *, remember: bool) -> Node:
-        """`MOVED slot host:port`; an empty host is the one that was asked."""
-        _, slot, address = text.split()[:3]
+    def redirected(self, text: str, asked: Node) -> Node:
+        """`MOVED slot host:port`, which is remembered, or ASK; an empty host is the one that was asked."""
+        word, slot, address = text.split()[:3]
         host, _, port = address.rpartition(":")
         node = Node(host or asked.host, int(port))
-        if remember:
+        if word == "MOVED":
             self.topology.moved(int(slot), node)
         return node
 

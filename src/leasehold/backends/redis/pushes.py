@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from leasehold.backends.redis.commands import pack
+from leasehold.backends.redis.trouble import prefix_of
 from leasehold.errors import BackendError
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class Pushes:
         self._lines: dict[Node, _Line] = {}
         self._waiters: dict[str, Waiter] = {}
         self._denied = False  # this account may not subscribe: every waiter asks for itself
+        self._closed = False
 
     # --- waiters
 
@@ -131,13 +133,16 @@ class Pushes:
             return None if line.ear is None or line.failed else line
         try:
             line.ear = await self._courier.wire.listen(
-                node, lambda message: self._hear(line, message), lambda: self._lost(node, line)
+                node, lambda message: self._hear(node, line, message), lambda: self._lost(node, line)
             )
         except BaseException:
             self._drop(node, line)
             raise
         finally:
             line.opened.set()
+        if line.failed or self._closed:  # given up meanwhile, by somebody who had nothing to close yet
+            self._drop(node, line)
+            return None
         return line
 
     def _reserve(self, node: Node) -> tuple[_Line, bool]:
@@ -199,13 +204,10 @@ class Pushes:
         except BackendError:
             self._drop(node, line)
 
-    def _hear(self, line: _Line, message: Any) -> None:
+    def _hear(self, node: Node, line: _Line, message: Any) -> None:
         """Called by the wire for everything that arrives."""
         if isinstance(message, Exception):
-            self._denied = True  # NOPERM: this account may not subscribe
-            refused, line.channels = line.channels, {}
-            for channel in refused.values():
-                channel.confirmed.set()
+            self._refused(node, line, str(message))
             return
         kind, name = message[0], message[1].decode()
         if kind in (b"subscribe", b"ssubscribe"):
@@ -217,14 +219,33 @@ class Pushes:
             else:  # the slot has moved to another server
                 line.channels.pop(name, None)
         elif kind in (b"message", b"smessage"):
-            self._deliver(message[2].decode().split("\n"))
+            self._deliver(message[2])
 
-    def _deliver(self, parts: list[str]) -> None:
-        waiter = self._waiters.get(parts[1])
+    def _refused(self, node: Node, line: _Line, why: str) -> None:
+        """A subscription was refused; which one is not said, so none is relied on that was not confirmed."""
+        if prefix_of(why) == "NOPERM" or "unknown command" in why:
+            self._denied = True
+        if prefix_of(why) == "MOVED":
+            self._courier.redirected(why, node)  # the next one who waits listens there
+        for name, channel in list(line.channels.items()):
+            if self._denied or not channel.confirmed.is_set():
+                line.channels.pop(name, None)
+                channel.confirmed.set()  # whoever waits for it asks for itself, and tries again later
+
+    def _deliver(self, message: bytes) -> None:
+        try:
+            kind, owner, *facts = message.decode().split("\n")
+            handed = None
+            if kind == "g":
+                fence, at, abandoned, ttl = facts
+                handed = Handed(int(fence), int(at), abandoned == "1", int(ttl) / 1000)
+        except ValueError:
+            return  # not ours: whoever may publish can publish here
+        waiter = self._waiters.get(owner)
         if waiter is None:
             return  # it has given up; its withdrawal gives back what it was handed
-        if parts[0] == "g":
-            waiter.handed = Handed(int(parts[2]), int(parts[3]), parts[4] == "1", int(parts[5]) / 1000)
+        if handed is not None:
+            waiter.handed = handed
         waiter.signal.set()
 
     def _lost(self, node: Node, line: _Line) -> None:
@@ -243,5 +264,6 @@ class Pushes:
 
     def close(self) -> None:
         """Hear no more."""
+        self._closed = True
         for node, line in list(self._lines.items()):
             self._drop(node, line)

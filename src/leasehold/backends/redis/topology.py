@@ -93,16 +93,14 @@ class SentinelGroup:
 
     async def find(self, wire: Wire, slot_key: bytes) -> Node:  # noqa: ARG002 - it has them all
         """Ask the Sentinels, then the server."""
-        answers, trouble = [], "no Sentinel answered"
+        answers, troubles = [], []
         for sentinel in self._sentinels:
             try:
                 answers.append(await self._ask(wire, sentinel))
-            except BackendRejected:
-                raise
             except BackendError as error:
-                trouble = str(error)
+                troubles.append(error)
         if not answers:
-            raise BackendUnavailable(f"{self._label}: the primary is not known: {trouble}", backend=self._label)
+            raise self._unknown(troubles)
         _, primary = max(answers, key=lambda answer: answer[0])
         (role,) = await wire.exchange(primary, pack("ROLE"), 1, DISCOVERY_TIMEOUT)
         if isinstance(role, Exception):
@@ -111,6 +109,14 @@ class SentinelGroup:
             raise BackendUnavailable(f"{self._label}: {primary} is not the primary yet", backend=self._label)
         self._primary = primary
         return primary
+
+    def _unknown(self, troubles: Sequence[BackendError]) -> BackendError:
+        """One that refuses may have been set up anew; only if all of them do it is for good."""
+        refusals = [trouble for trouble in troubles if isinstance(trouble, BackendRejected)]
+        if refusals and len(refusals) == len(troubles):
+            return refusals[0]
+        said = next(iter([*refusals, *troubles]), "no Sentinel answered")
+        return BackendUnavailable(f"{self._label}: the primary is not known: {said}", backend=self._label)
 
     async def _ask(self, wire: Wire, sentinel: Node) -> tuple[int, Node]:
         (reply,) = await wire.exchange(sentinel, pack("SENTINEL", "MASTER", self._service), 1, DISCOVERY_TIMEOUT)

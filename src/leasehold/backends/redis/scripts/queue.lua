@@ -11,7 +11,8 @@
 -- Kind   '0' for a lock, exclusive or shared; the number of permits for a semaphore.
 --
 -- Invariant: after a script no waiter stands in the queue who could be let in, unless it asks for itself (it has no
--- channel, or takes no hand-over). So somebody new is let in only when the queue is empty.
+-- channel, or takes no hand-over). So somebody new is let in only when the queue is empty. And nothing is published
+-- before the script has written.
 local H, S, Q, W, Z, D = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local CROWD, COOLING = '*several*', '*cooling*'
 local DAY, QUEUE_KEPT = 86400000, 20000
@@ -129,7 +130,11 @@ local function forget_the_dead()
 end
 
 -- Tell the waiter over its client's channel; how many heard it, or nil if this account may not publish.
+-- A server that refuses writes (READONLY, NOREPLICAS, MISCONF, OOM) refuses the first of a script, never a message: so
+-- a write that changes nothing goes first, or somebody would hear of a grant that is never made. It is one that needs
+-- no memory, and after it nothing is refused: what is held can be handed over by a server that is full.
 local function tell(push, message)
+  redis.call('ZREM', Q, '')
   local how = string.sub(push, 1, 1)
   local command = (how == 'G' or how == 'W') and 'SPUBLISH' or 'PUBLISH'
   local heard = redis.pcall(command, string.sub(push, 2), message)
