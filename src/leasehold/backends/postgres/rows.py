@@ -139,13 +139,13 @@ class RowsBackend(Verbs):
 
         Our last request was sent at `sent` and answered at `standing.moment`. As much time as has passed on the
         database's clock since then has passed on ours, at the least since `sent`, or a little less because clocks
-        drift. If it looks as if more had passed there than here, its clock was set; if half of the short life of such
-        a grant is over, it is too late to take it unasked.
+        drift. If it looks as if more had passed there than here, its clock was set; that can hide in a long wait, so
+        a grant is taken unasked only if our last request was answered not long ago.
         """
         if standing.moment is None:
             return None
         now, passed = self._runtime.now(), moment - standing.moment
         since = handed_over_since(standing.sent, passed)
-        if passed < 0 or since > now or now > since + place_lifetime(standing.claim) / 2:
+        if passed < 0 or since > now or now > standing.sent + place_lifetime(standing.claim) / 2:
             return None
         return since
