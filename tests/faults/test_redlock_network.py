@@ -6,13 +6,16 @@ import subprocess
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import leasehold
-from leasehold.values import Claim, Holder, Mode, Refusal
-from tests.faults.redlock_support import drop_lock, has_lock, held_on, proxied
+from leasehold.backends.redlock.calls import Calls
+from leasehold.backends.redlock.scripts import script
+from leasehold.values import Claim, Grant, Holder, Mode, Refusal
+from tests.faults.redlock_support import drop_lock, has_lock, held_on, proxied, tell
 from tests.faults.support import eventually, opened
 from verification.lab.redlock import RedlockNodes, settle
 from verification.lab.shifted_clock import ShiftedClock, ShiftedRedisServer
@@ -170,6 +173,52 @@ def test_node_that_was_away_at_the_release_is_told_when_it_is_back(
                     await pair(client)
 
     driver.run(body())
+
+
+@pytest.mark.parametrize("is_raised", [False, True])
+def test_late_clean_up_does_not_free_what_the_same_claim_was_granted_later(
+    driver: contract.Driver, nodes: RedlockNodes, is_raised: bool
+) -> None:
+    """Three votes were given and never heard of, so they are taken back; the same claim is asked again meanwhile."""
+    claim = Claim("leasehold:name", "f" * 32, 30.0, Mode.EXCLUSIVE, 1, 0.0, Holder("host", 1))
+
+    async def body() -> None:
+        with proxied(nodes, 3) as (proxies, url):
+            async with opened(driver, url) as client:
+                await pair(client)
+                store: Any = client._session.backend  # type: ignore[union-attr]  # it is open
+                if is_raised:
+                    await store.raise_fence(claim.key, int(time.time() * 1e6) + 10**12)
+                for proxy in proxies:
+                    proxy.swallow(script("vote").digest, then="silence")
+                with pytest.raises(leasehold.OutcomeUnknown):
+                    await store.try_acquire(claim)
+                (unheard,) = {has_lock(server) for server in nodes.servers[:3]}
+                assert unheard is not None, "the votes were not given"
+                for server in nodes.servers[3:]:
+                    server.kill()  # so that those three must agree
+                for node in store._nodes.all[:3]:
+                    await node.lines.open()  # as another thread does; so all nodes can be asked again at once
+                grant = await granted(driver, store, claim)
+                late = Calls(nodes.max_ttl, 5).release(claim, unheard, 0.0)
+                for server in nodes.servers[:3]:
+                    tell(server, late.whole)
+                    assert has_lock(server) == grant.fence
+                assert await store.release(grant)
+
+    driver.run(body())
+
+
+async def granted(driver: contract.Driver, store: Any, claim: Claim) -> Grant:
+    """Ask the same claim until nodes whose connections are silent were left out, or are back."""
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        with suppress(leasehold.BackendError):
+            answer = await store.try_acquire(claim)
+            assert isinstance(answer, Grant), "it was refused because of its own votes"
+            return answer
+        await driver.breathe()
+    raise AssertionError("the votes that were lost are in its way")
 
 
 # --- rivals

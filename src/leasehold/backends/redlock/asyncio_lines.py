@@ -68,20 +68,23 @@ class AsyncioQuestion:
         self._lines.ask(line, self._call.short, self._call.count).add_done_callback(arrived)
 
     def behind(self, call: Call) -> None:
-        """Send another call after this one."""
+        """Send another call after this one; nobody waits for it, but it must not get lost."""
+        self._say(call, call.short)
+
+    def _say(self, call: Call, payload: bytes) -> None:
         line = self._line
         if line is None or not line.is_open:
+            self.node.say_later(call)
             return
 
         def look_at(answer: asyncio.Future[list[Any]]) -> None:
-            """Nobody waits for it; but it must not get lost, and an error must not be reported as one nobody saw."""
+            """An error must not be reported as one nobody saw."""
             if answer.cancelled() or answer.exception() is not None:
                 self.node.say_later(call)
-                return
-            if does_not_know_script(answer.result()[-1]) and line.is_open:
-                self._lines.ask(line, call.whole, call.count).add_done_callback(_forget)
+            elif payload is call.short and any(map(does_not_know_script, answer.result())):
+                self._say(call, call.whole)
 
-        self._lines.ask(line, call.short, call.count).add_done_callback(look_at)
+        self._lines.ask(line, payload, call.count).add_done_callback(look_at)
 
     def finish(self) -> None:
         """The connection reads the answer by itself."""
@@ -155,8 +158,3 @@ class AsyncioLines:
         self._closed = True
         if self._shared is not None:
             self._shared.close()
-
-
-def _forget(answer: asyncio.Future[list[Any]]) -> None:
-    if not answer.cancelled():
-        answer.exception()

@@ -164,6 +164,7 @@ class BlockingQuestion(Owed):
     def behind(self, call: Call) -> None:
         """Send another call after this one."""
         if self._line is None:
+            self.node.say_later(call)
             return
         try:
             self._line.ask(Owed(call, call.count), call.short)
