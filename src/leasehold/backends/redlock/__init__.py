@@ -2,7 +2,7 @@
 
 `store` reads URLs and clients; `backend` asks all nodes and counts; `votes`, `counting` and `inspecting` say what their
 answers mean, `taken_back` which numbers must not be granted; `nodes` connects, and leaves out and probes those that are
-down; `node` is one of them; the two kinds of lines, `blocking_lines` and
+down; `node` is one of them, `unsaid` what it may not have heard; the two kinds of lines, `blocking_lines` and
 `asyncio_lines`, carry bytes. The rules of one node live in `scripts/`.
 """
 

@@ -118,7 +118,7 @@ class RedlockBackend:
     def _higher(self, key: str, known: Sequence[int]) -> int:
         """A number above all that was seen. One that lies ahead of the clocks was raised, and is remembered."""
         now = self._nodes.number()
-        number = higher_number(now, known)
+        number = higher_number(now, [*known, self._ahead.get(key, 0)])
         if number > now + WINDOW * 1_000_000:
             if len(self._ahead) > 1000:
                 self._ahead.clear()

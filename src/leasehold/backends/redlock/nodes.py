@@ -84,7 +84,7 @@ class Nodes:
             raise BackendUnavailable("this client is closed; make a new one with connect()", backend=self.label)
         self._used = self._runtime.now()
         for node in self.all:
-            if node.trouble is not None or node.run_id is None or not node.lines.is_ready:
+            if node.trouble is not None or node.run_id is None or not node.lines.is_ready or node.unsaid:
                 await self._make_ready()
                 break
         if self._twins is not None:
@@ -96,7 +96,7 @@ class Nodes:
         wanting = [node for node in self.all if not node.opening and _wants_connection(node)]
         if wanting or not self._is_settled():
             await self._open(wanting)
-        if any(node.trouble is not None for node in self.all):
+        if any(_wants_probe(node) for node in self.all):
             self._probe()
         if sum(node.is_up for node in self.all) < self.majority:
             raise self._too_few()
@@ -130,12 +130,12 @@ class Nodes:
         """Connect to one node, and get to know it if it is new or was down."""
         node.opening = True
         try:
-            if node.is_up:
-                await node.lines.open()
-            else:
+            if not node.is_up:
                 await node.get_to_know(self._calls.greet(), self._runtime.now)
                 self._look_for_twins()
-                await node.say_now(self._runtime.now())
+            elif not node.lines.is_ready:
+                await node.lines.open()
+            await node.say_now(self._runtime.now())
         except Exception as error:
             node.failed(error)
             raise
@@ -169,8 +169,8 @@ class Nodes:
             self._runtime.spawn(_probe(weakref.ref(self), self._runtime, self._end), "leasehold redlock probe")
 
     async def probe_once(self) -> bool:
-        """Try the nodes that are down; False when there is nothing left to do."""
-        down = [node for node in self.all if node.trouble is not None and not node.opening]
+        """Try the nodes that are down, and tell the others what they missed; False when there is nothing left to do."""
+        down = [node for node in self.all if _wants_probe(node) and not node.opening]
         idle = self._runtime.now() - self._used > IDLE
         if self._closed or idle or not down:
             self._probing = False
@@ -204,6 +204,11 @@ async def _probe(nodes: weakref.ref[Nodes], runtime: Runtime, end: Signal) -> No
 
 def _wants_connection(node: Node) -> bool:
     return node.trouble is None and (node.run_id is None or not node.lines.is_ready)
+
+
+def _wants_probe(node: Node) -> bool:
+    """Whether it is down, or is up and does not know yet what it missed: nobody shall wait for that."""
+    return node.trouble is not None or bool(node.unsaid)
 
 
 def _all_answered(answers: Sequence[Any]) -> bool:
