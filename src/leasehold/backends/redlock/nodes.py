@@ -93,13 +93,20 @@ class Nodes:
             )
 
     async def _make_ready(self) -> None:
-        wanting = [node for node in self.all if not node.opening and _wants_connection(node)]
+        wanting = [node for node in self.all if not node.opening and (_wants_connection(node) or self._is_old(node))]
         if wanting or not self._is_settled():
             await self._open(wanting)
         if any(_wants_probe(node) for node in self.all):
             self._probe()
-        if sum(node.is_up for node in self.all) < self.majority:
+        if self._count_up() < self.majority:
             raise self._too_few()
+
+    def _is_old(self, node: Node) -> bool:
+        """Whether nobody has looked whether it is still down, and its vote may be needed."""
+        return node.trouble is not None and not self._probing and self._count_up() < self.majority
+
+    def _count_up(self) -> int:
+        return sum(node.is_up for node in self.all)
 
     async def close(self) -> None:
         """Close every connection and end the probing."""
@@ -123,8 +130,7 @@ class Nodes:
             self._news.clear()
 
     def _is_settled(self) -> bool:
-        up = sum(node.is_up for node in self.all)
-        return up >= self.majority or not any(node.opening for node in self.all)
+        return self._count_up() >= self.majority or not any(node.opening for node in self.all)
 
     async def connect(self, node: Node) -> None:
         """Connect to one node, and get to know it if it is new or was down."""
