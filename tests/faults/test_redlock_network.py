@@ -6,13 +6,20 @@ import subprocess
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import leasehold
-from leasehold.values import Claim, Holder, Mode, Refusal
-from tests.faults.redlock_support import drop_lock, has_lock, held_on, proxied
+from leasehold._runtimes.threads import ThreadRuntime, run
+from leasehold.backends.redis.blocking_wire import FRESH
+from leasehold.backends.redlock.blocking_lines import MOST_IDLE, Owed
+from leasehold.backends.redlock.calls import Calls
+from leasehold.backends.redlock.scripts import script
+from leasehold.urls import find_store
+from leasehold.values import Claim, Grant, Holder, Mode, Refusal
+from tests.faults.redlock_support import drop_lock, has_lock, held_on, lock_key, proxied, tell
 from tests.faults.support import eventually, opened
 from verification.lab.redlock import RedlockNodes, settle
 from verification.lab.shifted_clock import ShiftedClock, ShiftedRedisServer
@@ -168,6 +175,140 @@ def test_node_that_was_away_at_the_release_is_told_when_it_is_back(
                 while has_lock(nodes.servers[0]) is not None:
                     assert time.monotonic() < end, "it was never told"
                     await pair(client)
+
+    driver.run(body())
+
+
+@pytest.mark.parametrize("is_raised", [False, True])
+def test_late_clean_up_does_not_free_what_the_same_claim_was_granted_later(
+    driver: contract.Driver, nodes: RedlockNodes, is_raised: bool
+) -> None:
+    """Three votes were given and never heard of, so they are taken back; the same claim is asked again meanwhile."""
+    claim = Claim("leasehold:name", "f" * 32, 30.0, Mode.EXCLUSIVE, 1, 0.0, Holder("host", 1))
+
+    async def body() -> None:
+        with proxied(nodes, 3) as (proxies, url):
+            async with opened(driver, url) as client:
+                await pair(client)
+                store: Any = client._session.backend  # type: ignore[union-attr]  # it is open
+                if is_raised:
+                    await store.raise_fence(claim.key, int(time.time() * 1e6) + 10**12)
+                for proxy in proxies:
+                    proxy.swallow(script("vote").digest, then="silence")
+                with pytest.raises(leasehold.OutcomeUnknown):
+                    await store.try_acquire(claim)
+                (unheard,) = {has_lock(server) for server in nodes.servers[:3]}
+                assert unheard is not None, "the votes were not given"
+                for server in nodes.servers[3:]:
+                    server.kill()  # so that those three must agree
+                for node in store._nodes.all[:3]:
+                    await node.lines.open()  # as another thread does; so all nodes can be asked again at once
+                grant = await granted(driver, store, claim)
+                late = Calls(nodes.max_ttl, 5).release(claim, unheard, 0.0)
+                for server in nodes.servers[:3]:
+                    tell(server, late.whole)
+                    assert has_lock(server) == grant.fence
+                assert await store.release(grant)
+
+    driver.run(body())
+
+
+async def granted(driver: contract.Driver, store: Any, claim: Claim) -> Grant:
+    """Ask the same claim until nodes whose connections are silent were left out, or are back."""
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        with suppress(leasehold.BackendError):
+            answer = await store.try_acquire(claim)
+            assert isinstance(answer, Grant), "it was refused because of its own votes"
+            return answer
+        await driver.breathe()
+    raise AssertionError("the votes that were lost are in its way")
+
+
+def test_clean_up_that_got_lost_is_said_again_although_the_node_stays_up(
+    driver: contract.Driver, nodes: RedlockNodes
+) -> None:
+    async def body() -> None:
+        with proxied(nodes, 1) as ((proxy,), url):
+            async with opened(driver, url, ttl=60) as client, opened(driver, nodes.url(), ttl=60) as rival:
+                await pair(client)
+                held = await rival.lock("name").acquire()
+                while held_on(nodes) < 5:
+                    await driver.breathe()
+                drop_lock(nodes.servers[0])
+                proxy.lose(script("release").digest)
+                assert await client.lock("name", renew=False).try_acquire() is None
+                assert has_lock(nodes.servers[0]) is not None, "its vote was taken back at once"
+                await driver.runtime().sleep(2 * FRESH)  # so the connection is found dead before it is used
+                end = time.monotonic() + 30
+                while has_lock(nodes.servers[0]) is not None:
+                    assert time.monotonic() < end, "it was never told"
+                    await pair(client)
+                assert await held.release()
+
+    driver.run(body())
+
+
+def test_what_shall_be_said_behind_a_lost_question_is_kept(driver: contract.Driver, nodes: RedlockNodes) -> None:
+    claim = Claim("leasehold:name", "f" * 32, 30.0, Mode.EXCLUSIVE, 1, 0.0, Holder("host", 1))
+
+    async def body() -> None:
+        async with opened(driver, nodes.url()) as client:
+            await pair(client)
+            node = client._session.backend._nodes.all[0]  # type: ignore[union-attr]  # it is open
+            node.trouble = leasehold.BackendUnavailable("left out")
+            calls = Calls(nodes.max_ttl, 5)
+            question = node.lines.question(node, calls.vote(claim, 1))
+            with pytest.raises(leasehold.BackendUnavailable):
+                await question.perform()
+            late = calls.release(claim, 1, driver.runtime().now())
+            question.behind(late)
+            question.behind(late)
+            assert len(node.unsaid) == 1
+
+    driver.run(body())
+
+
+def test_connections_that_are_too_many_or_of_no_use_leave_what_they_owe_to_others(nodes: RedlockNodes) -> None:
+    claim = Claim("leasehold:name", "f" * 32, 30.0, Mode.EXCLUSIVE, 1, 0.0, Holder("host", 1))
+    calls = Calls(nodes.max_ttl, 5)
+    store: Any = find_store(nodes.url()).open_backend(ThreadRuntime())
+    run(store._nodes.ready())
+    node = store._nodes.all[0]
+    lines = [node.lines.take(node) for _ in range(MOST_IDLE + 1)]
+    nodes.servers[0].pause()
+    try:
+        for number, line in enumerate(lines):
+            late = calls.release(claim, number, time.monotonic())
+            line.ask(Owed(late, late.count), late.short)
+            node.lines.give_back(line)
+        assert len(node.unsaid) == 1, "one is too many"
+        with pytest.raises(leasehold.BackendError):
+            run(node.lines.exchange(b"PING\r\n", 1))
+        assert len(node.unsaid) == 2, "one is of no use"
+    finally:
+        nodes.servers[0].resume()
+        run(store.close())
+
+
+def test_node_that_forgot_only_some_scripts_is_told_all_of_a_ballot(
+    driver: contract.Driver, nodes: RedlockNodes
+) -> None:
+    """A number that was raised ahead of the clock goes with every ballot, for nodes that do not know of it."""
+
+    async def body() -> None:
+        async with opened(driver, nodes.url()) as client:
+            await pair(client)
+            raised = int(time.time() * 1e6) + 10**12
+            await client.raise_fence("name", raised, reason="test")
+            for server in nodes.servers:
+                server.ask("DEL", lock_key("name"))
+                server.forget_scripts()
+                server.ask("SCRIPT", "LOAD", script("vote").text)
+            lease = await client.lock("name").try_acquire()
+            assert lease is not None
+            assert lease.fence > raised
+            assert await lease.release()
 
     driver.run(body())
 

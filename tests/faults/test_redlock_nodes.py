@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -103,6 +104,32 @@ def test_three_dead_nodes_of_five_stop_it_and_say_so_until_they_are_back(
             again = await client.lock("name").acquire(timeout=60)
             assert again.fence > lease.fence
             assert await again.release()
+
+    driver.run(body())
+
+
+def test_first_try_after_a_long_rest_finds_out_that_nodes_are_back(
+    driver: contract.Driver, nodes: RedlockNodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody probes for a client that is not used, so what it knows of the nodes is old."""
+    monkeypatch.setattr("leasehold.backends.redlock.nodes.IDLE", 0.1)
+
+    async def body() -> None:
+        async with opened(driver, nodes.url(), connect_timeout=0.1) as client:
+            await pair(client)
+            known = client._session.backend._nodes  # type: ignore[union-attr]  # it is open
+            for server in nodes.servers[:3]:
+                server.kill()
+            while known._count_up() > 2:
+                with suppress(leasehold.BackendError):
+                    await client.lock("name").try_acquire()
+            await until(driver, lambda: not known._probing)
+            for server in nodes.servers[:3]:
+                server.start()
+                settle(server, nodes.max_ttl)
+            lease = await client.lock("name").try_acquire()
+            assert lease is not None
+            await lease.release()
 
     driver.run(body())
 

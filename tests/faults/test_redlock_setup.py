@@ -204,3 +204,25 @@ def test_doctor_names_a_max_ttl_that_differs_and_an_even_number(nodes: RedlockNo
     mismatch = findings[f"terms of 127.0.0.1:{nodes.servers[0].port}"]
     assert mismatch.level is Level.PROBLEM
     assert "max_ttl=60 as one of 3 nodes" in mismatch.found
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ((), "empty after a restart"),
+        (("save 60 1",), "snapshots only"),
+        (("appendonly yes", "appendfsync always"), "on disk before it is confirmed"),
+    ],
+)
+def test_doctor_says_for_each_node_what_its_persistence_means_here(settings: tuple[str, ...], said: str) -> None:
+    with (
+        RedlockNodes(3, max_ttl=60, node_timeout=0.5, settings=settings) as nodes,
+        leasehold.connect(nodes.url()) as client,
+    ):
+        findings = {finding.check: finding for finding in client.examine()}
+        for server in nodes.servers:
+            finding = findings[f"persistence of 127.0.0.1:{server.port}"]
+            assert finding.level is Level.OK, "a single server would be warned of"
+            assert said in finding.found
+            assert "sits out for 64 s" in finding.found
+            assert "safe whatever it kept" in finding.why

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from redis import ResponseError
 
 import leasehold.backends.redlock.scripts as scripts_package
 from leasehold._core.quorum import WINDOW
@@ -14,9 +15,10 @@ from leasehold.backends.redis.facts import write_holder
 from leasehold.backends.redlock.calls import RENEWED_TOGETHER, Calls
 from leasehold.backends.redlock.counting import Renewals, check_heard, enough_renewals, freed, yes_or_no
 from leasehold.backends.redlock.inspecting import kept_by_majority, to_states
+from leasehold.backends.redlock.node import meaning
 from leasehold.backends.redlock.scripts import NAMES, script
 from leasehold.backends.redlock.votes import Votes, enough_votes
-from leasehold.errors import BackendRejected, BackendUnavailable, OutcomeUnknown
+from leasehold.errors import BackendError, BackendRejected, BackendUnavailable, OutcomeUnknown
 from leasehold.values import Claim, Grant, Holder, Loss, LossReason, Mode
 
 NODES = ["n1", "n2", "n3", "n4", "n5"]
@@ -165,6 +167,22 @@ def test_many_grants_are_renewed_in_several_calls_and_answered_in_order() -> Non
     renewals = Renewals([parts] * 3, "x")
     assert isinstance(renewals.outcome(RENEWED_TOGETHER - 1, Grant(claim(), 1, 10.0)), Grant)
     assert isinstance(renewals.outcome(RENEWED_TOGETHER, Grant(claim(), 1, 10.0)), Loss)
+
+
+def test_a_part_of_a_renewal_that_failed_was_not_heard_and_the_other_parts_count() -> None:
+    """Whichever part it is, and a node that refused all of them is an error."""
+    error = ResponseError("OOM command not allowed")
+    first, last = [1, b""] * RENEWED_TOGETHER, [1, b""] * 5
+    whole, grant = [first, last], Grant(claim(), 1, 10.0)
+    for parts, heard, unheard in (
+        ([error, last], RENEWED_TOGETHER, RENEWED_TOGETHER - 1),
+        ([first, error], RENEWED_TOGETHER - 1, RENEWED_TOGETHER),
+    ):
+        call = Calls(30, 5).renew([grant] * (RENEWED_TOGETHER + 5))
+        renewals = Renewals([whole, whole, meaning(call, parts, "n3"), None, None], "x")
+        assert isinstance(renewals.outcome(heard, grant), Grant)
+        assert isinstance(renewals.outcome(unheard, grant), OutcomeUnknown)
+        assert isinstance(meaning(call, [error, error], "n3"), BackendError)
 
 
 # --- releases, looks

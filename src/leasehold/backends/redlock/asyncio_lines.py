@@ -8,8 +8,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from leasehold.backends.redis.asyncio_wire import AsyncioLink
-from leasehold.backends.redis.trouble import from_reply
-from leasehold.backends.redlock.node import LINE_TIMEOUT, does_not_know_script
+from leasehold.backends.redlock.node import LINE_TIMEOUT, lacks_script, meaning
 from leasehold.errors import BackendUnavailable
 
 if TYPE_CHECKING:
@@ -26,12 +25,13 @@ __all__ = ["AsyncioLines"]
 class AsyncioQuestion:
     """One call to one node."""
 
-    __slots__ = ("_call", "_line", "_lines", "node")
+    __slots__ = ("_call", "_is_repeated", "_line", "_lines", "node")
 
     def __init__(self, lines: AsyncioLines, node: Node, call: Call) -> None:
         self.node = node
         self._lines = lines
         self._call = call
+        self._is_repeated = False
         self._line: AsyncioLink | None = None
 
     async def perform(self) -> Any:
@@ -56,32 +56,34 @@ class AsyncioQuestion:
                 self.node.failed(error)  # type: ignore[arg-type]  # a connection sets no other exceptions
                 done(error)
                 return
-            reply = answer.result()[-1]
-            if not isinstance(reply, Exception):
-                self.node.misses = 0
-                done(answer.result() if self._call.all else reply)
-            elif does_not_know_script(reply) and line.is_open:
+            replies = answer.result()
+            if lacks_script(replies) and line.is_open and not self._is_repeated:
+                self._is_repeated = True
                 self._lines.ask(line, self._call.whole, self._call.count).add_done_callback(arrived)
-            else:
-                done(from_reply(str(reply), str(self.node)))
+                return
+            self.node.misses = 0
+            done(meaning(self._call, replies, self._lines.label))
 
         self._lines.ask(line, self._call.short, self._call.count).add_done_callback(arrived)
 
     def behind(self, call: Call) -> None:
-        """Send another call after this one."""
+        """Send another call after this one; nobody waits for it, but it must not get lost."""
+        self._say(call, call.short)
+
+    def _say(self, call: Call, payload: bytes) -> None:
         line = self._line
         if line is None or not line.is_open:
+            self.node.say_later(call)
             return
 
         def look_at(answer: asyncio.Future[list[Any]]) -> None:
-            """Nobody waits for it; but it must not get lost, and an error must not be reported as one nobody saw."""
+            """An error must not be reported as one nobody saw."""
             if answer.cancelled() or answer.exception() is not None:
                 self.node.say_later(call)
-                return
-            if does_not_know_script(answer.result()[-1]) and line.is_open:
-                self._lines.ask(line, call.whole, call.count).add_done_callback(_forget)
+            elif payload is call.short and lacks_script(answer.result()):
+                self._say(call, call.whole)
 
-        self._lines.ask(line, call.short, call.count).add_done_callback(look_at)
+        self._lines.ask(line, payload, call.count).add_done_callback(look_at)
 
     def finish(self) -> None:
         """The connection reads the answer by itself."""
@@ -91,6 +93,7 @@ class AsyncioLines:
     """The connection to one node."""
 
     def __init__(self, dialer: Dialer, address: Address, timeout: float) -> None:
+        self.label = str(address)
         self._dialer = dialer
         self._address = address
         self._timeout = timeout
@@ -155,8 +158,3 @@ class AsyncioLines:
         self._closed = True
         if self._shared is not None:
             self._shared.close()
-
-
-def _forget(answer: asyncio.Future[list[Any]]) -> None:
-    if not answer.cancelled():
-        answer.exception()

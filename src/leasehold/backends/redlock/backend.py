@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 from leasehold._core.quorum import WINDOW, higher_number, validity_left
 from leasehold.backends.redlock.counting import Renewals, check_heard, enough_renewals, freed, yes_or_no
 from leasehold.backends.redlock.inspecting import sweep, to_states
+from leasehold.backends.redlock.node import LINE_TIMEOUT
+from leasehold.backends.redlock.taken_back import TakenBack
 from leasehold.backends.redlock.votes import Votes, enough_votes, voted_for
 from leasehold.errors import BackendError, ConfigurationError, OutcomeUnknown
 from leasehold.values import Capability, Claim, Grant, LockState, Loss, Refusal
@@ -50,6 +52,7 @@ class RedlockBackend:
         self._runtime = runtime
         self._names = [str(node) for node in nodes.all]
         self._ahead: dict[str, int] = {}  # numbers that an operator raised ahead of the clock
+        self._taken_back = TakenBack()
 
     # --- claims
 
@@ -62,13 +65,15 @@ class RedlockBackend:
                 backend=self.label,
             )
         await self._nodes.ready()
-        number = higher_number(self._nodes.number(), [self._ahead.get(claim.key, 0)])
+        known = [self._ahead.get(claim.key, 0), *self._taken_back.numbers(claim.owner)]
+        number = higher_number(self._nodes.number(), known)
         for round_ in range(ROUNDS):
             poll = await self._nodes.ask(self._ballot(claim, number), enough_votes, self._options.node_timeout)
             try:
                 votes = Votes(poll.answers, self._names)
                 self._note_times(poll.answers)
-                grant = self._granted(claim, votes, poll, again=round_ > 0)
+                is_stale = votes.granted in self._taken_back.numbers(claim.owner)
+                grant = None if is_stale else self._granted(claim, votes, poll, again=round_ > 0)
                 self._take_back(claim, poll, number, None if grant is None else grant.fence)
                 if grant is not None:
                     return grant
@@ -76,9 +81,9 @@ class RedlockBackend:
                 poll.finish()
             if votes.was_withdrawn:
                 return Refusal(claim.key)
-            if not votes.wants_another_number:
+            if not votes.wants_another_number and not is_stale:
                 break
-            number = self._higher(claim.key, votes.highest)
+            number = self._higher(claim.key, [*votes.highest, *self._taken_back.numbers(claim.owner)])
         if votes.can_vote < self._nodes.majority:
             raise votes.trouble(self.label, WINDOW)
         return votes.refusal(claim.key)
@@ -91,13 +96,17 @@ class RedlockBackend:
         return Grant(claim, fence, claim.ttl, poll.sent if again else None, None)
 
     def _take_back(self, claim: Claim, poll: Poll, proposed: int, kept: int | None) -> None:
-        """Take back every vote but those for the number that was granted; a node that is silent may yet vote."""
+        """Take back every vote but those for the number that was granted.
+
+        A node that is silent may yet vote, and may have voted for an earlier number of this claim. What is taken back
+        once must never be granted: some release of it can arrive at any time from now on.
+        """
+        now, earlier = self._runtime.now(), self._taken_back.numbers(claim.owner)
         for question, answer in zip(poll.questions, poll.answers, strict=True):
-            given = proposed if answer is None else voted_for(answer)
-            if given is not None and given != kept:
-                question.behind(self._calls.release(claim, given, poll.sent))
-            elif isinstance(answer, OutcomeUnknown) and kept is None:
-                question.node.say_later(self._calls.release(claim, proposed, poll.sent))
+            for number in _may_have(answer, proposed, earlier):
+                if number != kept:
+                    self._taken_back.note(claim.owner, number, now, now + claim.ttl + LINE_TIMEOUT)
+                    question.behind(self._calls.release(claim, number, poll.sent))
 
     def _ballot(self, claim: Claim, number: int) -> Call:
         """Ask for votes. A node that does not know that numbers were raised has to learn it, or it would refuse."""
@@ -109,7 +118,7 @@ class RedlockBackend:
     def _higher(self, key: str, known: Sequence[int]) -> int:
         """A number above all that was seen. One that lies ahead of the clocks was raised, and is remembered."""
         now = self._nodes.number()
-        number = higher_number(now, known)
+        number = higher_number(now, [*known, self._ahead.get(key, 0)])
         if number > now + WINDOW * 1_000_000:
             if len(self._ahead) > 1000:
                 self._ahead.clear()
@@ -217,3 +226,11 @@ class RedlockBackend:
 
 def _all(answers: Sequence[Any]) -> bool:
     return all(answer is not None for answer in answers)
+
+
+def _may_have(answer: Any, proposed: int, earlier: Sequence[int]) -> Sequence[int]:
+    """The numbers for which a node may have a vote, by its answer to the ballot."""
+    if answer is None or isinstance(answer, OutcomeUnknown):
+        return *earlier, proposed
+    given = voted_for(answer)
+    return () if given is None else (given,)

@@ -13,9 +13,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from leasehold.backends.redis.blocking_wire import FRESH, BlockingLink
-from leasehold.backends.redis.trouble import from_reply
 from leasehold.backends.redis.wire import NOTHING_YET
-from leasehold.backends.redlock.node import LINE_TIMEOUT, does_not_know_script
+from leasehold.backends.redlock.node import LINE_TIMEOUT, lacks_script, meaning
 from leasehold.errors import BackendUnavailable, OutcomeUnknown
 
 if TYPE_CHECKING:
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from leasehold.backends.redis.wire import Node as Address
     from leasehold.backends.redlock.calls import Call
     from leasehold.backends.redlock.node import Node
+    from leasehold.backends.redlock.unsaid import Unsaid
 
 __all__ = ["BlockingLines"]
 
@@ -77,7 +77,7 @@ class Line(BlockingLink):
                     return
                 replies.append(reply)
             all_owed.popleft()
-            if isinstance(replies[-1], Exception) and does_not_know_script(replies[-1]):
+            if lacks_script(replies):
                 self._repeat(first)
 
     def _repeat(self, owed: Owed) -> None:
@@ -156,14 +156,15 @@ class BlockingQuestion(Owed):
         if len(self.replies) < self.count:
             return None
         self.node.misses = 0
-        reply = self.replies[-1]
-        if isinstance(reply, Exception):
-            raise from_reply(str(reply), str(self.node))
-        return (self.replies if self.call.all else reply,)
+        answer = meaning(self.call, self.replies, self._lines.label)
+        if isinstance(answer, Exception):
+            raise answer
+        return (answer,)
 
     def behind(self, call: Call) -> None:
         """Send another call after this one."""
         if self._line is None:
+            self.node.say_later(call)
             return
         try:
             self._line.ask(Owed(call, call.count), call.short)
@@ -179,17 +180,19 @@ class BlockingQuestion(Owed):
     def _broke(self, error: OutcomeUnknown) -> None:
         line, self._line = self._line, None
         if line is not None:
-            self._lines.give_up(line, self.node)
+            self._lines.give_up(line)
         self.node.failed(error)
 
 
 class BlockingLines:
     """The connections to one node."""
 
-    def __init__(self, dialer: Dialer, address: Address, timeout: float) -> None:
+    def __init__(self, dialer: Dialer, address: Address, timeout: float, unsaid: Unsaid) -> None:
+        self.label = str(address)
         self._dialer = dialer
         self._address = address
         self._timeout = timeout
+        self._unsaid = unsaid
         self._idle: deque[Line] = deque()
         self._closed = False
 
@@ -203,7 +206,7 @@ class BlockingLines:
         self.give_back(self._connected())
 
     def _connected(self) -> Line:
-        line = Line(self._dialer, self._address, str(self._address))
+        line = Line(self._dialer, self._address, self.label)
         line.set_timeout(self._timeout)
         return line
 
@@ -222,7 +225,7 @@ class BlockingLines:
                 line.hear()
             line.set_timeout(self._timeout)
         except BaseException:
-            line.close()
+            self.give_up(line)
             raise
         self.give_back(line)
         return owed.replies
@@ -239,7 +242,7 @@ class BlockingLines:
             if self._is_usable(line, node):
                 line.set_timeout(self._timeout)
                 return line
-            self.give_up(line, node)
+            self.give_up(line)
         raise BackendUnavailable("this client is closed; make a new one with connect()")
 
     def _is_usable(self, line: Line, node: Node | None) -> bool:
@@ -257,17 +260,16 @@ class BlockingLines:
                 raise node.trouble
         return late < LINE_TIMEOUT and line.is_alive()
 
-    def give_up(self, line: Line, node: Node | None) -> None:
+    def give_up(self, line: Line) -> None:
         """Close a connection that is of no use; what it may not have delivered is said again later."""
         line.close()
-        if node is not None:
-            for call in line.unanswered():
-                node.say_later(call)
+        for call in line.unanswered():
+            self._unsaid.keep(call)
 
     def give_back(self, line: Line) -> None:
         """Keep it for later, with what it still owes."""
         if self._closed or len(self._idle) >= MOST_IDLE:
-            line.close()
+            self.give_up(line)
         else:
             self._idle.append(line)
 

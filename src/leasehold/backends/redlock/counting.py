@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from leasehold._core.quorum import decided, majority
+from leasehold.backends.redlock.calls import RENEWED_TOGETHER
 from leasehold.errors import BackendError, OutcomeUnknown
 from leasehold.values import Loss, LossReason
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Renewals", "check_heard", "enough_renewals", "freed", "yes_or_no"]
 
 GONE, EXTENDED, BROKEN, SITS_OUT, TO_REPAIR = range(5)
+UNHEARD = (None, b"") * RENEWED_TOGETHER
 
 
 def enough_renewals(count: int) -> Callable[[Sequence[Any]], bool]:
@@ -79,10 +81,15 @@ class Renewals:
 
 
 def _flat(answer: Any) -> list[Any] | None:
-    """One list of codes and reasons out of the answers to several calls; None if the node was not heard."""
+    """One list of codes and reasons out of the answers to several calls; None if the node was not heard.
+
+    A call that failed was not heard, for as many grants as there may be in one; those of the others count.
+    """
     if not isinstance(answer, list):
         return None
-    return answer[0] if len(answer) == 1 else [word for part in answer for word in part]
+    if len(answer) == 1:
+        return answer[0]  # type: ignore[no-any-return]  # the reply to the only call
+    return [word for part in answer for word in (UNHEARD if isinstance(part, Exception) else part)]
 
 
 def _counted_from_now(grant: Grant) -> Grant:

@@ -56,7 +56,9 @@ async def _node(node: Node, options: Options, count: int, clocks: dict[str, floa
         started = time.monotonic()
         seconds, microseconds = await ask("TIME")
         clocks[str(node)] = int(seconds) + int(microseconds) / 1e6 - (started + time.monotonic()) / 2
-        general = [finding for finding in await examine_one(ask) if finding.check not in JUDGED_HERE]
+        alone = await examine_one(ask)
+        own.extend(_persistence(alone, options))
+        general = [finding for finding in alone if finding.check not in JUDGED_HERE]
     except BackendError as error:
         why = "a node that is down has no vote; the others must make the majority without it"
         return [Finding(f"node {node}", Level.PROBLEM, str(error), why, "start it, or take it out of the URL")]
@@ -141,6 +143,19 @@ async def _replicas(ask: Any) -> list[Finding]:
         return [Finding("replicas", Level.OK, "none", why)]
     advice = "nodes of Redlock need no replicas; remove them, or set replica-priority 0 so that none is promoted"
     return [Finding("replicas", Level.WARNING, f"{count} connected", why, advice)]
+
+
+def _persistence(alone: list[Finding], options: Options) -> Iterator[Finding]:
+    """What the node writes to disk matters less than for a single server: every restart is noticed by the run id."""
+    why = (
+        "a node that restarts, empty, from an old snapshot or from a whole log, has no vote until every grant from "
+        "before is over: that is safe whatever it kept, but it is not available. Data on disk keeps fences that were "
+        "raised ahead of the clock; appendfsync always makes every vote wait for the disk, and brings no more"
+    )
+    for finding in alone:
+        if finding.check == "persistence":
+            found = f"{finding.found}; with or without data it sits out for {sits_out(options.max_ttl):g} s after that"
+            yield Finding("persistence", Level.OK, found, why)
 
 
 async def _memory(ask: Any, options: Options, count: int) -> list[Finding]:

@@ -7,25 +7,24 @@ unanswered question goes out on the same connection, so that it arrives after it
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from leasehold.backends.redis.commands import pack
 from leasehold.backends.redis.trouble import from_reply
 from leasehold.backends.redlock.scripts import NAMES, script
+from leasehold.backends.redlock.unsaid import Unsaid
 from leasehold.errors import BackendError, BackendRejected, BackendUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from leasehold.backends.redis.wire import Node as Address
     from leasehold.backends.redlock.calls import Call
 
-__all__ = ["LINE_TIMEOUT", "Lines", "Node", "Question", "checked", "does_not_know_script"]
+__all__ = ["LINE_TIMEOUT", "Lines", "Node", "Question", "checked", "lacks_script", "meaning"]
 
 LINE_TIMEOUT = 2.0  # a connection that owes an answer for longer is given up
-MOST_UNSAID = 200  # releases that a node which is away will be told
 MISSES = 2  # so many unanswered questions in a row, and the node is left out until it answers a probe
 
 
@@ -75,7 +74,7 @@ class Node:
     offset: float | None = None  # its time minus our monotonic time, in seconds
     misses: int = 0
     opening: bool = False
-    unsaid: deque[Call] = field(default_factory=lambda: deque(maxlen=MOST_UNSAID))
+    unsaid: Unsaid = field(default_factory=Unsaid)
 
     def __str__(self) -> str:
         return str(self.address)
@@ -104,22 +103,18 @@ class Node:
 
     def say_later(self, call: Call) -> None:
         """It may not have got this. If that matters, it is told when it is back, unless the ttl was quicker."""
-        if call.until:
-            self.unsaid.append(call)
+        self.unsaid.keep(call)
 
     async def say_now(self, now: float) -> None:
-        """Tell it what it has missed."""
-        calls = []
-        while self.unsaid:
-            call = self.unsaid.popleft()
-            if call.until > now:
-                calls.append(call)
+        """Tell it what it has missed; with the texts of the scripts, which it may not know any more."""
+        calls = self.unsaid.take(now)
         if not calls:
             return
         try:
-            await self.lines.exchange(b"".join(call.short for call in calls), sum(call.count for call in calls))
-        except BackendError:
-            self.unsaid.extend(calls)
+            await self.lines.exchange(b"".join(call.whole for call in calls), sum(call.count for call in calls))
+        except BaseException:
+            for call in calls:
+                self.unsaid.keep(call)
             raise
 
     def told_time(self, time_us: int, now: float) -> None:
@@ -148,9 +143,17 @@ class Node:
         self.misses = 0
 
 
-def does_not_know_script(reply: Any) -> bool:
-    """Whether the script has to be sent with its text."""
-    return isinstance(reply, Exception) and str(reply).startswith("NOSCRIPT")
+def lacks_script(replies: Sequence[Any]) -> bool:
+    """Whether the scripts have to be sent with their texts; not every part needs to lack its own."""
+    return any(isinstance(reply, Exception) and str(reply).startswith("NOSCRIPT") for reply in replies)
+
+
+def meaning(call: Call, replies: list[Any], label: str) -> Any:
+    """What a node answered to a call, or the error that it is. One part of many that failed is not the whole."""
+    if call.all and not all(isinstance(reply, Exception) for reply in replies):
+        return replies
+    reply = replies[-1]
+    return from_reply(str(reply), label) if isinstance(reply, Exception) else reply
 
 
 def checked(reply: Any, label: str) -> Any:

@@ -84,7 +84,7 @@ class Nodes:
             raise BackendUnavailable("this client is closed; make a new one with connect()", backend=self.label)
         self._used = self._runtime.now()
         for node in self.all:
-            if node.trouble is not None or node.run_id is None or not node.lines.is_ready:
+            if node.trouble is not None or node.run_id is None or not node.lines.is_ready or node.unsaid:
                 await self._make_ready()
                 break
         if self._twins is not None:
@@ -93,13 +93,20 @@ class Nodes:
             )
 
     async def _make_ready(self) -> None:
-        wanting = [node for node in self.all if not node.opening and _wants_connection(node)]
+        wanting = [node for node in self.all if not node.opening and (_wants_connection(node) or self._is_old(node))]
         if wanting or not self._is_settled():
             await self._open(wanting)
-        if any(node.trouble is not None for node in self.all):
+        if any(_wants_probe(node) for node in self.all):
             self._probe()
-        if sum(node.is_up for node in self.all) < self.majority:
+        if self._count_up() < self.majority:
             raise self._too_few()
+
+    def _is_old(self, node: Node) -> bool:
+        """Whether nobody has looked whether it is still down, and its vote may be needed."""
+        return node.trouble is not None and not self._probing and self._count_up() < self.majority
+
+    def _count_up(self) -> int:
+        return sum(node.is_up for node in self.all)
 
     async def close(self) -> None:
         """Close every connection and end the probing."""
@@ -123,8 +130,7 @@ class Nodes:
             self._news.clear()
 
     def _is_settled(self) -> bool:
-        up = sum(node.is_up for node in self.all)
-        return up >= self.majority or not any(node.opening for node in self.all)
+        return self._count_up() >= self.majority or not any(node.opening for node in self.all)
 
     async def connect(self, node: Node) -> None:
         """Connect to one node, and get to know it if it is new or was down."""
@@ -132,12 +138,12 @@ class Nodes:
             return
         node.opening = True
         try:
-            if node.is_up:
-                await node.lines.open()
-            else:
+            if not node.is_up:
                 await node.get_to_know(self._calls.greet(), self._runtime.now)
                 self._look_for_twins()
-                await node.say_now(self._runtime.now())
+            elif not node.lines.is_ready:
+                await node.lines.open()
+            await node.say_now(self._runtime.now())
         except Exception as error:
             node.failed(error)
             raise
@@ -171,8 +177,8 @@ class Nodes:
             self._runtime.spawn(_probe(weakref.ref(self), self._runtime, self._end), "leasehold redlock probe")
 
     async def probe_once(self) -> bool:
-        """Try the nodes that are down; False when there is nothing left to do."""
-        down = [node for node in self.all if node.trouble is not None and not node.opening]
+        """Try the nodes that are down, and tell the others what they missed; False when there is nothing left to do."""
+        down = [node for node in self.all if _wants_probe(node) and not node.opening]
         idle = self._runtime.now() - self._used > IDLE
         if self._closed or idle or not down:
             self._probing = False
@@ -206,6 +212,11 @@ async def _probe(nodes: weakref.ref[Nodes], runtime: Runtime, end: Signal) -> No
 
 def _wants_connection(node: Node) -> bool:
     return node.trouble is None and (node.run_id is None or not node.lines.is_ready)
+
+
+def _wants_probe(node: Node) -> bool:
+    """Whether it is down, or is up and does not know yet what it missed: nobody shall wait for that."""
+    return node.trouble is not None or bool(node.unsaid)
 
 
 def _all_answered(answers: Sequence[Any]) -> bool:

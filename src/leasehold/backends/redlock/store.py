@@ -16,6 +16,7 @@ from leasehold.backends.redlock.calls import Calls
 from leasehold.backends.redlock.node import Node
 from leasehold.backends.redlock.nodes import Nodes
 from leasehold.backends.redlock.options import OURS, Options
+from leasehold.backends.redlock.unsaid import Unsaid
 from leasehold.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -45,10 +46,14 @@ class RedlockStore:
     def open_backend(self, runtime: Runtime) -> Backend:
         """Make a backend; each has connections and knowledge of its own."""
         calls = Calls(self.options.max_ttl, len(self._servers))
-        nodes = [Node(address, self._lines(dialer, address, runtime)) for dialer, address in self._servers]
+        nodes = [self._node(dialer, address, runtime) for dialer, address in self._servers]
         return RedlockBackend(Nodes(nodes, calls, runtime, self.label), calls, self.options, runtime)
 
-    def _lines(self, dialer: Dialer, address: Address, runtime: Runtime) -> Lines:
+    def _node(self, dialer: Dialer, address: Address, runtime: Runtime) -> Node:
+        unsaid = Unsaid()
+        return Node(address, self._lines(dialer, address, runtime, unsaid), unsaid=unsaid)
+
+    def _lines(self, dialer: Dialer, address: Address, runtime: Runtime, unsaid: Unsaid) -> Lines:
         """The connections for this runtime; asyncio is loaded only where it is used."""
         if type(runtime).__name__ == "AsyncioRuntime":
             from leasehold.backends.redlock.asyncio_lines import AsyncioLines  # noqa: PLC0415
@@ -56,7 +61,7 @@ class RedlockStore:
             return AsyncioLines(dialer, address, self.options.node_timeout)
         from leasehold.backends.redlock.blocking_lines import BlockingLines  # noqa: PLC0415
 
-        return BlockingLines(dialer, address, self.options.node_timeout)
+        return BlockingLines(dialer, address, self.options.node_timeout, unsaid)
 
 
 def open_url(url: StoreURL) -> Store:
