@@ -10,12 +10,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from kazoo.protocol.serialization import Create2, GetChildren
 
 import leasehold
 from leasehold import LossReason
 from leasehold._runtimes.asyncio import AsyncioRuntime
 from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold.backends.zookeeper.nodes import Paths, node_prefix
+from leasehold.backends.zookeeper.session import Session
 from leasehold.backends.zookeeper.standing import Standing
 from leasehold.spi import Place, Queueing
 from leasehold.urls import find_store
@@ -242,6 +244,36 @@ def test_a_node_of_an_older_session_is_never_adopted(
         assert path != ghost
         assert eye.get(path)[1].czxid == answer.fence
         assert run(backend.release(answer)) is True
+    run(backend.close())
+
+
+@pytest.mark.parametrize("lost", ["the creation", "the listing behind it"])
+def test_connection_that_breaks_between_two_requests_leaves_a_doubt_only_if_one_was_sent(
+    zookeeper_server: ZooKeeperServer, eye: KazooClient, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    """It left none: "nothing was done" was said, and the node stood in everybody's way."""
+    runtime = ThreadRuntime()
+    backend: Any = find_store(zookeeper_server.url("/between")).open_backend(runtime)
+    first, claim = (
+        Claim(f"ns:{lost}", runtime.owner(), 5.0, Mode.EXCLUSIVE, 1, 0.0, Holder("host", 1)) for _ in range(2)
+    )
+    assert run(backend.release(run(backend.join(first)))) is True  # what the node stands under is there
+    send, broken = Session.send, Create2 if lost == "the creation" else GetChildren
+
+    def break_before(session: Session, request: Any, **more: Any) -> Any:
+        if isinstance(request, broken):
+            raise leasehold.BackendUnavailable("there is no connection")
+        return send(session, request, **more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Session, "send", break_before)
+        expected = leasehold.BackendUnavailable if lost == "the creation" else leasehold.OutcomeUnknown
+        with pytest.raises(expected):
+            run(backend.join(claim))
+    answer = run(backend.join(claim))
+    assert isinstance(answer, Grant)
+    assert len([path for path in claims_in(eye, "/between") if path.startswith(Paths("/between").lock(claim.key))]) == 1
+    assert run(backend.release(answer)) is True
     run(backend.close())
 
 

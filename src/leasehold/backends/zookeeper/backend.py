@@ -165,10 +165,15 @@ class ZooKeeperBackend:
                 return Refusal(claim.key)  # it was given up, and is being taken away
         else:
             standing = await self._enter(claim)
-        if standing.stage is not Stage.STANDING:
-            await self._connect(standing.session)
-            await self._claims.settle(standing)
-        return await self._claims.advance(standing, started)
+        try:
+            if standing.stage is not Stage.STANDING:
+                await self._connect(standing.session)
+                await self._claims.settle(standing)
+            return await self._claims.advance(standing, started)
+        except BackendUnavailable as error:
+            if standing.may_be_there:  # so it is not as if nothing had been done
+                raise OutcomeUnknown(str(error), backend=self.label) from None
+            raise
 
     async def _enter(self, claim: Claim) -> Standing:
         """Be known to a session that is connected."""

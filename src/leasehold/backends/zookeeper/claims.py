@@ -74,7 +74,11 @@ class Claims:
         data = standing.facts(floor)
         standing.stage, standing.failure = Stage.SENT, None
         node = Create2(standing.prefix, data, self._settings.acl, EPHEMERAL_SEQUENTIAL)
-        session.send(node, proves=True, then=standing.on_created)
+        try:
+            session.send(node, proves=True, then=standing.on_created)
+        except BackendUnavailable:  # it did not leave
+            standing.stage = Stage.NEW
+            raise
         return session.send(GetChildren(standing.parent, None), signal=self._runtime.signal())
 
     async def _take_place(self, standing: Standing, everybody: list[Sibling]) -> None:

@@ -108,6 +108,11 @@ class Standing:
         return self.stage is stage
 
     @property
+    def may_be_there(self) -> bool:
+        """Whether there may be a node of it, now or later."""
+        return self.stage not in (Stage.NEW, Stage.GONE) and not self.session.is_over()
+
+    @property
     def path(self) -> str:
         """Where the node is."""
         return f"{self.parent}/{self.name}"
