@@ -83,13 +83,13 @@ def claim(mode: Mode = Mode.EXCLUSIVE, capacity: int = 1, owner: str = "owner") 
 
 
 def test_hostile_names_stay_below_the_root_and_apart() -> None:
-    paths = Paths("/root")
+    paths = Paths("/base")
     names = hostile_names()
     made = {paths.lock(f"ns:{name}") for name in names}
     assert len(made) == len(names)
     for path in made:
-        assert path.startswith("/root/locks/")
-        child = path.removeprefix("/root/locks/")
+        assert path.startswith("/base/locks/")
+        child = path.removeprefix("/base/locks/")
         assert child.isascii()
         assert child.isprintable()
         assert "/" not in child
