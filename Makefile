@@ -5,7 +5,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 # Most tests wait for a ttl to pass, so more of them run at once than there are cores. One file stays with one worker, which
 # starts the servers that the file asks for.
-PARALLEL ?= -n 5 --dist loadfile
+PARALLEL ?= -n 4 --dist loadfile
 RUN    := PYTHONPATH=. $(BIN)/python
 
 .DEFAULT_GOAL := help

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from leasehold.backends.redis.commands import pack
 from leasehold.spi import Place, Runtime
 from leasehold.urls import find_store
 from leasehold.values import Claim, Grant, Holder, Mode
+from tests.faults.support import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -117,6 +119,8 @@ def test_whatever_ends_the_hearing_is_told(driver: contract.Driver, redis_server
         await backend.close()
 
     driver.run(body())
+    # Its thread says so a moment later, which must not be in another test.
+    eventually(lambda: all(thread.name != "leasehold redis messages" for thread in threading.enumerate()))
 
 
 def test_client_hears_again_after_a_slot_has_moved(driver: contract.Driver, cluster_nodes: RedisCluster) -> None:
