@@ -10,12 +10,13 @@ import time
 from typing import TYPE_CHECKING
 
 import leasehold
+from benchmarks.distances import typical_ms
 from benchmarks.etcd_locks import ETCD3GW, OURS, Bare, make, start, why_missing, why_no_server
 from benchmarks.harness import Candidate, Role, Sample, measure, percentile
 from verification.lab.proxy import FaultProxy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from benchmarks.harness import Settings, Table
 
@@ -55,7 +56,7 @@ def _read(settings: Settings, port: int) -> Candidate:
     count = settings.pick(50, 2)
 
     def sample() -> Sample:
-        return Sample(1000 * percentile([_clocked(client.read) for _ in range(count)], 0.5))
+        return Sample(typical_ms(client.read, count))
 
     return Candidate("one round trip (a read)", Role.FLOOR, sample, close=client.close)
 
@@ -69,7 +70,7 @@ def _pair(settings: Settings, kind: str, port: int) -> Candidate:
 
     def sample() -> Sample:
         lock.pairs(1)  # whatever is set up with the first use
-        return Sample(1000 * percentile([_clocked(lambda: lock.pairs(1)) for _ in range(count)], 0.5))
+        return Sample(typical_ms(lambda: lock.pairs(1), count))
 
     return Candidate(kind, role, sample, close=lock.close)
 
@@ -107,9 +108,3 @@ def _hand_over(settings: Settings, port: int) -> Candidate:
             client.close()
 
     return Candidate(OURS, Role.OURS, sample, close=close)
-
-
-def _clocked(action: Callable[[], object]) -> float:
-    started = time.monotonic()
-    action()
-    return time.monotonic() - started

@@ -5,16 +5,15 @@ The unit is the round trip itself: what `SELECT 1` takes through the same proxy 
 
 from __future__ import annotations
 
-import threading
-import time
 from typing import TYPE_CHECKING
 
-from benchmarks.harness import Candidate, Role, Sample, measure, percentile
+from benchmarks.distances import handed_over, typical_ms
+from benchmarks.harness import Candidate, Role, Sample, measure
 from benchmarks.postgres_locks import OURS, PEERS, make, round_trip, why_missing, why_no_server
 from verification.lab.proxy import FaultProxy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from benchmarks.harness import Settings, Table
 
@@ -63,7 +62,7 @@ def _trip(settings: Settings, url: str) -> Candidate:
     count = settings.pick(50, 2)
 
     def sample() -> Sample:
-        return Sample(1000 * percentile([_clocked(ask) for _ in range(count)], 0.5))
+        return Sample(typical_ms(ask, count))
 
     return Candidate("one round trip (SELECT 1)", Role.FLOOR, sample, close=close)
 
@@ -82,7 +81,7 @@ def _pair(settings: Settings, kind: str, url: str) -> Candidate:
     def sample() -> Sample:
         for _ in range(4):
             pair()  # whatever is set up with the first uses
-        return Sample(1000 * percentile([_clocked(pair) for _ in range(count)], 0.5))
+        return Sample(typical_ms(pair, count))
 
     return Candidate(kind, role, sample, close=lock.close)
 
@@ -95,35 +94,13 @@ def _hand_over(settings: Settings, kind: str, url: str) -> Candidate:
     count = settings.pick(15, 2)
     holder, waiter = make(kind, url, f"passed {kind}"), make(kind, url, f"passed {kind}")
 
-    def once() -> float:
-        granted: list[float] = []
-
-        def wait() -> None:
-            waiter.take()
-            granted.append(time.monotonic())
-            waiter.give()
-
-        holder.take()
-        thread = threading.Thread(target=wait)
-        thread.start()
-        time.sleep(settings.pick(0.4, 0.2))  # it is in line by then, and listens
-        released = time.monotonic()
-        holder.give()
-        thread.join()
-        return granted[0] - released
+    pause = settings.pick(0.4, 0.2)
 
     def sample() -> Sample:
-        delays = [once() for _ in range(count)]
-        return Sample(1000 * percentile(delays, 0.5), {"longest ms": 1000 * max(delays)})
+        return handed_over(lambda: (holder, waiter), count, pause)
 
     def close() -> None:
         holder.close()
         waiter.close()
 
     return Candidate(kind, role, sample, close=close)
-
-
-def _clocked(action: Callable[[], object]) -> float:
-    started = time.monotonic()
-    action()
-    return time.monotonic() - started

@@ -5,18 +5,17 @@ The unit is the round trip itself: what a `PING` takes through the same proxy in
 
 from __future__ import annotations
 
-import threading
-import time
 from typing import TYPE_CHECKING
 
-from benchmarks.harness import Candidate, Role, Sample, measure, percentile
+from benchmarks.distances import handed_over, typical_ms
+from benchmarks.harness import Candidate, Role, Sample, measure
 from benchmarks.redis_locks import OURS, PYTHON_REDIS_LOCK, REDIS_PY, Connections, make, why_missing
 from benchmarks.redis_server import BareClient, RedisServer
 from benchmarks.redis_server import why_missing as why_no_server
 from verification.lab.proxy import FaultProxy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from benchmarks.harness import Settings, Table
 
@@ -71,7 +70,7 @@ def _ping(settings: Settings, port: int) -> Candidate:
     count = settings.pick(50, 2)
 
     def sample() -> Sample:
-        return Sample(1000 * percentile([_clocked(lambda: client.ask(PING)) for _ in range(count)], 0.5))
+        return Sample(typical_ms(lambda: client.ask(PING), count))
 
     return Candidate("one round trip (PING)", Role.FLOOR, sample, close=client.close)
 
@@ -89,7 +88,7 @@ def _pair(settings: Settings, kind: str, connections: Connections) -> Candidate:
 
     def sample() -> Sample:
         pair()  # whatever is set up with the first use
-        return Sample(1000 * percentile([_clocked(pair) for _ in range(count)], 0.5))
+        return Sample(typical_ms(pair, count))
 
     return Candidate(kind, role, sample)
 
@@ -102,33 +101,9 @@ def _hand_over(settings: Settings, kind: str, connections: list[Connections]) ->
     count = settings.pick(15, 2)
     name = f"passed-{ORDER.index(kind)}"
 
-    def once() -> float:
-        holder = make(kind, connections[0], name)
-        granted: list[float] = []
-
-        def wait() -> None:
-            waiter = make(kind, connections[1], name)
-            waiter.take()
-            granted.append(time.monotonic())
-            waiter.give()
-
-        holder.take()
-        thread = threading.Thread(target=wait)
-        thread.start()
-        time.sleep(settings.pick(0.25, 0.1))  # it is in line by then
-        released = time.monotonic()
-        holder.give()
-        thread.join()
-        return granted[0] - released
+    pause = settings.pick(0.25, 0.1)
 
     def sample() -> Sample:
-        delays = [once() for _ in range(count)]
-        return Sample(1000 * percentile(delays, 0.5), {"longest ms": 1000 * max(delays)})
+        return handed_over(lambda: (make(kind, connections[0], name), make(kind, connections[1], name)), count, pause)
 
     return Candidate(kind, role, sample)
-
-
-def _clocked(action: Callable[[], object]) -> float:
-    started = time.monotonic()
-    action()
-    return time.monotonic() - started

@@ -5,16 +5,15 @@ The unit is the round trip itself: what a `sync` takes through the same proxy in
 
 from __future__ import annotations
 
-import threading
-import time
 from typing import TYPE_CHECKING
 
-from benchmarks.harness import Candidate, Role, Sample, measure, percentile
+from benchmarks.distances import handed_over, typical_ms
+from benchmarks.harness import Candidate, Role, Sample, measure
 from benchmarks.zookeeper_locks import KINDS, OURS, Connections, make, start, why_missing, why_no_server
 from verification.lab.proxy import FaultProxy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from benchmarks.harness import Settings, Table
 
@@ -61,7 +60,7 @@ def _round_trip(settings: Settings, connections: Connections) -> Candidate:
 
     def sample() -> Sample:
         client = connections.theirs
-        return Sample(1000 * percentile([_clocked(lambda: client.sync("/")) for _ in range(count)], 0.5))
+        return Sample(typical_ms(lambda: client.sync("/"), count))
 
     return Candidate("one round trip (sync)", Role.FLOOR, sample)
 
@@ -79,7 +78,7 @@ def _pair(settings: Settings, kind: str, connections: list[Connections]) -> Cand
 
     def sample() -> Sample:
         pair()  # whatever is set up with the first use
-        return Sample(1000 * percentile([_clocked(pair) for _ in range(count)], 0.5))
+        return Sample(typical_ms(pair, count))
 
     return Candidate(kind, role, sample)
 
@@ -93,31 +92,9 @@ def _hand_over(settings: Settings, kind: str, connections: list[Connections]) ->
     name = f"passed-{list(KINDS).index(kind)}"
     holder, waiter = make(kind, connections[0], name), make(kind, connections[1], name)
 
-    def once() -> float:
-        granted: list[float] = []
-
-        def wait() -> None:
-            waiter.take()
-            granted.append(time.monotonic())
-            waiter.give()
-
-        holder.take()
-        thread = threading.Thread(target=wait)
-        thread.start()
-        time.sleep(settings.pick(0.25, 0.1))  # it is in line by then
-        released = time.monotonic()
-        holder.give()
-        thread.join()
-        return granted[0] - released
+    pause = settings.pick(0.25, 0.1)
 
     def sample() -> Sample:
-        delays = [once() for _ in range(count)]
-        return Sample(1000 * percentile(delays, 0.5), {"longest ms": 1000 * max(delays)})
+        return handed_over(lambda: (holder, waiter), count, pause)
 
     return Candidate(kind, role, sample)
-
-
-def _clocked(action: Callable[[], object]) -> float:
-    started = time.monotonic()
-    action()
-    return time.monotonic() - started
