@@ -102,10 +102,10 @@ def test_split_brain_gives_two_holders_whose_fences_are_in_the_order_of_time(gro
             assert third is None or third > second.fence, "not in the order of time, on hosts whose clocks agree"
             second.check()
             assert second.release()
-        eventually(lambda: old.info("replication")["role"] == "slave", "the old primary is not taken back")
+        eventually(lambda: old.is_role("slave"), "the old primary is not taken back")
         with pytest.raises(leasehold.BackendUnavailable):
             stray.lock("name").acquire(timeout=0)
-        assert new.info("replication")["role"] == "master"
+        assert new.is_role("master")
         first.release()
 
 
@@ -164,7 +164,7 @@ def test_sentinel_that_slept_through_the_failover_is_outvoted(group: SentinelGro
     awake = group.sentinels[1:]
     eventually(lambda: all(sentinel.primary_port() != old.port for sentinel in awake), "no failover")
     new = next(server for server in group.servers if server is not old)
-    eventually(lambda: new.info("replication")["role"] == "master")
+    eventually(lambda: new.is_role("master"))
     old.start()
     sleeper.resume()
     with leasehold.connect(group.url) as client:

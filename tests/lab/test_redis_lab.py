@@ -65,7 +65,7 @@ def test_a_primary_that_is_killed_is_replaced_by_its_replica() -> None:
         assert after is not before
         assert after.ask("GET", "key") == b"value"
         before.start()
-        wait_until(lambda: before.info("replication")["role"] == "slave", "the old primary follows the new one")
+        wait_until(lambda: before.is_role("slave"), "the old primary follows the new one")
         group.wait_settled()
         assert group.replica is before
 

@@ -6,6 +6,7 @@ Nothing is kept on disk unless `settings` say so: a server that is killed and st
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -130,6 +131,15 @@ class RedisServer(ServerProcess):
         """One section of what it says about itself."""
         text: str = self.ask("INFO", section).decode()
         return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+
+    def is_role(self, role: str) -> bool:
+        """Whether it takes itself for a "master" or a "slave" now.
+
+        A Sentinel that changes the role hangs up on everybody in the same moment: who hears that asks again.
+        """
+        with suppress(ConnectionError):
+            return self.info("replication")["role"] == role
+        return False
 
     def configure(self, name: str, value: str) -> None:
         """Change a setting while it runs."""

@@ -131,7 +131,7 @@ class RedisCluster:
     def flush(self) -> None:
         """Remove everything from every master."""
         for node in self.nodes:
-            if node.info("replication")["role"] == "master":
+            if node.is_role("master"):
                 node.flush()
 
     def stop(self) -> None:

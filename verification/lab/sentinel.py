@@ -121,7 +121,7 @@ class SentinelGroup:
 
         wait_until(agreed, "no failover")
         after = self.primary
-        wait_until(lambda: after.info("replication")["role"] == "master", "the new primary does not know it yet")
+        wait_until(lambda: after.is_role("master"), "the new primary does not know it yet")
         return after
 
     def stop(self) -> None:
