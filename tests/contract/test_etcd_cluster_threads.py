@@ -15,5 +15,5 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("case", contract.CASES, ids=str)
 def test_contract(case: contract.Case, etcd_cluster: EtcdCluster) -> None:
-    harness = contract.UrlHarness(etcd_cluster.url, contract.REQUIRED["etcd"], ttl=1.0, lateness=LATENESS)
+    harness = contract.UrlHarness(etcd_cluster.url, contract.REQUIRED["etcd"], ttl=1.0, lateness=LATENESS, stride=7)
     contract.check(case, harness, contract.ThreadDriver())

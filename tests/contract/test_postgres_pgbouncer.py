@@ -18,7 +18,8 @@ OF_WAITING = [case for case in contract.CASES if case.group in ("waiting", "queu
 @pytest.mark.parametrize("driver", contract.DRIVERS)
 @pytest.mark.parametrize("case", contract.CASES, ids=str)
 def test_contract(case: contract.Case, driver: type[contract.Driver], pgbouncer: PgBouncer) -> None:
-    contract.check(case, contract.UrlHarness(pgbouncer.url(), contract.REQUIRED["postgresql"], ttl=0.5), driver())
+    harness = contract.UrlHarness(pgbouncer.url(), contract.REQUIRED["postgresql"], ttl=0.5, stride=7)
+    contract.check(case, harness, driver())
 
 
 @pytest.mark.parametrize("driver", contract.DRIVERS)

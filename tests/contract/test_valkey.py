@@ -17,4 +17,4 @@ if TYPE_CHECKING:
 def test_contract(case: contract.Case, driver: type[contract.Driver], valkey_server: RedisServer) -> None:
     valkey_server.flush()
     url = f"valkey://127.0.0.1:{valkey_server.port}/0"
-    contract.check(case, contract.UrlHarness(url, contract.REQUIRED["redis"], ttl=0.4), driver())
+    contract.check(case, contract.UrlHarness(url, contract.REQUIRED["redis"], ttl=0.4, stride=7), driver())

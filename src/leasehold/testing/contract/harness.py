@@ -32,6 +32,7 @@ class Harness:
     capabilities: frozenset[Capability] = frozenset()  # what the store declares
     ttl = 1.0  # a short ttl that the store honours
     lateness = 0.0  # how much later than its ttl the store may end a grant, because it looks only now and then
+    stride = 1  # of the lines between which a thread can be interrupted, every how many-th is tried
     clock: Clock | None = None  # a clock turned by hand, for stores that live in this process
 
     def open_store(self) -> Store:
@@ -54,13 +55,24 @@ class Harness:
 
 
 class UrlHarness(Harness):
-    """A store that is reached by the same URL from everywhere."""
+    """A store that is reached by the same URL from everywhere.
 
-    def __init__(self, url: str, capabilities: frozenset[Capability], ttl: float = 1.0, lateness: float = 0.0) -> None:
+    `stride`: more than 1 for one more server behind a backend, every line of which is interrupted over another server.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        capabilities: frozenset[Capability],
+        ttl: float = 1.0,
+        lateness: float = 0.0,
+        stride: int = 1,
+    ) -> None:
         self._url = url
         self.capabilities = capabilities
         self.ttl = ttl
         self.lateness = lateness
+        self.stride = stride
 
     def open_store(self) -> Store:
         """The store behind the URL."""
