@@ -35,7 +35,7 @@ from leasehold.urls import find_store
 from leasehold.values import MAX_FENCE, Capability, Holder, LockState, Mode
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
     from types import TracebackType
 
     from leasehold._core.events import Event
@@ -56,19 +56,23 @@ R = TypeVar("R")
 
 
 def connect_async(
-    url_or_client: str | Store | None = None,
+    url_or_client: object = None,
     /,
     *,
     namespace: str | None = None,
     ttl: Duration = DEFAULT_TTL,
     timeout: Duration | None = None,
     label: str | None = None,
+    options: Mapping[str, object] | None = None,
 ) -> AsyncClient:
-    """Make a client for asyncio; no I/O yet. Without a URL, `LEASEHOLD_URL` is used; there is no silent default."""
+    """Make a client for asyncio; no I/O yet. Without a URL, `LEASEHOLD_URL` is used; there is no silent default.
+
+    `options`: with a driver's client of your own, what a URL would say behind its question mark.
+    """
     from leasehold._runtimes.asyncio import AsyncioRuntime  # noqa: PLC0415 - asyncio is loaded only when it is used
 
     return AsyncClient(
-        find_store(url_or_client),
+        find_store(url_or_client, options),
         AsyncioRuntime(),
         namespace=namespace,
         ttl=ttl,

@@ -6,11 +6,15 @@ A store of several servers names them all: `scheme://user:password@h1:1,h2,h3:3/
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from leasehold.errors import ConfigurationError
 
-__all__ = ["StoreURL"]
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["StoreURL", "refuse_unknown", "spelled"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +68,30 @@ class StoreURL:
 
     def refuse_options(self, *known: str) -> None:
         """Refuse every option that the store does not know, by name."""
-        for option in self.options:
-            if option not in known:
-                allowed = f"it takes {', '.join(known)}" if known else "it takes none"
-                raise ConfigurationError(f"{self.scheme}: has no option {option!r}; {allowed}")
+        refuse_unknown(self.options, known, f"{self.scheme}:")
 
     def __str__(self) -> str:
         """The address without password and options."""
         user = f"{self.username}@" if self.username else ""
         return f"{self.scheme}://{user}{','.join(map(_shown, self.hosts))}{self.path}"
+
+
+def refuse_unknown(options: Mapping[str, str], known: tuple[str, ...], owner: str) -> None:
+    """Refuse every option that is not known, by name."""
+    for option in options:
+        if option not in known:
+            allowed = f"it takes {', '.join(known)}" if known else "it takes none"
+            raise ConfigurationError(f"{owner} has no option {option!r}; {allowed}")
+
+
+def spelled(options: Mapping[str, object]) -> dict[str, str]:
+    """Options given as Python values, in the words that a URL has for them."""
+    words: dict[str, str] = {}
+    for name, value in options.items():
+        if not isinstance(value, (str, int, float)):
+            raise ConfigurationError(f"option {name} must be a text, a number, True or False, not {value!r}")
+        words[name] = str(int(value)) if isinstance(value, bool) else str(value)
+    return words
 
 
 def _host_and_port(text: str) -> tuple[str, int | None]:

@@ -7,10 +7,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
 from leasehold.errors import ConfigurationError
-from leasehold.store_url import StoreURL
+from leasehold.store_url import StoreURL, spelled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from leasehold.spi import Store
 
@@ -48,7 +48,7 @@ SCHEMES = {
     "zks": "leasehold.backends.zookeeper",
 }
 
-# Clients of the user's own, by the package their class comes from. Each module has `adopt(client) -> Store`.
+# Clients of the user's own, by the package their class comes from. Each module has `adopt(client, options) -> Store`.
 ADOPTERS: dict[str, str] = {
     "kazoo": "leasehold.backends.zookeeper",
     "psycopg": "leasehold.backends.postgres",
@@ -59,8 +59,11 @@ ADOPTERS: dict[str, str] = {
 }
 
 
-def find_store(target: str | Store | None) -> Store:
-    """The store for a URL, an object with `open_backend`, or the environment."""
+def find_store(target: object, options: Mapping[str, object] | None = None) -> Store:
+    """The store for a URL, an object with `open_backend`, a driver's own client, or, for None, the environment.
+
+    `options` are for a client of the user's own, which has no URL to say them in.
+    """
     if target is None:
         target = os.environ.get(URL_VARIABLE)
         if not target:
@@ -70,17 +73,22 @@ def find_store(target: str | Store | None) -> Store:
                 "SQLite file of this user on this host, sqlite:////path for one that the whole host shares, or "
                 "memory://NAME for a store inside this process"
             )
+    if options and (isinstance(target, str) or hasattr(target, "open_backend")):
+        raise ConfigurationError(
+            "options= goes with a client of your own; a URL says them itself: redis://host?acks=1&strict=1"
+        )
     if isinstance(target, str):
         url = StoreURL.parse(target)
         return _opener(url.scheme)(url)
     if hasattr(target, "open_backend"):
-        return target
+        return cast("Store", target)
+    words = spelled(options or {})
     if isinstance(target, (list, tuple)):  # a client for each node
-        return cast("Store", import_module(SCHEMES["redlock"]).adopt(target))
+        return cast("Store", import_module(SCHEMES["redlock"]).adopt(target, words))
     for ancestor in type(target).__mro__:
         module = ADOPTERS.get(ancestor.__module__.partition(".")[0])
         if module is not None:
-            return cast("Store", import_module(module).adopt(target))
+            return cast("Store", import_module(module).adopt(target, words))
     raise ConfigurationError(f"cannot lock with a {type(target).__name__}: pass a store URL or a store")
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
+import sqlalchemy
 
 import leasehold
 from leasehold import LossReason
@@ -260,10 +261,31 @@ def test_fences_rise_over_a_failover_that_lost_every_row(server: PostgresServer)
             assert lease.fence > max(fences)
 
 
+def test_pool_and_engine_of_the_users_own_lock_in_the_schema_that_they_are_told(server: PostgresServer) -> None:
+    from psycopg_pool import ConnectionPool
+
+    options = {"schema": "elsewhere", "fence_floor": 1_900_000_000_000_000}
+    engine = sqlalchemy.create_engine(server.url().replace("postgresql:", "postgresql+psycopg:"))
+    with ConnectionPool(server.url(), min_size=1, max_size=3) as pool:
+        for theirs in (pool, engine):
+            with (
+                leasehold.connect(theirs, ttl=20, options=options) as client,
+                leasehold.connect(f"{server.url()}?schema=elsewhere") as same,
+                leasehold.connect(server.url()) as other,
+                client.lock("x").hold() as lease,
+            ):
+                assert lease.fence > 1_900_000_000_000_000
+                assert same.lock("x").try_acquire() is None
+                assert other.inspect("x") is None
+        with pytest.raises(leasehold.ConfigurationError, match="no option 'mode'; it takes schema"):
+            leasehold.connect(pool, options={"mode": "session"})
+    engine.dispose()
+
+
 def test_aborted_or_open_transactions_of_the_users_own_do_not_reach_the_store(server: PostgresServer) -> None:
     from psycopg_pool import ConnectionPool
 
-    with ConnectionPool(server.url(), min_size=1, max_size=3) as pool, leasehold.connect(pool, ttl=20) as client:  # type: ignore[arg-type]  # adopted
+    with ConnectionPool(server.url(), min_size=1, max_size=3) as pool, leasehold.connect(pool, ttl=20) as client:
         with pool.connection() as mine:
             with pytest.raises(psycopg.errors.DivisionByZero):
                 mine.execute("SELECT 1/0")

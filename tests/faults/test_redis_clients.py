@@ -81,6 +81,23 @@ def test_asyncio_client_of_the_user_s_own_works_with_any_options(
     asyncio.run(body())
 
 
+def test_client_of_the_user_s_own_may_exclude_the_fleet_that_it_locked_with_before(server: RedisServer) -> None:
+    redis = importlib.import_module("redis")
+    with redis.Redis(port=server.port) as own, leasehold.connect(own, options={"compat": True}) as client:
+        with client.lock("name").hold(timeout=10):
+            assert not own.lock("name", timeout=5).acquire(blocking=False)
+        with own.lock("name", timeout=5):
+            assert client.lock("name").try_acquire() is None
+
+
+def test_client_of_the_user_s_own_may_ask_for_acknowledgements(server: RedisServer) -> None:
+    redis = importlib.import_module("redis")
+    with redis.Redis(port=server.port) as own:
+        with leasehold.connect(own, options={"acks": 1, "acks_timeout": 0.05}) as client:
+            with pytest.raises(leasehold.BackendUnavailable, match="acknowledged"):
+                client.lock("name").acquire(timeout=0)
+
+
 def test_sentinel_and_cluster_clients_of_the_user_s_own_work(
     sentinel_group: SentinelGroup, cluster_nodes: RedisCluster
 ) -> None:
@@ -89,14 +106,16 @@ def test_sentinel_and_cluster_clients_of_the_user_s_own_work(
     cluster_nodes.flush()
     sentinels = [sentinel.address for sentinel in sentinel_group.sentinels]
     manager = redis.Sentinel(sentinels)
-    with manager.master_for("mymaster") as own, leasehold.connect(own) as client:
-        with leasehold.connect(sentinel_group.url) as other:
+    mine = {"prefix": "mine:"}
+    with manager.master_for("mymaster") as own, leasehold.connect(own, options=mine) as client:
+        with leasehold.connect(f"{sentinel_group.url}?prefix=mine:") as other:
             use(client, other)
     for sentinel in manager.sentinels:
         sentinel.close()
     own = redis.RedisCluster(host="127.0.0.1", port=cluster_nodes.nodes[0].port)
-    with own, leasehold.connect(own) as client, leasehold.connect(cluster_nodes.url) as other:
-        use(client, other)
+    with own, leasehold.connect(own, options=mine) as client:
+        with leasehold.connect(f"{cluster_nodes.url}?prefix=mine:") as other:
+            use(client, other)
 
 
 def test_urls_of_every_kind_reach_the_same_locks(server: RedisServer) -> None:

@@ -166,15 +166,13 @@ def test_nodes_behind_tls(driver: contract.Driver, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", [list, tuple])
 @pytest.mark.parametrize("module", [redis, redis.asyncio], ids=["blocking", "asyncio"])
 def test_clients_of_the_users_own_can_be_the_nodes(nodes: RedlockNodes, module: Any, kind: type) -> None:
-    for server in nodes.servers:
-        server.ask("DEL", "leasehold:redlock:node")
-    nodes.max_ttl = 30
-    nodes.settle()
     clients = kind(module.Redis(port=server.port) for server in nodes.servers)
-    with leasehold.connect(clients) as client:
-        with client.lock("name").hold(timeout=30) as lease:
-            assert lease.fence > 0
+    with leasehold.connect(clients, ttl=0.5, options={"max_ttl": nodes.max_ttl}) as client:
+        with client.lock("name").hold(timeout=30), leasehold.connect(nodes.url(), ttl=0.5) as other:
+            assert other.lock("name").try_acquire() is None
         assert client.store.startswith("redlock://localhost:")
+    with pytest.raises(leasehold.ConfigurationError, match="no option 'tls'; it takes max_ttl, node_timeout"):
+        leasehold.connect(clients, options={"tls": True})
 
 
 def test_doctor_looks_at_every_node_and_at_all_together(driver: contract.Driver, nodes: RedlockNodes) -> None:

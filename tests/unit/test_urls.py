@@ -1,10 +1,16 @@
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING
+
 import pytest
 
 import leasehold
 from leasehold.errors import ConfigurationError
 from leasehold.store_url import StoreURL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def test_there_is_no_silent_default_store(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,7 +66,31 @@ def test_no_text_of_a_url_shows_its_password() -> None:
 
 def test_what_is_no_store_is_refused_by_its_type() -> None:
     with pytest.raises(ConfigurationError, match="dict"):
-        leasehold.connect({})  # type: ignore[arg-type]
+        leasehold.connect({})
+
+
+@pytest.mark.parametrize("face", [leasehold.connect, leasehold.connect_async])
+def test_options_beside_a_url_are_refused_because_the_url_says_them(face: Callable[..., object]) -> None:
+    with pytest.raises(ConfigurationError, match="a URL says them itself"):
+        face("redis://localhost", options={"acks": 1})
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"ack": 1}, "no option 'ack'; it takes acks, "),
+        ({"acks": [1]}, "acks must be a text, a number"),
+        ({"acks": -1}, "whole number from 0 to 100"),
+        ({"compat": 2}, "compat must be 0 or 1"),
+        ({"prefix": "{a}"}, "braces"),
+    ],
+)
+def test_wrong_options_of_a_client_of_the_users_own_are_refused_before_anything_is_sent(
+    options: dict[str, object], complaint: str
+) -> None:
+    redis = importlib.import_module("redis")
+    with pytest.raises(ConfigurationError, match=complaint):
+        leasehold.connect(redis.Redis(port=1), options=options)
 
 
 def test_a_url_may_name_several_hosts() -> None:

@@ -119,6 +119,12 @@ def test_a_client_of_kazoo_lends_its_address_and_credentials(zookeeper_server: Z
             assert same.lock("x").try_acquire() is None
         assert not theirs.connected, "its session is its own"
         assert "wonder" not in client.store
+    below = as_user(zookeeper_server, "/app/other")
+    with leasehold.connect(theirs, options={"root": "/other"}) as client, leasehold.connect(below) as same:
+        with client.lock("x").hold():
+            assert same.lock("x").try_acquire() is None
+    with pytest.raises(leasehold.ConfigurationError, match="no option 'acl'; it takes fence_floor, root"):
+        leasehold.connect(theirs, options={"acl": "open"})
 
 
 def test_the_fence_floor_of_the_url_lifts_every_fence(zookeeper_server: ZooKeeperServer) -> None:

@@ -16,7 +16,7 @@ from leasehold.terms import with_group
 from leasehold.urls import find_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import TracebackType
 
     from leasehold._core.durations import Duration
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from leasehold.blocking.once import Once
     from leasehold.findings import Finding
     from leasehold.patterns.once import OnceOptions
-    from leasehold.spi import Store
     from leasehold.terms import LockOptions, Timeout
     from leasehold.values import Capability, LockState
 
@@ -35,16 +34,20 @@ R = TypeVar("R")
 
 
 def connect(
-    url_or_client: str | Store | None = None,
+    url_or_client: object = None,
     /,
     *,
     namespace: str | None = None,
     ttl: Duration = DEFAULT_TTL,
     timeout: Duration | None = None,
     label: str | None = None,
+    options: Mapping[str, object] | None = None,
 ) -> Client:
-    """Make a blocking client; no I/O yet. Without a URL, `LEASEHOLD_URL` is used; there is no silent default."""
-    store = find_store(url_or_client)
+    """Make a blocking client; no I/O yet. Without a URL, `LEASEHOLD_URL` is used; there is no silent default.
+
+    `options`: with a driver's client of your own, what a URL would say behind its question mark.
+    """
+    store = find_store(url_or_client, options)
     return Client(AsyncClient(store, ThreadRuntime(), namespace=namespace, ttl=ttl, timeout=timeout, label=label))
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from leasehold.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import ModuleType
 
     from leasehold.spi import Store
@@ -26,9 +27,9 @@ def open_url(url: StoreURL) -> Store:
     return store
 
 
-def adopt(client: object) -> Store:
+def adopt(client: object, options: Mapping[str, str]) -> Store:
     """A pool of psycopg_pool, or an engine of SQLAlchemy that uses psycopg."""
-    store: Store = _loaded().adopt(client)
+    store: Store = _loaded().adopt(client, options)
     return store
 
 

@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any
 from psycopg import pq
 
 from leasehold.errors import ConfigurationError
-from leasehold.store_url import StoreURL
+from leasehold.store_url import StoreURL, refuse_unknown
 from leasehold.values import MAX_FENCE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["DEFAULT_SCHEMA", "Settings", "check_schema", "connection_parameters", "parse"]
+__all__ = ["DEFAULT_SCHEMA", "Settings", "check_schema", "connection_parameters", "parse", "read_for_loans"]
 
 MODES = ("rows", "session")
 OPTIONS = ("mode", "listen_url", "schema", "fence_floor", "connections", "answer_timeout")
+OF_LOANS = ("schema", "fence_floor", "answer_timeout")  # what goes with a pool or an engine of the user's own
 DEFAULT_SCHEMA = "leasehold"
 MOST_CONNECTIONS = 100
 SHORTEST_ANSWER, LONGEST_ANSWER = 0.05, 3600.0
@@ -40,19 +41,25 @@ class Settings:
 
 def parse(url: StoreURL) -> tuple[Settings, dict[str, Any]]:
     """Our settings, and the parameters for libpq."""
-    options = url.options
+    return _read(str(url), url.options), connection_parameters(url, OPTIONS)
+
+
+def read_for_loans(label: str, options: Mapping[str, str]) -> Settings:
+    """Our settings where the connections are somebody else's."""
+    refuse_unknown(options, OF_LOANS, "a pool or engine of your own")
+    return _read(label, options)
+
+
+def _read(label: str, options: Mapping[str, str]) -> Settings:
     listen = options.get("listen_url")
-    return (
-        Settings(
-            label=str(url),
-            mode=_choice(options.get("mode", "rows")),
-            schema=check_schema(options.get("schema", DEFAULT_SCHEMA)),
-            fence_floor=_whole(options, "fence_floor", 0, 0, MAX_FENCE - 1),
-            connections=_whole(options, "connections", 4, 1, MOST_CONNECTIONS),
-            answer_timeout=_seconds(options, "answer_timeout", 5.0),
-            listen=None if listen is None else connection_parameters(_listen_url(listen), ()),
-        ),
-        connection_parameters(url, OPTIONS),
+    return Settings(
+        label=label,
+        mode=_choice(options.get("mode", "rows")),
+        schema=check_schema(options.get("schema", DEFAULT_SCHEMA)),
+        fence_floor=_whole(options, "fence_floor", 0, 0, MAX_FENCE - 1),
+        connections=_whole(options, "connections", 4, 1, MOST_CONNECTIONS),
+        answer_timeout=_seconds(options, "answer_timeout", 5.0),
+        listen=None if listen is None else connection_parameters(_listen_url(listen), ()),
     )
 
 

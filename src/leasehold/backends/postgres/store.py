@@ -9,7 +9,7 @@ from leasehold.backends.postgres.pool import Asking, OwnPool
 from leasehold.backends.postgres.rows import RowsBackend
 from leasehold.backends.postgres.schema import Schema
 from leasehold.backends.postgres.session import SessionBackend, SessionSource
-from leasehold.backends.postgres.settings import Settings, parse
+from leasehold.backends.postgres.settings import Settings, parse, read_for_loans
 from leasehold.backends.postgres.statements import Statements, number
 from leasehold.backends.postgres.wires import wire_for
 
@@ -58,9 +58,9 @@ class PostgresStore:
 class BorrowingStore:
     """A pool or an engine of the user's own."""
 
-    def __init__(self, lender: Lender) -> None:
+    def __init__(self, lender: Lender, settings: Settings) -> None:
         self._lender = lender
-        self._settings = Settings(lender.label)
+        self._settings = settings
 
     def open_backend(self, runtime: Runtime) -> Backend:
         """Borrow connections from it, each for one request."""
@@ -122,6 +122,7 @@ def open_url(url: StoreURL) -> Store:
     return PostgresStore(settings, parameters)
 
 
-def adopt(client: object) -> Store:
+def adopt(client: object, options: Mapping[str, str]) -> Store:
     """A pool or an engine of the user's own."""
-    return BorrowingStore(lender_for(client))
+    lender = lender_for(client)
+    return BorrowingStore(lender, read_for_loans(lender.label, options))

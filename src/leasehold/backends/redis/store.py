@@ -12,9 +12,10 @@ from leasehold.backends.redis.options import OURS, Options
 from leasehold.backends.redis.topology import Cluster, OneServer, SentinelGroup
 from leasehold.backends.redis.wire import Dialer, Node
 from leasehold.errors import ConfigurationError
+from leasehold.store_url import refuse_unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from leasehold.backends.redis.topology import Topology
     from leasehold.backends.redis.wire import Wire
@@ -92,30 +93,32 @@ def open_url(url: StoreURL) -> Store:
     return RedisStore(Dialer(class_name, arguments), lambda: OneServer(node), options, label)
 
 
-def adopt(client: Any) -> Store:
+def adopt(client: Any, given: Mapping[str, str]) -> Store:
     """A store over the servers of a redis-py (or valkey-py) client, blocking or asyncio.
 
     Its address, credentials and TLS settings are used for connections of our own: its retries and its way of decoding
     replies would not do for a lock, and its pool stays its own.
     """
     _require_driver()
+    refuse_unknown(given, OURS, f"a {type(client).__name__} client")
+    options = Options.read(given)
     if type(client).__name__ in ("RedisCluster", "ValkeyCluster"):
-        return _adopt_cluster(client)
+        return _adopt_cluster(client, options)
     pool = getattr(client, "connection_pool", None)
     if pool is None:
         raise ConfigurationError(f"cannot lock with a {type(client).__name__}: pass a redis-py client or a URL")
     kind = pool.connection_class.__name__
     arguments = dict(pool.connection_kwargs)
     if "Sentinel" in kind:
-        return _adopt_sentinel(pool, kind, arguments)
+        return _adopt_sentinel(pool, kind, arguments, options)
     if kind not in (PLAIN, SECURE, LOCAL):
         raise ConfigurationError(f"cannot lock over a {kind}: pass a URL, or a client with redis-py's own connections")
     node = Node(arguments.get("host", "localhost"), int(arguments.get("port", PORT)), arguments.get("path", ""))
     scheme = {PLAIN: "redis", SECURE: "rediss", LOCAL: "unix"}[kind]
-    return RedisStore(Dialer(kind, arguments), lambda: OneServer(node), Options(), f"{scheme}://{node}")
+    return RedisStore(Dialer(kind, arguments), lambda: OneServer(node), options, f"{scheme}://{node}")
 
 
-def _adopt_sentinel(pool: Any, kind: str, arguments: dict[str, Any]) -> Store:
+def _adopt_sentinel(pool: Any, kind: str, arguments: dict[str, Any], options: Options) -> Store:
     nodes, own = [], {}
     for sentinel in pool.sentinel_manager.sentinels:
         own = dict(sentinel.connection_pool.connection_kwargs)
@@ -123,17 +126,17 @@ def _adopt_sentinel(pool: Any, kind: str, arguments: dict[str, Any]) -> Store:
     credentials = {"username": own.get("username"), "password": own.get("password"), "db": 0}
     label = f"redis+sentinel://{','.join(map(str, nodes))}/{pool.service_name}"
     dialer = Dialer(SECURE if "SSL" in kind else PLAIN, arguments, credentials)
-    return RedisStore(dialer, lambda: SentinelGroup(nodes, pool.service_name, label), Options(), label)
+    return RedisStore(dialer, lambda: SentinelGroup(nodes, pool.service_name, label), options, label)
 
 
-def _adopt_cluster(client: Any) -> Store:
+def _adopt_cluster(client: Any, options: Options) -> Store:
     manager = client.nodes_manager
     nodes = [Node(node.host, int(node.port)) for node in manager.startup_nodes.values()]
     arguments = dict(getattr(manager, "connection_kwargs", None) or client.connection_kwargs)
     secure = any(name.startswith("ssl_context") or name == "ssl_cert_reqs" for name in arguments)
     arguments = {name: value for name, value in arguments.items() if name in (*THEIRS, *TLS_OPTIONS)}
     label = f"redis+cluster://{','.join(map(str, nodes))}"
-    return RedisStore(Dialer(SECURE if secure else PLAIN, arguments), lambda: Cluster(nodes, label), Options(), label)
+    return RedisStore(Dialer(SECURE if secure else PLAIN, arguments), lambda: Cluster(nodes, label), options, label)
 
 
 def _unix(url: StoreURL, arguments: dict[str, Any], options: Options, label: str) -> Store:

@@ -10,9 +10,10 @@ from leasehold.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["OURS", "Options"]
+__all__ = ["OF_CLIENTS", "OURS", "Options"]
 
-OURS = ("max_ttl", "node_timeout", "tls")
+OF_CLIENTS = ("max_ttl", "node_timeout")  # what goes with clients of the user's own, which know their TLS
+OURS = (*OF_CLIENTS, "tls")
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,13 @@ from leasehold.backends.redlock.backend import RedlockBackend
 from leasehold.backends.redlock.calls import Calls
 from leasehold.backends.redlock.node import Node
 from leasehold.backends.redlock.nodes import Nodes
-from leasehold.backends.redlock.options import OURS, Options
+from leasehold.backends.redlock.options import OF_CLIENTS, OURS, Options
 from leasehold.backends.redlock.unsaid import Unsaid
 from leasehold.errors import ConfigurationError
+from leasehold.store_url import refuse_unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from leasehold.backends.redis.wire import Dialer
     from leasehold.backends.redlock.node import Lines
@@ -79,11 +80,13 @@ def open_url(url: StoreURL) -> Store:
     return RedlockStore(servers, options, str(url))
 
 
-def adopt(clients: Iterable[Any]) -> Store:
+def adopt(clients: Iterable[Any], given: Mapping[str, str]) -> Store:
     """A store over the servers of several redis-py (or valkey-py) clients; only their settings are used."""
+    refuse_unknown(given, OF_CLIENTS, "Redlock over clients of your own")
+    options = Options.read(given)
     servers = []
     for client in clients:
-        store = adopt_one(client)
+        store = adopt_one(client, {})
         pool = getattr(client, "connection_pool", None)
         if pool is None or "Sentinel" in pool.connection_class.__name__:
             raise ConfigurationError(
@@ -92,7 +95,7 @@ def adopt(clients: Iterable[Any]) -> Store:
         settings = pool.connection_kwargs
         address = Address(settings.get("host", "localhost"), int(settings.get("port", PORT)), settings.get("path", ""))
         servers.append((cast("RedisStore", store).dialer, address))
-    return RedlockStore(servers, Options(), f"redlock://{','.join(str(address) for _, address in servers)}")
+    return RedlockStore(servers, options, f"redlock://{','.join(str(address) for _, address in servers)}")
 
 
 def _check_number(addresses: list[Address], label: str) -> None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from leasehold.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from leasehold.spi import Store
     from leasehold.store_url import StoreURL
 
@@ -25,9 +27,9 @@ def open_url(url: StoreURL) -> Store:
     return ZooKeeperStore(Settings.from_url(url))
 
 
-def adopt(client: Any) -> Store:
+def adopt(client: Any, options: Mapping[str, str]) -> Store:
     """A store on the servers of a kazoo client, with its credentials and sessions of our own; below `/leasehold`."""
     from leasehold.backends.zookeeper.backend import ZooKeeperStore  # noqa: PLC0415 - kazoo is there: this is its client
     from leasehold.backends.zookeeper.settings import Settings  # noqa: PLC0415
 
-    return ZooKeeperStore(Settings.from_client(client))
+    return ZooKeeperStore(Settings.from_client(client, options))

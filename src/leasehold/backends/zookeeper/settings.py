@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, Id
 
 from leasehold.errors import ConfigurationError
+from leasehold.store_url import refuse_unknown
 from leasehold.values import MAX_FENCE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from leasehold.store_url import StoreURL
 
@@ -26,6 +27,7 @@ DEFAULT_ROOT = "/leasehold"
 TEXTS = ("ca", "certfile", "keyfile", "keyfile_password")
 FLAGS = ("check_hostname", "randomize_hosts", "use_ssl", "verify_certs")
 OURS = ("acl", "fence_floor", "tls")
+OF_CLIENTS = ("fence_floor", "root")  # what goes with a kazoo client of the user's own, which knows its rights and TLS
 RIGHTS = {"c": 4, "d": 8, "r": 1, "w": 2, "a": 16}
 SPOKEN = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 
@@ -82,9 +84,10 @@ class Settings:
         )
 
     @classmethod
-    def from_client(cls, client: Any) -> Settings:
+    def from_client(cls, client: Any, given: Mapping[str, str]) -> Settings:
         """The servers, credentials and rights of a kazoo client; its session stays its own."""
-        root = client.chroot + DEFAULT_ROOT
+        refuse_unknown(given, OF_CLIENTS, "a kazoo client")
+        root = client.chroot + _root(given.get("root", DEFAULT_ROOT))
         names = (*TEXTS, *FLAGS)
         options = {name: getattr(client, name) for name in names if getattr(client, name, None) is not None}
         hosts = tuple((host, port) for host, port in client.hosts)
@@ -94,6 +97,7 @@ class Settings:
             label=f"zk://{','.join(f'{host}:{port}' for host, port in hosts)}{root}",
             auth=tuple(client.auth_data),
             acl=tuple(client.default_acl or (CREATOR_ALL_ACL if client.auth_data else OPEN_ACL_UNSAFE)),
+            fence_floor=_floor(given.get("fence_floor", "0")),
             kazoo_options=options,
         )
 
