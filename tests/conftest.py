@@ -1,6 +1,16 @@
 """The servers that tests ask for by name; each is started once per test session, when the first test needs it."""
 
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
 # How long an example takes says something about the machine, not about the code.
 settings.register_profile("leasehold", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -13,3 +23,28 @@ pytest_plugins: list[str] = [
     "tests.servers.redlock",
     "tests.servers.zookeeper",
 ]
+
+BUSY_AFTER_EACH_WAITING = 3
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mix files that wait with files that compute, so that the workers do not all do the same at a time.
+
+    A contract waits minutes for ttls to pass and hardly computes; the other files are shorter, and keep a core busy.
+    """
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    waiting = sorted((path for path in files if path.parent.name == "contract"), reverse=True)
+    busy = sorted(path for path in files if path.parent.name != "contract")
+    items[:] = [item for path in _mixed(waiting, busy) for item in files[path]]
+
+
+def _mixed(waiting: Sequence[Path], busy: Sequence[Path]) -> Iterator[Path]:
+    """Each of the first, followed by a few of the second; the rest of these comes last."""
+    rest = iter(busy)
+    for path in waiting:
+        yield path
+        yield from islice(rest, BUSY_AFTER_EACH_WAITING)
+    yield from rest
