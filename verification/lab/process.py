@@ -106,7 +106,11 @@ class ServerProcess:
         return self._process is not None and self._process.poll() is None
 
     def launch(self) -> None:
-        """Start the process without waiting, for servers that only answer once their peers run too."""
+        """Start the process without waiting, for servers that only answer once their peers run too.
+
+        Not in a session of its own: Linux shares out the cores between sessions first, and all tests together would get
+        no more than one busy server, so that leases with a short ttl run out on two cores.
+        """
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 list(self.command()),
@@ -118,7 +122,7 @@ class ServerProcess:
                 user=self._user,
                 group=self._user,
                 extra_groups=[] if self._user is not None else None,
-                start_new_session=True,
+                process_group=0,  # Ctrl-C is not for it
             )
 
     def start(self) -> None:
