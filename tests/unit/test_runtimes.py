@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from leasehold._runtimes.asyncio import AsyncioRuntime
-from leasehold._runtimes.threads import ThreadRuntime, run
+from leasehold._runtimes.clock import SYSTEM_CLOCK
+from leasehold._runtimes.threads import ThreadRuntime, ThreadSignal, run
 from leasehold.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from types import FrameType
+
+    from _typeshed import TraceFunction
 
 
 async def suspends() -> None:
@@ -55,6 +61,53 @@ def test_a_signal_wakes_all_threads_that_wait(waiters: int) -> None:
     assert woken == [True] * waiters
     signal.clear()
     assert run(runtime.wait(signal, runtime.now() + 0.01)) is False
+
+
+class Interrupted(BaseException):
+    """What a signal handler raises."""
+
+
+def interrupted_at(point: int, signal: ThreadSignal) -> bool:
+    """Call `set`, and raise before its n-th instruction, as a signal handler may; False if it had fewer."""
+    left = point
+
+    def trace(frame: FrameType, event: str, _: object) -> TraceFunction | None:
+        nonlocal left
+        if frame.f_code is not ThreadSignal.set.__code__:
+            return None
+        frame.f_trace_opcodes = True
+        left -= event == "opcode"
+        if left == 0:
+            raise Interrupted
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        signal.set()
+    except Interrupted:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+def test_who_is_interrupted_while_raising_a_signal_leaves_nobody_asleep_for_the_next_one() -> None:
+    runtime = ThreadRuntime()
+    for point in range(1, 500):
+        signal = ThreadSignal()
+        sleeper = threading.Thread(target=signal.wait, args=(SYSTEM_CLOCK, runtime.now() + 60))
+        sleeper.start()
+        while not signal._waiters:
+            time.sleep(0.0001)
+        interrupted = interrupted_at(point, signal)
+        signal.set()
+        sleeper.join(20)
+        assert not sleeper.is_alive(), f"interrupted at instruction {point}, the waiter cannot be woken any more"
+        if not interrupted:
+            assert point > 10, "the function was not looked into"
+            return
+    raise AssertionError("the function never ended by itself")
 
 
 def test_a_signal_raised_from_another_thread_wakes_an_asyncio_task() -> None:

@@ -10,7 +10,6 @@ import select
 import threading
 import time
 from _thread import LockType, allocate_lock, start_new_thread
-from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -53,15 +52,19 @@ class ThreadSignal:
 
     def __init__(self) -> None:
         self._up = False
-        self._waiters: deque[LockType] = deque()
+        self._waiters: list[LockType] = []
 
     def set(self) -> None:
-        """Raise the flag and wake all who wait."""
+        """Raise the flag and wake all who wait.
+
+        Each waiter removes itself. Were it removed here, a signal handler that raises in between could leave one asleep
+        whom nobody can wake any more.
+        """
         self._up = True
-        while self._waiters:
+        for waiter in tuple(self._waiters):  # who comes later sees the flag
             try:
-                self._waiters.popleft().release()
-            except (IndexError, RuntimeError):  # another thread was quicker, or its owner has given up
+                waiter.release()
+            except RuntimeError:  # it is awake already
                 continue
 
     def clear(self) -> None:
@@ -84,15 +87,13 @@ class ThreadSignal:
     def _wait_once(self, timeout: float | None) -> None:
         waiter = allocate_lock()
         waiter.acquire()
-        self._waiters.append(waiter)
-        woken = False
         try:
+            self._waiters.append(waiter)
             if not self._up:  # it may have been raised before we were known
-                woken = waiter.acquire(timeout=-1 if timeout is None else min(timeout, LONGEST_WAIT))
+                waiter.acquire(timeout=-1 if timeout is None else min(timeout, LONGEST_WAIT))
         finally:
-            if not woken:  # otherwise whoever raised the flag has removed it
-                with suppress(ValueError):
-                    self._waiters.remove(waiter)
+            with suppress(ValueError):  # interrupted before it was there
+                self._waiters.remove(waiter)
 
 
 class ThreadTask:
