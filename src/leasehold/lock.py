@@ -55,8 +55,9 @@ class AsyncLock:
     def hold(self, timeout: Timeout = ..., *, on_lost: Callable[[Loss], object] | None = None) -> AsyncHold[AsyncLease]:
         """A context manager that acquires, runs the block under the lease, and releases.
 
-        On loss the async block is cancelled; in the blocking face `lost` is set. In both, `on_lost(loss)` is called by
-        the keeper. The block then ends with `LeaseLost`. An exception of the block itself is never hidden.
+        On loss the async block is cancelled; in the blocking face `lost` is set. In both, `on_lost(loss)` is called, in
+        the blocking face by another thread, where it may take its time. The block then ends with `LeaseLost`. An
+        exception of the block itself is never hidden.
         """
         return AsyncHold(lambda: self.acquire(timeout), on_lost)
 

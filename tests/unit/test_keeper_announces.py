@@ -1,12 +1,40 @@
-"""What the keeper says about leases that their holders have let go of."""
+"""What the keeper says, and that nobody who listens can keep it from its work."""
 
 from __future__ import annotations
 
+import logging
+import threading
 import time
+from typing import TYPE_CHECKING
+
+import pytest
 
 import leasehold
 from leasehold import events
 from leasehold.testing import ManualStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Hang:
+    """A callback that hangs until it is let go."""
+
+    def __init__(self) -> None:
+        self._over = threading.Event()
+
+    def __call__(self, _: object) -> None:
+        self._over.wait(60)
+
+    def let_go(self) -> None:
+        self._over.set()
+
+
+@pytest.fixture
+def hang() -> Iterator[Hang]:
+    hang = Hang()
+    yield hang
+    hang.let_go()
 
 
 def test_a_loss_that_its_holder_saw_first_is_announced_as_a_loss_and_not_as_dropped() -> None:
@@ -24,3 +52,72 @@ def test_a_loss_that_its_holder_saw_first_is_announced_as_a_loss_and_not_as_drop
     assert [type(event) for event in seen] == [events.Acquired, events.Lost]
     assert isinstance(seen[1], events.Lost)
     assert seen[1].loss.reason is leasehold.LossReason.EXPIRED
+
+
+def is_kept_and_its_neighbour_hears_of_a_loss(store: ManualStore, client: leasehold.Client) -> None:
+    """One lease goes on for many ttls, and the holder of another is told when it is taken away."""
+    told = threading.Event()
+    kept, taken = client.lock("kept").acquire(), client.lock("taken")
+    with pytest.raises(leasehold.LeaseLost), taken.hold(on_lost=lambda _: told.set()) as lease:
+        for _ in range(40):
+            store.pass_time(5)
+        store.lose(lease)
+        assert told.wait(30), "the holder is not told any more"
+        lease.check()
+    assert kept.release(), "nothing is renewed any more"
+
+
+def test_a_callback_that_hangs_does_not_keep_other_leases_from_being_renewed(hang: Hang) -> None:
+    store = ManualStore()
+    with store.connect(ttl=30) as client:
+        with pytest.raises(leasehold.LeaseLost), client.lock("x").hold(on_lost=hang) as lease:
+            store.lose(lease)
+            is_kept_and_its_neighbour_hears_of_a_loss(store, client)
+            hang.let_go()
+            lease.check()
+
+
+def test_a_listener_that_hangs_does_not_keep_other_leases_from_being_renewed(hang: Hang) -> None:
+    store = ManualStore()
+    with store.connect(ttl=30) as client:
+        listening = client.on_event(lambda event: hang(event) if isinstance(event, events.Lost) else None)
+        with pytest.raises(leasehold.LeaseLost), client.lock("x").hold() as lease:
+            store.lose(lease)
+            is_kept_and_its_neighbour_hears_of_a_loss(store, client)
+            hang.let_go()
+            lease.check()
+        listening()
+
+
+def test_a_log_that_hangs_does_not_keep_other_leases_from_being_renewed(hang: Hang) -> None:
+    """As it does in all other threads, for ever, once a signal handler has raised while the main thread was logging."""
+
+    class Stuck(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if threading.current_thread() is not threading.main_thread():
+                hang(record)
+
+    store = ManualStore()
+    stuck = Stuck()
+    logging.getLogger("leasehold").addHandler(stuck)
+    try:
+        with store.connect(ttl=30) as client:
+            with pytest.raises(leasehold.LeaseLost), client.lock("x").hold() as lease:
+                store.lose(lease)
+                is_kept_and_its_neighbour_hears_of_a_loss(store, client)
+                hang.let_go()
+                lease.check()
+    finally:
+        logging.getLogger("leasehold").removeHandler(stuck)
+
+
+def test_news_come_in_order_and_before_the_client_is_closed() -> None:
+    store = ManualStore()
+    seen: list[events.Event] = []
+    with store.connect(ttl=30) as client:
+        client.on_event(seen.append)
+        leases = [client.lock(f"n{number}").acquire() for number in range(20)]
+        for lease in leases:
+            store.lose(lease)
+    lost = [event.name for event in seen if isinstance(event, events.Lost)]
+    assert lost == [f"n{number}" for number in range(20)]

@@ -2,7 +2,8 @@
 
 It knows leases only weakly, so that a lease nobody refers to any more is not renewed. It never waits for the store
 itself: each batch of renewals is a task of its own, so that a store that hangs cannot keep the keeper from announcing a
-loss at its deadline. It never sleeps longer than a second, because timers stop while the host is suspended.
+loss at its deadline. Nor does it wait for code of the user's: whoever is told of a loss, listens or logs is called in
+other tasks, and may hang there. It never sleeps longer than a second, because timers stop while the host is suspended.
 
 The worker starts with the first lease and ends when it has been idle for a while.
 """
@@ -63,6 +64,10 @@ class Keeper:
         self._wake = math.inf
         self._idle_since: float | None = None
         self._closed = False
+        self._news: deque[happened.Event] = deque()  # still to be announced, in their order, by one task at a time
+        self._is_speaking = False
+        self._speaker: Task | None = None
+        self._teller: Task | None = None  # the last one
 
     # --- what the faces call; plain functions, so nothing can await inside a guard
 
@@ -133,8 +138,12 @@ class Keeper:
                 stacklevel=2,
             )
         self._signal.set()
+        deadline = self._runtime.now() + CLOSE_PATIENCE
         if worker is not None:
-            await worker.join(self._runtime.now() + CLOSE_PATIENCE)
+            await worker.join(deadline)
+        for task in (self._teller, self._speaker):
+            if task is not None:
+                await task.join(deadline)
 
     def bury(self) -> None:
         """We are a forked child: every lease belongs to the parent. No I/O, no locks of the parent's threads."""
@@ -143,6 +152,8 @@ class Keeper:
         self._lose_all(Loss(LossReason.FORKED, "this is a child process; the lease belongs to its parent"))
         self._known = {}
         self._dropped.clear()
+        self._news.clear()
+        self._speaker = self._teller = None
 
     def lose(self, tenure: Tenure, loss: Loss) -> None:
         """Somebody knows that this lease is over; its holder is told at once."""
@@ -197,9 +208,12 @@ class Keeper:
                 decided, self._decided = self._decided, []
             self._forget_dropped()
             lost, due, wake = self._survey(now)
-            for tenure in lost:
-                self._tell(tenure)
             del decided
+            if lost:
+                self._teller = self._runtime.spawn(self._tell(lost), "leasehold loss")
+            for tenure in lost:
+                if tenure.loss is not None:
+                    self._say(happened.Lost(tenure.name, tenure.grant.fence, tenure.loss))
             if due:
                 self._runtime.spawn(self._renew(due, now), "leasehold renewal")
         except Exception:  # noqa: BLE001
@@ -270,7 +284,7 @@ class Keeper:
             else:
                 tenure.confirm(answer, sent, self._runtime.now())
         if tenure.state is State.HELD and self._events.wanted(happened.Renewed):
-            self._events.emit(happened.Renewed(tenure.name, tenure.grant.fence))
+            self._say(happened.Renewed(tenure.name, tenure.grant.fence))
 
     async def _give_back(self, grants: list[Grant]) -> None:
         """A renewal was confirmed after its lease had been given up here: the store must not keep it."""
@@ -289,25 +303,14 @@ class Keeper:
             first = tenure.failure is None
             tenure.failed(str(error) or type(error).__name__, now)
         if first and tenure.state is State.HELD:
-            self._events.emit(happened.RenewalFailed(tenure.name, tenure.deadline - now, str(error)))
-
-    def _tell(self, tenure: Tenure) -> None:
-        loss = tenure.loss
-        if loss is None:
-            return
-        self._events.emit(happened.Lost(tenure.name, tenure.grant.fence, loss))
-        for watcher in tenure.present_watchers():
-            try:
-                watcher.on_end(loss)
-            except Exception:  # noqa: BLE001 - a callback of the user's must not end the keeper
-                logger.exception("on_lost failed for %r", tenure.name)
+            self._say(happened.RenewalFailed(tenure.name, tenure.deadline - now, str(error)))
 
     def _note_lateness(self, now: float, planned: float) -> None:
         late = now - planned
         for known in list(self._known.values()) if late > LONGEST_SLEEP / 10 else ():
             tenure = known()
             if tenure is not None and tenure.renewable and late > tenure.grant.claim.ttl / 3:
-                self._events.emit(happened.KeeperLate(tenure.name, late))
+                self._say(happened.KeeperLate(tenure.name, late))
                 return
 
     def _forget_dropped(self) -> None:
@@ -316,9 +319,7 @@ class Keeper:
             with self.guard:
                 forgotten = self._known.pop(known.number, None)
             if forgotten is not None:
-                event = happened.Dropped(known.name, known.fence)
-                self._events.emit(event)
-                warn(str(event), ResourceWarning, stacklevel=2)
+                self._say(happened.Dropped(known.name, known.fence))
 
     def _retire(self, now: float) -> bool:
         """Whether the worker may end: closed, or idle for a while."""
@@ -333,6 +334,39 @@ class Keeper:
                 self._worker = None
                 return True
             return False
+
+    # --- what is said, in tasks of its own
+
+    async def _tell(self, lost: list[Tenure]) -> None:
+        """Tell everybody who watches these leases."""
+        for tenure in lost:
+            for watcher in tenure.present_watchers():
+                try:
+                    watcher.on_end(tenure.loss)
+                except Exception:  # noqa: BLE001 - a callback of the user's must not keep others from theirs
+                    logger.exception("on_lost failed for %r", tenure.name)
+
+    def _say(self, event: happened.Event) -> None:
+        """Have an event announced: in order, and by others, because whoever listens or logs may hang."""
+        self._news.append(event)
+        with self.guard:
+            if not self._is_speaking:
+                self._speaker = self._runtime.spawn(self._speak(), "leasehold news")
+                self._is_speaking = True  # last: who is interrupted before leaves two that speak, and not none
+
+    async def _speak(self) -> None:
+        while (event := self._next_news()) is not None:
+            try:
+                self._events.emit(event)
+                if isinstance(event, happened.Dropped):
+                    warn(str(event), ResourceWarning, stacklevel=2)
+            except Exception:  # noqa: BLE001 - warnings may be errors
+                logger.exception("an event could not be announced")
+
+    def _next_news(self) -> happened.Event | None:
+        with self.guard:
+            self._is_speaking = bool(self._news)
+            return self._news.popleft() if self._news else None
 
 
 _LOCAL_LOSSES = frozenset({LossReason.EXPIRED, LossReason.UNCONFIRMED, LossReason.MAX_HOLD})
