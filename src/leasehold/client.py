@@ -18,9 +18,9 @@ from leasehold._core.events import Events
 from leasehold._core.keeper import Keeper
 from leasehold._core.names import DEFAULT_NAMESPACE, check_fact, check_name, check_namespace, key_for, name_of
 from leasehold._core.session import Session
-from leasehold._core.template import NameTemplate
 from leasehold.errors import AcquireTimeout, BackendUnavailable, ConfigurationError, OutcomeUnknown
 from leasehold.lock import AsyncLock, AsyncLockSet, AsyncRWLock
+from leasehold.name_template import NameTemplate
 from leasehold.spi import Examining
 from leasehold.terms import (
     CAPABILITY_OF_MODE,

@@ -17,6 +17,7 @@ MAY_IMPORT = {
     "values": set(),
     "findings": set(),
     "store_url": {"errors"},
+    "name_template": {"errors"},
     "spi": {"values", "errors"},
     "_core": {"values", "errors", "spi", "_core"},
     "_runtimes": {"values", "errors", "spi", "_runtimes"},
@@ -27,11 +28,16 @@ MAY_IMPORT = {
     "lease": {"values", "errors", "spi", "_core", "hold"},
     "terms": {"values", "errors", "spi", "_core"},
     "lock": {"values", "errors", "spi", "_core", "hold", "lease", "terms", "client"},
-    "client": {"values", "errors", "spi", "_core", "_runtimes", "hold", "lease", "terms", "lock", "urls", "patterns"},
-    "patterns": {"values", "errors", "spi", "_core", "hold", "lease", "terms", "lock", "client", "patterns"},
-    "blocking": {
-        "values", "errors", "spi", "_core", "_runtimes", "hold", "lease", "terms", "lock", "client", "urls", "blocking",
+    "client": {
+        "values", "errors", "spi", "_core", "_runtimes", "name_template", "hold", "lease", "terms", "lock", "urls",
         "patterns",
+    },
+    "patterns": {
+        "values", "errors", "spi", "_core", "name_template", "hold", "lease", "terms", "lock", "client", "patterns",
+    },
+    "blocking": {
+        "values", "errors", "spi", "_core", "_runtimes", "name_template", "hold", "lease", "terms", "lock", "client",
+        "urls", "blocking", "patterns",
     },
     "fencing": {"values", "errors", "spi", "lease", "blocking", "_runtimes", "fencing"},
     "sql": {"values", "errors", "spi", "lease", "blocking", "_runtimes", "fencing", "sql"},

@@ -166,8 +166,8 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         "B18-renewal-from-reply",
         "validity is counted from the reply of a renewal",
         _KEEPER,
-        "            await self._renewal_answered(due, answers, sent)\n",
-        "            await self._renewal_answered(due, answers, self._runtime.now())\n",
+        "            renewed, late = self._note_answers(due, answers, sent)\n",
+        "            renewed, late = self._note_answers(due, answers, self._runtime.now())\n",
     ),
     Mutant(
         "S03-used-up-grant",

@@ -18,6 +18,7 @@ from warnings import warn
 
 from leasehold._core import events as happened
 from leasehold._core.events import logger
+from leasehold._core.herald import Herald
 from leasehold._core.states import LOST, Event, State, advance
 from leasehold.errors import BackendError, BackendUnavailable
 from leasehold.values import Grant, Loss, LossReason
@@ -64,9 +65,7 @@ class Keeper:
         self._wake = math.inf
         self._idle_since: float | None = None
         self._closed = False
-        self._news: deque[happened.Event] = deque()  # still to be announced, in their order, by one task at a time
-        self._is_speaking = False
-        self._speaker: Task | None = None
+        self._herald = Herald(runtime, events)
         self._teller: Task | None = None  # the last one
 
     # --- what the faces call; plain functions, so nothing can await inside a guard
@@ -124,6 +123,8 @@ class Keeper:
         self._apply(tenure, answer, sent)
         if tenure.loss is not None and isinstance(answer, Grant):
             await self._give_back([answer])
+        if tenure.state is State.HELD:
+            self._say_renewed([(tenure.name, tenure.grant.fence)])
 
     async def close(self) -> None:
         """Stop. Leases still held are lost at once for their holders, and left to their ttl in the store."""
@@ -141,9 +142,9 @@ class Keeper:
         deadline = self._runtime.now() + CLOSE_PATIENCE
         if worker is not None:
             await worker.join(deadline)
-        for task in (self._teller, self._speaker):
-            if task is not None:
-                await task.join(deadline)
+        if self._teller is not None:
+            await self._teller.join(deadline)
+        await self._herald.finish(deadline)
 
     def bury(self) -> None:
         """We are a forked child: every lease belongs to the parent. No I/O, no locks of the parent's threads."""
@@ -152,8 +153,8 @@ class Keeper:
         self._lose_all(Loss(LossReason.FORKED, "this is a child process; the lease belongs to its parent"))
         self._known = {}
         self._dropped.clear()
-        self._news.clear()
-        self._speaker = self._teller = None
+        self._teller = None
+        self._herald.bury()
 
     def lose(self, tenure: Tenure, loss: Loss) -> None:
         """Somebody knows that this lease is over; its holder is told at once."""
@@ -213,7 +214,7 @@ class Keeper:
                 self._teller = self._runtime.spawn(self._tell(lost), "leasehold loss")
             for tenure in lost:
                 if tenure.loss is not None:
-                    self._say(happened.Lost(tenure.name, tenure.grant.fence, tenure.loss))
+                    self._herald.say(happened.Lost(tenure.name, tenure.grant.fence, tenure.loss))
             if due:
                 self._runtime.spawn(self._renew(due, now), "leasehold renewal")
         except Exception:  # noqa: BLE001
@@ -251,6 +252,8 @@ class Keeper:
             return self._known.pop(tenure.number, None) is not None and tenure.state is State.LOST
 
     async def _renew(self, due: list[tuple[_Known, Grant]], sent: float) -> None:
+        renewed: list[tuple[str, int]] = []
+        late: list[Grant] = []
         try:
             answers = await self._backend.renew([grant for _, grant in due])
         except Exception as error:  # noqa: BLE001 - whatever went wrong, the next try may succeed
@@ -258,13 +261,16 @@ class Keeper:
                 self._renewal_failed(known, error)
         else:
             await self._runtime.switch()
-            await self._renewal_answered(due, answers, sent)
+            renewed, late = self._note_answers(due, answers, sent)
         self._signal.set()
+        await self._give_back(late)
+        self._say_renewed(renewed)
 
-    async def _renewal_answered(
+    def _note_answers(
         self, due: list[tuple[_Known, Grant]], answers: Sequence[Grant | Loss | BackendError], sent: float
-    ) -> None:
-        late = []
+    ) -> tuple[list[tuple[str, int]], list[Grant]]:
+        """Name and fence of what goes on, and the grants that were confirmed after their leases were given up here."""
+        renewed, late = [], []
         for (known, _), answer in zip(due, answers, strict=True):
             if isinstance(answer, BackendError):
                 self._renewal_failed(known, answer)
@@ -273,9 +279,11 @@ class Keeper:
             if tenure is None:
                 continue
             self._apply(tenure, answer, sent)
-            if tenure.state is State.LOST and isinstance(answer, Grant):
+            if tenure.state is State.HELD:
+                renewed.append((tenure.name, tenure.grant.fence))
+            elif tenure.state is State.LOST and isinstance(answer, Grant):
                 late.append(answer)
-        await self._give_back(late)
+        return renewed, late
 
     def _apply(self, tenure: Tenure, answer: Grant | Loss, sent: float) -> None:
         with self.guard:
@@ -283,8 +291,12 @@ class Keeper:
                 tenure.lose(answer)
             else:
                 tenure.confirm(answer, sent, self._runtime.now())
-        if tenure.state is State.HELD and self._events.wanted(happened.Renewed):
-            self._say(happened.Renewed(tenure.name, tenure.grant.fence))
+
+    def _say_renewed(self, renewed: list[tuple[str, int]]) -> None:
+        """Last of all, and without the leases: even the question whether anybody wants to know may hang, in logging."""
+        if renewed and self._events.wanted(happened.Renewed):
+            for name, fence in renewed:
+                self._herald.say(happened.Renewed(name, fence))
 
     async def _give_back(self, grants: list[Grant]) -> None:
         """A renewal was confirmed after its lease had been given up here: the store must not keep it."""
@@ -303,14 +315,14 @@ class Keeper:
             first = tenure.failure is None
             tenure.failed(str(error) or type(error).__name__, now)
         if first and tenure.state is State.HELD:
-            self._say(happened.RenewalFailed(tenure.name, tenure.deadline - now, str(error)))
+            self._herald.say(happened.RenewalFailed(tenure.name, tenure.deadline - now, str(error)))
 
     def _note_lateness(self, now: float, planned: float) -> None:
         late = now - planned
         for known in list(self._known.values()) if late > LONGEST_SLEEP / 10 else ():
             tenure = known()
             if tenure is not None and tenure.renewable and late > tenure.grant.claim.ttl / 3:
-                self._say(happened.KeeperLate(tenure.name, late))
+                self._herald.say(happened.KeeperLate(tenure.name, late))
                 return
 
     def _forget_dropped(self) -> None:
@@ -319,7 +331,7 @@ class Keeper:
             with self.guard:
                 forgotten = self._known.pop(known.number, None)
             if forgotten is not None:
-                self._say(happened.Dropped(known.name, known.fence))
+                self._herald.say(happened.Dropped(known.name, known.fence))
 
     def _retire(self, now: float) -> bool:
         """Whether the worker may end: closed, or idle for a while."""
@@ -335,8 +347,6 @@ class Keeper:
                 return True
             return False
 
-    # --- what is said, in tasks of its own
-
     async def _tell(self, lost: list[Tenure]) -> None:
         """Tell everybody who watches these leases."""
         for tenure in lost:
@@ -345,28 +355,6 @@ class Keeper:
                     watcher.on_end(tenure.loss)
                 except Exception:  # noqa: BLE001 - a callback of the user's must not keep others from theirs
                     logger.exception("on_lost failed for %r", tenure.name)
-
-    def _say(self, event: happened.Event) -> None:
-        """Have an event announced: in order, and by others, because whoever listens or logs may hang."""
-        self._news.append(event)
-        with self.guard:
-            if not self._is_speaking:
-                self._speaker = self._runtime.spawn(self._speak(), "leasehold news")
-                self._is_speaking = True  # last: who is interrupted before leaves two that speak, and not none
-
-    async def _speak(self) -> None:
-        while (event := self._next_news()) is not None:
-            try:
-                self._events.emit(event)
-                if isinstance(event, happened.Dropped):
-                    warn(str(event), ResourceWarning, stacklevel=2)
-            except Exception:  # noqa: BLE001 - warnings may be errors
-                logger.exception("an event could not be announced")
-
-    def _next_news(self) -> happened.Event | None:
-        with self.guard:
-            self._is_speaking = bool(self._news)
-            return self._news.popleft() if self._news else None
 
 
 _LOCAL_LOSSES = frozenset({LossReason.EXPIRED, LossReason.UNCONFIRMED, LossReason.MAX_HOLD})

@@ -6,12 +6,12 @@ import functools
 import inspect
 from typing import TYPE_CHECKING, Any, Never, NoReturn, ParamSpec, TypeVar, Unpack, cast
 
-from leasehold._core.template import NameTemplate
 from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold.blocking._mirror import mirrors
 from leasehold.blocking.lock import Lock, LockSet, RWLock
 from leasehold.client import DEFAULT_TTL, AsyncClient
 from leasehold.errors import AcquireTimeout, ConfigurationError
+from leasehold.name_template import NameTemplate
 from leasehold.terms import with_group
 from leasehold.urls import find_store
 

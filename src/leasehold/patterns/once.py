@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, ParamSpec, TypeAlias, 
 from leasehold._core.durations import optional_seconds
 from leasehold._core.events import RunSkipped
 from leasehold._core.names import check_name, key_for
-from leasehold._core.template import NameTemplate
 from leasehold.errors import AcquireTimeout, AlreadyRun, AlreadyRunning, BackendError, ConfigurationError
 from leasehold.hold import Block, lost_error
+from leasehold.name_template import NameTemplate
 from leasehold.patterns.asking import ask
 from leasehold.patterns.slots import Labelled, check_label, slots_for
 from leasehold.terms import LockOptions
