@@ -11,6 +11,9 @@ import pytest
 
 import leasehold
 from leasehold import events
+from leasehold._core.events import Events
+from leasehold._core.herald import MOST_NEWS, Herald
+from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold.testing import ManualStore
 
 if TYPE_CHECKING:
@@ -121,3 +124,18 @@ def test_news_come_in_order_and_before_the_client_is_closed() -> None:
             store.lose(lease)
     lost = [event.name for event in seen if isinstance(event, events.Lost)]
     assert lost == [f"n{number}" for number in range(20)]
+
+
+def test_news_for_somebody_who_hangs_do_not_pile_up_for_ever(hang: Hang) -> None:
+    heard: list[events.Event] = []
+    news = Events()
+    news.subscribe(hang)
+    news.subscribe(heard.append)
+    runtime = ThreadRuntime()
+    herald = Herald(runtime, news)
+    for number in range(MOST_NEWS + 500):
+        herald.say(events.Renewed(f"n{number}", number))
+    hang.let_go()
+    run(herald.finish(runtime.now() + 60))
+    assert [event.name for event in heard[:2]] == ["n0", "n1"]
+    assert MOST_NEWS <= len(heard) <= MOST_NEWS + 1

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Herald"]
 
+MOST_NEWS = 10_000  # with so many unsaid, whoever should listen has hung, and what comes now is not kept for them
+
 
 class Herald:
     """Says the news of one client."""
@@ -31,7 +33,8 @@ class Herald:
 
     def say(self, event: Event) -> None:
         """Have an event announced after those before it; returns at once."""
-        self._news.append(event)
+        if len(self._news) < MOST_NEWS:
+            self._news.append(event)
         with self._guard:
             if not self._is_speaking:
                 self._task = self._runtime.spawn(self._speak(), "leasehold news")
