@@ -27,7 +27,7 @@ def group() -> Iterator[SentinelGroup]:
 
 
 def in_sync(group: SentinelGroup) -> None:
-    eventually(lambda: group.primary.ask("WAIT", 1, 1000) == 1, "the replica does not confirm")
+    eventually(group.primary.has_replicated, "the replica does not confirm")
 
 
 def held(worker: Worker) -> int:

@@ -166,7 +166,7 @@ def test_slot_that_nobody_serves_is_unavailable_until_its_replica_takes_over(
         owner = cluster.owner_of(slot_of(cluster, "name"))
         waiter = start("hold", cluster.url, "name", 30)
         eventually(lambda: waiters(client, "name") == 1)
-        eventually(lambda: owner.ask("WAIT", 1, 1000) == 1)
+        eventually(owner.has_replicated, "the replica does not confirm")
         owner.kill()
         with pytest.raises(leasehold.BackendUnavailable):
             client.lock("name").acquire(timeout=0)

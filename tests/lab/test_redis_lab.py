@@ -60,7 +60,7 @@ def test_a_primary_that_is_killed_is_replaced_by_its_replica() -> None:
     with SentinelGroup() as group:
         before = group.primary
         before.ask("SET", "key", "value")
-        before.ask("WAIT", 1, 5000)
+        assert before.has_replicated(within=5)
         after = group.fail_over()
         assert after is not before
         assert after.ask("GET", "key") == b"value"
@@ -68,6 +68,17 @@ def test_a_primary_that_is_killed_is_replaced_by_its_replica() -> None:
         wait_until(lambda: before.is_role("slave"), "the old primary follows the new one")
         group.wait_settled()
         assert group.replica is before
+
+
+def test_a_replica_that_stands_still_has_not_got_what_was_written_meanwhile() -> None:
+    with RedisServer("primary") as primary, RedisServer("replica", replica_of=primary) as replica:
+        wait_until(primary.has_replicated, "the replica does not follow")
+        replica.pause()
+        primary.ask("SET", "key", "value")
+        assert not primary.has_replicated(within=0.2)
+        replica.resume()
+        wait_until(primary.has_replicated, "the replica does not catch up")
+        assert replica.ask("GET", "key") == b"value"
 
 
 def test_a_slot_on_the_move_answers_ask_and_a_moved_one_answers_moved() -> None:

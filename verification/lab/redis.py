@@ -141,6 +141,15 @@ class RedisServer(ServerProcess):
             return self.info("replication")["role"] == role
         return False
 
+    def has_replicated(self, number: int = 1, within: float = 1.0) -> bool:
+        """Whether so many replicas have everything that this server has now.
+
+        WAIT counts from the last command of its own connection, and on a new one says yes to whoever is connected.
+        """
+        with self.connect() as connection:
+            connection.ask("PING")
+            return bool(connection.ask("WAIT", number, int(within * 1000)) >= number)
+
     def configure(self, name: str, value: str) -> None:
         """Change a setting while it runs."""
         self.ask("CONFIG", "SET", name, value)

@@ -94,7 +94,7 @@ class SentinelGroup:
             server.start()
         first, second = self.servers
         wait_until(lambda: second.info("replication")["master_link_status"] == "up", "the replica has not caught up")
-        wait_until(lambda: first.ask("WAIT", 1, 100) == 1, "the replica does not confirm")
+        wait_until(lambda: first.has_replicated(within=0.1), "the replica does not confirm")
         for sentinel in self.sentinels:
             self._running.callback(sentinel.remove)
             sentinel.start()
