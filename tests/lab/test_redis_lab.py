@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from verification.lab.certificates import Certificates
-from verification.lab.process import wait_until
+from verification.lab.process import free_port, wait_until
 from verification.lab.proxy import FaultProxy
 from verification.lab.redis import RedisServer
 from verification.lab.redis_cluster import RedisCluster
@@ -30,6 +32,15 @@ def test_a_server_that_is_killed_and_started_again_is_empty_and_on_the_same_port
             server.ask("PING")
         server.start()
         assert server.ask("GET", "key") is None
+
+
+def test_no_two_processes_are_given_the_same_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = (11_900, 11_904)  # which no other test is given
+    monkeypatch.setattr("verification.lab.process.SERVER_PORTS", few)
+    ours = {free_port() for _ in range(3)}
+    program = f"from verification.lab import process; process.SERVER_PORTS = {few}; print(process.free_port())"
+    theirs = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert ours | {int(theirs.stdout)} == set(range(*few))
 
 
 def test_options_reach_the_server(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import weakref
@@ -31,7 +32,7 @@ DEBIAN_FOLDERS = ("/usr/sbin", "/usr/local/sbin", "/sbin")  # not on everybody's
 
 
 def free_port() -> int:
-    """A port of the loopback interface that nobody uses now.
+    """A port of the loopback interface that nobody uses now, and no other test will be given.
 
     It is below those that the system gives to clients: while a server is down, a client that asks for it again and
     again could otherwise be given that very port, connect to itself, and keep the server from coming back.
@@ -40,7 +41,36 @@ def free_port() -> int:
         port = random.randrange(*SERVER_PORTS)
         with closing(socket.socket()) as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
-            return port
+            if port not in _RESERVED and _reserve(port):
+                return port
+
+
+_RESERVED: dict[int, int] = {}  # the port, and a descriptor that stands for it
+
+
+def _reserve(port: int) -> bool:
+    """Keep a port from the tests of other processes, also while its server is down or about to start.
+
+    Two that chose the same would talk to one server, and each flush what the other has stored. A name that is no file
+    belongs to one process of the host at a time, and goes with it.
+    """
+    if sys.platform != "linux":
+        _RESERVED[port] = -1
+        return True
+    name = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        name.bind(f"\0leasehold-lab-port-{port}")
+    except OSError:
+        name.close()
+        return False
+    _RESERVED[port] = name.detach()
+    return True
+
+
+def _give_back(port: int) -> None:
+    descriptor = _RESERVED.pop(port, -1)
+    if descriptor >= 0:
+        os.close(descriptor)
 
 
 def find_program(name: str, package: str) -> str:
@@ -165,6 +195,7 @@ class ServerProcess:
     def remove(self) -> None:
         """End it and remove its folder."""
         self.kill()
+        _give_back(self.port)
         shutil.rmtree(self.folder, ignore_errors=True)
         _LIVE.discard(self)
 
