@@ -24,17 +24,8 @@ from verification.lab.process import wait_until
 from verification.lab.proxy import FaultProxy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
 
     from leasehold.spi import Backend, Runtime
-
-
-@pytest.fixture
-def server() -> Iterator[EtcdServer]:
-    """A server of this test alone, so that what is left over can be counted."""
-    one = EtcdServer()
-    with one:
-        yield one
 
 
 class Patience:
@@ -86,12 +77,12 @@ def test_holder_that_is_cut_off_silently_from_every_member_knows_before_the_next
                 lease.release()
 
 
-def test_waiter_that_is_killed_in_the_middle_of_the_line_is_passed_over(server: EtcdServer) -> None:
-    with leasehold.connect(server.url, ttl=2, namespace="faults") as client:
+def test_waiter_that_is_killed_in_the_middle_of_the_line_is_passed_over(own_etcd: EtcdServer) -> None:
+    with leasehold.connect(own_etcd.url, ttl=2, namespace="faults") as client:
         first = client.lock("x").acquire()
-        with Worker(server.url, "x", 2) as dead:
+        with Worker(own_etcd.url, "x", 2) as dead:
             wait_until(lambda: waiting(client, "x") == 1, "the first waiter does not stand in line")
-            with Worker(server.url, "x", 2) as live:
+            with Worker(own_etcd.url, "x", 2) as live:
                 wait_until(lambda: waiting(client, "x") == 2, "the second waiter does not stand in line")
                 dead.kill()
                 first.release()
@@ -109,11 +100,11 @@ class _Counting:
         return FaultyBackend(self._store.open_backend(runtime), runtime, self._faults)
 
 
-def test_one_release_wakes_one_of_two_hundred_who_wait(server: EtcdServer) -> None:
+def test_one_release_wakes_one_of_two_hundred_who_wait(own_etcd: EtcdServer) -> None:
     async def crowd() -> tuple[int, int]:
         faults, go_on, served = Faults(), asyncio.Event(), []
         clients = [
-            AsyncClient(_Counting(server.url, faults), AsyncioRuntime(), ttl=60, namespace="faults") for _ in range(4)
+            AsyncClient(_Counting(own_etcd.url, faults), AsyncioRuntime(), ttl=60, namespace="faults") for _ in range(4)
         ]
 
         async def take(client: AsyncClient) -> None:
@@ -145,30 +136,30 @@ def test_one_release_wakes_one_of_two_hundred_who_wait(server: EtcdServer) -> No
     assert served == 200
 
 
-def test_holder_whose_key_was_deleted_behind_its_back_is_told(server: EtcdServer) -> None:
+def test_holder_whose_key_was_deleted_behind_its_back_is_told(own_etcd: EtcdServer) -> None:
     losses: list[Loss] = []
-    with leasehold.connect(server.url, ttl=3) as client, pytest.raises(leasehold.LeaseLost):
+    with leasehold.connect(own_etcd.url, ttl=3) as client, pytest.raises(leasehold.LeaseLost):
         with client.lock("x").hold(on_lost=losses.append) as lease:
-            (seat,) = seats(server)
-            assert server.delete(seat) == 1
+            (seat,) = seats(own_etcd)
+            assert own_etcd.delete(seat) == 1
             assert lease.lost.wait(60)
             assert lease.loss is not None
             assert lease.loss.reason is LossReason.TAKEN
     assert [loss.reason for loss in losses] == [LossReason.TAKEN]
 
 
-def test_waiter_whose_lease_has_died_is_not_granted_but_stands_in_line_again(server: EtcdServer) -> None:
-    with leasehold.connect(server.url, ttl=60) as holder, leasehold.connect(server.url, ttl=30) as client:
+def test_waiter_whose_lease_has_died_is_not_granted_but_stands_in_line_again(own_etcd: EtcdServer) -> None:
+    with leasehold.connect(own_etcd.url, ttl=60) as holder, leasehold.connect(own_etcd.url, ttl=30) as client:
         first = holder.lock("x").acquire()
-        known = set(server.leases())
+        known = set(own_etcd.leases())
         got: list[leasehold.Lease] = []
         thread = threading.Thread(target=lambda: got.append(client.lock("x").acquire(timeout=90)))
         thread.start()
         wait_until(lambda: waiting(holder, "x") == 1, "the waiter does not stand in line")
-        before = set(seats(server))
-        (lease,) = set(server.leases()) - known
-        server.ask("/lease/revoke", {"ID": lease})
-        assert len(seats(server)) == 1
+        before = set(seats(own_etcd))
+        (lease,) = set(own_etcd.leases()) - known
+        own_etcd.ask("/lease/revoke", {"ID": lease})
+        assert len(seats(own_etcd)) == 1
         first.release()
         thread.join(90)
         assert len(got) == 1
@@ -178,9 +169,9 @@ def test_waiter_whose_lease_has_died_is_not_granted_but_stands_in_line_again(ser
         got[0].release()
 
 
-def test_compaction_while_a_watch_is_away_does_not_leave_its_waiter_hanging(server: EtcdServer) -> None:
+def test_compaction_while_a_watch_is_away_does_not_leave_its_waiter_hanging(own_etcd: EtcdServer) -> None:
     """The release happened in a past that etcd has forgotten by the time the watch comes back."""
-    with FaultProxy(("127.0.0.1", server.port)) as proxy, leasehold.connect(server.url, ttl=90) as holder:
+    with FaultProxy(("127.0.0.1", own_etcd.port)) as proxy, leasehold.connect(own_etcd.url, ttl=90) as holder:
         with leasehold.connect(f"etcd://127.0.0.1:{proxy.port}", ttl=90) as client:
             first = holder.lock("x").acquire()
             got: list[leasehold.Lease] = []
@@ -188,10 +179,10 @@ def test_compaction_while_a_watch_is_away_does_not_leave_its_waiter_hanging(serv
             patience = Patience(client)
             thread.start()
             patience.ends(1)
-            wait_until(lambda: server.watchers() == 1, "the waiter does not watch")
+            wait_until(lambda: own_etcd.watchers() == 1, "the waiter does not watch")
             proxy.refuse()
             first.release()
-            server.compact()
+            own_etcd.compact()
             proxy.accept()
             thread.join(8)  # it asks by itself only every ten seconds
             assert got, "the waiter was not woken"
@@ -199,23 +190,23 @@ def test_compaction_while_a_watch_is_away_does_not_leave_its_waiter_hanging(serv
             got[0].release()
 
 
-def test_compaction_under_a_live_watch_changes_nothing(server: EtcdServer) -> None:
-    with leasehold.connect(server.url, ttl=90) as holder, leasehold.connect(server.url, ttl=90) as client:
+def test_compaction_under_a_live_watch_changes_nothing(own_etcd: EtcdServer) -> None:
+    with leasehold.connect(own_etcd.url, ttl=90) as holder, leasehold.connect(own_etcd.url, ttl=90) as client:
         first = holder.lock("x").acquire()
         got: list[leasehold.Lease] = []
         thread = threading.Thread(target=lambda: got.append(client.lock("x").acquire(timeout=90)))
         thread.start()
-        wait_until(lambda: server.watchers() == 1, "the waiter does not watch")
+        wait_until(lambda: own_etcd.watchers() == 1, "the waiter does not watch")
         holder.lock("other").acquire().release()
-        server.compact()
+        own_etcd.compact()
         first.release()
         thread.join(8)
         assert got
         got[0].release()
 
 
-def test_permit_goes_on_to_a_waiter_when_the_first_holder_leaves_first(server: EtcdServer) -> None:
-    with leasehold.connect(server.url, ttl=90) as client, leasehold.connect(server.url, ttl=90) as other:
+def test_permit_goes_on_to_a_waiter_when_the_first_holder_leaves_first(own_etcd: EtcdServer) -> None:
+    with leasehold.connect(own_etcd.url, ttl=90) as client, leasehold.connect(own_etcd.url, ttl=90) as other:
         first, second = (client.semaphore("x", 2).acquire() for _ in range(2))
         got: list[leasehold.Lease] = []
         threads = []
@@ -237,9 +228,9 @@ def test_permit_goes_on_to_a_waiter_when_the_first_holder_leaves_first(server: E
             thread.join(60)
 
 
-def test_nothing_is_left_over(server: EtcdServer) -> None:
+def test_nothing_is_left_over(own_etcd: EtcdServer) -> None:
     threads = threading.active_count()
-    clients = [leasehold.connect(server.url, ttl=2) for _ in range(3)]
+    clients = [leasehold.connect(own_etcd.url, ttl=2) for _ in range(3)]
     for number in range(30):
         clients[number % 3].lock(f"n{number}").acquire().release()
     held = clients[0].lock("x").acquire()
@@ -250,52 +241,52 @@ def test_nothing_is_left_over(server: EtcdServer) -> None:
     clients[0].lock("y", min_hold=1).acquire().release()
     for client in clients:
         client.close()
-    wait_until(lambda: not server.stored_keys(), "keys are left over", 30)
-    wait_until(lambda: not server.leases(), "leases are left over", 30)
-    wait_until(lambda: server.watchers() == 0, "watches are left over", 30)
+    wait_until(lambda: not own_etcd.stored_keys(), "keys are left over", 30)
+    wait_until(lambda: not own_etcd.leases(), "leases are left over", 30)
+    wait_until(lambda: own_etcd.watchers() == 0, "watches are left over", 30)
     wait_until(lambda: threading.active_count() <= threads, "threads are left over", 30)
 
 
-def test_one_session_serves_a_thousand_locks_of_one_ttl(server: EtcdServer) -> None:
-    with leasehold.connect(server.url, ttl=60) as client:
+def test_one_session_serves_a_thousand_locks_of_one_ttl(own_etcd: EtcdServer) -> None:
+    with leasehold.connect(own_etcd.url, ttl=60) as client:
         leases = [client.lock(f"n{number}").acquire() for number in range(300)]
-        assert len(server.leases()) == 1
+        assert len(own_etcd.leases()) == 1
         leases[0].renew()
         for lease in leases:
             lease.check()
             lease.release()
         for ttl in range(61, 75):
             client.lock("x", ttl=ttl).acquire().release()
-        assert len(server.leases()) <= 15
+        assert len(own_etcd.leases()) <= 15
 
 
-def test_request_whose_answer_was_lost_is_found_again_and_not_made_twice(server: EtcdServer) -> None:
-    with FaultProxy(("127.0.0.1", server.port)) as proxy:
+def test_request_whose_answer_was_lost_is_found_again_and_not_made_twice(own_etcd: EtcdServer) -> None:
+    with FaultProxy(("127.0.0.1", own_etcd.port)) as proxy:
         with leasehold.connect(f"etcd://127.0.0.1:{proxy.port}", ttl=20) as client:
             client.lock("warm").acquire().release()
             proxy.swallow(b"/q/leasehold:x/")
             lease = client.lock("x").acquire(timeout=30)
             proxy.wait_done()
-            assert len(seats(server)) == 1
+            assert len(seats(own_etcd)) == 1
             state = client.inspect("x")
             assert state is not None
             assert [holding.fence for holding in state.holdings] == [lease.fence]
             assert lease.release() is True
-            assert seats(server) == []
+            assert seats(own_etcd) == []
 
 
-def test_key_that_may_be_gone_is_not_deleted_under_its_next_owner(server: EtcdServer) -> None:
+def test_key_that_may_be_gone_is_not_deleted_under_its_next_owner(own_etcd: EtcdServer) -> None:
     """The answer to a release was lost; meanwhile another client sits under the same number."""
-    with FaultProxy(("127.0.0.1", server.port)) as proxy:
+    with FaultProxy(("127.0.0.1", own_etcd.port)) as proxy:
         first = leasehold.connect(f"etcd://127.0.0.1:{proxy.port}", ttl=9)
-        other = leasehold.connect(server.url, ttl=60)
+        other = leasehold.connect(own_etcd.url, ttl=60)
         failures: list[object] = []
         first.on_event(lambda event: failures.extend([event] if isinstance(event, events.RenewalFailed) else []))
         with first, other:
             for client in (first, other):
                 client._twin._current().backend._asking._tools.slots._first = 7  # type: ignore[attr-defined]
             kept, lost = first.lock("kept").acquire(), first.lock("x").acquire()
-            (seat,) = [key for key in seats(server) if b":x/" in key]
+            (seat,) = [key for key in seats(own_etcd) if b":x/" in key]
             proxy.swallow(seat)
             releasing = threading.Thread(target=_release_somehow, args=(lost,))
             releasing.start()
@@ -303,7 +294,7 @@ def test_key_that_may_be_gone_is_not_deleted_under_its_next_owner(server: EtcdSe
             proxy.refuse()
             releasing.join(60)
             mine = other.lock("x").acquire(timeout=10)
-            assert seats(server).count(seat) == 1
+            assert seats(own_etcd).count(seat) == 1
             wait_until(lambda: failures, "no renewal failed")  # and with it the first try to clean up
             kept.check()
             proxy.accept()

@@ -18,17 +18,9 @@ from verification.lab.etcd import EtcdServer
 from verification.lab.proxy import FaultProxy
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
+    from collections.abc import Coroutine
 
     from leasehold.client import AsyncClient
-
-
-@pytest.fixture
-def server() -> Iterator[EtcdServer]:
-    """A server of this test alone, so that what is left over can be counted."""
-    one = EtcdServer()
-    with one:
-        yield one
 
 
 def play(history: Coroutine[Any, Any, None]) -> None:
@@ -43,11 +35,11 @@ def claim_by(runtime: AsyncioRuntime, ttl: float = 30.0) -> Claim:
     return Claim("ns:x", runtime.owner(), ttl, Mode.EXCLUSIVE, 1, 0.0, Holder("host", 1))
 
 
-def test_clean_up_of_one_claim_does_not_delete_the_next_one_under_its_number(server: EtcdServer) -> None:
-    """It did: two holders, on a healthy server, when a release met a waiter of the same client that looked around."""
+def test_clean_up_of_one_claim_does_not_delete_the_next_one_under_its_number(own_etcd: EtcdServer) -> None:
+    """It did: two holders, on a healthy own_etcd, when a release met a waiter of the same client that looked around."""
 
     async def history() -> None:
-        first, second = (leasehold.connect_async(server.url, ttl=10) for _ in range(2))
+        first, second = (leasehold.connect_async(own_etcd.url, ttl=10) for _ in range(2))
         end = time.monotonic() + 3
         overlaps: list[int] = []
 
@@ -73,12 +65,12 @@ def test_clean_up_of_one_claim_does_not_delete_the_next_one_under_its_number(ser
     play(history())
 
 
-def test_claim_whose_deletion_is_under_way_is_never_granted(server: EtcdServer) -> None:
+def test_claim_whose_deletion_is_under_way_is_never_granted(own_etcd: EtcdServer) -> None:
     """Its key may still be there when it looks."""
 
     async def history() -> None:
         runtime = AsyncioRuntime()
-        backend: Any = find_store(server.url).open_backend(runtime)
+        backend: Any = find_store(own_etcd.url).open_backend(runtime)
         held, place = await backend.join(claim_by(runtime)), await backend.join(claim_by(runtime))
         assert isinstance(held, Grant)
         assert isinstance(place, Place)
@@ -88,16 +80,16 @@ def test_claim_whose_deletion_is_under_way_is_never_granted(server: EtcdServer) 
         assert await backend.release(held)
         assert isinstance(await backend.turn(place), Refusal)
         await backend._sessions.sweep(member.session)
-        assert server.stored_keys() == []
+        assert own_etcd.stored_keys() == []
         await backend.close()
 
     play(history())
 
 
-def test_holder_whose_deletion_is_under_way_is_told(server: EtcdServer) -> None:
+def test_holder_whose_deletion_is_under_way_is_told(own_etcd: EtcdServer) -> None:
     async def history() -> None:
         runtime = AsyncioRuntime()
-        backend: Any = find_store(server.url).open_backend(runtime)
+        backend: Any = find_store(own_etcd.url).open_backend(runtime)
         held, other = await backend.join(claim_by(runtime)), claim_by(runtime)
         member = backend._asking._tools.members[held.claim.owner]
         member.session.lets_go(member.kept, runtime.now())
@@ -111,7 +103,7 @@ def test_holder_whose_deletion_is_under_way_is_told(server: EtcdServer) -> None:
 
 
 def test_permit_whose_key_vanishes_before_it_is_marked_is_not_granted(
-    server: EtcdServer, monkeypatch: pytest.MonkeyPatch
+    own_etcd: EtcdServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was: three holders of two permits."""
     mark = requests.mark
@@ -119,12 +111,12 @@ def test_permit_whose_key_vanishes_before_it_is_marked_is_not_granted(
 
     def lose_the_key(seat: bytes, created: int, value: bytes) -> bytes:
         if not lost:
-            server.delete(seat)
+            own_etcd.delete(seat)
         lost.append(seat)
         return mark(seat, created, value)
 
     async def history() -> None:
-        first, second = (leasehold.connect_async(server.url, ttl=10) for _ in range(2))
+        first, second = (leasehold.connect_async(own_etcd.url, ttl=10) for _ in range(2))
         async with first, second:
             held = [await first.semaphore("x", 2).acquire() for _ in range(2)]
             waiter = asyncio.create_task(second.semaphore("x", 2).acquire(timeout=30))
@@ -141,12 +133,12 @@ def test_permit_whose_key_vanishes_before_it_is_marked_is_not_granted(
     play(history())
 
 
-def test_failures_of_an_outage_do_not_use_up_the_places_of_a_client(server: EtcdServer) -> None:
+def test_failures_of_an_outage_do_not_use_up_the_places_of_a_client(own_etcd: EtcdServer) -> None:
     """They did: after 64 of them in all, the client never stood in line for that name again."""
 
     async def history(proxy: FaultProxy) -> None:
         url = f"etcd://127.0.0.1:{proxy.port}"
-        client, other = leasehold.connect_async(url, ttl=5), leasehold.connect_async(server.url, ttl=5)
+        client, other = leasehold.connect_async(url, ttl=5), leasehold.connect_async(own_etcd.url, ttl=5)
 
         async def fail() -> None:
             with pytest.raises(leasehold.LeaseholdError):
@@ -155,7 +147,7 @@ def test_failures_of_an_outage_do_not_use_up_the_places_of_a_client(server: Etcd
         async with client, other:
             held = await other.lock("x").acquire()
             failing = [asyncio.create_task(fail()) for _ in range(66)]
-            while len(server.stored_keys()) < 64:
+            while len(own_etcd.stored_keys()) < 64:
                 await asyncio.sleep(0.02)
             await asyncio.sleep(1.5)
             proxy.refuse()
@@ -164,14 +156,14 @@ def test_failures_of_an_outage_do_not_use_up_the_places_of_a_client(server: Etcd
             await held.release()
             assert await (await client.lock("x").acquire(timeout=30)).release()
 
-    with FaultProxy(("127.0.0.1", server.port)) as proxy:
+    with FaultProxy(("127.0.0.1", own_etcd.port)) as proxy:
         play(history(proxy))
 
 
-def test_nobody_overtakes_those_who_wait_inside_the_client(server: EtcdServer) -> None:
+def test_nobody_overtakes_those_who_wait_inside_the_client(own_etcd: EtcdServer) -> None:
     async def history() -> None:
         order: list[str] = []
-        async with leasehold.connect_async(server.url, ttl=30) as client:
+        async with leasehold.connect_async(own_etcd.url, ttl=30) as client:
 
             async def take(name: str) -> None:
                 async with client.lock("x").hold():
@@ -179,7 +171,7 @@ def test_nobody_overtakes_those_who_wait_inside_the_client(server: EtcdServer) -
 
             held = await client.lock("x").acquire()
             tasks = [asyncio.create_task(take("in line")) for _ in range(63)]
-            while len(server.stored_keys()) < 64:
+            while len(own_etcd.stored_keys()) < 64:
                 await asyncio.sleep(0.02)
             early = [asyncio.create_task(take(f"early {number}")) for number in range(5)]
             backlog = backend_of(client)._backlog
@@ -195,17 +187,17 @@ def test_nobody_overtakes_those_who_wait_inside_the_client(server: EtcdServer) -
     play(history())
 
 
-def test_records_that_are_contended_leave_one_lease_for_each_key(server: EtcdServer) -> None:
+def test_records_that_are_contended_leave_one_lease_for_each_key(own_etcd: EtcdServer) -> None:
     """A lost race left a lease of a day behind."""
 
     async def history() -> None:
         runtime = AsyncioRuntime()
-        backends: list[Any] = [find_store(server.url).open_backend(runtime) for _ in range(2)]
+        backends: list[Any] = [find_store(own_etcd.url).open_backend(runtime) for _ in range(2)]
         for number in range(10):
             reads = [backends[place % 2].read(f"ns:r{number}", 100 + place) for place in range(4)]
             await asyncio.gather(*reads, return_exceptions=True)
         for backend in backends:
             await backend.close()
-        assert len(server.leases()) == len(server.stored_keys()) == 10
+        assert len(own_etcd.leases()) == len(own_etcd.stored_keys()) == 10
 
     play(history())

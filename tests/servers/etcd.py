@@ -25,6 +25,14 @@ def etcd_server() -> Iterator[EtcdServer]:
         yield server
 
 
+@pytest.fixture
+def own_etcd() -> Iterator[EtcdServer]:
+    """A server of one test alone, so that what is left over can be counted."""
+    server = EtcdServer()
+    with server:
+        yield server
+
+
 @pytest.fixture(scope="session")
 def etcd_cluster() -> Iterator[EtcdCluster]:
     """Three members of the newer version."""
