@@ -24,7 +24,6 @@ from verification.lab.process import wait_until
 from verification.lab.proxy import FaultProxy
 
 if TYPE_CHECKING:
-
     from leasehold.spi import Backend, Runtime
 
 
