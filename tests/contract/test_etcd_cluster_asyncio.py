@@ -1,4 +1,4 @@
-"""The contract over three etcd members (3.5), in real time, on asyncio; the files of etcd run side by side."""
+"""The contract over three etcd members (3.5), in real time, on asyncio; clients meet under the same keys."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from verification.lab.etcd import EtcdCluster
 
 
+@pytest.mark.usefixtures("crowded_slots")
 @pytest.mark.parametrize("case", contract.CASES, ids=str)
 def test_contract(case: contract.Case, etcd_cluster: EtcdCluster) -> None:
     harness = contract.UrlHarness(etcd_cluster.url, contract.REQUIRED["etcd"], ttl=1.0, lateness=LATENESS)

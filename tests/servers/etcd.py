@@ -38,3 +38,9 @@ def etcd_cluster() -> Iterator[EtcdCluster]:
     """Three members of the newer version."""
     with EtcdCluster(version="3.5") as cluster:
         yield cluster
+
+
+@pytest.fixture
+def crowded_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All clients begin at the same number, and so meet under one key, which else happens once in 64 times."""
+    monkeypatch.setattr("leasehold.backends.etcd.slots.FIRST_ROOM", 1)

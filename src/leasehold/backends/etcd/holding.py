@@ -109,11 +109,9 @@ class Holdings:
 
     async def _verdict(self, member: Member, found: tuple[KeyValue, ...]) -> Loss | None:
         """Whether the grant is over, and why; what was written by somebody else is known from then on."""
-        if not found:
+        seat = read_seat(found[0]) if found else None
+        if seat is None or seat.kept.created != member.created or seat.cooling:  # the key may be another claim's by now
             return await self._told(member.lane.verdict(member.claim.owner))
-        seat = read_seat(found[0])
-        if seat.kept.created != member.created or seat.cooling:
-            return _GONE
         if seat.broken is not None:
             return Loss(LossReason.BROKEN, seat.broken)
         member.written = seat.kept.written
