@@ -147,7 +147,7 @@ def test_failures_of_an_outage_do_not_use_up_the_places_of_a_client(own_etcd: Et
         async with client, other:
             held = await other.lock("x").acquire()
             failing = [asyncio.create_task(fail()) for _ in range(66)]
-            while len(own_etcd.stored_keys()) < 64:
+            while len(own_etcd.stored_keys()) < 65:
                 await asyncio.sleep(0.02)
             await asyncio.sleep(1.5)
             proxy.refuse()
@@ -170,8 +170,8 @@ def test_nobody_overtakes_those_who_wait_inside_the_client(own_etcd: EtcdServer)
                     order.append(name)
 
             held = await client.lock("x").acquire()
-            tasks = [asyncio.create_task(take("in line")) for _ in range(63)]
-            while len(own_etcd.stored_keys()) < 64:
+            tasks = [asyncio.create_task(take("in line")) for _ in range(64)]
+            while len(own_etcd.stored_keys()) < 65:
                 await asyncio.sleep(0.02)
             early = [asyncio.create_task(take(f"early {number}")) for number in range(5)]
             backlog = backend_of(client)._backlog

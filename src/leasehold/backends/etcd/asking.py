@@ -58,19 +58,20 @@ class Asking:
 
     async def join(self, claim: Claim) -> Grant | Place | Refusal:
         """Grant now or give a place in the line; or one behind the others of this client, who are many."""
-        tools, lane = self._tools, self._tools.lane(claim).prefix
-        if claim.owner not in tools.members and not self._has_room(lane, claim.owner):
-            until = tools.runtime.now() + MISSED * recheck(claim)
-            signal, ahead = tools.backlog.stand(lane, claim.owner, until)
+        backlog, lane = self._tools.backlog, self._tools.lane(claim).prefix
+        if claim.owner not in self._tools.members and not backlog.has_room(lane, claim.owner):
+            until = self._tools.runtime.now() + MISSED * recheck(claim)
+            signal, ahead = backlog.stand(lane, claim.owner, until)
             return Place(claim, signal, recheck(claim), MOST_SEATS + ahead)
-        tools.backlog.leave(lane, claim.owner)
-        if tools.slots.count(lane) + 1 < MOST_SEATS:
-            tools.backlog.call_next(lane)
-        return await self._ask(claim, waits=True)
-
-    def _has_room(self, lane: bytes, owner: str) -> bool:
-        """Whether this client may have one more in the store's line, and it is this one's turn among its own."""
-        return self._tools.slots.count(lane) < MOST_SEATS and self._tools.backlog.is_open(lane, owner)
+        backlog.sit(lane, claim.owner)
+        try:
+            answer = await self._ask(claim, waits=True)
+        except BaseException:
+            backlog.leave(lane, claim.owner)
+            raise
+        if isinstance(answer, Refusal):
+            backlog.leave(lane, claim.owner)
+        return answer
 
     async def _ask(self, claim: Claim, *, waits: bool) -> Grant | Place | Refusal:
         tools, lane = self._tools, self._tools.lane(claim)

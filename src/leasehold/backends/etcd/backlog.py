@@ -2,7 +2,7 @@
 
 etcd looks through the whole line of a lock for every claim that joins it, so a thousand tasks of one process that want
 one lock would make each other slow, and everybody else too. Beyond a few dozen they stand in line here, and join the
-store's line when a claim of their own client has left it. They keep their order among themselves.
+store's line when a claim of their own client has left it, or holds the lock. They keep their order among themselves.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST_SEATS", "Backlog"]
 
-MOST_SEATS = 64  # of one client in the line of one lock
+MOST_SEATS = 64  # of one client that wait in the line of one lock; those who hold it do not count
 
 
 class Backlog:
-    """The lines inside one client, by lane."""
+    """The lines inside one client, by lane; and who of it waits in the store's."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._guard = runtime.guard()
+        self._seated: dict[bytes, set[str]] = {}  # owners with a seat in the store's line, or on their way to one
         self._lines: dict[bytes, deque[str]] = {}
         self._signals: dict[str, Signal] = {}  # by owner
         self._until: dict[str, float] = {}  # by owner: who did not ask again until then is gone
@@ -31,7 +32,11 @@ class Backlog:
     def __contains__(self, owner: str) -> bool:
         return owner in self._signals
 
-    def is_open(self, lane: bytes, owner: str) -> bool:
+    def has_room(self, lane: bytes, owner: str) -> bool:
+        """Whether this client may have one more in the store's line, and it is this one's turn among its own."""
+        return len(self._seated.get(lane, ())) < MOST_SEATS and self._is_open(lane, owner)
+
+    def _is_open(self, lane: bytes, owner: str) -> bool:
         """Whether nobody here is before this one."""
         while (first := self._first(lane)) is not None and self._until.get(first, 0.0) < self._runtime.now():
             self.leave(lane, first)
@@ -53,21 +58,45 @@ class Backlog:
                 line.append(owner)
             return signal, len(line) - 1
 
-    def leave(self, lane: bytes, owner: str) -> None:
-        """It has a seat now, or does not want one any more."""
+    def sit(self, lane: bytes, owner: str) -> None:
+        """It goes to the store's line; if there is room for another one, the next here may follow."""
         with self._guard:
-            self._until.pop(owner, None)
-            if self._signals.pop(owner, None) is None:
-                return
-            line = self._lines[lane]
-            line.remove(owner)
-            if not line:
-                del self._lines[lane]
+            self._leave_line(lane, owner)
+            seated = self._seated.setdefault(lane, set())
+            seated.add(owner)
+            is_full = len(seated) >= MOST_SEATS
+        if not is_full:
+            self._call_next(lane)
 
-    def call_next(self, lane: bytes) -> None:
-        """A seat is free: wake the first. Who does not react stands in nobody's way: the others ask by themselves."""
+    def leave(self, lane: bytes, owner: str) -> None:
+        """It waits no longer: it holds, or does not want to any more."""
         with self._guard:
-            line = self._lines.get(lane)
-            signal = self._signals.get(line[0]) if line else None
+            self._leave_line(lane, owner)
+            left_seat = self._leave_seat(lane, owner)
+        if left_seat:
+            self._call_next(lane)
+
+    def _leave_line(self, lane: bytes, owner: str) -> None:
+        self._until.pop(owner, None)
+        if self._signals.pop(owner, None) is None:
+            return
+        line = self._lines[lane]
+        line.remove(owner)
+        if not line:
+            del self._lines[lane]
+
+    def _leave_seat(self, lane: bytes, owner: str) -> bool:
+        seated = self._seated.get(lane)
+        if seated is None or owner not in seated:
+            return False
+        seated.discard(owner)
+        if not seated:
+            del self._seated[lane]
+        return True
+
+    def _call_next(self, lane: bytes) -> None:
+        """A seat is free: wake the first. Who does not react stands in nobody's way: the others ask by themselves."""
+        first = self._first(lane)
+        signal = None if first is None else self._signals.get(first)
         if signal is not None:
             signal.set()

@@ -43,11 +43,6 @@ class Slots:
         self._first = int(runtime.random() * FIRST_ROOM)
         self._lanes: dict[bytes, _Used] = {}
 
-    def count(self, lane: bytes) -> int:
-        """How many this client uses there."""
-        used = self._lanes.get(lane)
-        return 0 if used is None else used.count
-
     def take(self, lane: bytes) -> int:
         """A number that no other claim of this client has there."""
         with self._guard:

@@ -69,21 +69,21 @@ class Toolbox:
     def forget(self, member: Member) -> None:
         """Its seat is gone."""
         self.unwatch(member)
+        self.backlog.leave(member.lane.prefix, member.claim.owner)
         if self.members.get(member.claim.owner) is member:
             del self.members[member.claim.owner]
             if member.slot is not None:
                 self.slots.give(member.lane.prefix, member.slot)
-                self.backlog.call_next(member.lane.prefix)
         member.session.forget(member.kept)
 
     def doubt(self, member: Member) -> None:
         """It is over for us, and its seat may still be there: it goes before its session is kept alive again."""
         self.unwatch(member)
+        self.backlog.leave(member.lane.prefix, member.claim.owner)
         if self.members.get(member.claim.owner) is member:
             del self.members[member.claim.owner]
             if member.slot is not None:
                 self.slots.lose(member.lane.prefix)
-                self.backlog.call_next(member.lane.prefix)
         member.session.lets_go(member.kept, self.runtime.now())
 
     def settle(self, member: Member) -> None:

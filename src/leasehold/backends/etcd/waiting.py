@@ -146,6 +146,7 @@ class Waiting:
     def granted(self, member: Member, asked: float) -> Grant | Refusal:
         """The claim holds from now on."""
         self._tools.unwatch(member)
+        self._tools.backlog.leave(member.lane.prefix, member.claim.owner)
         if not member.is_wanted(asked):
             return self._too_late(member)
         if member.granted_at is None:

@@ -11,7 +11,10 @@ from leasehold.values import Capability
 
 if TYPE_CHECKING:
     from leasehold.client import AsyncClient
+    from leasehold.lease import AsyncLease
     from leasehold.testing.contract.lab import Lab
+
+MANY = 150  # holders: more than any store has to do with at a time
 
 
 @case()
@@ -112,6 +115,29 @@ async def readers_work_together_and_a_writer_alone(lab: Lab) -> None:
     await second.release()
     async with pair.write.hold():
         assert await pair.read.try_acquire() is None
+
+
+@case(Capability.SHARED)
+async def one_client_may_read_many_times_over(lab: Lab) -> None:
+    pair = lab.client().rwlock("x", ttl=lab.ttl * 20)
+    leases = [await pair.read.acquire(timeout=lab.ttl * 10) for _ in range(MANY)]
+    assert await pair.write.try_acquire() is None
+    await _release_all(leases)
+    await (await pair.write.acquire(timeout=lab.ttl * 10)).release()
+
+
+@case(Capability.PERMITS)
+async def one_client_may_have_all_of_many_permits(lab: Lab) -> None:
+    semaphore = lab.client().semaphore("x", MANY, ttl=lab.ttl * 20)
+    leases = [await semaphore.acquire(timeout=lab.ttl * 10) for _ in range(MANY)]
+    assert await semaphore.try_acquire() is None
+    await _release_all(leases)
+    await (await semaphore.acquire(timeout=lab.ttl * 10)).release()
+
+
+async def _release_all(leases: list[AsyncLease]) -> None:
+    for lease in leases:
+        assert await lease.release()
 
 
 @case()
