@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
+from leasehold.backends.etcd.channels import Channels
 from leasehold.backends.etcd.trouble import CallFailed
-from leasehold.backends.etcd.wire import CHANNEL_OPTIONS, http_request, load_grpc
+from leasehold.backends.etcd.wire import CHANNEL_OPTIONS, NO_ANSWER, http_request, load_grpc
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
 
     from leasehold.backends.etcd.wire import Metadata, Target
+    from leasehold.spi import Runtime
 
 __all__ = ["AsyncioWire"]
 
@@ -19,27 +22,30 @@ __all__ = ["AsyncioWire"]
 class AsyncioWire:
     """See `Wire`."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, runtime: Runtime) -> None:
         self._target = target
         self._grpc = load_grpc()
         self._aio: Any = None
-        self._channel: Any = None
-        self._methods: dict[str, Callable[..., Any]] = {}
+        self._channels = Channels(self._connect, runtime.now, nullcontext())
 
     async def call(self, method: str, request: bytes, timeout: float, metadata: Metadata) -> bytes:
         """See `Wire`."""
-        ask = self._methods.get(method) or self._method(method)
+        channel = self._channels.current()
         try:
-            answer: bytes = await ask(request, timeout=timeout, metadata=metadata)
+            answer: bytes = await channel.method(method)(request, timeout=timeout, metadata=metadata)
         except self._grpc.RpcError as error:
-            raise CallFailed(error.code().name, error.details() or "") from None
+            code = error.code().name
+            if code == NO_ANSWER and (dead := self._channels.unanswered(channel, timeout)) is not None:
+                await dead.close()
+            raise CallFailed(code, error.details() or "") from None
         except self._aio.UsageError as error:  # the channel was closed
             raise CallFailed("UNAVAILABLE", f"Cannot invoke RPC: {error}") from None
+        self._channels.answered(channel)
         return answer
 
     def stream(self, method: str, metadata: Metadata) -> AsyncioStream:
         """See `Wire`."""
-        return AsyncioStream(self._open().stream_stream(method), metadata, self._grpc)
+        return AsyncioStream(self._channels.current().grpc.stream_stream(method), metadata, self._grpc)
 
     async def date(self, timeout: float) -> str:
         """See `Wire`."""
@@ -58,28 +64,17 @@ class AsyncioWire:
 
     async def close(self) -> None:
         """See `Wire`."""
-        channel, self._channel = self._channel, None
-        self._methods = {}
-        if channel is not None:
+        for channel in self._channels.hang_up():
             await channel.close()
 
-    def _method(self, method: str) -> Callable[..., Any]:
-        ask: Callable[..., Any] = self._open().unary_unary(method)
-        self._methods[method] = ask
-        return ask
+    def _connect(self) -> Any:
+        from grpc import aio  # noqa: PLC0415 - only where asyncio is used
 
-    def _open(self) -> Any:
-        if self._channel is None:
-            from grpc import aio  # noqa: PLC0415 - only where asyncio is used
-
-            self._aio = aio
-            security = self._target.security
-            if security is None:
-                self._channel = aio.insecure_channel(str(self._target), options=CHANNEL_OPTIONS)
-            else:
-                credentials = security.credentials(self._grpc)
-                self._channel = aio.secure_channel(str(self._target), credentials, options=CHANNEL_OPTIONS)
-        return self._channel
+        self._aio = aio
+        security = self._target.security
+        if security is None:
+            return aio.insecure_channel(str(self._target), options=CHANNEL_OPTIONS)
+        return aio.secure_channel(str(self._target), security.credentials(self._grpc), options=CHANNEL_OPTIONS)
 
 
 class AsyncioStream:

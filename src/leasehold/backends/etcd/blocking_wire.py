@@ -8,13 +8,15 @@ import threading
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+from leasehold.backends.etcd.channels import Channels
 from leasehold.backends.etcd.trouble import CallFailed
-from leasehold.backends.etcd.wire import CHANNEL_OPTIONS, http_request, load_grpc
+from leasehold.backends.etcd.wire import CHANNEL_OPTIONS, NO_ANSWER, http_request, load_grpc
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from leasehold.backends.etcd.wire import Metadata, Target
+    from leasehold.spi import Runtime
 
 __all__ = ["BlockingWire"]
 
@@ -22,27 +24,29 @@ __all__ = ["BlockingWire"]
 class BlockingWire:
     """See `Wire`."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, runtime: Runtime) -> None:
         self._target = target
         self._grpc = load_grpc()
-        self._channel: Any = None
-        self._mutex = threading.RLock()
-        self._methods: dict[str, Callable[..., Any]] = {}
+        self._channels = Channels(self._connect, runtime.now, threading.RLock())
 
     async def call(self, method: str, request: bytes, timeout: float, metadata: Metadata) -> bytes:
         """See `Wire`."""
-        ask = self._methods.get(method) or self._method(method)
+        channel = self._channels.current()
         try:
-            answer: bytes = ask(request, timeout=timeout, metadata=metadata)
+            answer: bytes = channel.method(method)(request, timeout=timeout, metadata=metadata)
         except self._grpc.RpcError as error:
-            raise CallFailed(error.code().name, error.details() or "") from None
+            code = error.code().name
+            if code == NO_ANSWER and (dead := self._channels.unanswered(channel, timeout)) is not None:
+                dead.close()
+            raise CallFailed(code, error.details() or "") from None
         except ValueError as error:  # the channel was closed
             raise CallFailed("UNAVAILABLE", str(error)) from None
+        self._channels.answered(channel)
         return answer
 
     def stream(self, method: str, metadata: Metadata) -> BlockingStream:
         """See `Wire`."""
-        return BlockingStream(self._open().stream_stream(method), metadata, self._grpc)
+        return BlockingStream(self._channels.current().grpc.stream_stream(method), metadata, self._grpc)
 
     async def date(self, timeout: float) -> str:
         """See `Wire`."""
@@ -62,22 +66,8 @@ class BlockingWire:
 
     async def close(self) -> None:
         """See `Wire`."""
-        with self._mutex:
-            channel, self._channel = self._channel, None
-            self._methods = {}
-        if channel is not None:
+        for channel in self._channels.hang_up():
             channel.close()
-
-    def _method(self, method: str) -> Callable[..., Any]:
-        ask: Callable[..., Any] = self._open().unary_unary(method)
-        self._methods[method] = ask
-        return ask
-
-    def _open(self) -> Any:
-        with self._mutex:
-            if self._channel is None:
-                self._channel = self._connect()
-            return self._channel
 
     def _connect(self) -> Any:
         security = self._target.security

@@ -1,4 +1,4 @@
-"""The port to gRPC: one channel to one member, blocking or asyncio. It knows bytes, not messages."""
+"""The port to gRPC: calls to one member, blocking or asyncio. It knows bytes, not messages."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ CHANNEL_OPTIONS = (
     ("grpc.max_receive_message_length", 64 * 1024 * 1024),
     ("grpc.dns_enable_srv_queries", 0),
 )
+
+NO_ANSWER = "DEADLINE_EXCEEDED"  # gRPC's code for a call that took too long
 
 Metadata = tuple[tuple[str, str], ...]
 
@@ -83,7 +85,7 @@ class Stream(Protocol):
 
 
 class Wire(Protocol):
-    """One channel. It is opened with the first call."""
+    """One member. Its channel is opened with the first call, and another one when it seems to be dead."""
 
     async def call(self, method: str, request: bytes, timeout: float, metadata: Metadata) -> bytes:
         """One request, one answer, within `timeout` seconds. Raises `CallFailed`."""
@@ -103,10 +105,10 @@ def open_wires(targets: tuple[Target, ...], runtime: Runtime) -> list[Wire]:
     if type(runtime).__name__ == "AsyncioRuntime":
         from leasehold.backends.etcd.asyncio_wire import AsyncioWire  # noqa: PLC0415
 
-        return [AsyncioWire(target) for target in targets]
+        return [AsyncioWire(target, runtime) for target in targets]
     from leasehold.backends.etcd.blocking_wire import BlockingWire  # noqa: PLC0415
 
-    return [BlockingWire(target) for target in targets]
+    return [BlockingWire(target, runtime) for target in targets]
 
 
 def load_grpc() -> Any:
