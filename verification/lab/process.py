@@ -76,14 +76,17 @@ def _give_back(port: int) -> None:
 def find_program(name: str, package: str) -> str:
     """The path of a program, or an error that says which package has it: a missing server is a failure, not a skip.
 
-    Not one in an active virtual environment: there a wheel may have put another version under the same name.
+    Not one in a virtual environment: there a wheel may have put another version under the same name.
     """
-    own = str(Path(sys.prefix, "bin"))
-    folders = [folder for folder in os.environ.get("PATH", "").split(os.pathsep) if folder != own]
+    folders = [folder for folder in os.environ.get("PATH", "").split(os.pathsep) if not _is_in_environment(folder)]
     found = shutil.which(name, path=os.pathsep.join([*folders, *DEBIAN_FOLDERS]))
     if found is None:
         raise RuntimeError(f"{name} is not installed; on Debian and Ubuntu: apt install {package} (or: make servers)")
     return found
+
+
+def _is_in_environment(folder: str) -> bool:
+    return Path(folder, os.pardir, "pyvenv.cfg").exists()
 
 
 def wait_until(condition: Callable[[], object], what: str, limit: float = START_LIMIT) -> None:
