@@ -14,7 +14,7 @@ import pytest
 import leasehold
 from leasehold.backends.etcd import messages
 from leasehold.backends.etcd.messages import Method
-from tests.faults.support import opened
+from tests.faults.half_open import gets_its_turn, keeps_its_lease
 from verification.lab.proxy import FaultProxy
 
 if TYPE_CHECKING:
@@ -35,38 +35,13 @@ def url(proxy: FaultProxy) -> str:
 def test_half_open_connection_does_not_cost_the_lease(
     driver: contract.Driver, proxy: FaultProxy, etcd_server: EtcdServer
 ) -> None:
-    async def body() -> None:
-        async with opened(driver, url(proxy)) as client, opened(driver, etcd_server.url) as witness:
-            lease = await client.lock("half open", ttl=6).acquire()
-            proxy.half_open()
-            assert not await lease.lost.wait(7)
-            state = await witness.inspect("half open")
-            assert state is not None
-            assert [holding.fence for holding in state.holdings] == [lease.fence]
-            assert await lease.release()
-
-    driver.run(body())
+    driver.run(keeps_its_lease(driver, proxy, url(proxy), etcd_server.url, ttl=6))
 
 
 def test_waiter_on_a_half_open_connection_still_gets_its_turn(
     driver: contract.Driver, proxy: FaultProxy, etcd_server: EtcdServer
 ) -> None:
-    async def body() -> None:
-        async with opened(driver, url(proxy)) as client, opened(driver, etcd_server.url) as other:
-            runtime = driver.runtime()
-            first = await other.lock("half open", ttl=60).acquire()
-            waiter = runtime.spawn(take(client), "waiter")
-            while (state := await other.inspect("half open")) is None or not state.waiting:
-                await runtime.sleep(0.01)
-            proxy.half_open()
-            assert await first.release()
-            assert await waiter.join(runtime.now() + 12)  # before gRPC would have noticed
-
-    async def take(client: leasehold.AsyncClient) -> None:
-        lease = await client.lock("half open", ttl=6).acquire(timeout=100)
-        assert await lease.release()
-
-    driver.run(body())
+    driver.run(gets_its_turn(driver, proxy, url(proxy), etcd_server.url, ttl=6, within=12))
 
 
 def test_a_slow_server_keeps_the_calls_that_are_under_way(proxy: FaultProxy) -> None:

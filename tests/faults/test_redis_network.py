@@ -11,6 +11,7 @@ import pytest
 import leasehold
 from leasehold.client import AsyncClient
 from leasehold.values import LossReason
+from tests.faults.half_open import gets_its_turn, keeps_its_lease
 from tests.faults.support import opened
 
 if TYPE_CHECKING:
@@ -237,43 +238,13 @@ def test_acquire_into_a_black_hole_ends_in_time_and_says_that_it_is_unknown(
 def test_half_open_connection_does_not_cost_the_lease(
     driver: contract.Driver, redis_proxy: FaultProxy, redis_server: RedisServer
 ) -> None:
-    """The server's side is gone and nobody told us: what we send vanishes, but a new connection would work."""
-
-    async def body() -> None:
-        async with opened(driver, through(redis_proxy)) as client, opened(driver, redis_server.url) as witness:
-            lease = await client.lock("name", ttl=3).acquire()
-            redis_proxy.half_open()
-            assert not await lease.lost.wait(4)
-            assert await holdings(witness) == [lease.fence]
-            assert await lease.release()
-
-    driver.run(body())
+    driver.run(keeps_its_lease(driver, redis_proxy, through(redis_proxy), redis_server.url, ttl=3))
 
 
 def test_waiter_on_a_half_open_connection_still_gets_its_turn(
     driver: contract.Driver, redis_proxy: FaultProxy, redis_server: RedisServer
 ) -> None:
-    async def body() -> None:
-        async with opened(driver, through(redis_proxy)) as client, opened(driver, redis_server.url) as other:
-            runtime = driver.runtime()
-            first = await other.lock("name", ttl=30).acquire()
-            got: list[int] = []
-
-            async def wait() -> None:
-                lease = await client.lock("name", ttl=30).acquire(timeout=100)
-                got.append(lease.fence)
-                await lease.release()
-
-            task = runtime.spawn(wait(), "waiter")
-            await until_waiting(other, driver)
-            redis_proxy.half_open()
-            assert await first.release()
-            assert await task.join(runtime.now() + 60)
-            assert got
-            assert got[0] > first.fence
-            await nothing_is_left(other)
-
-    driver.run(body())
+    driver.run(gets_its_turn(driver, redis_proxy, through(redis_proxy), redis_server.url, ttl=30, within=60))
 
 
 def test_waiter_whose_connections_are_cut_again_and_again_still_gets_its_turn(
