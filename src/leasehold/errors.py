@@ -14,6 +14,7 @@
         BackendUnavailable (ConnectionError)  surely not applied
         OutcomeUnknown                        sent, no answer: may have been applied
         BackendRejected                       rights, version, schema, wrong kind of key
+      ClientClosed (RuntimeError)             the client was closed; never worth another try
       UnsupportedCapability                   the store never promised this
       ConfigurationError (ValueError)         bad ttl, name or URL; raised before any I/O
 
@@ -37,6 +38,7 @@ __all__ = [
     "BackendError",
     "BackendRejected",
     "BackendUnavailable",
+    "ClientClosed",
     "ConfigurationError",
     "Conflict",
     "FenceAhead",
@@ -176,6 +178,19 @@ class OutcomeUnknown(BackendError):
 
 class BackendRejected(BackendError):
     """The store answered and refused: rights, version, schema, or a key of another kind."""
+
+
+class ClientClosed(LeaseholdError, RuntimeError):
+    """The client was closed, before this call or while it waited; not a trouble of the store, so never tried again."""
+
+    def __init__(
+        self,
+        message: str = "this client is closed; make a new one with connect()",
+        *,
+        name: str | None = None,
+        backend: str | None = None,
+    ) -> None:
+        super().__init__(message, name=name, backend=backend)
 
 
 class UnsupportedCapability(LeaseholdError):

@@ -6,6 +6,7 @@ runs the contract suite; the core never asks which store it talks to.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
@@ -46,8 +47,12 @@ class Backend(Protocol):
 
     Promises: the same claim asked twice gives the same grant (a repeated claim refreshes its expiry); a release names
     its grant and never touches another's; no clock of the caller's is trusted. A call that fails raises
-    `BackendUnavailable` only when it surely was not applied, and `OutcomeUnknown` otherwise. A call ends by itself
-    within a bounded time, and never repeats a request behind the caller's back.
+    `BackendUnavailable` only when it surely was not applied, and `OutcomeUnknown` otherwise. A call never repeats a
+    request behind the caller's back.
+
+    `until` is the instant, on the runtime's clock, after which the caller has no use for an answer. A call ends by then,
+    with an error if need be, however long the store itself would be given: connecting, authenticating and looking for
+    the right server included. It also ends by itself within a bounded time when there is no such instant.
     """
 
     @property
@@ -58,22 +63,26 @@ class Backend(Protocol):
     def label(self) -> str:
         """Which store this is, for messages; without password."""
 
-    async def try_acquire(self, claim: Claim) -> Grant | Refusal:
+    async def try_acquire(self, claim: Claim, until: float = math.inf, /) -> Grant | Refusal:
         """Grant the claim now or not at all; never overtakes a waiter."""
 
-    async def renew(self, grants: Sequence[Grant]) -> Sequence[Grant | Loss | BackendError]:
+    async def renew(self, grants: Sequence[Grant], until: float = math.inf, /) -> Sequence[Grant | Loss | BackendError]:
         """Extend each grant by its claim's ttl, all in one round trip; an answer for each, in order.
 
         A store of several servers may know about some and not about others: an error can be one grant's answer.
         """
 
-    async def release(self, grant: Grant) -> bool:
-        """Free what this grant holds; False if it was no longer ours."""
+    async def release(self, grant: Grant, until: float = math.inf, /) -> bool | Loss:
+        """Free what this grant holds; False if it was no longer ours.
 
-    async def withdraw(self, claim: Claim) -> None:
+        A `Loss`: an operator had broken it; what was kept for the rest of its ttl is free now.
+        """
+
+    async def withdraw(self, claim: Claim, until: float = math.inf, /, *, doubt: bool = True) -> None:
         """Undo a claim whatever became of it: queued, granted or still under way.
 
-        A request of this claim that arrives later is refused for one ttl.
+        With `doubt`, a request of this claim that arrives later is refused for one ttl. Without it every request of the
+        claim was answered, none can arrive any more, and nothing of it stays in the store.
         """
 
     async def close(self) -> None:
@@ -99,13 +108,13 @@ class Place:
 class Queueing(Protocol):
     """Capability FIFO: first come, first served."""
 
-    async def join(self, claim: Claim) -> Grant | Place | Refusal:
+    async def join(self, claim: Claim, until: float = math.inf, /) -> Grant | Place | Refusal:
         """Take a place at the end of the queue, or the lock at once if it is free and nobody waits.
 
         A Refusal: this claim was withdrawn before.
         """
 
-    async def turn(self, place: Place) -> Grant | Place | Refusal:
+    async def turn(self, place: Place, until: float = math.inf, /) -> Grant | Place | Refusal:
         """Ask whether it is our turn, and keep the place alive. A Refusal: the place is gone, join again.
 
         A grant that was handed over earlier than this call was sent carries `since`. `withdraw` leaves the queue.

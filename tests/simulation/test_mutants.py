@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from verification.mutants import MUTANTS, Mutant, apply, hunt
-from verification.mutants.runner import SOURCE
+from verification.mutants.runner import ROOT, SOURCE
 from verification.simulation.run import STORES
 
 BY_ID = {mutant.id: mutant for mutant in MUTANTS}
@@ -34,8 +34,10 @@ def test_the_text_of_each_mutant_occurs_exactly_once(mutant: Mutant) -> None:
     mutated = text.replace(mutant.old, mutant.new)
     if mutant.file.endswith(".lua"):
         import_module("lupa.lua51").LuaRuntime().compile(mutated)
-    else:
+    elif mutant.file.endswith(".py"):
         compile(mutated, mutant.file, "exec")
+    for test in mutant.tests:
+        assert (ROOT / test.partition("::")[0]).exists(), f"{mutant.id} is hunted by {test}, which is not there"
 
 
 def test_no_two_mutants_have_the_same_name() -> None:

@@ -1,12 +1,32 @@
-"""Known bugs, put back into a copy of the library: the simulation is only as good as the bugs it catches.
+"""Known bugs, put back into a copy of the library: tests are only as good as the bugs they catch.
 
-`python -m verification.mutants` runs the simulation on each and fails if one survives.
+`python -m verification.mutants` hunts each with the simulation and the contract, or with the tests that it names, and
+fails if one survives.
 """
 
 from verification.mutants.catalogue import CORE_MUTANTS, Mutant
+from verification.mutants.catalogue_cli import CLI_MUTANTS
+from verification.mutants.catalogue_etcd import ETCD_MUTANTS
+from verification.mutants.catalogue_faces import FACES_MUTANTS
+from verification.mutants.catalogue_postgres import POSTGRES_MUTANTS
 from verification.mutants.catalogue_redis import REDIS_MUTANTS
+from verification.mutants.catalogue_redis_store import REDIS_STORE_MUTANTS
+from verification.mutants.catalogue_redlock import REDLOCK_MUTANTS
+from verification.mutants.catalogue_sqlite import SQLITE_MUTANTS
+from verification.mutants.catalogue_zookeeper import ZOOKEEPER_MUTANTS
 from verification.mutants.runner import Verdict, apply, hunt
 
-MUTANTS: tuple[Mutant, ...] = (*CORE_MUTANTS, *REDIS_MUTANTS)
+MUTANTS: tuple[Mutant, ...] = (
+    *CORE_MUTANTS,
+    *REDIS_MUTANTS,
+    *FACES_MUTANTS,
+    *REDIS_STORE_MUTANTS,
+    *REDLOCK_MUTANTS,
+    *ETCD_MUTANTS,
+    *ZOOKEEPER_MUTANTS,
+    *POSTGRES_MUTANTS,
+    *SQLITE_MUTANTS,
+    *CLI_MUTANTS,
+)
 
 __all__ = ["MUTANTS", "Mutant", "Verdict", "apply", "hunt"]

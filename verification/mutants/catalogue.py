@@ -19,6 +19,7 @@ class Mutant:
     file: str  # under src/leasehold
     old: str
     new: str
+    tests: tuple[str, ...] = ()  # what pytest is given to catch it; empty: the simulation and the contract hunt it
 
     @property
     def store(self) -> str:

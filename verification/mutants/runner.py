@@ -63,6 +63,8 @@ def hunt(mutant: Mutant | None, seeds: int, store: str = "memory") -> Verdict:
             apply(mutant, copy)
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(copy), str(ROOT)))}
         started = time.monotonic()
+        if mutant is not None and mutant.tests:
+            return Verdict(_failing_test(mutant.tests, environment), 0, time.monotonic() - started)
         seeds = max(1, seeds // SLOWNESS[store])
         finished = _run(["verification.simulation", "--store", store, "--seeds", str(seeds)], environment)
         if finished is None:
@@ -82,6 +84,19 @@ def _failing_case(store: str, environment: dict[str, str]) -> str | None:
         if (found := _FAILED_CASE.search(finished.stdout)) is not None:
             return f"case: {found[1]}"
     return None
+
+
+def _failing_test(tests: tuple[str, ...], environment: dict[str, str]) -> str | None:
+    """The first of these tests that fails on the mutant."""
+    finished = _run(["pytest", "-q", "-x", "-p", "no:cacheprovider", *tests], environment)
+    if finished is None:
+        return "hangs"
+    if finished.returncode == 0:
+        return None
+    found = _FAILED_CASE.search(finished.stdout)
+    if found is None:
+        raise RuntimeError(f"the tests could not be run:\n{finished.stdout[-2000:]}{finished.stderr[-2000:]}")
+    return f"test: {found[1]}"
 
 
 def _run(module: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str] | None:

@@ -10,6 +10,7 @@ failed.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -234,25 +235,25 @@ class _Backend:
             raise call.error
         return call.answer  # type: ignore[no-any-return]
 
-    async def try_acquire(self, claim: Claim) -> Grant | Refusal:
+    async def try_acquire(self, claim: Claim, _until: float = math.inf, /) -> Grant | Refusal:
         return await self._call("try_acquire", claim, lambda: self._store.try_acquire(claim))
 
-    async def join(self, claim: Claim) -> Grant | Place | Refusal:
+    async def join(self, claim: Claim, _until: float = math.inf, /) -> Grant | Place | Refusal:
         local = self.runtime.signal()
         remote = _RemoteSignal(self.link, local)
         return _nearer(await self._call("join", claim, lambda: self._store.join(claim, remote)), local)
 
-    async def turn(self, place: Place) -> Grant | Place | Refusal:
+    async def turn(self, place: Place, _until: float = math.inf, /) -> Grant | Place | Refusal:
         remote = replace(place, signal=_RemoteSignal(self.link, place.signal))
         return _nearer(await self._call("turn", place.claim, lambda: self._store.turn(remote)), place.signal)
 
-    async def renew(self, grants: Sequence[Grant]) -> Sequence[Grant | Loss]:
+    async def renew(self, grants: Sequence[Grant], _until: float = math.inf, /) -> Sequence[Grant | Loss]:
         return await self._call("renew", tuple(grants), lambda: self._store.renew(grants))
 
-    async def release(self, grant: Grant) -> bool:
+    async def release(self, grant: Grant, _until: float = math.inf, /) -> bool:
         return await self._call("release", grant, lambda: self._store.release(grant))
 
-    async def withdraw(self, claim: Claim) -> None:
+    async def withdraw(self, claim: Claim, _until: float = math.inf, /, *, doubt: bool = True) -> None:
         await self._call("withdraw", claim, lambda: self._store.withdraw(claim))
 
     async def inspect(self, key: str) -> LockState | None:

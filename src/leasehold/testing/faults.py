@@ -6,6 +6,7 @@ first call that it fits.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -109,33 +110,33 @@ class FaultyBackend:
         """The store behind it."""
         return self._inner.label
 
-    async def try_acquire(self, claim: Claim) -> Grant | Refusal:
+    async def try_acquire(self, claim: Claim, until: float = math.inf, /) -> Grant | Refusal:
         """See `Backend`."""
-        return await self._play("try_acquire", lambda: self._inner.try_acquire(claim))
+        return await self._play("try_acquire", lambda: self._inner.try_acquire(claim, until))
 
-    async def renew(self, grants: Sequence[Grant]) -> Sequence[Grant | Loss | BackendError]:
+    async def renew(self, grants: Sequence[Grant], until: float = math.inf, /) -> Sequence[Grant | Loss | BackendError]:
         """See `Backend`."""
-        return await self._play("renew", lambda: self._inner.renew(grants))
+        return await self._play("renew", lambda: self._inner.renew(grants, until))
 
-    async def release(self, grant: Grant) -> bool:
+    async def release(self, grant: Grant, until: float = math.inf, /) -> bool:
         """See `Backend`."""
-        return await self._play("release", lambda: self._inner.release(grant))
+        return await self._play("release", lambda: self._inner.release(grant, until))
 
-    async def withdraw(self, claim: Claim) -> None:
+    async def withdraw(self, claim: Claim, until: float = math.inf, /, *, doubt: bool = True) -> None:
         """See `Backend`."""
-        await self._play("withdraw", lambda: self._inner.withdraw(claim))
+        await self._play("withdraw", lambda: self._inner.withdraw(claim, until, doubt=doubt))
 
     async def close(self) -> None:
         """See `Backend`."""
         await self._inner.close()
 
-    async def join(self, claim: Claim) -> Grant | Place | Refusal:
+    async def join(self, claim: Claim, until: float = math.inf, /) -> Grant | Place | Refusal:
         """See `Queueing`."""
-        return await self._play("join", lambda: cast("Queueing", self._inner).join(claim))
+        return await self._play("join", lambda: cast("Queueing", self._inner).join(claim, until))
 
-    async def turn(self, place: Place) -> Grant | Place | Refusal:
+    async def turn(self, place: Place, until: float = math.inf, /) -> Grant | Place | Refusal:
         """See `Queueing`."""
-        return await self._play("turn", lambda: cast("Queueing", self._inner).turn(place))
+        return await self._play("turn", lambda: cast("Queueing", self._inner).turn(place, until))
 
     async def inspect(self, key: str) -> LockState | None:
         """See `Inspecting`."""

@@ -6,6 +6,7 @@ tests can pause and kill real processes without any server. Values travel pickle
 
 from __future__ import annotations
 
+import math
 import threading
 from contextlib import contextmanager
 from multiprocessing.connection import Client as dial  # noqa: N813 - it is a function
@@ -104,22 +105,22 @@ class _SharedBackend:
         self._connection: Connection[Any, Any] | None = None
         self.label = f"memory+unix://{path}"
 
-    async def try_acquire(self, claim: Claim) -> Grant | Refusal:
+    async def try_acquire(self, claim: Claim, _until: float = math.inf, /) -> Grant | Refusal:
         return self._ask("try_acquire", claim)
 
-    async def renew(self, grants: Sequence[Grant]) -> Sequence[Grant | Loss]:
+    async def renew(self, grants: Sequence[Grant], _until: float = math.inf, /) -> Sequence[Grant | Loss]:
         return self._ask("renew", list(grants))
 
-    async def release(self, grant: Grant) -> bool:
+    async def release(self, grant: Grant, _until: float = math.inf, /) -> bool:
         return self._ask("release", grant)
 
-    async def withdraw(self, claim: Claim) -> None:
+    async def withdraw(self, claim: Claim, _until: float = math.inf, /, *, doubt: bool = True) -> None:
         self._ask("withdraw", claim)
 
-    async def join(self, claim: Claim) -> Grant | Place | Refusal:
+    async def join(self, claim: Claim, _until: float = math.inf, /) -> Grant | Place | Refusal:
         return self._placed(claim, self._ask("join", claim))
 
-    async def turn(self, place: Place) -> Grant | Place | Refusal:
+    async def turn(self, place: Place, _until: float = math.inf, /) -> Grant | Place | Refusal:
         return self._placed(place.claim, self._ask("turn", place.claim))
 
     async def inspect(self, key: str) -> LockState | None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from leasehold.backends.redis.backend import RedisBackend
@@ -88,25 +89,25 @@ class _Watched:
             process.world.note(process.name, "no answer", verb, type(error).__name__)
             raise
 
-    async def try_acquire(self, claim: Claim) -> Grant | Refusal:
+    async def try_acquire(self, claim: Claim, until: float = math.inf, /) -> Grant | Refusal:
         self._watcher.expect(claim, self._link)
-        return await self._told("try_acquire", claim, self._backend.try_acquire(claim))
+        return await self._told("try_acquire", claim, self._backend.try_acquire(claim, until))
 
-    async def join(self, claim: Claim) -> Grant | Place | Refusal:
+    async def join(self, claim: Claim, until: float = math.inf, /) -> Grant | Place | Refusal:
         self._watcher.expect(claim, self._link)
-        return await self._told("join", claim, self._backend.join(claim))
+        return await self._told("join", claim, self._backend.join(claim, until))
 
-    async def turn(self, place: Place) -> Grant | Place | Refusal:
-        return await self._told("turn", place.claim, self._backend.turn(place))
+    async def turn(self, place: Place, until: float = math.inf, /) -> Grant | Place | Refusal:
+        return await self._told("turn", place.claim, self._backend.turn(place, until))
 
-    async def renew(self, grants: Sequence[Grant]) -> Sequence[Grant | Loss | BackendError]:
-        return await self._told("renew", tuple(grants), self._backend.renew(grants))
+    async def renew(self, grants: Sequence[Grant], until: float = math.inf, /) -> Sequence[Grant | Loss | BackendError]:
+        return await self._told("renew", tuple(grants), self._backend.renew(grants, until))
 
-    async def release(self, grant: Grant) -> bool:
-        return await self._told("release", grant, self._backend.release(grant))
+    async def release(self, grant: Grant, until: float = math.inf, /) -> bool:
+        return await self._told("release", grant, self._backend.release(grant, until))
 
-    async def withdraw(self, claim: Claim) -> None:
-        await self._told("withdraw", claim, self._backend.withdraw(claim))
+    async def withdraw(self, claim: Claim, until: float = math.inf, /, *, doubt: bool = True) -> None:
+        await self._told("withdraw", claim, self._backend.withdraw(claim, until, doubt=doubt))
 
     async def inspect(self, key: str) -> LockState | None:
         return await self._told("inspect", key, self._backend.inspect(key))

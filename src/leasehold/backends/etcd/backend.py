@@ -15,6 +15,7 @@ Nothing here decides anything.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from leasehold.backends.etcd.asking import Asking
@@ -86,29 +87,29 @@ class EtcdBackend:
         self._records = Records(tools)
         self._examiner = Examiner(tools, options)
 
-    async def try_acquire(self, claim: Claim) -> Grant | Refusal:
+    async def try_acquire(self, claim: Claim, _until: float = math.inf, /) -> Grant | Refusal:
         """See `Backend`."""
         return await self._asking.try_acquire(claim)
 
-    async def join(self, claim: Claim) -> Grant | Place | Refusal:
+    async def join(self, claim: Claim, _until: float = math.inf, /) -> Grant | Place | Refusal:
         """See `Queueing`."""
         return await self._asking.join(claim)
 
-    async def turn(self, place: Place) -> Grant | Place | Refusal:
+    async def turn(self, place: Place, _until: float = math.inf, /) -> Grant | Place | Refusal:
         """See `Queueing`."""
         if place.claim.owner in self._backlog:
             return await self._asking.join(place.claim)
         return await self._waiting.turn(place)
 
-    async def renew(self, grants: Sequence[Grant]) -> Sequence[Grant | Loss]:
+    async def renew(self, grants: Sequence[Grant], _until: float = math.inf, /) -> Sequence[Grant | Loss]:
         """See `Backend`."""
         return await self._holdings.renew(grants)
 
-    async def release(self, grant: Grant) -> bool:
+    async def release(self, grant: Grant, _until: float = math.inf, /) -> bool:
         """See `Backend`."""
         return await self._holdings.release(grant)
 
-    async def withdraw(self, claim: Claim) -> None:
+    async def withdraw(self, claim: Claim, _until: float = math.inf, /, *, doubt: bool = True) -> None:
         """See `Backend`."""
         await self._asking.withdraw(claim)
 

@@ -7,6 +7,7 @@ servers from transaction to transaction.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -62,13 +63,13 @@ class RowsBackend(Verbs):
 
     # --- claims
 
-    async def try_acquire(self, claim: Claim) -> Grant | Refusal:
+    async def try_acquire(self, claim: Claim, _until: float = math.inf, /) -> Grant | Refusal:
         """See `Backend`."""
         sent = self._runtime.now()
         answer = sql.Answer(await self._ask(self._sql.acquire, sql.claim_values(claim, self._floor)), sent)
         return self.granted(answer, claim) or self.refusal(answer, claim)
 
-    async def join(self, claim: Claim) -> Grant | Place | Refusal:
+    async def join(self, claim: Claim, _until: float = math.inf, /) -> Grant | Place | Refusal:
         """See `Queueing`."""
         bell = self._bells.channel
         standing = None if bell is None else self._bells.expect(claim)  # a message may be quicker than the answer
@@ -84,7 +85,7 @@ class RowsBackend(Verbs):
         self._bells.ensure()  # which wakes us when there is a bell to be called by
         return seat
 
-    async def turn(self, place: Place) -> Grant | Place | Refusal:
+    async def turn(self, place: Place, _until: float = math.inf, /) -> Grant | Place | Refusal:
         """See `Queueing`."""
         claim = place.claim
         standing = getattr(place, "standing", None) or self._bells.expect(claim)

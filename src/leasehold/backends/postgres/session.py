@@ -11,6 +11,7 @@ Grants run out with their ttl as well, so a holder that is cut off is succeeded 
 from __future__ import annotations
 
 import logging
+import math
 import secrets
 from typing import TYPE_CHECKING
 from weakref import ReferenceType, ref
@@ -245,7 +246,7 @@ class SessionBackend(Verbs):
         super().__init__(settings, statements, asking, runtime)
         self._source = source
 
-    async def try_acquire(self, claim: Claim) -> Grant | Refusal:
+    async def try_acquire(self, claim: Claim, _until: float = math.inf, /) -> Grant | Refusal:
         """See `Backend`."""
         values = sql.claim_values(claim, self._settings.fence_floor, in_session=True)
         sent = self._runtime.now()
@@ -256,23 +257,23 @@ class SessionBackend(Verbs):
         self._source.hold(claim)
         return Grant(claim, grant.fence, grant.ttl)
 
-    async def renew(self, grants: Sequence[Grant]) -> Sequence[Grant | Loss]:
+    async def renew(self, grants: Sequence[Grant], until: float = math.inf, /) -> Sequence[Grant | Loss]:
         """See `Backend`."""
-        answers = await super().renew(grants)
+        answers = await super().renew(grants, until)
         for answer in answers:
             if isinstance(answer, Grant):
                 self._source.hold(answer.claim)
         return answers
 
-    async def release(self, grant: Grant) -> bool:
+    async def release(self, grant: Grant, until: float = math.inf, /) -> bool:
         """See `Backend`."""
-        freed = await super().release(grant)
+        freed = await super().release(grant, until)
         self._source.drop(grant.claim)
         return freed
 
-    async def withdraw(self, claim: Claim) -> None:
+    async def withdraw(self, claim: Claim, until: float = math.inf, /, *, doubt: bool = True) -> None:
         """See `Backend`."""
-        await super().withdraw(claim)
+        await super().withdraw(claim, until, doubt=doubt)
         self._source.drop(claim)
 
     async def close(self) -> None:

@@ -7,6 +7,7 @@ session.
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING
 
 from leasehold.backends.postgres import statements as sql
@@ -44,7 +45,7 @@ class Verbs:
         self._ask = asking.ask
         self._runtime = runtime
 
-    async def renew(self, grants: Sequence[Grant]) -> Sequence[Grant | Loss]:
+    async def renew(self, grants: Sequence[Grant], _until: float = math.inf, /) -> Sequence[Grant | Loss]:
         """See `Backend`."""
         if not grants:
             return []
@@ -64,13 +65,13 @@ class Verbs:
             answers[int(place or 0) - 1] = self.gone if broken is None else Loss(LossReason.BROKEN, json.loads(broken))
         return answers
 
-    async def release(self, grant: Grant) -> bool:
+    async def release(self, grant: Grant, _until: float = math.inf, /) -> bool:
         """See `Backend`."""
         claim = grant.claim
         values = (claim.key.encode(), claim.owner.encode(), b"%d" % grant.fence)
         return (await self._ask(self._sql.release, values)).get_value(0, 0) == b"t"
 
-    async def withdraw(self, claim: Claim) -> None:
+    async def withdraw(self, claim: Claim, _until: float = math.inf, /, *, doubt: bool = True) -> None:
         """See `Backend`."""
         await self._ask(self._sql.withdraw, (sql.key_bytes(claim.key), claim.owner.encode(), sql.number(claim.ttl)))
 

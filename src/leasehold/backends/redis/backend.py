@@ -8,6 +8,7 @@ step of that clock could hide behind it, the server is asked instead.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from leasehold.backends.redis.commands import Call, RecordCall, Shape
@@ -63,12 +64,12 @@ class RedisBackend:
 
     # --- claims
 
-    async def try_acquire(self, claim: Claim) -> Grant | Refusal:
+    async def try_acquire(self, claim: Claim, _until: float = math.inf, /) -> Grant | Refusal:
         """See `Backend`."""
         reply = await self._ask(TRY, claim, self._names.keys(claim.key), "")
         return self._granted(claim, reply) if reply[0] == 1 else self._refused(claim, reply)
 
-    async def join(self, claim: Claim) -> Grant | Place | Refusal:
+    async def join(self, claim: Claim, _until: float = math.inf, /) -> Grant | Place | Refusal:
         """See `Queueing`. Only who really has to wait opens a connection for messages, and then asks once more."""
         keys = self._names.keys(claim.key)
         call_me = self._pushes.how_to_call(keys)
@@ -84,7 +85,7 @@ class RedisBackend:
         self._pushes.expect(claim.owner, waiter)
         return await self._stand(JOIN, claim, keys, call_me, waiter)
 
-    async def turn(self, place: Place) -> Grant | Place | Refusal:
+    async def turn(self, place: Place, _until: float = math.inf, /) -> Grant | Place | Refusal:
         """See `Queueing`."""
         claim = place.claim
         keys = self._names.keys(claim.key)
@@ -100,7 +101,9 @@ class RedisBackend:
             call_me = self._pushes.how_to_call(keys)
         return await self._stand(TURN, claim, keys, call_me, waiter)
 
-    async def renew(self, grants: Sequence[Grant]) -> Sequence[Grant | Loss | BackendError]:
+    async def renew(
+        self, grants: Sequence[Grant], _until: float = math.inf, /
+    ) -> Sequence[Grant | Loss | BackendError]:
         """See `Backend`."""
         if not grants:
             return []
@@ -113,7 +116,7 @@ class RedisBackend:
         replies = await self._courier.ask_all(calls, timeout)
         return [_renewed(grant, reply) for grant, reply in zip(grants, replies, strict=True)]
 
-    async def release(self, grant: Grant) -> bool:
+    async def release(self, grant: Grant, _until: float = math.inf, /) -> bool:
         """See `Backend`."""
         claim = grant.claim
         keys, owner = self._names.keys(claim.key), claim.owner.encode()
@@ -124,7 +127,7 @@ class RedisBackend:
             keys.shapes[GIVE] = (terms, shape)
         return bool(await self._courier.ask(shape.call(owner, grant.fence), shape.timeout) == 1)
 
-    async def withdraw(self, claim: Claim) -> None:
+    async def withdraw(self, claim: Claim, _until: float = math.inf, /, *, doubt: bool = True) -> None:
         """See `Backend`."""
         self._pushes.forget(claim.owner)
         keys = self._names.keys(claim.key)

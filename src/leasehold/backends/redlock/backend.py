@@ -9,6 +9,7 @@ on the same connection behind the request, so that a late one is taken back as w
 from __future__ import annotations
 
 import logging
+import math
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +57,7 @@ class RedlockBackend:
 
     # --- claims
 
-    async def try_acquire(self, claim: Claim) -> Grant | Refusal:
+    async def try_acquire(self, claim: Claim, _until: float = math.inf, /) -> Grant | Refusal:
         """See `Backend`."""
         if claim.ttl > self._options.max_ttl:
             raise ConfigurationError(
@@ -131,7 +132,9 @@ class RedlockBackend:
             if type(answer) is list:
                 node.offset = answer[1] / 1_000_000 - now
 
-    async def renew(self, grants: Sequence[Grant]) -> Sequence[Grant | Loss | BackendError]:
+    async def renew(
+        self, grants: Sequence[Grant], _until: float = math.inf, /
+    ) -> Sequence[Grant | Loss | BackendError]:
         """See `Backend`. Nodes that lost a lock get it back, if a majority confirmed it."""
         if not grants:
             return []
@@ -150,7 +153,7 @@ class RedlockBackend:
             poll.finish()
         return answers
 
-    async def release(self, grant: Grant) -> bool:
+    async def release(self, grant: Grant, _until: float = math.inf, /) -> bool:
         """See `Backend`."""
         await self._nodes.ready()
         call = self._calls.release(grant.claim, grant.fence, self._runtime.now())
@@ -158,7 +161,7 @@ class RedlockBackend:
         poll.finish()
         return freed(poll.answers, self.label)
 
-    async def withdraw(self, claim: Claim) -> None:
+    async def withdraw(self, claim: Claim, _until: float = math.inf, /, *, doubt: bool = True) -> None:
         """See `Backend`. Every node that can be reached has to know, or a late vote would be counted by nobody."""
         await self._nodes.ready()
         call = self._calls.withdraw(claim, self._runtime.now())

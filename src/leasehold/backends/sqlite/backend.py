@@ -8,6 +8,7 @@ sleep, so that an event loop goes on.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, TypeVar, TypeVarTuple, Unpack
 
 from leasehold.backends.sqlite import observing
@@ -78,22 +79,22 @@ class SqliteBackend:
         self._ledger = Ledger(host, self._bells, Cleaner(host), location.label, fence_floor)
         self.label = location.label
 
-    async def try_acquire(self, claim: Claim) -> Grant | Refusal:
+    async def try_acquire(self, claim: Claim, _until: float = math.inf, /) -> Grant | Refusal:
         """See `Backend`."""
         return await self._perform(self._ledger.try_acquire, claim)
 
-    async def join(self, claim: Claim) -> Grant | Place | Refusal:
+    async def join(self, claim: Claim, _until: float = math.inf, /) -> Grant | Place | Refusal:
         """See `Queueing`."""
         try:
             return self._file.perform(self._ledger.join, claim, self._runtime.signal)
         except Busy:
             return await self._perform(self._ledger.join, claim, self._runtime.signal)
 
-    async def turn(self, place: Place) -> Grant | Place | Refusal:
+    async def turn(self, place: Place, _until: float = math.inf, /) -> Grant | Place | Refusal:
         """See `Queueing`."""
         return await self._perform(self._ledger.turn, place)
 
-    async def renew(self, grants: Sequence[Grant]) -> Sequence[Grant | Loss]:
+    async def renew(self, grants: Sequence[Grant], _until: float = math.inf, /) -> Sequence[Grant | Loss]:
         """See `Backend`."""
         answers: list[Grant | Loss] = []
         for start in range(0, len(grants), BATCH):
@@ -102,14 +103,14 @@ class SqliteBackend:
             answers += await self._perform(self._ledger.renew, grants[start : start + BATCH])
         return answers
 
-    async def release(self, grant: Grant) -> bool:
+    async def release(self, grant: Grant, _until: float = math.inf, /) -> bool:
         """See `Backend`."""
         try:
             return self._file.perform(self._ledger.release, grant)
         except Busy:
             return await self._perform(self._ledger.release, grant)
 
-    async def withdraw(self, claim: Claim) -> None:
+    async def withdraw(self, claim: Claim, _until: float = math.inf, /, *, doubt: bool = True) -> None:
         """See `Backend`."""
         await self._perform(self._ledger.withdraw, claim)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from leasehold.backends.zookeeper.asking import Asker
@@ -66,7 +67,7 @@ class ZooKeeperBackend:
         self._observer = Observer(settings, self._pool, paths=self._paths, asker=self._asker, runtime=runtime)
         self._settings = settings
 
-    async def try_acquire(self, claim: Claim) -> Grant | Refusal:
+    async def try_acquire(self, claim: Claim, _until: float = math.inf, /) -> Grant | Refusal:
         """See `Backend`."""
         answer = await self._ask(claim)
         if not isinstance(answer, Place):
@@ -76,11 +77,11 @@ class ZooKeeperBackend:
             await self._claims.leave(standing)
         return Refusal(claim.key, answer.holder, None, answer.ahead)
 
-    async def join(self, claim: Claim) -> Grant | Place | Refusal:
+    async def join(self, claim: Claim, _until: float = math.inf, /) -> Grant | Place | Refusal:
         """See `Queueing`."""
         return await self._ask(claim)
 
-    async def turn(self, place: Place) -> Grant | Place | Refusal:
+    async def turn(self, place: Place, _until: float = math.inf, /) -> Grant | Place | Refusal:
         """See `Queueing`."""
         claim, now = place.claim, self._runtime.now()
         standing = self._registry.standings.get(claim.owner)
@@ -95,11 +96,11 @@ class ZooKeeperBackend:
             await self._claims.probe(standing.session)  # answered behind everything that has happened before
         return await self._claims.advance(standing, now)
 
-    async def renew(self, grants: Sequence[Grant]) -> Sequence[Grant | Loss]:
+    async def renew(self, grants: Sequence[Grant], _until: float = math.inf, /) -> Sequence[Grant | Loss]:
         """See `Backend`."""
         return await self._renewer.renew(grants)
 
-    async def release(self, grant: Grant) -> bool:
+    async def release(self, grant: Grant, _until: float = math.inf, /) -> bool:
         """See `Backend`."""
         standing = self._registry.standings.get(grant.claim.owner)
         if standing is None or standing.fence != grant.fence:
@@ -114,7 +115,7 @@ class ZooKeeperBackend:
                 return False  # the ensemble had ended the session, and we did not know
             raise
 
-    async def withdraw(self, claim: Claim) -> None:
+    async def withdraw(self, claim: Claim, _until: float = math.inf, /, *, doubt: bool = True) -> None:
         """See `Backend`."""
         now = self._runtime.now()
         self._registry.withdraw(claim.owner, now + claim.ttl, now)
