@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.usefixtures("crowded_slots")
-@pytest.mark.parametrize("case", contract.CASES, ids=str)
+@pytest.mark.parametrize("case", contract.STORE_CASES, ids=str)
 def test_contract(case: contract.Case, etcd_cluster: EtcdCluster) -> None:
-    harness = contract.UrlHarness(etcd_cluster.url, contract.REQUIRED["etcd"], ttl=1.0, lateness=LATENESS)
+    harness = contract.UrlHarness(
+        etcd_cluster.url, contract.REQUIRED["etcd"], ttl=1.0, swept="backends", lateness=LATENESS
+    )
     contract.check(case, harness, contract.AsyncioDriver())

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from verification.lab.etcd import EtcdServer
 
 
-@pytest.mark.parametrize("case", contract.CASES, ids=str)
+@pytest.mark.parametrize("case", contract.STORE_CASES, ids=str)
 def test_contract(case: contract.Case, etcd_server: EtcdServer) -> None:
-    harness = contract.UrlHarness(etcd_server.url, contract.REQUIRED["etcd"], ttl=1.0, lateness=LATENESS)
+    harness = contract.UrlHarness(
+        etcd_server.url, contract.REQUIRED["etcd"], ttl=1.0, swept="backends", lateness=LATENESS
+    )
     contract.check(case, harness, contract.ThreadDriver())

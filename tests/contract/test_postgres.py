@@ -9,6 +9,8 @@ from verification.lab.postgres import PostgresServer
 
 
 @pytest.mark.parametrize("driver", contract.DRIVERS)
-@pytest.mark.parametrize("case", contract.CASES, ids=str)
+@pytest.mark.parametrize("case", contract.STORE_CASES, ids=str)
 def test_contract(case: contract.Case, driver: type[contract.Driver], postgres: PostgresServer) -> None:
-    contract.check(case, contract.UrlHarness(postgres.url(), contract.REQUIRED["postgresql"], ttl=0.5), driver())
+    contract.check(
+        case, contract.UrlHarness(postgres.url(), contract.REQUIRED["postgresql"], ttl=0.5, swept="backends"), driver()
+    )

@@ -12,13 +12,15 @@ from leasehold.testing import contract
 from verification.lab.postgres import PostgresServer
 
 GROUPS = {"ownership", "expiry", "fences", "modes", "operators", "processes"}
-IN_SESSIONS = [case for case in contract.CASES if case.group in GROUPS]
+IN_SESSIONS = [case for case in contract.STORE_CASES if case.group in GROUPS]
 
 
 @pytest.mark.parametrize("driver", contract.DRIVERS)
-@pytest.mark.parametrize("case", contract.CASES, ids=str)
+@pytest.mark.parametrize("case", contract.STORE_CASES, ids=str)
 def test_contract(case: contract.Case, driver: type[contract.Driver], newer_postgres: PostgresServer) -> None:
-    harness = contract.UrlHarness(newer_postgres.url(), contract.REQUIRED["postgresql"], ttl=0.5, stride=7)
+    harness = contract.UrlHarness(
+        newer_postgres.url(), contract.REQUIRED["postgresql"], ttl=0.5, swept="backends", stride=7
+    )
     contract.check(case, harness, driver())
 
 
@@ -28,4 +30,6 @@ def test_contract_in_sessions(
     case: contract.Case, driver: type[contract.Driver], newer_postgres: PostgresServer
 ) -> None:
     url = f"{newer_postgres.url()}?mode=session"
-    contract.check(case, contract.UrlHarness(url, contract.REQUIRED["postgresql session"], ttl=0.5), driver())
+    contract.check(
+        case, contract.UrlHarness(url, contract.REQUIRED["postgresql session"], ttl=0.5, swept="backends"), driver()
+    )

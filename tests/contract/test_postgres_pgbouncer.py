@@ -12,13 +12,13 @@ from leasehold.testing import contract
 from verification.lab.pgbouncer import PgBouncer
 from verification.lab.postgres import PostgresServer
 
-OF_WAITING = [case for case in contract.CASES if case.group in ("waiting", "queueing", "modes")]
+OF_WAITING = [case for case in contract.STORE_CASES if case.group in ("waiting", "queueing", "modes")]
 
 
 @pytest.mark.parametrize("driver", contract.DRIVERS)
-@pytest.mark.parametrize("case", contract.CASES, ids=str)
+@pytest.mark.parametrize("case", contract.STORE_CASES, ids=str)
 def test_contract(case: contract.Case, driver: type[contract.Driver], pgbouncer: PgBouncer) -> None:
-    harness = contract.UrlHarness(pgbouncer.url(), contract.REQUIRED["postgresql"], ttl=0.5, stride=7)
+    harness = contract.UrlHarness(pgbouncer.url(), contract.REQUIRED["postgresql"], ttl=0.5, swept="backends", stride=7)
     contract.check(case, harness, driver())
 
 
@@ -28,4 +28,4 @@ def test_contract_with_a_way_around(
     case: contract.Case, driver: type[contract.Driver], pgbouncer: PgBouncer, postgres: PostgresServer
 ) -> None:
     url = f"{pgbouncer.url()}?listen_url={quote(postgres.url(), safe='')}"
-    contract.check(case, contract.UrlHarness(url, contract.REQUIRED["postgresql"], ttl=0.5), driver())
+    contract.check(case, contract.UrlHarness(url, contract.REQUIRED["postgresql"], ttl=0.5, swept="backends"), driver())

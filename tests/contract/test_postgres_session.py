@@ -9,7 +9,9 @@ from verification.lab.postgres import PostgresServer
 
 
 @pytest.mark.parametrize("driver", contract.DRIVERS)
-@pytest.mark.parametrize("case", contract.CASES, ids=str)
+@pytest.mark.parametrize("case", contract.STORE_CASES, ids=str)
 def test_contract(case: contract.Case, driver: type[contract.Driver], postgres: PostgresServer) -> None:
     url = f"{postgres.url()}?mode=session"
-    contract.check(case, contract.UrlHarness(url, contract.REQUIRED["postgresql session"], ttl=0.5), driver())
+    contract.check(
+        case, contract.UrlHarness(url, contract.REQUIRED["postgresql session"], ttl=0.5, swept="backends"), driver()
+    )

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("driver", contract.DRIVERS)
-@pytest.mark.parametrize("case", contract.CASES, ids=str)
+@pytest.mark.parametrize("case", contract.STORE_CASES, ids=str)
 def test_contract(case: contract.Case, driver: type[contract.Driver], cluster_nodes: RedisCluster) -> None:
     cluster_nodes.flush()
-    contract.check(case, contract.UrlHarness(cluster_nodes.url, contract.REQUIRED["redis"], ttl=0.4), driver())
+    contract.check(
+        case, contract.UrlHarness(cluster_nodes.url, contract.REQUIRED["redis"], ttl=0.4, swept="backends"), driver()
+    )

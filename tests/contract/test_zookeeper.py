@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("driver", contract.DRIVERS)
-@pytest.mark.parametrize("case", contract.CASES, ids=str)
+@pytest.mark.parametrize("case", contract.STORE_CASES, ids=str)
 def test_contract(case: contract.Case, driver: type[contract.Driver], zookeeper_server: ZooKeeperServer) -> None:
     url = zookeeper_server.url("/contract")
-    contract.check(case, contract.UrlHarness(url, contract.REQUIRED["zookeeper"], ttl=1.0), driver())
+    contract.check(case, contract.UrlHarness(url, contract.REQUIRED["zookeeper"], ttl=1.0, swept="backends"), driver())

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("driver", contract.DRIVERS)
-@pytest.mark.parametrize("case", contract.CASES, ids=str)
+@pytest.mark.parametrize("case", contract.STORE_CASES, ids=str)
 def test_contract(case: contract.Case, driver: type[contract.Driver], zookeeper_ensemble: Ensemble) -> None:
     url = zookeeper_ensemble.url("/contract")
-    harness = contract.UrlHarness(url, contract.REQUIRED["zookeeper"], ttl=1.0, stride=7)
+    harness = contract.UrlHarness(url, contract.REQUIRED["zookeeper"], ttl=1.0, swept="backends", stride=7)
     contract.check(case, harness, driver())

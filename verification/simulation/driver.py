@@ -47,7 +47,7 @@ class SimDriver:
         """Let other tasks run."""
         await self._runtime.sleep(BREATH)
 
-    async def interrupt(self, make: Callable[[], Coroutine[Any, Any, Any]], at: int) -> bool:
+    async def interrupt(self, make: Callable[[], Coroutine[Any, Any, Any]], at: int, _within: str = "") -> bool:
         """Cancel the task at its n-th suspension."""
         task = self._runtime.process.spawn(_cancelled_on_the_way(self._world, make(), at), "interrupted")
         task.quiet = True

@@ -12,11 +12,13 @@
     def test_contract(case, driver):
         contract.check(case, MyHarness(), driver())
 
+`STORE_CASES` leaves out what the core decides, for one more server behind a backend that passes them all elsewhere.
+
 There are no skips. A case that needs a capability which the store does not declare checks instead that asking for it is
 refused. `python -m leasehold.testing.contract URL` runs it all without pytest.
 """
 
-from leasehold.testing.contract.cases import CASES, Case
+from leasehold.testing.contract.cases import CASES, STORE_CASES, Case
 from leasehold.testing.contract.drivers import DRIVERS, AsyncioDriver, Driver, ThreadDriver
 from leasehold.testing.contract.harness import Harness, MemoryHarness, UrlHarness
 from leasehold.testing.contract.lab import Lab
@@ -27,6 +29,7 @@ __all__ = [
     "CASES",
     "DRIVERS",
     "REQUIRED",
+    "STORE_CASES",
     "AsyncioDriver",
     "Case",
     "Driver",

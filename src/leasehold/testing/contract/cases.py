@@ -21,4 +21,6 @@ from leasehold.testing.contract import (  # noqa: F401, I001 - the order is the 
 )
 from leasehold.testing.contract.registry import CASES, Case
 
-__all__ = ["CASES", "Case"]
+STORE_CASES = [case for case in CASES if not case.core]
+
+__all__ = ["CASES", "STORE_CASES", "Case"]

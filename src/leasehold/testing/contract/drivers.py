@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -42,8 +43,11 @@ class Driver(Protocol):
     async def breathe(self) -> None:
         """Give other tasks a chance to run."""
 
-    async def interrupt(self, make: Callable[[], Coroutine[Any, Any, Any]], at: int) -> bool:
-        """Run a coroutine and interrupt it at its n-th opportunity; False if it had fewer."""
+    async def interrupt(self, make: Callable[[], Coroutine[Any, Any, Any]], at: int, within: str = "") -> bool:
+        """Run a coroutine and interrupt it at its n-th opportunity; False if it had fewer.
+
+        `within`: only where the code of this folder of the package runs, for drivers that look at lines.
+        """
 
 
 class ThreadDriver:
@@ -63,16 +67,21 @@ class ThreadDriver:
         """Let other threads run."""
         time.sleep(0.001)
 
-    async def interrupt(self, make: Callable[[], Coroutine[Any, Any, Any]], at: int) -> bool:
-        """Raise at the n-th line that the coroutine executes inside the library."""
+    async def interrupt(self, make: Callable[[], Coroutine[Any, Any, Any]], at: int, within: str = "") -> bool:
+        """Raise at the n-th line that the coroutine executes inside the library.
+
+        A line that is executed many times counts for its first two: what a third would leave, they leave too.
+        """
         left = at
+        folder = str(Path(_PACKAGE) / within)
+        visits: Counter[tuple[str, int]] = Counter()
         entered: set[tuple[int, int]] = set()
 
         def trace(frame: FrameType, event: str, _: object) -> Any:
             nonlocal left
-            if not _is_ours(frame):
+            if not _is_ours(frame, folder):
                 return None
-            if event == "line" and _may_be_interrupted(frame, entered):
+            if event == "line" and _may_be_interrupted(frame, entered) and _is_new(frame, visits):
                 left -= 1
                 if left == 0:
                     sys.settrace(None)
@@ -92,10 +101,16 @@ class ThreadDriver:
         return False
 
 
-def _is_ours(frame: FrameType) -> bool:
+def _is_ours(frame: FrameType, folder: str) -> bool:
     """By the folder of the package: a checkout, or an environment, may well lie in a folder called leasehold too."""
     path = frame.f_code.co_filename
-    return path.startswith(_PACKAGE) and not path.startswith(_CONTRACT)
+    return path.startswith(folder) and not path.startswith(_CONTRACT)
+
+
+def _is_new(frame: FrameType, visits: Counter[tuple[str, int]]) -> bool:
+    place = (frame.f_code.co_filename, frame.f_lineno)
+    visits[place] += 1
+    return visits[place] <= 2
 
 
 def _may_be_interrupted(frame: FrameType, entered: set[tuple[int, int]]) -> bool:
@@ -139,7 +154,7 @@ class AsyncioDriver:
 
         await asyncio.sleep(0.001)
 
-    async def interrupt(self, make: Callable[[], Coroutine[Any, Any, Any]], at: int) -> bool:
+    async def interrupt(self, make: Callable[[], Coroutine[Any, Any, Any]], at: int, _within: str = "") -> bool:
         """Cancel the task at its n-th suspension."""
         import asyncio  # noqa: PLC0415
 

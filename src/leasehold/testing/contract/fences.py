@@ -53,7 +53,7 @@ async def readers_have_fences_of_their_own_and_a_later_writer_a_higher_one(lab: 
     assert writer.fence > max(grant.fence for grant in readers)
 
 
-@case(Capability.FENCING)
+@case(Capability.FENCING, core=True)
 async def a_lease_keeps_its_own_fence_after_the_loss(lab: Lab) -> None:
     client = lab.client()
     lease = await client.lock("x", renew=False).acquire()

@@ -33,6 +33,7 @@ class Harness:
     ttl = 1.0  # a short ttl that the store honours
     lateness = 0.0  # how much later than its ttl the store may end a grant, because it looks only now and then
     stride = 1  # of the lines between which a thread can be interrupted, every how many-th is tried
+    swept = ""  # the folder of the package whose lines these are; "backends": the rest is swept over another store
     clock: Clock | None = None  # a clock turned by hand, for stores that live in this process
 
     def open_store(self) -> Store:
@@ -53,11 +54,16 @@ class Harness:
     def stop(self) -> None:
         """Clean up."""
 
+    def again(self) -> Harness | None:
+        """A harness for another run of the same case, where time is real and the machine too slow; None: no other."""
+        return None
+
 
 class UrlHarness(Harness):
     """A store that is reached by the same URL from everywhere.
 
     `stride`: more than 1 for one more server behind a backend, every line of which is interrupted over another server.
+    `swept`: "backends" where the lines of the core are interrupted over another store.
     """
 
     def __init__(
@@ -67,12 +73,18 @@ class UrlHarness(Harness):
         ttl: float = 1.0,
         lateness: float = 0.0,
         stride: int = 1,
+        swept: str = "",
     ) -> None:
         self._url = url
         self.capabilities = capabilities
         self.ttl = ttl
         self.lateness = lateness
         self.stride = stride
+        self.swept = swept
+
+    def again(self) -> Harness:
+        """The same: every run has a namespace of its own."""
+        return self
 
     def open_store(self) -> Store:
         """The store behind the URL."""
@@ -122,6 +134,10 @@ class MemoryHarness(Harness):
             folder = self._cleanup.enter_context(tempfile.TemporaryDirectory())
             self._url = self._cleanup.enter_context(serve(store, str(Path(folder) / "store")))
         return self._url
+
+    def again(self) -> Harness | None:
+        """A new store, if other processes made time real."""
+        return None if self._url is None else MemoryHarness()
 
     async def pass_time(self, runtime: Runtime, seconds: float) -> None:
         """Turn the clock, or sleep where it cannot be turned."""

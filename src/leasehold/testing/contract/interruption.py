@@ -6,6 +6,7 @@ of its own, and all are looked at once, one ttl after the last.
 
 from __future__ import annotations
 
+import functools
 import gc
 import warnings
 from contextlib import contextmanager, suppress
@@ -41,7 +42,8 @@ async def _sweep(
         client = lab.client(faults)
         if before is not None:
             await before(name)
-        interrupted = await lab.driver.interrupt(lambda client=client, name=name: make(client, name), point)  # type: ignore[misc]
+        attempt = functools.partial(make, client, name)
+        interrupted = await lab.driver.interrupt(attempt, point, lab.harness.swept)
         _check_that_nothing_is_kept(client, point)
         await lab.close(client)
         if not interrupted:
@@ -124,7 +126,7 @@ async def an_interrupted_release_can_be_repeated(lab: Lab) -> None:
         for point in _points(lab, MOST_POINTS):
             lease = await client.lock("x").acquire(timeout=0)
             faults.suspending = True
-            interrupted = await lab.driver.interrupt(lease.release, point)
+            interrupted = await lab.driver.interrupt(lease.release, point, lab.harness.swept)
             faults.suspending = False
             await lease.release()
             assert await witness.inspect("x") is None, "a release that was interrupted could not be finished"

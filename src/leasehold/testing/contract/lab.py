@@ -29,10 +29,10 @@ PATIENCE = 5_000  # breaths of about a millisecond: generous, because a loaded m
 class Lab:
     """The bench of one case."""
 
-    def __init__(self, harness: Harness, driver: Driver) -> None:
+    def __init__(self, harness: Harness, driver: Driver, scale: float = 1) -> None:
         self.harness = harness
         self.driver = driver
-        self.ttl = harness.ttl
+        self.ttl = harness.ttl * scale
         self.capabilities = harness.capabilities
         self._clients: list[AsyncClient] = []
         self._children: list[Child] = []

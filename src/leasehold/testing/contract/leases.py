@@ -25,7 +25,7 @@ async def a_held_lease_is_renewed_for_as_long_as_it_is_held(lab: Lab) -> None:
     assert await lease.release()
 
 
-@case()
+@case(core=True)
 async def a_released_lease_is_not_renewed_any_more(lab: Lab) -> None:
     faults = Faults()
     lease = await lab.client(faults).lock("x").acquire()
@@ -38,7 +38,7 @@ async def a_released_lease_is_not_renewed_any_more(lab: Lab) -> None:
     assert await lab.free("x")
 
 
-@case()
+@case(core=True)
 async def all_due_leases_are_renewed_in_one_call(lab: Lab) -> None:
     faults = Faults()
     client = lab.client(faults)
@@ -51,7 +51,7 @@ async def all_due_leases_are_renewed_in_one_call(lab: Lab) -> None:
         await lease.release()
 
 
-@case()
+@case(core=True)
 async def remaining_counts_down_and_is_below_the_ttl(lab: Lab) -> None:
     lease = await lab.client().lock("x", renew=False).acquire()
     first = lease.remaining()
@@ -63,7 +63,7 @@ async def remaining_counts_down_and_is_below_the_ttl(lab: Lab) -> None:
     await lease.release()
 
 
-@case()
+@case(core=True)
 async def a_lease_that_is_not_renewed_is_lost_at_its_deadline(lab: Lab) -> None:
     losses: list[Loss] = []
     error = None
@@ -80,7 +80,7 @@ async def a_lease_that_is_not_renewed_is_lost_at_its_deadline(lab: Lab) -> None:
     assert (await raises(LeaseLost, lease.renew())).reason is LossReason.EXPIRED
 
 
-@case()
+@case(core=True)
 async def check_wants_the_time_that_is_needed(lab: Lab) -> None:
     lease = await lab.client().lock("x", renew=False).acquire()
     lease.check(need=lab.ttl * 0.2)
@@ -93,7 +93,7 @@ async def check_wants_the_time_that_is_needed(lab: Lab) -> None:
     await lease.release()
 
 
-@case()
+@case(core=True)
 async def an_explicit_renewal_moves_the_deadline(lab: Lab) -> None:
     lease = await lab.client().lock("x", renew=False).acquire()
     await lab.pass_time(lab.ttl * 0.6)
@@ -104,7 +104,7 @@ async def an_explicit_renewal_moves_the_deadline(lab: Lab) -> None:
     await lease.release()
 
 
-@case()
+@case(core=True)
 async def a_hung_holder_is_stopped_by_max_hold(lab: Lab) -> None:
     lease = await lab.client().lock("x", max_hold=lab.ttl * 2).acquire()
     await lab.live(lab.ttl * 1.5)
@@ -118,7 +118,7 @@ async def a_hung_holder_is_stopped_by_max_hold(lab: Lab) -> None:
     await other.release()
 
 
-@case()
+@case(core=True)
 async def a_sleep_of_three_ttls_is_a_loss_and_never_a_renewal_that_hides_it(lab: Lab) -> None:
     lease = await lab.client().lock("x").acquire()
     await lab.pass_time(lab.ttl * 3)
@@ -127,7 +127,7 @@ async def a_sleep_of_three_ttls_is_a_loss_and_never_a_renewal_that_hides_it(lab:
     await lease.release()
 
 
-@case()
+@case(core=True)
 async def waiting_for_the_loss_ends_with_the_loss_or_the_release(lab: Lab) -> None:
     lost = await lab.client().lock("x", renew=False).acquire()
     assert await lab.flowing(lost.lost.wait()) is True
@@ -138,7 +138,7 @@ async def waiting_for_the_loss_ends_with_the_loss_or_the_release(lab: Lab) -> No
     assert await lab.flowing(task.join()) is False
 
 
-@case()
+@case(core=True)
 async def a_released_lease_refuses_to_be_used_without_asking_the_store(lab: Lab) -> None:
     faults = Faults()
     lease = await lab.client(faults).lock("x").acquire()
@@ -152,7 +152,7 @@ async def a_released_lease_refuses_to_be_used_without_asking_the_store(lab: Lab)
     assert len(faults.calls) == asked
 
 
-@case()
+@case(core=True)
 async def each_lease_of_one_shared_lock_object_is_its_own(lab: Lab) -> None:
     lock = lab.client().lock("x")
     first = await lock.acquire()

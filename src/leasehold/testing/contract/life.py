@@ -29,7 +29,7 @@ async def closing_twice_is_fine_and_use_after_close_is_refused(lab: Lab) -> None
     await raises(BackendUnavailable, client.inspect("x"))
 
 
-@case()
+@case(core=True)
 async def closing_with_leases_held_tells_their_holders(lab: Lab) -> None:
     client = lab.client()
     lease = await client.lock("x").acquire()
@@ -43,7 +43,7 @@ async def closing_with_leases_held_tells_their_holders(lab: Lab) -> None:
     assert await lease.release() is False
 
 
-@case()
+@case(core=True)
 async def a_dropped_lease_is_not_renewed_any_more(lab: Lab) -> None:
     faults = Faults()
     client = lab.client(faults)
@@ -59,7 +59,7 @@ async def _got(lab: Lab) -> None:
     await lease.release()
 
 
-@case()
+@case(core=True)
 async def clients_locks_and_leases_refuse_to_be_pickled(lab: Lab) -> None:
     client = lab.client()
     lock = client.lock("x")

@@ -33,7 +33,7 @@ async def a_held_lock_shows_its_holder(lab: Lab) -> None:
     assert await client.inspect("x") is None
 
 
-@case(Capability.INSPECT)
+@case(Capability.INSPECT, core=True)
 async def a_question_whose_answer_was_lost_is_asked_again(lab: Lab) -> None:
     faults = Faults()
     client = lab.client(faults)
@@ -171,7 +171,7 @@ async def a_raised_fence_lifts_the_grants_of_those_who_wait_already(lab: Lab) ->
     await heir.release()
 
 
-@case(Capability.INSPECT)
+@case(Capability.INSPECT, core=True)
 async def breaking_needs_a_fence_and_a_reason(lab: Lab) -> None:
     client = lab.client()
     await raises(ConfigurationError, client.break_lock("x", fence=0, reason="r"))

@@ -16,12 +16,17 @@ __all__ = ["CASES", "Case", "case"]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One promise, checked."""
+    """One promise, checked.
+
+    `core`: what it checks is decided by the core and its faces, whatever the store; one store in a clock turned by hand
+    and one or two in real time are enough for it. The others depend on what the store does.
+    """
 
     group: str
     name: str
     needs: tuple[Capability, ...]
     processes: bool
+    core: bool
     body: Callable[[Lab], Awaitable[None]]
 
     def __str__(self) -> str:
@@ -32,13 +37,13 @@ CASES: list[Case] = []
 
 
 def case(
-    *needs: Capability, processes: bool = False
+    *needs: Capability, processes: bool = False, core: bool = False
 ) -> Callable[[Callable[[Lab], Awaitable[None]]], Callable[[Lab], Awaitable[None]]]:
     """Add a coroutine to the contract; its module is the group, its name the sentence."""
 
     def add(body: Callable[[Lab], Awaitable[None]]) -> Callable[[Lab], Awaitable[None]]:
         group = body.__module__.rpartition(".")[2]
-        CASES.append(Case(group, body.__name__, needs, processes, body))
+        CASES.append(Case(group, body.__name__, needs, processes, core, body))
         return body
 
     return add

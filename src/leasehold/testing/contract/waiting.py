@@ -54,7 +54,7 @@ async def a_call_that_gives_up_says_who_held_the_lock_and_leaves_nothing(lab: La
     assert await lab.free("x")
 
 
-@case()
+@case(core=True)
 async def a_call_without_patience_asks_once(lab: Lab) -> None:
     lease = await lab.client().lock("x").acquire(timeout=0)
     client = lab.client()
@@ -143,7 +143,7 @@ async def _release_all(leases: list[AsyncLease]) -> None:
         assert await lease.release()
 
 
-@case()
+@case(core=True)
 async def several_locks_are_taken_together_or_not_at_all(lab: Lab) -> None:
     client = lab.client()
     busy = await lab.client().lock("b", ttl=lab.ttl * 20).acquire()
@@ -158,7 +158,7 @@ async def several_locks_are_taken_together_or_not_at_all(lab: Lab) -> None:
     assert await lab.free("a")
 
 
-@case()
+@case(core=True)
 async def a_reentrant_lock_keeps_its_fence_until_the_last_release(lab: Lab) -> None:
     lock = lab.client().lock("x", reentrant=True)
     outer = await lock.acquire()

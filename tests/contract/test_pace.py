@@ -1,0 +1,71 @@
+"""A failure in real time is believed when the machine kept pace, and only then; a store that is wrong always fails."""
+
+from __future__ import annotations
+
+import ctypes
+
+import pytest
+
+from leasehold.testing import contract
+from leasehold.testing.contract.lab import Lab
+from leasehold.testing.contract.pace import Pace
+
+UNIT = 0.2
+
+
+def stall(seconds: float) -> None:
+    """Keep every thread of this process from running: a call that does not let go of the interpreter."""
+    ctypes.PyDLL(None).usleep(round(seconds * 1e6))
+
+
+def check(body: object) -> None:
+    case = contract.Case("pace", "case", (), processes=False, core=False, body=body)  # type: ignore[arg-type]
+    contract.check(
+        case, contract.UrlHarness("memory://pace", contract.REQUIRED["memory"], UNIT), contract.ThreadDriver()
+    )
+
+
+def test_a_delay_of_the_process_is_measured() -> None:
+    with Pace() as pace:
+        stall(0.3)
+    assert pace.worst > 0.2
+
+
+def test_a_case_that_the_machine_was_too_slow_for_is_run_again_in_longer_units() -> None:
+    units: list[float] = []
+
+    async def late_once(lab: Lab) -> None:
+        units.append(lab.ttl)
+        if len(units) == 1:
+            stall(UNIT)
+            raise AssertionError("its lease ran out")
+
+    check(late_once)
+    assert units == [UNIT, 2 * UNIT]
+
+
+def test_a_case_that_fails_in_time_is_a_failure_at_once() -> None:
+    units: list[float] = []
+
+    async def wrong(lab: Lab) -> None:
+        units.append(lab.ttl)
+        raise AssertionError("two owners")
+
+    harness = contract.UrlHarness("memory://pace", contract.REQUIRED["memory"], ttl=60.0)  # no machine is that slow
+    case = contract.Case("pace", "case", (), processes=False, core=False, body=wrong)
+    with pytest.raises(AssertionError, match="two owners"):
+        contract.check(case, harness, contract.ThreadDriver())
+    assert units == [60.0]
+
+
+def test_a_case_that_fails_in_every_unit_is_a_failure() -> None:
+    units: list[float] = []
+
+    async def wrong_and_late(lab: Lab) -> None:
+        units.append(lab.ttl)
+        stall(lab.ttl / 4)
+        raise AssertionError("two owners")
+
+    with pytest.raises(AssertionError, match="two owners"):
+        check(wrong_and_late)
+    assert units == [UNIT, 2 * UNIT, 4 * UNIT, 8 * UNIT]
