@@ -33,9 +33,6 @@ demo: setup  ## the main job, shown on the embedded store, in half a minute
 
 test: setup servers  ## all tests, short forms of the long ones included
 	$(RUN) -m pytest $(PARALLEL)
-	@# these two only wait most of the time, so they wait together
-	VENV=$(VENV) $(RUN) tools/oldest_drivers.py & oldest=$$!; $(RUN) tools/other_pythons.py; others=$$?; \
-	  wait $$oldest && exit $$others
 
 test-quick: setup  ## the inner loop: under a minute
 	$(RUN) -m pytest -x -q tests/unit tests/architecture tests/faces tests/contract/test_memory.py tests/contract/test_sqlite.py

@@ -25,6 +25,7 @@ pytest_plugins: list[str] = [
 ]
 
 BUSY_AFTER_EACH_WAITING = 3
+WAITING = ("contract", "versions")
 
 
 @pytest.hookimpl(trylast=True)
@@ -36,8 +37,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     files: dict[Path, list[pytest.Item]] = {}
     for item in items:
         files.setdefault(item.path, []).append(item)
-    waiting = sorted((path for path in files if path.parent.name == "contract"), reverse=True)
-    busy = sorted(path for path in files if path.parent.name != "contract")
+    waiting = sorted((path for path in files if path.parent.name in WAITING), reverse=True)
+    busy = sorted(path for path in files if path.parent.name not in WAITING)
     items[:] = [item for path in _mixed(waiting, busy) for item in files[path]]
 
 

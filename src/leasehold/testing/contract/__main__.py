@@ -1,4 +1,4 @@
-"""`python -m leasehold.testing.contract URL [STORE] [--ttl SECONDS] [--only TEXT]`: the contract without pytest.
+"""The contract without pytest: `python -m leasehold.testing.contract URL [STORE] [--ttl SECONDS] [--only TEXT] …`.
 
 STORE is a row of the capability table; without it, the URL's scheme is taken. `memory` needs no URL.
 """
@@ -9,7 +9,7 @@ import argparse
 import sys
 import traceback
 
-from leasehold.testing.contract import CASES, DRIVERS, REQUIRED, Harness, MemoryHarness, UrlHarness, check
+from leasehold.testing.contract import CASES, DRIVERS, REQUIRED, STORE_CASES, Harness, MemoryHarness, UrlHarness, check
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -18,6 +18,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("url", help="the store to check, or `memory`")
     parser.add_argument("store", nargs="?", help=f"one of: {', '.join(REQUIRED)}")
     parser.add_argument("--ttl", type=float, default=1.0, help="a short ttl that the store honours")
+    parser.add_argument("--cases", choices=("all", "store"), default="all", help="`store`: without those of the core")
     parser.add_argument("--only", default="", help="only cases whose name contains this")
     options = parser.parse_args(arguments)
     store = options.store or options.url.partition(":")[0]
@@ -28,7 +29,8 @@ def main(arguments: list[str] | None = None) -> int:
         return MemoryHarness() if options.url == "memory" else UrlHarness(options.url, REQUIRED[store], options.ttl)
 
     failures = 0
-    cases = [case for case in CASES if options.only in str(case)]
+    chosen = STORE_CASES if options.cases == "store" else CASES
+    cases = [case for case in chosen if options.only in str(case)]
     for driver in DRIVERS:
         for case in cases:
             if sys.stderr.isatty():
