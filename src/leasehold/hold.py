@@ -127,7 +127,7 @@ async def _give_back(lease: Held, error: BaseException | None) -> Loss | None:
         return None
     if freed or not held:
         return None
-    return Loss(LossReason.TAKEN, "the store no longer knew this grant when it was released")
+    return lease.loss or Loss(LossReason.TAKEN, "the store no longer knew this grant when it was released")
 
 
 class AsyncHold(Generic[L]):

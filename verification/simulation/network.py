@@ -250,11 +250,12 @@ class _Backend:
     async def renew(self, grants: Sequence[Grant], _until: float = math.inf, /) -> Sequence[Grant | Loss]:
         return await self._call("renew", tuple(grants), lambda: self._store.renew(grants))
 
-    async def release(self, grant: Grant, _until: float = math.inf, /) -> bool:
+    async def release(self, grant: Grant, _until: float = math.inf, /) -> bool | Loss:
         return await self._call("release", grant, lambda: self._store.release(grant))
 
     async def withdraw(self, claim: Claim, _until: float = math.inf, /, *, doubt: bool = True) -> None:
-        await self._call("withdraw", claim, lambda: self._store.withdraw(claim))
+        verb = "withdraw" if doubt else "leave"
+        await self._call(verb, claim, lambda: self._store.withdraw(claim, doubt=doubt))
 
     async def inspect(self, key: str) -> LockState | None:
         return await self._call("inspect", key, lambda: self._store.inspect(key))

@@ -76,15 +76,17 @@ async def release(session: Session, tenure: Tenure) -> bool:
 
     async def finish() -> bool:
         try:
-            freed = await session.backend.release(tenure.grant)
+            answer = await session.backend.release(tenure.grant)
         except (BackendUnavailable, OutcomeUnknown) as error:
-            freed = await _release_again(session, tenure, error)
+            answer = await _release_again(session, tenure, error)
         if tenure.doubtful:  # a copy of the request may still be under way, and must not take the lock for nobody
             await session.backend.withdraw(tenure.grant.claim)
         if runtime.switches:
             await runtime.switch()
-        keeper.finish_release(tenure)
-        return freed
+        broken = answer if isinstance(answer, Loss) else None
+        if keeper.finish_release(tenure, broken) and broken is not None:
+            session.events.emit(happened.Lost(tenure.name, tenure.grant.fence, broken))
+        return answer is True
 
     freed = await runtime.shielded(finish)
     if session.events.wanted(happened.Released):
@@ -92,7 +94,7 @@ async def release(session: Session, tenure: Tenure) -> bool:
     return freed
 
 
-async def _release_again(session: Session, tenure: Tenure, failure: BackendError) -> bool:
+async def _release_again(session: Session, tenure: Tenure, failure: BackendError) -> bool | Loss:
     """A release may be repeated: it names its grant. After doubt, "gone" most likely means that we freed it."""
     doubt = isinstance(failure, OutcomeUnknown)
     for attempt in range(2):
@@ -100,11 +102,11 @@ async def _release_again(session: Session, tenure: Tenure, failure: BackendError
             break
         await session.runtime.sleep(OUTAGE.delay(attempt, session.runtime.random()))
         try:
-            freed = await session.backend.release(tenure.grant)
+            answer = await session.backend.release(tenure.grant)
         except (BackendUnavailable, OutcomeUnknown) as error:
             failure, doubt = error, doubt or isinstance(error, OutcomeUnknown)
         else:
-            return freed or (doubt and session.runtime.now() < tenure.deadline)
+            return answer or (doubt and session.runtime.now() < tenure.deadline)
     raise failure
 
 
@@ -216,8 +218,8 @@ class _Attempt:
                 if self._runtime.now() + pause >= self._give_up_at(doubtful_since):
                     raise
                 await self._runtime.sleep(pause)
-            except BaseException:
-                self._traceless = False
+            except BaseException:  # interrupted: the request may be under way
+                self._traceless, self._doubt = False, True
                 raise
             else:
                 self._reached, self._traceless = True, False
@@ -308,7 +310,7 @@ class _Attempt:
             return
 
         async def withdraw() -> None:
-            await self._backend.withdraw(claim)
+            await self._backend.withdraw(claim, doubt=self._doubt)
 
         try:
             await self._runtime.shielded(withdraw)

@@ -106,12 +106,15 @@ class Keeper:
             self._known.pop(tenure.number, None)  # nothing to renew or to tell, even if the release fails
             return tenure.state is State.RELEASING
 
-    def finish_release(self, tenure: Tenure) -> None:
-        """The store confirmed that nothing is held any more."""
+    def finish_release(self, tenure: Tenure, broken: Loss | None = None) -> bool:
+        """The store confirmed that nothing is held any more; True if its holder learns only now that it was broken."""
         with self.guard:
+            news = broken is not None and tenure.state is State.RELEASING
             tenure.state = advance(tenure.state, Event.FREED)
+            lost, tenure.loss = tenure.loss, broken if news else tenure.loss
         for watcher in tenure.present_watchers() if tenure.watchers else ():
-            watcher.on_end(tenure.loss)
+            watcher.on_end(lost)  # not the break: who released must not be interrupted
+        return news
 
     async def renew_now(self, tenure: Tenure) -> None:
         """Renew one lease on the holder's own request; errors of the store are the caller's."""

@@ -118,7 +118,7 @@ class FaultyBackend:
         """See `Backend`."""
         return await self._play("renew", lambda: self._inner.renew(grants, until))
 
-    async def release(self, grant: Grant, until: float = math.inf, /) -> bool:
+    async def release(self, grant: Grant, until: float = math.inf, /) -> bool | Loss:
         """See `Backend`."""
         return await self._play("release", lambda: self._inner.release(grant, until))
 
