@@ -11,7 +11,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "leasehold"
 MODULES = sorted(SOURCE.rglob("*.py"))
 MAKERS = {"guard", "Lock", "RLock", "allocate_lock", "Condition"}  # `runtime.guard()` and the locks behind it
 GUARD_TYPES = ("AbstractContextManager", "LockType", "RLock")
-NOT_GUARDS = {"lease", "_client", "bank", "connection"}  # context managers of other kinds that stand in a `with` under a bare name
+NOT_GUARDS = {"lease", "_client", "bank", "connection"}  # other context managers that stand in a `with` by name
 
 
 def names(path: Path) -> str:
