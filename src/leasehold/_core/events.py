@@ -31,6 +31,7 @@ __all__ = [
     "Renewed",
     "RunSkipped",
     "TimedOut",
+    "TtlDiffers",
     "Waiting",
 ]
 
@@ -132,6 +133,19 @@ class Lost(Event):
 
     def __str__(self) -> str:
         return f"lost {self.name!r} with fence {self.fence} ({self.loss.reason}): {self.loss.detail}"
+
+
+@dataclass(frozen=True, slots=True)
+class TtlDiffers(Event):
+    """The store gives another ttl than was asked for; said once for each name of a client."""
+
+    level: ClassVar[int] = logging.WARNING
+
+    asked: float
+    given: float
+
+    def __str__(self) -> str:
+        return f"{self.name!r} was asked for with a ttl of {self.asked:g} s, and its store gives {self.given:.3g} s"
 
 
 @dataclass(frozen=True, slots=True)
