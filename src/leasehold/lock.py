@@ -6,6 +6,7 @@ own.
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, NoReturn
 
 from leasehold._core import acquire as core
@@ -141,8 +142,10 @@ class AsyncLock:
         return AsyncLease(session, tenure)
 
     def _lease(self, session: Session, tenure: Tenure) -> AsyncLease:
+        current = session.runtime.current()
+        tenure.taker = None if current is None else weakref.ref(current)
         if self._terms.reentrant:
-            session.entered[self._terms.key, self._terms.mode, session.runtime.current()] = tenure
+            session.entered[self._terms.key, self._terms.mode, current] = tenure
         return AsyncLease(session, tenure)
 
 

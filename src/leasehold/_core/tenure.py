@@ -7,7 +7,7 @@ Several `Lease` objects may share a tenure (re-entrant locks). Every change happ
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from leasehold._core.states import HELD, RELEASING, Event, State, advance
 from leasehold._core.validity import believed_until, renewal_due, retry_due
@@ -56,6 +56,7 @@ class Tenure:
         "number",
         "renewable",
         "state",
+        "taker",
         "ttl",
         "watchers",
     )
@@ -75,6 +76,7 @@ class Tenure:
         self.loss: Loss | None = None
         self.doubtful = False  # a request of its claim got no answer, and may still arrive
         self.handles = 1
+        self.taker: weakref.ref[Any] | None = None  # the thread or task that acquired it, for messages
         self.number = -1  # the keeper's number for it
         self.watchers: list[weakref.ref[Watcher]] = []
 
