@@ -14,6 +14,7 @@ from leasehold._core.events import (
     Renewed,
     RunSkipped,
     TimedOut,
+    TtlDiffers,
     Waiting,
 )
 
@@ -31,5 +32,6 @@ __all__ = [
     "Renewed",
     "RunSkipped",
     "TimedOut",
+    "TtlDiffers",
     "Waiting",
 ]

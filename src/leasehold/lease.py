@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NoReturn
 from leasehold._core.acquire import release
 from leasehold._core.durations import optional_seconds, seconds
 from leasehold._core.states import State
-from leasehold.errors import LeaseLost
+from leasehold._core.validity import believed_until
+from leasehold.errors import ConfigurationError, LeaseLost
 from leasehold.hold import Block, lost_error, wait_lost
 from leasehold.values import Loss, LossReason
 
@@ -67,6 +68,15 @@ class AsyncLease:
         return self._tenure.grant.fence
 
     @property
+    def ttl(self) -> float:
+        """Seconds that the store gives this lease at a time: what the lock asked for, or what the store made of it.
+
+        Some stores round up, and some cannot give more than their sessions have. After a hand-over it is the short time
+        until the first renewal, which follows at once.
+        """
+        return self._tenure.ttl
+
+    @property
     def holder(self) -> Holder:
         """What is stored about us with the grant."""
         return self._tenure.grant.claim.holder
@@ -98,7 +108,8 @@ class AsyncLease:
     def check(self, need: Duration = 0) -> None:
         """Raise `LeaseLost` unless the lease is ours for another `need` seconds; call it before a side effect.
 
-        It cannot promise that the process is not paused after the check: only a fence at the resource helps then.
+        A `need` that the ttl of this lease can never meet is a mistake of the program, `ConfigurationError`. It cannot
+        promise that the process is not paused after the check: only a fence at the resource helps then.
         """
         margin = seconds(need, "need") if need else 0.0
         if self._open and self._tenure.state is State.HELD:
@@ -106,12 +117,7 @@ class AsyncLease:
             if left > margin:
                 return
             if left > 0:
-                raise LeaseLost(
-                    f"only {left:.3f} s are left of the lease of {self.name!r}, and {margin:.3f} s are needed",
-                    name=self.name,
-                    backend=self._session.backend.label,
-                    reason=LossReason.EXPIRED,
-                )
+                raise self._too_short(left, margin)
         self._raise_loss()
 
     async def renew(self) -> float:
@@ -156,6 +162,25 @@ class AsyncLease:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} fence={self.fence} {self._tenure.state.value}>"
+
+    def _too_short(self, left: float, needed: float) -> LeaseLost | ConfigurationError:
+        """Why a lease that is held is not enough."""
+        tenure, store = self._tenure, self._session.backend.label
+        ttl = max(tenure.ttl, tenure.grant.claim.ttl) if tenure.is_window else tenure.ttl
+        most = believed_until(0.0, ttl)
+        if needed >= most:
+            return ConfigurationError(
+                f"check(need={needed:g}) can never pass: {store} gives {self.name!r} a ttl of {ttl:.3g} s, of which at "
+                f"most {most:.3g} s are sure; lock with a longer ttl, or need less",
+                name=self.name,
+                backend=store,
+            )
+        return LeaseLost(
+            f"only {left:.3f} s are left of the lease of {self.name!r}, and {needed:.3f} s are needed",
+            name=self.name,
+            backend=store,
+            reason=LossReason.EXPIRED,
+        )
 
     def _raise_loss(self) -> NoReturn:
         loss = self.loss or _RELEASED

@@ -6,25 +6,26 @@ own.
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, NoReturn
 
 from leasehold._core import acquire as core
 from leasehold._core.durations import seconds
 from leasehold._core.session import Wish
 from leasehold._core.states import State
-from leasehold.errors import AcquireTimeout, LeaseLost
+from leasehold.errors import AcquireTimeout, BackendError, LeaseLost
 from leasehold.hold import AsyncHold
 from leasehold.lease import AsyncLease, AsyncLeaseSet
+from leasehold.values import Loss, LossReason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Hashable, Sequence
     from types import TracebackType
 
     from leasehold._core.session import Session
     from leasehold._core.tenure import Tenure
     from leasehold.client import AsyncClient
     from leasehold.terms import Terms, Timeout
-    from leasehold.values import Loss
 
 __all__ = ["AsyncLock", "AsyncLockSet", "AsyncMutex", "AsyncRWLock"]
 
@@ -141,8 +142,10 @@ class AsyncLock:
         return AsyncLease(session, tenure)
 
     def _lease(self, session: Session, tenure: Tenure) -> AsyncLease:
+        current = session.runtime.current()
+        tenure.taker = None if current is None else weakref.ref(current)
         if self._terms.reentrant:
-            session.entered[self._terms.key, self._terms.mode, session.runtime.current()] = tenure
+            session.entered[self._terms.key, self._terms.mode, current] = tenure
         return AsyncLease(session, tenure)
 
 
@@ -241,15 +244,17 @@ class AsyncRWLock:
 
 
 class AsyncMutex:
-    """The methods of `threading.Lock` on a distributed lock.
+    """The methods of `threading.Lock` on a distributed lock; it may be shared by threads or tasks.
 
     Code written for a local mutex does not ask whether it still holds it. So `release`, and the end of a block, raise
-    `LeaseLost` when the lease was lost meanwhile.
+    `LeaseLost` when the lease was lost meanwhile. For the same reason each thread or task releases only what it has
+    acquired itself, as with `threading.RLock`: a release that comes late must not free the next holder. What is
+    acquired here and released elsewhere is a lease: see `lock.acquire`.
     """
 
     def __init__(self, lock: AsyncLock) -> None:
         self._lock = lock
-        self._leases: list[AsyncLease] = []
+        self._held: list[tuple[Hashable, AsyncLease]] = []  # by whom; changed by single calls, so threads may share it
 
     async def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:  # noqa: FBT001, FBT002 - their shape
         """Acquire; False when it could not be had. A negative timeout waits for ever."""
@@ -258,29 +263,39 @@ class AsyncMutex:
         else:
             lease = await self._wait(None if timeout < 0 else timeout)
         if lease is not None:
-            self._leases.append(lease)
+            self._held.append((lease._session.runtime.current(), lease))
         return lease is not None
 
     async def release(self) -> None:
-        """Release; RuntimeError when it is not held, `LeaseLost` when it was lost."""
-        if not self._leases:
-            raise RuntimeError("release unlocked lock")
-        lease = self._leases[-1]
+        """Release what this thread or task acquired last; `LeaseLost` when that was lost.
+
+        RuntimeError when this thread or task does not hold it. After an error of the store it can be called again.
+        """
+        entry = self._own_entry()
+        lease = entry[1]
         loss = lease.loss
-        if loss is None:
-            await lease.release()
-        self._leases.remove(lease)
+        is_held, is_over = lease.remaining() > 0, True
+        try:
+            if loss is None and not await lease.release() and is_held:
+                loss = lease.loss or Loss(LossReason.TAKEN, "the store no longer knew this grant when it was released")
+        except BackendError:
+            is_over = False
+            raise
+        finally:
+            if is_over:
+                self._held.remove(entry)
         if loss is not None:
             raise LeaseLost(
                 f"the lease of {lease.name!r} was lost before release ({loss.reason}): {loss.detail}",
                 name=lease.name,
+                backend=lease._session.backend.label,
                 reason=loss.reason,
                 completed=True,
             )
 
     def locked(self) -> bool:
-        """Whether it is held through this object, by the clock."""
-        return any(lease.remaining() > 0 for lease in self._leases)
+        """Whether it is held through this object, by any thread or task, by the clock."""
+        return any(lease.remaining() > 0 for _, lease in tuple(self._held))
 
     async def __aenter__(self) -> bool:
         return await self.acquire()
@@ -294,6 +309,19 @@ class AsyncMutex:
             if error is None:
                 raise
             error.add_note(f"leasehold: {lost}")
+
+    def _own_entry(self) -> tuple[Hashable, AsyncLease]:
+        """What the running thread or task acquired last through this object."""
+        current = self._lock._client._runtime.current()
+        for entry in reversed(tuple(self._held)):
+            if entry[0] is current:
+                return entry
+        if self.locked():
+            raise RuntimeError(
+                f"{self._lock.name!r} is held by another thread or task: a mutex is released where it was acquired. To "
+                "release elsewhere, keep the lease that lock.acquire() returns"
+            )
+        raise RuntimeError("release unlocked lock")
 
     async def _wait(self, timeout: float | None) -> AsyncLease | None:
         limit = None if timeout is None else seconds(timeout, "timeout")

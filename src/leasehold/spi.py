@@ -263,7 +263,7 @@ class Runtime(Protocol):
         """A fresh owner value of at least 128 random bits."""
 
     def current(self) -> Hashable:
-        """The running thread or task, for re-entrant locks."""
+        """The running thread or task, for re-entrant locks and messages; None, or something to refer to weakly."""
 
     def guard(self) -> AbstractContextManager[Any]:
         """A mutex for state that workers touch too; the same thread may enter twice.

@@ -111,6 +111,7 @@ def test_every_event_reads_as_a_sentence() -> None:
         events.Waiting("x", 1.2, Holder("h", 1), 3),
         events.Waiting("x", 1.2, None, None),
         events.TimedOut("x", 5.0),
+        events.TtlDiffers("x", 30.0, 6.6),
         events.Renewed("x", 1),
         events.RenewalFailed("x", 20.0, "no route"),
         events.KeeperLate("x", 12.0),

@@ -60,6 +60,7 @@ class SimTask:
     """A coroutine that the world runs step by step."""
 
     __slots__ = (
+        "__weakref__",
         "_scheduled",
         "cancels",
         "coroutine",

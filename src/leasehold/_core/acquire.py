@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from leasehold._core import events as happened
 from leasehold._core.events import logger
 from leasehold._core.lift import lift
+from leasehold._core.oneself import own_hold
 from leasehold._core.patience import CONTENTION, OUTAGE
 from leasehold._core.tenure import Tenure
 from leasehold.errors import (
@@ -113,8 +114,8 @@ async def _release_again(session: Session, tenure: Tenure, failure: BackendError
 class _Attempt:
     """One call of acquire: its deadline, what it has learned so far, and the claim that may have to be withdrawn."""
 
-    __slots__ = ("_backend", "_deadline", "_doubt", "_reached", "_refusal", "_rounds", "_runtime", "_sent", "_session",
-                 "_started", "_traceless", "_warned", "_wish")  # fmt: skip
+    __slots__ = ("_backend", "_deadline", "_doubt", "_looked", "_reached", "_refusal", "_rounds", "_runtime", "_sent",
+                 "_session", "_started", "_traceless", "_warned", "_wish")  # fmt: skip
 
     def __init__(self, session: Session, wish: Wish, deadline: float) -> None:
         self._session = session
@@ -128,6 +129,7 @@ class _Attempt:
         self._traceless = True  # the current claim has surely left nothing in the store
         self._doubt = False  # a request of the current claim got no answer, and may still arrive
         self._rounds = 0
+        self._looked = False  # whether it is ourselves that we wait for
         self._warned = False
         self._refusal = _NOTHING_HEARD  # the last thing heard about who is in the way
 
@@ -285,18 +287,25 @@ class _Attempt:
         place.signal.clear()
 
     def _warn_if_slow(self, now: float, ahead: int | None) -> None:
-        waited = now - self._started
-        if waited >= SLOW_WAIT and not self._warned:
+        """One warning for a wait that is long, or that has no end because the waiter itself holds the lock."""
+        waited, holder = now - self._started, self._refusal.holder
+        first, self._looked = not self._looked, True
+        if self._warned or (waited < SLOW_WAIT and not (first and self._deadline == math.inf)):
+            return
+        own = own_hold(self._session, self._wish, holder)
+        if waited >= SLOW_WAIT or (own is not None and own.itself):
             self._warned = True
-            self._session.events.emit(happened.Waiting(self._wish.name, waited, self._refusal.holder, ahead))
+            self._session.events.emit(happened.Waiting(self._wish.name, waited, holder, ahead, own and own.text))
 
     def _timed_out(self, now: float) -> AcquireTimeout:
         name, holder, waited = self._wish.name, self._refusal.holder, now - self._started
         if self._session.events.wanted(happened.TimedOut):
             self._session.events.emit(happened.TimedOut(name, waited))
         time = "at once" if self.is_single else f"within {waited:.3f} s"
+        own = own_hold(self._session, self._wish, holder)
+        who = f"{holder or 'somebody else'}{f' ({own.text})' if own else ''}"
         return AcquireTimeout(
-            f"could not get {name!r} {time}; it is held by {holder or 'somebody else'}",
+            f"could not get {name!r} {time}; it is held by {who}",
             name=name,
             backend=self._backend.label,
             holder=holder,

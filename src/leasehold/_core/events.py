@@ -31,6 +31,7 @@ __all__ = [
     "Renewed",
     "RunSkipped",
     "TimedOut",
+    "TtlDiffers",
     "Waiting",
 ]
 
@@ -60,17 +61,22 @@ class Acquired(Event):
 
 @dataclass(frozen=True, slots=True)
 class Waiting(Event):
-    """A call has been waiting for more than a second."""
+    """A call has been waiting for more than a second, or would for ever: its own thread or task holds the lock.
+
+    `own` says that the holder is this process, and what helps.
+    """
 
     level: ClassVar[int] = logging.WARNING
 
     waited: float
     holder: Holder | None
     ahead: int | None
+    own: str | None = None
 
     def __str__(self) -> str:
+        own = f" ({self.own})" if self.own else ""
         queue = "" if self.ahead is None else f", {self.ahead} ahead in the queue"
-        return f"waiting for {self.name!r} since {self.waited:.1f} s, held by {self.holder or 'somebody'}{queue}"
+        return f"waiting for {self.name!r} since {self.waited:.1f} s, held by {self.holder or 'somebody'}{own}{queue}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +138,19 @@ class Lost(Event):
 
     def __str__(self) -> str:
         return f"lost {self.name!r} with fence {self.fence} ({self.loss.reason}): {self.loss.detail}"
+
+
+@dataclass(frozen=True, slots=True)
+class TtlDiffers(Event):
+    """The store gives another ttl than was asked for; said once for each name of a client."""
+
+    level: ClassVar[int] = logging.WARNING
+
+    asked: float
+    given: float
+
+    def __str__(self) -> str:
+        return f"{self.name!r} was asked for with a ttl of {self.asked:g} s, and its store gives {self.given:.3g} s"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ Several `Lease` objects may share a tenure (re-entrant locks). Every change happ
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from leasehold._core.states import HELD, RELEASING, Event, State, advance
 from leasehold._core.validity import believed_until, renewal_due, retry_due
@@ -50,11 +50,14 @@ class Tenure:
         "failure",
         "grant",
         "handles",
+        "is_window",
         "loss",
         "name",
         "number",
         "renewable",
         "state",
+        "taker",
+        "ttl",
         "watchers",
     )
 
@@ -65,12 +68,15 @@ class Tenure:
         self.renewable = renew
         self.ends = math.inf if max_hold is None else since + max_hold
         self.deadline = min(believed_until(since, grant.ttl), self.ends)
+        self.ttl = grant.ttl  # the most that the store has given so far
+        self.is_window = renew and grant.ttl < grant.claim.ttl  # perhaps more comes with the first renewal
         self.due = renewal_due(since, grant.ttl, grant.claim.ttl) if renew else math.inf
         self.asked_at: float | None = None  # when the renewal that is under way was sent
         self.failure: str | None = None  # why the last renewal failed
         self.loss: Loss | None = None
         self.doubtful = False  # a request of its claim got no answer, and may still arrive
         self.handles = 1
+        self.taker: weakref.ref[Any] | None = None  # the thread or task that acquired it, for messages
         self.number = -1  # the keeper's number for it
         self.watchers: list[weakref.ref[Watcher]] = []
 
@@ -103,6 +109,7 @@ class Tenure:
         if self.state is not HELD:
             return
         self.failure = None
+        self.ttl, self.is_window = max(self.ttl, answer.ttl), False
         # A hedged renewal may be answered after a later one: the deadline never goes back.
         self.deadline = min(max(self.deadline, believed_until(sent, answer.ttl)), self.ends)
         # What a renewal brought is what the store can give: less than was wanted is no reason to ask again at once.

@@ -6,7 +6,7 @@ counts from *before* the request was sent: the store cannot have started its own
 
 from __future__ import annotations
 
-__all__ = ["believed_until", "margin", "renewal_due", "retry_due"]
+__all__ = ["believed_until", "is_as_asked", "margin", "renewal_due", "retry_due"]
 
 DRIFT_SHARE = 0.01
 DRIFT_FIXED = 0.005
@@ -23,6 +23,11 @@ def margin(ttl: float) -> float:
 def believed_until(since: float, ttl: float) -> float:
     """The instant from which the holder must not believe in its grant any more."""
     return since + ttl - margin(ttl)
+
+
+def is_as_asked(asked: float, given: float) -> bool:
+    """Whether a store gave the ttl that was asked for, give or take how exactly it counts."""
+    return abs(given - asked) <= margin(asked)
 
 
 def renewal_due(since: float, granted: float, wanted: float) -> float:

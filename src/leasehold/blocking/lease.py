@@ -51,6 +51,11 @@ class Lease:
         return self._twin.fence
 
     @property
+    @mirrors(AsyncLease.ttl)
+    def ttl(self) -> float:
+        return self._twin.ttl
+
+    @property
     @mirrors(AsyncLease.holder)
     def holder(self) -> Holder:
         return self._twin.holder

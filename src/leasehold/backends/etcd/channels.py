@@ -79,8 +79,7 @@ class Channels:
     def hang_up(self) -> list[Any]:
         """All that are to be closed: nobody wants to call any more."""
         with self._guard:
-            channels = [channel.grpc for _, channel in self._old]
-            if self._current is not None:
-                channels.append(self._current.grpc)
+            current, old = self._current, self._old
             self._current, self._old = None, []
-        return channels
+        channels = [channel.grpc for _, channel in old]
+        return channels if current is None else [*channels, current.grpc]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leasehold.errors import LeaseLost
+from leasehold.errors import ConfigurationError, LeaseLost
 from leasehold.testing.contract.expect import raises
 from leasehold.testing.contract.registry import case
 from leasehold.testing.faults import Faults
@@ -85,11 +85,18 @@ async def check_wants_the_time_that_is_needed(lab: Lab) -> None:
     lease = await lab.client().lock("x", renew=False).acquire()
     lease.check(need=lab.ttl * 0.2)
     try:
-        lease.check(need=lab.ttl * 5)
+        lease.check(need=lease.ttl * 5)
+    except ConfigurationError as mistake:
+        assert "can never pass" in str(mistake)
+    else:
+        raise AssertionError("there cannot be five ttls left")
+    await lab.pass_time(lease.ttl * 0.5)
+    try:
+        lease.check(need=lease.ttl * 0.7)
     except LeaseLost as lost:
         assert "needed" in str(lost)
     else:
-        raise AssertionError("there cannot be five ttls left")
+        raise AssertionError("half of the ttl is over")
     await lease.release()
 
 
