@@ -153,8 +153,8 @@ REDIS_MUTANTS: tuple[Mutant, ...] = (
         "redis-tells-before-it-writes",
         "a waiter is told of a grant that the server then refuses to make",
         _QUEUE,
-        "  redis.call('ZREM', Q, '')\n",
-        "",
+        "local function write_first() redis.call('ZREM', Q, '') end\n",
+        "local function write_first() end\n",
     ),
     Mutant(
         "redis-try-overtakes",
@@ -188,8 +188,8 @@ REDIS_MUTANTS: tuple[Mutant, ...] = (
         "redis-place-not-refreshed",
         "asking again does not keep a place alive",
         _ACQUIRE,
-        "if place and step ~= '0' then\n  stand_here()\n",
-        "if place and step ~= '0' then\n",
+        "place that is there already is kept alive by a full server too\n  stand_here()\n",
+        "place that is there already is kept alive by a full server too\n",
     ),
     Mutant(
         "redis-withdrawn-waiter-stays",
@@ -380,7 +380,7 @@ REDIS_MUTANTS: tuple[Mutant, ...] = (
         "redis-script-not-sent",
         "a server that does not know a script is not told it",
         _COURIER,
-        '            if word == "NOSCRIPT":\n                payload = call.whole\n',
-        '            if word == "NOSCRIPT":\n                payload = call.short\n',
+        "            payload = call.whole  #",
+        '            payload = call.short if word == "NOSCRIPT" else call.whole  #',
     ),
 )

@@ -106,10 +106,10 @@ class Calls:
         return self._call("renew", name, owner, owner, self._fence(name, owner), self._time())
 
     def _release(self, name: int, owner: str) -> Call:
-        return self._call("release", name, owner, owner, self._fence(name, owner), marked=False)
+        return self._call("release", name, owner, owner, self._fence(name, owner))
 
     def _withdraw(self, name: int, owner: str) -> Call:
-        return self._call("withdraw", name, owner, owner, self._time())
+        return self._call("withdraw", name, owner, owner, self._random.choice(["0", self._time()]))
 
     def _break(self, name: int, owner: str) -> Call:
         return self._call("break", name, owner, owner, self._fence(name, owner), "stuck", self._random.choice("01"))

@@ -103,7 +103,7 @@ class _Watched:
     async def renew(self, grants: Sequence[Grant], until: float = math.inf, /) -> Sequence[Grant | Loss | BackendError]:
         return await self._told("renew", tuple(grants), self._backend.renew(grants, until))
 
-    async def release(self, grant: Grant, until: float = math.inf, /) -> bool:
+    async def release(self, grant: Grant, until: float = math.inf, /) -> bool | Loss:
         return await self._told("release", grant, self._backend.release(grant, until))
 
     async def withdraw(self, claim: Claim, until: float = math.inf, /, *, doubt: bool = True) -> None:

@@ -161,6 +161,8 @@ class RedisWatcher:
     def _withdrew(self, connection: Connection, run: Run) -> None:
         claim = self._claims[run.arguments[0].decode()]
         self.model.applied(connection.link, "withdraw", claim, None, connection.sent_at)
+        if run.arguments[1] == b"0":
+            self.model.books[claim.key].withdrawn.pop(claim.owner, None)  # no copy can come, so none is refused
         self._handed_over(run)
 
     def _broke(self, connection: Connection, run: Run) -> None:

@@ -11,10 +11,11 @@ answered in time costs all of them; or one for each question.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from leasehold.errors import BackendUnavailable, OutcomeUnknown
+from leasehold.errors import BackendUnavailable, ClientClosed, OutcomeUnknown
 from verification.simulation.network import Fate
 from verification.simulation.redis.server import Later
 
@@ -83,13 +84,17 @@ class Pipe:
 
 
 class Question:
-    """Commands that were sent together, and what became of them."""
+    """Commands that were sent together, and what became of them.
 
-    __slots__ = ("answered", "deadline", "failure", "replies")
+    `deadline`: when the connection counts as dead without an answer. `gives_up`: when its own caller has no more time.
+    """
 
-    def __init__(self, wire: SimWire, deadline: float) -> None:
+    __slots__ = ("answered", "deadline", "failure", "gives_up", "replies")
+
+    def __init__(self, wire: SimWire, timeout: float, until: float) -> None:
         self.answered = wire.runtime.signal()
-        self.deadline = deadline
+        self.deadline = wire.runtime.now() + timeout
+        self.gives_up = until
         self.replies: list[Any] | None = None
         self.failure: str | None = None
 
@@ -258,9 +263,9 @@ class SimEar(Connection):
 class SimRequest:
     """A question for one of many nodes."""
 
-    def __init__(self, wire: SimWire, node: Node, commands: Sequence[bytes], timeout: float) -> None:
+    def __init__(self, wire: SimWire, node: Node, commands: Sequence[bytes], timeout: float, until: float) -> None:
         self._wire = wire
-        self._question = (node, b"".join(commands), len(commands), timeout)
+        self._question = (node, b"".join(commands), len(commands), timeout, until)
 
     async def perform(self) -> list[Any]:
         """Ask and wait."""
@@ -281,12 +286,17 @@ class SimWire:
         self._closed = False
         link.on_crash = self._crash
 
+    def left(self, until: float) -> float:
+        """See `Wire`."""
+        return until - self.runtime.now()
+
     async def exchange(
         self,
         node: Node,  # noqa: ARG002 - there is one
         payload: bytes,
         count: int,
         timeout: float,
+        until: float = math.inf,
         *,
         alone: bool = False,
     ) -> list[Any]:
@@ -299,13 +309,18 @@ class SimWire:
             await self.runtime.sleep(link.delay())
             raise BackendUnavailable("connection refused", backend=LABEL)
         pooled = alone or not self._is_shared
-        connection = await self._take(pooled=pooled)
-        question = Question(self, self.runtime.now() + timeout)
+        connection = await self._take(until, pooled=pooled)
+        if self.runtime.now() >= until:
+            if pooled:
+                self._idle.append(connection)
+            raise BackendUnavailable("there was no time left", backend=LABEL)
+        question = Question(self, timeout, until)
         connection.ask(payload, question, fate)
         try:
             replies = await self._answer(connection, question)
         except BaseException as error:
-            if pooled or isinstance(error, OutcomeUnknown):
+            is_over = isinstance(error, OutcomeUnknown) and self.runtime.now() < until
+            if pooled or is_over:  # a shared one is not given up because one caller had little time
                 connection.close()
             raise
         if pooled:
@@ -313,13 +328,21 @@ class SimWire:
         assert len(replies) == count
         return replies
 
-    def request(self, node: Node, commands: Sequence[bytes], timeout: float) -> Request[list[Any]]:
+    def request(
+        self, node: Node, commands: Sequence[bytes], timeout: float, until: float = math.inf
+    ) -> Request[list[Any]]:
         """See `Wire`."""
-        return SimRequest(self, node, commands, timeout)
+        return SimRequest(self, node, commands, timeout, until)
 
-    async def listen(self, node: Node, hear: Callable[[list[Any]], None], lost: Callable[[], None]) -> Ear:  # noqa: ARG002 - there is one
+    async def listen(
+        self,
+        node: Node,  # noqa: ARG002 - there is one
+        hear: Callable[[list[Any]], None],
+        lost: Callable[[], None],
+        until: float = math.inf,
+    ) -> Ear:
         """See `Wire`."""
-        await self._reach()
+        await self._reach(until)
         ear = SimEar(self, hear, lost)
         self._everything.append(ear)
         return ear
@@ -331,13 +354,13 @@ class SimWire:
             if connection.is_open:
                 connection.close()
 
-    async def _take(self, *, pooled: bool) -> Connection:
+    async def _take(self, until: float, *, pooled: bool) -> Connection:
         if not pooled and self._shared is not None and self._shared.is_open:
             return self._shared
         while pooled and self._idle:
             if (idle := self._idle.pop()).is_open:
                 return idle
-        await self._reach()
+        await self._reach(until)
         connection = Connection(self)
         self._everything.append(connection)
         if not pooled:
@@ -347,14 +370,17 @@ class SimWire:
             self._shared = connection
         return connection
 
-    async def _reach(self) -> None:
+    async def _reach(self, until: float) -> None:
         """Open a connection: surely nothing was sent if that fails."""
         link, server = self.link, self.server
         if self._closed:
-            raise BackendUnavailable("this client is closed", backend=LABEL)
-        await self.runtime.sleep(2 * link.delay())
+            raise ClientClosed(backend=LABEL)
+        takes = 2 * link.delay()
+        await self.runtime.sleep(min(takes, max(0.0, self.left(until))))
+        if self.runtime.now() >= until:
+            raise BackendUnavailable("no connection in time", backend=LABEL)
         if link.cut or server.stalled_until > link.process.world.now:
-            await self.runtime.sleep(CONNECT_TIMEOUT)
+            await self.runtime.sleep(min(CONNECT_TIMEOUT, max(0.0, self.left(until))))
             raise BackendUnavailable("no answer to a connection attempt", backend=LABEL)
         if server.is_down or link.process.world.random.random() < link.weather.refuse:
             raise BackendUnavailable("connection refused", backend=LABEL)
@@ -362,7 +388,9 @@ class SimWire:
     async def _answer(self, connection: Connection, question: Question) -> list[Any]:
         while question.replies is None and question.failure is None:
             oldest = connection.questions[0]
-            if not await self.runtime.wait(question.answered, oldest.deadline) and oldest in connection.questions:
+            wake = min(oldest.deadline, question.gives_up)
+            is_late = not await self.runtime.wait(question.answered, wake) and oldest in connection.questions
+            if is_late or (not question.answered.is_set() and self.runtime.now() >= question.gives_up):
                 self.link.trouble()
                 raise OutcomeUnknown("no answer in time", backend=LABEL)
         if question.replies is None:

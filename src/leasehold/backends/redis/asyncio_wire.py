@@ -2,22 +2,24 @@
 
 What tasks send in one turn of the loop leaves in few writes, and replies come back in order: the connection pipelines
 by itself. A cancelled task leaves its place in the line of replies: the reply is read and dropped, so nobody ever gets
-another's. If the oldest question is not answered in time the connection is given up, and with it all that wait on it.
+another's. The same holds for a task that has less time than the connection. If the oldest question is not answered
+within the time of the connection, that is given up, and with it all that wait on it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from leasehold.backends.redis.trouble import could_not_connect
-from leasehold.backends.redis.wire import NOTHING_YET, new_reader
-from leasehold.errors import BackendError, BackendUnavailable, ConfigurationError, OutcomeUnknown
+from leasehold.backends.redis.wire import NOTHING_YET, new_reader, no_time
+from leasehold.errors import BackendError, BackendUnavailable, ClientClosed, ConfigurationError, OutcomeUnknown
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
     from leasehold.backends.redis.wire import Dialer, Ear, Node
     from leasehold.spi import Runtime
@@ -39,7 +41,8 @@ class AsyncioLink(asyncio.Protocol):
         self.is_open = False
         self._loop = asyncio.get_running_loop()
         self._reader = new_reader()
-        self._questions: deque[tuple[asyncio.Future[list[Any]], int, float]] = deque()  # answer, replies, deadline
+        # The answer, how many replies it takes, until when somebody waits, when the connection is dead without it.
+        self._questions: deque[tuple[asyncio.Future[list[Any]], int, float, float]] = deque()
         self._replies: list[Any] = []  # to the oldest question, so far
         self._out: list[bytes] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -51,23 +54,34 @@ class AsyncioLink(asyncio.Protocol):
         """Connect and greet, then take the transport over."""
         try:
             connection = dialer.connection("redis.asyncio.connection", node)
-            await connection.connect()
         except ConfigurationError:
             raise
         except Exception as error:
             raise could_not_connect(error, self.label) from error
+        try:
+            await connection.connect()
+        except Exception as error:
+            raise could_not_connect(error, self.label) from error
+        except BaseException:
+            if connection._writer is not None:  # noqa: SLF001 - see the head of this file
+                connection._writer.close()  # noqa: SLF001
+            raise
         self._writer, connection._writer = connection._writer, None  # noqa: SLF001 - see the head of this file
         connection._reader = None  # noqa: SLF001
         self._transport = self._writer.transport
         self._transport.set_protocol(self)
         self.is_open = not self._transport.is_closing()
 
-    def ask(self, payload: bytes, count: int, timeout: float) -> asyncio.Future[list[Any]]:
-        """Send with the next write of the loop; the future gets the replies."""
+    def ask(self, payload: bytes, count: int, timeout: float, patience: float = math.inf) -> asyncio.Future[list[Any]]:
+        """Send with the next write of the loop; the future gets the replies.
+
+        `patience`: how long this caller waits, if that is less than the connection is given.
+        """
         loop = self._loop
         answer = loop.create_future()
-        deadline = loop.time() + timeout
-        self._questions.append((answer, count, deadline))
+        now = loop.time()
+        deadline = now + (patience if patience < timeout else timeout)
+        self._questions.append((answer, count, deadline, now + timeout))
         out = self._out
         out.append(payload)
         if len(out) == 1:
@@ -100,14 +114,17 @@ class AsyncioLink(asyncio.Protocol):
         if not self._questions:
             return
         now = self._loop.time()
-        if self._questions[0][2] <= now:
+        next_look = self._questions[0][3]
+        if next_look <= now:
             self._fail("did not answer in time")
             self.close()
             return
-        for answer, _, deadline in self._questions:
-            if deadline <= now and not answer.done():
+        for answer, _, gives_up, _ in self._questions:
+            if gives_up > now:
+                next_look = min(next_look, gives_up)
+            elif not answer.done():
                 answer.set_exception(self._unknown("did not answer in time"))
-        self._look_again_at(min(deadline for _, _, deadline in self._questions if deadline > now))
+        self._look_again_at(next_look)
 
     def data_received(self, data: bytes) -> None:
         """Hand each reply to whoever asked first."""
@@ -118,7 +135,7 @@ class AsyncioLink(asyncio.Protocol):
                 self.close()
                 return
             replies.append(reply)
-            answer, count, _ = questions[0]
+            answer, count, _, _ = questions[0]
             if len(replies) == count:
                 questions.popleft()
                 if not answer.done():  # a cancelled task's replies are dropped here
@@ -130,12 +147,17 @@ class AsyncioLink(asyncio.Protocol):
         self._fail(f"closed the connection without an answer{f': {exc}' if exc else ''}")
         self.is_open = False
 
-    def _fail(self, why: str) -> None:
+    def _fail(self, why: str, *, closed: bool = False) -> None:
         self.is_open = False
         while self._questions:
-            answer, _, _ = self._questions.popleft()
+            answer = self._questions.popleft()[0]
             if not answer.done():
-                answer.set_exception(self._unknown(why))
+                answer.set_exception(ClientClosed(backend=self.label) if closed else self._unknown(why))
+
+    def end(self) -> None:
+        """Close it because the client is closed, and say so to all who wait."""
+        self._fail("", closed=True)
+        self.close()
 
     def _unknown(self, why: str) -> OutcomeUnknown:
         return OutcomeUnknown(f"{self.label} {why}", backend=self.label)
@@ -181,11 +203,12 @@ class AsyncioEar(AsyncioLink):
 class AsyncioRequest:
     """Many commands for one server, a part after the other: tasks that ask meanwhile wait for one part only."""
 
-    def __init__(self, wire: AsyncioWire, node: Node, commands: Sequence[bytes], timeout: float) -> None:
+    def __init__(self, wire: AsyncioWire, node: Node, commands: Sequence[bytes], timeout: float, until: float) -> None:
         self._wire = wire
         self._node = node
         self._commands = commands
         self._timeout = timeout
+        self._until = until
 
     async def perform(self) -> list[Any]:
         """Ask and wait."""
@@ -193,7 +216,7 @@ class AsyncioRequest:
         for start in range(0, len(self._commands), PART):
             part = self._commands[start : start + PART]
             try:
-                replies += await self._wire.exchange(self._node, b"".join(part), len(part), self._timeout)
+                replies += await self._wire.exchange(self._node, b"".join(part), len(part), self._timeout, self._until)
             except BackendError as error:
                 if not start:
                     raise
@@ -210,53 +233,94 @@ class AsyncioWire:
         self._label = label
         self._shared: dict[Node, AsyncioLink] = {}
         self._opening: dict[Node, asyncio.Task[AsyncioLink]] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()  # all that open a connection
         self._alone: dict[Node, list[AsyncioLink]] = {}
-        self._ears: set[AsyncioLink] = set()
+        self._busy: set[AsyncioLink] = set()  # of those for one, and those for messages
         self._closed = False
 
+    def left(self, until: float) -> float:
+        """See `Wire`."""
+        return until - self._runtime.now()
+
     def exchange(
-        self, node: Node, payload: bytes, count: int, timeout: float, *, alone: bool = False
+        self, node: Node, payload: bytes, count: int, timeout: float, until: float = math.inf, *, alone: bool = False
     ) -> Awaitable[list[Any]]:
         """Send commands and wait for so many replies."""
         if alone:
-            return self._exchange_alone(node, payload, count, timeout)
+            return self._exchange_alone(node, payload, count, timeout, until)
         link = self._shared.get(node)
         if link is not None and link.is_open:
+            return self._ask(link, payload, count, timeout, until)
+        return self._connect_and_exchange(node, payload, count, timeout, until)
+
+    def _ask(
+        self, link: AsyncioLink, payload: bytes, count: int, timeout: float, until: float
+    ) -> asyncio.Future[list[Any]]:
+        if until == math.inf:
             return link.ask(payload, count, timeout)
-        return self._connect_and_exchange(node, payload, count, timeout)
+        left = until - self._runtime.now()
+        if left <= 0:
+            raise no_time(self._label)
+        return link.ask(payload, count, timeout, left)
 
-    async def _connect_and_exchange(self, node: Node, payload: bytes, count: int, timeout: float) -> list[Any]:
-        link = await self._connected(node)
-        return await link.ask(payload, count, timeout)
+    async def _connect_and_exchange(
+        self, node: Node, payload: bytes, count: int, timeout: float, until: float
+    ) -> list[Any]:
+        return await self._ask(await self._connected(node, until), payload, count, timeout, until)
 
-    def request(self, node: Node, commands: Sequence[bytes], timeout: float) -> AsyncioRequest:
+    def request(self, node: Node, commands: Sequence[bytes], timeout: float, until: float = math.inf) -> AsyncioRequest:
         """Many commands for one server."""
-        return AsyncioRequest(self, node, commands, timeout)
+        return AsyncioRequest(self, node, commands, timeout, until)
 
-    async def listen(self, node: Node, hear: Callable[[list[Any]], None], lost: Callable[[], None]) -> Ear:
+    async def listen(
+        self, node: Node, hear: Callable[[list[Any]], None], lost: Callable[[], None], until: float = math.inf
+    ) -> Ear:
         """A connection for messages."""
-        self._refuse_if_closed()
         ear = AsyncioEar(self._label, hear, lost)
-        await ear.open(self._dialer, node)
-        self._ears = {other for other in self._ears if other.is_open} | {ear}
+        await self._opened(self._start(self._open(ear, node)), until)
+        self._busy = {other for other in self._busy if other.is_open} | {ear}
         return ear
 
-    async def _connected(self, node: Node) -> AsyncioLink:
-        """The shared connection. It is opened by a task of its own, so that a cancelled caller harms nobody else."""
-        self._refuse_if_closed()
+    # --- opening
+
+    async def _connected(self, node: Node, until: float) -> AsyncioLink:
+        """The shared connection. It is opened by a task of its own, so that a caller that leaves harms nobody else."""
         task = self._opening.get(node)
         if task is None:
-            task = asyncio.get_running_loop().create_task(self._open(node), name="leasehold redis connection")
-            self._opening[node] = task
-            task.add_done_callback(lambda done: self._opened(node, done))
-        return await asyncio.shield(task)
+            task = self._opening[node] = self._start(self._open(AsyncioLink(self._label), node))
+            task.add_done_callback(lambda done: self._shares(node, done))
+        return await self._wait_for(task, until)
 
-    async def _open(self, node: Node) -> AsyncioLink:
-        link = AsyncioLink(self._label)
+    def _start(self, opening: Coroutine[Any, Any, AsyncioLink]) -> asyncio.Task[AsyncioLink]:
+        task = asyncio.get_running_loop().create_task(opening, name="leasehold redis connection")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _open(self, link: AsyncioLink, node: Node) -> AsyncioLink:
+        if self._closed:
+            raise ClientClosed(backend=self._label)
         await link.open(self._dialer, node)
         return link
 
-    def _opened(self, node: Node, task: asyncio.Task[AsyncioLink]) -> None:
+    async def _opened(self, task: asyncio.Task[AsyncioLink], until: float) -> AsyncioLink:
+        """A connection for this caller only."""
+        try:
+            return await self._wait_for(task, until)
+        except BaseException:
+            task.cancel()
+            task.add_done_callback(_dropped)
+            raise
+
+    async def _wait_for(self, task: asyncio.Task[AsyncioLink], until: float) -> AsyncioLink:
+        await asyncio.wait([task], timeout=None if until == math.inf else max(0.0, self.left(until)))
+        if self._closed:
+            raise ClientClosed(backend=self._label)
+        if not task.done():
+            raise BackendUnavailable(f"{self._label} cannot be reached: no connection in time", backend=self._label)
+        return task.result()
+
+    def _shares(self, node: Node, task: asyncio.Task[AsyncioLink]) -> None:
         self._opening.pop(node, None)
         if task.cancelled() or task.exception() is not None:
             return
@@ -265,33 +329,39 @@ class AsyncioWire:
         else:
             self._shared[node] = task.result()
 
-    async def _exchange_alone(self, node: Node, payload: bytes, count: int, timeout: float) -> list[Any]:
-        self._refuse_if_closed()
+    async def _exchange_alone(self, node: Node, payload: bytes, count: int, timeout: float, until: float) -> list[Any]:
         idle = self._alone.setdefault(node, [])
         link = idle.pop() if idle else None
         if link is None or not link.is_open:
-            link = await self._open(node)
+            link = await self._opened(self._start(self._open(AsyncioLink(self._label), node)), until)
+        self._busy.add(link)
         try:
-            replies = await link.ask(payload, count, timeout)
+            replies = await self._ask(link, payload, count, timeout, until)
         except BaseException:
             link.close()
             raise
+        finally:
+            self._busy.discard(link)
         if self._closed or len(idle) >= MOST_IDLE:
             link.close()
         else:
             idle.append(link)
         return replies
 
-    def _refuse_if_closed(self) -> None:
-        if self._closed:
-            raise BackendUnavailable("this client is closed; make a new one with connect_async()")
-
     async def close(self) -> None:
-        """Close every connection."""
+        """Close every connection, and stop opening new ones."""
         self._closed = True
-        for task in list(self._opening.values()):
-            with suppress(BackendError):
-                await task
-        for link in [*self._shared.values(), *self._ears, *(link for idle in self._alone.values() for link in idle)]:
-            link.close()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        for link in [*self._shared.values(), *self._busy, *(link for idle in self._alone.values() for link in idle)]:
+            link.end()
         await asyncio.sleep(0)  # transports close in the next turn of the loop
+
+
+def _dropped(task: asyncio.Task[AsyncioLink]) -> None:
+    """It was opened after all, when nobody wanted it any more."""
+    if not task.cancelled() and task.exception() is None:
+        task.result().close()

@@ -64,28 +64,26 @@ class RedisBackend:
 
     # --- claims
 
-    async def try_acquire(self, claim: Claim, _until: float = math.inf, /) -> Grant | Refusal:
+    async def try_acquire(self, claim: Claim, until: float = math.inf, /) -> Grant | Refusal:
         """See `Backend`."""
-        reply = await self._ask(TRY, claim, self._names.keys(claim.key), "")
+        reply = await self._ask(TRY, claim, self._names.keys(claim.key), "", until)
         return self._granted(claim, reply) if reply[0] == 1 else self._refused(claim, reply)
 
-    async def join(self, claim: Claim, _until: float = math.inf, /) -> Grant | Place | Refusal:
+    async def join(self, claim: Claim, until: float = math.inf, /) -> Grant | Place | Refusal:
         """See `Queueing`. Only who really has to wait opens a connection for messages, and then asks once more."""
         keys = self._names.keys(claim.key)
-        call_me = self._pushes.how_to_call(keys)
-        if not call_me:
-            reply = await self._ask(TRY, claim, keys, "")
+        if not self._pushes.how_to_call(keys):
+            reply = await self._ask(TRY, claim, keys, "", until)
             if reply[0] == 1:
                 return self._granted(claim, reply)
             if reply[0] == 3:
                 return self._refused(claim, reply)
-            await self._pushes.listen(keys, _place_lifetime(claim) / LISTENING)
-            call_me = self._pushes.how_to_call(keys)
+            await self._pushes.listen(keys, _place_lifetime(claim) / LISTENING, until)
         waiter = Waiter(self._runtime.signal(), keys)
         self._pushes.expect(claim.owner, waiter)
-        return await self._stand(JOIN, claim, keys, call_me, waiter)
+        return await self._stand(JOIN, claim, waiter, until)
 
-    async def turn(self, place: Place, _until: float = math.inf, /) -> Grant | Place | Refusal:
+    async def turn(self, place: Place, until: float = math.inf, /) -> Grant | Place | Refusal:
         """See `Queueing`."""
         claim = place.claim
         keys = self._names.keys(claim.key)
@@ -95,15 +93,11 @@ class RedisBackend:
             self._pushes.expect(claim.owner, waiter)
         elif waiter.handed is not None and (grant := self._handed_over(claim, waiter)) is not None:
             return grant
-        call_me = self._pushes.how_to_call(keys)
-        if not call_me:
-            await self._pushes.listen(keys, _place_lifetime(claim) / LISTENING)
-            call_me = self._pushes.how_to_call(keys)
-        return await self._stand(TURN, claim, keys, call_me, waiter)
+        if not self._pushes.how_to_call(keys):
+            await self._pushes.listen(keys, _place_lifetime(claim) / LISTENING, until)
+        return await self._stand(TURN, claim, waiter, until)
 
-    async def renew(
-        self, grants: Sequence[Grant], _until: float = math.inf, /
-    ) -> Sequence[Grant | Loss | BackendError]:
+    async def renew(self, grants: Sequence[Grant], until: float = math.inf, /) -> Sequence[Grant | Loss | BackendError]:
         """See `Backend`."""
         if not grants:
             return []
@@ -113,26 +107,28 @@ class RedisBackend:
                 await self._runtime.sleep(0)  # thousands of leases must not keep an event loop busy
             calls += [self._renewal(grant) for grant in grants[start : start + SLICE]]
         timeout = min(self._timeout(grant.claim.ttl) for grant in grants)
-        replies = await self._courier.ask_all(calls, timeout)
+        replies = await self._courier.ask_all(calls, timeout, until)
         return [_renewed(grant, reply) for grant, reply in zip(grants, replies, strict=True)]
 
-    async def release(self, grant: Grant, _until: float = math.inf, /) -> bool:
+    async def release(self, grant: Grant, until: float = math.inf, /) -> bool | Loss:
         """See `Backend`."""
         claim = grant.claim
         keys, owner = self._names.keys(claim.key), claim.owner.encode()
         terms = (claim.ttl, len(owner))
         known, shape = keys.shapes.get(GIVE, NOTHING_PACKED)
         if known != terms:
-            shape = Shape(script("release"), keys, len(owner), self._timeout(claim.ttl), marked=False)
+            shape = Shape(script("release"), keys, len(owner), self._timeout(claim.ttl), marked=True)
             keys.shapes[GIVE] = (terms, shape)
-        return bool(await self._courier.ask(shape.call(owner, grant.fence), shape.timeout) == 1)
+        reply = await self._courier.ask(shape.call(owner, grant.fence), shape.timeout, until)
+        return reply == 1 if isinstance(reply, int) else _broken(reply)
 
-    async def withdraw(self, claim: Claim, _until: float = math.inf, /, *, doubt: bool = True) -> None:
+    async def withdraw(self, claim: Claim, until: float = math.inf, /, *, doubt: bool = True) -> None:
         """See `Backend`."""
         self._pushes.forget(claim.owner)
         keys = self._names.keys(claim.key)
-        call = Call.of(script("withdraw"), keys, claim.owner, claim.owner, _milliseconds(claim.ttl))
-        await self._courier.ask(call, self._timeout(claim.ttl))
+        mark = _milliseconds(claim.ttl) if doubt else "0"
+        call = Call.of(script("withdraw"), keys, claim.owner, claim.owner, mark)
+        await self._courier.ask(call, self._timeout(claim.ttl), until)
 
     # --- operators
 
@@ -209,10 +205,10 @@ class RedisBackend:
 
     # --- asking
 
-    def _ask(self, step: str, claim: Claim, keys: Keys, call_me: str) -> Coroutine[Any, Any, Any]:
+    def _ask(self, step: str, claim: Claim, keys: Keys, call_me: str, until: float) -> Coroutine[Any, Any, Any]:
         """Put a claim to the store."""
         if not self._is_plain:
-            return self._ask_with_care(step, claim, keys, call_me)
+            return self._ask_with_care(step, claim, keys, call_me, until)
         owner = claim.owner.encode()
         # A lock asks the same again and again, so it is packed once.
         terms = (claim.ttl, claim.mode, claim.holder, claim.capacity, claim.min_hold, call_me, len(owner))
@@ -220,7 +216,7 @@ class RedisBackend:
         if known != terms:
             shape = self._new_shape(step, claim, keys, () if step == TRY else (call_me,))
             keys.shapes[step] = (terms, shape)
-        return self._courier.ask(shape.call(owner, self._seen), shape.timeout)
+        return self._courier.ask(shape.call(owner, self._seen), shape.timeout, until)
 
     def _new_shape(self, step: str, claim: Claim, keys: Keys, more: Sequence[str]) -> Shape:
         """`more`: how to call a waiter, and what strict mode adds."""
@@ -242,11 +238,11 @@ class RedisBackend:
             after=(_milliseconds(_place_lifetime(claim)), *more) if more else (),
         )
 
-    async def _ask_with_care(self, step: str, claim: Claim, keys: Keys, call_me: str) -> Any:
+    async def _ask_with_care(self, step: str, claim: Claim, keys: Keys, call_me: str, until: float) -> Any:
         """With `strict` the server's process has to be known; with `acks` a grant has to be on replicas."""
         more = [call_me]
         if self._options.strict:
-            life, age = await self._life(keys, self._timeout(claim.ttl))
+            life, age = await self._life(keys, self._timeout(claim.ttl), until)
             more += [life, _milliseconds(max(claim.ttl, self._options.strict)), str(age)]
         shape = self._new_shape(step, claim, keys, more)
         call = shape.call(claim.owner.encode(), self._seen)
@@ -254,18 +250,19 @@ class RedisBackend:
             # The place in line goes on ageing while we wait for replicas.
             patience = self._options.acks_timeout
             patience = patience if step == TRY else min(patience, _place_lifetime(claim) / 2)
-            return await self._ask_replicated(claim, call, patience)
-        return await self._courier.ask(call, shape.timeout)
+            return await self._ask_replicated(claim, call, patience, until)
+        return await self._courier.ask(call, shape.timeout, until)
 
-    async def _ask_replicated(self, claim: Claim, call: Call, patience: float) -> Any:
+    async def _ask_replicated(self, claim: Claim, call: Call, patience: float, until: float) -> Any:
         """With `acks`: a grant counts only when enough replicas have it; otherwise it is undone."""
         options = self._options
-        reply, acknowledged = await self._courier.ask_and_wait(call, options.acks, patience, self._timeout(claim.ttl))
+        timeout = self._timeout(claim.ttl)
+        reply, acknowledged = await self._courier.ask_and_wait(call, options.acks, patience, timeout, until)
         if isinstance(acknowledged, BackendError):
-            await self.withdraw(claim)  # a rejection would leave the grant to its ttl
+            await self.withdraw(claim, until)  # a rejection would leave the grant to its ttl
             raise acknowledged
         if reply[0] == 1 and acknowledged < options.acks:
-            await self.withdraw(claim)
+            await self.withdraw(claim, until)
             raise BackendUnavailable(
                 f"{self.label}: {acknowledged} of {options.acks} replicas acknowledged the grant, and it was undone; "
                 "see whether the replicas are connected",
@@ -273,25 +270,26 @@ class RedisBackend:
             )
         return reply
 
-    async def _life(self, keys: Keys, timeout: float) -> tuple[str, int]:
+    async def _life(self, keys: Keys, timeout: float, until: float) -> tuple[str, int]:
         """Which life of which server this is, and for how many milliseconds it has surely been the primary.
 
         A server that restarts has another run id, a replica that is promoted another replication id. How long ago it
         was promoted nobody can tell, so for a name that it does not know that may have been just now.
         """
-        node = await self._courier.node_for(keys)
-        replies = await self._courier.commands(node, ("INFO", "server"), ("INFO", "replication"), timeout=timeout)
+        node = await self._courier.node_for(keys, until)
+        questions = (("INFO", "server"), ("INFO", "replication"))
+        replies = await self._courier.commands(node, *questions, timeout=timeout, until=until)
         facts = dict(line.partition(b":")[::2] for line in b"\r\n".join(replies).split(b"\r\n") if b":" in line)
         was_promoted = bool(facts.get(b"master_replid2", b"").strip(b"0"))
         uptime = 0 if was_promoted else int(facts[b"uptime_in_seconds"]) * 1000
         return f"{facts[b'run_id'].decode()}:{facts.get(b'master_replid', b'').decode()}", uptime
 
-    async def _stand(
-        self, step: str, claim: Claim, keys: Keys, call_me: str, waiter: Waiter
-    ) -> Grant | Place | Refusal:
+    async def _stand(self, step: str, claim: Claim, waiter: Waiter, until: float) -> Grant | Place | Refusal:
         """Ask with a place in the queue."""
+        keys = waiter.keys
+        call_me = self._pushes.how_to_call(keys)
         sent = self._runtime.now()
-        reply = await self._ask(step, claim, keys, call_me)
+        reply = await self._ask(step, claim, keys, call_me, until)
         if reply[0] == 2:
             waiter.sent, waiter.told = sent, reply[2]
             return self._place(claim, waiter.signal, reply, told=bool(call_me))
@@ -369,9 +367,12 @@ def _renewed(grant: Grant, reply: Any) -> Grant | Loss | BackendError:
         return reply
     if reply[0] == 1:
         return grant if grant.since is None and grant.ttl == grant.claim.ttl else _whole(grant)
-    if reply[0] == 2:
-        return Loss(LossReason.BROKEN, reply[1].decode(errors="replace"))
-    return TAKEN
+    return _broken(reply) if reply[0] == 2 else TAKEN
+
+
+def _broken(reply: Any) -> Loss:
+    """What an operator's order says, in the same words to whoever renews and to whoever releases."""
+    return Loss(LossReason.BROKEN, reply[1].decode(errors="replace"))
 
 
 def _whole(grant: Grant) -> Grant:

@@ -1,165 +1,81 @@
 """The blocking wire: a few plain sockets, each used by one thread at a time.
 
-redis-py opens a connection (TLS, password, database); then we use its socket ourselves, because its own layers cost
-more than the server does. A connection whose exchange was interrupted is closed, never used again: the reply that is
-still to come belongs to nobody.
+A connection whose exchange was interrupted is closed, never used again: the reply that is still to come belongs to
+nobody. A new one is opened by a thread of its own, because nothing else can leave a slow name server, a silent host or
+a mute greeting in time; a connection that came too late for its caller is kept for the next one.
 """
 
 from __future__ import annotations
 
-import socket
-import ssl
-import struct
+import math
 import time
+import weakref
 from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from leasehold.backends.redis.trouble import could_not_connect
-from leasehold.backends.redis.wire import NOTHING_YET, new_reader
-from leasehold.errors import BackendUnavailable, ConfigurationError, OutcomeUnknown
+from leasehold.backends.redis.blocking_link import BlockingEar, BlockingLink
+from leasehold.backends.redis.wire import is_hasty, no_time, stepped
+from leasehold.errors import BackendUnavailable, ClientClosed, LeaseholdError, OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from leasehold.backends.redis.wire import Dialer, Ear, Node
-    from leasehold.spi import Runtime
+    from leasehold.spi import Runtime, Signal
 
-__all__ = ["BlockingWire"]
+__all__ = ["FRESH", "BlockingLink", "BlockingWire"]
 
 MOST_IDLE = 8  # connections kept for later; more are opened while more threads talk at once
 FRESH = 1.0  # one that was used within this time is taken to be alive
-CHUNK = 16384
 
 
-class BlockingLink:
-    """One connection; it belongs to one thread at a time."""
+class Opening:
+    """A connection that a thread opens for one that waits. If the wait is over first, it is `left` to others."""
 
-    __slots__ = ("_connection", "_reader", "_socket", "_timeout", "label", "used_at")
+    __slots__ = ("error", "left", "link", "over")
 
-    def __init__(self, dialer: Dialer, node: Node, label: str) -> None:
-        self.label = label
-        self.used_at = time.monotonic()
-        self._reader = new_reader()
-        self._timeout = -1.0
-        try:
-            self._connection = dialer.connection("redis.connection", node)
-            self._connection.connect()
-        except ConfigurationError:
-            raise
-        except Exception as error:
-            raise could_not_connect(error, label) from error
-        self._socket: socket.socket = self._connection._sock  # noqa: SLF001 - see the head of this file
-
-    def set_timeout(self, seconds: float) -> None:
-        """How long to wait for an answer; 0 is for ever."""
-        if seconds == self._timeout:
-            return
-        self._timeout = seconds
-        if isinstance(self._socket, ssl.SSLSocket):
-            self._socket.settimeout(seconds or None)
-            return
-        # The kernel's own timeout, because Python's costs a system call more for each send and receive.
-        self._socket.settimeout(None)
-        whole = int(seconds)
-        interval = struct.pack("@ll", whole, int((seconds - whole) * 1e6))
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, interval)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, interval)
-
-    def exchange(self, payload: bytes, count: int) -> list[Any]:
-        """Send, and wait for so many replies."""
-        self.send(payload)
-        self.feed()
-        reply = self._reader.gets()
-        if count == 1 and reply is not NOTHING_YET:
-            return [reply]
-        replies = [] if reply is NOTHING_YET else [reply]
-        while True:
-            self.take_replies(replies, count)
-            if len(replies) == count:
-                return replies
-            self.feed()
-
-    def take_replies(self, replies: list[Any], count: int) -> None:
-        """Take what has arrived."""
-        while len(replies) < count and (reply := self._reader.gets()) is not NOTHING_YET:
-            replies.append(reply)
-
-    def send(self, payload: bytes) -> None:
-        """Send without waiting for an answer."""
-        try:
-            self._socket.sendall(payload)
-        except OSError as error:
-            raise OutcomeUnknown(
-                f"{self.label}: the connection broke while sending: {error}", backend=self.label
-            ) from None
-
-    def feed(self) -> None:
-        """Wait for more bytes."""
-        try:
-            data = self._socket.recv(CHUNK)
-        except (TimeoutError, BlockingIOError):
-            raise OutcomeUnknown(
-                f"{self.label} did not answer within {self._timeout:.3g} s", backend=self.label
-            ) from None
-        except OSError as error:
-            raise OutcomeUnknown(f"{self.label}: the connection broke: {error}", backend=self.label) from None
-        if not data:
-            raise OutcomeUnknown(f"{self.label} closed the connection without an answer", backend=self.label)
-        self._reader.feed(data)
-
-    def is_quiet(self) -> bool:
-        """Whether the other side has neither closed it nor sent anything unasked."""
-        try:
-            self._socket.setblocking(False)  # noqa: FBT003 - the standard library's own
-            self._timeout = -1.0
-            self._socket.recv(1, 0 if isinstance(self._socket, ssl.SSLSocket) else socket.MSG_PEEK)
-        except (BlockingIOError, ssl.SSLWantReadError):
-            return True
-        except OSError:
-            return False
-        return False
-
-    def fileno(self) -> int:
-        """For `select`."""
-        return self._socket.fileno()
-
-    def close(self) -> None:
-        """Close it; whoever waits on it is woken."""
-        with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-        self._connection.disconnect()
+    def __init__(self, over: Signal) -> None:
+        self.over = over
+        self.link: BlockingLink | None = None
+        self.error: LeaseholdError | None = None
+        self.left = False
 
 
 class BlockingRequest:
     """A question that has to connect first. That blocks, so it cannot share a thread with those to other servers."""
 
-    def __init__(self, wire: BlockingWire, node: Node, commands: Sequence[bytes], timeout: float) -> None:
+    def __init__(self, wire: BlockingWire, node: Node, commands: Sequence[bytes], timeout: float, until: float) -> None:
         self._wire, self._node = wire, node
-        self._payload, self._count, self._timeout = b"".join(commands), len(commands), timeout
+        self._payload, self._count = b"".join(commands), len(commands)
+        self._timeout, self._until = timeout, until
 
     async def perform(self) -> list[Any]:
         """Ask and wait."""
-        return await self._wire.exchange(self._node, self._payload, self._count, self._timeout)
+        return await self._wire.exchange(self._node, self._payload, self._count, self._timeout, self._until)
 
 
 class BlockingQuestion(BlockingRequest):
     """A question on a connection that is there: it can be sent now and collected later."""
 
     def __init__(
-        self, wire: BlockingWire, node: Node, commands: Sequence[bytes], timeout: float, link: BlockingLink
+        self, wire: BlockingWire, link: BlockingLink, commands: Sequence[bytes], timeout: float, until: float
     ) -> None:
-        super().__init__(wire, node, commands, timeout)
+        super().__init__(wire, link.node, commands, timeout, until)
         self._link = link
         self._replies: list[Any] = []
 
     async def perform(self) -> list[Any]:
         """Ask and wait."""
-        return self._wire.talk(self._node, self._link, self._payload, self._count, self._timeout)
+        return self._wire.talk(self._link, self._payload, self._count, self._timeout, self._until)
 
     def send(self) -> None:
         """Send without waiting."""
-        self._link.set_timeout(self._timeout)
+        left = self._wire.left(self._until)
+        if left <= 0:
+            self._wire.give_back(self._link)
+            raise no_time(self._link.label)
+        self._link.set_timeout(stepped(self._timeout, left))
         self._link.send(self._payload)
 
     def fileno(self) -> int:
@@ -172,52 +88,13 @@ class BlockingQuestion(BlockingRequest):
         try:
             link.feed()
         except OutcomeUnknown:
-            self._wire.distrust(self._node)
+            self._wire.broke(self._node)
             raise
         link.take_replies(self._replies, self._count)
         if len(self._replies) < self._count:
             return None
-        self._wire.give_back(self._node, link)
+        self._wire.give_back(link)
         return (self._replies,)
-
-
-class BlockingEar:
-    """A connection for messages, with a thread that hears them."""
-
-    def __init__(
-        self, link: BlockingLink, runtime: Runtime, hear: Callable[[list[Any]], None], lost: Callable[[], None]
-    ) -> None:
-        self._link = link
-        self._guard = runtime.guard()
-        self._closed = False
-        link.set_timeout(0.0)
-        runtime.spawn(self._listen(hear, lost), "leasehold redis messages")
-
-    def send(self, payload: bytes) -> None:
-        """Several threads may subscribe at once."""
-        with self._guard:
-            self._link.send(payload)
-
-    def close(self) -> None:
-        """End the thread."""
-        self._closed = True
-        self._link.close()
-
-    async def _listen(self, hear: Callable[[list[Any]], None], lost: Callable[[], None]) -> None:
-        messages: list[Any] = []
-        try:
-            while True:
-                self._link.feed()
-                self._link.take_replies(messages, CHUNK)
-                for message in messages:
-                    hear(message)
-                messages.clear()
-        except OutcomeUnknown:
-            pass  # the connection ended
-        finally:  # whatever ends this thread, nobody must rely on it any more
-            if not self._closed:
-                self.close()
-                lost()
 
 
 class BlockingWire:
@@ -227,8 +104,15 @@ class BlockingWire:
         self._dialer = dialer
         self._runtime = runtime
         self._label = label
+        self._guard = runtime.guard()
         self._idle: dict[Node, deque[BlockingLink]] = {}
+        self._links: weakref.WeakSet[BlockingLink] = weakref.WeakSet()  # idle or in use
+        self._openings: set[Opening] = set()
         self._closed = False
+
+    def left(self, until: float) -> float:
+        """See `Wire`."""
+        return until - self._runtime.now()
 
     async def exchange(
         self,
@@ -236,78 +120,151 @@ class BlockingWire:
         payload: bytes,
         count: int,
         timeout: float,
+        until: float = math.inf,
         *,
         alone: bool = False,  # noqa: ARG002 - it always is
     ) -> list[Any]:
         """Send commands and wait for so many replies."""
-        self._refuse_if_closed()
-        link = self._idle_link(node) or BlockingLink(self._dialer, node, self._label)
-        return self.talk(node, link, payload, count, timeout)
+        if self._closed:
+            raise ClientClosed(backend=self._label)
+        link = self._idle_link(node) or await self._open(node, until)
+        return self.talk(link, payload, count, timeout, until)
 
-    def talk(self, node: Node, link: BlockingLink, payload: bytes, count: int, timeout: float) -> list[Any]:
+    def talk(self, link: BlockingLink, payload: bytes, count: int, timeout: float, until: float) -> list[Any]:
         """The same on a connection of the caller's, which is kept for later."""
+        limit = timeout
+        if until != math.inf:
+            left = until - self._runtime.now()
+            if left <= 0:
+                self.give_back(link)
+                raise no_time(self._label)
+            limit = stepped(timeout, left)
         try:
-            link.set_timeout(timeout)
+            link.set_timeout(limit)
             replies = link.exchange(payload, count)
         except OutcomeUnknown:
             link.close()
-            self.distrust(node)
+            self.broke(link.node, hasty=is_hasty(limit, timeout))
             raise
         except BaseException:
             link.close()
             raise
-        self.give_back(node, link)
+        self.give_back(link)
         return replies
 
-    def request(self, node: Node, commands: Sequence[bytes], timeout: float) -> BlockingRequest:
+    def request(
+        self, node: Node, commands: Sequence[bytes], timeout: float, until: float = math.inf
+    ) -> BlockingRequest:
         """In one write: nobody else waits on the same connection."""
         link = None if self._closed else self._idle_link(node)
         if link is None:
-            return BlockingRequest(self, node, commands, timeout)
-        return BlockingQuestion(self, node, commands, timeout, link)
+            return BlockingRequest(self, node, commands, timeout, until)
+        return BlockingQuestion(self, link, commands, timeout, until)
 
-    async def listen(self, node: Node, hear: Callable[[list[Any]], None], lost: Callable[[], None]) -> Ear:
+    async def listen(
+        self, node: Node, hear: Callable[[list[Any]], None], lost: Callable[[], None], until: float = math.inf
+    ) -> Ear:
         """A connection for messages."""
-        self._refuse_if_closed()
-        return BlockingEar(BlockingLink(self._dialer, node, self._label), self._runtime, hear, lost)
-
-    def _refuse_if_closed(self) -> None:
         if self._closed:
-            raise BackendUnavailable("this client is closed; make a new one with connect()")
+            raise ClientClosed(backend=self._label)
+        return BlockingEar(await self._open(node, until), self._runtime, hear, lost)
+
+    # --- opening
+
+    async def _open(self, node: Node, until: float) -> BlockingLink:
+        """A new connection, if there is one in time."""
+        opening = Opening(self._runtime.signal())
+        self._openings.add(opening)
+        try:
+            await self._start(node, opening)
+            if not self._closed:  # it was asked before the opening was known to `close`
+                await self._runtime.wait(opening.over, None if until == math.inf else until)
+        finally:
+            self._openings.discard(opening)
+            with self._guard:
+                opening.left = opening.link is None
+        link, error = opening.link, opening.error
+        if self._closed:
+            if link is not None:
+                link.close()
+            raise ClientClosed(backend=self._label)
+        if error is not None:
+            raise error
+        if link is None:
+            raise BackendUnavailable(f"{self._label} cannot be reached: no connection in time", backend=self._label)
+        return link
+
+    async def _start(self, node: Node, opening: Opening) -> None:
+        connecting = self._connect(node, opening)
+        try:
+            self._runtime.spawn(connecting, "leasehold redis connection")
+        except RuntimeError:  # no more threads: the interpreter ends, or there are too many
+            connecting.close()
+            await self._connect(node, opening)
+
+    async def _connect(self, node: Node, opening: Opening) -> None:
+        try:
+            link = BlockingLink(self._dialer, node, self._label)
+        except LeaseholdError as error:
+            opening.error = error
+        else:
+            self._links.add(link)
+            with self._guard:
+                opening.link = link
+                left = opening.left
+            if left:
+                self.give_back(link)
+        finally:
+            opening.over.set()
+
+    # --- those that nobody uses
 
     def _idle_link(self, node: Node) -> BlockingLink | None:
         """A connection that nobody uses; the one used last, which is the likeliest to be alive."""
         idle = self._idle.get(node)
         if idle is None:
-            idle = self._idle.setdefault(node, deque())
+            return None
         while True:
             try:
                 link = idle.pop()
             except IndexError:
                 return None
-            if time.monotonic() - link.used_at < FRESH or link.is_quiet():
+            now = time.monotonic()
+            if now - link.used_at < FRESH or link.is_quiet():
+                link.used_at = now
                 return link
             link.close()
 
-    def give_back(self, node: Node, link: BlockingLink) -> None:
+    def give_back(self, link: BlockingLink) -> None:
         """Keep it for later."""
-        idle = self._idle[node]
+        idle = self._idle.get(link.node)
+        if idle is None:
+            idle = self._idle.setdefault(link.node, deque())
         if self._closed or len(idle) >= MOST_IDLE:
             link.close()
             return
         link.used_at = time.monotonic()
         idle.append(link)
 
-    def distrust(self, node: Node) -> None:
+    def broke(self, node: Node, *, hasty: bool = False) -> None:
         """A connection to this server died: the idle ones most likely died too, and would cost an attempt each."""
+        if self._closed:
+            raise ClientClosed(backend=self._label)
+        if hasty:
+            return
         idle: deque[BlockingLink] = self._idle.get(node, deque())
         while idle:
             with suppress(IndexError):  # another thread was quicker
                 idle.pop().close()
 
     async def close(self) -> None:
-        """Close what is idle; the rest is closed when it comes back."""
+        """Close what is idle, and interrupt the rest: each is closed by the thread that uses it."""
         self._closed = True
-        for idle in self._idle.values():
+        for opening in tuple(self._openings):
+            opening.over.set()
+        for idle in tuple(self._idle.values()):
             while idle:
-                idle.pop().close()
+                with suppress(IndexError):
+                    idle.pop().close()
+        for link in tuple(self._links):
+            link.interrupt()

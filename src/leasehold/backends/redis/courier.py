@@ -1,17 +1,20 @@
 """Takes a script call to the right server and follows what the server says about it.
 
-A script that the server does not know was not run, and neither was a call that it redirected: sending these again is
-safe, and is part of the same attempt. Nothing else is ever sent twice.
+A script that the server does not know was not run, and neither was a call that it redirected or put off because a slot
+is being moved: sending these again is safe, and is part of the same attempt. Nothing else is ever sent twice.
+
+`until` is the instant by which a call has ended.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Protocol
 
 from leasehold.backends.redis.commands import pack
 from leasehold.backends.redis.trouble import from_reply, prefix_of
 from leasehold.backends.redis.wire import Node
-from leasehold.errors import BackendError, BackendUnavailable, OutcomeUnknown
+from leasehold.errors import BackendError, BackendUnavailable, ClientClosed, OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Courier", "Sendable"]
 
 MOST_DETOURS = 6
+SLOT_PAUSE = 0.05  # before a server is asked again that put us off because it moves the slot
 
 
 class Sendable(Protocol):
@@ -49,37 +53,40 @@ class Courier:
         self._runtime = runtime
         self._label = label
 
-    async def node_for(self, keys: Keys) -> Node:
+    async def node_for(self, keys: Keys, until: float = math.inf) -> Node:
         """The server of this lock."""
-        return self.topology.known(keys.slot_key) or await self.topology.find(self.wire, keys.slot_key)
+        return self.topology.known(keys.slot_key) or await self.topology.find(self.wire, keys.slot_key, until)
 
-    async def ask(self, call: Sendable, timeout: float) -> Any:
-        """One call, one reply."""
+    async def ask(self, call: Sendable, timeout: float, until: float = math.inf) -> Any:
+        """One call, one reply. While its slot is being moved it waits, at most as long as for an answer."""
         topology, slot_key = self.topology, call.keys.slot_key
-        node = topology.known(slot_key) or await topology.find(self.wire, slot_key)
+        node = topology.known(slot_key) or await topology.find(self.wire, slot_key, until)
         try:
-            (reply,) = await self.wire.exchange(node, call.short, 1, timeout)
+            (reply,) = await self.wire.exchange(node, call.short, 1, timeout, until)
         except (BackendUnavailable, OutcomeUnknown):
             topology.lost(node)
             raise
         if isinstance(reply, Exception):
-            (reply,) = await self._detour(node, call, reply, b"", timeout)
+            moved_by = min(until, self._runtime.now() + timeout)
+            (reply,) = await self._detour(node, call, reply, b"", timeout, until=until, moved_by=moved_by)
         return reply
 
     async def ask_and_wait(
-        self, call: Sendable, replicas: int, patience: float, timeout: float
+        self, call: Sendable, replicas: int, patience: float, timeout: float, until: float = math.inf
     ) -> tuple[Any, int | BackendError]:
         """One call, and how many replicas have acknowledged it; or why that cannot be known."""
-        node = await self.node_for(call.keys)
+        node = await self.node_for(call.keys, until)
+        patience = min(patience, max(0.0, self.wire.left(until)) / 2)  # what is not acknowledged has to be undone
         wait = pack("WAIT", replicas, max(1, round(patience * 1000)))
-        reply, acknowledged = await self._exchange(node, call.short + wait, 2, timeout + patience, alone=True)
+        timeout += patience
+        reply, acknowledged = await self._exchange(node, call.short + wait, 2, timeout, until, alone=True)
         if isinstance(reply, Exception):
-            reply, acknowledged = await self._detour(node, call, reply, wait, timeout + patience)
+            reply, acknowledged = await self._detour(node, call, reply, wait, timeout, until=until)
         if isinstance(acknowledged, Exception):
             return reply, from_reply(str(acknowledged), self._label)
         return reply, int(acknowledged)
 
-    async def ask_all(self, calls: Sequence[Sendable], timeout: float) -> list[Any]:
+    async def ask_all(self, calls: Sequence[Sendable], timeout: float, until: float = math.inf) -> list[Any]:
         """Many calls, each with its reply or its error; one write per server, all servers at once."""
         answers: list[Any] = [None] * len(calls)
         groups: dict[Node, list[int]] = {}
@@ -88,7 +95,7 @@ class Courier:
             node = self.topology.known(call.keys.slot_key)
             if node is None and trouble is None:
                 try:
-                    node = await self.topology.find(self.wire, call.keys.slot_key)
+                    node = await self.topology.find(self.wire, call.keys.slot_key, until)
                 except BackendError as error:
                     trouble = error
             if node is None:
@@ -96,15 +103,16 @@ class Courier:
             else:
                 groups.setdefault(node, []).append(place)
         requests = [
-            self.wire.request(node, [calls[place].short for place in places], timeout)
+            self.wire.request(node, [calls[place].short for place in places], timeout, until)
             for node, places in groups.items()
         ]
         if len(requests) == 1:
             results: Sequence[Any] = [await _performed(requests[0])]
         else:
-            results = await self._runtime.scatter(requests, lambda _: False, self._runtime.now() + timeout)
+            deadline = min(until, self._runtime.now() + timeout)
+            results = await self._runtime.scatter(requests, lambda _: False, deadline)
         for (node, places), result in zip(groups.items(), results, strict=True):
-            replies = await self._replies(node, result, [calls[place] for place in places], timeout)
+            replies = await self._replies(node, result, [calls[place] for place in places], timeout, until)
             for place, reply in zip(places, replies, strict=True):
                 answers[place] = reply
         return answers
@@ -114,17 +122,23 @@ class Courier:
         (reply,) = await self.commands(node, parts, timeout=timeout)
         return reply
 
-    async def commands(self, node: Node, *commands: Sequence[str | bytes | int], timeout: float = 2.0) -> list[Any]:
+    async def commands(
+        self, node: Node, *commands: Sequence[str | bytes | int], timeout: float = 2.0, until: float = math.inf
+    ) -> list[Any]:
         """Several plain commands in one round trip; the first error reply is raised."""
         payload = b"".join(pack(*parts) for parts in commands)
-        replies = await self._exchange(node, payload, len(commands), timeout)
+        replies = await self._exchange(node, payload, len(commands), timeout, until)
         for reply in replies:
             if isinstance(reply, Exception):
                 raise from_reply(str(reply), self._label)
         return replies
 
-    async def _replies(self, node: Node, result: Any, calls: Sequence[Sendable], timeout: float) -> list[Any]:
+    async def _replies(
+        self, node: Node, result: Any, calls: Sequence[Sendable], timeout: float, until: float
+    ) -> list[Any]:
         """The reply or error of each call to one server; those that were not run are sent again, one by one."""
+        if isinstance(result, ClientClosed):
+            raise result
         if result is None:
             result = OutcomeUnknown(f"{self._label}: {node} did not answer in time", backend=self._label)
         if isinstance(result, Exception):
@@ -136,43 +150,56 @@ class Courier:
                 self.topology.lost(node)
             elif isinstance(reply, Exception):
                 try:
-                    (replies[place],) = await self._detour(node, calls[place], reply, b"", timeout)
+                    (replies[place],) = await self._detour(node, calls[place], reply, b"", timeout, until=until)
                 except BackendError as error:
                     replies[place] = error
         return replies
 
     async def _exchange(
-        self, node: Node, payload: bytes, count: int, timeout: float, *, alone: bool = False
+        self, node: Node, payload: bytes, count: int, timeout: float, until: float, *, alone: bool = False
     ) -> list[Any]:
         try:
-            return await self.wire.exchange(node, payload, count, timeout, alone=alone)
+            return await self.wire.exchange(node, payload, count, timeout, until, alone=alone)
         except (BackendUnavailable, OutcomeUnknown):
             self.topology.lost(node)
             raise
 
-    async def _detour(self, node: Node, call: Sendable, error: Exception, after: bytes, timeout: float) -> list[Any]:
-        """The call was not run: find out where and how it can be."""
-        count = 2 if after else 1
-        for _ in range(MOST_DETOURS):
+    async def _detour(
+        self,
+        node: Node,
+        call: Sendable,
+        error: Exception,
+        after: bytes,
+        timeout: float,
+        *,
+        until: float,
+        moved_by: float = 0.0,
+    ) -> list[Any]:
+        """The call was not run: find out where and how it can be. `moved_by`: until when to wait for a moving slot."""
+        count, detours, owner = 2 if after else 1, 0, node
+        while detours < MOST_DETOURS:
             text = str(error)
             word = prefix_of(text)
             asking = b""
-            if word == "NOSCRIPT":
-                payload = call.whole
-            elif word in ("MOVED", "ASK"):
+            payload = call.whole  # the other server may not know the script, and a detour is rare
+            if word in ("MOVED", "ASK"):
                 node = self.redirected(text, node)
+                owner = node if word == "MOVED" else owner
                 asking = pack("ASKING") if word == "ASK" else b""
-                payload = call.whole  # the other server may not know the script, and a detour is rare
-            else:
+            elif word == "TRYAGAIN" and self._runtime.now() + SLOT_PAUSE < moved_by:
+                await self._runtime.sleep(SLOT_PAUSE)
+                node, detours = owner, 0
+            elif word != "NOSCRIPT":
                 self.topology.lost(node)
                 raise from_reply(text, self._label)
             replies = await self._exchange(
-                node, asking + payload + after, count + bool(asking), timeout, alone=bool(after)
+                node, asking + payload + after, count + bool(asking), timeout, until, alone=bool(after)
             )
             replies = replies[bool(asking) :]
             if not isinstance(replies[0], Exception):
                 return replies
             error = replies[0]
+            detours += 1
         raise from_reply(str(error), self._label)
 
     def redirected(self, text: str, asked: Node) -> Node:

@@ -7,6 +7,7 @@ in any case, so that costs time, never the lock.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -111,29 +112,33 @@ class Pushes:
         channel = line.channels.get(name)
         return self._how + name if channel is not None and channel.confirmed.is_set() else ""
 
-    async def listen(self, keys: Keys, patience: float) -> None:
+    async def listen(self, keys: Keys, patience: float, until: float = math.inf) -> None:
         """See to it that messages about this lock are heard, but do not wait for that longer than `patience`.
 
-        A waiter that cannot be told asks more often. It must not lose its place by waiting for a connection.
+        A waiter that cannot be told asks more often. It must not lose its place by waiting for a connection; nor the
+        time to ask, so half of what is left until the end of its call is not touched.
         """
         if self._denied:
             return
         try:
-            node = await self._courier.node_for(keys)
-            line = await self._line(node, patience)
+            node = await self._courier.node_for(keys, until)
+            now = self._runtime.now()
+            until = now + (until - now) / 2
+            patience = min(patience, until - now)
+            line = await self._line(node, patience, until)
             if line is not None and not await self._subscribe(line, self._channel_for(keys), patience):
                 self._drop(node, line)  # it is dead: the next one who waits makes a new one
         except BackendError:
             return
 
-    async def _line(self, node: Node, patience: float) -> _Line | None:
+    async def _line(self, node: Node, patience: float, until: float) -> _Line | None:
         line, ours = self._reserve(node)
         if not ours:
             await self._runtime.wait(line.opened, self._runtime.now() + patience)
             return None if line.ear is None or line.failed else line
         try:
             line.ear = await self._courier.wire.listen(
-                node, lambda message: self._hear(node, line, message), lambda: self._lost(node, line)
+                node, lambda message: self._hear(node, line, message), lambda: self._lost(node, line), until
             )
         except BaseException:
             self._drop(node, line)
@@ -263,7 +268,12 @@ class Pushes:
             line.ear.close()
 
     def close(self) -> None:
-        """Hear no more."""
+        """Hear no more. Whoever waits asks once more, and is told that the client is closed."""
         self._closed = True
         for node, line in list(self._lines.items()):
             self._drop(node, line)
+            line.opened.set()
+            for channel in list(line.channels.values()):
+                channel.confirmed.set()
+        for waiter in list(self._waiters.values()):
+            waiter.signal.set()

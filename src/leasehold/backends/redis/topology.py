@@ -6,11 +6,13 @@ decides nothing about locks.
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from leasehold.backends.redis.commands import pack
-from leasehold.backends.redis.wire import Node
+from leasehold.backends.redis.trouble import from_reply
+from leasehold.backends.redis.wire import Node, load_driver
 from leasehold.errors import BackendError, BackendRejected, BackendUnavailable
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Cluster", "OneServer", "SentinelGroup", "Topology"]
 
 DISCOVERY_TIMEOUT = 1.0
+LEAST_SHARE = 0.1
 SLOTS = 16384
 
 
@@ -32,8 +35,8 @@ class Topology(Protocol):
     def known(self, slot_key: bytes) -> Node | None:
         """The server for this key, if it is known."""
 
-    async def find(self, wire: Wire, slot_key: bytes) -> Node:
-        """Find it out."""
+    async def find(self, wire: Wire, slot_key: bytes, until: float = math.inf) -> Node:
+        """Find it out by that instant."""
 
     def lost(self, node: Node) -> None:
         """This server did not answer, or is not what it was taken for."""
@@ -57,7 +60,7 @@ class OneServer:
         """The server."""
         return self._node
 
-    async def find(self, wire: Wire, slot_key: bytes) -> Node:  # noqa: ARG002 - nothing to find out
+    async def find(self, wire: Wire, slot_key: bytes, until: float = math.inf) -> Node:  # noqa: ARG002 - it is known
         """The server."""
         return self._node
 
@@ -91,18 +94,18 @@ class SentinelGroup:
         """The primary, if it is known."""
         return self._primary
 
-    async def find(self, wire: Wire, slot_key: bytes) -> Node:  # noqa: ARG002 - it has them all
-        """Ask the Sentinels, then the server."""
+    async def find(self, wire: Wire, slot_key: bytes, until: float = math.inf) -> Node:  # noqa: ARG002 - it has all
+        """Ask the Sentinels, then the server. Each has its share of the time, because one may be silent."""
         answers, troubles = [], []
-        for sentinel in self._sentinels:
+        for asked, sentinel in enumerate(self._sentinels):
             try:
-                answers.append(await self._ask(wire, sentinel))
+                answers.append(await self._ask(wire, sentinel, len(self._sentinels) - asked + 2, until))
             except BackendError as error:
                 troubles.append(error)
         if not answers:
             raise self._unknown(troubles)
-        _, primary = max(answers, key=lambda answer: answer[0])
-        (role,) = await wire.exchange(primary, pack("ROLE"), 1, DISCOVERY_TIMEOUT)
+        primary = newest(answers)
+        (role,) = await _exchange(wire, primary, pack("ROLE"), 2, until)
         if isinstance(role, Exception):
             role = [b"master"]  # the account may not ask; READONLY would tell
         if role[0] != b"master":
@@ -111,19 +114,24 @@ class SentinelGroup:
         return primary
 
     def _unknown(self, troubles: Sequence[BackendError]) -> BackendError:
-        """One that refuses may have been set up anew; only if all of them do it is for good."""
-        refusals = [trouble for trouble in troubles if isinstance(trouble, BackendRejected)]
-        if refusals and len(refusals) == len(troubles):
-            return refusals[0]
-        said = next(iter([*refusals, *troubles]), "no Sentinel answered")
+        refusal = refused_by_all(troubles)
+        if refusal is not None:
+            return refusal
+        said = next(iter(troubles), "no Sentinel answered")
         return BackendUnavailable(f"{self._label}: the primary is not known: {said}", backend=self._label)
 
-    async def _ask(self, wire: Wire, sentinel: Node) -> tuple[int, Node]:
-        (reply,) = await wire.exchange(sentinel, pack("SENTINEL", "MASTER", self._service), 1, DISCOVERY_TIMEOUT)
+    async def _ask(self, wire: Wire, sentinel: Node, parts: int, until: float) -> tuple[int, Node]:
+        (reply,) = await _exchange(wire, sentinel, pack("SENTINEL", "MASTER", self._service), parts, until)
         if isinstance(reply, Exception):
-            if "No such master" in str(reply):
+            text = str(reply)
+            if "No such master" in text:
                 raise BackendRejected(f"{self._label}: {sentinel} does not know {self._service!r}", backend=self._label)
-            raise BackendUnavailable(f"{self._label}: {sentinel} said {reply}", backend=self._label)
+            if "unknown command" in text:
+                raise BackendRejected(
+                    f"{self._label}: {sentinel} is not a Sentinel; for a server itself the URL begins with redis://",
+                    backend=self._label,
+                )
+            raise from_reply(text, self._label)
         facts = reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))
         return int(facts[b"config-epoch"]), Node(facts[b"ip"].decode(), int(facts[b"port"]))
 
@@ -154,27 +162,35 @@ class Cluster:
         """The owner of the key's slot, if it is known."""
         return self._owners.get(slot_of(slot_key))
 
-    async def find(self, wire: Wire, slot_key: bytes) -> Node:
-        """Ask any server for the whole map."""
-        trouble: object = "no server answered"
-        for node in [*dict.fromkeys(self._owners.values()), *self._seeds]:
+    async def find(self, wire: Wire, slot_key: bytes, until: float = math.inf) -> Node:
+        """Ask any server for the whole map. Each has its share of the time, because one may be silent."""
+        troubles: list[BackendError] = []
+        nodes = list(dict.fromkeys([*self._owners.values(), *self._seeds]))
+        for asked, node in enumerate(nodes):
             try:
-                (reply,) = await wire.exchange(node, pack("CLUSTER", "SLOTS"), 1, DISCOVERY_TIMEOUT)
-            except BackendRejected:
-                raise
+                owners = await self._ask(wire, node, len(nodes) - asked + 1, until)
             except BackendError as error:
-                trouble = error
+                troubles.append(error)
                 continue
-            if isinstance(reply, Exception):
-                trouble = reply
-                continue
-            owners = _read_map(reply, node)
             owner = owners.get(slot_of(slot_key))
             if owner is not None:
                 self._owners = owners
                 return owner
-            trouble = "nobody serves the slot of this name now"
-        raise BackendUnavailable(f"{self._label}: {trouble}", backend=self._label)
+            said = f"{self._label}: nobody serves the slot of this name now"
+            troubles.append(BackendUnavailable(said, backend=self._label))
+        raise refused_by_all(troubles) or BackendUnavailable(str(troubles[-1]), backend=self._label)
+
+    async def _ask(self, wire: Wire, node: Node, parts: int, until: float) -> dict[int, Node]:
+        (reply,) = await _exchange(wire, node, pack("CLUSTER", "SLOTS"), parts, until)
+        if not isinstance(reply, Exception):
+            return _read_map(reply, node)
+        text = str(reply)
+        if "cluster support disabled" in text:
+            raise BackendRejected(
+                f"{self._label}: {node} does not belong to a Cluster; for one server the URL begins with redis://",
+                backend=self._label,
+            )
+        raise from_reply(text, self._label)
 
     def lost(self, node: Node) -> None:
         """Forget its slots; they may have a new owner."""
@@ -190,8 +206,34 @@ class Cluster:
         return list(dict.fromkeys(self._owners.values()))
 
 
+def newest(answers: Sequence[tuple[int, Node]]) -> Node:
+    """The primary of the newest configuration: a Sentinel that was cut off for a while still names the old one."""
+    _, primary = max(answers, key=lambda answer: answer[0])
+    return primary
+
+
+def refused_by_all(troubles: Sequence[BackendError]) -> BackendRejected | None:
+    """One that refuses may have been set up anew; only if all of them do it is for good."""
+    refusals = [trouble for trouble in troubles if isinstance(trouble, BackendRejected)]
+    return refusals[0] if refusals and len(refusals) == len(troubles) else None
+
+
+def share(left: float, parts: int) -> float:
+    """How much of the time that is left one server may use of so many that have to be asked."""
+    return min(DISCOVERY_TIMEOUT, max(left / parts, LEAST_SHARE))
+
+
+async def _exchange(wire: Wire, node: Node, payload: bytes, parts: int, until: float) -> list[Any]:
+    left = wire.left(until)
+    if left == math.inf:
+        return await wire.exchange(node, payload, 1, DISCOVERY_TIMEOUT)
+    own = share(left, parts)
+    return await wire.exchange(node, payload, 1, own, min(until, until - left + own))
+
+
 def slot_of(key: bytes) -> int:
     """The slot of a key: of the part in the first pair of braces, if there is one."""
+    load_driver()
     from redis.crc import key_slot  # noqa: PLC0415 - loaded with the store
 
     return int(key_slot(key))

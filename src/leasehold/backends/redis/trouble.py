@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import ssl
 
+from leasehold.backends.redis.wire import load_driver
 from leasehold.errors import BackendError, BackendRejected, BackendUnavailable
 
 __all__ = ["could_not_connect", "from_reply", "prefix_of"]
@@ -32,9 +33,12 @@ FOR_GOOD = {
     "NOPERM": "this account may not do that; `leasehold doctor` names the missing right, how-to/redis-acl.md lists all",
     "WRONGTYPE": "there is another program's value under a key of this lock; choose another namespace or prefix",
     "NOPROTO": "it does not speak this version of the protocol",
-    "CROSSSLOT": "the keys of this lock are not in one slot of the cluster",
+    "CROSSSLOT": "its keys are not in one slot of the Cluster; with compat=1 a name must not contain { or }",
 }
 
+
+# What a server says that wants a password first, when the request is long: Redis 6.2 and newer, and Valkey.
+NOT_LOGGED_IN = ("unauthenticated multibulk length", "unauthenticated bulk length")
 
 # What a denied command inside a script looks like: from Redis 6.2, 7.0, and 7.2 or Valkey on.
 DENIED_IN_SCRIPT = ("NOPERM", "The user executing the script can't", "ACL failure in script")
@@ -57,6 +61,8 @@ def from_reply(text: str, label: str) -> BackendError:
     if word in NOT_NOW:
         return BackendUnavailable(f"{label} cannot do it now: {NOT_NOW[word]} ({text})", backend=label)
     why = FOR_GOOD.get(word)
+    if why is None and any(sign in text for sign in NOT_LOGGED_IN):
+        why = FOR_GOOD["NOAUTH"]
     if why is None and any(sign in text for sign in DENIED_IN_SCRIPT):
         why = FOR_GOOD["NOPERM"]
     return BackendRejected(f"{label} refused: {why or 'it does not know this'} ({text})", backend=label)
@@ -64,8 +70,7 @@ def from_reply(text: str, label: str) -> BackendError:
 
 def could_not_connect(error: Exception, label: str) -> BackendError:
     """What to raise when there is no connection: nothing was sent."""
-    import redis.exceptions  # noqa: PLC0415 - the store that calls this has loaded it
-
+    exceptions = load_driver().exceptions
     chain: list[BaseException] = []
     cause: BaseException | None = error
     while cause is not None and cause not in chain:
@@ -78,9 +83,9 @@ def could_not_connect(error: Exception, label: str) -> BackendError:
                 backend=label,
             )
     for part in chain:
-        refused = (redis.exceptions.AuthenticationError, redis.exceptions.NoPermissionError)
+        refused = (exceptions.AuthenticationError, exceptions.NoPermissionError)
         if isinstance(part, refused) or prefix_of(str(part)) in FOR_GOOD:
             return BackendRejected(f"{label} refused the connection: {part}", backend=label)
-    if isinstance(error, redis.exceptions.ResponseError) and prefix_of(str(error)) not in NOT_NOW:
+    if isinstance(error, exceptions.ResponseError) and prefix_of(str(error)) not in NOT_NOW:
         return BackendRejected(f"{label} refused the greeting: {error}", backend=label)
     return BackendUnavailable(f"{label} cannot be reached: {str(error) or type(error).__name__}", backend=label)

@@ -1,25 +1,42 @@
 """What the store needs of a connection, in either face: send bytes to a server, get replies, hear messages.
 
 A wire repeats nothing. It raises `BackendUnavailable` when nothing was sent, `OutcomeUnknown` when something was and no
-answer came. Error replies are answers, and are returned.
+answer came. Error replies are answers, and are returned. `until` is an instant of the runtime's clock by which the call
+has ended, opening a connection included.
 """
 
 from __future__ import annotations
 
+import math
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from leasehold.errors import ConfigurationError
+from leasehold.errors import BackendUnavailable, ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from leasehold.spi import Request
 
-__all__ = ["CONNECT_TIMEOUT", "NOTHING_YET", "Dialer", "Ear", "Node", "Wire", "new_reader"]
+__all__ = [
+    "CONNECT_TIMEOUT",
+    "NOTHING_YET",
+    "Dialer",
+    "Ear",
+    "Node",
+    "Wire",
+    "is_hasty",
+    "load_driver",
+    "new_reader",
+    "no_time",
+    "stepped",
+]
 
 CONNECT_TIMEOUT = 2.0
 NOTHING_YET = object()  # what a reader gives while a reply is incomplete
+STEP = 1 / 16
+HASTY = 0.25
+SHORTEST = 0.001  # a socket takes 0 for ever
 
 
 class Node(NamedTuple):
@@ -47,15 +64,22 @@ class Ear(Protocol):
 class Wire(Protocol):
     """Connections to all servers of one store."""
 
+    def left(self, until: float) -> float:
+        """The seconds until that instant."""
+
     def exchange(
-        self, node: Node, payload: bytes, count: int, timeout: float, *, alone: bool = False
+        self, node: Node, payload: bytes, count: int, timeout: float, until: float = math.inf, *, alone: bool = False
     ) -> Awaitable[list[Any]]:
         """Send commands and wait for so many replies. `alone`: on a connection that nobody else waits on."""
 
-    def request(self, node: Node, commands: Sequence[bytes], timeout: float) -> Request[list[Any]]:
+    def request(
+        self, node: Node, commands: Sequence[bytes], timeout: float, until: float = math.inf
+    ) -> Request[list[Any]]:
         """Many commands as one request; requests to several servers can be put at once."""
 
-    async def listen(self, node: Node, hear: Callable[[list[Any]], None], lost: Callable[[], None]) -> Ear:
+    async def listen(
+        self, node: Node, hear: Callable[[list[Any]], None], lost: Callable[[], None], until: float = math.inf
+    ) -> Ear:
         """Open a connection for messages; `lost` is called once when it ends, unless it was closed."""
 
     async def close(self) -> None:
@@ -82,6 +106,7 @@ class Dialer:
 
     def connection(self, module: str, node: Node) -> Any:
         """A new connection object, not connected yet."""
+        load_driver()
         classes = import_module(module)
         arguments = {**self._arguments, **(self._sentinel_arguments if node.is_sentinel else {})}
         if node.path:
@@ -97,6 +122,37 @@ NOT_OURS = frozenset({
     "oss_cluster_maint_notifications_handler", "parser_class", "path", "port", "redis_connect_func", "retry",
     "retry_on_error", "retry_on_timeout",
 })  # fmt: skip
+
+
+def load_driver() -> Any:
+    """redis-py as a whole; to be called before any part of it is imported.
+
+    Its package imports its own parts. A thread that begins with one part and another that begins with a second one hold
+    the locks that the other waits for, and Python then hands out modules that are half made. The lock of the package
+    itself makes one of them wait.
+    """
+    return import_module("redis")
+
+
+def stepped(timeout: float, left: float) -> float:
+    """How long to wait for an answer: at most `timeout`, and not much beyond what is left.
+
+    In steps, because changing the timeout of a socket costs two system calls, and a call has nearly the same time left
+    whenever it is made.
+    """
+    if left >= timeout:
+        return timeout
+    return max(left, SHORTEST) if left < HASTY else min(timeout, math.ceil(left / STEP) * STEP)
+
+
+def is_hasty(timeout: float, own: float) -> bool:
+    """Whether so short a wait without an answer says nothing about the connection."""
+    return timeout < min(own, HASTY)
+
+
+def no_time(label: str) -> BackendUnavailable:
+    """What to raise when the time was over before anything was sent."""
+    return BackendUnavailable(f"{label}: there was no time left to send the request", backend=label)
 
 
 def new_reader() -> Any:

@@ -60,6 +60,7 @@ local function repeated()
   if not alone and redis.call('ZSCORE', Z, owner) then
     local g = redis.call('HMGET', D, owner .. ':f', owner .. ':a', owner .. ':b', owner .. ':c')
     if g[3] or g[4] then return refused() end
+    write_first()
     redis.call('ZADD', Z, text(now + ttl), owner)
     settle_crowd_key()
     keep(ttl)
@@ -95,6 +96,7 @@ if step == '2' and not place then return refused() end
 -- A copy of a first, hasty request may come after the one that took the place, and knows less about the waiter.
 local function stand_here() stand(owner, tonumber(ARGV[9]), mode, kind, ARGV[3], ARGV[6], ARGV[8], ARGV[7], ARGV[10]) end
 if place and step ~= '0' then
+  write_first() -- a place that is there already is kept alive by a full server too
   stand_here()
   forget_the_dead()
 end

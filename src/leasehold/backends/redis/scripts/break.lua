@@ -7,6 +7,7 @@
 -- include clock.lua
 -- include queue.lua
 local owner, fence, why, at_once = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1'
+write_first() -- an operator can do this on a full server too
 notice_the_end_of_grants()
 if alone == owner and alone_fence == fence then
   if not at_once then

@@ -24,6 +24,10 @@ local holder = redis.call('GET', H)
 local highest, kind_in_use, left_behind, alone, alone_fence, alone_facts, broken =
   unpack(redis.call('HMGET', S, 'f', 'k', 'l', 'o', 'g', 'd', 'b'))
 
+-- A server that refuses writes (READONLY, NOREPLICAS, MISCONF, OOM) refuses the first of a script. This one changes
+-- nothing and needs no memory, and after it nothing is refused: a server that is full still keeps what it has in order.
+local function write_first() redis.call('ZREM', Q, '') end
+
 -- The fence of the next grant: above all before, not below the clock, above what the client has seen.
 local function next_fence(hint)
   return math.max(tonumber(highest or '0') + 1, now_us, tonumber(hint) + 1)
@@ -129,12 +133,10 @@ local function forget_the_dead()
   end
 end
 
--- Tell the waiter over its client's channel; how many heard it, or nil if this account may not publish.
--- A server that refuses writes (READONLY, NOREPLICAS, MISCONF, OOM) refuses the first of a script, never a message: so
--- a write that changes nothing goes first, or somebody would hear of a grant that is never made. It is one that needs
--- no memory, and after it nothing is refused: what is held can be handed over by a server that is full.
+-- Tell the waiter over its client's channel; how many heard it, or nil if this account may not publish. A server that
+-- refuses writes never refuses a message, so a write goes first, or somebody would hear of a grant that is never made.
 local function tell(push, message)
-  redis.call('ZREM', Q, '')
+  write_first()
   local how = string.sub(push, 1, 1)
   local command = (how == 'G' or how == 'W') and 'SPUBLISH' or 'PUBLISH'
   local heard = redis.pcall(command, string.sub(push, 2), message)

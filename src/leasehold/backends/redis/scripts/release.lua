@@ -1,9 +1,9 @@
 -- Give a lock back, and hand it to the next in line.
 --
--- KEYS   1-6 as in queue.lua
+-- KEYS   1-6 as in queue.lua; 7 the mark from which the holder learns that it was broken at once
 -- ARGV   1 owner   2 fence
--- Reply  1 freed by us, 0 it was no longer ours (or broken)
--- Invariant: only the grant with this owner and this fence is touched.
+-- Reply  1 freed by us, 0 it was no longer ours, {2, why} broken by an operator: what was kept of it is free now
+-- Invariant: only the grant with this owner and this fence is touched. No step needs memory that a full server refuses.
 local owner, fence = ARGV[1], ARGV[2]
 local is_alone = redis.call('GET', KEYS[1]) == owner
 local state = is_alone and redis.call('HMGET', KEYS[2], 'g', 'm', 'b', 't')
@@ -11,7 +11,7 @@ if is_alone and state[1] ~= fence then return 0 end
 if is_alone and state[2] == '0' and redis.call('EXISTS', KEYS[3]) == 0 then
   redis.call('DEL', KEYS[1])
   redis.call('HDEL', KEYS[2], 'o', 'b') -- the facts stay until the next holder's: nobody reads them meanwhile
-  return state[3] and 0 or 1
+  return state[3] and {2, state[3]} or 1
 end
 -- include clock.lua
 -- include queue.lua
@@ -24,19 +24,24 @@ end
 if is_alone then
   local left = cooling_left(state[4], state[2])
   if left > 0 then
-    redis.call('SET', H, COOLING, 'PX', text(left))
     redis.call('HDEL', S, 'o', 'b')
+    redis.call('SET', H, COOLING, 'PX', text(left))
   else
     pass_on()
   end
-  return state[3] and 0 or 1
+  return state[3] and {2, state[3]} or 1
 end
 
 notice_the_end_of_grants()
 local g = redis.call('HMGET', D, owner .. ':f', owner .. ':m', owner .. ':b', owner .. ':t', owner .. ':c')
-if g[1] ~= fence or g[5] then return 0 end
+if g[1] ~= fence or g[5] then
+  local mark = redis.call('GET', KEYS[7])
+  if mark and string.sub(mark, 1, 1) == 'b' then return {2, string.sub(mark, 2)} end
+  return 0
+end
 local left = cooling_left(g[4], g[2])
 if left > 0 then
+  write_first()
   redis.call('ZADD', Z, text(now + left), owner)
   redis.call('HSET', D, owner .. ':c', '1')
   settle_crowd_key()
@@ -45,4 +50,4 @@ else
   settle_crowd_key()
   advance(false)
 end
-return g[3] and 0 or 1
+return g[3] and {2, g[3]} or 1

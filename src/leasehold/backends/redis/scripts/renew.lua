@@ -21,6 +21,7 @@ else
   local g = ends and redis.call('HMGET', KEYS[6], owner .. ':f', owner .. ':b', owner .. ':c')
   if ends and tonumber(ends) > now and g[1] == fence and not g[3] then
     if g[2] then return {2, g[2]} end
+    redis.call('ZREM', KEYS[3], '') -- see write_first in queue.lua: a full server must not end what is held
     redis.call('ZADD', KEYS[5], text(now + ttl), owner)
     local last = tonumber(redis.call('ZREVRANGE', KEYS[5], 0, 0, 'WITHSCORES')[2])
     redis.call('PEXPIREAT', KEYS[1], text(last))

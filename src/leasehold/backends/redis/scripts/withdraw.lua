@@ -1,15 +1,20 @@
 -- Undo a claim whatever became of it: queued, granted, or still under way.
 --
 -- KEYS   1-6 as in queue.lua; 7 the mark that refuses a late copy of the claim
--- ARGV   1 owner   2 ttl (ms)
+-- ARGV   1 owner   2 for how long a late copy is refused (ms); 0: none can come, and nothing is left of the claim
 -- Reply  1
--- Invariant: afterwards nothing of this claim is in the store, and nothing can be for one ttl.
+-- Invariant: afterwards nothing of this claim is in the store but its mark, and nothing can be while that is there. A
+-- server that is full does it as well.
 -- include clock.lua
 -- include queue.lua
 local owner = ARGV[1]
-redis.call('SET', KEYS[7], 'w', 'PX', ARGV[2])
-notice_the_end_of_grants()
 leave_queue(owner)
+if ARGV[2] == '0' then
+  redis.call('DEL', KEYS[7])
+else
+  redis.call('SET', KEYS[7], 'w', 'PX', ARGV[2])
+end
+notice_the_end_of_grants()
 if alone == owner then
   -- If the one before left without releasing, this one never got to know: the next has to.
   if redis.call('HGET', S, 'a') == '1' then note_that_somebody_left() end
