@@ -22,7 +22,7 @@ from urllib.parse import quote
 from leasehold.backends.sqlite.location import identity, prepare
 from leasehold.backends.sqlite.schema import set_up
 from leasehold.backends.sqlite.trouble import is_busy, is_fatal, translated
-from leasehold.errors import BackendUnavailable
+from leasehold.errors import BackendUnavailable, ClientClosed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,7 +101,7 @@ class LockFile:
 
     def _open(self) -> sqlite3.Connection:
         if self._closed:
-            raise BackendUnavailable("this client is closed; make a new one with connect()")
+            raise ClientClosed(backend=self.location.label)
         self._drop()
         prepare(self.location)
         before = identity(self.location)
