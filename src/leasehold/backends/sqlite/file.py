@@ -63,7 +63,7 @@ class LockFile:
         self.host = host
         self._synchronous = synchronous
         self._mutex = threading.RLock()  # re-entrant: a signal handler may use a lock of its own
-        self._identity: tuple[int, int] | None = None
+        self._identity: tuple[int, int, int] | None = None
         self._look_again = 0.0
         self._closed = False
         _FILES.add(self)
@@ -90,7 +90,7 @@ class LockFile:
             self._drop()
 
     def _usable(self) -> sqlite3.Connection:
-        """The open connection, or a new one if the file was deleted or replaced."""
+        """The open connection, or a new one if the file was deleted or replaced; refused if it got a second name."""
         connection = self._connection
         if connection is not None and connection.in_transaction:
             raise BackendUnavailable("a signal handler used a lock in the middle of another call of its thread")
@@ -103,8 +103,7 @@ class LockFile:
         if self._closed:
             raise ClientClosed(backend=self.location.label)
         self._drop()
-        prepare(self.location)
-        before = identity(self.location)
+        before = prepare(self.location)
         connection = sqlite3.connect(
             f"file:{quote(self.location.path)}?mode=rw",
             uri=True,
