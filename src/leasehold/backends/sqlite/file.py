@@ -47,7 +47,11 @@ class _CommitFailed(Exception):
     """The commit itself failed."""
 
 
-class _Connection(sqlite3.Connection):
+class _Opening(sqlite3.Connection):
+    """A connection that may never open: then there is nothing to close, and trying to would print a traceback."""
+
+
+class _Connection(_Opening):
     """A connection that is closed when nobody refers to it any more; newer Pythons would only warn."""
 
     __del__ = sqlite3.Connection.close  # not a function of Python: no signal handler can raise in the middle of it
@@ -110,8 +114,9 @@ class LockFile:
             timeout=0,
             isolation_level=None,
             check_same_thread=False,
-            factory=_Connection,
+            factory=_Opening,
         )
+        connection.__class__ = _Connection
         try:
             set_up(connection, self.location, self.host, self._synchronous)
         except BaseException:

@@ -9,6 +9,7 @@ has on it, those of SQLite's own connections included. So it is looked at with `
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -169,13 +170,28 @@ def _refuse_second_name(location: Location, links: int, mounts: str) -> None:
 
 def _make_private_directory(location: Location) -> None:
     directory = Path(location.directory)
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    directory.mkdir(mode=0o700, exist_ok=True)
-    status = directory.lstat()
+    try:
+        missing = [place for place in (directory, *directory.parents) if not place.exists()]
+        for place in reversed(missing):
+            _make_directory(place)
+        status = directory.lstat()
+    except OSError as error:
+        raise _rejected(
+            location,
+            f"cannot be made ({error.strerror}: {error.filename}): local: needs a home directory that this user may "
+            "write to; set XDG_STATE_HOME, or use sqlite:////path/to/locks.db",
+        ) from error
     if not stat.S_ISDIR(status.st_mode):
         raise _rejected(location, "lies in a directory that is a link or a file; move that away")
     if hasattr(os, "getuid") and (status.st_uid != os.getuid() or status.st_mode & 0o022):
         raise _rejected(location, "lies in a directory that others can write to; chmod go-w it, and look who owns it")
+
+
+def _make_directory(place: Path) -> None:
+    """For this user alone, whatever the umask says: it could give too much, or too little."""
+    with contextlib.suppress(FileExistsError):
+        place.mkdir(mode=0o700)
+        place.chmod(0o700)
 
 
 def _create(location: Location) -> None:
