@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import TYPE_CHECKING, TypeVar
 
 from leasehold._runtimes.threads import ThreadRuntime, run
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from leasehold.backends.sqlite.host import Host
+    from leasehold.errors import BackendError
     from leasehold.values import LockState, Loss, Record
 
 __all__ = ["FakeHost", "Verbs", "claim", "granted", "placed", "refused"]
@@ -54,23 +56,23 @@ class Verbs:
         location = Location(str(path), private=False, label="sqlite: test")
         self.backend = SqliteBackend(location, host or ThisHost(), ThreadRuntime(), "normal", fence_floor)
 
-    def try_acquire(self, wanted: Claim) -> Grant | Refusal:
-        return run(self.backend.try_acquire(wanted))
+    def try_acquire(self, wanted: Claim, until: float = math.inf) -> Grant | Refusal:
+        return run(self.backend.try_acquire(wanted, until))
 
-    def join(self, wanted: Claim) -> Grant | Place | Refusal:
-        return run(self.backend.join(wanted))
+    def join(self, wanted: Claim, until: float = math.inf) -> Grant | Place | Refusal:
+        return run(self.backend.join(wanted, until))
 
-    def turn(self, place: Place) -> Grant | Place | Refusal:
-        return run(self.backend.turn(place))
+    def turn(self, place: Place, until: float = math.inf) -> Grant | Place | Refusal:
+        return run(self.backend.turn(place, until))
 
-    def renew(self, *grants: Grant) -> Sequence[Grant | Loss]:
-        return run(self.backend.renew(grants))
+    def renew(self, *grants: Grant, until: float = math.inf) -> Sequence[Grant | Loss | BackendError]:
+        return run(self.backend.renew(grants, until))
 
-    def release(self, grant: Grant) -> bool:
-        return run(self.backend.release(grant))
+    def release(self, grant: Grant, until: float = math.inf) -> bool | Loss:
+        return run(self.backend.release(grant, until))
 
-    def withdraw(self, wanted: Claim) -> None:
-        run(self.backend.withdraw(wanted))
+    def withdraw(self, wanted: Claim, until: float = math.inf, *, doubt: bool = True) -> None:
+        run(self.backend.withdraw(wanted, until, doubt=doubt))
 
     def break_(self, key: str, fence: int, *, now: bool = False) -> bool:
         return run(self.backend.break_(key, fence, "by hand", now=now))
@@ -86,6 +88,13 @@ class Verbs:
 
     def write(self, record: Record) -> bool:
         return run(self.backend.write(record))
+
+    def rows(self, table: str) -> int:
+        """How many rows a table has."""
+        (number,) = self.backend._file.perform(
+            lambda connection: connection.execute(f"SELECT count(*) FROM {table}")
+        ).fetchone()
+        return int(number)
 
     def clean(self) -> None:
         self.backend._file.perform(self.backend._ledger._cleaner.clean_all)

@@ -175,3 +175,45 @@ def test_later_mount_on_the_same_point_hides_the_earlier(tmp_path: Path) -> None
     mounts.write_text(line.format("ext4") + line.format("nfs"))
     with pytest.raises(BackendRejected, match="nfs mount"):
         prepare(Location(str(tmp_path / "locks.db"), private=False, label=""), mounts)
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o277])
+def test_directories_of_local_are_private_whatever_the_umask(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, umask: int
+) -> None:
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    before = os.umask(umask)
+    try:
+        prepare(locate(StoreURL.parse("local:")))
+    finally:
+        os.umask(before)
+    for place in (".local", ".local/state", ".local/state/leasehold"):
+        assert stat.S_IMODE((tmp_path / place).stat().st_mode) == 0o700, place
+
+
+def test_directories_that_were_there_keep_their_rights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state").chmod(0o755)
+    prepare(locate(StoreURL.parse("local:")))
+    assert stat.S_IMODE((tmp_path / "state").stat().st_mode) == 0o755
+
+
+@pytest.mark.parametrize("rights", [0o770, 0o707, 0o777, 0o720])
+def test_directory_of_local_that_a_group_or_the_world_may_write_to_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rights: int
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    (tmp_path / "leasehold").mkdir()
+    (tmp_path / "leasehold").chmod(rights)
+    with pytest.raises(BackendRejected, match="others can write to"):
+        prepare(locate(StoreURL.parse("local:")))
+    assert not (tmp_path / "leasehold" / "locks.db").exists()
+
+
+def test_local_without_a_usable_home_says_which_url_to_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file" / "state"))
+    with pytest.raises(BackendRejected, match=r"XDG_STATE_HOME.*sqlite:////"):
+        prepare(locate(StoreURL.parse("local:")))

@@ -257,7 +257,63 @@ def test_lock_broken_at_once_is_free_and_its_holder_is_told(store: Verbs) -> Non
     assert waiting.signal.is_set()
     assert granted(store.turn(waiting)).abandoned is True
     assert store.renew(grant) == [Loss(LossReason.BROKEN, "by hand")]
-    assert not store.release(grant)
+
+
+@pytest.mark.parametrize("min_hold", [0.0, 5.0])
+def test_release_of_a_broken_grant_answers_the_break_and_lets_the_next_waiter_in(store: Verbs, min_hold: float) -> None:
+    grant = granted(store.try_acquire(claim(ttl=10, min_hold=min_hold)))
+    waiting = placed(store.join(claim()))
+    assert store.break_("ns:name", grant.fence)
+    placed(store.turn(waiting))
+    assert not waiting.signal.is_set()
+    assert store.release(grant) == Loss(LossReason.BROKEN, "by hand")
+    assert waiting.signal.is_set()
+    assert granted(store.turn(waiting)).abandoned is False  # its holder has obeyed
+    assert store.release(grant) is False
+
+
+def test_release_of_a_grant_broken_at_once_answers_the_break_and_keeps_the_next_holder(store: Verbs) -> None:
+    grant = granted(store.try_acquire(claim(ttl=10)))
+    assert store.break_("ns:name", grant.fence, now=True)
+    following = granted(store.try_acquire(claim()))
+    assert store.release(grant) == Loss(LossReason.BROKEN, "by hand")
+    assert store.release(grant) is False
+    assert isinstance(store.renew(following)[0], Grant)
+    assert store.release(following) is True
+    assert store.rows("claim") == 0
+
+
+def test_claim_granted_anew_after_its_break_is_told_apart_from_the_broken_grant(store: Verbs) -> None:
+    grant = granted(store.try_acquire(claim(ttl=10)))
+    assert store.break_("ns:name", grant.fence, now=True)
+    again = granted(store.try_acquire(grant.claim))
+    assert again.fence > grant.fence
+    assert store.renew(grant) == [Loss(LossReason.BROKEN, "by hand")]
+    assert isinstance(store.renew(again)[0], Grant)
+    assert store.release(again) is True
+    assert store.release(grant) == Loss(LossReason.BROKEN, "by hand")
+
+
+def test_withdrawal_without_doubt_leaves_no_row(store: Verbs) -> None:
+    never_seen, holding, waiting = claim("ns:other"), claim(), claim()
+    store.withdraw(never_seen, doubt=False)
+    assert store.rows("lock") == store.rows("claim") == 0
+    granted(store.try_acquire(holding))
+    place = placed(store.join(waiting))
+    store.withdraw(waiting, doubt=False)
+    assert store.rows("claim") == 1  # the holder's
+    refused(store.turn(place))
+    store.withdraw(holding, doubt=False)
+    assert store.rows("claim") == 0
+    granted(store.try_acquire(holding))  # nothing refuses it
+
+
+def test_withdrawal_without_doubt_wakes_the_next_in_line(store: Verbs) -> None:
+    granted(store.try_acquire(first := claim()))
+    waiting = placed(store.join(claim()))
+    store.withdraw(first, doubt=False)
+    assert waiting.signal.is_set()
+    granted(store.turn(waiting))
 
 
 def test_fences_rise_also_when_the_wall_clock_is_set_back(store: Verbs, host: FakeHost) -> None:

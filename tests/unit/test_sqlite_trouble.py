@@ -16,7 +16,7 @@ import pytest
 import leasehold
 from leasehold.backends.sqlite.entry import Entry
 from leasehold.backends.sqlite.schema import APPLICATION_ID
-from leasehold.errors import BackendRejected, BackendUnavailable, OutcomeUnknown
+from leasehold.errors import BackendRejected, BackendUnavailable, ClientClosed, OutcomeUnknown
 from tests.unit.sqlite_support import Verbs, claim, granted, refused
 
 if TYPE_CHECKING:
@@ -174,15 +174,19 @@ for name in sys.argv[1:]:
         granted(store.try_acquire(claim()))
         store.close()
         (directory / "locks.db").chmod(0o444)
+        (directory / "secret.db").touch(mode=0o000)
         directory.chmod(0o555)
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(["src", ".", *sys.path])}
-        command = [sys.executable, "-c", script, str(directory / "locks.db"), str(directory / "new.db")]
+        names = [str(directory / name) for name in ("locks.db", "secret.db", "new.db")]
+        command = [sys.executable, "-c", script, *names]
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
         directory.chmod(0o755)
     lines = done.stdout.splitlines()
-    assert len(lines) == 2, done.stderr
+    assert len(lines) == 3, done.stderr
     assert "right" in lines[0]
-    assert "may not create it" in lines[1]
+    assert "cannot be opened" in lines[1]
+    assert "may not create it" in lines[2]
+    assert done.stderr == ""  # nothing of a connection that was never opened
 
 
 def test_closed_backend_says_so(path: Path) -> None:
@@ -190,7 +194,7 @@ def test_closed_backend_says_so(path: Path) -> None:
     granted(store.try_acquire(claim()))
     store.close()
     store.close()
-    with pytest.raises(BackendUnavailable, match="closed"):
+    with pytest.raises(ClientClosed):
         store.try_acquire(claim())
 
 

@@ -19,6 +19,7 @@ __all__ = ["examine_file", "file_of", "file_system_of"]
 
 MEGABYTE = 1 << 20
 LITTLE = 64 * MEGABYTE
+MOUNTS = Path("/proc/self/mounts")
 NETWORK = ("9p", "afs", "beegfs", "ceph", "cifs", "gfs", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "ocfs2", "smb",
            "sshfs", "vboxsf", "virtiofs", "vmhgfs")  # fmt: skip
 
@@ -33,6 +34,7 @@ def examine_file(store: str) -> Iterator[Finding]:
     yield _file_system(file_system_of(folder))
     yield _room(folder)
     if path.exists():
+        yield _one_name(path)
         yield _rights(path)
 
 
@@ -45,19 +47,35 @@ def file_of(store: str) -> Path:
     return Path(store.removeprefix("sqlite:///"))
 
 
-def file_system_of(folder: Path, mounts: Path = Path("/proc/self/mounts")) -> str | None:
+def file_system_of(folder: Path, mounts: Path = MOUNTS) -> str | None:
     """The kind of file system a folder is on; None where the system does not say."""
-    try:
-        lines = mounts.read_text(errors="surrogateescape").splitlines()
-    except OSError:
-        return None
     real, best, kind = folder.resolve(), -1, None
-    for line in lines:
-        _, point, name = line.split(" ")[:3]
-        place = Path(point.replace("\\040", " "))
+    for place, name in _mounts(mounts):
         if real.is_relative_to(place) and len(place.parts) >= best:
             best, kind = len(place.parts), name
     return kind
+
+
+def _one_name(path: Path, mounts: Path = MOUNTS) -> Finding:
+    why = "SQLite names its log after the path: under a second name the file has a second log, and a lock two owners"
+    links = path.stat().st_nlink
+    if links > 1:
+        advice = "delete the other names; find -samefile shows them"
+        return Finding("one name", Level.PROBLEM, f"the file has {links} hard links", why, advice)
+    if path.resolve() in [point for point, _ in _mounts(mounts)]:
+        advice = "mount the directory of the file, not the file"
+        return Finding("one name", Level.PROBLEM, "the file is a mount of its own", why, advice)
+    return Finding("one name", Level.OK, "no other link to it, and no mount of its own", why)
+
+
+def _mounts(mounts: Path) -> list[tuple[Path, str]]:
+    """Mount points and kinds of file systems; nothing where the system does not say."""
+    try:
+        lines = mounts.read_text(errors="surrogateescape").splitlines()
+    except OSError:
+        return []
+    words = (line.split(" ") for line in lines)
+    return [(Path(point.replace("\\040", " ")), kind) for _, point, kind, *_ in words]
 
 
 def _file_system(kind: str | None) -> Finding:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from leasehold.backends.sqlite.host import Host
     from leasehold.backends.sqlite.location import Location
+    from leasehold.errors import BackendError
     from leasehold.spi import Backend, Place, Runtime, Store
     from leasehold.store_url import StoreURL
     from leasehold.values import Claim, Grant, LockState, Loss, Reading, Record, Refusal
@@ -79,72 +80,80 @@ class SqliteBackend:
         self._ledger = Ledger(host, self._bells, Cleaner(host), location.label, fence_floor)
         self.label = location.label
 
-    async def try_acquire(self, claim: Claim, _until: float = math.inf, /) -> Grant | Refusal:
+    async def try_acquire(self, claim: Claim, until: float = math.inf, /) -> Grant | Refusal:
         """See `Backend`."""
-        return await self._perform(self._ledger.try_acquire, claim)
+        return await self._perform(until, self._ledger.try_acquire, claim)
 
-    async def join(self, claim: Claim, _until: float = math.inf, /) -> Grant | Place | Refusal:
+    async def join(self, claim: Claim, until: float = math.inf, /) -> Grant | Place | Refusal:
         """See `Queueing`."""
         try:
             return self._file.perform(self._ledger.join, claim, self._runtime.signal)
         except Busy:
-            return await self._perform(self._ledger.join, claim, self._runtime.signal)
+            return await self._perform(until, self._ledger.join, claim, self._runtime.signal)
 
-    async def turn(self, place: Place, _until: float = math.inf, /) -> Grant | Place | Refusal:
+    async def turn(self, place: Place, until: float = math.inf, /) -> Grant | Place | Refusal:
         """See `Queueing`."""
-        return await self._perform(self._ledger.turn, place)
+        return await self._perform(until, self._ledger.turn, place)
 
-    async def renew(self, grants: Sequence[Grant], _until: float = math.inf, /) -> Sequence[Grant | Loss]:
+    async def renew(self, grants: Sequence[Grant], until: float = math.inf, /) -> Sequence[Grant | Loss | BackendError]:
         """See `Backend`."""
-        answers: list[Grant | Loss] = []
+        answers: list[Grant | Loss | BackendError] = []
         for start in range(0, len(grants), BATCH):
             if start:
                 await self._runtime.sleep(0)
-            answers += await self._perform(self._ledger.renew, grants[start : start + BATCH])
+            try:
+                answers += await self._perform(until, self._ledger.renew, grants[start : start + BATCH])
+            except BackendUnavailable as error:
+                if not start:
+                    raise
+                return [*answers, *[error] * (len(grants) - start)]  # those before it are renewed
         return answers
 
-    async def release(self, grant: Grant, _until: float = math.inf, /) -> bool:
+    async def release(self, grant: Grant, until: float = math.inf, /) -> bool | Loss:
         """See `Backend`."""
         try:
             return self._file.perform(self._ledger.release, grant)
         except Busy:
-            return await self._perform(self._ledger.release, grant)
+            return await self._perform(until, self._ledger.release, grant)
 
-    async def withdraw(self, claim: Claim, _until: float = math.inf, /, *, doubt: bool = True) -> None:
+    async def withdraw(self, claim: Claim, until: float = math.inf, /, *, doubt: bool = True) -> None:
         """See `Backend`."""
-        await self._perform(self._ledger.withdraw, claim)
+        await self._perform(until, self._ledger.withdraw, claim, doubt)
 
     async def inspect(self, key: str) -> LockState | None:
         """See `Inspecting`."""
-        return await self._perform(observing.inspect, self._host, key)
+        return await self._perform(math.inf, observing.inspect, self._host, key)
 
     async def list(self, prefix: str) -> Sequence[LockState]:
         """See `Inspecting`."""
-        return await self._perform(observing.list_states, self._host, prefix)
+        return await self._perform(math.inf, observing.list_states, self._host, prefix)
 
     async def break_(self, key: str, fence: int, reason: str, *, now: bool) -> bool:
         """See `Inspecting`."""
-        return await self._perform(self._ledger.break_, key, fence, reason, now)
+        return await self._perform(math.inf, self._ledger.break_, key, fence, reason, now)
 
     async def raise_fence(self, key: str, fence: int) -> int:
         """See `Inspecting`."""
-        return await self._perform(self._ledger.raise_fence, key, fence)
+        return await self._perform(math.inf, self._ledger.raise_fence, key, fence)
 
     async def read(self, key: str, fence: int = 0) -> Reading:
         """See `Recording`."""
-        return await self._perform(observing.read_record, self._host, key, fence)
+        return await self._perform(math.inf, observing.read_record, self._host, key, fence)
 
     async def write(self, record: Record) -> bool:
         """See `Recording`."""
-        return await self._perform(observing.write_record, self._host, record)
+        return await self._perform(math.inf, observing.write_record, self._host, record)
 
     async def close(self) -> None:
         """See `Backend`."""
-        self._bells.close()
         self._file.close()
+        self._bells.close()  # last: whoever is woken by it finds the file closed, and gives up
 
-    async def _perform(self, work: Callable[[sqlite3.Connection, Unpack[Given]], T], *given: *Given) -> T:
-        """Do the work; while another connection is writing, wait a moment and ask again, for a bounded time."""
+    async def _perform(self, until: float, work: Callable[[sqlite3.Connection, Unpack[Given]], T], *given: *Given) -> T:
+        """Do the work; while another connection is writing, wait a moment and ask again, for a bounded time.
+
+        There is always one try, which takes no time worth speaking of unless the disk itself hangs.
+        """
         runtime, pause = self._runtime, FIRST_PAUSE
         deadline: float | None = None
         while True:
@@ -153,10 +162,10 @@ class SqliteBackend:
             except Busy as busy:
                 now = runtime.now()
                 if deadline is None:
-                    deadline = now + PATIENCE
-                elif now >= deadline:
+                    deadline = min(now + PATIENCE, until)
+                if now >= deadline:
                     raise BackendUnavailable(str(busy), backend=self.label) from busy.__cause__
-            await runtime.sleep(pause * (0.5 + runtime.random()))
+            await runtime.sleep(min(pause * (0.5 + runtime.random()), deadline - now))
             pause = min(pause * 1.5, LONGEST_PAUSE)
 
 

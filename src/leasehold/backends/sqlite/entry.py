@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator
 
+    from leasehold.values import Grant
+
 __all__ = ["Entry", "Row", "State", "Wake"]
 
 LAST = 2**63 - 1  # a number that no claim has
@@ -102,6 +104,11 @@ class Entry:
         """What this owner has of these kinds."""
         rows = map(Row._make, self._execute(sql.OF_OWNER, (self.key, owner)))
         return next((row for row in rows if row.state in states), None)
+
+    def of_grant(self, grant: Grant, *states: State) -> Row | None:
+        """The row of this very grant: a late copy of its claim, granted anew, is another one with another fence."""
+        rows = map(Row._make, self._execute(sql.OF_OWNER, (self.key, grant.claim.owner)))
+        return next((row for row in rows if row.state in states and row.fence == grant.fence), None)
 
     def waiter(self, number: int) -> Row | None:
         """Who waits under this number."""

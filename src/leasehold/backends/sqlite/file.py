@@ -22,7 +22,7 @@ from urllib.parse import quote
 from leasehold.backends.sqlite.location import identity, prepare
 from leasehold.backends.sqlite.schema import set_up
 from leasehold.backends.sqlite.trouble import is_busy, is_fatal, translated
-from leasehold.errors import BackendUnavailable
+from leasehold.errors import BackendUnavailable, ClientClosed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +47,11 @@ class _CommitFailed(Exception):
     """The commit itself failed."""
 
 
-class _Connection(sqlite3.Connection):
+class _Opening(sqlite3.Connection):
+    """A connection that may never open: then there is nothing to close, and trying to would print a traceback."""
+
+
+class _Connection(_Opening):
     """A connection that is closed when nobody refers to it any more; newer Pythons would only warn."""
 
     __del__ = sqlite3.Connection.close  # not a function of Python: no signal handler can raise in the middle of it
@@ -63,7 +67,7 @@ class LockFile:
         self.host = host
         self._synchronous = synchronous
         self._mutex = threading.RLock()  # re-entrant: a signal handler may use a lock of its own
-        self._identity: tuple[int, int] | None = None
+        self._identity: tuple[int, int, int] | None = None
         self._look_again = 0.0
         self._closed = False
         _FILES.add(self)
@@ -90,7 +94,7 @@ class LockFile:
             self._drop()
 
     def _usable(self) -> sqlite3.Connection:
-        """The open connection, or a new one if the file was deleted or replaced."""
+        """The open connection, or a new one if the file was deleted or replaced; refused if it got a second name."""
         connection = self._connection
         if connection is not None and connection.in_transaction:
             raise BackendUnavailable("a signal handler used a lock in the middle of another call of its thread")
@@ -101,18 +105,18 @@ class LockFile:
 
     def _open(self) -> sqlite3.Connection:
         if self._closed:
-            raise BackendUnavailable("this client is closed; make a new one with connect()")
+            raise ClientClosed(backend=self.location.label)
         self._drop()
-        prepare(self.location)
-        before = identity(self.location)
+        before = prepare(self.location)
         connection = sqlite3.connect(
             f"file:{quote(self.location.path)}?mode=rw",
             uri=True,
             timeout=0,
             isolation_level=None,
             check_same_thread=False,
-            factory=_Connection,
+            factory=_Opening,
         )
+        connection.__class__ = _Connection
         try:
             set_up(connection, self.location, self.host, self._synchronous)
         except BaseException:

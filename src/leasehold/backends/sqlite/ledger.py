@@ -66,8 +66,8 @@ class Ledger:
         self._ring(connection, wakes)
         return answers
 
-    def release(self, connection: sqlite3.Connection, grant: Grant) -> bool:
-        """Free this grant and nothing else."""
+    def release(self, connection: sqlite3.Connection, grant: Grant) -> bool | Loss:
+        """Free this grant and nothing else; if an operator had broken it, say so."""
         claim = grant.claim
         if claim.mode is Mode.EXCLUSIVE:
             values = (claim.key, claim.owner, grant.fence, self._host.now())
@@ -75,9 +75,9 @@ class Ledger:
                 return True
         return self._visit(connection, claim.key, self._release, grant)
 
-    def withdraw(self, connection: sqlite3.Connection, claim: Claim) -> None:
-        """Undo the claim, and refuse a copy of it that comes late."""
-        self._visit(connection, claim.key, self._withdraw, claim)
+    def withdraw(self, connection: sqlite3.Connection, claim: Claim, doubt: bool) -> None:  # noqa: FBT001
+        """Undo the claim; with doubt, also refuse a copy of it that comes late."""
+        self._visit(connection, claim.key, self._withdraw, claim, doubt)
 
     def break_(self, connection: sqlite3.Connection, key: str, fence: int, reason: str, now: bool) -> bool:  # noqa: FBT001
         """End the grant with this fence; its place stays taken until its ttl is over, unless `now`."""
@@ -175,28 +175,29 @@ class Ledger:
         return answer
 
     def _extend(self, entry: Entry, grant: Grant) -> Grant | Loss:
-        holding = entry.find(grant.claim.owner, State.HOLDING, State.COOLING, State.BROKEN)
-        if holding is None or holding.fence != grant.fence:
+        holding = entry.of_grant(grant, State.HOLDING, State.BROKEN)
+        if holding is None:
             return TAKEN
         if holding.broken is not None:
             return Loss(LossReason.BROKEN, holding.broken)
-        if holding.state != State.HOLDING:
-            return TAKEN
         entry.extend(holding, entry.now + grant.claim.ttl)
         return _grant_of(grant.claim, holding)
 
-    def _release(self, entry: Entry, grant: Grant) -> bool:
-        holding = entry.find(grant.claim.owner, State.HOLDING)
-        if holding is None or holding.fence != grant.fence:  # a late copy of the claim, granted anew, is another grant
+    def _release(self, entry: Entry, grant: Grant) -> bool | Loss:
+        holding = entry.of_grant(grant, State.HOLDING, State.BROKEN)
+        if holding is None:
             return False
+        if holding.broken is not None:  # its holder has obeyed, so what was kept for it or noted for it may go
+            entry.remove(holding)
+            return Loss(LossReason.BROKEN, holding.broken)
         kept_until = holding.since + holding.min_hold
         if kept_until > entry.now:
             entry.move(holding, State.COOLING, kept_until)
         else:
             entry.remove(holding)
-        return holding.broken is None
+        return True
 
-    def _withdraw(self, entry: Entry, claim: Claim) -> None:
+    def _withdraw(self, entry: Entry, claim: Claim, doubt: bool) -> None:  # noqa: FBT001 - called by position
         holding = entry.find(claim.owner, State.HOLDING)
         if holding is not None:
             entry.remove(holding)
@@ -205,7 +206,8 @@ class Ledger:
         waiting = entry.find(claim.owner, State.WAITING)
         if waiting is not None:
             entry.remove(waiting)
-        entry.tombstone(claim, entry.now + claim.ttl)
+        if doubt:
+            entry.tombstone(claim, entry.now + claim.ttl)
 
     def _break(self, entry: Entry, fence: int, reason: str, now: bool) -> bool:  # noqa: FBT001 - called by position
         holding = next((row for row in entry.held() if row.fence == fence), None)

@@ -1,11 +1,15 @@
 """Where a lock file is, and whether that is a place where SQLite can keep a promise.
 
+A file must have one name only. SQLite names its log after the path, so under a second name (a hard link, or the file
+itself mounted into a container) it would have a second log, and a lock two owners.
+
 Nothing here may open the file once it exists: closing any descriptor of a file drops all POSIX locks that this process
 has on it, those of SQLite's own connections included. So it is looked at with `lstat` only.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -18,6 +22,8 @@ from typing import TYPE_CHECKING
 from leasehold.errors import BackendRejected, ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from leasehold.store_url import StoreURL
 
 __all__ = ["Location", "identity", "locate", "prepare"]
@@ -116,39 +122,76 @@ def _state_file() -> str:
     return os.path.join(base, "leasehold", "locks.db")  # noqa: PTH118
 
 
-def prepare(location: Location, mounts: Path = MOUNTS) -> None:
-    """Make sure that there is a file that can be used, with rights that are not too wide."""
+def prepare(location: Location, mounts: Path = MOUNTS) -> tuple[int, int, int]:
+    """Make sure that there is a file that can be used, with rights that are not too wide; returns its identity."""
     try:
         if location.private:
             _make_private_directory(location)
-        _refuse_network(location, mounts)
+        text = _mount_table(mounts)
+        _refuse_network(location, text)
         _create(location)
+        status = os.lstat(location.path)
     except OSError as error:
         raise _refused(location, error) from error
-    status = os.lstat(location.path)
     if not stat.S_ISREG(status.st_mode):
         kind = "a symbolic link" if stat.S_ISLNK(status.st_mode) else "not a regular file"
         raise _rejected(location, f"is {kind}; name the file itself, and make sure that nobody else put that there")
+    _refuse_second_name(location, status.st_nlink, text)
+    return _identity(status)
 
 
-def identity(location: Location) -> tuple[int, int] | None:
-    """Which file is there now: one that was deleted and made anew is another one."""
+def identity(location: Location) -> tuple[int, int, int] | None:
+    """Which file is there now, and under how many names: one that was deleted and made anew is another one."""
     try:
         status = os.stat(location.path)  # noqa: PTH116 - on the path of every acquire
     except OSError:
         return None
-    return status.st_dev, status.st_ino
+    return _identity(status)
+
+
+def _identity(status: os.stat_result) -> tuple[int, int, int]:
+    return status.st_dev, status.st_ino, status.st_nlink
+
+
+def _refuse_second_name(location: Location, links: int, mounts: str) -> None:
+    if links > 1:
+        raise _rejected(
+            location,
+            f"has {links} hard links: under each of its names it would have locks of its own; delete the other names "
+            "(find -samefile shows them)",
+        )
+    if _is_mount_point(os.path.realpath(location.path), mounts):
+        raise _rejected(
+            location,
+            "is a mount of its own: here it would have other locks than where it was mounted from; mount its "
+            "directory instead",
+        )
 
 
 def _make_private_directory(location: Location) -> None:
     directory = Path(location.directory)
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    directory.mkdir(mode=0o700, exist_ok=True)
-    status = directory.lstat()
+    try:
+        missing = [place for place in (directory, *directory.parents) if not place.exists()]
+        for place in reversed(missing):
+            _make_directory(place)
+        status = directory.lstat()
+    except OSError as error:
+        raise _rejected(
+            location,
+            f"cannot be made ({error.strerror}: {error.filename}): local: needs a home directory that this user may "
+            "write to; set XDG_STATE_HOME, or use sqlite:////path/to/locks.db",
+        ) from error
     if not stat.S_ISDIR(status.st_mode):
         raise _rejected(location, "lies in a directory that is a link or a file; move that away")
     if hasattr(os, "getuid") and (status.st_uid != os.getuid() or status.st_mode & 0o022):
         raise _rejected(location, "lies in a directory that others can write to; chmod go-w it, and look who owns it")
+
+
+def _make_directory(place: Path) -> None:
+    """For this user alone, whatever the umask says: it could give too much, or too little."""
+    with contextlib.suppress(FileExistsError):
+        place.mkdir(mode=0o700)
+        place.chmod(0o700)
 
 
 def _create(location: Location) -> None:
@@ -166,7 +209,7 @@ def _create(location: Location) -> None:
     os.close(descriptor)
 
 
-def _refuse_network(location: Location, mounts: Path) -> None:
+def _refuse_network(location: Location, mounts: str) -> None:
     kind = _mount_type(location.directory, mounts)
     if kind in NETWORKED:
         raise _rejected(
@@ -176,29 +219,42 @@ def _refuse_network(location: Location, mounts: Path) -> None:
         )
 
 
-def _mount_type(directory: str, mounts: Path) -> str | None:
-    """The type of the file system that a directory is on, as the kernel lists it; None where it does not."""
-    device = os.stat(directory).st_dev  # noqa: PTH116
+def _mount_table(mounts: Path) -> str:
+    """The mounts that this process sees, as the kernel lists them; empty where it does not."""
     try:
-        text = mounts.read_text(errors="surrogateescape")
+        return mounts.read_text(errors="surrogateescape")
     except OSError:
-        return None
+        return ""
+
+
+def _mount_type(directory: str, text: str) -> str | None:
+    """The type of the file system that a directory is on; None where the kernel does not say."""
+    device = os.stat(directory).st_dev  # noqa: PTH116
     by_device = re.search(rf"^\d+ \d+ {os.major(device)}:{os.minor(device)} .* - (\S+) ", text, re.MULTILINE)
     return by_device[1] if by_device else _type_by_path(os.path.realpath(directory), text)
+
+
+def _is_mount_point(path: str, text: str) -> bool:
+    """Whether something is mounted on this very path."""
+    return any(point == path for point, _ in _mount_points(text))
+
+
+def _mount_points(text: str) -> Iterator[tuple[str, str]]:
+    """Each mount point with the type of its file system, in the order of mounting."""
+    for line in text.splitlines():
+        before, _, after = line.partition(" - ")
+        fields = before.split(" ")
+        if len(fields) >= 5 and after:
+            yield _OCTAL.sub(lambda escape: chr(int(escape[1], 8)), fields[4]), after.split(" ")[0]
 
 
 def _type_by_path(directory: str, text: str) -> str | None:
     """For file systems whose files show another device number than their mount does."""
     best, found = -1, None
-    for line in text.splitlines():
-        before, _, after = line.partition(" - ")
-        fields = before.split(" ")
-        if len(fields) < 5 or not after:
-            continue
-        point = _OCTAL.sub(lambda escape: chr(int(escape[1], 8)), fields[4])
+    for point, kind in _mount_points(text):
         inside = directory == point or directory.startswith(point.rstrip("/") + "/")
         if inside and len(point) >= best:  # the later of two mounts on one point hides the earlier
-            best, found = len(point), after.split(" ")[0]
+            best, found = len(point), kind
     return found
 
 

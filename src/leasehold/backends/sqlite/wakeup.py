@@ -69,11 +69,13 @@ class Bells:
         self._signals[number] = signal
 
     def close(self) -> None:
-        """Stop listening."""
+        """Stop listening, and wake all waiters: nothing else would before they ask again by themselves."""
         with self._mutex:
             listener, self._listener = self._listener, None
         if listener is not None:
             listener.end()
+        for signal in list(self._signals.values()):
+            signal.set()
 
     def retire(self, listener: _Listener) -> bool:
         """Let an idle listener go, unless somebody has come to wait; called by the listener itself."""
