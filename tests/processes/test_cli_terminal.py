@@ -67,6 +67,11 @@ class Shell:
         self.type("echo status=$?.\n")
         return int(self.expect(r"status=(\d+)\.")[1])
 
+    def jobs(self) -> str:
+        """What the shell believes of its only job: Running or Stopped."""
+        self.type("jobs\n")
+        return self.expect(r"\[1\]\+?\s+(Running|Stopped)")[1]
+
     def close(self) -> None:
         self._process.kill()
         self._process.wait()
@@ -198,6 +203,7 @@ def test_a_job_in_the_background_stops_when_it_wants_to_read_and_fg_helps(progra
     shell.type(f"{RUN} job -- sh -c 'read answer; echo \"you said $answer\"' &\n")
     wait_for(lambda: not program.is_free("job"), "the job has started")
     wait_for(lambda: process_states(program).count("T") == 2, "command and wrapper are stopped")
+    wait_for(lambda: shell.jobs() == "Stopped", "the shell knows it: it continues only what it believes to be stopped")
     shell.type("fg\n")
     shell.expect("leasehold run job")
     shell.type("hello\n")
