@@ -1,0 +1,49 @@
+"""Which tests belong to which part of the library: the quickest first, so that a bug is met soon.
+
+A bug that is not in the catalogue yet is hunted by the tests of its part, as `make test` would.
+"""
+
+from __future__ import annotations
+
+__all__ = ["tests_of"]
+
+_MEMORY = ("tests/unit", "tests/faces", "tests/architecture", "tests/contract/test_memory.py", "tests/simulation")
+_EMBEDDED = (*_MEMORY, "tests/contract/test_sqlite.py", "tests/processes")
+
+# The longest prefix of the file's path counts.
+_AREAS: dict[str, tuple[str, ...]] = {
+    "": (*_EMBEDDED, "tests/contract/test_redis.py"),
+    "backends/sqlite/": ("tests/unit", "tests/contract/test_sqlite.py", "tests/processes"),
+    "backends/redis/": (
+        "tests/unit",
+        "tests/simulation",
+        "tests/contract/test_redis.py",
+        "tests/contract/test_redis_sentinel.py",
+        "tests/contract/test_redis_cluster.py",
+        "tests/faults/test_redis_*.py",
+        "tests/lab/test_redis_lab.py",
+    ),
+    "backends/redlock/": (
+        "tests/unit",
+        "tests/models",
+        "tests/contract/test_redlock.py",
+        "tests/faults/test_redlock_*.py",
+    ),
+    "backends/postgres/": (
+        "tests/unit",
+        "tests/contract/test_postgres.py",
+        "tests/contract/test_postgres_session.py",
+        "tests/sql",
+        "tests/faults/test_postgres_*.py",
+    ),
+    "backends/etcd/": ("tests/unit", "tests/contract/test_etcd_threads.py", "tests/faults/test_etcd_*.py"),
+    "backends/zookeeper/": ("tests/unit", "tests/contract/test_zookeeper.py", "tests/faults/test_zookeeper_*.py"),
+    "sql/": ("tests/unit", "tests/sql", "tests/lab/test_counters.py"),
+    "fencing/": ("tests/unit", "tests/fencing", "tests/faults/test_etcd_guard.py"),
+    "cli/": ("tests/unit", "tests/processes"),
+}
+
+
+def tests_of(file: str) -> tuple[str, ...]:
+    """The tests of the part that a file of the library is in; `*` stands for any text."""
+    return _AREAS[max((prefix for prefix in _AREAS if file.startswith(prefix)), key=len)]

@@ -1,0 +1,67 @@
+"""`python -m verification.mutants.fresh BUGS.toml`: bugs that are in no catalogue, hunted by the tests of their part.
+
+The file has a table `[[bug]]` for each: `id`, `harm` (what a user would suffer), `file` (under src/leasehold), and the
+exact texts `old` and `new`. Write them without looking at the tests. What survives needs a test.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tomllib
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+from verification.mutants.areas import tests_of
+from verification.mutants.catalogue import Mutant
+from verification.mutants.runner import ROOT, Verdict, hunt
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """0: all were caught."""
+    parser = argparse.ArgumentParser(prog="python -m verification.mutants.fresh", description=__doc__)
+    parser.add_argument("bugs", type=Path)
+    parser.add_argument("--at-once", type=int, default=2, help="how many hunts run side by side")
+    parser.add_argument("--only", default="", help="only bugs whose id contains this text")
+    options = parser.parse_args(arguments)
+    bugs = [bug for bug in read(options.bugs) if options.only in bug.id]
+    survivors = 0
+    with ThreadPoolExecutor(options.at_once) as pool:
+        for bug, verdict in zip(bugs, pool.map(_hunt, bugs), strict=True):
+            survivors += verdict.caught_by is None
+            print(
+                f"{bug.id:40} {verdict.caught_by or 'SURVIVED: ' + bug.description:70} {verdict.seconds:6.0f} s",
+                flush=True,
+            )
+    print(f"{len(bugs) - survivors} of {len(bugs)} caught")
+    return 1 if survivors else 0
+
+
+def read(path: Path) -> list[Mutant]:
+    """The bugs of a file, each with the tests of its part."""
+    found = tomllib.loads(path.read_text())["bug"]
+    return [
+        Mutant(bug["id"], bug["harm"], bug["file"], bug["old"], bug["new"], _paths(tests_of(bug["file"])))
+        for bug in found
+    ]
+
+
+def _paths(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    """What exists of them: pytest itself knows no patterns."""
+    return tuple(str(path.relative_to(ROOT)) for pattern in patterns for path in sorted(ROOT.glob(pattern)))
+
+
+def _hunt(bug: Mutant) -> Verdict:
+    """One path after the other, so that a hang in a later one does not hide what an earlier one saw."""
+    seconds = 0.0
+    for path in bug.tests:
+        verdict = hunt(replace(bug, tests=(path,)), 0)
+        seconds += verdict.seconds
+        if verdict.caught_by is not None:
+            return Verdict(verdict.caught_by, 0, seconds)
+    return Verdict(None, 0, seconds)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
