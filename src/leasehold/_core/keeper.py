@@ -20,7 +20,7 @@ from leasehold._core import events as happened
 from leasehold._core.events import logger
 from leasehold._core.herald import Herald
 from leasehold._core.states import LOST, Event, State, advance
-from leasehold.errors import BackendError, BackendUnavailable
+from leasehold.errors import BackendError, ClientClosed
 from leasehold.values import Grant, Loss, LossReason
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Keeper:
         known.name, known.fence = tenure.name, tenure.grant.fence
         with self.guard:
             if self._closed:
-                raise BackendUnavailable("the client is closed; make a new one with connect()")
+                raise ClientClosed(name=tenure.name)
             self._numbers += 1
             known.number = tenure.number = self._numbers
             self._known[tenure.number] = known

@@ -6,14 +6,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
+from leasehold._core.keeper import CLOSE_PATIENCE
+from leasehold._core.patience import GRACE
 from leasehold.values import Claim
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
+    from leasehold._core.cleaner import Cleaner
     from leasehold._core.events import Events
     from leasehold._core.keeper import Keeper
     from leasehold._core.tenure import Tenure
+    from leasehold._core.waiters import Waiters
     from leasehold.spi import Backend, Runtime
     from leasehold.values import Holder, Mode
 
@@ -29,10 +33,27 @@ class Session:
     keeper: Keeper
     events: Events
     connect_timeout: float
+    waiters: Waiters
+    cleaner: Cleaner
+    close_patience: float = CLOSE_PATIENCE  # 0 where the clock is turned by hand: nobody turns it while we wait
     entered: WeakValueDictionary[tuple[str, Mode, Hashable], Tenure] = field(default_factory=WeakValueDictionary)
     """What each thread or task holds of re-entrant locks."""
     seen: dict[str, int] = field(default_factory=dict)
     """By key, the highest fence that a guarded resource has told us of since the last acquire."""
+
+    async def close(self) -> None:
+        """End the calls that wait, then the leases, then what is done in the background, then the connections."""
+        self.waiters.close()
+        await self.keeper.close()
+        now = self.runtime.now()
+        await self.waiters.finish(now + min(GRACE, self.close_patience))
+        await self.cleaner.close(now + self.close_patience)
+        await self.backend.close()
+
+    def bury(self) -> None:
+        """We are a forked child: everything belongs to the parent."""
+        self.keeper.bury()
+        self.cleaner.bury()
 
     def note_fence(self, key: str, fence: int) -> None:
         """A resource has seen this fence, so a grant below it would be refused there; see `lift`."""
