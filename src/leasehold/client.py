@@ -13,13 +13,11 @@ import weakref
 from typing import TYPE_CHECKING, Any, Never, NoReturn, ParamSpec, TypeVar, Unpack, cast
 
 from leasehold._core import events as happened
-from leasehold._core.cleaner import Cleaner
 from leasehold._core.durations import Duration, optional_seconds, seconds, ttl_seconds
 from leasehold._core.events import Events
-from leasehold._core.keeper import CLOSE_PATIENCE, Keeper
+from leasehold._core.keeper import CLOSE_PATIENCE
 from leasehold._core.names import DEFAULT_NAMESPACE, check_fact, check_name, check_namespace, key_for, name_of
-from leasehold._core.session import Session
-from leasehold._core.waiters import Waiters
+from leasehold._core.session import open_session
 from leasehold.errors import AcquireTimeout, BackendUnavailable, ClientClosed, ConfigurationError, OutcomeUnknown
 from leasehold.lock import AsyncLock, AsyncLockSet, AsyncRWLock
 from leasehold.name_template import NameTemplate
@@ -41,6 +39,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from leasehold._core.events import Event
+    from leasehold._core.session import Session
     from leasehold.findings import Finding
     from leasehold.patterns.once import AsyncOnce, OnceOptions
     from leasehold.spi import Inspecting, Runtime, Store
@@ -327,17 +326,7 @@ class AsyncClient:
 
     def _new_session(self) -> Session:
         backend = self._store.open_backend(self._runtime)
-        keeper = Keeper(self._runtime, backend, self._events)
-        return Session(
-            self._runtime,
-            backend,
-            keeper,
-            self._events,
-            self._connect_timeout,
-            Waiters(self._runtime),
-            Cleaner(self._runtime),
-            self._close_patience,
-        )
+        return open_session(self._runtime, backend, self._events, self._connect_timeout, self._close_patience)
 
     def _deadline(self, timeout: Timeout) -> float | None:
         limit = self._timeout if timeout is ... else optional_seconds(timeout, "timeout")

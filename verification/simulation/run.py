@@ -90,6 +90,7 @@ class _Run:
             queueing=queueing,
             rates=1.0 + 1.2 * stage.drift,
             delay=stage.delay,
+            keeps_until=stage.keeps_until,
         )
         self._observer = SimRuntime(world.process("observer"))
         self._sites = [self._site(index) for index in range(random.choice([2, 3, 4]))]

@@ -58,6 +58,7 @@ class Scene:
     queueing: bool
     rates: float = 1.006  # a little more than two clocks can differ in rate
     delay: float = 0.0  # how much longer than that of others a wait may be, because of the store
+    keeps_until: bool = True
     contenders: int = 0
     healed_at: float | None = None
 
@@ -292,7 +293,7 @@ class Actor:
             raise
         finally:
             asked = scene.model.asked_by.pop(task.number)
-            if timeout is not None and len(names) == 1 and why != "Cancelled":
+            if timeout is not None and len(names) == 1 and why != "Cancelled" and scene.keeps_until:
                 self._check_timeout(attempt.began_at, timeout)
             leases = [] if lease is None else _each(lease)
             if lease is None:

@@ -6,22 +6,21 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-from leasehold._core.keeper import CLOSE_PATIENCE
+from leasehold._core.cleaner import Cleaner
+from leasehold._core.keeper import Keeper
 from leasehold._core.patience import GRACE
+from leasehold._core.waiters import Waiters
 from leasehold.values import Claim
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from leasehold._core.cleaner import Cleaner
     from leasehold._core.events import Events
-    from leasehold._core.keeper import Keeper
     from leasehold._core.tenure import Tenure
-    from leasehold._core.waiters import Waiters
     from leasehold.spi import Backend, Runtime
     from leasehold.values import Holder, Mode
 
-__all__ = ["Session", "Wish"]
+__all__ = ["Session", "Wish", "open_session"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +34,7 @@ class Session:
     connect_timeout: float
     waiters: Waiters
     cleaner: Cleaner
-    close_patience: float = CLOSE_PATIENCE  # 0 where the clock is turned by hand: nobody turns it while we wait
+    close_patience: float  # 0 where the clock is turned by hand: nobody turns it while we wait
     entered: WeakValueDictionary[tuple[str, Mode, Hashable], Tenure] = field(default_factory=WeakValueDictionary)
     """What each thread or task holds of re-entrant locks."""
     seen: dict[str, int] = field(default_factory=dict)
@@ -59,6 +58,14 @@ class Session:
         """A resource has seen this fence, so a grant below it would be refused there; see `lift`."""
         with self.keeper.guard:
             self.seen[key] = max(fence, self.seen.get(key, 0))
+
+
+def open_session(
+    runtime: Runtime, backend: Backend, events: Events, connect_timeout: float, close_patience: float
+) -> Session:
+    """Everything that a client has while it is open; no I/O."""
+    keeper, waiters, cleaner = Keeper(runtime, backend, events), Waiters(runtime), Cleaner(runtime)
+    return Session(runtime, backend, keeper, events, connect_timeout, waiters, cleaner, close_patience)
 
 
 @dataclass(frozen=True, slots=True)
