@@ -190,16 +190,46 @@ def test_a_renewal_that_is_answered_after_the_deadline_gives_its_grant_back() ->
     store = ManualStore()
     with store.connect() as client, store.connect() as other:
         lease = client.lock("x", ttl=2, renew=False).acquire()
-
-        async def late(grants: Any, until: float, plain: Callable[[], Any]) -> Any:
-            answer = await plain()
-            store.clock.advance(5)
-            return [store.memory.try_acquire(grants[0].claim) for _ in answer]
-
-        Script(client, "renew", late)
+        store.clock.advance(1)
+        Script(client, "renew", answered_late(store))
         with pytest.raises(LeaseLost):
             lease.renew()
-        other.lock("x").acquire(0).release()
+        other.lock("x").acquire(0).release()  # the store would have kept it for another half second
+
+
+def test_a_renewal_in_the_background_that_is_answered_after_the_deadline_gives_its_grant_back() -> None:
+    store = ManualStore()
+    with store.connect() as client, store.connect() as other:
+        lease = client.lock("x", ttl=2).acquire()
+        script = Script(client, "renew", answered_late(store))
+        store.clock.advance(0.7)
+        eventually(lambda: bool(script.untils) and lease.lost.is_set())
+        eventually(lambda: other.inspect("x") is None)
+
+
+def answered_late(store: ManualStore) -> Callable[[Any, float, Callable[[], Any]], Any]:
+    """The store renews at once, and its answer arrives when the deadline has passed, but not the new ttl."""
+
+    async def late(_: object, __: float, plain: Callable[[], Any]) -> Any:
+        answer = await plain()
+        store.clock.advance(1.5)
+        return answer
+
+    return late
+
+
+def test_every_outage_of_a_lease_is_announced() -> None:
+    store = ManualStore()
+    seen: list[events.Event] = []
+    with store.connect() as client:
+        client.on_event(seen.append)
+        lease = client.lock("x", ttl=6).acquire()
+        for number in (1, 2):
+            store.faults.refuse_next("renew")
+            store.pass_time(4)
+            eventually(lambda: sum(isinstance(event, events.RenewalFailed) for event in seen) == number)  # noqa: B023
+        lease.check()
+        lease.release()
 
 
 def test_a_timeout_names_the_holder_as_before() -> None:

@@ -231,7 +231,7 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         "a grant that the store calls lost is treated like a failed renewal",
         _KEEPER,
         "                tenure.lose(answer)\n",
-        "                tenure.failed(answer.detail, self._runtime.now())\n",
+        "                tenure.failed(answer.detail, sent, self._runtime.now())\n",
     ),
     Mutant(
         "B17-max-hold-renewed-away",
