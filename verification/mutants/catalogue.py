@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["CORE_MUTANTS", "Mutant"]
+__all__ = ["CORE_MUTANTS", "Mutant", "contract"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,7 @@ class Mutant:
 
 
 _ACQUIRE = "_core/acquire.py"
+_RELEASE = "_core/release.py"
 _KEEPER = "_core/keeper.py"
 _TENURE = "_core/tenure.py"
 _MEMORY = "backends/memory.py"
@@ -36,7 +37,7 @@ _RULES = "backends/rules.py"
 _LEASE = "lease.py"
 
 
-def _contract(case: str) -> tuple[str, ...]:
+def contract(case: str) -> tuple[str, ...]:
     """One case over the memory store, on threads."""
     return (f"tests/contract/test_memory.py::test_contract_over_memory[threads-{case}]",)
 
@@ -46,16 +47,16 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "B1-unshielded-release",
         "a cancelled release leaves the key",
-        _ACQUIRE,
-        "    freed = await runtime.shielded(finish)\n",
+        _RELEASE,
+        "    freed = await session.runtime.shielded(finish)\n",
         "    freed = await finish()\n",
     ),
     Mutant(
         "B1-cleared-first",
         "release ends the lease here before the store confirmed, so a failed one cannot be repeated",
-        _ACQUIRE,
+        _RELEASE,
         "    async def finish() -> bool:\n",
-        "    keeper.finish_release(tenure)\n\n    async def finish() -> bool:\n",
+        "    session.keeper.finish_release(tenure)\n\n    async def finish() -> bool:\n",
     ),
     Mutant(
         "B2-closed-first",
@@ -165,8 +166,8 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         "B18-validity-from-reply",
         "validity is counted from the reply of acquire",
         _ACQUIRE,
-        "                self._reached, self._traceless = True, False\n",
-        "                self._reached, self._traceless = True, False\n"
+        "                self._limit, self._silent, self._traceless = self._deadline, False, False\n",
+        "                self._limit, self._silent, self._traceless = self._deadline, False, False\n"
         "                self._sent = self._runtime.now()\n",
     ),
     Mutant(
@@ -230,7 +231,7 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         "a grant that the store calls lost is treated like a failed renewal",
         _KEEPER,
         "                tenure.lose(answer)\n",
-        "                tenure.failed(answer.detail, self._runtime.now())\n",
+        "                tenure.failed(answer.detail, sent, self._runtime.now())\n",
     ),
     Mutant(
         "B17-max-hold-renewed-away",
@@ -244,8 +245,9 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         "S13-unknown-read-as-no",
         "a lost reply of acquire is read as a refusal",
         _ACQUIRE,
-        "                    self._doubt = True\n",
-        "                    return Refusal(self._wish.key)  # type: ignore[return-value]\n",
+        "                    self._doubt, self._traceless = True, False\n                await self._outlast",
+        "                    return Refusal(self._wish.key)  # type: ignore[return-value]\n"
+        "                await self._outlast",
     ),
     Mutant(
         "S13-no-undo",
@@ -272,8 +274,8 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         "B36-unshielded-withdrawal",
         "a withdrawal that is cancelled is not finished",
         _ACQUIRE,
-        "            await self._runtime.shielded(withdraw)\n",
-        "            await withdraw()\n",
+        "        await self._runtime.shielded(withdraw_now)\n",
+        "        await withdraw_now()\n",
     ),
     Mutant(
         "B8-no-recheck",
@@ -397,7 +399,7 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         _MEMORY,
         "            return _broken(holding.broken) or True\n",
         "            return holding.broken is None\n",
-        _contract("operators:releasing_a_broken_grant_is_answered_with_the_break_and_frees_what_was_kept"),
+        contract("operators:releasing_a_broken_grant_is_answered_with_the_break_and_frees_what_was_kept"),
     ),
     Mutant(
         "C4-break-forgotten",
@@ -405,7 +407,7 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         _KEEPER,
         "            lost, tenure.loss = tenure.loss, broken if news else tenure.loss\n",
         "            lost = tenure.loss\n",
-        _contract("operators:a_block_that_ends_before_the_next_renewal_learns_that_its_lock_was_broken"),
+        contract("operators:a_block_that_ends_before_the_next_renewal_learns_that_its_lock_was_broken"),
     ),
     Mutant(
         "R6-mark-without-doubt",
@@ -413,7 +415,7 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         _MEMORY,
         "            if doubt:\n                entry.withdrawn",
         "            if doubt or claim.owner:\n                entry.withdrawn",
-        _contract("ownership:a_claim_withdrawn_without_doubt_leaves_nothing_and_may_be_asked_again"),
+        contract("ownership:a_claim_withdrawn_without_doubt_leaves_nothing_and_may_be_asked_again"),
     ),
     Mutant(
         "R6-doubt-forgotten",
@@ -426,8 +428,8 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         "R6-no-doubt-ever",
         "a claim whose request got no answer is withdrawn without a mark",
         _ACQUIRE,
-        "            await self._backend.withdraw(claim, doubt=self._doubt)\n",
-        "            await self._backend.withdraw(claim, doubt=False)\n",
+        "            await backend.withdraw(claim, until, doubt=doubt)\n",
+        "            await backend.withdraw(claim, until, doubt=False)\n",
     ),
     Mutant(
         "one-permit-too-many",

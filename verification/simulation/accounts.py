@@ -141,6 +141,7 @@ class StoreModel:
         self.passed_over: set[str] = set()  # owners whose clients the store could not reach when it was their turn
         self.come_themselves: set[str] = set()  # owners that wait, and have to ask for what is free
         self.unwithdrawn: set[str] = set()  # owners whose withdrawal or release got no answer
+        self.unanswered: set[str] = set()  # owners of which a request failed: they may be withdrawn in the background
         self.released: dict[str, float] = {}  # owners whose release returned, and when
         self.asked_by: dict[int, set[str]] = {}  # owners of claims by the number of the task that asked
 
@@ -185,6 +186,8 @@ class StoreModel:
             self.unwithdrawn.add(subject.owner)
         elif verb == "release":
             self.unwithdrawn.add(subject.claim.owner)
+        elif verb in ("try_acquire", "join", "turn"):
+            self.unanswered.add(subject.owner)
 
     def applied(self, link: Link, verb: str, subject: Any, answer: Any, sent_at: float) -> None:
         """Compare the store's answer with the account."""
