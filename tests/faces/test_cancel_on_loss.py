@@ -259,3 +259,102 @@ def test_many_tasks_lose_their_leases_at_once_and_all_are_told() -> None:
             assert set(await asyncio.gather(*tasks)) == {"expired"}
 
     on_a_loop(main())
+
+
+def test_a_cancellation_from_outside_that_comes_right_after_the_loss_is_passed_on() -> None:
+    """Else a task group or a timeout that ends this task would see an error of ours, and not be obeyed."""
+
+    async def main() -> None:
+        store = ManualStore()
+        async with store.connect_async() as client:
+            tasks: list[asyncio.Task[None]] = []
+
+            async def work() -> None:
+                # `on_lost` is called when the block was cancelled for the loss, and has not noticed it yet.
+                async with client.lock("x").hold(on_lost=lambda _: tasks[0].cancel()) as lease:
+                    store.lose(lease)
+                    await asyncio.sleep(3600)
+
+            tasks.append(asyncio.create_task(work()))
+            with pytest.raises(asyncio.CancelledError):
+                await tasks[0]
+            assert tasks[0].cancelled()
+
+    on_a_loop(main())
+
+
+def test_a_loss_while_the_block_ends_after_a_cancellation_from_outside_is_not_raised_in_its_place() -> None:
+    async def main() -> None:
+        store = ManualStore()
+        async with store.connect_async() as client:
+            leases: list[Any] = []
+
+            async def work() -> None:
+                async with client.lock("x").hold() as lease:
+                    leases.append(lease)
+                    try:
+                        await asyncio.sleep(3600)
+                    finally:
+                        store.lose(lease)
+                        await asyncio.sleep(3600)  # clean-up, cut short by the loss
+
+            task = asyncio.create_task(work())
+            while not leases:
+                await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert task.cancelled()
+
+    on_a_loop(main())
+
+
+def test_a_check_by_another_task_does_not_keep_the_block_from_being_cancelled() -> None:
+    async def main() -> None:
+        store = ManualStore()
+        async with store.connect_async() as client:
+            leases: list[Any] = []
+
+            async def work() -> None:
+                async with client.lock("x", renew=False).hold() as lease:
+                    leases.append(lease)
+                    await asyncio.sleep(3600)
+
+            task = asyncio.create_task(work())
+            while not leases:
+                await asyncio.sleep(0)
+            store.clock.advance(31)
+            with pytest.raises(LeaseLost):
+                leases[0].check()  # before the keeper has looked
+            await asyncio.wait([task], timeout=20)
+            assert task.done(), "the block was never cancelled"
+            assert isinstance(task.exception(), LeaseLost)
+
+    on_a_loop(main())
+
+
+def test_a_task_that_is_cancelled_again_while_it_releases_still_frees_its_lock() -> None:
+    async def main() -> None:
+        store = ManualStore()
+        async with store.connect_async() as client:
+            started = asyncio.Event()
+
+            async def work() -> None:
+                async with client.lock("x").hold():
+                    store.faults.delay_next_reply(5, "release")
+                    store.faults.delay_next_reply(5, "release")
+                    started.set()
+
+            task = asyncio.create_task(work())
+            await started.wait()
+            for _ in range(4):
+                await asyncio.sleep(0.01)
+                task.cancel()
+            assert not task.done(), "the clean-up is not over"
+            while not task.done():
+                store.clock.advance(1)
+                await asyncio.sleep(0.001)
+            assert task.cancelled()
+            assert await client.inspect("x") is None
+
+    on_a_loop(main())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from leasehold._runtimes.asyncio import AsyncioRuntime
-from leasehold._runtimes.clock import SYSTEM_CLOCK
+from leasehold._runtimes.clock import SYSTEM_CLOCK, SystemClock
 from leasehold._runtimes.threads import ThreadRuntime, ThreadSignal, run
 from leasehold.errors import ConfigurationError
 
@@ -47,17 +47,20 @@ def test_run_gives_the_result_and_passes_errors_on() -> None:
 @pytest.mark.parametrize("waiters", [1, 5])
 def test_a_signal_wakes_all_threads_that_wait(waiters: int) -> None:
     runtime = ThreadRuntime()
-    signal = runtime.signal()
+    signal = ThreadSignal()
     woken: list[bool] = []
     threads = [
-        threading.Thread(target=lambda: woken.append(run(runtime.wait(signal, runtime.now() + 30))))
+        threading.Thread(target=lambda: woken.append(run(runtime.wait(signal, runtime.now() + 300))), daemon=True)
         for _ in range(waiters)
     ]
     for thread in threads:
         thread.start()
+    while len(signal._waiters) < waiters:  # whoever comes after the flag is up need not be woken
+        time.sleep(0.0001)
     signal.set()
+    patience = time.monotonic() + 20
     for thread in threads:
-        thread.join(30)
+        thread.join(max(0.0, patience - time.monotonic()))
     assert woken == [True] * waiters
     signal.clear()
     assert run(runtime.wait(signal, runtime.now() + 0.01)) is False
@@ -118,6 +121,89 @@ def test_a_signal_raised_from_another_thread_wakes_an_asyncio_task() -> None:
         return await runtime.wait(signal, runtime.now() + 30)
 
     assert asyncio.run(main()) is True
+
+
+def test_a_signal_wakes_all_tasks_that_wait() -> None:
+    async def main() -> list[bool]:
+        runtime = AsyncioRuntime()
+        signal = runtime.signal()
+        waiters = [asyncio.create_task(runtime.wait(signal, runtime.now() + 300)) for _ in range(5)]
+        await asyncio.sleep(0.01)
+        signal.set()
+        done, _ = await asyncio.wait(waiters, timeout=20)
+        return [task.result() for task in done]
+
+    assert asyncio.run(main()) == [True] * 5
+
+
+@pytest.mark.parametrize("cancellations", [1, 2, 3])
+def test_a_shielded_operation_ends_before_the_call_does_however_often_it_is_cancelled(cancellations: int) -> None:
+    async def main() -> None:
+        runtime = AsyncioRuntime()
+        may_end = asyncio.Event()
+        ended = 0
+
+        async def operation() -> None:
+            nonlocal ended
+            await may_end.wait()
+            ended += 1
+
+        task = asyncio.create_task(runtime.shielded(operation))
+        for _ in range(cancellations):
+            await asyncio.sleep(0.01)
+            task.cancel()
+        await asyncio.sleep(0.01)
+        assert not task.done()
+        may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert ended == 1
+
+    asyncio.run(main())
+
+
+class Interruption(BaseException):
+    """Out of a signal handler."""
+
+
+def test_a_blocking_operation_that_is_interrupted_runs_again_before_the_interruption_goes_on() -> None:
+    runs: list[str] = []
+
+    async def operation() -> None:
+        runs.append("run")
+        if len(runs) == 1:
+            raise Interruption
+
+    async def fails() -> None:
+        runs.append("run")
+        raise KeyError("x")
+
+    with pytest.raises(Interruption):
+        run(ThreadRuntime().shielded(operation))
+    assert len(runs) == 2
+    with pytest.raises(KeyError):
+        run(ThreadRuntime().shielded(fails))
+    assert len(runs) == 3, "an error is an answer, and not repeated"
+
+
+def test_the_clock_counts_the_time_that_the_host_was_suspended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host cannot be suspended in a test: its clocks say here what they say after an hour of sleep."""
+    shows = {time.CLOCK_BOOTTIME: 7_200.0, time.CLOCK_MONOTONIC: 3_600.0}
+    monkeypatch.setattr(time, "clock_gettime", shows.__getitem__)
+    monkeypatch.setattr(time, "monotonic", lambda: 3_600.0)
+    clock = SystemClock()
+    assert clock.now() == 7_200.0
+    assert ThreadRuntime(clock).now() == 7_200.0
+    assert AsyncioRuntime(clock).now() == 7_200.0
+
+
+def test_the_clock_of_macos_counts_the_time_that_the_host_was_suspended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There the clock that runs on is called CLOCK_MONOTONIC, and `time.monotonic` stands still."""
+    monkeypatch.delattr(time, "CLOCK_BOOTTIME")
+    monkeypatch.setattr("leasehold._runtimes.clock.sys.platform", "darwin")
+    monkeypatch.setattr(time, "clock_gettime", {time.CLOCK_MONOTONIC: 7_200.0}.__getitem__)
+    monkeypatch.setattr(time, "monotonic", lambda: 3_600.0)
+    assert SystemClock().now() == 7_200.0
 
 
 def test_a_client_refuses_another_event_loop() -> None:

@@ -6,9 +6,24 @@ from verification.mutants.catalogue import Mutant
 
 __all__ = ["FACES_MUTANTS"]
 
+_ASYNCIO = "_runtimes/asyncio.py"
+_CLIENT = "client.py"
+_CLOCK = "_runtimes/clock.py"
+_CRON = "patterns/cron.py"
+_KEEPER = "_core/keeper.py"
+_LEASE = "lease.py"
 _LOCK = "lock.py"
+_ONESELF = "_core/oneself.py"
+_TENURE = "_core/tenure.py"
+_THREADS = "_runtimes/threads.py"
 
+_CANCEL_TESTS = ("tests/faces/test_cancel_on_loss.py",)
+_CRON_TESTS = ("tests/unit/test_cron_around_midnight.py",)
+_LEASE_TESTS = ("tests/faces/test_leases.py",)
 _MUTEX_TESTS = ("tests/faces/test_mutex.py",)
+_ONESELF_TESTS = ("tests/faces/test_waiting_for_oneself.py",)
+_RUNTIME_TESTS = ("tests/unit/test_runtimes.py",)
+_TTL_TESTS = ("tests/faces/test_given_ttl.py",)
 
 FACES_MUTANTS: tuple[Mutant, ...] = (
     # --- mutexes
@@ -27,5 +42,142 @@ FACES_MUTANTS: tuple[Mutant, ...] = (
         "        is_held, is_over = lease.remaining() > 0, True\n",
         "        is_held, is_over = lease.remaining() > 0, loss is None\n",
         _MUTEX_TESTS,
+    ),
+    # --- leases and locks
+    Mutant(
+        "set-remains-as-its-longest",
+        "remaining() of several locks promises more time than one of them has",
+        _LEASE,
+        "        return min(lease.remaining() for lease in self._leases)\n",
+        "        return max(lease.remaining() for lease in self._leases)\n",
+        _LEASE_TESTS,
+    ),
+    Mutant(
+        "renew-hides-the-loss",
+        "renew() of a lease that is gone returns 0.0 instead of raising LeaseLost",
+        _LEASE,
+        "        await self._session.keeper.renew_now(self._tenure)\n        self.check()\n",
+        "        await self._session.keeper.renew_now(self._tenure)\n",
+        _LEASE_TESTS,
+    ),
+    Mutant(
+        "re-enters-what-is-over",
+        "a re-entrant acquire returns a lease whose deadline has passed",
+        _LOCK,
+        "            if tenure is None or tenure.settle(session.runtime.now()) or tenure.state is not State.HELD:\n",
+        "            if tenure is None or tenure.state is not State.HELD:\n",
+        _LEASE_TESTS,
+    ),
+    Mutant(
+        "none-means-default",
+        "acquire(timeout=None) on a client with a default timeout gives up instead of waiting for ever",
+        _CLIENT,
+        "        limit = self._timeout if timeout is ... else",
+        "        limit = self._timeout if timeout is ... or timeout is None else",
+        _LEASE_TESTS,
+    ),
+    # --- what a store makes of a ttl
+    Mutant(
+        "window-is-reported",
+        "the short time after a hand-over is reported as the ttl that the store gives",
+        _KEEPER,
+        "        if tenure.is_window or name in self._noted",
+        "        if name in self._noted",
+        _TTL_TESTS,
+    ),
+    Mutant(
+        "ttl-of-the-first-answer",
+        "lease.ttl stays at the claim window after a hand-over, and check(need=...) calls a good need a mistake",
+        _TENURE,
+        "        self.ttl, self.is_window = max(self.ttl, answer.ttl), False\n",
+        "        self.is_window = False\n",
+        _TTL_TESTS,
+    ),
+    Mutant(
+        "need-for-ever",
+        "a need that no renewal can meet is reported as a loss for ever",
+        _LEASE,
+        "        if needed >= most:\n",
+        "        if needed >= most * 100:\n",
+        _TTL_TESTS,
+    ),
+    # --- waiting for oneself
+    Mutant(
+        "everybody-is-oneself",
+        "a thread that waits for another thread of its process is told that it waits for itself",
+        _ONESELF,
+        "        if tenure.taker is not None and tenure.taker() is current:\n",
+        "        if tenure.taker is not None:\n",
+        _ONESELF_TESTS,
+    ),
+    # --- runtimes
+    Mutant(
+        "second-cancel-ends-the-clean-up",
+        "a task cancelled twice leaves its lock taken",
+        _ASYNCIO,
+        "                except asyncio.CancelledError:  # cancelled once more; the first one is passed on\n"
+        "                    continue\n",
+        "                except asyncio.CancelledError:  # cancelled once more; the first one is passed on\n"
+        "                    task.cancel()\n",
+        _CANCEL_TESTS + _RUNTIME_TESTS,
+    ),
+    Mutant(
+        "second-cancel-does-not-wait",
+        "a task cancelled twice ends before its clean-up: a loop that closes then leaves its lock taken",
+        _ASYNCIO,
+        "                except asyncio.CancelledError:  # cancelled once more; the first one is passed on\n"
+        "                    continue\n",
+        "                except asyncio.CancelledError:  # cancelled once more; the first one is passed on\n"
+        "                    break\n",
+        _RUNTIME_TESTS,
+    ),
+    Mutant(
+        "cancel-becomes-a-loss",
+        "a cancel from outside that meets a loss is turned into LeaseLost: a task group does not stop",
+        _ASYNCIO,
+        "        ours = self._task.uncancel() <= self._pending and isinstance(error, asyncio.CancelledError)\n",
+        "        ours = self._task.uncancel() >= 0 and isinstance(error, asyncio.CancelledError)\n",
+        _CANCEL_TESTS,
+    ),
+    Mutant(
+        "told-by-anybody",
+        "check() in another task keeps the block from being cancelled on loss",
+        _ASYNCIO,
+        "        if _current_task() is self._task:\n",
+        "        if self._task is not None:\n",
+        _CANCEL_TESTS,
+    ),
+    Mutant(
+        "clock-sleeps-along",
+        "a suspended laptop believes in its lease after it woke up",
+        _CLOCK,
+        "            self._read = partial(time.clock_gettime, time.CLOCK_BOOTTIME)\n",
+        "            self._read = partial(time.clock_gettime, time.CLOCK_MONOTONIC)\n",
+        _RUNTIME_TESTS,
+    ),
+    Mutant(
+        "one-thread-is-woken",
+        "of several threads that wait for one flag only one is woken",
+        _THREADS,
+        "                waiter.release()\n",
+        "                waiter.release()\n                break\n",
+        _RUNTIME_TESTS,
+    ),
+    # --- patterns
+    Mutant(
+        "tick-after-midnight",
+        "where clocks skip midnight a daily tick is found too late",
+        _CRON,
+        "(_end_of_gap(second, first, cron.zone),)",
+        "(first,)",
+        _CRON_TESTS,
+    ),
+    Mutant(
+        "date-that-went-back",
+        "where the date itself goes back, the ticks of the repeated hour are left out",
+        _CRON,
+        "        day = self._local_date(instant) - _DAY\n",
+        "        day = self._local_date(instant)\n",
+        _CRON_TESTS,
     ),
 )

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from warnings import warn
 
 from leasehold._core import events as happened
+from leasehold._core.caller import caller_level
 from leasehold._core.events import logger
 from leasehold._core.herald import Herald
 from leasehold._core.states import LOST, Event, State, advance
@@ -145,7 +146,7 @@ class Keeper:
             warn(
                 f"the client was closed while it held {', '.join(map(repr, names[:5]))}; release leases first",
                 ResourceWarning,
-                stacklevel=2,
+                stacklevel=caller_level(),
             )
         self._signal.set()
         deadline = self._runtime.now() + CLOSE_PATIENCE

@@ -13,7 +13,7 @@ hours as they pass: it has no ticks inside a gap, and ticks in both comings of a
 from __future__ import annotations
 
 import functools
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -60,9 +60,8 @@ class Cron:
         """The latest tick at or before the instant."""
         day = self._local_date(instant) + _DAY  # a gap or a change of date may move a tick to the next day
         for _ in range(_FURTHEST):
-            ticks = self._ticks(day)
-            if ticks and ticks[0] <= instant:
-                return ticks[bisect_right(ticks, instant) - 1]
+            if (found := self._until(day, instant)) is not None:
+                return max(found, self._until(day - _DAY, instant) or found)  # the date itself may have gone back
             day -= _DAY
         raise self._never()
 
@@ -70,9 +69,8 @@ class Cron:
         """The earliest tick after the instant."""
         day = self._local_date(instant) - _DAY
         for _ in range(_FURTHEST):
-            ticks = self._ticks(day)
-            if ticks and ticks[-1] > instant:
-                return ticks[bisect_left(ticks, instant + 0.001)]
+            if (found := self._after(day, instant)) is not None:
+                return min(found, self._after(day + _DAY, instant) or found)
             day += _DAY
         raise self._never()
 
@@ -82,6 +80,16 @@ class Cron:
             return False
         by_number, by_name = day.day in self.days, day.isoweekday() % 7 in self.weekdays
         return (by_number and by_name) if self.both_days else (by_number or by_name)
+
+    def _until(self, day: date, instant: float) -> float | None:
+        """The latest tick of this day at or before the instant."""
+        place = bisect_right(ticks := self._ticks(day), instant)
+        return ticks[place - 1] if place > 0 else None
+
+    def _after(self, day: date, instant: float) -> float | None:
+        """The earliest tick of this day after the instant."""
+        place = bisect_right(ticks := self._ticks(day), instant)
+        return ticks[place] if place < len(ticks) else None
 
     def _ticks(self, day: date) -> Sequence[float]:
         return _ticks_of_day(self, day) if self.fits(day) else ()
