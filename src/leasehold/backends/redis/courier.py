@@ -76,15 +76,20 @@ class Courier:
     ) -> tuple[Any, int | BackendError]:
         """One call, and how many replicas have acknowledged it; or why that cannot be known."""
         node = await self.node_for(call.keys, until)
-        patience = min(patience, max(0.0, self.wire.left(until)) / 2)  # what is not acknowledged has to be undone
-        wait = pack("WAIT", replicas, max(1, round(patience * 1000)))
         timeout += patience
+        wait = self._wait(replicas, patience, until)
         reply, acknowledged = await self._exchange(node, call.short + wait, 2, timeout, until, alone=True)
         if isinstance(reply, Exception):
+            wait = self._wait(replicas, patience, until)
             reply, acknowledged = await self._detour(node, call, reply, wait, timeout, until=until)
         if isinstance(acknowledged, Exception):
             return reply, from_reply(str(acknowledged), self._label)
         return reply, int(acknowledged)
+
+    def _wait(self, replicas: int, patience: float, until: float) -> bytes:
+        """Half of the time stays, because what is not acknowledged has to be undone."""
+        patience = min(patience, max(0.0, self.wire.left(until)) / 2)
+        return pack("WAIT", replicas, max(1, round(patience * 1000)))
 
     async def ask_all(self, calls: Sequence[Sendable], timeout: float, until: float = math.inf) -> list[Any]:
         """Many calls, each with its reply or its error; one write per server, all servers at once."""
