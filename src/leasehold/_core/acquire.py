@@ -272,7 +272,7 @@ class _Attempt:
         return answer if isinstance(answer, Grant) else None
 
     async def _wait_for_turn(self, place: Place) -> None:
-        self._refusal = Refusal(self._wish.key, place.holder, None, place.ahead)
+        self._refusal = Refusal(self._wish.key, place.holder, place.retry_after, place.ahead, place.why)
         self.go_on()
         now = self._runtime.now()
         self._warn_if_slow(now, place.ahead)
@@ -293,8 +293,9 @@ class _Attempt:
         if self._session.events.wanted(happened.TimedOut):
             self._session.events.emit(happened.TimedOut(name, waited))
         time = "at once" if self.is_single else f"within {waited:.3f} s"
+        why = self._refusal.why or f"it is held by {holder or 'somebody else'}"
         return AcquireTimeout(
-            f"could not get {name!r} {time}; it is held by {holder or 'somebody else'}",
+            f"could not get {name!r} {time}; {why}",
             name=name,
             backend=self._backend.label,
             holder=holder,

@@ -250,8 +250,11 @@ class BlockingWire:
         """A connection to this server died: the idle ones most likely died too, and would cost an attempt each."""
         if self._closed:
             raise ClientClosed(backend=self._label)
-        if hasty:
-            return
+        if not hasty:
+            self.distrust(node)
+
+    def distrust(self, node: Node) -> None:
+        """See `Wire`."""
         idle: deque[BlockingLink] = self._idle.get(node, deque())
         while idle:
             with suppress(IndexError):  # another thread was quicker

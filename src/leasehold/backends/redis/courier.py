@@ -12,7 +12,7 @@ import math
 from typing import TYPE_CHECKING, Any, Protocol
 
 from leasehold.backends.redis.commands import pack
-from leasehold.backends.redis.trouble import from_reply, prefix_of
+from leasehold.backends.redis.trouble import from_reply, is_not_logged_in, prefix_of
 from leasehold.backends.redis.wire import Node
 from leasehold.errors import BackendError, BackendUnavailable, ClientClosed, OutcomeUnknown
 
@@ -195,7 +195,7 @@ class Courier:
                 await self._runtime.sleep(SLOT_PAUSE)
                 node, detours = owner, 0
             elif word != "NOSCRIPT":
-                self.topology.lost(node)
+                self._refused(node, text)
                 raise from_reply(text, self._label)
             replies = await self._exchange(
                 node, asking + payload + after, count + bool(asking), timeout, until, alone=bool(after)
@@ -206,6 +206,11 @@ class Courier:
             error = replies[0]
             detours += 1
         raise from_reply(str(error), self._label)
+
+    def _refused(self, node: Node, text: str) -> None:
+        self.topology.lost(node)
+        if is_not_logged_in(text):
+            self.wire.distrust(node)  # after this answer the server hangs up
 
     def redirected(self, text: str, asked: Node) -> Node:
         """`MOVED slot host:port`, which is remembered, or ASK; an empty host is the one that was asked."""
