@@ -7,7 +7,7 @@ runs the contract suite; the core never asks which store it talks to.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 if TYPE_CHECKING:
@@ -102,6 +102,8 @@ class Place:
     recheck: float
     ahead: int
     holder: Holder | None = None
+    retry_after: float | None = field(default=None, kw_only=True)
+    why: str | None = field(default=None, kw_only=True)  # the reason to wait, where it is not another holder
 
 
 @runtime_checkable

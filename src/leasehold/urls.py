@@ -99,5 +99,5 @@ def _opener(scheme: str) -> Callable[[StoreURL], Store]:
 
     for point in entry_points(group=ENTRY_POINTS, name=scheme):
         return cast("Callable[[StoreURL], Store]", point.load())
-    known = ", ".join(sorted(name for name in SCHEMES if "+" not in name))
+    known = ", ".join(sorted(name for name in SCHEMES if "+" not in name or name.startswith("redis+")))
     raise ConfigurationError(f"no store has the scheme {scheme!r}; known: {known}")

@@ -117,12 +117,13 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The store said no. Nothing of the claim is left there."""
+    """The store said no. Nothing of the claim is left there. `why`: the reason, where it is not another holder."""
 
     key: str
     holder: Holder | None = None
     retry_after: float | None = None
     queue: int = 0
+    why: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

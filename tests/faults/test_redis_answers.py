@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -10,9 +11,10 @@ import pytest
 
 import leasehold
 from leasehold.values import LossReason
+from tests.faults.redis_calls import VERBS, backend_of, failure_of
 from tests.faults.support import eventually, opened, waiters
 from verification.lab.process import wait_until
-from verification.lab.redis import RedisServer
+from verification.lab.redis import RedisServer, redis_program, valkey_program
 from verification.lab.resp import ErrorReply
 
 if TYPE_CHECKING:
@@ -148,14 +150,18 @@ def test_release_that_the_server_refuses_hands_nothing_over(server: RedisServer)
         assert lease.release()
 
 
-def test_server_without_memory_hands_over_what_is_released(server: RedisServer) -> None:
+@pytest.mark.parametrize("wait", [0.0, 3.0])
+def test_server_without_memory_hands_over_what_is_released(server: RedisServer, wait: float) -> None:
+    """It did for as long as a place lives without being refreshed: here that is a second."""
     server.flush()
     with leasehold.connect(server.url) as client, leasehold.connect(server.url) as other:
         first = client.lock("name", ttl=30).acquire()
-        result = in_background(lambda: other.lock("name", ttl=30).acquire(timeout=60))
+        result = in_background(lambda: other.lock("name", ttl=1).acquire(timeout=60))
         eventually(lambda: server.ask("PUBSUB", "CHANNELS", "leasehold:*") and waiters(client, "name") == 1)
         server.configure("maxmemory", "1")
         try:
+            time.sleep(wait)
+            assert waiters(client, "name") == 1, "it lost its place"
             assert first.release()
             lease = result()
             state = client.inspect("name")
@@ -371,6 +377,26 @@ def test_missing_and_wrong_passwords_are_rejected_at_once() -> None:
             assert time.monotonic() - began < 10, "it was asked again and again"
             assert "secret" not in str(caught.value)
             assert "wrong" not in str(caught.value).replace("wrong password", "")
+
+
+@pytest.mark.parametrize("program", [redis_program, valkey_program])
+def test_missing_password_is_said_in_the_same_words_by_every_verb(
+    driver: contract.Driver, program: Callable[[], str]
+) -> None:
+    """A long request was refused with a sentence about the protocol, which names no password."""
+    server = RedisServer(password="secret", program=program())
+
+    async def body() -> None:
+        async with backend_of(driver, f"redis://127.0.0.1:{server.port}/0") as (backend, _):
+            for verb in VERBS.values():
+                error = await failure_of(verb(backend, math.inf))
+                assert isinstance(error, leasehold.BackendRejected)
+                assert "it wants a user name and password in the URL" in str(error)
+            with pytest.raises(leasehold.BackendRejected, match="user name and password"):
+                await backend.inspect("leasehold:name")
+
+    with server:
+        driver.run(body())
 
 
 def leasehold_takes(url: str) -> bool:

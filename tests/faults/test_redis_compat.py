@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.faults.support import Worker
+    from verification.lab.redis_cluster import RedisCluster
 
 GRANTS = 10_000 if long_form() else 800
 PREFIX = "app:lock:"
@@ -141,6 +142,13 @@ def test_whoever_asks_again_and_again_does_not_starve_beside_our_queue(server: R
         done.set()
         for thread in threads:
             thread.join()
+
+
+def test_name_with_braces_is_refused_by_a_cluster_with_a_sentence_about_braces(cluster_nodes: RedisCluster) -> None:
+    with leasehold.connect(f"{cluster_nodes.url}?compat=1&prefix={PREFIX}") as client:
+        assert client.lock("plain").acquire(timeout=10).release()
+        with pytest.raises(leasehold.BackendRejected, match=r"compat=1 a name must not contain \{ or \}"):
+            client.lock("a{b}c").acquire(timeout=10)
 
 
 def test_names_with_braces_are_the_other_program_s_keys_too(client: leasehold.Client, theirs: Any) -> None:

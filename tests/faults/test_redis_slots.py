@@ -9,6 +9,7 @@ import pytest
 import leasehold
 from leasehold.urls import find_store
 from leasehold.values import Claim, Grant, Holder, Mode, Record
+from tests.faults.redis_calls import backend_of
 from tests.faults.support import eventually, opened, waiters
 from verification.lab.redis_cluster import RedisCluster
 
@@ -124,6 +125,33 @@ def test_slot_on_the_move_is_unavailable_or_served_and_waited_for(
             again = await client.lock(name, ttl=20).acquire(timeout=20)
             assert again.fence > lease.fence
             assert await again.release()
+
+    driver.run(body())
+
+
+def test_release_waits_for_a_slot_on_the_move(driver: contract.Driver, cluster_nodes: RedisCluster) -> None:
+    """It did not: it was refused at once, and the lock stayed for its ttl."""
+    cluster_nodes.flush()
+    slot = slot_of(cluster_nodes, "moving")
+    source = cluster_nodes.owner_of(slot)
+
+    async def body() -> None:
+        async with backend_of(driver, cluster_nodes.url) as (backend, runtime):
+            grant = await backend.try_acquire(claim_of("moving", "o1"))
+            target = cluster_nodes.begin_move(slot)
+            first, *_ = source.ask("CLUSTER", "GETKEYSINSLOT", slot, 100)
+            source.ask("MIGRATE", "127.0.0.1", target.port, first, 0, 5000)
+
+            async def finish() -> None:
+                await runtime.sleep(0.5)
+                cluster_nodes.finish_move(slot, target)
+
+            with pytest.raises(leasehold.BackendUnavailable, match="being moved"):
+                await backend.release(grant, runtime.now() + 0.3)
+            task = runtime.spawn(finish(), "mover")
+            assert await backend.release(grant) is True
+            assert await task.join(runtime.now() + 60)
+            assert await backend.inspect("leasehold:moving") is None
 
     driver.run(body())
 

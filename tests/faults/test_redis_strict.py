@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 import leasehold
 from verification.lab.redis import RedisServer
 
@@ -19,6 +21,17 @@ def test_strict_store_grants_nothing_until_every_lease_of_a_lost_life_is_over() 
             assert time.monotonic() - started >= OFF - 1.0  # the server counts its age in whole seconds
             assert client.lock("y").try_acquire(), "it is old enough now, for every name"
             lease.release()
+
+
+@pytest.mark.parametrize("timeout", [0, 0.5])
+def test_lock_that_only_the_server_withholds_is_not_said_to_be_held_by_somebody(timeout: float) -> None:
+    with RedisServer() as server, leasehold.connect(f"{server.url}?strict=30", ttl=1) as client:
+        with pytest.raises(leasehold.AcquireTimeout, match=r"strict= lets the server grant nothing") as caught:
+            client.lock("x").acquire(timeout=timeout)
+        assert "held by" not in str(caught.value)
+        assert caught.value.holder is None
+        assert caught.value.retry_after is not None
+        assert 20 < caught.value.retry_after <= 30
 
 
 def test_strict_store_notices_that_another_process_serves_the_old_data() -> None:

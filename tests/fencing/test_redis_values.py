@@ -15,7 +15,7 @@ from leasehold.fencing.redis import AsyncFencedRedis, FencedRedis
 from leasehold.values import MAX_FENCE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from verification.lab.redis import RedisServer
     from verification.lab.redis_cluster import RedisCluster
@@ -133,6 +133,22 @@ def test_readers_and_writers_have_registers_of_their_own(database: Any, client: 
         FencedRedis(database, newer).set("stock", 2)
     with pytest.raises(StaleFence):
         FencedRedis(database, reader).raise_fence()
+
+
+def test_lease_of_a_reader_writes_and_deletes_nothing(database: Any, client: leasehold.Client) -> None:
+    database.set("kept", "value")
+    with client.rwlock("stock").read.hold() as reader:
+        fenced = FencedRedis(database, reader)
+        writes: list[Callable[[], object]] = [
+            lambda: fenced.set("kept", 1),
+            lambda: fenced.set("kept", 1, ttl_ms=10_000),
+            lambda: fenced.hset("kept", {"field": 1}),
+            lambda: fenced.delete("kept"),
+        ]
+        for write in writes:
+            with pytest.raises(ConfigurationError, match="not to write"):
+                write()
+    assert database.get("kept") in ("value", b"value")
 
 
 def test_resource_belongs_to_one_lock(database: Any, client: leasehold.Client) -> None:

@@ -54,6 +54,13 @@ def test_a_url_that_cannot_be_used_is_refused_before_any_io(url: str) -> None:
         leasehold.connect(url)
 
 
+def test_schemes_of_every_kind_of_redis_are_named_to_who_asked_for_another() -> None:
+    with pytest.raises(ConfigurationError, match=r"no store has the scheme 'rediss\+sentinal'") as caught:
+        leasehold.connect("rediss+sentinal://h1/mymaster")
+    for scheme in ("redis", "redis+sentinel", "redis+cluster", "redlock"):
+        assert f"{scheme}," in str(caught.value)
+
+
 def test_no_text_of_a_url_shows_its_password() -> None:
     url = StoreURL.parse("redis://user:hunter2@host:6379/0?password=hunter2")
     assert "hunter2" not in str(url)

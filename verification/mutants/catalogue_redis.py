@@ -67,8 +67,8 @@ REDIS_MUTANTS: tuple[Mutant, ...] = (
         "redis-releases-any-share",
         "a release frees another grant of the same owner, one of several holders",
         _RELEASE,
-        "if g[1] ~= fence or g[5] then return 0 end\n",
-        "if not g[1] or g[5] then return 0 end\n",
+        "if g[1] ~= fence or g[5] then\n",
+        "if not g[1] or g[5] then\n",
     ),
     Mutant(
         "redis-grants-a-copy-anew",

@@ -2,11 +2,190 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from verification.mutants.catalogue import Mutant
+from verification.mutants.catalogue import Mutant
 
 __all__ = ["REDIS_STORE_MUTANTS"]
 
-REDIS_STORE_MUTANTS: tuple[Mutant, ...] = ()
+_SCRIPTS = "backends/redis/scripts/"
+_ACQUIRE = _SCRIPTS + "acquire.lua"
+_QUEUE = _SCRIPTS + "queue.lua"
+_RELEASE = _SCRIPTS + "release.lua"
+_RENEW = _SCRIPTS + "renew.lua"
+_WITHDRAW = _SCRIPTS + "withdraw.lua"
+_BACKEND = "backends/redis/backend.py"
+_BLOCKING = "backends/redis/blocking_wire.py"
+_ASYNCIO = "backends/redis/asyncio_wire.py"
+_COURIER = "backends/redis/courier.py"
+_TOPOLOGY = "backends/redis/topology.py"
+_WIRE = "backends/redis/wire.py"
+
+_PORTS = "tests/simulation/test_redis_ports.py"
+_UNIT = "tests/unit/test_redis_topology.py"
+_UNTIL = "tests/faults/test_redis_until.py"
+_CLOSING = "tests/faults/test_redis_closing.py"
+
+REDIS_STORE_MUTANTS: tuple[Mutant, ...] = (
+    # --- what no test saw
+    Mutant(
+        "redis-reader-deletes",
+        "a shared lease may delete values",
+        "fencing/redis.py",
+        '        self._require_exclusive()\n        if not keys:\n            raise ConfigurationError("delete needs',
+        '        if not keys:\n            raise ConfigurationError("delete needs',
+        tests=("tests/fencing/test_redis_values.py::test_lease_of_a_reader_writes_and_deletes_nothing",),
+    ),
+    Mutant(
+        "redis-stale-sentinel",
+        "after a fail-over a Sentinel that was cut off sends clients to the old primary: two holders",
+        _TOPOLOGY,
+        "    _, primary = max(answers, key=lambda answer: answer[0])\n",
+        "    _, primary = answers[0]\n",
+        tests=(_UNIT,),
+    ),
+    Mutant(
+        "redis-raised-fence-lifts-all",
+        "a fence raised by hand for one name lifts the fences of every name of that client for ever",
+        _BACKEND,
+        "        if fence > self._seen and fence < time_ms * 1000 + HOUR_US:\n",
+        "        if fence > self._seen:\n",
+        tests=(f"{_PORTS}::test_fence_that_was_raised_for_one_name_does_not_lift_those_of_others",),
+    ),
+    Mutant(
+        "redis-old-server-not-held-off",
+        "strict mode: a known lock on a promoted old server is granted without hold-off",
+        _ACQUIRE,
+        "    til = known[1] and now + off or now + off - tonumber(ARGV[13])\n",
+        "    til = now + off - tonumber(ARGV[13])\n",
+        tests=(_PORTS,),
+    ),
+    Mutant(
+        "redis-dead-waiter-whole-ttl",
+        "a waiter that missed its re-checks gets the whole ttl: a dead one blocks the lock for that long",
+        _QUEUE,
+        "if tonumber(expires) - now < tonumber(window) then granted =",
+        "if false then granted =",
+        tests=(_PORTS,),
+    ),
+    # --- calls that end in time
+    Mutant(
+        "redis-sentinel-uses-all-time",
+        "the first silent Sentinel or node uses up the time of all",
+        _TOPOLOGY,
+        "    return min(DISCOVERY_TIMEOUT, max(left / parts, LEAST_SHARE))\n",
+        "    return max(left, LEAST_SHARE)\n",
+        tests=(_UNIT,),
+    ),
+    Mutant(
+        "redis-answer-awaited-too-long",
+        "a blocking call waits for its answer as long as the store is given",
+        _BLOCKING,
+        "            limit = stepped(timeout, left)\n",
+        "            limit = timeout\n",
+        tests=(f"{_UNTIL}::test_call_ends_in_time_when_its_answer_does_not_come[threads-release]",),
+    ),
+    Mutant(
+        "redis-tcp-connection-awaited",
+        "a blocking call waits for its connection as long as the store is given",
+        _BLOCKING,
+        "(opening.over, None if until == math.inf else until)",
+        "(opening.over, None)",
+        tests=(f"{_UNTIL}::test_call_ends_in_time_when_there_is_no_connection[threads-connecting-release]",),
+    ),
+    Mutant(
+        "redis-hasty-caller-kills-link",
+        "a task with little time costs all others the shared connection",
+        _ASYNCIO,
+        "        self._questions.append((answer, count, deadline, now + timeout))\n",
+        "        self._questions.append((answer, count, deadline, deadline))\n",
+        tests=(f"{_UNTIL}::test_caller_with_little_time_does_not_cost_others_their_answers",),
+    ),
+    Mutant(
+        "redis-timeout-zero-is-for-ever",
+        "a call with hardly any time left waits for ever, because a socket takes 0 for that",
+        _WIRE,
+        "    return max(left, SHORTEST) if left < HASTY else",
+        "    return round(left, 3) if left < HASTY else",
+        tests=(_UNIT,),
+    ),
+    Mutant(
+        "redis-acks-use-all-time",
+        "replicas are waited for until the call has no time left to undo the grant",
+        _COURIER,
+        "        patience = min(patience, max(0.0, self.wire.left(until)) / 2)\n",
+        "        patience = min(patience, max(0.0, self.wire.left(until)))\n",
+        tests=(f"{_UNTIL}::test_replicas_that_do_not_acknowledge_are_not_waited_for_beyond_the_call",),
+    ),
+    Mutant(
+        "redis-close-leaves-callers",
+        "a thread that waits for an answer goes on waiting when its client is closed",
+        _BLOCKING,
+        "                link.interrupt()\n",
+        "                pass\n",
+        tests=(f"{_CLOSING}::test_call_that_waits_for_an_answer_ends_when_its_client_is_closed[threads--try_acquire]",),
+    ),
+    Mutant(
+        "redis-closed-said-as-unknown",
+        "a task whose client is closed is told that the outcome is unknown, and asks again",
+        _ASYNCIO,
+        '        self._fail("", closed=True)\n',
+        '        self._fail("closed")\n',
+        tests=(f"{_CLOSING}::test_call_that_waits_for_an_answer_ends_when_its_client_is_closed[asyncio--release]",),
+    ),
+    # --- what is left in the store, and what is answered
+    Mutant(
+        "redis-mark-without-doubt",
+        "every acquire that timed out leaves a key for a ttl",
+        _BACKEND,
+        '        mark = _milliseconds(claim.ttl) if doubt else "0"\n',
+        "        mark = _milliseconds(claim.ttl)\n",
+        tests=(_PORTS,),
+    ),
+    Mutant(
+        "redis-note-stays",
+        "a withdrawal without doubt leaves the note of a break",
+        _WITHDRAW,
+        "  redis.call('DEL', KEYS[7])\n",
+        "",
+        tests=(_PORTS,),
+    ),
+    Mutant(
+        "redis-break-untold-by-release",
+        "a release of a grant that was broken at once does not say why it is gone",
+        _RELEASE,
+        "  if mark and string.sub(mark, 1, 1) == 'b' then return {2, string.sub(mark, 2)} end\n",
+        "",
+        tests=(_PORTS,),
+    ),
+    Mutant(
+        "redis-full-server-ends-shares",
+        "a server without memory does not renew what several share",
+        _RENEW,
+        "    redis.call('ZREM', KEYS[3], '') --",
+        "    --",
+        tests=(_PORTS,),
+    ),
+    Mutant(
+        "redis-full-server-drops-places",
+        "a server without memory does not keep the place of a waiter",
+        _ACQUIRE,
+        "  write_first() --",
+        "  --",
+        tests=(_PORTS,),
+    ),
+    Mutant(
+        "redis-release-without-patience",
+        "a release is refused while its slot is being moved",
+        _COURIER,
+        '            elif word == "TRYAGAIN" and self._runtime.now() + SLOT_PAUSE < moved_by:\n',
+        '            elif word == "TRYAGAIN" and moved_by < 0:\n',
+        tests=("tests/faults/test_redis_slots.py::test_release_waits_for_a_slot_on_the_move",),
+    ),
+    Mutant(
+        "redis-imports-cross",
+        "blocking and asyncio clients first used at the same time fail with errors of Python's import system",
+        _WIRE,
+        '    return import_module("redis")\n',
+        "    return __import__('redis.exceptions')\n",
+        tests=("tests/faults/test_redis_first_use.py",),
+    ),
+)

@@ -250,7 +250,7 @@ class _Attempt:
         return answer if isinstance(answer, Grant) else None
 
     async def _wait_for_turn(self, place: Place) -> None:
-        self._refusal = Refusal(self._wish.key, place.holder, None, place.ahead)
+        self._refusal = Refusal(self._wish.key, place.holder, place.retry_after, place.ahead, place.why)
         self.go_on()
         now = self._runtime.now()
         self._warn_if_slow(now, place.ahead)
@@ -280,7 +280,7 @@ class _Attempt:
         own = own_hold(self._session, self._wish, holder)
         who = f"{holder or 'somebody else'}{f' ({own.text})' if own else ''}"
         return AcquireTimeout(
-            f"could not get {name!r} {time}; it is held by {who}",
+            f"could not get {name!r} {time}; {self._refusal.why or f'it is held by {who}'}",
             name=name,
             backend=self._backend.label,
             holder=holder,

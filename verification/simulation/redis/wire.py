@@ -347,6 +347,9 @@ class SimWire:
         self._everything.append(ear)
         return ear
 
+    def distrust(self, node: Node) -> None:
+        """See `Wire`. No password is wanted here."""
+
     async def close(self) -> None:
         """See `Wire`."""
         self._closed = True

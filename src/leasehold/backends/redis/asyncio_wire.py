@@ -281,6 +281,12 @@ class AsyncioWire:
         self._busy = {other for other in self._busy if other.is_open} | {ear}
         return ear
 
+    def distrust(self, node: Node) -> None:
+        """See `Wire`."""
+        link = self._shared.pop(node, None)
+        if link is not None:
+            link.close()
+
     # --- opening
 
     async def _connected(self, node: Node, until: float) -> AsyncioLink:

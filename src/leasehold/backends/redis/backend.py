@@ -331,17 +331,21 @@ class RedisBackend:
             present = int(reply[1])
             check_kind(claim, Mode.PERMIT if present else Mode.EXCLUSIVE, present or 1, self.label)
             raise BackendRejected(f"{self.label}: the kind of this lock cannot be read", backend=self.label)
-        _, waiting, left, facts = reply
-        return Refusal(claim.key, read_holder(facts), left / 1000 if left > 0 else None, waiting)
+        _, waiting, left, facts, off = reply
+        holder = read_holder(facts)
+        retry_after = left / 1000 if left > 0 else None
+        return Refusal(claim.key, holder, retry_after, waiting, None if holder else held_off(off))
 
     def _place(self, claim: Claim, signal: Signal, reply: Any, *, told: bool) -> Place:
-        _, ahead, _, left, facts = reply
+        _, ahead, _, left, facts, off = reply
         recheck = _place_lifetime(claim) / 3
         if ahead == 0 and left > 0:
             recheck = min(recheck, (left + 1) / 1000)  # the first in line is there when the holder's ttl is over
         if not told:
             recheck = min(recheck, POLL_AT_THE_HEAD if ahead == 0 else 5 * POLL_AT_THE_HEAD)
-        return Place(claim, signal, recheck, ahead, read_holder(facts))
+        holder = read_holder(facts)
+        why = None if holder else held_off(off)
+        return Place(claim, signal, recheck, ahead, holder, retry_after=off / 1000 if why else None, why=why)
 
     def _note(self, fence: int, time_ms: int) -> None:
         """Later fences must be higher. One far ahead of the server's clock was raised by hand, for its own name."""
@@ -360,6 +364,16 @@ class RedisBackend:
 
     async def _look(self, keys: Keys) -> Any:
         return await self._courier.ask(Call.of(script("inspect"), keys, None), self._options.command_timeout)
+
+
+def held_off(left_ms: int) -> str | None:
+    """Why a lock is not granted that nobody is known to hold; None if the server is not the reason."""
+    if left_ms <= 0:
+        return None
+    return (
+        f"nobody is known to hold it, but strict= lets the server grant nothing for another {left_ms / 1000:.3g} s, "
+        "because what it granted before it was started or promoted may be lost"
+    )
 
 
 def _renewed(grant: Grant, reply: Any) -> Grant | Loss | BackendError:

@@ -106,7 +106,7 @@ class BlockingWire:
         self._label = label
         self._guard = runtime.guard()
         self._idle: dict[Node, deque[BlockingLink]] = {}
-        self._links: weakref.WeakSet[BlockingLink] = weakref.WeakSet()  # idle or in use
+        self._links: dict[int, weakref.ref[BlockingLink]] = {}  # idle or in use
         self._openings: set[Opening] = set()
         self._closed = False
 
@@ -182,8 +182,8 @@ class BlockingWire:
         finally:
             self._openings.discard(opening)
             with self._guard:
-                opening.left = opening.link is None
-        link, error = opening.link, opening.error
+                link, error = opening.link, opening.error
+                opening.left = link is None
         if self._closed:
             if link is not None:
                 link.close()
@@ -208,7 +208,8 @@ class BlockingWire:
         except LeaseholdError as error:
             opening.error = error
         else:
-            self._links.add(link)
+            number = id(link)
+            self._links[number] = weakref.ref(link, lambda _: self._links.pop(number, None))
             with self._guard:
                 opening.link = link
                 left = opening.left
@@ -250,8 +251,11 @@ class BlockingWire:
         """A connection to this server died: the idle ones most likely died too, and would cost an attempt each."""
         if self._closed:
             raise ClientClosed(backend=self._label)
-        if hasty:
-            return
+        if not hasty:
+            self.distrust(node)
+
+    def distrust(self, node: Node) -> None:
+        """See `Wire`."""
         idle: deque[BlockingLink] = self._idle.get(node, deque())
         while idle:
             with suppress(IndexError):  # another thread was quicker
@@ -266,5 +270,7 @@ class BlockingWire:
             while idle:
                 with suppress(IndexError):
                     idle.pop().close()
-        for link in tuple(self._links):
-            link.interrupt()
+        for known in tuple(self._links.values()):
+            link = known()
+            if link is not None:
+                link.interrupt()

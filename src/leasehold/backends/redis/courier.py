@@ -12,7 +12,7 @@ import math
 from typing import TYPE_CHECKING, Any, Protocol
 
 from leasehold.backends.redis.commands import pack
-from leasehold.backends.redis.trouble import from_reply, prefix_of
+from leasehold.backends.redis.trouble import from_reply, is_not_logged_in, prefix_of
 from leasehold.backends.redis.wire import Node
 from leasehold.errors import BackendError, BackendUnavailable, ClientClosed, OutcomeUnknown
 
@@ -76,15 +76,20 @@ class Courier:
     ) -> tuple[Any, int | BackendError]:
         """One call, and how many replicas have acknowledged it; or why that cannot be known."""
         node = await self.node_for(call.keys, until)
-        patience = min(patience, max(0.0, self.wire.left(until)) / 2)  # what is not acknowledged has to be undone
-        wait = pack("WAIT", replicas, max(1, round(patience * 1000)))
         timeout += patience
+        wait = self._wait(replicas, patience, until)
         reply, acknowledged = await self._exchange(node, call.short + wait, 2, timeout, until, alone=True)
         if isinstance(reply, Exception):
+            wait = self._wait(replicas, patience, until)
             reply, acknowledged = await self._detour(node, call, reply, wait, timeout, until=until)
         if isinstance(acknowledged, Exception):
             return reply, from_reply(str(acknowledged), self._label)
         return reply, int(acknowledged)
+
+    def _wait(self, replicas: int, patience: float, until: float) -> bytes:
+        """Half of the time stays, because what is not acknowledged has to be undone."""
+        patience = min(patience, max(0.0, self.wire.left(until)) / 2)
+        return pack("WAIT", replicas, max(1, round(patience * 1000)))
 
     async def ask_all(self, calls: Sequence[Sendable], timeout: float, until: float = math.inf) -> list[Any]:
         """Many calls, each with its reply or its error; one write per server, all servers at once."""
@@ -190,7 +195,7 @@ class Courier:
                 await self._runtime.sleep(SLOT_PAUSE)
                 node, detours = owner, 0
             elif word != "NOSCRIPT":
-                self.topology.lost(node)
+                self._refused(node, text)
                 raise from_reply(text, self._label)
             replies = await self._exchange(
                 node, asking + payload + after, count + bool(asking), timeout, until, alone=bool(after)
@@ -201,6 +206,11 @@ class Courier:
             error = replies[0]
             detours += 1
         raise from_reply(str(error), self._label)
+
+    def _refused(self, node: Node, text: str) -> None:
+        self.topology.lost(node)
+        if is_not_logged_in(text):
+            self.wire.distrust(node)  # after this answer the server hangs up
 
     def redirected(self, text: str, asked: Node) -> Node:
         """`MOVED slot host:port`, which is remembered, or ASK; an empty host is the one that was asked."""

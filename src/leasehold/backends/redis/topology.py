@@ -117,7 +117,8 @@ class SentinelGroup:
         refusal = refused_by_all(troubles)
         if refusal is not None:
             return refusal
-        said = next(iter(troubles), "no Sentinel answered")
+        refusals = [trouble for trouble in troubles if isinstance(trouble, BackendRejected)]
+        said = next(iter([*refusals, *troubles]), "no Sentinel answered")
         return BackendUnavailable(f"{self._label}: the primary is not known: {said}", backend=self._label)
 
     async def _ask(self, wire: Wire, sentinel: Node, parts: int, until: float) -> tuple[int, Node]:

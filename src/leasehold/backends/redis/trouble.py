@@ -8,7 +8,7 @@ import ssl
 from leasehold.backends.redis.wire import load_driver
 from leasehold.errors import BackendError, BackendRejected, BackendUnavailable
 
-__all__ = ["could_not_connect", "from_reply", "prefix_of"]
+__all__ = ["could_not_connect", "from_reply", "is_not_logged_in", "prefix_of"]
 
 # The server answered, did nothing, and may answer better in a moment.
 NOT_NOW = {
@@ -55,13 +55,18 @@ def prefix_of(text: str) -> str:
     return text.split(maxsplit=1)[0] if text else ""
 
 
+def is_not_logged_in(text: str) -> bool:
+    """Whether a server that wants a password refused a request unread because it is long."""
+    return any(sign in text for sign in NOT_LOGGED_IN)
+
+
 def from_reply(text: str, label: str) -> BackendError:
     """What to raise for an error reply. An error inside a script says where it happened behind its own word."""
     word = prefix_of(text)
     if word in NOT_NOW:
         return BackendUnavailable(f"{label} cannot do it now: {NOT_NOW[word]} ({text})", backend=label)
     why = FOR_GOOD.get(word)
-    if why is None and any(sign in text for sign in NOT_LOGGED_IN):
+    if why is None and is_not_logged_in(text):
         why = FOR_GOOD["NOAUTH"]
     if why is None and any(sign in text for sign in DENIED_IN_SCRIPT):
         why = FOR_GOOD["NOPERM"]
@@ -85,7 +90,9 @@ def could_not_connect(error: Exception, label: str) -> BackendError:
     for part in chain:
         refused = (exceptions.AuthenticationError, exceptions.NoPermissionError)
         if isinstance(part, refused) or prefix_of(str(part)) in FOR_GOOD:
-            return BackendRejected(f"{label} refused the connection: {part}", backend=label)
+            wants = "Authentication required" in str(part)
+            said = f"{FOR_GOOD['NOAUTH']} ({part})" if wants else str(part)
+            return BackendRejected(f"{label} refused the connection: {said}", backend=label)
     if isinstance(error, exceptions.ResponseError) and prefix_of(str(error)) not in NOT_NOW:
         return BackendRejected(f"{label} refused the greeting: {error}", backend=label)
     return BackendUnavailable(f"{label} cannot be reached: {str(error) or type(error).__name__}", backend=label)

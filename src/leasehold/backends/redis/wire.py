@@ -82,6 +82,9 @@ class Wire(Protocol):
     ) -> Ear:
         """Open a connection for messages; `lost` is called once when it ends, unless it was closed."""
 
+    def distrust(self, node: Node) -> None:
+        """The connections to this server are over, or most likely are: use none of them again."""
+
     async def close(self) -> None:
         """Close every connection."""
 

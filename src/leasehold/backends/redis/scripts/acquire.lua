@@ -8,8 +8,8 @@
 --        in strict mode only: 11 which life of which server this is   12 hold off (ms)   13 for how long it has surely
 --        been the primary (ms)
 -- Reply  {1, fence, abandoned, now, ttl, again}   granted; again: it was ours already
---        {2, ahead, now, ttl left, facts}         in the queue
---        {0, waiting, ttl left, facts}            refused; nothing is left of the claim
+--        {2, ahead, now, ttl left, facts, off}    in the queue; off: for how long the server grants nothing (ms)
+--        {0, waiting, ttl left, facts, off}       refused; nothing is left of the claim
 --        {3, kind}                                the name is in use as another kind of lock
 -- Invariant: the same claim asked twice is granted once; its expiry then starts anew. Nobody overtakes a waiter.
 local owner, mode = ARGV[2], ARGV[4]
@@ -45,7 +45,7 @@ end
 
 local function refused()
   local left, facts = who_is_in_the_way()
-  return {0, redis.call('ZCARD', Q), left, facts}
+  return {0, redis.call('ZCARD', Q), left, facts, 0}
 end
 
 -- A grant that we have already: its answer was lost, or it was handed over.
@@ -110,11 +110,11 @@ if off == 0 then
 end
 local left, facts = who_is_in_the_way()
 left = math.max(left, off)
-if step == '0' then return {0, redis.call('ZCARD', Q), left, facts} end
+if step == '0' then return {0, redis.call('ZCARD', Q), left, facts, off} end
 if not place then
   redis.call('ZADD', Q, redis.call('HINCRBY', S, 'n', 1), owner)
   if kind_in_use ~= kind then redis.call('HSET', S, 'k', kind) end
   stand_here()
   if not highest then keep(ttl) end
 end
-return {2, redis.call('ZRANK', Q, owner), now, left, facts}
+return {2, redis.call('ZRANK', Q, owner), now, left, facts, off}

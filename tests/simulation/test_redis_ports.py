@@ -1,0 +1,262 @@
+"""What the scripts promise to the core, each on a server of its own whose time passes on command."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from leasehold.backends.redis.commands import Call
+from leasehold.backends.redis.scripts import script
+from leasehold.spi import Place
+from leasehold.values import Grant, Loss, LossReason, Mode, Refusal
+from tests.simulation.redis_bench import Bench
+
+OUT_OF_MEMORY = "OOM command not allowed when used memory > 'maxmemory'."
+MODES = [Mode.EXCLUSIVE, Mode.SHARED, Mode.PERMIT]
+
+
+def keys_of(bench: Bench, owner: str) -> list[bytes]:
+    return [key for key in bench.server.database.present() if owner.encode() in key]
+
+
+# --- withdrawals
+
+
+@pytest.mark.parametrize("became", ["refused", "queued", "granted", "broken"])
+def test_withdrawal_of_a_claim_whose_every_request_was_answered_leaves_nothing(became: str) -> None:
+    """It left a key for a whole ttl, after every acquire that timed out."""
+    bench = Bench()
+    holder, client = bench.client(), bench.client()
+    claim = bench.claim(ttl=3600.0)
+
+    async def history() -> None:
+        if became in ("refused", "queued"):
+            await holder.try_acquire(bench.claim())
+        answer = await (client.try_acquire if became == "refused" else client.join)(claim)
+        if became == "broken":
+            assert isinstance(answer, Grant)
+            assert await holder.break_("k", answer.fence, "stuck", now=True)
+        before = await holder.inspect("k")
+        await client.withdraw(claim, doubt=False)
+        assert keys_of(bench, claim.owner) == []
+        after = await holder.inspect("k")
+        assert after is None or after.waiting == ()
+        assert before is None or became != "refused" or after is not None
+
+    bench.run(history())
+
+
+def test_withdrawal_after_doubt_refuses_what_comes_late_for_one_ttl() -> None:
+    bench = Bench()
+    client = bench.client()
+    claim = bench.claim(ttl=5.0)
+
+    async def history() -> None:
+        await client.withdraw(claim, doubt=True)
+        assert isinstance(await client.try_acquire(claim), Refusal)
+        await bench.main.sleep(5.5)
+        assert isinstance(await client.try_acquire(claim), Grant)
+
+    bench.run(history())
+
+
+# --- a release of what an operator has broken
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("at_once", [False, True])
+def test_release_of_a_broken_grant_answers_the_break_in_the_words_of_a_renewal(mode: Mode, at_once: bool) -> None:
+    """It said no more than that the grant was gone, and the reason was lost."""
+    bench = Bench()
+    holder, operator = bench.client(), bench.client()
+
+    async def history() -> None:
+        grant = await holder.try_acquire(bench.claim(ttl=60.0, mode=mode))
+        assert isinstance(grant, Grant)
+        assert await operator.break_("k", grant.fence, "stuck since noon", now=at_once)
+        (renewed,) = await holder.renew([grant])
+        assert renewed == Loss(LossReason.BROKEN, "stuck since noon")
+        assert await holder.release(grant) == renewed
+        assert await operator.inspect("k") is None, "its place is kept although it has obeyed"
+
+    bench.run(history())
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_release_of_a_broken_grant_wakes_the_next_waiter_at_once(mode: Mode) -> None:
+    bench = Bench()
+    holder, waiter, operator = bench.client(), bench.client(), bench.client()
+
+    async def history() -> None:
+        grant = await holder.try_acquire(bench.claim(ttl=60.0, mode=mode))
+        place = await waiter.join(bench.claim(ttl=60.0, mode=Mode.EXCLUSIVE if mode is Mode.SHARED else mode))
+        assert isinstance(grant, Grant)
+        assert isinstance(place, Place)
+        assert await operator.break_("k", grant.fence, "stuck", now=False)
+        assert not await bench.main.wait(place.signal, bench.main.now() + 1.0), "it is kept for the holder"
+        assert isinstance(await holder.release(grant), Loss)
+        assert await bench.main.wait(place.signal, bench.main.now() + 0.5)
+        place.signal.clear()
+        assert isinstance(await waiter.turn(place), Grant)
+
+    bench.run(history())
+
+
+def test_second_release_of_a_broken_grant_finds_nothing_and_frees_nobody() -> None:
+    bench = Bench()
+    holder, other = bench.client(), bench.client()
+
+    async def history() -> None:
+        grant = await holder.try_acquire(bench.claim())
+        assert isinstance(grant, Grant)
+        assert await other.break_("k", grant.fence, "stuck", now=False)
+        assert isinstance(await holder.release(grant), Loss)
+        assert isinstance(await other.try_acquire(bench.claim()), Grant)
+        assert await holder.release(grant) is False
+        assert await other.inspect("k") is not None
+
+    bench.run(history())
+
+
+# --- a server without memory
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_server_without_memory_keeps_the_place_of_who_waits_and_hands_over(mode: Mode) -> None:
+    """It kept it for six seconds: a waiter could not refresh its place."""
+    bench = Bench()
+    holder, waiter = bench.client(), bench.client()
+
+    async def history() -> None:
+        grant = await holder.try_acquire(bench.claim(ttl=60.0, mode=mode))
+        answer = await waiter.join(bench.claim(ttl=60.0, mode=Mode.EXCLUSIVE if mode is Mode.SHARED else mode))
+        bench.server.refuses = OUT_OF_MEMORY
+        while bench.world.now < 20.0:
+            assert isinstance(answer, Place)
+            await bench.main.sleep(answer.recheck)
+            answer = await waiter.turn(answer)
+        assert isinstance(grant, Grant)
+        assert isinstance(answer, Place)
+        assert await holder.release(grant)
+        assert await bench.main.wait(answer.signal, bench.main.now() + 0.5), "nobody was told"
+        answer.signal.clear()
+        assert isinstance(await waiter.turn(answer), Grant)
+
+    bench.run(history())
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("min_hold", [0.0, 5.0])
+def test_server_without_memory_renews_withdraws_breaks_and_frees(mode: Mode, min_hold: float) -> None:
+    """It ended what several share, because their renewal counted as one that needs memory; so did a withdrawal."""
+    bench = Bench()
+    holder, other = bench.client(), bench.client()
+
+    async def history() -> None:
+        claims = [bench.claim(ttl=10.0, mode=mode, min_hold=min_hold) for _ in range(3)]
+        grants = []
+        for place, claim in enumerate(claims):
+            grant = await holder.try_acquire(replace(claim, key=f"k{place}"))
+            assert isinstance(grant, Grant)
+            grants.append(grant)
+        bench.server.refuses = OUT_OF_MEMORY
+        for _ in range(5):
+            await bench.main.sleep(4.0)
+            assert [isinstance(answer, Grant) for answer in await holder.renew(grants)] == [True] * 3
+        assert isinstance(await holder.try_acquire(grants[0].claim), Grant), "asked again, it is the same grant"
+        assert await holder.release(grants[0])
+        await holder.withdraw(grants[1].claim)
+        assert await other.break_("k2", grants[2].fence, "stuck", now=True)
+        for name in ("k0", "k1", "k2"):
+            assert await other.inspect(name) is None
+
+    bench.run(history())
+
+
+# --- fences
+
+
+def test_fence_that_was_raised_for_one_name_does_not_lift_those_of_others() -> None:
+    bench = Bench()
+    client = bench.client()
+    far = bench.server.now_us + 10 * 86_400_000_000
+
+    async def history() -> None:
+        await client.raise_fence("k", far)
+        raised = await client.try_acquire(bench.claim())
+        assert isinstance(raised, Grant)
+        assert raised.fence > far
+        other = await client.try_acquire(replace(bench.claim(), key="other"))
+        assert isinstance(other, Grant)
+        assert other.fence < far
+
+    bench.run(history())
+
+
+def test_fences_of_a_client_rise_over_all_its_names_when_the_clock_is_set_back() -> None:
+    bench = Bench()
+    client = bench.client()
+
+    async def history() -> None:
+        first = await client.try_acquire(bench.claim())
+        bench.server.step_clock(-600.0)
+        bench.server.restart_empty()
+        second = await client.try_acquire(bench.claim())
+        assert isinstance(first, Grant)
+        assert isinstance(second, Grant)
+        assert second.fence > first.fence
+
+    bench.run(history())
+
+
+# --- strict mode
+
+
+@pytest.mark.parametrize("age", [0, 3_600_000])
+def test_strict_mode_holds_off_for_a_name_that_another_life_has_granted_however_old_the_server_is(age: int) -> None:
+    """A server can be old and yet have just become the one that is asked: its age says nothing about this name."""
+    bench = Bench()
+    client = bench.client()
+    keys = client._names.keys("k")
+
+    async def ask(owner: str, life: str) -> int:
+        words = ("0", owner, "10000", "x", "0", "0", "[]", "0", "6000", "", life, "30000", str(age))
+        reply = await client._courier.ask(Call.of(script("acquire"), keys, owner, *words), 1.0)
+        return int(reply[0])
+
+    async def history() -> None:
+        await bench.main.sleep(1.0)
+        await ask("o1", "first")
+        await bench.main.sleep(31.0)
+        assert await ask("o1", "first") == 1
+        await client.withdraw(replace(bench.claim(), owner="o1"), doubt=False)
+        assert await ask("o2", "second") == 0, "a lease of the first life may still run"
+        await bench.main.sleep(31.0)
+        assert await ask("o3", "second") == 1
+
+    bench.run(history())
+
+
+# --- claim windows
+
+
+@pytest.mark.parametrize(("silent_for", "whole"), [(1.0, True), (2.5, True), (3.5, False), (5.5, False)])
+def test_waiter_that_missed_its_re_checks_is_handed_the_lock_for_a_window_only(silent_for: float, whole: bool) -> None:
+    bench = Bench()
+    holder, waiter = bench.client(), bench.client()
+
+    async def history() -> None:
+        grant = await holder.try_acquire(bench.claim(ttl=60.0))
+        place = await waiter.join(bench.claim(ttl=60.0))
+        assert isinstance(grant, Grant)
+        assert isinstance(place, Place)
+        await bench.main.sleep(silent_for)
+        assert await holder.release(grant)
+        state = await holder.inspect("k")
+        assert state is not None
+        (holding,) = state.holdings
+        assert (holding.expires_in > 50.0) is whole
+        assert whole or holding.expires_in <= 3.0, "a dead one would keep the lock for its whole ttl"
+
+    bench.run(history())
