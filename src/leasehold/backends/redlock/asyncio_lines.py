@@ -88,6 +88,9 @@ class AsyncioQuestion:
     def finish(self) -> None:
         """The connection reads the answer by itself."""
 
+    def drop(self) -> None:
+        """A task is not interrupted while it sends or reads: the connection reads the answer by itself."""
+
 
 class AsyncioLines:
     """The connection to one node."""

@@ -47,22 +47,25 @@ class Owed:
 class Line(BlockingLink):
     """One connection; one thread at a time."""
 
-    __slots__ = ("_owed", "_secure", "descriptor")
+    __slots__ = ("_owed", "_secure", "descriptor", "is_torn")
 
     def __init__(self, dialer: Dialer, address: Address, label: str) -> None:
         super().__init__(dialer, address, label)
         self._owed: deque[Owed] = deque()
         self._secure = isinstance(self._socket, ssl.SSLSocket)
         self.descriptor = self._socket.fileno()
+        self.is_torn = False  # it was interrupted while sending: what is owed is not what was asked for
 
     def ask(self, owed: Owed, payload: bytes) -> None:
         """Send; the answers are owed from now on."""
         self.used_at = owed.sent = time.monotonic()
+        self.is_torn = True
         self._owed.append(owed)
         try:
             self._socket.sendall(payload)
         except OSError as error:
             raise OutcomeUnknown(f"{self.label}: the connection broke while sending: {error}") from None
+        self.is_torn = False
 
     def hear(self) -> None:
         """Read what is there, and give each answer to whom it is owed."""
@@ -193,6 +196,12 @@ class BlockingQuestion(Owed):
         if line is not None:
             self._lines.give_back(line)
 
+    def drop(self) -> None:
+        """Close the connection: an answer may have been half read."""
+        line, self._line = self._line, None
+        if line is not None:
+            self._lines.give_up(line)
+
     def _broke(self, error: OutcomeUnknown) -> None:
         line, self._line = self._line, None
         if line is not None:
@@ -281,6 +290,9 @@ class BlockingLines:
                     node.misses = 0
         except OutcomeUnknown:
             return False
+        except BaseException:
+            self.give_up(line)
+            raise
         if late > self._timeout and node is not None:
             node.missed()
             if node.trouble is not None:
@@ -297,7 +309,7 @@ class BlockingLines:
 
     def give_back(self, line: Line) -> None:
         """Keep it for later, with what it still owes."""
-        if self._closed or len(self._idle) >= MOST_IDLE:
+        if self._closed or line.is_torn or len(self._idle) >= MOST_IDLE:
             self.give_up(line)
             return
         self._taken.discard(line)

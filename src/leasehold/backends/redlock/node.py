@@ -44,6 +44,9 @@ class Question(Protocol):
     def finish(self) -> None:
         """Nobody waits for the answer any more. It is still read when it comes."""
 
+    def drop(self) -> None:
+        """The caller was interrupted, perhaps in the middle of sending or reading."""
+
 
 class Lines(Protocol):
     """The connections to one node."""

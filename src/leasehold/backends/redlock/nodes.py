@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Nodes", "Poll"]
 
 SOFT = 0.1  # how long the first use waits for every node; a majority is waited for longer
-HARD = 2.0
+HARD = 5.0  # the limit of the store itself, for a machine that is busy; a caller with less time says so
 LOOK_AGAIN = 0.02  # several may wait for the same news
 PROBE_EVERY = (0.005, 0.05, 0.1, 0.2, 0.5, 1.0)
 IDLE = 10.0  # a client that was not used for so long is not probed for
@@ -79,9 +79,9 @@ class Nodes:
         questions = [node.lines.question(node, call, connect_by) for node in self.all]
         try:
             answers = await self._runtime.scatter(questions, enough, min(sent + timeout, until))
-        except BaseException:  # the caller is interrupted; the connections still read what comes
+        except BaseException:
             for question in questions:
-                question.finish()
+                question.drop()
             raise
         return Poll(call, questions, answers, sent)
 
