@@ -213,6 +213,11 @@ def test_a_renewal_counts_only_by_a_majority_of_nodes_that_do_not_sit_out(codes:
         assert (found.detail == "stuck job") is (outcome is LossReason.BROKEN)
 
 
+def test_a_renewed_grant_counts_from_the_renewal() -> None:
+    renewed_grant = Renewals([renewed(1)] * 3, "x").outcome(0, Grant(claim(), 42, 10.0, since=5.0))
+    assert renewed_grant == Grant(claim(), 42, 10.0)
+
+
 def test_renewals_are_waited_for_until_every_one_of_them_is_decided() -> None:
     enough = enough_renewals(2)
     assert not enough([renewed(1, 1), renewed(1, 0), None, None, None])
@@ -261,7 +266,10 @@ def test_a_release_freed_what_a_majority_may_have_had() -> None:
     assert freed([1, 1, 0, 0, DOWN], "x"), "the bare majority lost a node, which may have had it"
     assert not freed([1, 0, 0, 0, 0], "x")
     assert not freed([0, 0, 0, None, None], "x")
-    assert not freed([2, 2, 2, None, None], "x"), "it had been broken"
+    broken = [2, b"stuck job"]
+    assert freed([broken, broken, broken, None, None], "x") == Loss(LossReason.BROKEN, "stuck job")
+    assert freed([1, 1, 0, broken, DOWN], "x") == Loss(LossReason.BROKEN, "stuck job")
+    assert freed([1, 1, 1, broken, broken], "x") is True, "a break that no majority knows is none"
     with pytest.raises(OutcomeUnknown):
         freed([0, 0, None, None, DOWN], "x")
 
@@ -269,6 +277,7 @@ def test_a_release_freed_what_a_majority_may_have_had() -> None:
 def test_a_release_is_not_waited_for_beyond_a_majority() -> None:
     assert yes_or_no([1, 1, 1, None, None])
     assert yes_or_no([0, 0, 0, None, None])
+    assert yes_or_no([0, [2, b"why"], [2, b"why"], None, None])
     assert not yes_or_no([1, 1, 0, None, DOWN])
     assert yes_or_no([1, 1, 0, DOWN, DOWN])
 
