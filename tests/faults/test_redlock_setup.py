@@ -118,9 +118,35 @@ def test_clients_that_disagree_about_the_number_of_nodes_do_not_lock_together(no
     two = nodes.url(addresses=[server.address for server in nodes.servers[:2]])
     with (
         leasehold.connect(two) as client,
-        pytest.raises(leasehold.BackendRejected, match="as one of 3 nodes: all clients must say the same"),
+        pytest.raises(leasehold.BackendRejected, match="as one of 3 nodes: all clients must say the same") as caught,
     ):
         client.lock("x").acquire(timeout=30)
+    assert "delete the key leasehold:redlock:node on every node" in str(caught.value)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_looking_writes_nothing_so_a_wrong_url_does_not_set_the_nodes_up(driver: contract.Driver, count: int) -> None:
+    nodes = RedlockNodes(3, max_ttl=60, node_timeout=0.5)
+    for server in nodes.servers:
+        server.start()
+
+    async def body() -> None:
+        addresses = [server.address for server in nodes.servers[:count]]
+        async with opened(driver, nodes.url(addresses=addresses)) as client:
+            assert await client.inspect("name") is None
+            assert await client.locks() == []
+            await client.examine()
+        assert [server.ask("KEYS", "*") for server in nodes.servers] == [[], [], []]
+        async with opened(driver, nodes.url()) as client:
+            with pytest.raises(leasehold.BackendUnavailable, match="sits out for 6"):
+                await client.lock("name").try_acquire()
+        for server in nodes.servers:
+            assert server.ask("HGET", "leasehold:redlock:node", "x") == b"60000/3", "the first acquire sets it up"
+
+    try:
+        driver.run(body())
+    finally:
+        nodes.remove()
 
 
 def test_value_of_another_program_under_a_key_is_refused_and_not_touched(nodes: RedlockNodes) -> None:

@@ -17,7 +17,7 @@ from leasehold.backends.redlock.counting import Renewals, check_heard, enough_re
 from leasehold.backends.redlock.inspecting import kept_by_majority, to_states
 from leasehold.backends.redlock.node import meaning
 from leasehold.backends.redlock.scripts import NAMES, script
-from leasehold.backends.redlock.votes import Votes, enough_votes
+from leasehold.backends.redlock.votes import Votes, enough_votes, may_have_voted_for
 from leasehold.errors import BackendError, BackendRejected, BackendUnavailable, OutcomeUnknown
 from leasehold.values import Claim, Grant, Holder, Loss, LossReason, Mode
 
@@ -52,6 +52,15 @@ def votes(*answers: Any) -> Votes:
         ((BUSY, BUSY, BUSY, None, None), True),
         ((BUSY, DOWN, OUT, None, YES), True),
         ((YES, YES, BUSY, BUSY, None), False),
+        ((BUSY, DOWN, DOWN, None, None), True),
+        ((BUSY, BUSY, LOST, None, None), False),
+        ((LOST, LOST, LOST, None, None), False),
+        ((TOO_LOW, DOWN, DOWN, None, None), False),
+        ((TOO_LOW, DOWN, DOWN, YES, YES), True),
+        ((TOO_LOW, DOWN, DOWN, BUSY, None), True),
+        ((TOO_LOW, TOO_LOW, WINDOW_, None, None), True),
+        ((TOO_LOW, TOO_LOW, YES, None, None), False),
+        ((TOO_LOW, BUSY, BUSY, None, None), False),
     ],
 )
 def test_a_ballot_is_over_at_a_majority_or_when_none_is_possible(answers: tuple[Any, ...], enough: bool) -> None:
@@ -82,6 +91,35 @@ def test_a_refusal_names_the_holder_of_a_majority_and_when_it_ends() -> None:
     assert refusal.retry_after == 0.65
 
 
+@pytest.mark.parametrize(
+    ("answers", "is_refused"),
+    [
+        ((DOWN, BUSY, BUSY, None, None), True),
+        ((DOWN, DOWN, BUSY, None, None), True),
+        ((DOWN, DOWN, BUSY, BUSY, BUSY), True),
+        ((OUT, WINDOW_, BUSY, None, None), True),
+        ((LOST, LOST, BUSY, BUSY, BUSY), True),
+        ((DOWN, DOWN, TOO_LOW, YES, YES), True),
+        ((YES, YES, BUSY, BUSY, LOST), True),
+        ((DOWN, DOWN, DOWN, BUSY, BUSY), False),
+        ((DOWN, LOST, BUSY, YES, YES), True),
+        ((LOST, LOST, BUSY, YES, None), False),
+        ((DOWN, LOST, LOST, BUSY, YES), False),
+        ((None, None, None, BUSY, BUSY), False),
+        ((OUT, OUT, OUT, BUSY, None), False),
+        ((TOO_LOW, DOWN, DOWN, None, None), False),
+    ],
+)
+def test_a_busy_node_is_as_sure_a_no_as_a_dead_one(answers: tuple[Any, ...], is_refused: bool) -> None:
+    assert votes(*answers).is_refused is is_refused
+
+
+def test_a_lock_that_every_voting_node_has_is_no_split_vote() -> None:
+    refusal = votes(BUSY, BUSY, DOWN, None, None).refusal("app:x")
+    assert refusal.holder == HOLDER
+    assert refusal.retry_after == 0.7
+
+
 def test_a_split_vote_has_no_end_to_wait_for() -> None:
     assert votes(BUSY, BUSY, YES, YES, None).refusal("app:x").retry_after is None
     assert votes(YES, YES, None, None, None).refusal("app:x").holder is None
@@ -110,6 +148,36 @@ def test_the_error_names_each_node_with_its_reason() -> None:
     assert "n3 was set up with max_ttl=45 as one of 3 nodes" in text
     assert "n5 cannot be reached" in text
     assert "n5 did not answer" not in text, "it was not waited for"
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        ((OUT, OUT, [4, 0, 1500], None, None), "; a majority can vote in 2.5 s"),
+        ((OUT, [4, 0, 34000], [4, 0, 1500], YES, YES), "; a majority can vote in 1.5 s"),
+        ((OUT, DOWN, DOWN, YES, None), None),
+        ((WINDOW_, WINDOW_, WINDOW_, YES, YES), None),
+    ],
+)
+def test_the_error_says_when_there_is_a_majority_again_if_time_brings_one(
+    answers: tuple[Any, ...], said: str | None
+) -> None:
+    text = str(votes(*answers).trouble("redlock://x", WINDOW))
+    assert text.endswith(said) if said else "a majority can vote in" not in text
+
+
+def test_the_error_for_other_terms_names_the_key_and_what_to_do() -> None:
+    text = str(votes(*([[6, 0, b"30000/2"]] * 3), None, None).trouble("redlock://x", WINDOW))
+    assert "max_ttl=30 as one of 2 nodes: all clients must say the same" in text
+    assert "stop all clients and delete the key leasehold:redlock:node on every node" in text
+
+
+@pytest.mark.parametrize(
+    ("answer", "numbers"),
+    [(None, (40, 41, 42)), (LOST, (40, 41, 42)), ([1, 0, 40], (40,)), (BUSY, ()), (TOO_LOW, ()), (DOWN, ())],
+)
+def test_a_silent_node_may_have_a_vote_for_any_number_of_the_claim(answer: Any, numbers: tuple[int, ...]) -> None:
+    assert tuple(may_have_voted_for(answer, 42, (40, 41))) == numbers
 
 
 # --- renewals
@@ -143,6 +211,11 @@ def test_a_renewal_counts_only_by_a_majority_of_nodes_that_do_not_sit_out(codes:
         assert isinstance(found, Loss)
         assert found.reason is outcome
         assert (found.detail == "stuck job") is (outcome is LossReason.BROKEN)
+
+
+def test_a_renewed_grant_counts_from_the_renewal() -> None:
+    renewed_grant = Renewals([renewed(1)] * 3, "x").outcome(0, Grant(claim(), 42, 10.0, since=5.0))
+    assert renewed_grant == Grant(claim(), 42, 10.0)
 
 
 def test_renewals_are_waited_for_until_every_one_of_them_is_decided() -> None:
@@ -193,7 +266,10 @@ def test_a_release_freed_what_a_majority_may_have_had() -> None:
     assert freed([1, 1, 0, 0, DOWN], "x"), "the bare majority lost a node, which may have had it"
     assert not freed([1, 0, 0, 0, 0], "x")
     assert not freed([0, 0, 0, None, None], "x")
-    assert not freed([2, 2, 2, None, None], "x"), "it had been broken"
+    broken = [2, b"stuck job"]
+    assert freed([broken, broken, broken, None, None], "x") == Loss(LossReason.BROKEN, "stuck job")
+    assert freed([1, 1, 0, broken, DOWN], "x") == Loss(LossReason.BROKEN, "stuck job")
+    assert freed([1, 1, 1, broken, broken], "x") is True, "a break that no majority knows is none"
     with pytest.raises(OutcomeUnknown):
         freed([0, 0, None, None, DOWN], "x")
 
@@ -201,6 +277,7 @@ def test_a_release_freed_what_a_majority_may_have_had() -> None:
 def test_a_release_is_not_waited_for_beyond_a_majority() -> None:
     assert yes_or_no([1, 1, 1, None, None])
     assert yes_or_no([0, 0, 0, None, None])
+    assert yes_or_no([0, [2, b"why"], [2, b"why"], None, None])
     assert not yes_or_no([1, 1, 0, None, DOWN])
     assert yes_or_no([1, 1, 0, DOWN, DOWN])
 

@@ -1,12 +1,124 @@
-"""Known bugs that named tests must see: redlock."""
+"""Known bugs of the Redlock store. They live between several servers, so each names the tests that must see it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from verification.mutants.catalogue import Mutant
+from verification.mutants.catalogue import Mutant
 
 __all__ = ["REDLOCK_MUTANTS"]
 
-REDLOCK_MUTANTS: tuple[Mutant, ...] = ()
+_REDLOCK = "backends/redlock/"
+_SCRIPTS = _REDLOCK + "scripts/"
+_COUNTING = ("tests/unit/test_redlock_counting.py",)
+_CALLS = "tests/faults/test_redlock_calls.py::"
+_SETUP = "tests/faults/test_redlock_setup.py::"
+
+
+REDLOCK_MUTANTS: tuple[Mutant, ...] = (
+    # --- votes
+    Mutant(
+        "redlock-earlier-vote-stays",
+        "a vote for an earlier number of the same claim stays on a silent node",
+        _REDLOCK + "votes.py",
+        "        return *earlier, proposed\n",
+        "        return (proposed,)\n",
+        tests=_COUNTING,
+    ),
+    Mutant(
+        "redlock-busy-is-in-doubt",
+        "while nodes are down, a lock of somebody else is in doubt instead of refused",
+        _REDLOCK + "votes.py",
+        "        return left - sum(1 for _ in self._with(BUSY)) < self._needed <= left\n",
+        "        return False\n",
+        tests=_COUNTING,
+    ),
+    Mutant(
+        "redlock-lost-answer-decides",
+        "an answer that got lost ends a ballot before those that would settle it have come",
+        _REDLOCK + "votes.py",
+        "        elif isinstance(answer, (BackendUnavailable, BackendRejected)):\n            no += 1\n",
+        "        elif answer is not None:\n            no += 1\n",
+        tests=_COUNTING,
+    ),
+    Mutant(
+        "redlock-objection-decides",
+        "with two nodes down the first objection to a number ends the ballot: a free lock is refused",
+        _REDLOCK + "votes.py",
+        "    return bool(objected) and decided(yes, no + objected, nodes) and yes + objected >= majority(nodes)\n",
+        "    return bool(objected) and decided(yes, no + objected, nodes)\n",
+        tests=_COUNTING,
+    ),
+    # --- scripts
+    Mutant(
+        "redlock-repair-after-withdrawal",
+        "a repair under way re-takes a lock whose claim was withdrawn",
+        _SCRIPTS + "repair.lua",
+        " or redis.call('EXISTS', KEYS[2]) == 1 then return 0 end\n",
+        " then return 0 end\n",
+        tests=(_CALLS + "test_repair_that_is_under_way_does_not_take_a_lock_back_that_was_withdrawn",),
+    ),
+    Mutant(
+        "redlock-looking-sets-up",
+        "looking at locks through a wrong URL sets the nodes up with its terms",
+        _SCRIPTS + "greet.lua",
+        "sits_out(KEYS[1], ARGV[1], false)",
+        "sits_out(KEYS[1], ARGV[1], true)",
+        tests=(_SETUP + "test_looking_writes_nothing_so_a_wrong_url_does_not_set_the_nodes_up",),
+    ),
+    Mutant(
+        "redlock-mark-without-doubt",
+        "a withdrawal without doubt leaves a key on every node for a ttl",
+        _SCRIPTS + "withdraw.lua",
+        "if ARGV[2] ~= '0' then redis.call('SET', KEYS[2], '1', 'PX', ARGV[2]) end\n",
+        "redis.call('SET', KEYS[2], '1', 'PX', math.max(1000, tonumber(ARGV[2])))\n",
+        tests=(_CALLS + "test_withdrawal_without_doubt_leaves_nothing_on_nodes_that_answer",),
+    ),
+    Mutant(
+        "redlock-break-said-once",
+        "a release of a broken grant that is repeated says that it was merely gone",
+        _SCRIPTS + "release.lua",
+        "    redis.call('HSET', KEYS[1], 'w', ARGV[1], 'v', lock[4])\n",
+        "",
+        tests=(_CALLS + "test_release_of_a_broken_grant_answers_with_the_break_and_frees_what_was_kept",),
+    ),
+    # --- connections and calls
+    Mutant(
+        "redlock-no-mark-on-a-node-in-doubt",
+        "a vote that arrives after a withdrawal without doubt takes the lock for nobody",
+        _REDLOCK + "backend.py",
+        "                if answer != 1 or question.node.may_get_late(claim.ttl):\n",
+        "                if isinstance(answer, Exception):\n",
+        tests=(_CALLS + "test_withdrawal_without_doubt_leaves_a_mark_where_a_vote_may_still_arrive",),
+    ),
+    Mutant(
+        "redlock-silent-connection-kept",
+        "clean-ups that were sent on a connection which fell silent are never sent again",
+        _REDLOCK + "blocking_lines.py",
+        "        if len(self._idle) > 1:\n            self._give_up_silent()\n",
+        "",
+        tests=(_CALLS + "test_withdrawal_without_doubt_leaves_a_mark_where_a_vote_may_still_arrive",),
+    ),
+    Mutant(
+        "redlock-connects-without-limit",
+        "a thread that has to connect waits for a silent node for as long as the driver would",
+        _REDLOCK + "blocking_lines.py",
+        "        self._line = line = self._lines.take(self.node, self._until)\n",
+        "        self._line = line = self._lines.take(self.node)\n",
+        tests=(_CALLS + "test_connection_for_one_more_thread_is_not_waited_for_too_long",),
+    ),
+    Mutant(
+        "redlock-waits-after-close",
+        "a call of another thread goes on waiting for the nodes after the client was closed",
+        _REDLOCK + "blocking_lines.py",
+        "        for line in tuple(self._taken):\n            line.hang_up()\n",
+        "",
+        tests=(_CALLS + "test_call_that_is_under_way_ends_with_the_client",),
+    ),
+    Mutant(
+        "redlock-close-drops-clean-ups",
+        "an asyncio client that is closed right after a failed attempt leaves its votes for their ttl",
+        _REDLOCK + "nodes.py",
+        "        await self._runtime.sleep(0)  # on asyncio",
+        "        # on asyncio",
+        tests=(_CALLS + "test_votes_of_an_attempt_that_failed_are_taken_back_although_the_client_is_closed_at_once",),
+    ),
+)

@@ -24,6 +24,7 @@ __all__ = [
     "same_number",
     "sits_out",
     "validity_left",
+    "waits_for",
 ]
 
 WINDOW = 2.0  # seconds: a node votes only for numbers so near to its own clock, either way
@@ -74,6 +75,15 @@ def sits_out(max_ttl: float, window: float = WINDOW) -> float:
     after twice the window.
     """
     return max_ttl + 2 * window
+
+
+def waits_for(left: Sequence[float], nodes: int) -> float | None:
+    """How long until a majority of so many nodes can vote, by the time that each known one still sits out.
+
+    None if no time brings a majority of those that are known.
+    """
+    needed = majority(nodes)
+    return sorted(left)[needed - 1] if len(left) >= needed else None
 
 
 def duplicates(identities: Mapping[str, str | None]) -> list[list[str]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from leasehold.backends.redis.asyncio_wire import AsyncioLink
 from leasehold.backends.redlock.node import LINE_TIMEOUT, lacks_script, meaning
-from leasehold.errors import BackendUnavailable
+from leasehold.errors import BackendUnavailable, ClientClosed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,6 +88,9 @@ class AsyncioQuestion:
     def finish(self) -> None:
         """The connection reads the answer by itself."""
 
+    def drop(self) -> None:
+        """A task is not interrupted while it sends or reads: the connection reads the answer by itself."""
+
 
 class AsyncioLines:
     """The connection to one node."""
@@ -106,6 +109,11 @@ class AsyncioLines:
         """Whether it is open."""
         return self._shared is not None and self._shared.is_open
 
+    @property
+    def is_owed(self) -> bool:
+        """Whether any answer is still to come."""
+        return bool(self._owed)
+
     async def open(self) -> None:
         """Connect."""
         if not self.is_ready:
@@ -116,7 +124,7 @@ class AsyncioLines:
         await line.open(self._dialer, self._address)
         if self._closed:
             line.close()
-            raise BackendUnavailable("this client is closed; make a new one with connect_async()")
+            raise ClientClosed(backend=str(self._address))
         before, self._shared = self._shared, line
         if before is not None:
             before.close()
@@ -144,7 +152,7 @@ class AsyncioLines:
         if self._owed:
             self._owed.popleft()
 
-    def question(self, node: Node, call: Call) -> AsyncioQuestion:
+    def question(self, node: Node, call: Call, until: float) -> AsyncioQuestion:  # noqa: ARG002 - it never connects
         """A question for this node."""
         return AsyncioQuestion(self, node, call)
 

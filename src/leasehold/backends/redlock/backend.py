@@ -11,19 +11,20 @@ from __future__ import annotations
 import logging
 import math
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from leasehold._core.quorum import WINDOW, higher_number, validity_left
 from leasehold.backends.redlock.counting import Renewals, check_heard, enough_renewals, freed, yes_or_no
 from leasehold.backends.redlock.inspecting import sweep, to_states
 from leasehold.backends.redlock.node import LINE_TIMEOUT
 from leasehold.backends.redlock.taken_back import TakenBack
-from leasehold.backends.redlock.votes import Votes, enough_votes, voted_for
-from leasehold.errors import BackendError, ConfigurationError, OutcomeUnknown
+from leasehold.backends.redlock.votes import Votes, enough_votes, may_have_voted_for
+from leasehold.errors import BackendError, ClientClosed, ConfigurationError, OutcomeUnknown
 from leasehold.values import Capability, Claim, Grant, LockState, Loss, Refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
     from leasehold.backends.redlock.calls import Call, Calls
     from leasehold.backends.redlock.nodes import Nodes, Poll
@@ -38,6 +39,25 @@ UNHURRIED = 2.0  # for questions of operators
 RENEWAL_EACH = 0.0002  # more time for each grant that is renewed along
 
 logger = logging.getLogger("leasehold")
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _ends_with_the_client(
+    verb: Callable[Concatenate[RedlockBackend, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[RedlockBackend, P], Coroutine[Any, Any, T]]:
+    """A call that was under way when the client was closed says so: its connections were taken away by ourselves."""
+
+    @wraps(verb)
+    async def ending(self: RedlockBackend, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return await verb(self, *args, **kwargs)
+        except BackendError:
+            if self._nodes.is_closed:
+                raise ClientClosed(backend=self.label) from None
+            raise
+
+    return ending
 
 
 class RedlockBackend:
@@ -57,19 +77,15 @@ class RedlockBackend:
 
     # --- claims
 
-    async def try_acquire(self, claim: Claim, _until: float = math.inf, /) -> Grant | Refusal:
+    @_ends_with_the_client
+    async def try_acquire(self, claim: Claim, until: float = math.inf, /) -> Grant | Refusal:
         """See `Backend`."""
-        if claim.ttl > self._options.max_ttl:
-            raise ConfigurationError(
-                f"a ttl of {claim.ttl:g} s is longer than max_ttl={self._options.max_ttl:g} of this store: a node that "
-                "lost its memory votes again after max_ttl. Put a larger ?max_ttl= into the URL of every client",
-                backend=self.label,
-            )
-        await self._nodes.ready()
+        self._check_ttl(claim.ttl)
+        await self._nodes.ready(until)
         known = [self._ahead.get(claim.key, 0), *self._taken_back.numbers(claim.owner)]
         number = higher_number(self._nodes.number(), known)
         for round_ in range(ROUNDS):
-            poll = await self._nodes.ask(self._ballot(claim, number), enough_votes, self._options.node_timeout)
+            poll = await self._nodes.ask(self._ballot(claim, number), enough_votes, self._options.node_timeout, until)
             try:
                 votes = Votes(poll.answers, self._names)
                 self._note_times(poll.answers)
@@ -82,12 +98,20 @@ class RedlockBackend:
                 poll.finish()
             if votes.was_withdrawn:
                 return Refusal(claim.key)
-            if not votes.wants_another_number and not is_stale:
+            if (not votes.wants_another_number and not is_stale) or self._runtime.now() >= until:
                 break
             number = self._higher(claim.key, [*votes.highest, *self._taken_back.numbers(claim.owner)])
-        if votes.can_vote < self._nodes.majority:
-            raise votes.trouble(self.label, WINDOW)
-        return votes.refusal(claim.key)
+        if votes.is_refused:
+            return votes.refusal(claim.key)
+        raise votes.trouble(self.label, WINDOW)
+
+    def _check_ttl(self, ttl: float) -> None:
+        if ttl > self._options.max_ttl:
+            raise ConfigurationError(
+                f"a ttl of {ttl:g} s is longer than max_ttl={self._options.max_ttl:g} of this store: a node that "
+                "lost its memory votes again after max_ttl. Put a larger ?max_ttl= into the URL of every client",
+                backend=self.label,
+            )
 
     def _granted(self, claim: Claim, votes: Votes, poll: Poll, *, again: bool) -> Grant | None:
         """The grant, if a majority voted and enough of its time is left."""
@@ -99,12 +123,11 @@ class RedlockBackend:
     def _take_back(self, claim: Claim, poll: Poll, proposed: int, kept: int | None) -> None:
         """Take back every vote but those for the number that was granted.
 
-        A node that is silent may yet vote, and may have voted for an earlier number of this claim. What is taken back
-        once must never be granted: some release of it can arrive at any time from now on.
+        What is taken back once must never be granted: some release of it can arrive at any time from now on.
         """
         now, earlier = self._runtime.now(), self._taken_back.numbers(claim.owner)
         for question, answer in zip(poll.questions, poll.answers, strict=True):
-            for number in _may_have(answer, proposed, earlier):
+            for number in may_have_voted_for(answer, proposed, earlier):
                 if number != kept:
                     self._taken_back.note(claim.owner, number, now, now + claim.ttl + LINE_TIMEOUT)
                     question.behind(self._calls.release(claim, number, poll.sent))
@@ -132,15 +155,14 @@ class RedlockBackend:
             if type(answer) is list:
                 node.offset = answer[1] / 1_000_000 - now
 
-    async def renew(
-        self, grants: Sequence[Grant], _until: float = math.inf, /
-    ) -> Sequence[Grant | Loss | BackendError]:
+    @_ends_with_the_client
+    async def renew(self, grants: Sequence[Grant], until: float = math.inf, /) -> Sequence[Grant | Loss | BackendError]:
         """See `Backend`. Nodes that lost a lock get it back, if a majority confirmed it."""
         if not grants:
             return []
-        await self._nodes.ready()
+        await self._nodes.ready(until)
         timeout = self._options.node_timeout + RENEWAL_EACH * len(grants)
-        poll = await self._nodes.ask(self._calls.renew(grants), enough_renewals(len(grants)), timeout)
+        poll = await self._nodes.ask(self._calls.renew(grants), enough_renewals(len(grants)), timeout, until)
         try:
             renewals = Renewals(poll.answers, self.label)
             answers = [renewals.outcome(place, grant) for place, grant in enumerate(grants)]
@@ -151,21 +173,34 @@ class RedlockBackend:
                         poll.questions[node].behind(self._calls.repair(grant))
         finally:
             poll.finish()
+        if self._nodes.is_closed and any(isinstance(answer, BackendError) for answer in answers):
+            raise ClientClosed(backend=self.label)
         return answers
 
-    async def release(self, grant: Grant, _until: float = math.inf, /) -> bool:
+    @_ends_with_the_client
+    async def release(self, grant: Grant, until: float = math.inf, /) -> bool | Loss:
         """See `Backend`."""
-        await self._nodes.ready()
+        await self._nodes.ready(until)
         call = self._calls.release(grant.claim, grant.fence, self._runtime.now())
-        poll = await self._nodes.ask(call, yes_or_no, self._options.node_timeout)
+        poll = await self._nodes.ask(call, yes_or_no, self._options.node_timeout, until)
         poll.finish()
         return freed(poll.answers, self.label)
 
-    async def withdraw(self, claim: Claim, _until: float = math.inf, /, *, doubt: bool = True) -> None:
-        """See `Backend`. Every node that can be reached has to know, or a late vote would be counted by nobody."""
-        await self._nodes.ready()
-        call = self._calls.withdraw(claim, self._runtime.now())
-        poll = await self._nodes.ask(call, _all, self._options.node_timeout)
+    @_ends_with_the_client
+    async def withdraw(self, claim: Claim, until: float = math.inf, /, *, doubt: bool = True) -> None:
+        """See `Backend`. Every node that can be reached has to know, or a late vote would be counted by nobody.
+
+        A node that has not answered everything is in doubt, whatever the caller says of the claim as a whole: a grant
+        does not wait for all votes, and a repair is not waited for at all.
+        """
+        await self._nodes.ready(until)
+        marking = self._calls.withdraw(claim, self._runtime.now())
+        call = marking if doubt else self._calls.withdraw(claim, self._runtime.now(), mark=False)
+        poll = await self._nodes.ask(call, _all, self._options.node_timeout, until)
+        if not doubt:
+            for question, answer in zip(poll.questions, poll.answers, strict=True):
+                if answer != 1 or question.node.may_get_late(claim.ttl):
+                    question.behind(marking)
         poll.finish()
         heard = sum(answer == 1 for answer in poll.answers)
         if heard < self._nodes.majority:
@@ -173,6 +208,7 @@ class RedlockBackend:
 
     # --- operators
 
+    @_ends_with_the_client
     async def inspect(self, key: str) -> LockState | None:
         """See `Inspecting`."""
         await self._nodes.ready()
@@ -182,12 +218,14 @@ class RedlockBackend:
         states = to_states([key], poll.answers)
         return states[0] if states else None
 
+    @_ends_with_the_client
     async def list(self, prefix: str) -> Sequence[LockState]:
         """See `Inspecting`. Looks through all keys of every node, page by page; the nodes stay responsive."""
         await self._nodes.ready()
         found = await sweep(self._nodes, self._calls, prefix, self._runtime)
         return [state for key in sorted(found) for state in to_states([key], found[key])]
 
+    @_ends_with_the_client
     async def break_(self, key: str, fence: int, reason: str, *, now: bool) -> bool:
         """See `Inspecting`."""
         await self._nodes.ready()
@@ -199,6 +237,7 @@ class RedlockBackend:
         broken, unheard = heard.count(1), len(poll.answers) - len(heard)
         return broken > 0 and broken + unheard >= self._nodes.majority
 
+    @_ends_with_the_client
     async def raise_fence(self, key: str, fence: int) -> int:
         """See `Inspecting`. All nodes are asked: one that did not hear of it may let a lower number pass."""
         await self._nodes.ready()
@@ -229,11 +268,3 @@ class RedlockBackend:
 
 def _all(answers: Sequence[Any]) -> bool:
     return all(answer is not None for answer in answers)
-
-
-def _may_have(answer: Any, proposed: int, earlier: Sequence[int]) -> Sequence[int]:
-    """The numbers for which a node may have a vote, by its answer to the ballot."""
-    if answer is None or isinstance(answer, OutcomeUnknown):
-        return *earlier, proposed
-    given = voted_for(answer)
-    return () if given is None else (given,)

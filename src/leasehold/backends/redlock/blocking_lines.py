@@ -6,19 +6,21 @@ connection, and a clean-up must be sent behind it. So each connection knows in w
 
 from __future__ import annotations
 
+import math
 import select
+import socket
 import ssl
 import time
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from leasehold.backends.redis.blocking_wire import FRESH, BlockingLink
-from leasehold.backends.redis.wire import NOTHING_YET
+from leasehold.backends.redis.wire import NOTHING_YET, Dialer
 from leasehold.backends.redlock.node import LINE_TIMEOUT, lacks_script, meaning
-from leasehold.errors import BackendUnavailable, OutcomeUnknown
+from leasehold.errors import BackendUnavailable, ClientClosed, OutcomeUnknown
 
 if TYPE_CHECKING:
-    from leasehold.backends.redis.wire import Dialer
     from leasehold.backends.redis.wire import Node as Address
     from leasehold.backends.redlock.calls import Call
     from leasehold.backends.redlock.node import Node
@@ -45,22 +47,25 @@ class Owed:
 class Line(BlockingLink):
     """One connection; one thread at a time."""
 
-    __slots__ = ("_owed", "_secure", "descriptor")
+    __slots__ = ("_owed", "_secure", "descriptor", "is_torn")
 
     def __init__(self, dialer: Dialer, address: Address, label: str) -> None:
         super().__init__(dialer, address, label)
         self._owed: deque[Owed] = deque()
         self._secure = isinstance(self._socket, ssl.SSLSocket)
         self.descriptor = self._socket.fileno()
+        self.is_torn = False  # it was interrupted while sending: what is owed is not what was asked for
 
     def ask(self, owed: Owed, payload: bytes) -> None:
         """Send; the answers are owed from now on."""
         self.used_at = owed.sent = time.monotonic()
+        self.is_torn = True
         self._owed.append(owed)
         try:
             self._socket.sendall(payload)
         except OSError as error:
             raise OutcomeUnknown(f"{self.label}: the connection broke while sending: {error}") from None
+        self.is_torn = False
 
     def hear(self) -> None:
         """Read what is there, and give each answer to whom it is owed."""
@@ -100,7 +105,20 @@ class Line(BlockingLink):
 
     def owed_for(self) -> float:
         """How long the oldest answer has been owed."""
-        return time.monotonic() - self._owed[0].sent if self._owed else 0.0
+        try:
+            return time.monotonic() - self._owed[0].sent
+        except IndexError:
+            return 0.0
+
+    @property
+    def is_owed(self) -> bool:
+        """Whether any answer is still to come."""
+        return bool(self._owed)
+
+    def hang_up(self) -> None:
+        """End it from another thread. Closing is left to its owner: the descriptor must not become another's."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def is_fresh(self) -> bool:
         """Whether it owes nothing and was used just now, so that nothing has to be checked."""
@@ -114,14 +132,15 @@ class Line(BlockingLink):
 class BlockingQuestion(Owed):
     """One call to one node, sent now and collected later."""
 
-    __slots__ = ("_line", "_lines", "node")
+    __slots__ = ("_line", "_lines", "_until", "node")
 
     call: Call
 
-    def __init__(self, lines: BlockingLines, node: Node, call: Call) -> None:
+    def __init__(self, lines: BlockingLines, node: Node, call: Call, until: float) -> None:
         super().__init__(call, call.count)
         self.node = node
         self._lines = lines
+        self._until = until
         self._line: Line | None = None
 
     async def perform(self) -> Any:
@@ -135,7 +154,7 @@ class BlockingQuestion(Owed):
         """Send without waiting."""
         if self.node.trouble is not None:
             raise self.node.trouble
-        self._line = line = self._lines.take(self.node)
+        self._line = line = self._lines.take(self.node, self._until)
         try:
             line.ask(self, self.call.short)
         except OutcomeUnknown as error:
@@ -177,6 +196,12 @@ class BlockingQuestion(Owed):
         if line is not None:
             self._lines.give_back(line)
 
+    def drop(self) -> None:
+        """Close the connection: an answer may have been half read."""
+        line, self._line = self._line, None
+        if line is not None:
+            self._lines.give_up(line)
+
     def _broke(self, error: OutcomeUnknown) -> None:
         line, self._line = self._line, None
         if line is not None:
@@ -194,6 +219,7 @@ class BlockingLines:
         self._timeout = timeout
         self._unsaid = unsaid
         self._idle: deque[Line] = deque()
+        self._taken: set[Line] = set()  # lines that a thread uses now
         self._closed = False
 
     @property
@@ -201,22 +227,31 @@ class BlockingLines:
         """Whether there is one that nobody uses."""
         return bool(self._idle)
 
+    @property
+    def is_owed(self) -> bool:
+        """Whether any answer is still to come, on a connection that is used or idle."""
+        return any(line.is_owed for line in (*self._taken, *self._idle))
+
     async def open(self) -> None:
         """Connect once more."""
-        self.give_back(self._connected())
+        self.give_back(self._connected(math.inf))
 
-    def _connected(self) -> Line:
-        line = Line(self._dialer, self._address, self.label)
+    def _connected(self, until: float) -> Line:
+        left = until - time.monotonic()
+        if left <= 0:
+            raise BackendUnavailable(f"{self.label}: there was no time left to connect", backend=self.label)
+        line = Line(self._dialer if left == math.inf else _Hurried(self._dialer, left), self._address, self.label)
+        self._taken.add(line)
         line.set_timeout(self._timeout)
         return line
 
-    def question(self, node: Node, call: Call) -> BlockingQuestion:
+    def question(self, node: Node, call: Call, until: float) -> BlockingQuestion:
         """A question for this node."""
-        return BlockingQuestion(self, node, call)
+        return BlockingQuestion(self, node, call, until)
 
     async def exchange(self, payload: bytes, count: int, *, fresh: bool = False) -> list[Any]:
         """Send commands and wait for all replies; the connection is not given back if anything goes wrong."""
-        line = self._connected() if fresh else self.take(None)
+        line = self._connected(math.inf) if fresh else self.take(None)
         try:
             line.set_timeout(LINE_TIMEOUT)
             owed = Owed(None, count)
@@ -230,29 +265,34 @@ class BlockingLines:
         self.give_back(line)
         return owed.replies
 
-    def take(self, node: Node | None) -> Line:
+    def take(self, node: Node | None, until: float = math.inf) -> Line:
         """One that nobody uses; the one used last. A node whose answers are late is on its way to be left out."""
         while not self._closed:
             try:
                 line = self._idle.pop()
+                self._taken.add(line)
             except IndexError:
-                line = self._connected()
+                line = self._connected(until)
             if line.is_fresh():
                 return line
             if self._is_usable(line, node):
                 line.set_timeout(self._timeout)
                 return line
             self.give_up(line)
-        raise BackendUnavailable("this client is closed; make a new one with connect()")
+        raise ClientClosed(backend=self.label)
 
     def _is_usable(self, line: Line, node: Node | None) -> bool:
         try:
             late = line.owed_for()
-            if late > self._timeout and line.catch_up() and node is not None:
-                node.misses = 0
+            if late > self._timeout and line.catch_up():
                 late = line.owed_for()
+                if node is not None:
+                    node.misses = 0
         except OutcomeUnknown:
             return False
+        except BaseException:
+            self.give_up(line)
+            raise
         if late > self._timeout and node is not None:
             node.missed()
             if node.trouble is not None:
@@ -262,19 +302,57 @@ class BlockingLines:
 
     def give_up(self, line: Line) -> None:
         """Close a connection that is of no use; what it may not have delivered is said again later."""
+        self._taken.discard(line)
         line.close()
         for call in line.unanswered():
             self._unsaid.keep(call)
 
     def give_back(self, line: Line) -> None:
         """Keep it for later, with what it still owes."""
-        if self._closed or len(self._idle) >= MOST_IDLE:
+        if self._closed or line.is_torn or len(self._idle) >= MOST_IDLE:
             self.give_up(line)
-        else:
-            self._idle.append(line)
+            return
+        self._taken.discard(line)
+        self._idle.append(line)
+        if len(self._idle) > 1:
+            self._give_up_silent()
+
+    def _give_up_silent(self) -> None:
+        """Give up idle connections that have fallen silent, so that what the node has not got is sent again.
+
+        The connection used last is taken first, so nobody else might ever look at these.
+        """
+        for line in tuple(self._idle):
+            if line.owed_for() > LINE_TIMEOUT:
+                try:
+                    self._idle.remove(line)
+                except ValueError:  # another thread uses it
+                    continue
+                if self._is_usable(line, None):
+                    self._idle.appendleft(line)
+                else:
+                    self.give_up(line)
 
     def close(self) -> None:
-        """Close what is idle; the rest is closed when it comes back."""
+        """Close what is idle, and end what is used: a thread that waits there has no client any more."""
         self._closed = True
         while self._idle:
             self._idle.pop().close()
+        for line in tuple(self._taken):
+            line.hang_up()
+
+
+class _Hurried(Dialer):
+    """The dialer, for a caller that has little time: half of it to connect, half to be greeted."""
+
+    def __init__(self, dialer: Dialer, left: float) -> None:
+        self._dialer = dialer
+        self._left = left
+
+    def connection(self, *words: Any) -> Any:
+        """A new connection object, not connected yet."""
+        connection = self._dialer.connection(*words)
+        for name in ("socket_connect_timeout", "socket_timeout"):
+            usual = getattr(connection, name)
+            setattr(connection, name, self._left / 2 if usual is None else min(usual, self._left / 2))
+        return connection

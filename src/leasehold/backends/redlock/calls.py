@@ -87,10 +87,11 @@ class Calls:
         rest = b"$1\r\n1\r\n%b%b" % (_lock(claim.key), _words(claim.owner, str(number)))
         return Call((self._release, rest, 4), until=now + claim.ttl)
 
-    def withdraw(self, claim: Claim, now: float) -> Call:
-        """Undo a claim."""
-        words = [claim.owner, milliseconds(claim.ttl)]
-        return Call(_part("withdraw", [LOCK + claim.key, GONE + claim.owner], words), until=now + claim.ttl)
+    def withdraw(self, claim: Claim, now: float, *, mark: bool = True) -> Call:
+        """Undo a claim. With a mark its requests are refused for one ttl, and a node that is away is told later."""
+        words = [claim.owner, milliseconds(claim.ttl) if mark else "0"]
+        part = _part("withdraw", [LOCK + claim.key, GONE + claim.owner], words)
+        return Call(part, until=now + claim.ttl if mark else 0.0)
 
     def renew(self, grants: Sequence[Grant]) -> Call:
         """Extend grants."""

@@ -97,23 +97,29 @@ def _counted_from_now(grant: Grant) -> Grant:
 
 
 def yes_or_no(answers: Sequence[Any]) -> bool:
-    """Whether a majority freed it, or a majority did not have it."""
+    """Whether a majority freed it, or a majority did not have it or only kept it because it was broken."""
     freed = gone = 0
     for answer in answers:
         if answer is not None:
             if answer == 1:
                 freed += 1
-            elif isinstance(answer, int):
+            elif isinstance(answer, (int, list)):
                 gone += 1
     needed = majority(len(answers))
     return freed >= needed or gone >= needed or all(answer is not None for answer in answers)
 
 
-def freed(answers: Sequence[Any], label: str) -> bool:
-    """Whether this release freed the lock. A grant of a bare majority may have lost a node since."""
+def freed(answers: Sequence[Any], label: str) -> bool | Loss:
+    """Whether this release freed the lock; the break, if an operator was quicker.
+
+    A grant of a bare majority may have lost a node since. A break that no majority knows is none, as for a renewal.
+    """
     yes = sum(isinstance(answer, int) and answer == 1 for answer in answers)
-    no = sum(isinstance(answer, int) and answer != 1 for answer in answers)
+    no = sum(isinstance(answer, list) or (isinstance(answer, int) and answer != 1) for answer in answers)
     unheard = len(answers) - yes - no
+    broken = next((answer for answer in answers if isinstance(answer, list)), None)
+    if broken is not None and yes < majority(len(answers)):
+        return Loss(LossReason.BROKEN, broken[1].decode(errors="replace"))
     if yes >= 1:
         return yes + unheard >= majority(len(answers))
     if no >= majority(len(answers)):

@@ -7,6 +7,8 @@ unanswered question goes out on the same connection, so that it arrives after it
 
 from __future__ import annotations
 
+import math
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -42,6 +44,9 @@ class Question(Protocol):
     def finish(self) -> None:
         """Nobody waits for the answer any more. It is still read when it comes."""
 
+    def drop(self) -> None:
+        """The caller was interrupted, perhaps in the middle of sending or reading."""
+
 
 class Lines(Protocol):
     """The connections to one node."""
@@ -50,11 +55,15 @@ class Lines(Protocol):
     def is_ready(self) -> bool:
         """Whether a question can be sent without connecting first."""
 
+    @property
+    def is_owed(self) -> bool:
+        """Whether any answer is still to come."""
+
     async def open(self) -> None:
         """Connect, so that one more question can be sent."""
 
-    def question(self, node: Node, call: Call) -> Question:
-        """A question for this node."""
+    def question(self, node: Node, call: Call, until: float) -> Question:
+        """A question for this node; connecting for it ends by then, an instant of `time.monotonic`."""
 
     async def exchange(self, payload: bytes, count: int, *, fresh: bool = False) -> list[Any]:
         """Send commands and wait for all replies, without a hurry; on a new connection if it must be fresh."""
@@ -73,6 +82,7 @@ class Node:
     run_id: str | None = None
     offset: float | None = None  # its time minus our monotonic time, in seconds
     misses: int = 0
+    lost_at: float = -math.inf  # when it was left out last; what was sent before may still arrive
     opening: bool = False
     unsaid: Unsaid = field(default_factory=Unsaid)
 
@@ -97,9 +107,14 @@ class Node:
     def failed(self, error: Exception) -> None:
         """Leave it out until it answers a probe."""
         self.misses = 0
+        self.lost_at = time.monotonic()
         if not isinstance(error, BackendError):
             error = BackendUnavailable(f"{self}: {error}", backend=str(self))
         self.trouble = error
+
+    def may_get_late(self, ttl: float) -> bool:
+        """Whether a request of the last ttl may still be under way to it: unanswered, or lost with its connection."""
+        return self.lines.is_owed or time.monotonic() - self.lost_at < ttl + LINE_TIMEOUT
 
     def say_later(self, call: Call) -> None:
         """It may not have got this. If that matters, it is told when it is back, unless the ttl was quicker."""

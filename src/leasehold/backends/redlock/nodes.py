@@ -6,11 +6,13 @@ ends when all nodes are up, or nobody has used the client for a while.
 
 from __future__ import annotations
 
+import math
+import time
 import weakref
 from typing import TYPE_CHECKING, Any
 
 from leasehold._core.quorum import duplicates, first_number, majority
-from leasehold.errors import BackendError, BackendRejected, BackendUnavailable
+from leasehold.errors import BackendError, BackendRejected, BackendUnavailable, ClientClosed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Nodes", "Poll"]
 
 SOFT = 0.1  # how long the first use waits for every node; a majority is waited for longer
-HARD = 2.0
+HARD = 5.0  # the limit of the store itself, for a machine that is busy; a caller with less time says so
 LOOK_AGAIN = 0.02  # several may wait for the same news
 PROBE_EVERY = (0.005, 0.05, 0.1, 0.2, 0.5, 1.0)
 IDLE = 10.0  # a client that was not used for so long is not probed for
@@ -61,16 +63,26 @@ class Nodes:
         self._probing = False
         self._twins: str | None = None
         self._used = 0.0
-        self._closed = False
+        self.is_closed = False
 
     def __len__(self) -> int:
         return len(self.all)
 
-    async def ask(self, call: Call, enough: Callable[[Sequence[Any]], bool], timeout: float) -> Poll:
+    async def ask(
+        self, call: Call, enough: Callable[[Sequence[Any]], bool], timeout: float, until: float = math.inf
+    ) -> Poll:
         """Put one call to all nodes at once. The caller made them ready, says when it heard enough, and finishes."""
-        questions = [node.lines.question(node, call) for node in self.all]
         sent = self._runtime.now()
-        answers = await self._runtime.scatter(questions, enough, sent + timeout)
+        if sent >= until:
+            raise BackendUnavailable(f"{self.label}: there was no time left to ask", backend=self.label)
+        connect_by = time.monotonic() + until - sent
+        questions = [node.lines.question(node, call, connect_by) for node in self.all]
+        try:
+            answers = await self._runtime.scatter(questions, enough, min(sent + timeout, until))
+        except BaseException:
+            for question in questions:
+                question.drop()
+            raise
         return Poll(call, questions, answers, sent)
 
     def number(self) -> int:
@@ -78,24 +90,24 @@ class Nodes:
         offsets = [node.offset for node in self.all if node.offset is not None and node.is_up]
         return first_number(offsets, self._runtime.now())
 
-    async def ready(self) -> None:
-        """Have a connection to every node that is up, and a majority of them."""
-        if self._closed:
-            raise BackendUnavailable("this client is closed; make a new one with connect()", backend=self.label)
+    async def ready(self, until: float = math.inf) -> None:
+        """Have a connection to every node that is up, and a majority of them; not waiting beyond `until`."""
+        if self.is_closed:
+            raise ClientClosed(backend=self.label)
         self._used = self._runtime.now()
         for node in self.all:
             if node.trouble is not None or node.run_id is None or not node.lines.is_ready or node.unsaid:
-                await self._make_ready()
+                await self._make_ready(until)
                 break
         if self._twins is not None:
             raise BackendRejected(
                 f"{self.label}: {self._twins} are one and the same server; name each server once", backend=self.label
             )
 
-    async def _make_ready(self) -> None:
+    async def _make_ready(self, until: float) -> None:
         wanting = [node for node in self.all if not node.opening and (_wants_connection(node) or self._is_old(node))]
         if wanting or not self._is_settled():
-            await self._open(wanting)
+            await self._open(wanting, until)
         if any(_wants_probe(node) for node in self.all):
             self._probe()
         if self._count_up() < self.majority:
@@ -109,9 +121,11 @@ class Nodes:
         return sum(node.is_up for node in self.all)
 
     async def close(self) -> None:
-        """Close every connection and end the probing."""
-        self._closed = True
+        """Close every connection and end the probing. Calls that wait for a node end with it."""
+        self.is_closed = True
         self._end.set()
+        self._news.set()
+        await self._runtime.sleep(0)  # on asyncio, clean-ups of the last call leave in the next turn of the loop
         limit = self._runtime.now() + HARD
         while any(node.opening for node in self.all) and self._runtime.now() < limit:
             await self._runtime.sleep(LOOK_AGAIN / 10)
@@ -121,12 +135,14 @@ class Nodes:
 
     # --- connecting
 
-    async def _open(self, wanting: list[Node]) -> None:
+    async def _open(self, wanting: list[Node], until: float) -> None:
         """Connect to all of them at once. Nodes that are slow may come later, unless a majority needs them."""
         now = self._runtime.now()
-        await self._runtime.scatter([_Opening(self, node) for node in wanting], _all_answered, now + SOFT)
-        while not self._is_settled() and self._runtime.now() < now + HARD:
-            await self._runtime.wait(self._news, self._runtime.now() + LOOK_AGAIN)
+        openings = [_Opening(self, node) for node in wanting]
+        await self._runtime.scatter(openings, _all_answered, min(now + SOFT, until))
+        limit = min(now + HARD, until)
+        while not self._is_settled() and not self.is_closed and self._runtime.now() < limit:
+            await self._runtime.wait(self._news, min(self._runtime.now() + LOOK_AGAIN, limit))
             self._news.clear()
 
     def _is_settled(self) -> bool:
@@ -180,7 +196,7 @@ class Nodes:
         """Try the nodes that are down, and tell the others what they missed; False when there is nothing left to do."""
         down = [node for node in self.all if _wants_probe(node) and not node.opening]
         idle = self._runtime.now() - self._used > IDLE
-        if self._closed or idle or not down:
+        if self.is_closed or idle or not down:
             self._probing = False
             return False
         await self._runtime.scatter([_Opening(self, node) for node in down], _all_answered, self._runtime.now() + HARD)

@@ -4,40 +4,65 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from leasehold._core.quorum import decided, majority, same_number
+from leasehold._core.quorum import decided, majority, same_number, waits_for
 from leasehold.backends.redis.facts import read_holder
+from leasehold.backends.redlock.calls import MARKER
 from leasehold.errors import BackendError, BackendRejected, BackendUnavailable, OutcomeUnknown
 from leasehold.values import Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["Votes", "agreed_on", "enough_votes", "voted_for"]
+__all__ = ["REMEDY", "Votes", "agreed_on", "enough_votes", "may_have_voted_for"]
 
 BUSY, VOTE, TOO_LOW, OUT_OF_WINDOW, SITS_OUT, WITHDRAWN, OTHER_TERMS = range(7)
+REMEDY = f"to change it, stop all clients and delete the key {MARKER} on every node"
 
 
 def enough_votes(answers: Sequence[Any]) -> bool:
-    """Whether it is decided, one way or the other."""
-    yes = no = 0
+    """Whether it is decided, one way or the other.
+
+    A lost answer decides nothing: others may, and are waited for. A node that only objects to the number is willing to
+    vote for another one, so a majority of willing nodes is waited for as well: what they know makes the next proposal.
+    """
+    yes = objected = no = 0
     for answer in answers:
-        if answer is not None:
-            if type(answer) is list and answer[0] == VOTE:
+        if type(answer) is list:
+            if answer[0] == VOTE:
                 yes += 1
+            elif answer[0] in (TOO_LOW, OUT_OF_WINDOW):
+                objected += 1
             else:
                 no += 1
-    return decided(yes, no, len(answers))
+        elif isinstance(answer, (BackendUnavailable, BackendRejected)):
+            no += 1
+    nodes = len(answers)
+    if decided(yes, no, nodes):
+        return True
+    return bool(objected) and decided(yes, no + objected, nodes) and yes + objected >= majority(nodes)
 
 
-def voted_for(answer: Any) -> int | None:
-    """The number that a node has voted for; None if it has not."""
-    return answer[2] if type(answer) is list and answer[0] == VOTE else None
+def may_have_voted_for(answer: Any, proposed: int, earlier: Sequence[int]) -> Sequence[int]:
+    """The numbers of a claim for which a node may have a vote, by its answer to a ballot.
+
+    A silent node may yet vote, and may still have a vote for an earlier number of the same claim.
+    """
+    if answer is None or isinstance(answer, OutcomeUnknown):
+        return *earlier, proposed
+    return (answer[2],) if type(answer) is list and answer[0] == VOTE else ()
 
 
 def agreed_on(terms: bytes) -> str:
     """What the first client of a node said, in words."""
     max_ttl, _, nodes = terms.decode(errors="replace").partition("/")
     return f"was set up with max_ttl={int(max_ttl) / 1000:g} as one of {nodes} nodes"
+
+
+def _cannot_vote(answer: Any) -> bool:
+    """Whether this node surely takes no part: it is down, refuses for good, sits out or has a wrong clock."""
+    if type(answer) is list:
+        return answer[0] in (OUT_OF_WINDOW, SITS_OUT, WITHDRAWN, OTHER_TERMS)
+    return isinstance(answer, (BackendUnavailable, BackendRejected))
 
 
 class Votes:
@@ -73,9 +98,16 @@ class Votes:
         return any(True for _ in self._with(WITHDRAWN))
 
     @property
-    def can_vote(self) -> int:
-        """How many nodes took part."""
-        return sum(1 for _ in self._with(VOTE, BUSY, TOO_LOW))
+    def is_refused(self) -> bool:
+        """Whether a majority took part and did not agree, or busy nodes rule a majority out.
+
+        A node that is busy has surely not voted, as a dead one has not. Where the dead ones alone rule a majority out,
+        nobody refused.
+        """
+        if sum(1 for _ in self._with(VOTE, BUSY, TOO_LOW)) >= self._needed:
+            return True
+        left = len(self._answers) - sum(map(_cannot_vote, self._answers))
+        return left - sum(1 for _ in self._with(BUSY)) < self._needed <= left
 
     def refusal(self, key: str) -> Refusal:
         """Somebody else has it, or the votes were split."""
@@ -85,7 +117,10 @@ class Votes:
         if not by_facts:
             return Refusal(key)
         facts, left = max(by_facts.items(), key=lambda item: len(item[1]))
-        split = len(left) < self._needed  # nobody has it: those who want it are in each other's way
+        may_have = len(left)
+        if not any(True for _ in self._with(VOTE)):
+            may_have += sum(type(answer) is not list for answer in self._answers)
+        split = may_have < self._needed  # nobody has it: those who want it are in each other's way
         return Refusal(key, read_holder(facts), None if split else max(1, min(left)) / 1000)
 
     def trouble(self, label: str, window: float) -> BackendError:
@@ -94,9 +129,15 @@ class Votes:
         said = "; ".join(dict.fromkeys(text for text, _ in reasons))
         return self._kind([kind for _, kind in reasons])(
             f"{label}: {len(reasons)} of {len(self._answers)} nodes cannot vote, and {self._needed} votes are needed: "
-            f"{said}",
+            f"{said}{self._when()}",
             backend=label,
         )
+
+    def _when(self) -> str:
+        """When there is a majority again, if that is only a matter of time."""
+        left = [reply[2] / 1000 if reply[0] == SITS_OUT else 0.0 for reply in self._with(VOTE, BUSY, TOO_LOW, SITS_OUT)]
+        seconds = waits_for(left, len(self._answers))
+        return f"; a majority can vote in {seconds:.1f} s" if seconds else ""
 
     def _kind(self, kinds: list[type[BackendError]]) -> type[BackendError]:
         """Refused for good, surely not granted, or not known: what enough nodes say to rule a majority out."""
@@ -118,7 +159,7 @@ class Votes:
                 text = f"{name} does not know what it granted before, and sits out for {answer[2] / 1000:.1f} s more"
                 yield text, BackendUnavailable
             elif answer[0] == OTHER_TERMS:
-                yield f"{name} {agreed_on(answer[2])}: all clients must say the same", BackendRejected
+                yield f"{name} {agreed_on(answer[2])}: all clients must say the same; {REMEDY}", BackendRejected
             elif answer[0] == OUT_OF_WINDOW:
                 yield f"the clock of {name} is more than {window:g} s away from the median of all", BackendUnavailable
 

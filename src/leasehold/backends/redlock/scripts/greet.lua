@@ -1,9 +1,9 @@
--- Get to know a node: which process it is, what time it has, and for how long it sits out. Leaves the marker.
+-- Get to know a node: which process it is, what time it has, and for how long it sits out. Writes nothing.
 --
 -- KEYS   1 the marker
 -- ARGV   1 terms, as in marker.lua
 -- Reply  {run id, now (us), sits out (ms), the terms of the marker if they are others, else an empty text}
 -- include clock.lua
 -- include marker.lua
-local out, theirs = sits_out(KEYS[1], ARGV[1])
-return {redis.call('HGET', KEYS[1], 'r'), now_us, out, theirs or ''}
+local out, theirs, run_id = sits_out(KEYS[1], ARGV[1], false)
+return {run_id, now_us, out, theirs or ''}

@@ -6,21 +6,25 @@
 -- It is missing after FLUSHALL or a restart that comes up empty, and names another process after a restart from a
 -- snapshot or a failover. Uptime would see neither FLUSHALL nor, behind a proxy, the restart.
 --
--- Returns the milliseconds, and the terms of the marker if they are not the caller's.
+-- Only a caller that asks for a vote or a renewal may write: whoever just looks must not decide on the terms.
+--
+-- Returns the milliseconds, the terms of the marker if they are not the caller's, and the run id.
 -- Invariant: a node votes and confirms only when it has known everything for max_ttl + 2 windows.
-local function sits_out(marker, terms)
+local function sits_out(marker, terms, may_write)
   local run_id = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
   local known = redis.call('HMGET', marker, 'r', 's', 'x')
   local whole = tonumber(string.match(terms, '^%d+')) + 2 * WINDOW_US / 1000
   if known[1] ~= run_id or not known[2] then
-    redis.call('DEL', marker)
-    redis.call('HSET', marker, 'r', run_id, 's', text(now), 'x', terms)
-    return whole, nil
+    if may_write then
+      redis.call('DEL', marker)
+      redis.call('HSET', marker, 'r', run_id, 's', text(now), 'x', terms)
+    end
+    return whole, nil, run_id
   end
   local since = tonumber(known[2])
   if since > now then -- the clock was set back
-    redis.call('HSET', marker, 's', text(now))
+    if may_write then redis.call('HSET', marker, 's', text(now)) end
     since = now
   end
-  return math.max(0, since + whole - now), known[3] ~= terms and known[3] or nil
+  return math.max(0, since + whole - now), known[3] ~= terms and known[3] or nil, run_id
 end

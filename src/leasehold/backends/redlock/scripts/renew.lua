@@ -9,7 +9,7 @@
 -- have voted for somebody else before it forgot (see the model `exclusion-sits-and-confirms`).
 -- include clock.lua
 -- include marker.lua
-local out, theirs = sits_out(KEYS[1], ARGV[1])
+local out, theirs = sits_out(KEYS[1], ARGV[1], true)
 local reply = {}
 for i = 2, #KEYS do
   local owner, number, ttl = ARGV[3 * i - 4], ARGV[3 * i - 3], tonumber(ARGV[3 * i - 2])

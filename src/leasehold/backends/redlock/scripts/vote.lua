@@ -2,7 +2,7 @@
 --
 -- KEYS   1 the marker   2 the lock {o owner, f number, e ends (ms), s since (us), d facts, b why it was broken,
 --                                   c the highest number ever accepted, u whether an operator raised it, w and v owner
---                                   and why of the last one that was broken at once}
+--                                   and why of the last one that was broken and is gone}
 --        3 the mark of an owner that withdrew its claim
 -- ARGV   1 owner   2 number   3 ttl (ms)   4 facts   5 terms, as in marker.lua
 -- Reply  {1, now, number}              the vote; the number is an earlier one if this owner has the lock already
@@ -18,7 +18,7 @@
 -- include clock.lua
 -- include marker.lua
 local owner, number, ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local out, theirs = sits_out(KEYS[1], ARGV[5])
+local out, theirs = sits_out(KEYS[1], ARGV[5], true)
 if theirs then return {6, now_us, theirs} end
 if out > 0 then return {4, now_us, out} end
 if redis.call('EXISTS', KEYS[3]) == 1 then return {5, now_us} end

@@ -1,11 +1,11 @@
--- Undo a claim whatever became of it, and refuse a request of it that arrives later.
+-- Undo a claim whatever became of it; if one of its requests may still arrive, leave a mark that refuses it.
 --
 -- KEYS   1 the lock, as in vote.lua   2 the mark of this owner
--- ARGV   1 owner   2 ttl (ms)
+-- ARGV   1 owner   2 how long the mark stays (ms); 0: every request was answered, and nothing is left
 -- Reply  1
--- Invariant: afterwards nothing of this claim is on the node, and nothing can be for one ttl.
+-- Invariant: afterwards nothing of this claim is on the node, and with a mark nothing can be for so long.
 -- include clock.lua
-redis.call('SET', KEYS[2], '1', 'PX', ARGV[2])
+if ARGV[2] ~= '0' then redis.call('SET', KEYS[2], '1', 'PX', ARGV[2]) end
 local lock = redis.call('HMGET', KEYS[1], 'o', 'f', 'c')
 if lock[1] == ARGV[1] then
   redis.call('HDEL', KEYS[1], 'o', 'b')

@@ -1,0 +1,64 @@
+"""What a client knows of its nodes, without connections."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from leasehold._runtimes.threads import ThreadRuntime, run
+from leasehold.backends.redis.wire import Node as Address
+from leasehold.backends.redlock.calls import Calls
+from leasehold.backends.redlock.node import LINE_TIMEOUT, Node
+from leasehold.backends.redlock.nodes import Nodes
+from leasehold.errors import BackendUnavailable
+from leasehold.values import Claim, Holder, Mode
+
+CALLS = Calls(30, 3)
+CLAIM = Claim("leasehold:x", "f" * 32, 10.0, Mode.EXCLUSIVE, 1, 0.0, Holder("host", 1))
+
+
+class Connections:
+    """They answer nothing."""
+
+    is_ready = True
+    is_owed = False
+
+    async def exchange(self, *_: Any, **__: Any) -> list[Any]:
+        raise BackendUnavailable("the connection broke")
+
+
+def node(port: int, offset: float = 0.0) -> Node:
+    lines: Any = Connections()
+    return Node(Address("h", port), lines, run_id=str(port), offset=offset)
+
+
+def test_clocks_of_nodes_that_are_down_propose_nothing() -> None:
+    """They may have been wrong for long."""
+    runtime = ThreadRuntime()
+    nodes = Nodes([node(1, 1000.0), node(2, 5000.0), node(3, 9000.0)], CALLS, runtime, "redlock://x")
+    assert nodes.number() == pytest.approx((runtime.now() + 5000) * 1e6, abs=60e6)
+    nodes.all[1].failed(BackendUnavailable("down"))
+    nodes.all[2].failed(BackendUnavailable("down"))
+    assert nodes.number() == pytest.approx((runtime.now() + 1000) * 1e6, abs=60e6)
+
+
+def test_what_could_not_be_said_is_said_again_later() -> None:
+    one = node(1)
+    call = CALLS.release(CLAIM, 1, 0.0)
+    one.say_later(call)
+    with pytest.raises(BackendUnavailable):
+        run(one.say_now(1.0))
+    assert one.unsaid.take(1.0) == [call]
+
+
+def test_request_may_arrive_late_at_a_node_that_owes_answers_or_was_lost_within_the_ttl() -> None:
+    one = node(1)
+    assert not one.may_get_late(10.0)
+    one.lines.is_owed = True  # type: ignore[misc]  # of the stand-in above
+    assert one.may_get_late(10.0)
+    one.lines.is_owed = False  # type: ignore[misc]
+    one.failed(BackendUnavailable("down"))
+    assert one.may_get_late(10.0)
+    one.lost_at -= 10.0 + LINE_TIMEOUT
+    assert not one.may_get_late(10.0)
