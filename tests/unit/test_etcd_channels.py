@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 
-from leasehold.backends.etcd.channels import GRACE, YOUNG, Channels
+from leasehold.backends.etcd.channels import GRACE, LEAST_WAIT, YOUNG, Channels
 
 
 class Clock:
@@ -56,6 +56,26 @@ def test_new_channel_gets_some_time() -> None:
     clock.now += YOUNG / 2
     channels.unanswered(first, YOUNG / 4)
     assert channels.current() is first
+
+
+def test_channel_is_not_given_up_on_for_a_caller_that_had_no_time() -> None:
+    clock, channels = made()
+    first = channels.current()
+    clock.now += 5
+    channels.unanswered(first, LEAST_WAIT / 2)
+    assert channels.current() is first
+    channels.unanswered(first, LEAST_WAIT)
+    assert channels.current() is not first
+
+
+def test_channels_of_a_dropped_client_are_all_known() -> None:
+    clock, channels = made()
+    assert channels.dropped() == []
+    first = channels.current()
+    clock.now += 5
+    channels.unanswered(first, 3)
+    second = channels.current()
+    assert channels.dropped() == [first.grpc, second.grpc]
 
 
 def test_old_channel_is_closed_when_its_calls_must_be_over() -> None:

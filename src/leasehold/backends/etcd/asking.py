@@ -180,21 +180,28 @@ class Asking:
 
     # --- taking it back
 
-    async def withdraw(self, claim: Claim) -> None:
-        """Undo the claim whatever became of it, and refuse late copies of it for one ttl."""
+    async def withdraw(self, claim: Claim, *, doubt: bool = True) -> None:
+        """Undo the claim whatever became of it; with doubt, refuse late copies of it for one ttl."""
         tools = self._tools
+        undo = self._withdraw if doubt else self._delete
         tools.backlog.leave(tools.lane(claim).prefix, claim.owner)
         member = tools.members.get(claim.owner)
         if member is not None:
             tools.doubt(member)
-            await self._withdraw(claim, member.seat, member.value)
+            await undo(claim, member.seat, member.value)
             tools.settle(member)
             return
         seat = await tools.find(claim)
-        if seat is None or seat.cooling:
+        if seat is not None and not seat.cooling:
+            await undo(claim, seat.kept.key, seat.kept.value)
+        elif doubt:
             await self._withdraw(claim)
-        else:
-            await self._withdraw(claim, seat.kept.key, seat.kept.value)
+
+    async def _delete(self, claim: Claim, seat: bytes, value: bytes) -> None:
+        """Nothing of this claim is under way: delete its key, and leave no other."""
+        answer = await self._tools.connection.txn(requests.delete_if(seat, value))
+        if not answer.succeeded:
+            await self._delete_changed(claim, [read_seat(kept) for kept in answer.read(0).found])
 
     async def _withdraw(self, claim: Claim, seat: bytes = b"", value: bytes = b"") -> None:
         tools, withdrawal = self._tools, self._tools.lane(claim).withdrawal(claim.owner)

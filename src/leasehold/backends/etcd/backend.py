@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from leasehold.backends.etcd.asking import Asking
 from leasehold.backends.etcd.backlog import Backlog
-from leasehold.backends.etcd.connection import Connection
+from leasehold.backends.etcd.connection import Connection, until
 from leasehold.backends.etcd.examining import Examiner
 from leasehold.backends.etcd.floors import Floors
 from leasehold.backends.etcd.holding import Holdings
@@ -87,55 +87,67 @@ class EtcdBackend:
         self._records = Records(tools)
         self._examiner = Examiner(tools, options)
 
-    async def try_acquire(self, claim: Claim, _until: float = math.inf, /) -> Grant | Refusal:
+    async def try_acquire(self, claim: Claim, instant: float = math.inf, /) -> Grant | Refusal:
         """See `Backend`."""
-        return await self._asking.try_acquire(claim)
+        with until(instant):
+            return await self._asking.try_acquire(claim)
 
-    async def join(self, claim: Claim, _until: float = math.inf, /) -> Grant | Place | Refusal:
+    async def join(self, claim: Claim, instant: float = math.inf, /) -> Grant | Place | Refusal:
         """See `Queueing`."""
-        return await self._asking.join(claim)
+        with until(instant):
+            return await self._asking.join(claim)
 
-    async def turn(self, place: Place, _until: float = math.inf, /) -> Grant | Place | Refusal:
+    async def turn(self, place: Place, instant: float = math.inf, /) -> Grant | Place | Refusal:
         """See `Queueing`."""
-        if place.claim.owner in self._backlog:
-            return await self._asking.join(place.claim)
-        return await self._waiting.turn(place)
+        with until(instant):
+            if place.claim.owner in self._backlog:
+                return await self._asking.join(place.claim)
+            return await self._waiting.turn(place)
 
-    async def renew(self, grants: Sequence[Grant], _until: float = math.inf, /) -> Sequence[Grant | Loss]:
+    async def renew(self, grants: Sequence[Grant], instant: float = math.inf, /) -> Sequence[Grant | Loss]:
         """See `Backend`."""
-        return await self._holdings.renew(grants)
+        with until(instant):
+            return await self._holdings.renew(grants)
 
-    async def release(self, grant: Grant, _until: float = math.inf, /) -> bool:
+    async def release(self, grant: Grant, instant: float = math.inf, /) -> bool | Loss:
         """See `Backend`."""
-        return await self._holdings.release(grant)
+        with until(instant):
+            return await self._holdings.release(grant)
 
-    async def withdraw(self, claim: Claim, _until: float = math.inf, /, *, doubt: bool = True) -> None:
+    async def withdraw(self, claim: Claim, instant: float = math.inf, /, *, doubt: bool = True) -> None:
         """See `Backend`."""
-        await self._asking.withdraw(claim)
+        with until(instant):
+            await self._asking.withdraw(claim, doubt=doubt)
 
     async def inspect(self, key: str) -> LockState | None:
         """See `Inspecting`."""
-        return await self._observer.inspect(key)
+        with until(math.inf):
+            return await self._observer.inspect(key)
 
     async def list(self, prefix: str) -> Sequence[LockState]:
         """See `Inspecting`."""
-        return await self._observer.states(prefix)
+        with until(math.inf):
+            return await self._observer.states(prefix)
 
     async def break_(self, key: str, fence: int, reason: str, *, now: bool) -> bool:
         """See `Inspecting`."""
-        return await self._observer.break_(key, fence, reason, now=now)
+        with until(math.inf):
+            return await self._observer.break_(key, fence, reason, now=now)
 
     async def raise_fence(self, key: str, fence: int) -> int:
         """See `Inspecting`."""
-        return await self._observer.raise_fence(key, fence)
+        with until(math.inf):
+            return await self._observer.raise_fence(key, fence)
 
     async def read(self, key: str, fence: int = 0) -> Reading:
         """See `Recording`."""
-        return await self._records.read(key, fence)
+        with until(math.inf):
+            return await self._records.read(key, fence)
 
     async def write(self, record: Record) -> bool:
         """See `Recording`."""
-        return await self._records.write(record)
+        with until(math.inf):
+            return await self._records.write(record)
 
     def grant_condition(self, grant: Grant) -> tuple[bytes, int, bytes] | None:
         """The key of a grant, the revision that created it, and etcd's condition that it still exists.
@@ -146,10 +158,14 @@ class EtcdBackend:
 
     async def examine(self) -> Sequence[Finding]:
         """See `Examining`."""
-        return await self._examiner.examine()
+        with until(math.inf):
+            return await self._examiner.examine()
 
     async def close(self) -> None:
         """See `Backend`."""
+        self._connection.refuse()
+        self._backlog.close()
         await self._watches.close()
-        await self._sessions.close()
+        with until(math.inf):
+            await self._sessions.close()
         await self._connection.close()

@@ -76,6 +76,11 @@ class Backlog:
         if left_seat:
             self._call_next(lane)
 
+    def close(self) -> None:
+        """Wake all: there is no line any more."""
+        for signal in list(self._signals.values()):
+            signal.set()
+
     def _leave_line(self, lane: bytes, owner: str) -> None:
         self._until.pop(owner, None)
         if self._signals.pop(owner, None) is None:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import queue
 import socket
 import threading
-from contextlib import closing
+import weakref
+from _thread import start_new_thread
+from contextlib import closing, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from leasehold.backends.etcd.channels import Channels
+from leasehold.backends.etcd.forking import CALLS
 from leasehold.backends.etcd.trouble import CallFailed
 from leasehold.backends.etcd.wire import CHANNEL_OPTIONS, NO_ANSWER, http_request, load_grpc
 
@@ -27,26 +31,37 @@ class BlockingWire:
     def __init__(self, target: Target, runtime: Runtime) -> None:
         self._target = target
         self._grpc = load_grpc()
-        self._channels = Channels(self._connect, runtime.now, threading.RLock())
+        self._channels = Channels(partial(_connect, self._grpc, target), runtime.now, threading.RLock())
+        weakref.finalize(self, _close_dropped, self._channels).atexit = False  # for a client that nobody closed
 
-    async def call(self, method: str, request: bytes, timeout: float, metadata: Metadata) -> bytes:
+    async def call(
+        self,
+        method: str,
+        request: bytes,
+        timeout: float,
+        metadata: Metadata,
+        *,
+        to_its_end: bool = False,  # noqa: ARG002 - a thread cannot be cancelled; and gRPC's futures need a Condition
+    ) -> bytes:
         """See `Wire`."""
-        channel = self._channels.current()
-        try:
-            answer: bytes = channel.method(method)(request, timeout=timeout, metadata=metadata)
-        except self._grpc.RpcError as error:
-            code = error.code().name
-            if code == NO_ANSWER and (dead := self._channels.unanswered(channel, timeout)) is not None:
-                dead.close()
-            raise CallFailed(code, error.details() or "") from None
-        except ValueError as error:  # the channel was closed
-            raise CallFailed("UNAVAILABLE", str(error)) from None
+        with CALLS:
+            channel = self._channels.current()
+            try:
+                answer: bytes = channel.method(method)(request, timeout=timeout, metadata=metadata)
+            except self._grpc.RpcError as error:
+                code = error.code().name
+                if code == NO_ANSWER and (dead := self._channels.unanswered(channel, timeout)) is not None:
+                    dead.close()
+                raise CallFailed(code, error.details() or "") from None
+            except ValueError as error:  # the channel was closed
+                raise CallFailed("UNAVAILABLE", str(error)) from None
         self._channels.answered(channel)
         return answer
 
     def stream(self, method: str, metadata: Metadata) -> BlockingStream:
         """See `Wire`."""
-        return BlockingStream(self._channels.current().grpc.stream_stream(method), metadata, self._grpc)
+        with CALLS:
+            return BlockingStream(self._channels.current().grpc.stream_stream(method), metadata, self._grpc)
 
     async def date(self, timeout: float) -> str:
         """See `Wire`."""
@@ -66,14 +81,32 @@ class BlockingWire:
 
     async def close(self) -> None:
         """See `Wire`."""
-        for channel in self._channels.hang_up():
-            channel.close()
+        with CALLS:
+            _close_all(self._channels.hang_up())
 
-    def _connect(self) -> Any:
-        security = self._target.security
-        if security is None:
-            return self._grpc.insecure_channel(str(self._target), CHANNEL_OPTIONS)
-        return self._grpc.secure_channel(str(self._target), security.credentials(self._grpc), CHANNEL_OPTIONS)
+
+def _connect(grpc: Any, target: Target) -> Any:
+    security = target.security
+    if security is None:
+        return grpc.insecure_channel(str(target), CHANNEL_OPTIONS)
+    return grpc.secure_channel(str(target), security.credentials(grpc), CHANNEL_OPTIONS)
+
+
+def _close_dropped(channels: Channels) -> None:
+    """Close what a dropped client has left: gRPC keeps the sockets of a channel until it is closed.
+
+    A finalizer runs wherever the garbage collector does, perhaps inside gRPC, whose locks may be taken then: so the
+    channels are closed by a thread of their own.
+    """
+    dropped = channels.dropped()
+    if dropped:
+        with suppress(RuntimeError):  # the interpreter ends, and the sockets with it
+            start_new_thread(_close_all, (dropped,))
+
+
+def _close_all(channels: list[Any]) -> None:
+    for channel in channels:
+        channel.close()
 
 
 class BlockingStream:

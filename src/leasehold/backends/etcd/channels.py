@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Channel", "Channels"]
 
 YOUNG = 1.0  # a channel is not given up on within this time: a member that hangs would get one for every call
+LEAST_WAIT = 0.25  # seconds; a call with less time than this proves nothing about its channel
 GRACE = 10.0  # longer than any call takes
 
 
@@ -68,7 +69,7 @@ class Channels:
         """A call got no answer for so long. Returns a channel of gRPC that is to be closed now, if there is one."""
         now = self._now()
         with self._guard:
-            is_dead = channel.heard <= now - timeout and channel.opened <= now - YOUNG
+            is_dead = is_silent(channel, timeout, now)
             if is_dead and self._current is channel:
                 self._current = None
                 self._old.append((now + GRACE, channel))
@@ -81,5 +82,17 @@ class Channels:
         with self._guard:
             current, old = self._current, self._old
             self._current, self._old = None, []
-        channels = [channel.grpc for _, channel in old]
-        return channels if current is None else [*channels, current.grpc]
+        return _all_of(old, current)
+
+    def dropped(self) -> list[Any]:
+        """All that are to be closed, for a finalizer: no other thread has these channels, and no lock is taken."""
+        return _all_of(self._old, self._current)
+
+
+def is_silent(channel: Channel, timeout: float, now: float) -> bool:
+    """Whether a call without an answer for so long means that the channel is dead."""
+    return timeout >= LEAST_WAIT and channel.heard <= now - timeout and channel.opened <= now - YOUNG
+
+
+def _all_of(old: list[tuple[float, Channel]], current: Channel | None) -> list[Any]:
+    return [channel.grpc for _, channel in old] + ([] if current is None else [current.grpc])

@@ -2,11 +2,17 @@
 
 It knows members and messages, not locks. One member is asked until it fails; then the next. A request is sent to
 another member only if it surely was not applied or only reads, and every call has a deadline.
+
+A verb of the store may take several calls, and each of them must end when the verb must: `until` around a verb is
+obeyed by every call inside it, on this thread or in this task, and so none can be forgotten.
 """
 
 from __future__ import annotations
 
+import math
 import time
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from leasehold.backends.etcd import answers, messages
@@ -19,20 +25,40 @@ from leasehold.backends.etcd.trouble import (
     translated,
 )
 from leasehold.backends.etcd.wire import time_in
-from leasehold.errors import BackendRejected, BackendUnavailable, OutcomeUnknown
+from leasehold.errors import BackendRejected, BackendUnavailable, ClientClosed, OutcomeUnknown
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from leasehold.backends.etcd.answers import LeaseAnswer, RangeAnswer, TxnAnswer
     from leasehold.backends.etcd.wire import Metadata, Stream, Wire
     from leasehold.spi import Runtime
 
-__all__ = ["CALL_TIMEOUT", "Connection"]
+__all__ = ["CALL_TIMEOUT", "Connection", "limit", "until"]
 
 CALL_TIMEOUT = 3.0
 CLOCK_KEPT = 10.0  # how long the difference between our clock and a member's is believed
 WITH_LEADER: Metadata = (("hasleader", "true"),)  # a member without a leader says so at once, and does not wait for one
+
+_limit: ContextVar[float] = ContextVar("leasehold_etcd_until", default=math.inf)
+
+
+@contextmanager
+def until(instant: float) -> Iterator[None]:
+    """Every call inside ends by this instant of the runtime's clock.
+
+    Every verb says one, also where there is none (infinity): a signal handler that raises may leave an old one behind.
+    """
+    before = _limit.set(instant)
+    try:
+        yield
+    finally:
+        _limit.reset(before)
+
+
+def limit() -> float:
+    """When the verb that runs now must be over."""
+    return _limit.get()
 
 
 class Connection:
@@ -48,6 +74,7 @@ class Connection:
         self._password = password
         self._metadata: Metadata | None = WITH_LEADER if user is None else None
         self._current = 0
+        self._closed = False
         self._clock = (0.0, 0.0)  # until when it is believed, and what to add to our clock
 
     # --- calls
@@ -79,19 +106,28 @@ class Connection:
         return answers.read_lease(await self.call(Method.LEASE_TIME_TO_LIVE, request, reads=True))
 
     async def revoke(self, lease: int, timeout: float = CALL_TIMEOUT) -> None:
-        """End a lease with all its keys."""
-        await self.call(Method.LEASE_REVOKE, messages.lease_id(lease), timeout)
+        """End a lease with all its keys; also while the client is being closed."""
+        await self._call(Method.LEASE_REVOKE, messages.lease_id(lease), timeout, reads=False)
 
     async def call(self, method: str, request: bytes, timeout: float = CALL_TIMEOUT, *, reads: bool = False) -> bytes:
         """Ask one member, or the next if the request surely was not applied."""
-        deadline = self._runtime.now() + timeout
+        if self._closed:
+            raise ClientClosed(backend=self.label)
+        return await self._call(method, request, timeout, reads=reads)
+
+    async def _call(self, method: str, request: bytes, timeout: float, *, reads: bool) -> bytes:
+        deadline = min(self._runtime.now() + timeout, limit())
         tries, renewed = len(self._wires), False
         while True:
+            metadata = self._metadata or await self._authenticate(self.time_left(deadline))
             place = self._current
-            metadata = self._metadata or await self._authenticate(timeout)
             try:
-                return await self._wires[place].call(method, request, timeout, metadata)
+                return await self._wires[place].call(
+                    method, request, self.time_left(deadline), metadata, to_its_end=reads and method == Method.TXN
+                )
             except CallFailed as failure:
+                if self._closed:
+                    raise ClientClosed(backend=self.label) from None
                 timeout = deadline - self._runtime.now()
                 if self._user is not None and not renewed and is_stale_token(failure):
                     self._metadata, renewed = None, True
@@ -105,6 +141,8 @@ class Connection:
 
     async def call_member(self, place: int, method: str, request: bytes, timeout: float = CALL_TIMEOUT) -> bytes:
         """Ask this member and no other."""
+        if self._closed:
+            raise ClientClosed(backend=self.label)
         metadata = self._metadata or await self._authenticate(timeout)
         try:
             return await self._wires[place].call(method, request, timeout, metadata)
@@ -113,6 +151,8 @@ class Connection:
 
     async def stream(self, method: str) -> tuple[int, Stream]:
         """Begin a call that goes on, with the member that is asked now; its place, to give up on it later."""
+        if self._closed:
+            raise ClientClosed(backend=self.label)
         metadata = self._metadata or await self._authenticate(CALL_TIMEOUT)
         place = self._current
         return place, self._wires[place].stream(method, metadata)
@@ -123,10 +163,12 @@ class Connection:
 
     async def time(self) -> float:
         """The time of day of the member that is asked; its clock is the one that all clients share."""
-        until, difference = self._clock
+        kept, difference = self._clock
         now = self._runtime.now()
-        if now < until:
+        if now < kept:
             return now + difference
+        if self._closed:
+            raise ClientClosed(backend=self.label)
         try:
             told = time_in(await self._wires[self._current].date(CALL_TIMEOUT))
         except OSError as error:
@@ -148,8 +190,20 @@ class Connection:
             return None
         return None if told is None else told - time.time()
 
+    def time_left(self, deadline: float) -> float:
+        """The seconds until then; an error if there are none, and so nothing can be sent."""
+        left = deadline - self._runtime.now()
+        if left <= 0:
+            raise BackendUnavailable("there was no time left to ask etcd", backend=self.label)
+        return left
+
+    def refuse(self) -> None:
+        """The client is being closed: let no new call begin."""
+        self._closed = True
+
     async def close(self) -> None:
-        """Hang up."""
+        """Hang up; calls that are under way end with `ClientClosed`."""
+        self._closed = True
         for wire in self._wires:
             await wire.close()
 
@@ -171,6 +225,8 @@ class Connection:
             answer = await self._wires[place].call(Method.AUTHENTICATE, request, timeout, WITH_LEADER)
         except CallFailed as failure:
             self._move_on(place)
+            if self._closed:
+                raise ClientClosed(backend=self.label) from None
             if failure.code == "FAILED_PRECONDITION":
                 raise BackendRejected(
                     "this etcd has no users; leave user and password out", backend=self.label

@@ -26,6 +26,7 @@ ASKED = 5
 SLOW, TOO_SLOW = 0.05, 1.0
 OLDEST = (3, 4)
 REVOKES_LIVE_LEASES = {(3, 4): 31, (3, 5): 13}  # the first patch in which a leader that stood still does not
+PANICS = ((3, 5), 5)  # the series, and the first patch in which a cancelled read does not end the member
 DEFAULT_QUOTA = 2 * 1024**3
 NEARLY_FULL = 0.8
 CLOCK_OFF = 2.0
@@ -155,6 +156,9 @@ def _version(facts: _Facts) -> Finding:
         series, patch = _parse(status.version)
         if series < OLDEST:
             return Finding("server version", Level.PROBLEM, found, why, "use etcd 3.4 or newer")
+        if series == PANICS[0] and patch < PANICS[1]:
+            advice = "a member panics when a client that waits dies at the wrong moment (etcd issue 14110); use 3.5.13"
+            return Finding("server version", Level.PROBLEM, found, why, f"{advice} or newer")
         if patch < REVOKES_LIVE_LEASES.get(series, 0):
             first = f"{series[0]}.{series[1]}.{REVOKES_LIVE_LEASES[series]}"
             advice = f"a leader that stood still may end live leases when it wakes; use {first} or newer"

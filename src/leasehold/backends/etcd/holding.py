@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from leasehold.backends.etcd.seat import Seat
     from leasehold.backends.etcd.sessions import Pulse, Session
     from leasehold.backends.etcd.toolbox import Toolbox
+    from leasehold.values import Claim
 
 __all__ = ["Holdings"]
+
+ROUNDS = 5  # how often a release is made anew because the key was written meanwhile
 
 _GONE = Loss(LossReason.TAKEN, "the store does not know this grant any more")
 _ENDED = Loss(LossReason.SESSION_ENDED, "etcd ended the lease that it lived on, or had to be believed to have")
@@ -143,8 +146,11 @@ class Holdings:
 
     # --- releasing
 
-    async def release(self, grant: Grant) -> bool:
-        """Delete this grant's key and no other; with time left of its `min_hold`, let it cool down instead."""
+    async def release(self, grant: Grant) -> bool | Loss:
+        """Delete this grant's key and no other; with time left of its `min_hold`, let it cool down instead.
+
+        A grant that was broken is freed at once, and its holder told why.
+        """
         member = self._members.get(grant.claim.owner)
         if member is None or member.fence != grant.fence:
             return await self._release_unknown(grant)
@@ -153,34 +159,42 @@ class Holdings:
             if left > 0:
                 freed = await self._cool(member, left)
             else:
-                freed = await self._free(member.seat, member.written, member.created)
+                freed = await self._free(grant.claim, member.seat, member.written, member.created)
         except BaseException:  # we may not have been heard: it goes before the session is kept alive again
             member.session.lets_go(member.kept, self._runtime.now())
             raise
         self._tools.forget(member)
         return freed
 
-    async def _release_unknown(self, grant: Grant) -> bool:
+    async def _release_unknown(self, grant: Grant) -> bool | Loss:
         claim, seat = grant.claim, await self._tools.find(grant.claim)
         if seat is None or seat.cooling or seat.fence != grant.fence:
-            return False
+            return await self._gone(claim)
         if claim.min_hold > 0 and seat.broken is None:
             return await self._cool_key(seat.kept, claim.min_hold)
-        return await self._free(seat.kept.key, seat.kept.written, seat.kept.created)
+        return await self._free(claim, seat.kept.key, seat.kept.written, seat.kept.created, seat.broken)
 
-    async def _free(self, key: bytes, written: int, created: int) -> bool:
+    async def _free(
+        self, claim: Claim, key: bytes, written: int, created: int, broken: str | None = None
+    ) -> bool | Loss:
         """Delete it as it was last written. If somebody wrote it meanwhile, look at what it is now."""
-        answer = await self._connection.txn(requests.release(key, written))
-        if answer.succeeded:
-            return True
-        found = answer.read(0).found
-        if not found or found[0].created != created:
-            return False
-        seat = read_seat(found[0])
-        if seat.cooling:
-            return False
-        again = await self._connection.txn(requests.release(key, seat.kept.written))
-        return again.succeeded and seat.broken is None
+        for _ in range(ROUNDS):
+            answer = await self._connection.txn(requests.release(key, written))
+            if answer.succeeded:
+                return True if broken is None else Loss(LossReason.BROKEN, broken)
+            found = answer.read(0).found
+            if not found or found[0].created != created:
+                return await self._gone(claim)
+            seat = read_seat(found[0])
+            if seat.cooling:
+                return False
+            written, broken = seat.kept.written, seat.broken
+        raise BackendUnavailable("others write this claim all the time; try again", backend=self._connection.label)
+
+    async def _gone(self, claim: Claim) -> bool | Loss:
+        """The key is not ours any more: an operator may have left word, or it was lost otherwise."""
+        loss = await self._told(self._tools.lane(claim).verdict(claim.owner))
+        return loss if loss.reason is LossReason.BROKEN else False
 
     def _cool_down(self, grant: Grant, granted_at: float | None) -> float:
         """How long the lock has to be kept; counted from when we knew of the grant, so never too short."""
@@ -189,12 +203,14 @@ class Holdings:
         held = 0.0 if granted_at is None else self._runtime.now() - granted_at
         return grant.claim.min_hold - held
 
-    async def _cool(self, member: Member, left: float) -> bool:
+    async def _cool(self, member: Member, left: float) -> bool | Loss:
+        claim = member.claim
         found = (await self._connection.range(messages.read(member.seat))).found
         if not found or found[0].created != member.created:
-            return False
-        if read_seat(found[0]).broken is not None:
-            return await self._free(member.seat, found[0].written, member.created)
+            return await self._gone(claim)
+        broken = read_seat(found[0]).broken
+        if broken is not None:
+            return await self._free(claim, member.seat, found[0].written, member.created, broken)
         return await self._cool_key(found[0], left)
 
     async def _cool_key(self, kept: KeyValue, left: float) -> bool:

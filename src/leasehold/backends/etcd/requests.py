@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FIRST", "FLOOR", "LANE", "LOOK_AHEAD", "LOOK_FIRST", "LOOK_FLOOR", "LOOK_SEAT", "SEAT", "WITHDRAWN", "NewClaim",
-    "delete_all", "drop", "join", "look", "look_if_moved", "mark", "prove", "read_all", "refuse", "release",
-    "try_acquire", "why", "withdraw",
+    "delete_all", "delete_if", "drop", "join", "look", "look_if_moved", "mark", "prove", "read_all", "refuse",
+    "release", "try_acquire", "why", "withdraw",
 ]  # fmt: skip
 
 # What an attempt that did not succeed tells, or `why` does, by place in its answer.
@@ -176,6 +176,11 @@ def withdraw(seat: bytes, value: bytes, withdrawal: bytes, lease: int) -> bytes:
     refused = op_put(put(withdrawal, b"", lease))
     deleted = condition(value_is(seat, value)) + then(op_delete(delete(seat)))
     return deleted + then(refused) + otherwise(op_range(read(seat))) + otherwise(refused)
+
+
+def delete_if(seat: bytes, value: bytes) -> bytes:
+    """Delete a claim if it is as we wrote it; otherwise tell what its seat is."""
+    return condition(value_is(seat, value)) + then(op_delete(delete(seat))) + otherwise(op_range(read(seat)))
 
 
 def drop(seat: bytes, lease: int, created: int) -> bytes:

@@ -20,9 +20,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 from leasehold.backends.etcd import messages, requests
+from leasehold.backends.etcd.connection import limit
 from leasehold.backends.etcd.seat import read_seat
 from leasehold.backends.etcd.trouble import LeaseGone
-from leasehold.errors import BackendError
+from leasehold.errors import BackendError, BackendRejected, ClientClosed
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -174,6 +175,7 @@ class Sessions:
             now = self._runtime.now()
             session = self._suitable(wanted, now)
             if session is None:
+                await self._make_room(wanted, now)
                 session = await self._open_once(wanted)
             elif now - session.sent > session.ttl * FRESH_SHARE and not session.refreshing:
                 try:
@@ -195,18 +197,39 @@ class Sessions:
         session = self._by_ttl.get(wanted)
         if session is not None and not session.is_over(now):
             return session
-        live = [each for each in list(self._by_ttl.items()) if not each[1].is_over(now)]
-        if len(live) < MOST_SESSIONS:
-            return None
-        longer = [each for each in live if each[0] > wanted]
-        return min(longer, key=_first)[1] if longer else None
+        live = self._live(now)
+        longer = [ttl for ttl in live if ttl > wanted]
+        return live[min(longer)] if longer and len(live) >= MOST_SESSIONS else None
+
+    def _live(self, now: float) -> dict[int, Session]:
+        return {ttl: session for ttl, session in list(self._by_ttl.items()) if not session.is_over(now)}
+
+    async def _make_room(self, wanted: int, now: float) -> None:
+        """When there are as many sessions as there may be, an idle one has to go; without one, refuse."""
+        live = self._live(now)
+        coming = [ttl for ttl in list(self._opening) if ttl != wanted and ttl not in live]
+        if len(live) + len(coming) < MOST_SESSIONS:
+            return
+        idle = next((session for session in live.values() if not session.is_used), None)
+        if idle is None:
+            raise BackendRejected(
+                f"this client uses {MOST_SESSIONS} different ttls at the same time, and each needs a lease of etcd of "
+                "its own; use fewer",
+                backend=self._connection.label,
+            )
+        idle.end()  # a claim that took it just now finds its lease gone, and asks again
+        try:
+            await self._connection.revoke(idle.lease, CLOSE_PATIENCE)
+        except (BackendError, LeaseGone):
+            return  # it ends by itself
 
     async def _open_once(self, wanted: int) -> Session | None:
         """Open a session, or wait until somebody else has: hundreds of tasks may start at once."""
         mine = _Opening(self._runtime.signal(), self._runtime.current(), self._runtime.now() + OPEN_PATIENCE)
         other = self._announce(wanted, mine)
         if other is not mine:
-            await self._runtime.wait(other.signal, other.until)
+            await self._runtime.wait(other.signal, min(other.until, limit()))
+            self._connection.time_left(limit())
             return None
         try:
             return await self._open(wanted)
@@ -316,12 +339,8 @@ class Sessions:
                 await self._connection.revoke(session.lease, CLOSE_PATIENCE)
             except LeaseGone:
                 continue
-            except BackendError:
+            except (BackendError, ClientClosed):
                 return  # they end by themselves
-
-
-def _first(pair: tuple[int, Session]) -> int:
-    return pair[0]
 
 
 def _remove(notes: dict[bytes, float], keys: list[bytes]) -> None:

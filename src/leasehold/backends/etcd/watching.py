@@ -8,13 +8,15 @@ next one, in the same way. So nothing is missed, and nothing needs a past that e
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from leasehold.backends.etcd import answers, messages
+from leasehold.backends.etcd.connection import until
 from leasehold.backends.etcd.messages import Method
 from leasehold.backends.etcd.trouble import CallFailed
-from leasehold.errors import BackendError
+from leasehold.errors import BackendError, ClientClosed
 
 if TYPE_CHECKING:
     from leasehold.backends.etcd.connection import Connection
@@ -87,9 +89,11 @@ class Watches:
         """End the stream and whoever reads it."""
         with self._guard:
             self._closed = True
-            self._watches = {}
+            watches, self._watches = self._watches, {}
             stream, worker = self._stream, self._worker
         self._stop.set()
+        for watch in watches.values():
+            watch.signal.set()  # its waiter asks, and learns that the client is closed
         if stream is not None:
             stream.close()
         if worker is not None:
@@ -99,17 +103,21 @@ class Watches:
 
     async def _work(self, stop: Signal) -> None:
         self._runtime.spawn(self._reap(stop), "leasehold etcd watches, idle?")
-        pause = FIRST_PAUSE
         try:
-            while not self._retire():
-                if await self._listen():
-                    pause = FIRST_PAUSE
-                if self._watches and await self._runtime.wait(stop, self._runtime.now() + pause):
-                    return
-                pause = min(pause * 2, LONGEST_PAUSE)
+            with until(math.inf):  # it was begun by a verb, but is not over with it
+                await self._listen_again_and_again(stop)
         finally:
             self._end(stop)
             stop.set()
+
+    async def _listen_again_and_again(self, stop: Signal) -> None:
+        pause = FIRST_PAUSE
+        while not self._retire():
+            if await self._listen():
+                pause = FIRST_PAUSE
+            if self._watches and await self._runtime.wait(stop, self._runtime.now() + pause):
+                return
+            pause = min(pause * 2, LONGEST_PAUSE)
 
     def _end(self, stop: Signal) -> None:
         with self._guard:
@@ -135,7 +143,7 @@ class Watches:
             while (message := await stream.receive()) is not None:
                 heard = True
                 self._hear(stream, message)
-        except (CallFailed, BackendError, ValueError):
+        except (CallFailed, BackendError, ClientClosed, ValueError):
             self._connection.give_up_on(place)
         finally:
             self._stream = None

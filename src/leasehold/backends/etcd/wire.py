@@ -6,14 +6,16 @@ import os
 import sys
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
+from leasehold.backends.etcd.forking import CALLS
 from leasehold.errors import BackendRejected, ConfigurationError
 
 if TYPE_CHECKING:
     from leasehold.spi import Runtime
 
-__all__ = ["Security", "Stream", "Target", "Wire", "open_wires"]
+__all__ = ["Security", "Stream", "Target", "Wire", "load_grpc", "open_wires"]
 
 # Each client has connections of its own, asks nobody how to behave, and never repeats a request by itself.
 CHANNEL_OPTIONS = (
@@ -87,8 +89,13 @@ class Stream(Protocol):
 class Wire(Protocol):
     """One member. Its channel is opened with the first call, and another one when it seems to be dead."""
 
-    async def call(self, method: str, request: bytes, timeout: float, metadata: Metadata) -> bytes:
-        """One request, one answer, within `timeout` seconds. Raises `CallFailed`."""
+    async def call(
+        self, method: str, request: bytes, timeout: float, metadata: Metadata, *, to_its_end: bool = False
+    ) -> bytes:
+        """One request, one answer, within `timeout` seconds. Raises `CallFailed`.
+
+        `to_its_end`: if it can be helped, a caller that is cancelled, or has no more time, does not cancel the request.
+        """
 
     def stream(self, method: str, metadata: Metadata) -> Stream:
         """Begin a call that goes on."""
@@ -102,13 +109,15 @@ class Wire(Protocol):
 
 def open_wires(targets: tuple[Target, ...], runtime: Runtime) -> list[Wire]:
     """A wire to each member; asyncio is loaded only where it is used."""
-    if type(runtime).__name__ == "AsyncioRuntime":
-        from leasehold.backends.etcd.asyncio_wire import AsyncioWire  # noqa: PLC0415
+    CALLS.check()
+    with CALLS:  # a child that is forked in the middle of an import could never finish it
+        if type(runtime).__name__ == "AsyncioRuntime":
+            from leasehold.backends.etcd.asyncio_wire import AsyncioWire  # noqa: PLC0415
 
-        return [AsyncioWire(target, runtime) for target in targets]
-    from leasehold.backends.etcd.blocking_wire import BlockingWire  # noqa: PLC0415
+            return [AsyncioWire(target, runtime) for target in targets]
+        from leasehold.backends.etcd.blocking_wire import BlockingWire  # noqa: PLC0415
 
-    return [BlockingWire(target, runtime) for target in targets]
+        return [BlockingWire(target, runtime) for target in targets]
 
 
 def load_grpc() -> Any:
@@ -119,7 +128,18 @@ def load_grpc() -> Any:
         import grpc  # noqa: PLC0415 - a fifth of a second, paid by those who use etcd
     except ImportError:
         raise ConfigurationError("etcd needs the grpcio package: pip install 'leasehold[etcd]'") from None
+    _befriend_gevent()
     return grpc
+
+
+@cache
+def _befriend_gevent() -> None:
+    """Where gevent has replaced the threads, gRPC must wait by gevent's loop: it would stop all greenlets."""
+    monkey = sys.modules.get("gevent.monkey")
+    if monkey is not None and monkey.is_module_patched("threading"):
+        from grpc.experimental import gevent  # noqa: PLC0415 - only there
+
+        gevent.init_gevent()
 
 
 def http_request(target: Target) -> bytes:

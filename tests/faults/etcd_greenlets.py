@@ -1,0 +1,45 @@
+"""A program of greenlets: `python etcd_greenlets.py URL`. It says what the test wants to know, one line each."""
+
+from __future__ import annotations
+
+import sys
+
+from gevent import monkey
+
+monkey.patch_all()
+
+import gevent  # noqa: E402 - gevent wants to be first
+
+import leasehold  # noqa: E402
+
+
+def main(url: str) -> None:
+    """Hold, let another greenlet wait, and see that a third one runs all the while."""
+    ticks: list[int] = []
+
+    def tick() -> None:
+        while True:
+            ticks.append(1)
+            gevent.sleep(0.01)
+
+    def wait() -> int:
+        with client.lock("x").hold(timeout=60) as lease:
+            return lease.fence
+
+    client = leasehold.connect(url, ttl=5, namespace="greenlets")
+    first = client.lock("x").acquire(timeout=60)
+    ticking, waiter = gevent.spawn(tick), gevent.spawn(wait)
+    while not getattr(client.inspect("x"), "waiting", ()):
+        gevent.sleep(0.01)
+    before = len(ticks)
+    gevent.sleep(0.5)
+    sys.stdout.write(f"{'runs' if len(ticks) > before else 'stands still'}\n")
+    first.release()
+    waiter.join(60)
+    sys.stdout.write(f"{'rises' if (waiter.value or 0) > first.fence else 'nothing'}\n")
+    ticking.kill()
+    client.close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

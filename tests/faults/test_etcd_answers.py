@@ -1,0 +1,219 @@
+"""What a release and a withdrawal leave in etcd, and what they answer; and how many leases a client may have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from leasehold.errors import BackendRejected
+from leasehold.spi import Place
+from leasehold.urls import find_store
+from leasehold.values import Claim, Grant, Holder, Loss, LossReason, Mode, Refusal
+
+if TYPE_CHECKING:
+    from leasehold.spi import Runtime
+    from leasehold.testing import contract
+    from verification.lab.etcd import EtcdServer
+
+BROKEN = Loss(LossReason.BROKEN, "stuck since noon")
+
+
+def claim(
+    runtime: Runtime, key: str = "answers:x", *, ttl: float = 30.0, mode: Mode = Mode.EXCLUSIVE, min_hold: float = 0.0
+) -> Claim:
+    capacity = 2 if mode is Mode.PERMIT else 1
+    return Claim(key, runtime.owner(), ttl, mode, capacity, min_hold, Holder("host", 1))
+
+
+def backends(url: str, runtime: Runtime, number: int = 2) -> list[Any]:
+    return [find_store(url).open_backend(runtime) for _ in range(number)]
+
+
+# --- withdrawals without doubt
+
+
+@pytest.mark.parametrize("fate", ["granted", "waiting", "refused", "never asked"])
+@pytest.mark.parametrize("mode", Mode)
+def test_claim_that_is_withdrawn_without_doubt_leaves_no_key(
+    driver: contract.Driver, own_etcd: EtcdServer, fate: str, mode: Mode
+) -> None:
+    async def history() -> None:
+        runtime = driver.runtime()
+        first, second = backends(own_etcd.url, runtime)
+        held = [] if fate == "granted" else [await first.join(claim(runtime)) for _ in range(1)]
+        if mode is Mode.PERMIT and held:
+            await first.release(held.pop())
+            held = [await first.join(claim(runtime, mode=mode)) for _ in range(2)]
+        before = set(own_etcd.stored_keys())
+        wanted = claim(runtime, mode=mode)
+        if fate in ("granted", "waiting"):
+            assert isinstance(await second.join(wanted), Grant if fate == "granted" else Place)
+            assert len(own_etcd.stored_keys()) == len(before) + 1
+        elif fate == "refused":
+            assert isinstance(await second.try_acquire(wanted), Refusal)
+        await second.withdraw(wanted, doubt=False)
+        assert set(own_etcd.stored_keys()) == before
+        assert isinstance(await second.join(claim(runtime, mode=mode)), Place if held else Grant)
+        for backend in (first, second):
+            await backend.close()
+
+    driver.run(history())
+
+
+def test_claim_of_another_client_is_withdrawn_without_doubt_and_leaves_no_key(
+    driver: contract.Driver, own_etcd: EtcdServer
+) -> None:
+    async def history() -> None:
+        runtime = driver.runtime()
+        first, second = backends(own_etcd.url, runtime)
+        grant = await first.join(claim(runtime))
+        await second.withdraw(grant.claim, doubt=False)
+        assert own_etcd.stored_keys() == []
+        assert await first.release(grant) is False
+        for backend in (first, second):
+            await backend.close()
+
+    driver.run(history())
+
+
+def test_claim_that_was_broken_is_withdrawn_without_doubt_and_leaves_no_key(
+    driver: contract.Driver, own_etcd: EtcdServer
+) -> None:
+    async def history() -> None:
+        runtime = driver.runtime()
+        first, operator = backends(own_etcd.url, runtime)
+        grant = await first.join(claim(runtime))
+        assert await operator.break_("answers:x", grant.fence, BROKEN.detail, now=False)
+        await first.withdraw(grant.claim, doubt=False)
+        assert own_etcd.stored_keys() == []
+        for backend in (first, operator):
+            await backend.close()
+
+    driver.run(history())
+
+
+def test_claim_that_is_withdrawn_in_doubt_is_refused_for_a_ttl(driver: contract.Driver, own_etcd: EtcdServer) -> None:
+    async def history() -> None:
+        runtime = driver.runtime()
+        first, second = backends(own_etcd.url, runtime)
+        grant = await first.join(claim(runtime))
+        await first.withdraw(grant.claim)
+        assert len(own_etcd.stored_keys()) == 1
+        for backend in (first, second):
+            assert isinstance(await backend.join(grant.claim), Refusal)
+            assert isinstance(await backend.try_acquire(grant.claim), Refusal)
+            await backend.close()
+
+    driver.run(history())
+
+
+# --- a release of what an operator has broken
+
+
+@pytest.mark.parametrize("min_hold", [0.0, 20.0])
+@pytest.mark.parametrize("now", [False, True])
+@pytest.mark.parametrize("by", ["its client", "another client", "a client that knows"])
+def test_release_of_a_broken_grant_tells_why_and_frees_it_at_once(
+    driver: contract.Driver, own_etcd: EtcdServer, by: str, now: bool, min_hold: float
+) -> None:
+    async def history() -> None:
+        runtime = driver.runtime()
+        first, operator = backends(own_etcd.url, runtime)
+        grant = await first.join(claim(runtime, min_hold=min_hold))
+        place = await operator.join(claim(runtime))
+        assert isinstance(place, Place)
+        assert await operator.break_("answers:x", grant.fence, BROKEN.detail, now=now)
+        if not now:
+            assert isinstance(await operator.turn(place), Place), "what was broken is kept for its ttl"
+        if by == "a client that knows":
+            assert await first.renew([grant]) == [BROKEN]
+        place.signal.clear()
+        assert await (operator if by == "another client" else first).release(grant) == BROKEN
+        if not now:
+            assert await runtime.wait(place.signal, runtime.now() + 20), "the next one is not woken"
+        assert isinstance(await operator.turn(place), Grant)
+        assert await first.renew([grant]) != [grant]
+        for backend in (first, operator):
+            await backend.close()
+
+    driver.run(history())
+
+
+def test_release_of_what_was_lost_otherwise_is_no_break(driver: contract.Driver, own_etcd: EtcdServer) -> None:
+    async def history() -> None:
+        runtime = driver.runtime()
+        first, second = backends(own_etcd.url, runtime)
+        for backend in (first, second):
+            grant = await first.join(claim(runtime))
+            (key,) = own_etcd.stored_keys()
+            own_etcd.delete(key)
+            assert await backend.release(grant) is False
+        for backend in (first, second):
+            await backend.close()
+
+    driver.run(history())
+
+
+# --- how many leases
+
+
+def test_client_has_no_more_leases_than_it_may_however_its_ttls_rise(
+    driver: contract.Driver, own_etcd: EtcdServer
+) -> None:
+    async def history() -> None:
+        runtime = driver.runtime()
+        (backend,) = backends(own_etcd.url, runtime, 1)
+        for ttl in range(60, 90):
+            grant = await backend.join(claim(runtime, ttl=float(ttl)))
+            assert grant.ttl == ttl
+            assert await backend.release(grant) is True
+            assert len(own_etcd.leases()) <= 8
+        await backend.close()
+        assert own_etcd.leases() == []
+
+    driver.run(history())
+
+
+def test_ninth_ttl_that_is_longer_than_all_others_in_use_is_refused_and_a_shorter_one_shares(
+    driver: contract.Driver, own_etcd: EtcdServer
+) -> None:
+    async def history() -> None:
+        runtime = driver.runtime()
+        (backend,) = backends(own_etcd.url, runtime, 1)
+        held = [await backend.join(claim(runtime, f"answers:{ttl}", ttl=float(ttl))) for ttl in range(60, 68)]
+        with pytest.raises(BackendRejected, match="8 different ttls at the same time"):
+            await backend.join(claim(runtime, ttl=90.0))
+        shorter = await backend.join(claim(runtime, "answers:shorter", ttl=59.0))
+        assert shorter.ttl == 60
+        assert await backend.release(held.pop()) is True
+        longer = await backend.join(claim(runtime, ttl=90.0))
+        assert longer.ttl == 90
+        assert len(own_etcd.leases()) == 8
+        assert len(await backend.renew([*held, shorter, longer])) == 9
+        await backend.close()
+
+    driver.run(history())
+
+
+def test_ttls_that_come_all_at_once_are_limited_too(driver: contract.Driver, own_etcd: EtcdServer) -> None:
+    async def history() -> None:
+        runtime = driver.runtime()
+        (backend,) = backends(own_etcd.url, runtime, 1)
+        ends: list[object] = []
+
+        async def ask(ttl: float) -> None:
+            try:
+                ends.append(await backend.join(claim(runtime, f"answers:{ttl}", ttl=ttl)))
+            except BackendRejected as error:
+                ends.append(error)
+
+        tasks = [runtime.spawn(ask(60.0 + number), "one of many") for number in range(20)]
+        for task in tasks:
+            assert await task.join(runtime.now() + 60)
+        assert len(ends) == 20
+        assert sum(isinstance(end, Grant) for end in ends) >= 8
+        assert len(own_etcd.leases()) <= 8
+        await backend.close()
+
+    driver.run(history())

@@ -1,0 +1,148 @@
+"""What an etcd client does to its process: forks, greenlets, descriptors; and what its cancelled tasks do to etcd."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import leasehold
+from leasehold._runtimes.asyncio import AsyncioRuntime
+from leasehold.spi import Place
+from leasehold.urls import find_store
+from leasehold.values import Claim, Holder, Mode
+from verification.lab.etcd import EtcdServer
+from verification.lab.process import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+HERE = Path(__file__).parent
+LIMIT = 60.0  # seconds; a program that takes longer hangs
+
+
+def says(program: str, *words: str) -> list[str]:
+    """The lines of a program that must come to its end by itself."""
+    source = str(Path(leasehold.__file__).parents[1])
+    environment = {**os.environ, "PYTHONPATH": source, "GRPC_VERBOSITY": "NONE"}
+    command = [sys.executable, str(HERE / program), *words]
+    finished = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=LIMIT)
+    assert finished.returncode == 0, finished.stderr[-2000:]
+    return finished.stdout.splitlines()
+
+
+@pytest.mark.parametrize(("how", "times"), [("while_held", 3), ("while_busy", 7), ("by_multiprocessing", 4)])
+def test_client_that_was_inherited_over_a_fork_works(etcd_server: EtcdServer, how: str, times: int) -> None:
+    assert says("etcd_forks.py", how, etcd_server.url) == ["done"] * times
+
+
+def test_child_of_a_process_that_uses_asyncio_is_refused_at_once(etcd_server: EtcdServer) -> None:
+    refused, parent = says("etcd_forks.py", "after_asyncio", etcd_server.url)
+    assert refused.startswith("ConfigurationError: this process was forked while its parent used etcd")
+    assert parent == "done"
+
+
+def test_greenlets_go_on_while_one_of_them_waits(etcd_server: EtcdServer) -> None:
+    assert says("etcd_greenlets.py", etcd_server.url) == ["runs", "rises"]
+
+
+# --- clients that nobody closed
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_blocking_clients_that_are_dropped_leave_no_descriptors(etcd_server: EtcdServer) -> None:
+    leasehold.connect(etcd_server.url, namespace="dropped").lock("first").acquire().release()
+    before = descriptors()
+    for number in range(40):
+        leasehold.connect(etcd_server.url, namespace="dropped").lock(f"n{number}").acquire().release()
+    gc.collect()
+    wait_until(lambda: gc.collect() >= 0 and descriptors() < before + 10, "their channels are still open")
+
+
+def test_async_clients_that_are_dropped_leave_no_descriptors(etcd_server: EtcdServer) -> None:
+    async def use(number: int) -> None:
+        client = leasehold.connect_async(etcd_server.url, namespace="dropped")
+        await (await client.lock(f"n{number}").acquire()).release()
+
+    async def history() -> None:
+        await use(0)
+        before = descriptors()
+        for number in range(40):
+            await use(number)
+        for _ in range(1000):
+            gc.collect()
+            if descriptors() < before + 10:
+                return
+            await asyncio.sleep(0.02)
+        pytest.fail("their channels are still open")
+
+    asyncio.run(history())
+
+
+# --- waiters that are cancelled
+
+
+def permit(runtime: AsyncioRuntime) -> Claim:
+    return Claim("cancelled:x", runtime.owner(), 60.0, Mode.PERMIT, 2, 0.0, Holder("host", 1))
+
+
+async def waiters(backends: Sequence[Any], runtime: AsyncioRuntime, number: int) -> list[tuple[Any, Place]]:
+    """Who waits for one of two permits looks at the whole line whenever it asks."""
+    for _ in range(2):
+        await backends[0].join(permit(runtime))
+    return [(backend, await backend.join(permit(runtime))) for backend in backends for _ in range(number)]
+
+
+def test_cancelled_waiters_do_not_end_a_member() -> None:
+    """The version is one that panics when a read is cancelled (etcd issue 14110)."""
+
+    async def history(server: EtcdServer) -> None:
+        runtime = AsyncioRuntime()
+        backends: list[Any] = [find_store(server.url).open_backend(runtime) for _ in range(3)]
+        places = await waiters(backends, runtime, 60)
+        cancelled = 0
+        while cancelled < 1500:
+            asking = [asyncio.create_task(backend.turn(place)) for backend, place in random.sample(places, 40)]
+            await asyncio.sleep(random.uniform(0.0, 0.02))
+            for task in asking:
+                task.cancel()
+            ends = await asyncio.gather(*asking, return_exceptions=True)
+            cancelled += sum(isinstance(end, asyncio.CancelledError) for end in ends)
+            assert isinstance(await backends[0].turn(places[0][1]), Place), "the member does not answer any more"
+        assert server.status()["version"].startswith("3.5.")
+        for backend in backends:
+            await backend.close()
+
+    server = EtcdServer(version="3.5")
+    with server:
+        asyncio.run(history(server))
+
+
+def test_look_whose_time_ran_out_is_not_cancelled_either(etcd_server: EtcdServer) -> None:
+    """For etcd a deadline is a cancellation."""
+
+    async def history() -> None:
+        runtime = AsyncioRuntime()
+        backend: Any = find_store(etcd_server.url).open_backend(runtime)
+        (_, place), *_ = await waiters([backend], runtime, 1)
+        (wire,) = backend._connection._wires
+        with pytest.raises(leasehold.BackendUnavailable):
+            await backend.turn(place, runtime.now() + 0.000_2)
+        calls = list(wire._whole)
+        while wire._whole:
+            await asyncio.sleep(0.01)
+        assert [str(await call.code()) for call in calls] == ["StatusCode.OK"] * len(calls)
+        await backend.withdraw(place.claim)
+        await backend.close()
+
+    asyncio.run(history())
