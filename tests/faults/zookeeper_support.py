@@ -15,6 +15,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from verification.lab.process import wait_until
+from verification.lab.proxy import FaultProxy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -131,3 +132,14 @@ def claims_in(client: KazooClient, root: str) -> Iterator[str]:
         except NoNodeError:  # an empty one, which was just cleaned away
             continue
         yield from (f"{root}/locks/{lock}/{node}" for node in nodes)
+
+
+class OneWayProxy(FaultProxy):
+    """A proxy whose answers can vanish, on connections that exist and on new ones, while requests still arrive."""
+
+    answers_vanish = False
+
+    def _on_answer(self, link: Any, chunk: bytes) -> bool:
+        if self.answers_vanish:
+            link.hears_answers = False
+        return super()._on_answer(link, chunk)

@@ -6,6 +6,7 @@ the servers themselves are asked with their four-letter words, where those are a
 
 from __future__ import annotations
 
+import math
 import time
 from _thread import start_new_thread
 from contextlib import closing
@@ -56,10 +57,11 @@ class Examiner:
         """What was found, the worst things among it."""
         facts = Facts(self._settings)
         session = self._pool.any_session(QUESTION_TTL)
-        await self._asker.connected(session)
+        await self._asker.connected(session, math.inf)
         for _ in range(PINGS):
             started = time.perf_counter()
-            await self._asker.answer(session, session.send(Sync(self._paths.root), signal=self._runtime.signal()))
+            reply = session.send(Sync(self._paths.root), signal=self._runtime.signal())
+            await self._asker.answer(session, reply, math.inf)
             facts.pings.append(time.perf_counter() - started)
         facts.latency = median(facts.pings)
         facts.acl = await self._read(session, GetACL(self._paths.root), facts, "the rights of the root")
@@ -72,7 +74,7 @@ class Examiner:
 
     async def _read(self, session: Session, request: Any, facts: Facts, what: str) -> Any:
         reply = session.send(request, signal=self._runtime.signal())
-        await self._asker.finished(session, reply)
+        await self._asker.finished(session, reply, math.inf)
         if reply.error is not None and not isinstance(reply.error, NoNodeError):
             facts.refused[what] = type(reply.error).__name__
         return reply.value
@@ -89,7 +91,7 @@ class Examiner:
         )
         session.start()
         try:
-            await self._asker.connected(session)
+            await self._asker.connected(session, math.inf)
         except BackendError:
             return None
         else:
