@@ -120,6 +120,23 @@ def test_a_server_with_a_lower_bound_shortens_what_is_believed() -> None:
         run(backend.close())
 
 
+def test_a_grant_says_which_ttl_the_ensemble_gives() -> None:
+    """Whether it is granted at once, after a wait or renewed."""
+    server = ZooKeeperServer(settings={"maxSessionTimeout": 3000})
+    with server:
+        backend = opened(server.url())
+        first = run(backend.join(claim(ttl=30.0)))
+        place = run(backend.join(claim(ttl=30.0)))
+        assert run(backend.release(first)) is True
+        run(woken(place))
+        second = run(backend.turn(place))
+        (renewed,) = run(backend.renew([second]))
+        assert [grant.ttl for grant in (first, second)] == [2.0, 2.0]
+        assert renewed.ttl <= 2.0
+        assert run(backend.release(second)) is True
+        run(backend.close())
+
+
 def test_a_fence_raised_while_the_connection_was_lost_is_known_afterwards(
     zookeeper_server: ZooKeeperServer, proxy: FaultProxy
 ) -> None:

@@ -15,10 +15,11 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from kazoo.exceptions import NoNodeError
-from kazoo.protocol.serialization import GetACL, GetData, Sync
+from kazoo.protocol.serialization import GetACL, GetChildren, GetData, Sync
 
 from leasehold.backends.zookeeper.belief import BELIEVED
 from leasehold.backends.zookeeper.diagnosis import Facts, Server, findings
+from leasehold.backends.zookeeper.nodes import is_foreign
 from leasehold.backends.zookeeper.session import Session
 from leasehold.backends.zookeeper.sockets import open_socket
 from leasehold.backends.zookeeper.standing import Registry
@@ -41,6 +42,7 @@ WORD_TIMEOUT = 2.0
 PINGS = 5
 SHORTEST, LONGEST = 0.001, 1_000_000.0
 CONFIGURATION = "/zookeeper/config"
+MOST_LOCKS = 1000  # that are looked into
 
 
 class Examiner:
@@ -68,6 +70,7 @@ class Examiner:
         facts.configuration = await self._read(
             session, GetData(CONFIGURATION, None), facts, "who belongs to the ensemble"
         )
+        facts.foreign = await self._foreign(session)
         facts.shortest, facts.longest = await self._negotiated(SHORTEST), await self._negotiated(LONGEST)
         facts.servers = await self._ask_servers()
         return findings(facts)
@@ -78,6 +81,20 @@ class Examiner:
         if reply.error is not None and not isinstance(reply.error, NoNodeError):
             facts.refused[what] = type(reply.error).__name__
         return reply.value
+
+    async def _foreign(self, session: Session) -> list[str]:
+        """Nodes of other programs where claims stand, in the first locks."""
+        locks = await self._children(session, [self._paths.locks])
+        parents = [f"{self._paths.locks}/{lock}" for lock in sorted(locks.get(self._paths.locks, ()))[:MOST_LOCKS]]
+        found = await self._children(session, parents)
+        return [f"{parent}/{name}" for parent, names in found.items() for name in names if is_foreign(name)]
+
+    async def _children(self, session: Session, parents: Sequence[str]) -> dict[str, Sequence[str]]:
+        """The children of each, all asked at once; none where this account may not look."""
+        replies = [session.send(GetChildren(parent, None), signal=self._runtime.signal()) for parent in parents]
+        for reply in replies:
+            await self._asker.finished(session, reply, math.inf)
+        return {parent: reply.value or () for parent, reply in zip(parents, replies, strict=True)}
 
     async def _negotiated(self, ttl: float) -> float | None:
         """What the ensemble makes of a wish for this ttl."""

@@ -113,6 +113,6 @@ class Pool:
                 return None
         raise BackendRejected(
             f"this client uses {MOST_SESSIONS} different ttls at the same time, and each needs a session of its own; "
-            "use fewer",
+            "use fewer different ttls, or another client for some of them",
             backend=self._settings.label,
         )
