@@ -1,8 +1,8 @@
-"""What happens when answers do not arrive: to the session, to calls that have little time, and to a closed client."""
+"""What happens when answers do not arrive: to the session, and to calls that have little time."""
 
 from __future__ import annotations
 
-import threading
+import socket
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -10,14 +10,12 @@ import pytest
 
 import leasehold
 from leasehold import LossReason
-from leasehold._runtimes.threads import ThreadRuntime, run
-from leasehold.errors import ClientClosed
+from leasehold._runtimes.threads import run
+from leasehold.backends.zookeeper.sockets import close_session
 from leasehold.spi import Place
-from leasehold.urls import find_store
-from leasehold.values import Claim, Grant, Holder, Loss, Mode, Refusal
-from tests.faults.zookeeper_support import LIMIT, OneWayProxy, claims_in, looking_at, now
+from leasehold.values import Grant
+from tests.faults.zookeeper_support import LIMIT, RUNTIME, OneWayProxy, claim, claims_in, looking_at, now, opened, woken
 from verification.lab.process import free_port, wait_until
-from verification.lab.proxy import FaultProxy
 from verification.lab.zookeeper import ZooKeeperServer
 
 if TYPE_CHECKING:
@@ -25,9 +23,14 @@ if TYPE_CHECKING:
 
     from kazoo.client import KazooClient
 
-RUNTIME = ThreadRuntime()
+    from verification.lab.proxy import FaultProxy
+
 OWN_LIMIT = 2.0  # the shortest time that the store itself gives one answer
 LITTLE = 0.3  # what a caller may have left
+
+
+def soon() -> float:
+    return RUNTIME.now() + LITTLE
 
 
 @pytest.fixture
@@ -44,18 +47,6 @@ def proxy(zookeeper_server: ZooKeeperServer) -> Iterator[OneWayProxy]:
     between = OneWayProxy((zookeeper_server.host, zookeeper_server.port))
     with between:
         yield between
-
-
-def opened(url: str) -> Any:
-    return find_store(url).open_backend(RUNTIME)
-
-
-def claim(key: str = "ns:x", ttl: float = 60.0, mode: Mode = Mode.EXCLUSIVE) -> Claim:
-    return Claim(key, RUNTIME.owner(), ttl, mode, 1, 0.0, Holder("host", 1))
-
-
-def soon() -> float:
-    return RUNTIME.now() + LITTLE
 
 
 # --- a session that is lost here
@@ -169,6 +160,67 @@ def test_a_renewal_that_one_session_did_not_confirm_promises_no_more_than_before
     run(backend.close())
 
 
+def test_a_grant_after_a_wait_is_believed_for_no_longer_than_its_session(zookeeper_server: ZooKeeperServer) -> None:
+    """The lock was handed over some time after the leader last answered: the ttl counts from that answer."""
+    backend, other = opened(zookeeper_server.url("/handed")), opened(zookeeper_server.url("/handed"))
+    held = run(other.join(claim()))
+    place = run(backend.join(claim()))
+    time.sleep(0.3)
+    assert run(other.release(held)) is True
+    run(woken(place))
+    asked = RUNTIME.now()
+    grant = run(backend.turn(place))
+    believed = (asked if grant.since is None else grant.since) + grant.ttl
+    session = next(iter(backend._pool._sessions.values()))
+    assert believed <= session.belief.until + 0.001
+    for each in (backend, other):
+        run(each.close())
+
+
+def test_a_waiter_looks_again_as_soon_as_its_connection_is_back(
+    zookeeper_server: ZooKeeperServer, proxy: FaultProxy
+) -> None:
+    """Not only when its next look would be due, a third of its ttl later."""
+    backend, other = opened(f"zk://127.0.0.1:{proxy.port}/back"), opened(zookeeper_server.url("/back"))
+    run(other.join(claim(ttl=600.0)))
+    place = run(backend.join(claim(ttl=600.0)))
+    place.signal.clear()
+    proxy.cut()
+    assert place.recheck > LIMIT
+    run(woken(place))
+    for each in (backend, other):
+        run(each.close())
+
+
+def test_a_fence_that_equals_a_waiters_own_is_raised_above_it(
+    zookeeper_server: ZooKeeperServer, eye: KazooClient
+) -> None:
+    backend = opened(zookeeper_server.url("/equal"))
+    held = run(backend.join(claim()))
+    place = run(backend.join(claim()))
+    own = max(eye.get(path)[1].czxid for path in claims_in(eye, "/equal"))
+    raised = run(backend.raise_fence("ns:x", own))
+    assert run(backend.release(held)) is True
+    run(woken(place))
+    grant = run(backend.turn(place))
+    assert grant.fence > raised >= own
+    run(backend.close())
+
+
+def test_a_session_is_closed_through_the_first_server_that_answers(
+    zookeeper_server: ZooKeeperServer, eye: KazooClient
+) -> None:
+    """Nothing listens at the first address, and the second one accepts and says nothing."""
+    other = looking_at(zookeeper_server)
+    other.create("/closed-elsewhere", ephemeral=True)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        hosts = [("127.0.0.1", free_port()), silent.getsockname(), (zookeeper_server.host, zookeeper_server.port)]
+        close_session(hosts, other.client_id, 0.5)
+    wait_until(lambda: eye.exists("/closed-elsewhere") is None, "the session was not closed", OWN_LIMIT)
+    other.stop()
+    other.close()
+
+
 # --- calls that have little time
 
 
@@ -238,119 +290,3 @@ def test_a_caller_without_time_does_not_cost_the_others_their_connection(proxy: 
     proxy.delay()
     assert run(backend.release(held)) is True
     run(backend.close())
-
-
-# --- withdrawing, releasing, closing
-
-
-def test_a_withdrawal_without_doubt_leaves_no_node_and_no_mark(zookeeper_server: ZooKeeperServer, eye: Any) -> None:
-    backend = opened(zookeeper_server.url("/withdrawn"))
-    holder = run(backend.join(claim()))
-    waiter = claim()
-    assert isinstance(run(backend.join(waiter)), Place)
-    run(backend.withdraw(waiter, doubt=False))
-    assert len(list(claims_in(eye, "/withdrawn"))) == 1
-    assert waiter.owner not in backend._registry.withdrawn
-    assert waiter.owner not in backend._registry.standings
-    run(backend.withdraw(holder.claim, doubt=False))
-    assert list(claims_in(eye, "/withdrawn")) == []
-    assert isinstance(run(backend.join(waiter)), Grant), "no request of it can be late, so it is not refused"
-    run(backend.withdraw(waiter))
-    assert isinstance(run(backend.join(waiter)), Refusal)
-    run(backend.close())
-
-
-@pytest.mark.parametrize("at_once", [False, True], ids=["kept for its ttl", "at once"])
-@pytest.mark.parametrize("renewed", [False, True], ids=["before a renewal", "after a renewal"])
-def test_the_release_of_a_broken_grant_answers_the_break_and_frees_the_lock(
-    zookeeper_server: ZooKeeperServer, *, at_once: bool, renewed: bool
-) -> None:
-    url = zookeeper_server.url(f"/broken-{at_once}-{renewed}")
-    backend, operator = opened(url), opened(url)
-    held, other = run(backend.join(claim())), claim()
-    assert run(operator.break_("ns:x", held.fence, "stuck", now=at_once)) is True
-    expected = Loss(LossReason.BROKEN, "stuck")
-    if renewed:
-        assert run(backend.renew([held])) == [expected]
-        assert run(backend.renew([held])) == [expected], "a repeated renewal gives another answer"
-    place = run(operator.join(other))
-    assert isinstance(place, Grant if at_once else Place)
-    assert run(backend.release(held)) == expected
-    if isinstance(place, Place):
-        run(woken(place))
-        place = run(operator.turn(place))
-    assert isinstance(place, Grant), "the lock is kept although its holder has gone"
-    assert place.fence > held.fence
-    assert run(operator.release(place)) is True
-    assert run(backend.release(held)) is False
-    for each in (backend, operator):
-        run(each.close())
-
-
-async def woken(place: Place) -> None:
-    assert await RUNTIME.wait(place.signal, RUNTIME.now() + LIMIT)
-
-
-def test_a_grant_whose_node_was_deleted_without_a_note_is_not_ours_any_more(
-    zookeeper_server: ZooKeeperServer, eye: KazooClient
-) -> None:
-    backend = opened(zookeeper_server.url("/taken"))
-    held = run(backend.join(claim()))
-    for path in claims_in(eye, "/taken"):
-        eye.delete(path)
-    assert run(backend.release(held)) is False
-    run(backend.close())
-
-
-@pytest.mark.parametrize("holds", [False, True], ids=["holding nothing", "holding another lock"])
-def test_calls_that_wait_when_the_client_is_closed_end_at_once(
-    zookeeper_server: ZooKeeperServer, proxy: FaultProxy, eye: KazooClient, *, holds: bool
-) -> None:
-    """One waits for an answer that does not come; one waits in line, and looks again when it is woken."""
-    root = f"/closing-{holds}"
-    backend, other = opened(f"zk://127.0.0.1:{proxy.port}{root}"), opened(zookeeper_server.url(root))
-    busy = run(other.join(claim("ns:busy")))
-    place = run(backend.join(claim("ns:busy")))
-    if holds:
-        assert isinstance(run(backend.join(claim("ns:mine"))), Grant)
-    proxy.black_hole()
-    ended: list[BaseException] = []
-
-    def ask() -> None:
-        try:
-            run(backend.try_acquire(claim("ns:free")))
-        except BaseException as error:
-            ended.append(error)
-
-    asking = threading.Thread(target=ask)
-    asking.start()
-    wait_until(lambda: len(backend._calls._waits) == 1, "the call does not wait", LIMIT)
-    closing = threading.Thread(target=lambda: run(backend.close()))
-    closing.start()
-    asking.join(OWN_LIMIT)
-    assert [type(error) for error in ended] == [ClientClosed]
-    run(woken(place))
-    with pytest.raises(ClientClosed):
-        run(backend.turn(place))
-    closing.join(LIMIT)
-    for call in (backend.join(claim()), backend.inspect("ns:x"), backend.renew([]), backend.release(busy)):
-        with pytest.raises(ClientClosed, match="this client is closed; make a new one"):
-            run(call)
-    proxy.heal()
-    run(other.close())
-
-
-def test_a_claim_that_waits_when_its_client_is_closed_leaves_no_node(
-    zookeeper_server: ZooKeeperServer, eye: KazooClient
-) -> None:
-    """Also while another grant of the client keeps the session open until its ttl is over."""
-    backend, other = opened(zookeeper_server.url("/waits")), opened(zookeeper_server.url("/waits"))
-    busy = run(other.join(claim("ns:busy")))
-    assert isinstance(run(backend.join(claim("ns:mine"))), Grant)
-    assert isinstance(run(backend.join(claim("ns:busy"))), Place)
-    run(backend.close())
-    wait_until(lambda: len(list(claims_in(eye, "/waits"))) == 2, "a waiter of a closed client stands in line", LIMIT)
-    assert run(other.release(busy)) is True
-    for session in list(backend._pool._sessions.values()):
-        session.close()
-    run(other.close())
