@@ -14,11 +14,16 @@ from typing import TYPE_CHECKING, Any
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
+from leasehold._runtimes.threads import ThreadRuntime
+from leasehold.urls import find_store
+from leasehold.values import Claim, Holder, Mode
 from verification.lab.process import wait_until
+from verification.lab.proxy import FaultProxy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from leasehold.spi import Place
     from verification.lab.zookeeper import Ensemble, ZooKeeperServer
 
 WORKER = Path(__file__).with_name("zookeeper_worker.py")
@@ -131,3 +136,31 @@ def claims_in(client: KazooClient, root: str) -> Iterator[str]:
         except NoNodeError:  # an empty one, which was just cleaned away
             continue
         yield from (f"{root}/locks/{lock}/{node}" for node in nodes)
+
+
+class OneWayProxy(FaultProxy):
+    """A proxy whose answers can vanish, on connections that exist and on new ones, while requests still arrive."""
+
+    answers_vanish = False
+
+    def _on_answer(self, link: Any, chunk: bytes) -> bool:
+        if self.answers_vanish:
+            link.hears_answers = False
+        return super()._on_answer(link, chunk)
+
+
+RUNTIME = ThreadRuntime()
+
+
+def opened(url: str) -> Any:
+    """A store, used by its port."""
+    return find_store(url).open_backend(RUNTIME)
+
+
+def claim(key: str = "ns:x", ttl: float = 60.0, mode: Mode = Mode.EXCLUSIVE) -> Claim:
+    return Claim(key, RUNTIME.owner(), ttl, mode, 1, 0.0, Holder("host", 1))
+
+
+async def woken(place: Place) -> None:
+    """Wait until this waiter is to look again."""
+    assert await RUNTIME.wait(place.signal, RUNTIME.now() + LIMIT)

@@ -280,6 +280,25 @@ def test_the_doctor_sees_a_server_that_is_down_and_settings_that_are_too_tight()
         assert "secret" not in "".join(map(str, findings))
 
 
+def test_a_lock_of_kazoo_on_the_same_path_is_refused_and_seen_by_the_doctor(zookeeper_server: ZooKeeperServer) -> None:
+    """Neither recipe sees the claims of the other; ours says so, and leaves nothing in the way."""
+    url, parent = zookeeper_server.url("/both"), "/both/locks/leasehold%3Ax"
+    assert examined(url)["nodes"].level is Level.OK
+    other = KazooClient(hosts=zookeeper_server.address)
+    other.start()
+    with leasehold.connect(url) as client, other.Lock(parent):
+        for attempt in (client.lock("x").try_acquire, client.lock("x").acquire):
+            with pytest.raises(leasehold.BackendRejected, match="only leasehold's own"):
+                attempt()
+        assert len(other.get_children(parent)) == 1, "a refused claim stands in the way of the others"
+        client.lock("y").acquire().release()
+        found = examined(url)["nodes"]
+        assert found.level is Level.PROBLEM
+        assert f"{parent}/{other.get_children(parent)[0]}" in found.found
+    other.stop()
+    other.close()
+
+
 def test_a_ttl_longer_than_the_ensemble_allows_is_renewed_at_its_own_pace() -> None:
     """Not in a loop: what the ensemble gives is all there is."""
     server = ZooKeeperServer(settings={"maxSessionTimeout": 3000})

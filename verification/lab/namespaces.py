@@ -11,6 +11,7 @@ import secrets
 import subprocess
 from contextlib import suppress
 
+from verification.lab import watcher
 from verification.lab.process import find_program
 
 __all__ = ["Namespace", "Network"]
@@ -59,6 +60,8 @@ class Network:
         """Make it."""
         if os.geteuid() != 0:
             raise RuntimeError("cutting networks needs root: run the tests of faults as root")
+        for words in self._removal():
+            watcher.watch_command(words)
         _ip("link", "add", self._bridge, "type", "bridge")
         _ip("addr", "add", f"{self.gateway}/24", "dev", self._bridge)
         _ip("link", "set", self._bridge, "up")
@@ -73,13 +76,17 @@ class Network:
 
     def remove(self) -> None:
         """Take it down; processes inside must have ended."""
-        for host in self.hosts:
-            with suppress(RuntimeError):
-                _ip("netns", "del", host.name)
-            with suppress(RuntimeError):  # it goes with the namespace, unless a process keeps that one
-                _ip("link", "del", host.cable)
-        with suppress(RuntimeError):
-            _ip("link", "del", self._bridge)
+        for words in self._removal():
+            with suppress(RuntimeError):  # a cable goes with its namespace, unless a process keeps that one
+                _ip(*words[1:])
+            watcher.forget_command(words)
+
+    def _removal(self) -> list[list[str]]:
+        """What takes it down."""
+        program = find_program("ip", "iproute2")
+        namespaces = [[program, "netns", "del", host.name] for host in self.hosts]
+        cables = [[program, "link", "del", host.cable] for host in self.hosts]
+        return [*namespaces, *cables, [program, "link", "del", self._bridge]]
 
     def __enter__(self) -> Network:
         try:

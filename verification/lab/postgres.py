@@ -19,6 +19,7 @@ from urllib.parse import quote
 import psycopg
 from psycopg import sql
 
+from verification.lab import watcher
 from verification.lab.process import ServerProcess, wait_until
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ def _newer_programs() -> Path:
         PermissionError,
     ):  # the environment lies where the account may not look, for example under /root
         copy = Path(tempfile.mkdtemp(prefix="leasehold-postgres-programs-"))
+        watcher.watch_folder(copy)
         copy.chmod(0o755)
         run_as(None, "cp", "-a", folder, copy)
         folder = copy / "pginstall"
@@ -122,6 +124,8 @@ class PostgresServer(ServerProcess):
     `standby()` makes a streaming replica of it; `cut_off()` makes that replica lag for ever, `promote()` makes it a
     primary of its own.
     """
+
+    last_signal = signal.SIGQUIT  # gives its shared memory back, SIGKILL does not
 
     def __init__(
         self,
@@ -226,7 +230,7 @@ class PostgresServer(ServerProcess):
         self._end(signal.SIGINT)
 
     def remove(self) -> None:
-        if self.is_running:  # SIGQUIT gives its shared memory back, SIGKILL does not
+        if self.is_running:
             self.resume()
-            self._end(signal.SIGQUIT)
+            self._end(self.last_signal)
         super().remove()

@@ -1,5 +1,7 @@
 """A server process of our own: a free port, a folder of its own, stopped by pid. It knows no store.
 
+However the process of the tests ends, its servers end with it; see `watcher`.
+
 Each store has a file beside this one, which knows the command line and how to tell that the server answers.
 """
 
@@ -18,7 +20,9 @@ import time
 import weakref
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
+
+from verification.lab import watcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -105,10 +109,13 @@ class ServerProcess:
     folder and port.
     """
 
+    last_signal: ClassVar[signal.Signals] = signal.SIGKILL  # what ends it when the tests were killed
+
     def __init__(self, name: str, *, user: str | None = None) -> None:
         self.name = name
         self.port = free_port()
-        self.folder = Path(tempfile.mkdtemp(prefix=f"leasehold-{name}-"))
+        self.folder = Path(tempfile.mkdtemp(prefix=f"leasehold-{name}-")).resolve()
+        watcher.watch_folder(self.folder)
         self._user = user if os.geteuid() == 0 else None
         if self._user is not None:
             shutil.chown(self.folder, self._user)
@@ -161,6 +168,7 @@ class ServerProcess:
                 extra_groups=[] if self._user is not None else None,
                 process_group=0,  # Ctrl-C is not for it
             )
+        watcher.watch_process(self._process.pid, self.last_signal)
 
     def start(self) -> None:
         """Start, and wait until it answers."""
@@ -204,6 +212,7 @@ class ServerProcess:
         self.kill()
         _give_back(self.port)
         shutil.rmtree(self.folder, ignore_errors=True)
+        watcher.forget_folder(self.folder)
         _LIVE.discard(self)
 
     def _end(self, number: signal.Signals) -> None:
@@ -219,6 +228,7 @@ class ServerProcess:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        watcher.forget_process(process.pid, self.last_signal)
 
     def __enter__(self) -> Self:
         self.start()
@@ -235,3 +245,7 @@ _LIVE: weakref.WeakSet[ServerProcess] = weakref.WeakSet()
 def _remove_all() -> None:
     for server in list(_LIVE):
         server.remove()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_LIVE.clear)  # they are the parent's

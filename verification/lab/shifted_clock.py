@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from verification.lab import watcher
 from verification.lab.process import find_program
 from verification.lab.redis import RedisServer
 
@@ -21,6 +22,7 @@ __all__ = ["ShiftedClock", "ShiftedRedisServer"]
 @functools.cache
 def _library() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="leasehold-clock-"))
+    watcher.watch_folder(folder)
     library = folder / "shifted_clock.so"
     source = Path(__file__).with_suffix(".c")
     compiler = find_program("gcc", "gcc")

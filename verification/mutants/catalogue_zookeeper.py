@@ -2,11 +2,179 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from verification.mutants.catalogue import Mutant
+from verification.mutants.catalogue import Mutant
 
 __all__ = ["ZOOKEEPER_MUTANTS"]
 
-ZOOKEEPER_MUTANTS: tuple[Mutant, ...] = ()
+_HERE = "backends/zookeeper/"
+_SESSIONS = "tests/unit/test_zookeeper_sessions.py::"
+_RIGHTS = "tests/unit/test_zookeeper_rights.py::"
+_SILENCE = "tests/faults/test_zookeeper_silence.py::"
+_ENDS = "tests/faults/test_zookeeper_ends.py::"
+
+ZOOKEEPER_MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        "zk-unconfirmed-for-a-ttl",
+        "a renewal that one session did not confirm is believed for a whole ttl",
+        f"{_HERE}renewing.py",
+        "        return Grant(grant.claim, grant.fence, min(session.belief.ttl, believed - started))\n",
+        "        return Grant(grant.claim, grant.fence, session.belief.ttl)\n",
+        (f"{_SILENCE}test_a_renewal_that_one_session_did_not_confirm_promises_no_more_than_before",),
+    ),
+    Mutant(
+        "zk-floor-kept-when-suspended",
+        "a fence raised while the connection was lost is not known afterwards: later fences are too low",
+        f"{_HERE}session.py",
+        "        self._suspended_at = self._now()\n        self.floor = None\n",
+        "        self._suspended_at = self._now()\n",
+        (
+            f"{_SESSIONS}test_a_lost_connection_takes_the_known_floor_away",
+            f"{_SILENCE}test_a_fence_raised_while_the_connection_was_lost_is_known_afterwards",
+        ),
+    ),
+    Mutant(
+        "zk-lost-session-resumed",
+        "a session that is lost here is kept alive by new connections when only answers vanish",
+        f"{_HERE}session.py",
+        "            return now - self._suspended_at > self.patience\n",
+        "            return False\n",
+        (f"{_SESSIONS}test_a_session_is_lost_when_its_belief_is_over_and_no_server_answers",),
+    ),
+    Mutant(
+        "zk-lost-session-not-closed",
+        "a session that is given up while answers vanish blocks the next holder for another session timeout",
+        f"{_HERE}wire.py",
+        "        if session[0]:\n            close_session(",
+        "        if not session[0]:\n            close_session(",
+        (f"{_SILENCE}test_a_holder_that_hears_no_answers_is_succeeded_within_two_ttls",),
+    ),
+    Mutant(
+        "zk-place-lost-after-a-pause",
+        "a process that was paused gives its session up before a server could answer: its waiters lose their places",
+        f"{_HERE}session.py",
+        "            return now - self._suspended_at > self.patience\n",
+        "            return True\n",
+        (f"{_SESSIONS}test_a_paused_process_has_the_time_of_one_answer_to_find_its_session",),
+    ),
+    Mutant(
+        "zk-reconnection-counts-from-now",
+        "a session is believed from a moment at which nothing was sent",
+        f"{_HERE}session.py",
+        "        self.belief.reconnected(self._suspended_at)\n",
+        "        self.belief.reconnected(self._now())\n",
+        (f"{_SESSIONS}test_a_reconnection_counts_from_when_the_connection_was_lost",),
+    ),
+    Mutant(
+        "zk-bounds-of-first-server",
+        "after a move to a server with a lower bound the lease is believed for longer than its session lives",
+        f"{_HERE}session.py",
+        "        if self.link is Link.OPENING or timeout < self.belief.timeout:",
+        "        if self.link is Link.OPENING:",
+        (f"{_SESSIONS}test_the_bounds_of_another_server_only_shorten_what_is_believed",),
+    ),
+    Mutant(
+        "zk-note-session-is-idle",
+        "the session of a note for a broken holder makes room for another ttl: the reason of the break is lost",
+        f"{_HERE}session.py",
+        "        if self.standings or self.unwanted or self.keepsakes:\n",
+        "        if self.standings or self.unwanted:\n",
+        (f"{_SESSIONS}test_a_session_with_a_note_for_a_broken_holder_is_not_idle",),
+    ),
+    Mutant(
+        "zk-note-ends-with-operator",
+        "the reason of a break is lost when the operator's command ends",
+        f"{_HERE}steward.py",
+        "    if session.keepsakes:\n        return True\n",
+        "",
+        (f"{_ENDS}test_the_reason_of_a_break_outlives_the_operators_client",),
+    ),
+    Mutant(
+        "zk-note-of-another",
+        "a reader whose node is gone is answered with the break of another reader",
+        f"{_HERE}claims.py",
+        '        prefix = f"{BROKEN}-{standing.id}-"\n',
+        '        prefix = f"{BROKEN}-"\n',
+        (f"{_ENDS}test_the_note_for_another_holder_of_the_same_name_is_not_ours",),
+    ),
+    Mutant(
+        "zk-break-not-answered",
+        "the release of a broken grant says that it was freed as usual",
+        f"{_HERE}claims.py",
+        "        return deleted if standing.broken is None else Loss(LossReason.BROKEN, standing.broken)\n",
+        "        return deleted\n",
+        (f"{_ENDS}test_the_release_of_a_broken_grant_answers_the_break_and_frees_the_lock",),
+    ),
+    Mutant(
+        "zk-hand-over-undated",
+        "a lock that was handed over is believed for a ttl from now, longer than its session was confirmed for",
+        f"{_HERE}claims.py",
+        "belief.ttl, None if since >= started else since)\n",
+        "belief.ttl, None)\n",
+        (f"{_SILENCE}test_a_grant_after_a_wait_is_believed_for_no_longer_than_its_session",),
+    ),
+    Mutant(
+        "zk-waiters-sleep-on",
+        "after a lost connection a waiter looks again only a third of its ttl later",
+        f"{_HERE}session.py",
+        "        for standing in list(self.standings.values()):\n            standing.signal.set()\n"
+        "        self.wake()\n\n    def _on_state(",
+        "        self.wake()\n\n    def _on_state(",
+        (f"{_SILENCE}test_a_waiter_looks_again_as_soon_as_its_connection_is_back",),
+    ),
+    Mutant(
+        "zk-fence-of-first-waiter",
+        "a fence is raised to what the first waiter already has, so that its grant is not higher",
+        f"{_HERE}observing.py",
+        "min(lowest, first - 1)",
+        "min(lowest, first)",
+        (f"{_SILENCE}test_a_fence_that_equals_a_waiters_own_is_raised_above_it",),
+    ),
+    Mutant(
+        "zk-until-while-connecting",
+        "a call waits for a connection for as long as the store likes",
+        f"{_HERE}asking.py",
+        "await self._calls.wait(session.settled, min(self._runtime.now() + CONNECT_PATIENCE, until))\n",
+        "await self._calls.wait(session.settled, self._runtime.now() + CONNECT_PATIENCE)\n",
+        (f"{_SILENCE}test_a_call_that_sent_nothing_says_so_when_its_time_is_over",),
+    ),
+    Mutant(
+        "zk-until-while-asking",
+        "a call waits for an answer for as long as the store likes",
+        f"{_HERE}asking.py",
+        "        return min(self._runtime.now() + patience, until)\n",
+        "        return self._runtime.now() + patience\n",
+        (f"{_SILENCE}test_every_call_on_a_mute_ensemble_ends_when_its_caller_has_no_time_left",),
+    ),
+    Mutant(
+        "zk-mark-without-doubt",
+        "a withdrawal without doubt refuses its owner for a ttl",
+        f"{_HERE}backend.py",
+        "        if doubt:\n            self._registry.withdraw(",
+        "        if doubt or not doubt:\n            self._registry.withdraw(",
+        (f"{_ENDS}test_a_withdrawal_without_doubt_leaves_no_node_and_no_mark",),
+    ),
+    Mutant(
+        "zk-wait-of-a-closed-client",
+        "a call that begins to wait while its client is closed waits to its own limit",
+        f"{_HERE}asking.py",
+        "            if not self.is_closed:  # asked after the entry is made",
+        "            if True:  # asked after the entry is made",
+        (f"{_SESSIONS}test_a_wait_that_begins_while_its_client_is_closed_ends_at_once",),
+    ),
+    Mutant(
+        "zk-closed-waiter-in-line",
+        "a waiter of a closed client stands in line as long as another grant keeps the session open",
+        f"{_HERE}pool.py",
+        "        for session in list(self._sessions.values()):\n            session.give_up_waiters()\n",
+        "",
+        (f"{_ENDS}test_a_claim_that_waits_when_its_client_is_closed_leaves_no_node",),
+    ),
+    Mutant(
+        "zk-refused-claim-stays",
+        "a claim that meets a node of another recipe is refused, and its own node stays in the way for a ttl",
+        f"{_HERE}claims.py",
+        "        except BackendUnavailable:\n            raise\n        except Exception:\n",
+        "        except (BackendUnavailable, BackendRejected):\n            raise\n        except Exception:\n",
+        (f"{_RIGHTS}test_a_lock_of_kazoo_on_the_same_path_is_refused_and_seen_by_the_doctor",),
+    ),
+)

@@ -1,4 +1,8 @@
-"""Waiting for answers, and saying in leasehold's words what went wrong. It knows no protocol."""
+"""Waiting for answers, and saying in leasehold's words what went wrong. It knows no protocol.
+
+Every wait has two limits: the store's own, and `until`, after which the caller has no use for the answer. What is
+answered later is noted by the connection's thread, and wakes nothing.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +19,16 @@ from kazoo.exceptions import (
     UnimplementedError,
 )
 
-from leasehold.errors import BackendRejected, BackendUnavailable, LeaseholdError, OutcomeUnknown
+from leasehold.errors import BackendRejected, BackendUnavailable, ClientClosed, LeaseholdError, OutcomeUnknown
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from leasehold.backends.zookeeper.session import Session
     from leasehold.backends.zookeeper.wire import Reply
-    from leasehold.spi import Runtime
+    from leasehold.spi import Runtime, Signal
 
-__all__ = ["Asker"]
+__all__ = ["Asker", "Calls"]
 
 CONNECT_PATIENCE = 3.0
 SHORTEST_CALL, LONGEST_CALL = 2.0, 5.0
@@ -35,18 +41,55 @@ _REJECTIONS = {
 }
 
 
-class Asker:
-    """Waits for the answers of one client's sessions, for a bounded time."""
+class Calls:
+    """The calls of one client: `with calls:` around each, which `close` ends with `ClientClosed` wherever it waits."""
 
     def __init__(self, runtime: Runtime, label: str) -> None:
         self._runtime = runtime
+        self._label = label
+        self._waits: dict[object, Signal] = {}
+        self.is_closed = False
+
+    async def wait(self, signal: Signal, deadline: float) -> None:
+        """Wait for the signal, the deadline or the end of the client."""
+        wait = object()
+        self._waits[wait] = signal
+        try:
+            if not self.is_closed:  # asked after the entry is made: `close` sees the entry, or this sees that it closed
+                await self._runtime.wait(signal, deadline)
+        finally:
+            del self._waits[wait]
+
+    def close(self) -> None:
+        """No call begins any more, and none waits any longer."""
+        self.is_closed = True
+        for signal in list(self._waits.values()):
+            signal.set()
+
+    def __enter__(self) -> None:
+        if self.is_closed:
+            raise ClientClosed(backend=self._label)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.is_closed and isinstance(error, (BackendUnavailable, OutcomeUnknown)):
+            raise ClientClosed(backend=self._label) from None
+
+
+class Asker:
+    """Waits for the answers of one client's sessions, for a bounded time."""
+
+    def __init__(self, runtime: Runtime, calls: Calls, label: str) -> None:
+        self._runtime = runtime
+        self._calls = calls
         self.label = label
 
-    async def connected(self, session: Session) -> bool:
+    async def connected(self, session: Session, until: float) -> bool:
         """Wait for the connection; False if the session is over."""
         if session.is_connected():
             return True
-        await self._runtime.wait(session.settled, self._runtime.now() + CONNECT_PATIENCE)
+        await self._calls.wait(session.settled, min(self._runtime.now() + CONNECT_PATIENCE, until))
         if session.is_over():
             if session.failure is not None:
                 raise self.translated(session.failure)
@@ -56,20 +99,20 @@ class Asker:
             raise BackendUnavailable(f"no server of {self.label} could be reached{why}", backend=self.label)
         return True
 
-    async def finished(self, session: Session, reply: Reply) -> Reply:
+    async def finished(self, session: Session, reply: Reply, until: float) -> Reply:
         """Wait until it is answered, whatever the answer is."""
         if not reply.done:
             signal = reply.signal
             assert signal is not None  # noqa: S101 - for the type checker
-            await self._runtime.wait(signal, self._deadline(session))
+            await self._calls.wait(signal, self.deadline(session, until))
             if not reply.done:
                 raise OutcomeUnknown(f"no answer from {self.label}", backend=self.label)
         return reply
 
-    async def answer(self, session: Session, reply: Reply) -> Any:
+    async def answer(self, session: Session, reply: Reply, until: float) -> Any:
         """The answer, or the error in our words."""
         if not reply.done:
-            await self.finished(session, reply)
+            await self.finished(session, reply, until)
         if reply.error is not None:
             raise self.translated(reply.error)
         return reply.value
@@ -89,9 +132,11 @@ class Asker:
             return BackendRejected(f"{self.label} answered with {type(error).__name__}", backend=self.label)
         return OutcomeUnknown(f"{self.label}: {type(error).__name__}: {error}", backend=self.label)
 
-    def patience(self, session: Session) -> float:
-        """How long a call may take."""
-        return min(max(session.belief.timeout / 3, SHORTEST_CALL), LONGEST_CALL)
+    async def raised(self, session: Session, signal: Signal, until: float) -> None:
+        """Wait for something that the connection's thread or the steward announces."""
+        await self._calls.wait(signal, self.deadline(session, until))
 
-    def _deadline(self, session: Session) -> float:
-        return self._runtime.now() + self.patience(session)
+    def deadline(self, session: Session, until: float) -> float:
+        """How long an answer is waited for, beginning now."""
+        patience = min(max(session.belief.timeout / 3, SHORTEST_CALL), LONGEST_CALL)
+        return min(self._runtime.now() + patience, until)

@@ -18,14 +18,16 @@ from kazoo.protocol.serialization import Create2, Delete, Exists, GetChildren, G
 
 from leasehold.backends.rules import check_kind
 from leasehold.backends.zookeeper.floor import Floor
-from leasehold.backends.zookeeper.nodes import BROKEN, Facts, Sibling, node_prefix, parse_node
+from leasehold.backends.zookeeper.nodes import BROKEN, Facts, node_prefix, parse_node
 from leasehold.backends.zookeeper.standing import Stage, Standing
 from leasehold.backends.zookeeper.wire import CreateContainer
-from leasehold.errors import BackendRejected, BackendUnavailable, OutcomeUnknown
+from leasehold.errors import BackendError, BackendRejected, BackendUnavailable, OutcomeUnknown
 from leasehold.spi import Place
-from leasehold.values import MAX_FENCE, Grant, Refusal
+from leasehold.values import MAX_FENCE, Grant, Loss, LossReason, Refusal
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from leasehold.backends.zookeeper.asking import Asker
     from leasehold.backends.zookeeper.nodes import Paths
     from leasehold.backends.zookeeper.session import Session
@@ -51,22 +53,22 @@ class Claims:
 
     # --- making a node
 
-    async def stand(self, standing: Standing) -> None:
+    async def stand(self, standing: Standing, until: float) -> None:
         """Make the node and see who is ahead."""
         session = standing.session
         for _ in range(PARENT_TRIES):
-            listing = self._send(standing, await self._floor.known(session))
-            await self._asker.finished(session, listing)
+            listing = self._send(standing, await self._floor.known(session, until))
+            await self._asker.finished(session, listing, until)
             if not isinstance(standing.failure, NoNodeError):
                 break
-            await self._make_parents(session, standing.parent)
+            await self._make_parents(session, standing.parent, until)
         if standing.failure is not None:
             if standing.stage is Stage.GONE:
                 session.forget(standing)
             raise self._asker.translated(standing.failure)
         if listing.error is not None:
             raise self._asker.translated(listing.error)
-        await self._take_place(standing, [parse_node(name) for name in listing.value])
+        await self._take_place(standing, listing.value, until)
 
     def _send(self, standing: Standing, floor: int) -> Any:
         """The creation, and right behind it the listing, which sees it."""
@@ -81,64 +83,67 @@ class Claims:
             raise
         return session.send(GetChildren(standing.parent, None), signal=self._runtime.signal())
 
-    async def _take_place(self, standing: Standing, everybody: list[Sibling]) -> None:
-        siblings = [sibling for sibling in everybody if sibling.letter != BROKEN]
-        ghosts = [s for s in siblings if s.id == standing.id and s.name != standing.name]
-        for ghost in ghosts:  # of an older session, for the same claim: nobody believes in it
-            standing.session.send(Delete(f"{standing.parent}/{ghost.name}", -1), proves=True)
-        standing.line.see(siblings, standing.sequence)
+    async def _take_place(self, standing: Standing, names: Sequence[str], until: float) -> None:
+        session = standing.session
         try:
+            siblings = [sibling for sibling in map(parse_node, names) if sibling.letter != BROKEN]
+            for ghost in siblings:  # of an older session, for the same claim: no holder believes in it
+                if ghost.id == standing.id and ghost.name != standing.name:
+                    session.send(Delete(f"{standing.parent}/{ghost.name}", -1), proves=True)
+            standing.line.see(siblings, standing.sequence)
             if parse_node(standing.name).is_used_up:
                 raise BackendRejected("the ensemble runs out of numbers for this lock; let it be idle once")
             for sibling in {sibling.letter: sibling for sibling in standing.line.earlier}.values():
                 check_kind(standing.claim, sibling.mode, sibling.capacity, self._asker.label)
+        except BackendUnavailable:
+            raise
         except Exception:
-            await self.leave(standing)
+            await self.leave(standing, until)
             raise
 
-    async def settle(self, standing: Standing) -> None:
+    async def settle(self, standing: Standing, until: float) -> None:
         """Learn what became of a node that may have been made, and make it if it was not."""
         if standing.stage is Stage.SENT:
-            await self.probe(standing.session)  # answered behind it
-        if standing.stage is Stage.DOUBT and not await self.adopt(standing):
+            await self.probe(standing.session, until)  # answered behind it
+        if standing.stage is Stage.DOUBT and not await self.adopt(standing, until):
             standing.stage = Stage.NEW
         if standing.stage is Stage.NEW:
-            await self.stand(standing)
+            await self.stand(standing, until)
 
-    async def adopt(self, standing: Standing) -> bool:
+    async def adopt(self, standing: Standing, until: float) -> bool:
         """After a lost answer: whether the node is there, and made by this very session."""
         session = standing.session
         session.send(Sync(standing.parent), proves=True)  # nothing of the old connection can be done after this
         listing = session.send(GetChildren(standing.parent, None), signal=self._runtime.signal())
-        await self._asker.finished(session, listing)
+        await self._asker.finished(session, listing, until)
         prefix = node_prefix(standing.claim)
         names = [name for name in listing.value or () if name.startswith(prefix)]
         for name in names:
             found = session.send(Exists(f"{standing.parent}/{name}", None), signal=self._runtime.signal())
-            stat = await self._asker.answer(session, found)
+            stat = await self._asker.answer(session, found, until)
             if stat is not None and stat.ephemeralOwner == session.id:
                 standing.adopt(name, stat.czxid, stat.version)
-                await self._take_place(standing, [parse_node(other) for other in listing.value])
+                await self._take_place(standing, listing.value, until)
                 return True
         if listing.error is not None and not isinstance(listing.error, NoNodeError):
             raise self._asker.translated(listing.error)
         return False
 
-    async def _make_parents(self, session: Session, parent: str) -> None:
+    async def _make_parents(self, session: Session, parent: str, until: float) -> None:
         """The container of this lock; and the root, the first time ever."""
         container = CreateContainer(parent, self._settings.acl)
-        if await self._make(session, container):
+        if await self._make(session, container, until):
             return
         path = ""
         for part in self._paths.locks.split("/")[1:]:
             path += f"/{part}"
-            await self._make(session, Create2(path, b"", self._settings.acl, 0))
-        await self._make(session, container)
+            await self._make(session, Create2(path, b"", self._settings.acl, 0), until)
+        await self._make(session, container, until)
 
-    async def _make(self, session: Session, node: Any) -> bool:
+    async def _make(self, session: Session, node: Any, until: float) -> bool:
         """False if its own parent is missing."""
         reply = session.send(node, proves=True, signal=self._runtime.signal())
-        await self._asker.finished(session, reply)
+        await self._asker.finished(session, reply, until)
         if reply.error is None or isinstance(reply.error, NodeExistsError):
             return True
         if isinstance(reply.error, NoNodeError):
@@ -147,18 +152,18 @@ class Claims:
 
     # --- waiting
 
-    async def advance(self, standing: Standing, started: float) -> Grant | Place | Refusal:
+    async def advance(self, standing: Standing, started: float, until: float) -> Grant | Place | Refusal:
         """Grant the claim if it is its turn; else watch whoever can tell."""
         line = standing.line
         while standing.stage is Stage.STANDING:
             standing.read_news()
             if line.blind:
-                await self._look(standing)
+                await self._look(standing, until)
             elif line.is_mine:
-                return await self._grant(standing, started)
+                return await self._grant(standing, started, until)
             elif line.to_watch() or not standing.watches_itself:
                 standing.waited = True
-                await self._watch(standing)
+                await self._watch(standing, until)
             else:
                 return self.place(standing)
         return Refusal(standing.claim.key)
@@ -168,11 +173,11 @@ class Claims:
         claim, line = standing.claim, standing.line
         return Place(claim, standing.signal, claim.ttl * RECHECK, line.ahead, standing.holder)
 
-    async def _look(self, standing: Standing) -> None:
+    async def _look(self, standing: Standing, until: float) -> None:
         """List the line again, after something was missed."""
         session = standing.session
         listing = session.send(GetChildren(standing.parent, None), signal=self._runtime.signal())
-        await self._asker.finished(session, listing)
+        await self._asker.finished(session, listing, until)
         if listing.error is not None and not isinstance(listing.error, NoNodeError):
             raise self._asker.translated(listing.error)
         siblings = [parse_node(name) for name in listing.value or ()]
@@ -181,7 +186,7 @@ class Claims:
             return
         standing.line.see((s for s in siblings if s.letter != BROKEN), standing.sequence)
 
-    async def _watch(self, standing: Standing) -> None:
+    async def _watch(self, standing: Standing, until: float) -> None:
         """Watch its own node and those that can tell; all in one round trip."""
         session, line, parent = standing.session, standing.line, standing.parent
         replies = {}
@@ -194,7 +199,7 @@ class Claims:
             replies[first] = session.send(GetData(f"{parent}/{first}", None))
         own = Exists(standing.path, session.on_event)
         last = session.send(own, then=session.watch(standing.path, standing), signal=self._runtime.signal())
-        await self._asker.answer(session, last)
+        await self._asker.answer(session, last, until)
         if last.value is None:
             standing.vanish()
         for name, reply in replies.items():
@@ -217,20 +222,20 @@ class Claims:
 
     # --- being granted
 
-    async def _grant(self, standing: Standing, started: float) -> Grant | Refusal:
+    async def _grant(self, standing: Standing, started: float, until: float) -> Grant | Refusal:
         """It is this claim's turn. What it is told must hold from now on, and be written down for the next one."""
         session = standing.session
-        floor = await self._floor.known(session)
+        floor = await self._floor.known(session, until)
         fence = floor + standing.czxid
         if fence > MAX_FENCE:
-            await self.leave(standing)
+            await self.leave(standing, until)
             raise BackendRejected("the fences of this store have reached their end; use another root")
         standing.fence = fence
         if standing.waited or floor != standing.floor:
-            await self._write_down(standing, floor)
-        return await self.confirm(standing, started)
+            await self._write_down(standing, floor, until)
+        return await self.confirm(standing, started, until)
 
-    async def _write_down(self, standing: Standing, floor: int) -> None:
+    async def _write_down(self, standing: Standing, floor: int, until: float) -> None:
         """Say in the node that it is granted. Nobody waits for the answer, except when the fence itself has changed."""
         session = standing.session
         moved = floor != standing.floor
@@ -240,14 +245,14 @@ class Claims:
         standing.version += 1
         reply = session.send(note, proves=True, then=standing.on_written, signal=signal)
         if moved:
-            await self._asker.finished(session, reply)
+            await self._asker.finished(session, reply, until)
 
-    async def confirm(self, standing: Standing, started: float) -> Grant | Refusal:
+    async def confirm(self, standing: Standing, started: float, until: float) -> Grant | Refusal:
         """The grant, with the time for which it may be believed."""
         session = standing.session
         belief = session.belief
         if belief.until < started + belief.ttl / 2:
-            await self.probe(session)
+            await self.probe(session, until)
         if standing.stage is not Stage.STANDING or not session.extend(standing, started + belief.ttl):
             return Refusal(standing.claim.key)
         session.expires_at(standing.expires)
@@ -255,14 +260,14 @@ class Claims:
         assert standing.fence is not None  # noqa: S101 - for the type checker
         return Grant(standing.claim, standing.fence, belief.ttl, None if since >= started else since)
 
-    async def probe(self, session: Session) -> None:
+    async def probe(self, session: Session, until: float) -> None:
         """A sign of life from the leader."""
         reply = session.send(Sync(self._paths.root), proves=True, signal=self._runtime.signal())
-        await self._asker.answer(session, reply)
+        await self._asker.answer(session, reply, until)
 
     # --- going
 
-    async def leave(self, standing: Standing) -> None:
+    async def leave(self, standing: Standing, until: float) -> None:
         """Take the node away, whatever became of it. If that is not confirmed, the steward goes on trying."""
         session = standing.session
         session.give_up(standing)
@@ -272,46 +277,70 @@ class Claims:
         standing.over = self._runtime.signal()
         session.wake()
         if not standing.is_at(Stage.GONE):
-            await self._runtime.wait(standing.over, self._runtime.now() + self._asker.patience(session))
+            await self._asker.raised(session, standing.over, until)
         if not standing.is_at(Stage.GONE):
             raise OutcomeUnknown("a claim could not be withdrawn; its session will end it", backend=self._asker.label)
 
-    async def delete(self, standing: Standing) -> bool:
-        """Free what is granted; False if it was gone, or broken, before."""
+    async def free(self, standing: Standing, until: float) -> bool | Loss:
+        """Delete the node of a grant: False if it was gone before, and the break if an operator had broken it."""
         session = standing.session
         standing.deleting = True  # so that the steward leaves it to us
         session.give_up(standing)
-        if await self._delete(standing, standing.version):
-            return standing.broken is None
-        if standing.stage is Stage.GONE:
-            return False
-        await self.read_own(standing)  # somebody has written in it
-        return await self._delete(standing, -1) and standing.broken is None
+        deleted = await self._delete(standing, standing.version, until)
+        if not deleted and not standing.is_at(Stage.GONE):
+            await self.read_own(standing, until)  # another client has written in it
+            deleted = await self._delete(standing, -1, until)
+        if not deleted and standing.broken is None:
+            standing.broken = await self.break_note(standing, until)
+        return deleted if standing.broken is None else Loss(LossReason.BROKEN, standing.broken)
 
-    async def _delete(self, standing: Standing, version: int) -> bool:
+    async def break_note(self, standing: Standing, until: float) -> str | None:
+        """Why the node was deleted, as the operator who did so has written beside it; None without such a note."""
+        if standing.session.is_over():
+            return None
+        prefix = f"{BROKEN}-{standing.id}-"
+        names = await self._ask(standing.session, GetChildren(standing.parent, None), until)
+        for name in names or ():
+            if name.startswith(prefix):
+                found = await self._ask(standing.session, GetData(f"{standing.parent}/{name}", None), until)
+                return None if found is None else Facts.decode(found[0]).broken
+        return None
+
+    async def _ask(self, session: Session, request: Any, until: float) -> Any:
+        """The answer to a question that may come too late; None if it does."""
+        try:
+            reply = session.send(request, signal=self._runtime.signal())
+            await self._asker.finished(session, reply, until)
+        except BackendError:
+            return None
+        if reply.error is not None and not isinstance(reply.error, NoNodeError):
+            return None
+        return reply.value
+
+    async def _delete(self, standing: Standing, version: int, until: float) -> bool:
         standing.deleting = True
         try:
-            return await self._send_delete(standing, version)
+            return await self._send_delete(standing, version, until)
         except BackendUnavailable:
             standing.deleting = False
             raise
 
-    async def _send_delete(self, standing: Standing, version: int) -> bool:
+    async def _send_delete(self, standing: Standing, version: int, until: float) -> bool:
         session = standing.session
         request = Delete(standing.path, version)
         reply = session.send(request, proves=True, then=standing.on_deleted, signal=self._runtime.signal())
-        await self._asker.finished(session, reply)
+        await self._asker.finished(session, reply, until)
         if reply.error is None:
             return True
         if isinstance(reply.error, (NoNodeError, BadVersionError)):
             return False
         raise self._asker.translated(reply.error)
 
-    async def read_own(self, standing: Standing) -> None:
+    async def read_own(self, standing: Standing, until: float) -> None:
         """What is written in the claim's own node by now."""
         session = standing.session
         reply = session.send(GetData(standing.path, None), signal=self._runtime.signal())
-        await self._asker.finished(session, reply)
+        await self._asker.finished(session, reply, until)
         if reply.error is None:
             data, stat = reply.value
             standing.version, standing.broken = stat.version, Facts.decode(data).broken

@@ -60,12 +60,13 @@ class Facts:
     longest: float | None = None
     acl: Any = None
     configuration: Any = None
+    foreign: list[str] = field(default_factory=list)  # paths of nodes that other programs made where claims stand
     refused: dict[str, str] = field(default_factory=dict)
 
 
 def findings(facts: Facts) -> list[Finding]:
     """All of them."""
-    checks = (_version, _ensemble, _quorum, _timeouts, _connections, _latency, _rights, _secrecy, _refused)
+    checks = (_version, _ensemble, _quorum, _timeouts, _connections, _latency, _rights, _nodes, _secrecy, _refused)
     return [finding for check in checks for finding in check(facts)]
 
 
@@ -167,6 +168,17 @@ def _rights(facts: Facts) -> Iterator[Finding]:
         yield Finding("rights", Level.WARNING, f"{where} is open to everybody", why, advice)
     else:
         yield Finding("rights", Level.OK, f"{where} is not open to everybody", why)
+
+
+def _nodes(facts: Facts) -> Iterator[Finding]:
+    why = "another recipe on the path of a lock, such as kazoo's Lock, does not see our claims: both may be granted"
+    if not facts.foreign:
+        yield Finding("nodes", Level.OK, f"only leasehold's own below {facts.settings.root}/locks", why)
+        return
+    more = f" and {len(facts.foreign) - 1} more" if len(facts.foreign) > 1 else ""
+    advice = "end the program that made it, or give one of the two a path of its own; until then this lock is refused"
+    found = f"{facts.foreign[0]}{more}: not made by leasehold"
+    yield Finding("nodes", Level.PROBLEM, found, why, advice)
 
 
 def _secrecy(facts: Facts) -> Iterator[Finding]:

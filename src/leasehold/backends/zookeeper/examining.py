@@ -6,6 +6,7 @@ the servers themselves are asked with their four-letter words, where those are a
 
 from __future__ import annotations
 
+import math
 import time
 from _thread import start_new_thread
 from contextlib import closing
@@ -14,10 +15,11 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from kazoo.exceptions import NoNodeError
-from kazoo.protocol.serialization import GetACL, GetData, Sync
+from kazoo.protocol.serialization import GetACL, GetChildren, GetData, Sync
 
 from leasehold.backends.zookeeper.belief import BELIEVED
 from leasehold.backends.zookeeper.diagnosis import Facts, Server, findings
+from leasehold.backends.zookeeper.nodes import is_foreign
 from leasehold.backends.zookeeper.session import Session
 from leasehold.backends.zookeeper.sockets import open_socket
 from leasehold.backends.zookeeper.standing import Registry
@@ -40,6 +42,7 @@ WORD_TIMEOUT = 2.0
 PINGS = 5
 SHORTEST, LONGEST = 0.001, 1_000_000.0
 CONFIGURATION = "/zookeeper/config"
+MOST_LOCKS = 1000  # that are looked into
 
 
 class Examiner:
@@ -56,26 +59,42 @@ class Examiner:
         """What was found, the worst things among it."""
         facts = Facts(self._settings)
         session = self._pool.any_session(QUESTION_TTL)
-        await self._asker.connected(session)
+        await self._asker.connected(session, math.inf)
         for _ in range(PINGS):
             started = time.perf_counter()
-            await self._asker.answer(session, session.send(Sync(self._paths.root), signal=self._runtime.signal()))
+            reply = session.send(Sync(self._paths.root), signal=self._runtime.signal())
+            await self._asker.answer(session, reply, math.inf)
             facts.pings.append(time.perf_counter() - started)
         facts.latency = median(facts.pings)
         facts.acl = await self._read(session, GetACL(self._paths.root), facts, "the rights of the root")
         facts.configuration = await self._read(
             session, GetData(CONFIGURATION, None), facts, "who belongs to the ensemble"
         )
+        facts.foreign = await self._foreign(session)
         facts.shortest, facts.longest = await self._negotiated(SHORTEST), await self._negotiated(LONGEST)
         facts.servers = await self._ask_servers()
         return findings(facts)
 
     async def _read(self, session: Session, request: Any, facts: Facts, what: str) -> Any:
         reply = session.send(request, signal=self._runtime.signal())
-        await self._asker.finished(session, reply)
+        await self._asker.finished(session, reply, math.inf)
         if reply.error is not None and not isinstance(reply.error, NoNodeError):
             facts.refused[what] = type(reply.error).__name__
         return reply.value
+
+    async def _foreign(self, session: Session) -> list[str]:
+        """Nodes of other programs where claims stand, in the first locks."""
+        locks = await self._children(session, [self._paths.locks])
+        parents = [f"{self._paths.locks}/{lock}" for lock in sorted(locks.get(self._paths.locks, ()))[:MOST_LOCKS]]
+        found = await self._children(session, parents)
+        return [f"{parent}/{name}" for parent, names in found.items() for name in names if is_foreign(name)]
+
+    async def _children(self, session: Session, parents: Sequence[str]) -> dict[str, Sequence[str]]:
+        """The children of each, all asked at once; none where this account may not look."""
+        replies = [session.send(GetChildren(parent, None), signal=self._runtime.signal()) for parent in parents]
+        for reply in replies:
+            await self._asker.finished(session, reply, math.inf)
+        return {parent: reply.value or () for parent, reply in zip(parents, replies, strict=True)}
 
     async def _negotiated(self, ttl: float) -> float | None:
         """What the ensemble makes of a wish for this ttl."""
@@ -89,7 +108,7 @@ class Examiner:
         )
         session.start()
         try:
-            await self._asker.connected(session)
+            await self._asker.connected(session, math.inf)
         except BackendError:
             return None
         else:

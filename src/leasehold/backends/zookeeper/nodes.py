@@ -25,7 +25,7 @@ from leasehold.values import Holder, Mode
 if TYPE_CHECKING:
     from leasehold.values import Claim
 
-__all__ = ["BROKEN", "Facts", "Paths", "Sibling", "node_id", "node_prefix", "parse_node"]
+__all__ = ["BROKEN", "Facts", "Paths", "Sibling", "is_foreign", "node_id", "node_prefix", "parse_node"]
 
 BROKEN = "b"
 _LETTERS = {Mode.EXCLUSIVE: "x", Mode.SHARED: "s"}
@@ -112,6 +112,15 @@ def parse_node(name: str) -> Sibling:
         raise BackendRejected(
             f"there is a node {name!r} where only leasehold's own may be; choose another root for the store"
         ) from None
+
+
+def is_foreign(name: str) -> bool:
+    """Whether a node between claims was made by another program."""
+    try:
+        parse_node(name)
+    except BackendRejected:
+        return True
+    return False
 
 
 @dataclass(frozen=True, slots=True)

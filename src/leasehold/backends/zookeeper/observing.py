@@ -6,6 +6,7 @@ does not tell it, so `expires_in` is the whole session timeout: how long the nod
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -89,7 +90,7 @@ class Observer:
 
     async def _session(self) -> Session:
         session = self._pool.any_session(QUESTION_TTL)
-        if not await self._asker.connected(session):
+        if not await self._asker.connected(session, math.inf):
             raise BackendUnavailable(f"{self._asker.label} ended the session; ask again", backend=self._asker.label)
         return session
 
@@ -109,8 +110,8 @@ class Observer:
 
     async def _answer(self, session: Session, reply: Reply) -> Any:
         try:
-            await self._asker.finished(session, reply)
-            return None if isinstance(reply.error, NoNodeError) else await self._asker.answer(session, reply)
+            await self._asker.finished(session, reply, math.inf)
+            return None if isinstance(reply.error, NoNodeError) else await self._asker.answer(session, reply, math.inf)
         except OutcomeUnknown as error:  # a question changes nothing
             raise BackendUnavailable(str(error), backend=self._asker.label) from None
 
@@ -145,7 +146,7 @@ class Observer:
     async def _mark(self, session: Session, path: str, facts: Facts, version: int) -> bool:
         """Write the reason into the node: its holder reads it with the next renewal, and goes when its ttl is over."""
         reply = session.send(SetData(path, facts.encode(), version), proves=True, signal=self._runtime.signal())
-        await self._asker.finished(session, reply)
+        await self._asker.finished(session, reply, math.inf)
         if isinstance(reply.error, (NoNodeError, BadVersionError)):
             return False
         if reply.error is not None:
@@ -155,17 +156,17 @@ class Observer:
     async def _break_now(self, sibling: Sibling, path: str, facts: Facts) -> bool:
         """Delete the node, and leave a note beside it for as long as its holder may look for it."""
         session = self._pool.session_for(facts.timeout * BELIEVED or QUESTION_TTL, path)
-        if not await self._asker.connected(session):
+        if not await self._asker.connected(session, math.inf):
             raise BackendUnavailable(f"{self._asker.label} ended the session; ask again", backend=self._asker.label)
         prefix = f"{path.rpartition('/')[0]}/{BROKEN}-{sibling.id}-"
         note = Create2(prefix, facts.encode(), self._settings.acl, EPHEMERAL_SEQUENTIAL)
         made = session.send(note, proves=True, signal=self._runtime.signal())
-        noted, _ = await self._asker.answer(session, made)
+        noted, _ = await self._asker.answer(session, made, math.inf)
         session.keepsakes[noted] = until = self._runtime.now() + session.belief.timeout
         session.promised.pop(path, None)
         session.expires_at(until)
         reply = session.send(Delete(path, -1), proves=True, signal=self._runtime.signal())
-        await self._asker.finished(session, reply)
+        await self._asker.finished(session, reply, math.inf)
         if isinstance(reply.error, NoNodeError):
             return False
         if reply.error is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from leasehold.backends.zookeeper.session import Session
 from leasehold.backends.zookeeper.steward import Steward
-from leasehold.errors import BackendRejected, BackendUnavailable
+from leasehold.errors import BackendRejected, ClientClosed
 
 if TYPE_CHECKING:
     from leasehold.backends.zookeeper.nodes import Paths
@@ -62,9 +62,11 @@ class Pool:
         return self.session_for(ttl, "a question")
 
     async def close(self) -> None:
-        """Let go of all sessions. What is granted stays until its ttl is over."""
+        """Let go of all sessions. What is granted stays until its ttl is over; what waits is withdrawn."""
         with self._mutex:
             self._is_closed = True
+        for session in list(self._sessions.values()):
+            session.give_up_waiters()
         if self._steward.close():
             deadline = self._runtime.now() + CLOSE_PATIENCE
             while self._steward.is_busy and self._runtime.now() < deadline:
@@ -77,11 +79,11 @@ class Pool:
     # --- under the mutex
 
     def _find_or_open(self, wanted: float) -> Session:
+        if self._is_closed:
+            raise ClientClosed(backend=self._settings.label)
         session = self._sessions.get(wanted)
         if session is not None and not session.is_over():
             return session
-        if self._is_closed:
-            raise BackendUnavailable("this client is closed", backend=self._settings.label)
         if len(self._sessions) >= MOST_SESSIONS and wanted not in self._sessions:
             session = self._make_room(wanted)
             if session is not None:
@@ -111,6 +113,6 @@ class Pool:
                 return None
         raise BackendRejected(
             f"this client uses {MOST_SESSIONS} different ttls at the same time, and each needs a session of its own; "
-            "use fewer",
+            "use fewer different ttls, or another client for some of them",
             backend=self._settings.label,
         )

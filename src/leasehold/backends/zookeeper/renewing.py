@@ -5,12 +5,12 @@ A node that is watched needs no look: its deletion would have been reported on t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kazoo.exceptions import NoNodeError
-from kazoo.protocol.serialization import Exists, GetChildren, GetData, Sync
+from kazoo.protocol.serialization import Exists, Sync
 
-from leasehold.backends.zookeeper.nodes import BROKEN, Facts
+from leasehold.backends.zookeeper.asking import LONGEST_CALL
+from leasehold.backends.zookeeper.session import UNCONFIRMED
 from leasehold.backends.zookeeper.standing import Stage
 from leasehold.errors import BackendError, BackendUnavailable
 from leasehold.values import Grant, Loss, LossReason
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 __all__ = ["Renewer"]
 
 _TAKEN = Loss(LossReason.TAKEN, "its node is gone")
-_UNCONFIRMED = Loss(LossReason.UNCONFIRMED, "its session was not confirmed in time")
-_ENDED = Loss(LossReason.SESSION_ENDED, "the ensemble ended the session")
 
 
 class Renewer:
@@ -41,19 +39,23 @@ class Renewer:
         self._asker = asker
         self._runtime = runtime
 
-    async def renew(self, grants: Sequence[Grant]) -> list[Grant | Loss]:
+    async def renew(self, grants: Sequence[Grant], until: float) -> list[Grant | Loss]:
         """An answer for each, in order. What a session did not confirm is believed for as long as it was before."""
         started = self._runtime.now()
+        until = min(until, started + LONGEST_CALL)  # of all sessions together
         standings = [self._find(grant) for grant in grants]
         by_session: dict[Session, list[Standing]] = {}
         for standing in standings:
             if standing is not None:
                 by_session.setdefault(standing.session, []).append(standing)
         probes = {session: self._send(session, members) for session, members in by_session.items()}
-        failures = [await self._confirmed(session, probe) for session, probe in probes.items()]
+        failures = [await self._confirmed(session, probe, until) for session, probe in probes.items()]
         if failures and all(failures):
             raise failures[0]  # type: ignore[misc]  # all of them are errors
-        return [await self._answer(grant, standing, started) for grant, standing in zip(grants, standings, strict=True)]
+        return [
+            await self._answer(grant, standing, started, until)
+            for grant, standing in zip(grants, standings, strict=True)
+        ]
 
     def _find(self, grant: Grant) -> Standing | None:
         standing = self._registry.standings.get(grant.claim.owner)
@@ -76,66 +78,43 @@ class Renewer:
         return replies
 
     async def _confirmed(
-        self, session: Session, replies: dict[Standing | None, Reply] | BackendError
+        self, session: Session, replies: dict[Standing | None, Reply] | BackendError, until: float
     ) -> BackendError | None:
         """Wait for a session's answers; its error if there are none."""
         if isinstance(replies, BackendError):
             return replies
         try:
             if replies:
-                await self._asker.answer(session, replies[None])
+                await self._asker.answer(session, replies[None], until)
                 for standing, reply in replies.items():
                     if standing is not None:
-                        await self._looked(standing, reply)
+                        await self._looked(standing, reply, until)
         except BackendError as error:
             return None if session.is_over() else error
         return None
 
-    async def _looked(self, standing: Standing, reply: Reply) -> None:
+    async def _looked(self, standing: Standing, reply: Reply, until: float) -> None:
         if reply.error is not None:
             raise self._asker.translated(reply.error)
         if reply.value is None:
             standing.vanish()
         elif reply.value.version != standing.version:
-            await self._claims.read_own(standing)
+            await self._claims.read_own(standing, until)
 
-    async def _answer(self, grant: Grant, standing: Standing | None, started: float) -> Grant | Loss:
+    async def _answer(self, grant: Grant, standing: Standing | None, started: float, until: float) -> Grant | Loss:
         if standing is None:
             return _TAKEN
         session = standing.session
-        if standing.broken is not None:
+        if standing.stage is not Stage.STANDING and standing.broken is None:
+            standing.broken = await self._claims.break_note(standing, until)
+        if standing.broken is not None:  # the claim stays known until its ttl is over: its release is answered so too
             return Loss(LossReason.BROKEN, standing.broken)
         if standing.stage is not Stage.STANDING:
             session.forget(standing)
-            return _ENDED if session.is_over() else await self._why_gone(standing)
+            return session.why_over or _TAKEN
         believed = session.belief.until
         if believed <= started:
-            return _UNCONFIRMED
+            return UNCONFIRMED
         if not session.extend(standing, believed):
             return _TAKEN
         return Grant(grant.claim, grant.fence, min(session.belief.ttl, believed - started))
-
-    async def _why_gone(self, standing: Standing) -> Loss:
-        """Somebody has deleted the node: an operator, who left a note, or somebody who did not."""
-        note = await self._note(standing)
-        return _TAKEN if note is None else Loss(LossReason.BROKEN, note)
-
-    async def _note(self, standing: Standing) -> str | None:
-        session, prefix = standing.session, f"{BROKEN}-{standing.id}-"
-        names: Any = await self._ask(session, GetChildren(standing.parent, None))
-        for name in names or ():
-            if name.startswith(prefix):
-                found: Any = await self._ask(session, GetData(f"{standing.parent}/{name}", None))
-                return None if found is None else Facts.decode(found[0]).broken
-        return None
-
-    async def _ask(self, session: Session, request: Any) -> Any:
-        """The answer to a question that may come too late; None if it does."""
-        try:
-            reply = session.send(request, signal=self._runtime.signal())
-            await self._asker.finished(session, reply)
-        except BackendError:
-            return None
-        if reply.error is not None and not isinstance(reply.error, NoNodeError):
-            return None
-        return reply.value

@@ -20,6 +20,7 @@ from leasehold.backends.zookeeper.belief import Belief, session_timeout
 from leasehold.backends.zookeeper.standing import News
 from leasehold.backends.zookeeper.wire import Reply, Wire
 from leasehold.errors import BackendUnavailable
+from leasehold.values import Loss, LossReason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,9 +30,11 @@ if TYPE_CHECKING:
     from leasehold.backends.zookeeper.standing import Registry, Standing
     from leasehold.spi import Runtime, Signal
 
-__all__ = ["Link", "Session"]
+__all__ = ["UNCONFIRMED", "Link", "Session"]
 
 SHORTEST_SILENCE = 0.4  # a server may be slow for so long before another one is tried
+UNCONFIRMED = Loss(LossReason.UNCONFIRMED, "its session was not confirmed in time")
+_ENDED = Loss(LossReason.SESSION_ENDED, "the ensemble ended the session")
 
 
 class Link(Enum):
@@ -70,6 +73,7 @@ class Session:
         self.is_retired = False  # to be closed when nothing stands in it
         self.probed = -math.inf
         self.failure: Exception | None = None  # why there will be no session
+        self.why_over: Loss | None = None  # what its grants are answered with once it is over
         self._wire: Wire | None = None
         self._settings = settings
         self._mutex = threading.RLock()
@@ -78,7 +82,7 @@ class Session:
         self._registry = registry
         self._watchers: dict[str, dict[Standing, None]] = {}
         self._unanswered: deque[float] = deque()
-        self._suspended_at = self.belief.touched
+        self._suspended_at = self._opened = self.belief.touched
 
     def is_connected(self) -> bool:
         """Whether something can be sent."""
@@ -100,6 +104,28 @@ class Session:
         """Drop the connection, so that another server is tried."""
         if self._wire is not None:
             self._wire.cut()
+
+    def is_lost(self, now: float) -> bool:
+        """Whether no grant in it is believed any more, and no server answers.
+
+        A process that was paused gets the time of one answer to find out whether the session has lived on.
+        """
+        if now < max(self.belief.until, self._opened + self.belief.ttl):
+            return False
+        if self.link is Link.SUSPENDED:
+            return now - self._suspended_at > self.patience
+        return self.is_stalled(now)
+
+    def relinquish(self) -> None:
+        """Let the ensemble end it: each ping and each new connection would keep its nodes in the way for longer.
+
+        The ensemble may still receive what we send, although its answers do not arrive; so it is asked to close it.
+        """
+        self.why_over = UNCONFIRMED
+        self.abandon()
+        if self._wire is not None:
+            self._wire.cut()
+            threading.Thread(target=self._wire.close_elsewhere, name="leasehold zookeeper end", daemon=True).start()
 
     def close(self) -> None:
         """End it. With a connection there is a goodbye, and the ensemble removes its nodes at once."""
@@ -192,6 +218,13 @@ class Session:
         standing.wanted = False
         self.unwanted.setdefault(standing, self._now())
 
+    def give_up_waiters(self) -> None:
+        """The client is closed: no claim of it is granted any more."""
+        for standing in list(self.standings.values()):
+            if standing.fence is None:
+                self.give_up(standing)
+                standing.signal.set()
+
     def forget(self, standing: Standing) -> None:
         """There is nothing left of this claim."""
         owner = standing.claim.owner
@@ -252,8 +285,10 @@ class Session:
 
     def _on_ready(self, timeout: float) -> None:
         """Connected, and allowed to send."""
-        if self.link is Link.OPENING:
+        if self.link is Link.OPENING or timeout < self.belief.timeout:  # each server has bounds of its own
             self.belief.timeout = timeout
+        if self.link is Link.OPENING:
+            self._opened = self._now()
         self.belief.reconnected(self._suspended_at)
         self.link = Link.CONNECTED
         self.settled.set()
@@ -285,6 +320,7 @@ class Session:
                 self.failure = AuthFailedError()
             self._wire.end()
         self.link = Link.OVER
+        self.why_over = self.why_over or _ENDED
         self.keepsakes.clear()
         for standing in [*list(self.standings.values()), *list(self.unwanted)]:
             standing.vanish()

@@ -1,12 +1,27 @@
-"""Sockets to a server, plain or with TLS. kazoo's own way leaves one open whenever a certificate is refused."""
+"""Sockets to a server, plain or with TLS. kazoo's own way leaves one open whenever a certificate is refused.
+
+`close_session` is the one exchange that does not need an answer: it takes a session over to a new connection and closes
+it there, in one message.
+"""
 
 from __future__ import annotations
 
 import functools
 import socket
 import ssl
+import struct
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["open_socket"]
+from kazoo.protocol.serialization import Close, Connect
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["close_session", "open_socket"]
+
+ANY_ZXID = 0  # a server refuses clients that have seen more than itself
+SHORTEST_TIMEOUT_MS = 1  # of the session, should only the first half of the message arrive: the ensemble bounds it
 
 
 def open_socket(
@@ -33,6 +48,27 @@ def open_socket(
     except BaseException:
         plain.close()
         raise
+
+
+def close_session(
+    hosts: Sequence[tuple[str, int]], session: tuple[int, bytes], patience: float, **options: Any
+) -> None:
+    """Ask one server after the other to close a session, until one answers."""
+    number, password = session
+    takeover = Connect(0, ANY_ZXID, SHORTEST_TIMEOUT_MS, number, password, False).serialize()  # noqa: FBT003 - kazoo's
+    close = struct.pack("!ii", 1, Close.type)
+    message = b"".join(struct.pack("!i", len(part)) + bytes(part) for part in (takeover, close))
+    for host in hosts:
+        try:
+            with closing(open_socket(host, timeout=patience, **options)) as connection:
+                connection.settimeout(patience)
+                connection.sendall(message)
+                if connection.recv(1):
+                    while connection.recv(4096):  # until it has read everything: closing earlier could take it back
+                        pass
+                    return
+        except OSError:  # the next server may be reached
+            continue
 
 
 @functools.lru_cache(maxsize=16)

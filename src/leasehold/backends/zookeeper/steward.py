@@ -1,8 +1,9 @@
 """The steward: one thread per client that keeps its sessions honest. It never waits for an answer.
 
-It starts connections, sends a probe in time, tries another server when one falls silent, and deletes the node of every
-claim that nobody wants any more: withdrawn, or not renewed within its ttl. A session would keep such a node for ever:
-it is kept alive by kazoo's own thread, also while the program hangs. So this must not depend on an event loop.
+It starts connections, sends a probe in time, tries another server when one falls silent, gives up a session that is not
+believed any more, and deletes the node of every claim that is not wanted any more: withdrawn, or not renewed within its
+ttl. A session would keep such a node for ever: it is kept alive by kazoo's own thread, also while the program hangs. So
+this must not depend on an event loop.
 
 A node whose deletion is not confirmed within the session timeout, although there is a connection, ends its session:
 the ensemble then removes it. The thread ends with its last session.
@@ -129,11 +130,14 @@ class Steward:
     def _attend_to(self, session: Session, now: float) -> float:
         session.start()
         _expire(session, now)
+        if session.is_lost(now):
+            logger.info("a ZooKeeper session was not confirmed for too long; it is given up")
+            session.relinquish()
         if self._may_end(session):
             self._end(session)
             return math.inf
         if not session.is_connected():
-            return session.quiet_until
+            return min(session.quiet_until, now + session.patience)
         if session.is_stalled(now):
             logger.info("a ZooKeeper server has been silent for too long; trying another one")
             session.cut()

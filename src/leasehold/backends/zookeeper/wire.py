@@ -31,7 +31,7 @@ from kazoo.protocol.serialization import Create2
 from kazoo.protocol.states import KeeperState
 from kazoo.retry import KazooRetry
 
-from leasehold.backends.zookeeper.sockets import open_socket
+from leasehold.backends.zookeeper.sockets import close_session, open_socket
 
 if TYPE_CHECKING:
     import socket
@@ -157,15 +157,23 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has n
 
     def create_connection(self, address: tuple[str, int], *, timeout: float, **options: Any) -> socket.socket:
         """Connect to the next host, unless this client has come to its end."""
-        if self.is_over:
-            raise AuthFailedError("the session is over")  # the only error after which kazoo does not try again
+        self._refuse_if_over()
         self.is_connecting = True
         try:
-            self.socket_in_use = open_socket(address, timeout=min(timeout, self.host_patience), **options)
+            self.socket_in_use = opened = open_socket(address, timeout=min(timeout, self.host_patience), **options)
         except OSError as error:
             self.trouble = str(error)
             raise
-        return self.socket_in_use
+        try:
+            self._refuse_if_over()  # it may have come to its end meanwhile: resuming the session would keep it alive
+        except AuthFailedError:
+            opened.close()
+            raise
+        return opened
+
+    def _refuse_if_over(self) -> None:
+        if self.is_over:
+            raise AuthFailedError("the session is over")  # the only error after which kazoo does not try again
 
     def select(self, rlist: Any, wlist: Any, _: Any, timeout: float | None = None) -> tuple[Any, Any, Any]:
         """Wait for sockets; quicker than making a selector each time, and bounded while connecting or closing."""
@@ -223,6 +231,7 @@ class Wire:
         on_state: Callable[[str], None],
     ) -> None:
         patience = max(SHORTEST_HOST_PATIENCE, timeout / (3 * len(settings.hosts)))
+        self._settings = settings
         self._handler = _Handler(patience)
         self._client = KazooClient(
             hosts=settings.address,
@@ -275,6 +284,13 @@ class Wire:
         if sock is not None:
             with suppress(OSError):  # it is gone already
                 sock.shutdown(SHUT_RDWR)
+
+    def close_elsewhere(self) -> None:
+        """Ask the ensemble to close the session, over a connection that is made for this alone."""
+        session = (self._client._session_id, self._client._session_passwd)  # noqa: SLF001 - public while connected only
+        options = {name: value for name, value in self._settings.kazoo_options.items() if name != "randomize_hosts"}
+        if session[0]:
+            close_session(self._settings.hosts, session, self._handler.host_patience, **options)
 
     def close(self, *, goodbye: bool) -> None:
         """End the thread; with a goodbye the session ends now, without one when its timeout is over."""

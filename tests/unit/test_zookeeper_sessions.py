@@ -1,0 +1,146 @@
+"""A session and the calls of a client, without a server: what they conclude from what they are told."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+from kazoo.protocol.states import KazooState
+
+from leasehold._runtimes.threads import ThreadRuntime, run
+from leasehold.backends.zookeeper.asking import Calls
+from leasehold.backends.zookeeper.nodes import Paths
+from leasehold.backends.zookeeper.session import UNCONFIRMED, Session
+from leasehold.backends.zookeeper.settings import Settings
+from leasehold.backends.zookeeper.standing import Registry
+from leasehold.errors import BackendRejected, BackendUnavailable, ClientClosed, OutcomeUnknown
+from leasehold.store_url import StoreURL
+
+RUNTIME = ThreadRuntime()
+LONG = 60.0
+
+
+def session(ttl: float = 30.0) -> Session:
+    """One that was opened just now; nothing is ever sent."""
+    settings = Settings.from_url(StoreURL.parse("zk://127.0.0.1:1"))
+    made = Session(ttl, lambda: None, settings=settings, paths=Paths("/root"), registry=Registry(), runtime=RUNTIME)
+    made._on_ready(made.belief.timeout)
+    return made
+
+
+def test_a_reconnection_counts_from_when_the_connection_was_lost() -> None:
+    """The leader may have been asked at any moment after that; later would believe in what nobody has counted."""
+    one = session()
+    one._on_state(KazooState.SUSPENDED)
+    lost = RUNTIME.now()
+    time.sleep(0.05)
+    one._on_ready(one.belief.timeout)
+    assert one.belief.touched <= lost
+
+
+def test_a_lost_connection_takes_the_known_floor_away() -> None:
+    """It may be raised while no event can arrive."""
+    one = session()
+    one.floor = 7
+    one._on_state(KazooState.SUSPENDED)
+    assert one.floor is None
+
+
+def test_a_session_is_lost_when_its_belief_is_over_and_no_server_answers() -> None:
+    one = session()
+    opened = RUNTIME.now()
+    assert not one.is_lost(opened + 1)
+    one.belief.answered(opened)
+    one._on_state(KazooState.SUSPENDED)
+    suspended = RUNTIME.now()
+    assert not one.is_lost(suspended + one.patience + 0.1), "its grants are still believed"
+    assert one.is_lost(one.belief.until + one.patience + 0.1)
+
+
+def test_a_paused_process_has_the_time_of_one_answer_to_find_its_session() -> None:
+    """The connection was lost meanwhile, and that is noticed only now; the session may have lived on."""
+    one = session()
+    one.belief.until = one._opened = RUNTIME.now() - 1000
+    one._on_state(KazooState.SUSPENDED)
+    suspended = RUNTIME.now()
+    assert not one.is_lost(suspended + one.patience / 2)
+    assert one.is_lost(suspended + one.patience + 0.1)
+
+
+def test_a_session_that_was_just_opened_is_given_the_time_of_a_ttl_to_be_confirmed() -> None:
+    """Nothing is believed in it yet; but a claim may be under way, and is found again over the next connection."""
+    one = session()
+    one._on_state(KazooState.SUSPENDED)
+    assert not one.is_lost(RUNTIME.now() + one.belief.ttl - 1)
+    assert one.is_lost(RUNTIME.now() + one.belief.ttl + 1)
+
+
+def test_grants_of_a_session_that_was_given_up_are_unconfirmed_and_not_ended_by_the_ensemble() -> None:
+    one, other = session(), session()
+    one.relinquish()
+    assert one.is_over()
+    assert one.why_over == UNCONFIRMED
+    other._on_state(KazooState.LOST)
+    assert other.why_over is not None
+    assert other.why_over != UNCONFIRMED
+
+
+def test_a_session_with_a_note_for_a_broken_holder_is_not_idle() -> None:
+    one = session()
+    assert one.is_idle
+    one.keepsakes["/path"] = RUNTIME.now() + LONG
+    assert not one.is_idle
+
+
+def test_the_bounds_of_another_server_only_shorten_what_is_believed() -> None:
+    one = session()
+    asked = one.belief.timeout
+    for timeout, expected in ((asked * 2, asked), (asked / 2, asked / 2), (asked, asked / 2)):
+        one._on_state(KazooState.SUSPENDED)
+        one._on_ready(timeout)
+        assert one.belief.timeout == expected
+
+
+def test_a_wait_that_begins_while_its_client_is_closed_ends_at_once() -> None:
+    calls = Calls(RUNTIME, "label")
+    calls.close()
+    started = RUNTIME.now()
+    run(calls.wait(RUNTIME.signal(), RUNTIME.now() + LONG))
+    assert RUNTIME.now() - started < LONG / 2
+
+
+def test_all_waits_end_when_their_client_is_closed() -> None:
+    calls = Calls(RUNTIME, "label")
+    threads = [
+        threading.Thread(target=lambda: run(calls.wait(RUNTIME.signal(), RUNTIME.now() + LONG))) for _ in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    while len(calls._waits) < 3:
+        time.sleep(0.001)
+    calls.close()
+    for thread in threads:
+        thread.join(LONG / 2)
+        assert not thread.is_alive()
+    assert not calls._waits
+
+
+def test_a_call_of_a_closed_client_says_so_whatever_its_trouble_was() -> None:
+    calls = Calls(RUNTIME, "label")
+    for trouble in (BackendUnavailable("x"), OutcomeUnknown("x")):
+        with pytest.raises(type(trouble)), calls:
+            raise trouble
+    with calls:
+        calls.is_closed = True
+    for trouble in (BackendUnavailable("x"), OutcomeUnknown("x")):
+        calls.is_closed = False
+        with pytest.raises(ClientClosed), calls:
+            calls.is_closed = True
+            raise trouble
+    calls.is_closed = False
+    with pytest.raises(BackendRejected), calls:
+        calls.is_closed = True
+        raise BackendRejected("x")
+    with pytest.raises(ClientClosed), calls:
+        pass
