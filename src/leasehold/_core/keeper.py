@@ -21,6 +21,7 @@ from leasehold._core.events import logger
 from leasehold._core.herald import Herald
 from leasehold._core.states import LOST, Event, State, advance
 from leasehold.errors import BackendError, BackendUnavailable
+from leasehold.spi import Alerting
 from leasehold.values import Grant, Loss, LossReason
 
 if TYPE_CHECKING:
@@ -67,6 +68,8 @@ class Keeper:
         self._closed = False
         self._herald = Herald(runtime, events)
         self._teller: Task | None = None  # the last one
+        if isinstance(backend, Alerting):
+            backend.on_alert(self.renew_soon)
 
     # --- what the faces call; plain functions, so nothing can await inside a guard
 
@@ -155,6 +158,13 @@ class Keeper:
         self._dropped.clear()
         self._teller = None
         self._herald.bury()
+
+    def renew_soon(self) -> None:
+        """The store has doubts: renew every lease now."""
+        now = self._runtime.now()
+        for tenure in self.tenures():
+            tenure.due = min(tenure.due, now)
+        self._signal.set()
 
     def lose(self, tenure: Tenure, loss: Loss) -> None:
         """Somebody knows that this lease is over; its holder is told at once."""

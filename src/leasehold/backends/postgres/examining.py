@@ -80,7 +80,7 @@ class Facts:
 async def examine(asking: Asking, schema: str, runtime: Runtime, *, hears: bool) -> Sequence[Finding]:
     """Ask the server about itself; `hears`: there is a way to be told of one's turn around a pooler."""
     statement = Statement(b"", _FACTS.encode(), (TEXT,), (0,))
-    line = await asking.source.take(urgent=False)
+    line = await asking.source.take()
     try:
         sent = time.time()
         answer = await line.ask(statement, (schema.encode(),))
