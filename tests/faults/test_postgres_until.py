@@ -13,8 +13,10 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 from sqlalchemy.ext.asyncio import create_async_engine
 
 import leasehold
+from leasehold._runtimes.asyncio import AsyncioRuntime
 from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold.backends.postgres.store import adopt
+from leasehold.errors import ClientClosed
 from leasehold.urls import find_store
 from leasehold.values import Claim, Grant, Holder, Mode
 from tests.faults.support import eventually
@@ -177,7 +179,7 @@ def test_caller_that_waits_for_a_connection_of_ours_is_let_go_in_time(proxy: Fau
     assert isinstance(error, leasehold.BackendUnavailable)
     run(backend.close())
     thread.join()
-    assert isinstance(ended[0], leasehold.ClientClosed)
+    assert isinstance(ended[0], ClientClosed)
 
 
 def test_idle_connections_outlive_a_caller_that_had_little_time(database: str, postgres: PostgresServer) -> None:
@@ -248,20 +250,20 @@ def test_call_over_an_asyncio_pool_of_the_users_own_ends_in_time(
                 pool_timeout=OWN_LIMIT,
                 pool_pre_ping=True,
             )
-        async with leasehold.connect_async(pool, options={"answer_timeout": str(OWN_LIMIT)}) as client:
-            backend: Any = client._backend
-            runtime = client._runtime
-            assert isinstance(await backend.try_acquire(claim_of(runtime, "first one")), Grant)
-            taken = None
-            if state == "hangs":
-                proxy.black_hole()
-            else:
-                taken = await (pool.getconn() if kind == "pool" else pool.connect())
-            await fails_in_time(runtime, lambda until: backend.try_acquire(claim_of(runtime), until))
-            proxy.heal()
-            proxy.cut()
-            if taken is not None:
-                await (pool.putconn(taken) if kind == "pool" else taken.close())
+        runtime = AsyncioRuntime()
+        backend: Any = adopt(pool, {"answer_timeout": str(OWN_LIMIT)}).open_backend(runtime)
+        assert isinstance(await backend.try_acquire(claim_of(runtime, "first one")), Grant)
+        taken = None
+        if state == "hangs":
+            proxy.black_hole()
+        else:
+            taken = await (pool.getconn() if kind == "pool" else pool.connect())
+        await fails_in_time(runtime, lambda until: backend.try_acquire(claim_of(runtime), until))
+        proxy.heal()
+        proxy.cut()
+        await backend.close()
+        if taken is not None:
+            await (pool.putconn(taken) if kind == "pool" else taken.close())
         await (pool.close(timeout=1) if kind == "pool" else pool.dispose())
 
     asyncio.run(story())
@@ -269,23 +271,21 @@ def test_call_over_an_asyncio_pool_of_the_users_own_ends_in_time(
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("connected", [True, False])
-def test_cancelled_task_is_let_go_at_once(proxy: FaultProxy, url: str, mode: str, connected: bool) -> None:  # noqa: FBT001
+def test_cancelled_task_is_let_go_at_once(proxy: FaultProxy, url: str, mode: str, connected: bool) -> None:
     async def story() -> None:
-        async with leasehold.connect_async(f"{url}&mode={mode}") as client:
-            backend: Any = client._backend
-            runtime = client._runtime
-            if connected:
-                assert isinstance(await backend.try_acquire(claim_of(runtime, "first one")), Grant)
-            proxy.black_hole()
-            task = asyncio.create_task(backend.try_acquire(claim_of(runtime)))
-            await asyncio.sleep(0.3)
-            before = time.monotonic()
-            task.cancel()
-            await asyncio.wait([task])
-            assert task.cancelled()
-            assert time.monotonic() - before < BACK
-            proxy.heal()
-            proxy.cut()
+        runtime = AsyncioRuntime()
+        backend: Any = find_store(f"{url}&mode={mode}").open_backend(runtime)
+        if connected:
+            assert isinstance(await backend.try_acquire(claim_of(runtime, "first one")), Grant)
+        proxy.black_hole()
+        task = asyncio.create_task(backend.try_acquire(claim_of(runtime)))
+        await asyncio.sleep(0.3)
+        before = time.monotonic()
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+        assert time.monotonic() - before < BACK
+        await backend.close()
 
     asyncio.run(story())
 
@@ -297,7 +297,7 @@ def test_calls_that_are_under_way_or_wait_when_the_client_is_closed_end_with_tha
     proxy: FaultProxy,
     url: str,
     mode: str,
-    connected: bool,  # noqa: FBT001
+    connected: bool,
 ) -> None:
     runtime = driver.runtime()
     backend: Any = find_store(f"{url}&mode={mode}&connections=1").open_backend(runtime)
@@ -320,8 +320,8 @@ def test_calls_that_are_under_way_or_wait_when_the_client_is_closed_end_with_tha
         for task in tasks:
             await task.join()
         assert runtime.now() - before < BACK
-        assert [type(error) for error in ended] == [leasehold.ClientClosed] * 3
-        with pytest.raises(leasehold.ClientClosed):
+        assert [type(error) for error in ended] == [ClientClosed] * 3
+        with pytest.raises(ClientClosed):
             await backend.try_acquire(claim_of(runtime))
 
     driver.run(story())

@@ -18,7 +18,7 @@ import psycopg
 from leasehold.backends.postgres import trouble
 from leasehold.backends.postgres.background import start
 from leasehold.backends.postgres.line import Line, Memory, open_line
-from leasehold.backends.postgres.wires import BlockingWire, in_time
+from leasehold.backends.postgres.wires import BlockingWire, in_time, in_time_async
 from leasehold.errors import BackendUnavailable, ClientClosed, ConfigurationError
 
 if TYPE_CHECKING:
@@ -207,9 +207,15 @@ class _PsycopgPool:
         self.label = _label({**known, **given})
 
     async def borrow(self, seconds: float) -> tuple[Any, psycopg.BaseConnection[Any]]:
-        connection = self._pool.getconn(timeout=seconds)
-        if not self.blocking:
-            connection = await connection
+        def lend() -> Any:
+            return self._pool.getconn(timeout=seconds)
+
+        if getattr(self._pool, "_check", None) is None:  # it waits no longer than it is told to
+            connection = lend() if self.blocking else await lend()
+        elif self.blocking:
+            connection = in_time(lend, self._pool.putconn, seconds)
+        else:
+            connection = await in_time_async(lend, self._pool.putconn, seconds)
         return connection, connection
 
     async def give_back(self, loan: Any, *, broken: bool) -> None:
@@ -254,13 +260,18 @@ class _Engine:
                 connect = self._engine.connect
                 loan = connect() if self._has_idle() else in_time(connect, lambda late: late.close(), seconds)
                 return loan, loan.connection.driver_connection
-            async with asyncio.timeout(seconds):
+            if self._has_idle():
                 loan = await self._engine.connect()
-                return loan, (await loan.get_raw_connection()).driver_connection
+            else:
+                loan = await in_time_async(self._lend, lambda late: late.close(), seconds)
+            return loan, (await loan.get_raw_connection()).driver_connection
         except DBAPIError as error:
             if isinstance(error.orig, psycopg.Error):
                 raise error.orig from None
             raise
+
+    async def _lend(self) -> Any:
+        return await self._engine.connect()
 
     def _has_idle(self) -> bool:
         """Whether there is a connection that is lent without asking the server anything."""

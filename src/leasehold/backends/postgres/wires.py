@@ -14,14 +14,14 @@ import psycopg
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from leasehold.backends.postgres.line import Line, Wire
     from leasehold.spi import Runtime
 
 T = TypeVar("T")
 
-__all__ = ["AsyncioWire", "BlockingWire", "in_time", "wire_for"]
+__all__ = ["AsyncioWire", "BlockingWire", "in_time", "in_time_async", "wire_for"]
 
 LOOK_AGAIN = 0.1  # how often one that waits for a connection asks whether it is still of use
 
@@ -87,20 +87,12 @@ class AsyncioWire:
     async def connect(
         self, parameters: dict[str, Any], seconds: float, is_over: Callable[[], bool]
     ) -> psycopg.BaseConnection[Any]:
-        """See `Wire`. In a task of its own, so that a cancelled caller goes on at once."""
-        loop = _loop()
-        made = loop.create_task(psycopg.AsyncConnection.connect(**parameters, autocommit=True, prepare_threshold=None))
-        ends = loop.time() + seconds
-        try:
-            while not made.done():
-                if loop.time() >= ends or is_over():
-                    raise TimeoutError
-                await _either(made, min(LOOK_AGAIN, ends - loop.time()))
-        finally:
-            if not made.done():
-                made.cancel()
-                made.add_done_callback(_close_late)
-        return made.result()
+        """See `Wire`."""
+
+        def make() -> Awaitable[psycopg.BaseConnection[Any]]:
+            return psycopg.AsyncConnection.connect(**parameters, autocommit=True, prepare_threshold=None)
+
+        return await in_time_async(make, _finish, seconds, is_over)
 
     async def readable(self, line: Line, seconds: float) -> bool:
         """See `Wire`."""
@@ -190,15 +182,51 @@ class _Work(Generic[T]):
         return self._outcome.pop()
 
 
-def _close_late(made: asyncio.Task[Any]) -> None:
-    if not made.cancelled() and made.exception() is None:
-        made.result().pgconn.finish()
+async def in_time_async(
+    make: Callable[[], Awaitable[T]],
+    undo: Callable[[T], Awaitable[object]],
+    seconds: float,
+    is_over: Callable[[], bool] = lambda: False,
+) -> T:
+    """Do in another task what may take long to be cancelled, and go on without it if it takes too long.
 
-
-async def _either(made: asyncio.Task[Any], seconds: float) -> None:
+    What is made too late is undone there.
+    """
     from asyncio import wait  # noqa: PLC0415 - a blocking program does not load it here
 
-    await wait({made}, timeout=max(seconds, 0.0))
+    async def work() -> T:
+        made = await make()
+        if abandoned:
+            await undo(made)
+            raise TimeoutError
+        return made
+
+    abandoned: list[bool] = []
+    loop = _loop()
+    task, ends = loop.create_task(work()), loop.time() + seconds
+    task.add_done_callback(_take_note)
+    try:
+        while not task.done():
+            if loop.time() >= ends or is_over():
+                raise TimeoutError
+            await wait({task}, timeout=max(min(LOOK_AGAIN, ends - loop.time()), 0.0))
+    except BaseException:
+        abandoned.append(True)
+        if task.done() and not task.cancelled() and task.exception() is None:
+            await undo(task.result())
+        task.cancel()
+        raise
+    return task.result()
+
+
+def _take_note(task: asyncio.Task[Any]) -> None:
+    """Nobody may be left to look at its error."""
+    if not task.cancelled():
+        task.exception()
+
+
+async def _finish(late: psycopg.BaseConnection[Any]) -> None:
+    late.pgconn.finish()
 
 
 def _poll(line: Line, seconds: float) -> bool:
