@@ -80,7 +80,7 @@ $$;
 
 -- Remove what has run out, and let others in for it. A holder that ran out did not release: the next one is told.
 -- Marks of withdrawn claims may be many, and nothing depends on when they go: at most a hundred go at a time, the oldest
--- first, and the next look is when the youngest has run out.
+-- first, until none of them has run out; the next look is then when the youngest has.
 CREATE OR REPLACE FUNCTION @schema@.expire_2(the_key pg_catalog.bytea, at timestamp with time zone) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -89,9 +89,10 @@ DECLARE
   marks integer;
 BEGIN
   WITH gone AS (
-    DELETE FROM @schema@.claim WHERE key = the_key AND state IN (1, 2, 3, 5)
+    DELETE FROM @schema@.claim WHERE key = the_key AND state <= 3
       AND (expires <= at OR session IS NOT NULL AND @schema@.is_over_2(session)) RETURNING state)
   SELECT coalesce(bool_or(state = 1), false), coalesce(bool_or(state <= 3), false) INTO vanished, room FROM gone;
+  DELETE FROM @schema@.claim WHERE key = the_key AND state = 5 AND expires <= at;
   WITH old AS (
     SELECT number, expires FROM @schema@.claim WHERE key = the_key AND state = 4 ORDER BY number LIMIT 100), gone AS (
     DELETE FROM @schema@.claim AS c USING old WHERE c.number = old.number AND old.expires <= at RETURNING 1)
@@ -99,8 +100,9 @@ BEGIN
   UPDATE @schema@.lock SET
     abandoned_until = CASE WHEN vanished THEN at + interval '1 day' ELSE abandoned_until END,
     look = least((SELECT min(CASE WHEN session IS NULL THEN expires ELSE '-infinity' END)
-                  FROM @schema@.claim WHERE key = the_key AND state IN (1, 2, 3, 5)),
-                 CASE WHEN marks = 100 THEN at ELSE (
+                  FROM @schema@.claim WHERE key = the_key AND state <= 3),
+                 (SELECT min(expires) FROM @schema@.claim WHERE key = the_key AND state = 5),
+                 CASE WHEN marks > 0 THEN at ELSE (
                    SELECT expires FROM @schema@.claim WHERE key = the_key AND state = 4 ORDER BY number DESC LIMIT 1) END,
                  CASE WHEN vanished THEN at + interval '1 day' WHEN abandoned_until > at THEN abandoned_until END,
                  'infinity')

@@ -65,7 +65,7 @@ CREATE TABLE IF NOT EXISTS @schema@.claim (
   session bigint
 ) WITH (fillfactor = 70);
 
-CREATE INDEX IF NOT EXISTS claim_by_owner ON @schema@.claim (key, owner);
+CREATE INDEX IF NOT EXISTS claim_of_owner ON @schema@.claim (owner);
 
 CREATE INDEX IF NOT EXISTS claim_by_state ON @schema@.claim (key, state, number);
 

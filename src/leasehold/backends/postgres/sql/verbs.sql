@@ -8,17 +8,17 @@
 --   facts       who holds, as JSON
 
 -- Every verb pins its search path, or qualifies every name: see rules.sql. Plans are kept for as long as a session lasts,
--- also if they were made while a table had hardly any rows: so no verb may read a whole table.
+-- also if they were made while a table had hardly any rows, or before anything was known of it. So no verb may read a
+-- whole table; and a statement names a claim by its owner, which no two claims share, or by key and state, but never by
+-- key and owner: then the planner may go through all claims of the name.
 
--- What is there of a claim. A mark of its withdrawal may stand beside a note that it was broken. Not flattened, so that
--- the planner cannot walk through all claims of the name in order of state.
-CREATE OR REPLACE FUNCTION @schema@.own_2(the_key pg_catalog.bytea, the_owner pg_catalog.text) RETURNS @schema@.claim
+-- What is there of a claim. A mark of its withdrawal may stand beside a note that it was broken.
+CREATE OR REPLACE FUNCTION @schema@.own_2(the_owner pg_catalog.text) RETURNS @schema@.claim
 LANGUAGE plpgsql AS $$
 DECLARE
   own @schema@.claim;
 BEGIN
-  SELECT * INTO own FROM (
-    SELECT * FROM @schema@.claim WHERE key = the_key AND owner = the_owner OFFSET 0) AS found ORDER BY state LIMIT 1;
+  SELECT * INTO own FROM @schema@.claim WHERE owner = the_owner ORDER BY state LIMIT 1;
   RETURN own;
 END
 $$;
@@ -50,7 +50,7 @@ DECLARE
   present @schema@.claim;
 BEGIN
   moment := date_part('epoch', at);
-  own := @schema@.own_2(the_key, the_owner);
+  own := @schema@.own_2(the_owner);
   IF own.state = 1 AND own.broken IS NULL THEN  -- asked again, because its answer was lost
     UPDATE @schema@.claim AS c SET expires = at + make_interval(secs => the_ttl), session = the_session
       WHERE c.number = own.number;
@@ -87,7 +87,7 @@ BEGIN
     PERFORM @schema@.add_2(the_key, the_owner, 3, the_mode, the_capacity, the_ttl, the_min_hold, the_holder, 0, at,
                            at + make_interval(secs => least(the_ttl, 3)), false, the_bell, NULL);
     verdict := 'placed';
-    SELECT c.number INTO own.number FROM @schema@.claim AS c WHERE c.key = the_key AND c.owner = the_owner;
+    SELECT c.number INTO own.number FROM @schema@.claim AS c WHERE c.owner = the_owner;
   ELSIF waits AND own.state = 3 THEN
     UPDATE @schema@.claim AS c SET expires = at + make_interval(secs => least(the_ttl, 3)), bell = the_bell
       WHERE c.number = own.number;
@@ -150,7 +150,7 @@ DECLARE
   own @schema@.claim;
 BEGIN
   moment := date_part('epoch', at);
-  own := @schema@.own_2(the_key, the_owner);
+  own := @schema@.own_2(the_owner);
   IF own.state = 1 AND own.broken IS NULL THEN
     UPDATE @schema@.claim AS c SET expires = at + make_interval(secs => own.ttl) WHERE c.number = own.number;
     verdict := 'granted';
@@ -188,8 +188,8 @@ BEGIN
     UPDATE @schema@.claim AS c SET
       expires = at + make_interval(secs => CASE c.state WHEN 1 THEN c.ttl ELSE least(c.ttl, 3) END), bell = the_bell
       FROM unnest(the_keys, the_owners) AS given (key, owner)
-      WHERE given.key = name AND c.key = name AND c.owner = given.owner AND c.state IN (1, 3) AND c.broken IS NULL
-        AND (c.state = 1 OR c.expires < at + make_interval(secs => least(c.ttl, 3) * 0.7)
+      WHERE given.key = name AND c.key = name AND c.owner = given.owner AND c.state <= 3 AND c.state <> 2
+        AND c.broken IS NULL AND (c.state = 1 OR c.expires < at + make_interval(secs => least(c.ttl, 3) * 0.7)
              OR c.bell IS DISTINCT FROM the_bell);
     RETURN QUERY
       SELECT c.owner, CASE c.state WHEN 1 THEN 'granted' ELSE 'placed' END, c.fence, c.abandoned,
@@ -228,12 +228,12 @@ BEGIN
     PERFORM FROM @schema@.lock AS l WHERE l.key = g.key FOR UPDATE;
     at := clock_timestamp();
     UPDATE @schema@.claim AS c SET expires = at + make_interval(secs => g.ttl), session = the_session
-      WHERE c.key = g.key AND c.owner = g.owner AND c.fence = g.fence AND c.state = 1 AND c.broken IS NULL
+      WHERE c.owner = g.owner AND c.fence = g.fence AND c.state = 1 AND c.broken IS NULL
         AND c.expires > at AND NOT @schema@.is_over_2(c.session);
     CONTINUE WHEN FOUND;
     place := g.place;
     broken := (SELECT c.broken FROM @schema@.claim AS c
-               WHERE c.key = g.key AND c.owner = g.owner AND c.fence = g.fence AND c.expires > at LIMIT 1);
+               WHERE c.owner = g.owner AND c.fence = g.fence AND c.expires > at LIMIT 1);
     RETURN NEXT;
   END LOOP;
 END
@@ -248,8 +248,7 @@ DECLARE
   at timestamp with time zone := @schema@.enter_2(the_key);
   own @schema@.claim;
 BEGIN
-  SELECT * INTO own FROM @schema@.claim
-    WHERE key = the_key AND owner = the_owner AND state IN (1, 5) AND fence = the_fence;
+  SELECT * INTO own FROM @schema@.claim WHERE owner = the_owner AND state IN (1, 5) AND fence = the_fence;
   IF NOT FOUND THEN
     PERFORM @schema@.settle_2(the_key, at);
     RETURN 'gone';
@@ -303,8 +302,7 @@ BEGIN
   END IF;
   at := @schema@.enter_2(the_key);
   WITH gone AS (
-    DELETE FROM @schema@.claim WHERE key = the_key AND owner = the_owner AND state IN (1, 3, 5)
-      RETURNING state, abandoned)
+    DELETE FROM @schema@.claim WHERE owner = the_owner AND state IN (1, 3, 5) RETURNING state, abandoned)
   SELECT coalesce(bool_or(state = 1 AND abandoned), false) INTO unheard FROM gone;
   IF unheard THEN  -- it never got to know that the one before had vanished; the next one has to
     UPDATE @schema@.lock SET abandoned_until = at + interval '1 day' WHERE key = the_key;

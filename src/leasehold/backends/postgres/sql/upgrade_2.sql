@@ -1,3 +1,7 @@
+-- From version 1 to version 2. Without statistics the planner took the wrong one of two indexes that begin with the key.
+CREATE INDEX IF NOT EXISTS claim_of_owner ON @schema@.claim (owner);
+DROP INDEX IF EXISTS @schema@.claim_by_owner;
+
 -- Functions of earlier versions are still called by clients that were not upgraded yet: pin their search path, too. See
 -- rules.sql for the reason. Those of another owner are left alone.
 DO $$
