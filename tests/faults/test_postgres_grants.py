@@ -45,7 +45,7 @@ def table(database: str) -> Iterator[psycopg.Connection[Any]]:
 
 
 def claim_of(name: str = "job", **changes: Any) -> Claim:
-    facts = {"ttl": 60.0, "mode": Mode.EXCLUSIVE, "capacity": 1, "min_hold": 0.0, **changes}
+    facts: dict[str, Any] = {"ttl": 60.0, "mode": Mode.EXCLUSIVE, "capacity": 1, "min_hold": 0.0, **changes}
     return Claim(key=f"leasehold:{name}", owner=RUNTIME.owner(), holder=Holder("host", 1), **facts)
 
 
@@ -137,7 +137,7 @@ def seen_rows(table: psycopg.Connection[Any]) -> int:
 def test_release_of_a_broken_grant_answers_with_the_reason_and_frees_what_was_kept(
     backend: Any,
     table: psycopg.Connection[Any],
-    now: bool,  # noqa: FBT001
+    now: bool,
 ) -> None:
     grant = run(backend.try_acquire(claim_of(min_hold=30.0)))
     assert run(backend.break_(grant.claim.key, grant.fence, "it \"hangs\" 'ä'", now=now)) is True
@@ -164,7 +164,9 @@ def test_clock_that_fell_back_does_not_keep_a_lock_that_is_released(
         claim = claim_of(min_hold=min_hold)
         grant = run(backend.try_acquire(claim))
         run(backend.try_acquire(claim_of()))  # so that it has a row of its own
-        table.execute("UPDATE leasehold.claim SET since = since + interval '1 hour', expires = expires + interval '1 h'")
+        table.execute(
+            "UPDATE leasehold.claim SET since = since + interval '1 hour', expires = expires + interval '1 h'"
+        )
         assert run(backend.release(grant)) is True
         if min_hold:
             run(RUNTIME.sleep(2 * min_hold))
@@ -194,7 +196,8 @@ def test_tables_of_the_first_version_are_upgraded_and_what_is_held_stays_held(
         client.lock("other").acquire().release()
         rows = table.execute(
             "SELECT p.proname FROM pg_proc AS p WHERE p.pronamespace = 'leasehold'::regnamespace "
-            "AND p.proname LIKE '%\\_1' AND (p.proconfig IS NULL OR NOT 'search_path=pg_catalog, pg_temp' = ANY (proconfig))"
+            "AND p.proname LIKE '%\\_1' "
+            "AND (p.proconfig IS NULL OR NOT 'search_path=pg_catalog, pg_temp' = ANY (proconfig))"
         ).fetchall()
         assert rows == [], "older clients call these still"
         fence = client.inspect("job").holdings[0].fence  # type: ignore[union-attr]

@@ -16,18 +16,16 @@ import pytest
 import leasehold
 from leasehold import sql as ours
 from leasehold._runtimes.threads import ThreadRuntime, run
-from leasehold.backends.postgres import background, ddl, examining, statements
+from leasehold.backends.postgres import ddl, examining, statements
 from leasehold.sql import fence_schema, guard, guard_schema, store_schema, transaction_lock
 from leasehold.urls import find_store
 from leasehold.values import Claim, Holder, Mode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from verification.lab.postgres import PostgresServer
 
-OPERATORS = "= <> < <= > >= + - * || ~ !~ ->> ->".split()
-TYPES = "text bytea jsonb regclass timestamptz name oid regprocedure".split()
+OPERATORS = ["=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "||", "~", "!~", "->>", "->"]
+TYPES = ["text", "bytea", "jsonb", "regclass", "timestamptz", "name", "oid", "regprocedure"]
 FIRST = "public, pg_catalog"  # the worst that a role can have
 RUNTIME = ThreadRuntime()
 
@@ -36,7 +34,6 @@ def words() -> list[str]:
     """Every word that stands in one of our statements."""
     files = [*ddl.FOLDER.glob("*.sql"), *Path(str(ours.__file__)).parent.glob("*.*")]
     files += [Path(str(module.__file__)) for module in (examining, statements)]
-    assert background
     text = " ".join(file.read_text() for file in files if file.suffix in (".sql", ".py"))
     return sorted(set(re.findall(r"[a-z_][a-z_0-9]+", text)))
 
@@ -58,7 +55,9 @@ def plant_traps(connection: psycopg.Connection[Any]) -> int:
     scripts = [_function(name, arguments, result) for name, arguments, result, _ in functions]
     for number, (name, left, right, result) in enumerate(operators):
         scripts.append(_function(f"trap_{number}", f"{left}, {right}", result))
-        scripts.append(f"CREATE OPERATOR public.{name} (LEFTARG = {left}, RIGHTARG = {right}, FUNCTION = public.trap_{number})")
+        scripts.append(
+            f"CREATE OPERATOR public.{name} (LEFTARG = {left}, RIGHTARG = {right}, FUNCTION = public.trap_{number})"
+        )
     scripts += [f"CREATE TABLE public.{name} (trap integer)" for name in ("pg_locks", "pg_class", "pg_proc", "lock")]
     scripts += [f"CREATE TYPE public.{name} AS (trap integer)" for name in TYPES]
     made = 0
@@ -67,7 +66,17 @@ def plant_traps(connection: psycopg.Connection[Any]) -> int:
             connection.execute(script.encode())
             made += 1
         except psycopg.Error as error:  # a signature that cannot be written down, or not by a plain role
-            assert error.sqlstate in ("42P13", "42601", "42704", "0A000", "42501", "42725", "42P07", "42883", "42723"), error
+            assert error.sqlstate in (
+                "42P13",
+                "42601",
+                "42704",
+                "0A000",
+                "42501",
+                "42725",
+                "42P07",
+                "42883",
+                "42723",
+            ), error
     return made
 
 
@@ -80,7 +89,7 @@ def _function(name: str, arguments: str, result: str) -> str:
 
 
 @pytest.fixture
-def trapped(postgres: PostgresServer, database: str) -> Iterator[str]:
+def trapped(postgres: PostgresServer, database: str) -> str:
     """The url of a superuser whose search path begins with a schema that is full of traps."""
     name = database.rpartition("/")[2]
     role = f"mallory_{name}"
@@ -91,9 +100,12 @@ def trapped(postgres: PostgresServer, database: str) -> Iterator[str]:
         assert plant_traps(mallory) > 500
     with psycopg.connect(database, autocommit=True) as owner:
         owner.execute(f"ALTER DATABASE {name} SET search_path = {FIRST}".encode())
-    with psycopg.connect(database, autocommit=True) as victim, pytest.raises(psycopg.Error, match="trap: ran as postgres"):
+    with (
+        psycopg.connect(database, autocommit=True) as victim,
+        pytest.raises(psycopg.Error, match="trap: ran as postgres"),
+    ):
         victim.execute("SELECT 1 = 1")
-    yield database
+    return database
 
 
 @pytest.mark.parametrize("mode", ["rows", "session"])
@@ -105,7 +117,7 @@ def test_no_foreign_code_runs_as_the_role_that_locks(trapped: str, mode: str) ->
             lease.renew()
             assert client.lock("job").try_acquire() is None
             assert len(client.locks()) == 1
-        with client.lock("short", ttl=1, min_hold=0.1).hold() as lease:
+        with client.lock("short", ttl=1).hold() as lease:
             assert client.break_lock("short", fence=lease.fence, reason="test") is True
         client.raise_fence("job", 5, reason="test")
         assert client.examine()
@@ -117,7 +129,7 @@ def test_no_foreign_code_runs_as_the_role_that_waits_records_and_cleans(trapped:
     backend: Any = find_store(trapped).open_backend(RUNTIME)
 
     def claim(**facts: Any) -> Claim:
-        told = {"ttl": 20.0, "mode": Mode.EXCLUSIVE, "capacity": 1, "min_hold": 0.0, **facts}
+        told: dict[str, Any] = {"ttl": 20.0, "mode": Mode.EXCLUSIVE, "capacity": 1, "min_hold": 0.0, **facts}
         return Claim(key="leasehold:job", owner=RUNTIME.owner(), holder=Holder("host", 1), **told)
 
     grant = run(backend.try_acquire(claim()))
@@ -131,7 +143,7 @@ def test_no_foreign_code_runs_as_the_role_that_waits_records_and_cleans(trapped:
     assert run(backend.release(grant)) is True
     run(backend.withdraw(seats[1].claim, doubt=False))
     run(backend.withdraw(seats[2].claim))
-    assert run(backend.read("leasehold:once", 5)).highest == 5
+    assert run(backend.read("leasehold:once", 5)).fence == 5
     run(backend._ask(backend._sql.clean, (b"100", b"0")))
     run(backend.close())
 
