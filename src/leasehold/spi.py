@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from leasehold.values import Capability, Claim, Grant, Holder, LockState, Loss, Reading, Record, Refusal
 
 __all__ = [
+    "Alerting",
     "Backend",
     "Examining",
     "Inspecting",
@@ -171,6 +172,14 @@ class Examining(Protocol):
 
         Changes nothing. What this account may not ask is a finding too, not an error.
         """
+
+
+@runtime_checkable
+class Alerting(Protocol):
+    """A store that may learn by itself that grants are in doubt: the session that they live in has ended."""
+
+    def on_alert(self, alert: Callable[[], None]) -> None:
+        """Call `alert` then, from any thread: every grant of this backend is renewed at once, to find out."""
 
 
 class Store(Protocol):

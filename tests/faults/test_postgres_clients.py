@@ -107,7 +107,7 @@ def test_notify_is_sent_only_when_somebody_waits(postgres: PostgresServer, datab
                 "CREATE FUNCTION leasehold.pg_notify(text, text) RETURNS void LANGUAGE plpgsql AS "
                 "'BEGIN RAISE EXCEPTION ''sent''; END'"
             )
-            connection.execute("ALTER FUNCTION leasehold.advance_1 SET search_path = leasehold, pg_catalog")
+            connection.execute("ALTER FUNCTION leasehold.advance_2 SET search_path = leasehold, pg_catalog")
         for _ in range(3):
             assert client.lock("job").acquire().release() is True
         with client.lock("job").hold():

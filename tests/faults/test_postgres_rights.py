@@ -111,7 +111,7 @@ def test_tables_of_a_newer_leasehold_are_left_alone(database: str) -> None:
     owner_runs(database, "UPDATE leasehold.about SET version = 99")
     with leasehold.connect(database) as client:
         client.lock("job").acquire().release()  # the functions that it knows are still there
-    owner_runs(database, "DROP FUNCTION leasehold.withdraw_1, leasehold.release_1")
+    owner_runs(database, "DROP FUNCTION leasehold.withdraw_2, leasehold.release_2")
     with leasehold.connect(database) as client:
         lease = client.lock("job").acquire()
         with pytest.raises(leasehold.BackendRejected, match="newer leasehold"):
@@ -120,7 +120,7 @@ def test_tables_of_a_newer_leasehold_are_left_alone(database: str) -> None:
 
 def test_function_that_is_missing_from_tables_of_this_version_is_told_with_what_to_do(database: str) -> None:
     owner_runs(database, store_schema())
-    owner_runs(database, "DROP FUNCTION leasehold.turns_1")
+    owner_runs(database, "DROP FUNCTION leasehold.turns_2")
     errors: list[BaseException] = []
     with leasehold.connect(database, ttl=20) as client:
         lease = client.lock("job").acquire()
@@ -148,19 +148,19 @@ def test_upgrade_runs_only_the_steps_that_are_missing(
 ) -> None:
     with leasehold.connect(database) as client:
         held = client.lock("held", ttl=600).acquire()
-        step = "CREATE FUNCTION @schema@.newer_2() RETURNS integer LANGUAGE sql AS 'SELECT 2';\n"
+        step = "CREATE FUNCTION @schema@.newer_3() RETURNS integer LANGUAGE sql AS 'SELECT 3';\n"
         (tmp_path / "newer.sql").write_text(step)
-        for name in ddl.STEPS[1]:
+        for name in (*ddl.STEPS[1], *ddl.STEPS[2]):
             (tmp_path / name).write_text("SELECT 1/0;\n")  # must not be run again
-        for patch, value in (("FOLDER", tmp_path), ("STEPS", {**ddl.STEPS, 2: ("newer.sql",)}), ("VERSION", 2)):
+        for patch, value in (("FOLDER", tmp_path), ("STEPS", {**ddl.STEPS, 3: ("newer.sql",)}), ("VERSION", 3)):
             monkeypatch.setattr(ddl, patch, value)
-        monkeypatch.setattr(schema, "VERSION", 2)
-        owner_runs(database, "DROP FUNCTION leasehold.raise_fence_1")  # whatever is missed first
+        monkeypatch.setattr(schema, "VERSION", 3)
+        owner_runs(database, "DROP FUNCTION leasehold.raise_fence_2")  # whatever is missed first
         with leasehold.connect(database) as other, pytest.raises(leasehold.BackendRejected):
             other.raise_fence("held", 5, reason="test")
         with psycopg.connect(database) as connection:
-            row = connection.execute("SELECT version, leasehold.newer_2() FROM leasehold.about").fetchone()
-            assert row == (2, 2)
+            row = connection.execute("SELECT version, leasehold.newer_3() FROM leasehold.about").fetchone()
+            assert row == (3, 3)
         held.check()
         assert held.release() is True
 

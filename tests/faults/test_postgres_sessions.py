@@ -13,12 +13,13 @@ import pytest
 import leasehold
 from leasehold import LossReason
 from leasehold.testing.contract.lab import Child
-from tests.faults.support import eventually
+from tests.faults.support import eventually, opened
 from verification.lab.postgres import PostgresServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from leasehold.testing import contract
     from verification.lab.pgbouncer import PgBouncer
 
 LONG = 600
@@ -97,6 +98,50 @@ def test_killed_backend_ends_every_grant_of_its_session_and_the_holders_learn_wh
         assert mine.fence > leases[0].fence
         assert client.lock("name 1").acquire(timeout=20).release() is True, "the client goes on in a new session"
         mine.release()
+
+
+def test_holder_learns_at_once_that_the_server_has_ended_its_session(
+    driver: contract.Driver, postgres: PostgresServer, url: str
+) -> None:
+    """The next holder is let in at once, so `check` must not pass until the next renewal is due."""
+
+    async def story() -> None:
+        async with opened(driver, url, ttl=LONG) as client:
+            leases = [await client.lock(f"name {number}").acquire() for number in range(3)]
+            (pid,) = sessions(postgres, url)
+            postgres.run(f"SELECT pg_terminate_backend({pid})")
+            before = client._runtime.now()
+            while not all(lease.lost.is_set() for lease in leases):
+                assert client._runtime.now() < before + LONG / 10, "a renewal would have come later"
+                await client._runtime.sleep(0.01)
+            for lease in leases:
+                assert lease.loss is not None
+                assert lease.loss.reason is LossReason.SESSION_ENDED
+                with pytest.raises(leasehold.LeaseLost):
+                    lease.check()
+            again = await client.lock("name 0").acquire(timeout=20)
+            assert await again.release() is True
+
+    driver.run(story())
+
+
+def test_session_that_is_used_all_the_time_is_not_taken_for_ended(postgres: PostgresServer, url: str) -> None:
+    with leasehold.connect(url, ttl=LONG) as client:
+        held = client.lock("held").acquire()
+        before = sessions(postgres, url)
+
+        def work(number: int) -> None:
+            for _ in range(100):
+                client.lock(f"name {number}").acquire(timeout=60).release()
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sessions(postgres, url) == before
+        held.check()
+        assert held.release() is True
 
 
 def test_all_grants_of_a_client_live_in_one_connection_that_goes_when_none_is_left(

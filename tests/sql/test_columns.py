@@ -173,7 +173,7 @@ def test_schema_is_named_apart_and_the_async_twin_does_the_same(postgres: Postgr
 
     async def main() -> None:
         engine = create_async_engine(sqlalchemy_url(url))
-        async with await psycopg.AsyncConnection.connect(postgres.url()) as connection:
+        async with await psycopg.AsyncConnection.connect(postgres.url(schema)) as connection:
             assert await fenced_update_async(connection, 6, (schema, "orders"), {"state": "a"}, where={"id": 1})
             with pytest.raises(ConfigurationError, match="await"):
                 fenced_update(connection, 6, (schema, "orders"), {}, where={"id": 1})

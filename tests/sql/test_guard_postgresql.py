@@ -10,7 +10,7 @@ import psycopg
 import pytest
 import sqlalchemy
 from django.db import connections, transaction
-from psycopg import IsolationLevel
+from psycopg import IsolationLevel, sql
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scoped_session, sessionmaker
 
 import leasehold
@@ -439,19 +439,72 @@ def test_table_is_made_again_when_its_transaction_was_rolled_back(url: str, clie
         guard(connection, lease)
 
 
-def test_another_search_path_is_noticed_and_gets_a_table_of_its_own(url: str, client: leasehold.Client) -> None:
+def test_programs_with_different_search_paths_share_one_table(url: str, client: leasehold.Client) -> None:
+    """Each had a table of its own, and a late write that came by the other way was accepted."""
+    stale, current = two_in_turn(client.lock("account"))
+    with closing(connect(url)) as one, closing(connect(url)) as other:
+        other.execute('CREATE SCHEMA "te""nant"')
+        other.execute('SET search_path = "te""nant"')
+        other.commit()
+        guard(one, current)
+        one.commit()
+        with pytest.raises(leasehold.StaleFence):
+            guard(other, stale)
+        other.rollback()
+        guard(other, current)
+        other.commit()
+
+
+def test_two_tables_of_the_guard_are_refused_unless_the_program_says_which(url: str, client: leasehold.Client) -> None:
+    home = url.rpartition("%3D")[2]
     with client.lock("account").hold() as lease, closing(connect(url)) as connection:
-        for _ in range(2):
-            guard(connection, lease)
-            connection.commit()
-        connection.execute('CREATE SCHEMA "te""nant"')
-        connection.execute('SET search_path = "te""nant"')
+        guard(connection, lease)
+        connection.execute('CREATE SCHEMA "te""nant%s"')
+        connection.execute(guard_schema("postgresql").replace("leasehold_guard (", '"te""nant%s".leasehold_guard ('))
         connection.commit()
-        with pytest.raises(RetryTransaction, match="search path"):
+    with client.lock("account").hold() as lease, closing(connect(url)) as connection:
+        with pytest.raises(ConfigurationError, match=r"te\"nant%s"):
             guard(connection, lease)
         connection.rollback()
-        guard(connection, lease)
+        for schema in (home, 'te"nant%s'):
+            guard(connection, lease, schema=schema)
+            connection.commit()
+            (count,) = connection.execute(
+                sql.SQL("SELECT count(*) FROM {}.leasehold_guard").format(sql.Identifier(schema))
+            ).fetchone()  # type: ignore[misc]
+            assert count == 1
+            connection.commit()
+
+
+def test_table_that_is_moved_to_another_schema_is_found_there(url: str, client: leasehold.Client) -> None:
+    stale, current = two_in_turn(client.lock("account"))
+    with closing(connect(url)) as connection:
+        guard(connection, current)
         connection.commit()
+        guard(connection, current)
+        connection.execute("CREATE SCHEMA elsewhere")
+        connection.execute("ALTER TABLE leasehold_guard SET SCHEMA elsewhere")
+        connection.commit()
+        with pytest.raises(RetryTransaction, match="not where it was"):
+            guard(connection, stale)
+        connection.rollback()
+        with pytest.raises(leasehold.StaleFence):
+            guard(connection, stale)
+
+
+def test_refusal_that_is_caught_around_a_savepoint_is_taken_back_with_it(url: str, client: leasehold.Client) -> None:
+    """As any error of PostgreSQL is: what the page says, so that nobody builds on more."""
+    stale, current = two_in_turn(client.lock("account"))
+    with closing(connect(url)) as connection:
+        connection.execute("CREATE TABLE note (n integer)")
+        connection.commit()
+        guard(connection, current)
+        connection.commit()
+        with connection.transaction():
+            with pytest.raises(leasehold.StaleFence), connection.transaction():
+                guard(connection, stale)
+            connection.execute("INSERT INTO note VALUES (1)")
+        assert connection.execute("SELECT count(*) FROM note").fetchone() == (1,)
 
 
 def test_account_without_the_right_to_make_tables_is_told_what_to_do(
@@ -460,7 +513,7 @@ def test_account_without_the_right_to_make_tables_is_told_what_to_do(
     schema = url.rpartition("%3D")[2]
     account = f"{schema}_app"
     server.run(f"CREATE ROLE {account} LOGIN")
-    server.run(f"GRANT USAGE ON SCHEMA {schema} TO {account}")
+    server.run(f"GRANT USAGE ON SCHEMA {schema} TO {account}", schema)
     app_url = url.replace("postgres@", f"{account}@")
     with client.lock("account").hold() as lease, closing(psycopg.connect(app_url)) as app:
         with pytest.raises(ConfigurationError, match="leasehold schema guard"):

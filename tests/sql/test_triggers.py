@@ -268,8 +268,8 @@ def test_account_that_may_write_the_table_needs_no_right_on_the_book_and_cannot_
     install(url)
     schema, account = schema_of(url), f"{schema_of(url)}_app"
     postgres.run(f"CREATE ROLE {account} LOGIN")
-    postgres.run(f"GRANT USAGE, CREATE ON SCHEMA {schema} TO {account}")
-    postgres.run(f"GRANT ALL ON {schema}.orders TO {account}")
+    postgres.run(f"GRANT USAGE, CREATE ON SCHEMA {schema} TO {account}", schema)
+    postgres.run(f"GRANT ALL ON {schema}.orders TO {account}", schema)
     app = url.replace("postgres@", f"{account}@")
     write = "UPDATE orders SET state = 'x' WHERE id = 1"
     assert refusal(app, FENCE.format(34), write) is None
@@ -354,3 +354,43 @@ def test_command_line_prints_it_or_says_what_is_missing(words: list[str], code: 
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == code, done.stderr
     assert done.stdout.startswith("CREATE TABLE IF NOT EXISTS leasehold_guard") is (code == 0)
+
+
+def test_truncate_of_a_partition_is_refused_like_that_of_its_table(url: str) -> None:
+    with psycopg.connect(url) as connection:
+        connection.execute("CREATE TABLE part (id integer, state text) PARTITION BY RANGE (id)")
+        connection.execute("CREATE TABLE part_1 PARTITION OF part FOR VALUES FROM (0) TO (10) PARTITION BY RANGE (id)")
+        connection.execute("CREATE TABLE part_1_1 PARTITION OF part_1 FOR VALUES FROM (0) TO (5)")
+    install(url, "part")
+    for table in ("part", "part_1", "part_1_1"):
+        assert refusal(url, f"TRUNCATE {table}") == "LH002"
+        assert refusal(url, f"INSERT INTO {table} VALUES (1, 'x')") == "LH002"
+
+
+def test_tables_that_inherit_are_fenced_like_the_one_that_they_inherit_from(url: str) -> None:
+    with psycopg.connect(url) as connection:
+        connection.execute('CREATE TABLE "or""d%s" () INHERITS (orders)')
+        connection.execute('CREATE TABLE below () INHERITS ("or""d%s")')
+    install(url)
+    for table in ('"or""d%s"', "below"):
+        for write in ("TRUNCATE {}", "INSERT INTO {} VALUES (1, 'x')", "INSERT INTO {} VALUES (5, 'x')"):
+            assert refusal(url, write.format(table)) == "LH002"
+        assert refusal(url, FENCE.format(34), f"INSERT INTO {table} VALUES (1, 'x')") is None
+        assert refusal(url, FENCE.format(33), f"DELETE FROM {table}") == "LH001"
+
+
+def test_write_after_a_refusal_that_was_caught_around_a_savepoint_carries_no_fence(
+    url: str, client: leasehold.Client
+) -> None:
+    install(url)
+    stale = client.lock("orders:1").acquire()
+    stale.release()
+    with client.lock("orders:1").hold() as current, closing(psycopg.connect(url)) as connection:
+        guard(connection, current)
+        connection.commit()
+        with connection.transaction():
+            with pytest.raises(leasehold.StaleFence), connection.transaction():
+                guard(connection, stale)
+            with pytest.raises(psycopg.Error) as caught, connection.transaction():
+                connection.execute("UPDATE orders SET state = 'late' WHERE id = 1")
+            assert caught.value.sqlstate == "LH002"

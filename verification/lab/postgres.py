@@ -161,9 +161,9 @@ class PostgresServer(ServerProcess):
         """A connection in autocommit, for the test's own questions."""
         return psycopg.connect(self.url(database, user), autocommit=True, **options)  # type: ignore[arg-type] # options are libpq's
 
-    def run(self, statement: str) -> list[tuple[object, ...]]:
+    def run(self, statement: str, database: str = "postgres") -> list[tuple[object, ...]]:
         """Run one statement as the superuser; the rows, if it gives any."""
-        with self.connect() as connection:
+        with self.connect(database) as connection:
             cursor = connection.execute(statement.encode())
             return cursor.fetchall() if cursor.description else []
 

@@ -23,6 +23,7 @@ from leasehold._core.herald import Herald
 from leasehold._core.states import LOST, Event, State, advance
 from leasehold._core.validity import hedge_after, is_as_asked
 from leasehold.errors import BackendError, ClientClosed
+from leasehold.spi import Alerting
 from leasehold.values import Grant, Loss, LossReason
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ class Keeper:
         self._noted: set[str] = set()  # names whose store gives another ttl than was asked for
         self._herald = Herald(runtime, events)
         self._teller: Task | None = None  # the last one
+        if isinstance(backend, Alerting):
+            backend.on_alert(self.renew_soon)
 
     # --- what the faces call; plain functions, so nothing can await inside a guard
 
@@ -165,6 +168,13 @@ class Keeper:
         self._dropped.clear()
         self._teller = None
         self._herald.bury()
+
+    def renew_soon(self) -> None:
+        """The store has doubts: renew every lease now."""
+        now = self._runtime.now()
+        for tenure in self.tenures():
+            tenure.due = min(tenure.due, now)
+        self._signal.set()
 
     def lose(self, tenure: Tenure, loss: Loss) -> None:
         """Somebody knows that this lease is over; its holder is told at once."""

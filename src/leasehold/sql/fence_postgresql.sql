@@ -10,7 +10,7 @@
 {guard_table};
 
 -- resource, strict -> nothing, or an error. Invariant: the fence of a resource never falls.
-CREATE OR REPLACE FUNCTION {guard_schema}.leasehold_check_fence(wanted text, strict boolean) RETURNS void
+CREATE OR REPLACE FUNCTION {guard_schema}.leasehold_check_fence(wanted pg_catalog.text, strict boolean) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS {tag}
 DECLARE
   raised jsonb := coalesce(nullif(current_setting('leasehold.fences', true), ''), '{{}}')::jsonb;
@@ -51,7 +51,7 @@ BEGIN
   PERFORM set_config('leasehold.fences', (raised || jsonb_build_object(wanted, fence))::text, true);
 END
 {tag};
-REVOKE ALL ON FUNCTION {guard_schema}.leasehold_check_fence(text, boolean) FROM PUBLIC;
+REVOKE ALL ON FUNCTION {guard_schema}.leasehold_check_fence(pg_catalog.text, boolean) FROM PUBLIC;
 
 -- On every row that is written: the lock of the row as it was, and as it will be.
 CREATE OR REPLACE FUNCTION {function}() RETURNS trigger
@@ -79,3 +79,28 @@ CREATE OR REPLACE TRIGGER zz_leasehold_fence BEFORE INSERT OR UPDATE OR DELETE O
   FOR EACH ROW EXECUTE FUNCTION {function}();
 CREATE OR REPLACE TRIGGER zz_leasehold_fence_all BEFORE TRUNCATE ON {table}
   FOR EACH STATEMENT EXECUTE FUNCTION {function}();
+
+-- Triggers on rows reach the partitions of a table by themselves; triggers on TRUNCATE do not, and neither kind reaches
+-- tables that inherit from it. Run this again when there are new ones.
+DO {tag}
+DECLARE
+  child record;
+BEGIN
+  FOR child IN
+    WITH RECURSIVE below (oid) AS (
+      SELECT i.inhrelid FROM pg_catalog.pg_inherits AS i
+      WHERE i.inhparent OPERATOR(pg_catalog.=) CAST({table_literal} AS pg_catalog.regclass)
+      UNION ALL
+      SELECT i.inhrelid FROM pg_catalog.pg_inherits AS i JOIN below ON i.inhparent OPERATOR(pg_catalog.=) below.oid)
+    SELECT n.nspname AS home, c.relname AS name, c.relispartition AS is_partition
+    FROM below JOIN pg_catalog.pg_class AS c ON c.oid OPERATOR(pg_catalog.=) below.oid
+      JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
+  LOOP
+    EXECUTE pg_catalog.format('CREATE OR REPLACE TRIGGER zz_leasehold_fence_all BEFORE TRUNCATE ON %I.%I '
+      'FOR EACH STATEMENT EXECUTE FUNCTION %s()', child.home, child.name, {function_literal});
+    CONTINUE WHEN child.is_partition;
+    EXECUTE pg_catalog.format('CREATE OR REPLACE TRIGGER zz_leasehold_fence BEFORE INSERT OR UPDATE OR DELETE ON %I.%I '
+      'FOR EACH ROW EXECUTE FUNCTION %s()', child.home, child.name, {function_literal});
+  END LOOP;
+END
+{tag};

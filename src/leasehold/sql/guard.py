@@ -30,12 +30,17 @@ class Dialect(Protocol):
 
     SCHEMA: str
 
-    async def raise_fence(self, wire: Wire, token: Token, *, trust_earlier_reads: bool) -> None:
+    async def raise_fence(self, wire: Wire, token: Token, *, trust_earlier_reads: bool, schema: str | None) -> None:
         """Let the token pass and remember it, or refuse it."""
 
 
 def guard(
-    tx: Any, lease: Lease | AsyncLease | int, *, resource: str | None = None, trust_earlier_reads: bool = False
+    tx: Any,
+    lease: Lease | AsyncLease | int,
+    *,
+    resource: str | None = None,
+    trust_earlier_reads: bool = False,
+    schema: str | None = None,
 ) -> None:
     """Let this transaction go on only if no later holder has been here; call it first, before the first read.
 
@@ -44,26 +49,34 @@ def guard(
     one. `lease` is a lease of a lock or of a read/write lock, or the number of a fence that another process was given,
     with `resource`. `resource` names what is protected, if that is more or less than what the lock's name says; it
     belongs to one lock for ever. `trust_earlier_reads` says that what this transaction has read before has nothing to
-    do with the resource, as when a framework has looked up the user first; nobody can check that.
+    do with the resource, as when a framework has looked up the user first; nobody can check that. `schema` is where the
+    guard's table is in PostgreSQL, for databases in which each schema has data, and a table of the guard, of its own;
+    without it there is one table for the whole database, wherever it was made first.
 
     Promises that no acknowledged write of a later holder is overwritten, as long as every writer of the resource calls
     the guard first in its transaction and the database keeps what it committed. Raises `StaleFence` for a late writer;
     `RetryTransaction` when the database could not put two transactions in order, which says nothing about the fence;
     and `ConfigurationError` outside a transaction, where it would protect nothing, and after an earlier read, where
-    that can be known. It makes its table on first use.
+    that can be known. It makes its table on first use. Let `StaleFence` leave the whole transaction: a rollback to a
+    savepoint takes the refusal back, and what is written after that is committed.
     """
     token = token_of(lease, resource)
     wire = wire_of(tx)
     if wire.is_async:
         raise ConfigurationError(f"a {type(tx).__name__} is async: write await guard_async(tx, lease)")
     try:
-        run(_load(wire.dialect).raise_fence(wire, token, trust_earlier_reads=trust_earlier_reads))
+        run(_load(wire.dialect).raise_fence(wire, token, trust_earlier_reads=trust_earlier_reads, schema=schema))
     except StaleFence as refusal:
         raise feed_back(lease, refusal) from None
 
 
 async def guard_async(
-    tx: Any, lease: Lease | AsyncLease | int, *, resource: str | None = None, trust_earlier_reads: bool = False
+    tx: Any,
+    lease: Lease | AsyncLease | int,
+    *,
+    resource: str | None = None,
+    trust_earlier_reads: bool = False,
+    schema: str | None = None,
 ) -> None:
     """The same as `guard` for asyncio: psycopg's `AsyncConnection`, SQLAlchemy's `AsyncConnection` and `AsyncSession`.
 
@@ -74,14 +87,16 @@ async def guard_async(
     twin = async_twin(tx)
     if twin is not None:
         await twin.run_sync(
-            lambda blocking: guard(blocking, lease, resource=resource, trust_earlier_reads=trust_earlier_reads)
+            lambda blocking: guard(
+                blocking, lease, resource=resource, trust_earlier_reads=trust_earlier_reads, schema=schema
+            )
         )
         return
     wire = wire_of(tx)
     if not wire.is_async:
         raise ConfigurationError(f"a {type(tx).__name__} is not async: write guard(tx, lease)")
     try:
-        await _load(wire.dialect).raise_fence(wire, token, trust_earlier_reads=trust_earlier_reads)
+        await _load(wire.dialect).raise_fence(wire, token, trust_earlier_reads=trust_earlier_reads, schema=schema)
     except StaleFence as refusal:
         raise feed_back(lease, refusal) from None
 

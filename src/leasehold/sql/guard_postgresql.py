@@ -9,22 +9,28 @@ Why no update is lost, at each level of isolation:
     repeatable read,    the transaction sees one moment. If another guarded transaction committed after that moment, the
     serializable        row has changed since, and PostgreSQL refuses with 40001, which is `RetryTransaction` here.
 
-A transaction that was refused is aborted on the server too, so that a program that goes on all the same cannot commit.
+A transaction that was refused is aborted on the server too, so that a program that goes on all the same cannot commit,
+unless it rolls back to a savepoint from before the guard: that takes the refusal back, as it does with any error.
 """
 
 from __future__ import annotations
 
+import functools
 import json
+import re
 import weakref
 from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
 
 from leasehold.errors import ConfigurationError, LeaseholdError, RetryTransaction
 from leasehold.fencing.token import refused, wrong_lock
+from leasehold.sql.identifiers import escaped, literal, quoted
 from leasehold.sql.trouble import is_retryable, sqlstate
 from leasehold.sql.wires import Transaction
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from leasehold.fencing.token import Token
     from leasehold.sql.wires import Wire
 
@@ -32,14 +38,17 @@ __all__ = ["SCHEMA", "raise_fence"]
 
 SCHEMA = """\
 CREATE TABLE IF NOT EXISTS leasehold_guard (
-  resource text COLLATE "C" NOT NULL,
-  lock text COLLATE "C",               -- namespace and name of the one lock that guards it
-  exclusive_fence bigint NOT NULL,     -- the highest fence of an exclusive holder that was here
-  exclusive_grant text COLLATE "C",    -- which grant that was, as a digest
-  shared_fence bigint NOT NULL,        -- the highest fence of a shared holder
+  resource pg_catalog.text COLLATE pg_catalog."C" NOT NULL,
+  lock pg_catalog.text COLLATE pg_catalog."C",             -- namespace and name of the one lock that guards it
+  exclusive_fence bigint NOT NULL,                         -- the highest fence of an exclusive holder that was here
+  exclusive_grant pg_catalog.text COLLATE pg_catalog."C",  -- which grant that was, as a digest
+  shared_fence bigint NOT NULL,                            -- the highest fence of a shared holder
   CONSTRAINT leasehold_guard_pkey PRIMARY KEY (resource)
 ) WITH (fillfactor = 50)
 """
+
+# Every name is qualified, operators too: a role that may create things in a schema of the caller's search path could
+# put its own in the place of PostgreSQL's, and they would run as the caller.
 
 # trust -> how many tables of the user's the transaction has touched (0 where that does no harm or is trusted), and the
 # fences that it has raised already, which the triggers of `leasehold schema fence` read, too. A setting of this name
@@ -48,12 +57,16 @@ _BEFORE = """
 before AS MATERIALIZED (
   SELECT
     CASE WHEN NOT CAST(%(trust)s AS boolean)
-      AND current_setting('transaction_isolation') IN ('read committed', 'read uncommitted') THEN (
-      SELECT count(*) FROM pg_catalog.pg_locks AS held
-      WHERE held.pid = pg_backend_pid() AND held.locktype = 'relation' AND held.relation >= 16384
-        AND held.relation NOT IN (CAST('leasehold_guard' AS regclass), CAST('leasehold_guard_pkey' AS regclass))
+      AND pg_catalog.current_setting('transaction_isolation')
+        OPERATOR(pg_catalog.=) ANY (ARRAY['read committed', 'read uncommitted']) THEN (
+      SELECT pg_catalog.count(*) FROM pg_catalog.pg_locks AS held
+      WHERE held.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()
+        AND held.locktype OPERATOR(pg_catalog.=) 'relation' AND held.relation OPERATOR(pg_catalog.>=) 16384
+        AND held.relation OPERATOR(pg_catalog.<>) CAST(@table_text@ AS pg_catalog.regclass)
+        AND held.relation OPERATOR(pg_catalog.<>) CAST(@index_text@ AS pg_catalog.regclass)
     ) ELSE 0 END AS touched,
-    coalesce(nullif(current_setting('leasehold.fences', true), ''), '{}') AS fences
+    CASE WHEN pg_catalog.current_setting('leasehold.fences', true) OPERATOR(pg_catalog.<>) ''
+      THEN pg_catalog.current_setting('leasehold.fences', true) ELSE '{}' END AS fences
 )"""
 
 # resource, lock, fence, grant, trust -> one row if the holder may pass, with what was before; the third column says
@@ -61,37 +74,43 @@ before AS MATERIALIZED (
 # taken for the grant that it equals.
 _EXCLUSIVE = f"""
 WITH {_BEFORE.strip()}, raised AS (
-  INSERT INTO leasehold_guard AS kept (resource, lock, exclusive_fence, exclusive_grant, shared_fence)
-  VALUES (CAST(%(resource)s AS text), CAST(%(lock)s AS text), CAST(%(fence)s AS bigint), CAST(%(grant)s AS text), 0)
+  INSERT INTO @table@ AS kept (resource, lock, exclusive_fence, exclusive_grant, shared_fence)
+  VALUES (CAST(%(resource)s AS pg_catalog.text), CAST(%(lock)s AS pg_catalog.text), CAST(%(fence)s AS bigint),
+    CAST(%(grant)s AS pg_catalog.text), 0)
   ON CONFLICT (resource) DO UPDATE SET
     lock = coalesce(kept.lock, excluded.lock), exclusive_fence = excluded.exclusive_fence,
-    exclusive_grant = CASE WHEN kept.exclusive_fence = excluded.exclusive_fence
+    exclusive_grant = CASE WHEN kept.exclusive_fence OPERATOR(pg_catalog.=) excluded.exclusive_fence
       THEN coalesce(kept.exclusive_grant, excluded.exclusive_grant) ELSE excluded.exclusive_grant END
-  WHERE coalesce(kept.lock = excluded.lock, true)
-    AND (excluded.exclusive_fence > kept.exclusive_fence
-      OR (excluded.exclusive_fence = kept.exclusive_fence
-        AND coalesce(kept.exclusive_grant = excluded.exclusive_grant, true)))
-    AND excluded.exclusive_fence > kept.shared_fence
+  WHERE coalesce(kept.lock OPERATOR(pg_catalog.=) excluded.lock, true)
+    AND (excluded.exclusive_fence OPERATOR(pg_catalog.>) kept.exclusive_fence
+      OR (excluded.exclusive_fence OPERATOR(pg_catalog.=) kept.exclusive_fence
+        AND coalesce(kept.exclusive_grant OPERATOR(pg_catalog.=) excluded.exclusive_grant, true)))
+    AND excluded.exclusive_fence OPERATOR(pg_catalog.>) kept.shared_fence
   RETURNING 1
 )
 SELECT before.touched, before.fences, coalesce(
-    (SELECT exclusive_fence = CAST(%(fence)s AS bigint) AND exclusive_grant = CAST(%(grant)s AS text)
-     FROM leasehold_guard WHERE resource = CAST(%(resource)s AS text)), false),
-  set_config('leasehold.fences', CAST(CAST(before.fences AS jsonb)
-    || jsonb_build_object(CAST(%(resource)s AS text), CAST(%(fence)s AS bigint)) AS text), true)
+    (SELECT kept.exclusive_fence OPERATOR(pg_catalog.=) CAST(%(fence)s AS bigint)
+        AND kept.exclusive_grant OPERATOR(pg_catalog.=) CAST(%(grant)s AS pg_catalog.text)
+     FROM @table@ AS kept WHERE kept.resource OPERATOR(pg_catalog.=) CAST(%(resource)s AS pg_catalog.text)), false),
+  pg_catalog.set_config('leasehold.fences', CAST(CAST(before.fences AS pg_catalog.jsonb) OPERATOR(pg_catalog.||)
+    pg_catalog.jsonb_build_object(CAST(%(resource)s AS pg_catalog.text), CAST(%(fence)s AS bigint))
+    AS pg_catalog.text), true)
 FROM before, raised
 """  # noqa: S608 - put together from constants
 
-_MARK_SHARED = """set_config('leasehold.fences', CAST(CAST(before.fences AS jsonb)
-  || jsonb_build_object(CAST(%(resource)s AS text), NULL) AS text), true)"""
+_MARK_SHARED = """pg_catalog.set_config('leasehold.fences', CAST(CAST(before.fences AS pg_catalog.jsonb)
+  OPERATOR(pg_catalog.||) pg_catalog.jsonb_build_object(CAST(%(resource)s AS pg_catalog.text), NULL)
+  AS pg_catalog.text), true)"""
 
 # resource, lock, fence, trust -> one row if this reader has raised the fence before; then readers do not wait for each
 # other.
 _SHARED_AGAIN = f"""
 WITH {_BEFORE.strip()}, raised AS (
-  SELECT 1 FROM leasehold_guard AS kept
-  WHERE kept.resource = CAST(%(resource)s AS text) AND kept.lock = CAST(%(lock)s AS text)
-    AND kept.exclusive_fence < CAST(%(fence)s AS bigint) AND kept.shared_fence >= CAST(%(fence)s AS bigint)
+  SELECT 1 FROM @table@ AS kept
+  WHERE kept.resource OPERATOR(pg_catalog.=) CAST(%(resource)s AS pg_catalog.text)
+    AND kept.lock OPERATOR(pg_catalog.=) CAST(%(lock)s AS pg_catalog.text)
+    AND kept.exclusive_fence OPERATOR(pg_catalog.<) CAST(%(fence)s AS bigint)
+    AND kept.shared_fence OPERATOR(pg_catalog.>=) CAST(%(fence)s AS bigint)
   FOR SHARE
 )
 SELECT before.touched, before.fences, true, {_MARK_SHARED} FROM before, raised
@@ -100,41 +119,59 @@ SELECT before.touched, before.fences, true, {_MARK_SHARED} FROM before, raised
 # resource, lock, fence, trust -> one row if the holder may pass
 _SHARED = f"""
 WITH {_BEFORE.strip()}, raised AS (
-  INSERT INTO leasehold_guard AS kept (resource, lock, exclusive_fence, shared_fence)
-  VALUES (CAST(%(resource)s AS text), CAST(%(lock)s AS text), 0, CAST(%(fence)s AS bigint))
+  INSERT INTO @table@ AS kept (resource, lock, exclusive_fence, shared_fence)
+  VALUES (CAST(%(resource)s AS pg_catalog.text), CAST(%(lock)s AS pg_catalog.text), 0, CAST(%(fence)s AS bigint))
   ON CONFLICT (resource) DO UPDATE SET
     lock = coalesce(kept.lock, excluded.lock), shared_fence = greatest(kept.shared_fence, excluded.shared_fence)
-  WHERE coalesce(kept.lock = excluded.lock, true) AND excluded.shared_fence > kept.exclusive_fence
+  WHERE coalesce(kept.lock OPERATOR(pg_catalog.=) excluded.lock, true)
+    AND excluded.shared_fence OPERATOR(pg_catalog.>) kept.exclusive_fence
   RETURNING 1
 )
 SELECT before.touched, before.fences, false, {_MARK_SHARED} FROM before, raised
 """  # noqa: S608 - put together from constants
 
 _STATE = """
-SELECT lock, exclusive_fence, shared_fence FROM leasehold_guard WHERE resource = CAST(%(resource)s AS text)
+SELECT kept.lock, kept.exclusive_fence, kept.shared_fence FROM @table@ AS kept
+WHERE kept.resource OPERATOR(pg_catalog.=) CAST(%(resource)s AS pg_catalog.text)
 """
 
-# -> whether the table is there, and what `before` would say if it were not
+# -> the schemas that have such a table, where one would be made, and what `before` would say if there were none
 _LOOK = """
-SELECT to_regclass('leasehold_guard') IS NOT NULL, (
-  SELECT count(*) FROM pg_catalog.pg_locks AS held
-  WHERE held.pid = pg_backend_pid() AND held.locktype = 'relation' AND held.relation >= 16384)
+SELECT (
+    SELECT CAST(pg_catalog.jsonb_agg(n.nspname) AS pg_catalog.text)
+    FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
+    WHERE c.relname OPERATOR(pg_catalog.=) 'leasehold_guard' AND c.relkind OPERATOR(pg_catalog.=) ANY (ARRAY['r', 'p'])
+      AND c.relpersistence OPERATOR(pg_catalog.<>) 't'),
+  CAST(pg_catalog.current_schema() AS pg_catalog.text), (
+    SELECT pg_catalog.count(*) FROM pg_catalog.pg_locks AS held
+    WHERE held.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()
+      AND held.locktype OPERATOR(pg_catalog.=) 'relation' AND held.relation OPERATOR(pg_catalog.>=) 16384)
 """
 
 # Only one transaction makes the table: two that do it at once would end with an error about PostgreSQL's own tables.
-_ALONE = "SELECT pg_advisory_xact_lock(hashtextextended('leasehold_guard', 0))"
+_ALONE = "SELECT pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('leasehold_guard', 0))"
 
 # A transaction that made the table has touched parts of it that have no name here; no resource has an empty name.
 MADE_HERE = ""
-_MADE_HERE = """SELECT set_config('leasehold.fences', '{"": null}', true)"""
+_MADE_HERE = """SELECT pg_catalog.set_config('leasehold.fences', '{"": null}', true)"""
 
 _ABORT = "DO $$ BEGIN RAISE EXCEPTION 'leasehold: the guard refused this transaction' USING ERRCODE = 'LH001'; END $$"
 
-# Connections on which the table was seen; another schema may hide it there later, which is noticed.
-_READY: weakref.WeakSet[object] = weakref.WeakSet()
+# In which schema the table was seen, by connection.
+_SEEN: weakref.WeakKeyDictionary[object, str] = weakref.WeakKeyDictionary()
 
 
-async def raise_fence(wire: Wire, token: Token, *, trust_earlier_reads: bool = False) -> None:
+@functools.lru_cache(256)
+def _in_schema(statement: str, schema: str) -> str:
+    """The statement for the table in that schema."""
+    table = f"{quoted(schema, 'a schema')}.leasehold_guard"
+    texts = {"@table@": table, "@table_text@": literal(table), "@index_text@": literal(f"{table}_pkey")}
+    return re.sub("@[a-z_]+@", lambda found: escaped(texts[found[0]]), statement)
+
+
+async def raise_fence(
+    wire: Wire, token: Token, *, trust_earlier_reads: bool = False, schema: str | None = None
+) -> None:
     """Let the token pass and remember it, or refuse it."""
     if wire.transaction() is Transaction.AUTOCOMMIT:
         raise ConfigurationError(
@@ -144,8 +181,8 @@ async def raise_fence(wire: Wire, token: Token, *, trust_earlier_reads: bool = F
     if "\0" in token.resource or "\0" in (token.lock or ""):
         raise ConfigurationError("PostgreSQL cannot store a NUL character, and the lock or the resource has one")
     try:
-        await _make_table(wire, trust_earlier_reads)
-        await _pass_or_refuse(wire, token, trust_earlier_reads)
+        home = await _find_table(wire, schema, trust_earlier_reads)
+        await _pass_or_refuse(wire, token, home, trust_earlier_reads)
     except LeaseholdError:
         with suppress(Exception):
             await wire.query(_ABORT, {})
@@ -155,14 +192,15 @@ async def raise_fence(wire: Wire, token: Token, *, trust_earlier_reads: bool = F
         raise
 
 
-async def _pass_or_refuse(wire: Wire, token: Token, trust: bool) -> None:  # noqa: FBT001 - only passed on
+async def _pass_or_refuse(wire: Wire, token: Token, home: str, trust: bool) -> None:  # noqa: FBT001 - only passed on
     values = {"resource": token.resource, "lock": token.lock, "fence": token.fence, "trust": trust}
     if token.shared:
-        rows = (await wire.query(_SHARED_AGAIN, values)).rows or (await wire.query(_SHARED, values)).rows
+        rows = (await wire.query(_in_schema(_SHARED_AGAIN, home), values)).rows
+        rows = rows or (await wire.query(_in_schema(_SHARED, home), values)).rows
     else:
-        rows = (await wire.query(_EXCLUSIVE, {**values, "grant": token.grant})).rows
+        rows = (await wire.query(_in_schema(_EXCLUSIVE, home), {**values, "grant": token.grant})).rows
     if not rows:
-        await _refuse(wire, token)
+        await _refuse(wire, token, home)
     touched, fences, was_here = rows[0][:3]
     known = json.loads(fences)
     if trust or token.resource in known:
@@ -176,29 +214,73 @@ async def _pass_or_refuse(wire: Wire, token: Token, trust: bool) -> None:  # noq
         )
 
 
-async def _refuse(wire: Wire, token: Token) -> NoReturn:
-    lock, exclusive, shared = (await wire.query(_STATE, {"resource": token.resource})).rows[0]
+async def _refuse(wire: Wire, token: Token, home: str) -> NoReturn:
+    lock, exclusive, shared = (await wire.query(_in_schema(_STATE, home), {"resource": token.resource})).rows[0]
     if token.lock is not None and lock is not None and lock != token.lock:
         raise wrong_lock(token, lock)
     name = (lock or "").partition(":")[2] or None
     raise refused(token, exclusive if token.shared else max(exclusive, shared), name)
 
 
-async def _make_table(wire: Wire, trust: bool) -> None:  # noqa: FBT001 - only passed on
-    """Once per connection: look for the table, and make it if it is not there."""
+async def _find_table(wire: Wire, schema: str | None, trust: bool) -> str:  # noqa: FBT001 - only passed on
+    """The schema of the one table of the database; it is looked for once per connection, and made if there is none.
+
+    Wherever it is, all programs use this one, whatever their search paths: two would not know of each other's fences.
+    """
     driver = wire.driver
-    if driver in _READY:
-        return
-    ((there, touched),) = (await wire.query(_LOOK, {})).rows
-    if there:
+    seen = _seen_at(driver)
+    if seen is not None and schema in (None, seen):
+        return seen
+    found, _, touched = await _look(wire)
+    home = _home_among(found, schema)
+    if home is not None:
         with suppress(TypeError):  # a driver whose connections cannot be known weakly is asked every time
-            _READY.add(driver)
-        return
+            _SEEN[driver] = home
+        return home
     if touched and not trust:
         raise _used_before()
+    return await _make_table(wire, schema)
+
+
+async def _make_table(wire: Wire, schema: str | None) -> str:
     await wire.query(_ALONE, {})
-    await wire.query(SCHEMA, {})  # not remembered: it goes again if this transaction is rolled back
-    await wire.query(_MADE_HERE, {})
+    found, current, _ = await _look(wire)  # another one may have been quicker, in another schema
+    home = _home_among(found, schema)
+    if home is None:
+        home = schema or current
+        if home is None:
+            raise ConfigurationError(
+                "there is no table leasehold_guard, and the search path names no schema to make it in: name one with "
+                "schema=, or let the owner of the database run the output of `leasehold schema guard`"
+            )
+        await wire.query(_in_schema(SCHEMA.replace("leasehold_guard (", "@table@ ("), home), {})
+    await wire.query(_MADE_HERE, {})  # not remembered: the table goes again if this transaction is rolled back
+    return home
+
+
+def _seen_at(driver: object) -> str | None:
+    try:
+        return _SEEN.get(driver)
+    except TypeError:
+        return None
+
+
+async def _look(wire: Wire) -> tuple[list[str], str | None, int]:
+    ((found, current, touched),) = (await wire.query(_LOOK, {})).rows
+    return sorted(json.loads(found or "[]")), current, touched
+
+
+def _home_among(found: Sequence[str], schema: str | None) -> str | None:
+    """Where the table is; None if it has to be made."""
+    if schema is not None:
+        return schema if schema in found else None
+    if len(found) > 1:
+        raise ConfigurationError(
+            f"there is a table leasehold_guard in each of the schemas {', '.join(map(repr, found))}, and none of them "
+            "knows the fences that the others have seen: keep one, move it with ALTER TABLE ... SET SCHEMA if need be, "
+            "and drop the others; or, where each belongs to data of its own, say which with schema="
+        )
+    return found[0] if found else None
 
 
 def _used_before() -> ConfigurationError:
@@ -217,11 +299,12 @@ def _explain_trouble(wire: Wire, error: Exception) -> None:
             "PostgreSQL could not bring this transaction into an order with another one: roll back and run the whole "
             "transaction again, guard() included"
         ) from error
-    if state == "42P01":  # the search path has changed since the table was seen
-        _READY.discard(wire.driver)
+    if state == "42P01":  # the table that was seen is gone
+        with suppress(TypeError):
+            _SEEN.pop(wire.driver, None)
         raise RetryTransaction(
-            "the table leasehold_guard is not in the search path of this transaction: roll back and run it again, and "
-            "the table will be made"
+            "the table leasehold_guard is not where it was: roll back and run the transaction again, and it is looked "
+            "for or made"
         ) from error
     if state == "42501":
         raise ConfigurationError(

@@ -62,8 +62,12 @@ _STATE = (
 )
 
 
-async def raise_fence(wire: Wire, token: Token, *, trust_earlier_reads: bool = False) -> None:
+async def raise_fence(
+    wire: Wire, token: Token, *, trust_earlier_reads: bool = False, schema: str | None = None
+) -> None:
     """Let the token pass and remember it, or refuse it."""
+    if schema is not None:
+        raise ConfigurationError("schema= is for PostgreSQL: a file of SQLite has one table of the guard")
     opened = await _enter_transaction(wire)
     try:
         if not trust_earlier_reads:

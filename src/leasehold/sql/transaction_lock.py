@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 __all__ = ["transaction_lock", "transaction_lock_async"]
 
 _FUNCTIONS = {
-    (False, True): "pg_advisory_xact_lock",
-    (False, False): "pg_try_advisory_xact_lock",
-    (True, True): "pg_advisory_xact_lock_shared",
-    (True, False): "pg_try_advisory_xact_lock_shared",
+    (False, True): "pg_catalog.pg_advisory_xact_lock",
+    (False, False): "pg_catalog.pg_try_advisory_xact_lock",
+    (True, True): "pg_catalog.pg_advisory_xact_lock_shared",
+    (True, False): "pg_catalog.pg_try_advisory_xact_lock_shared",
 }
 LONGEST_NAME = 512
 
@@ -74,7 +74,7 @@ async def _lock(wire: Wire, name: str, namespace: str, *, wait: bool, shared: bo
             "transaction_lock was called outside a transaction, where the lock would be gone at once; open one first"
         )
     function = _FUNCTIONS[bool(shared), bool(wait)]
-    answer = await wire.query(f"SELECT {function}(%(number)s::bigint)", {"number": number})
+    answer = await wire.query(f"SELECT {function}(CAST(%(number)s AS bigint))", {"number": number})
     return wait or answer.rows[0][0] is True
 
 

@@ -44,6 +44,8 @@ def fence_schema(
     names = {
         "table": f"{quoted(schema, 'a schema')}.{quoted(table, 'a table')}",
         "function": f"{quoted(schema, 'a schema')}.{quoted(_function_name(table))}",
+        "table_literal": literal(f"{quoted(schema, 'a schema')}.{quoted(table, 'a table')}"),
+        "function_literal": literal(f"{quoted(schema, 'a schema')}.{quoted(_function_name(table))}"),
         "guard_schema": guard_home,
         "guard_table": SCHEMA.strip().replace("EXISTS leasehold_guard", f"EXISTS {guard_home}.leasehold_guard"),
         "table_text": _comment(table),

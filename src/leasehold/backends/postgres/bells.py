@@ -23,7 +23,7 @@ from leasehold.backends.postgres import trouble
 from leasehold.backends.postgres.background import start
 from leasehold.backends.postgres.line import GOOD
 from leasehold.backends.postgres.statements import array, key_bytes
-from leasehold.errors import BackendError
+from leasehold.errors import BackendError, ClientClosed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -142,7 +142,7 @@ class Bells:
             return
         try:
             await self._listen()
-        except (psycopg.Error, BackendError) as error:
+        except (psycopg.Error, BackendError, ClientClosed) as error:
             self._deaf_until = self._runtime.now() + LISTEN_AGAIN
             if not self._closed:
                 self._say(logging.INFO, f"waiters cannot be told of their turn for now, and ask again: {error}")
@@ -224,7 +224,7 @@ class Bells:
         owners = array(standing.claim.owner.encode() for standing in waiting)
         try:
             answer = await self._asking.ask(self._statements.handed, (keys, owners))
-        except BackendError as error:
+        except (BackendError, ClientClosed) as error:
             logger.debug("could not ask whose turn it is: %s", error)
             return
         for place in range(answer.ntuples):

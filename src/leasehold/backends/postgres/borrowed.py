@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 from typing import TYPE_CHECKING, Any, Protocol
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import psycopg
 
 from leasehold.backends.postgres import trouble
 from leasehold.backends.postgres.background import start
 from leasehold.backends.postgres.line import Line, Memory, open_line
-from leasehold.backends.postgres.wires import BlockingWire
-from leasehold.errors import BackendUnavailable, ConfigurationError
+from leasehold.backends.postgres.wires import BlockingWire, in_time, in_time_async
+from leasehold.errors import BackendUnavailable, ClientClosed, ConfigurationError
 
 if TYPE_CHECKING:
     from leasehold.backends.postgres.line import Wire
@@ -41,7 +42,7 @@ class Lender(Protocol):
     label: str
 
     async def borrow(self, seconds: float) -> tuple[Any, psycopg.BaseConnection[Any]]:
-        """A loan and its connection."""
+        """A loan and its connection, within so many seconds."""
 
     async def give_back(self, loan: Any, *, broken: bool) -> None:
         """End a loan; a broken connection must not be lent again."""
@@ -64,30 +65,34 @@ class BorrowingPool:
         self._greet = greet
         self._known: WeakKeyDictionary[psycopg.BaseConnection[Any], Memory] = WeakKeyDictionary()
         self._debts: dict[object, None] = {}  # one for each connection that is borrowed now, or about to be
-        self._closed = False
+        self._used: WeakSet[Line] = WeakSet()
+        self.is_closed = False
         self.chore: Chore | None = None
 
-    async def take(self, *, urgent: bool = False) -> Line:  # noqa: ARG002 - the limit is the owner's
+    async def take(self, until: float = math.inf, *, urgent: bool = False) -> Line:  # noqa: ARG002 - the limit is the owner's
         """See `Source`."""
         debt = object()
         self._debts[debt] = None
         try:
-            line = await self._borrow()
+            line = await self._borrow(until)
         except BaseException:
             self._debts.pop(debt, None)
             raise
         line.slot = (line.slot, debt)
+        self._used.add(line)
         return line
 
     def give(self, line: Line) -> None:
         """See `Source`."""
+        self._used.discard(line)
         self._return(*line.slot, broken=False)
         chore = self.chore
-        if chore is not None and not self._closed and chore.is_due():
+        if chore is not None and not self.is_closed and chore.is_due():
             start(self._runtime, lambda: self._do_chore(chore), "leasehold postgres chore")
 
     def discard(self, line: Line, *, dead: bool) -> None:  # noqa: ARG002 - the others are the owner's business
         """See `Source`."""
+        self._used.discard(line)
         line.close()
         self._return(*line.slot, broken=True)
 
@@ -98,7 +103,7 @@ class BorrowingPool:
         parameters: dict[str, object] = {**info.get_parameters(), "password": info.password}
         self.give(line)
         label, timeout = self._settings.label, self._settings.answer_timeout
-        own = await open_line(self._wire, parameters, self._runtime, label, timeout)
+        own = await open_line(self._wire, parameters, self._runtime, label, timeout, is_over=lambda: self.is_closed)
         try:
             await own.greet(self._greet, own=True)
         except BaseException:
@@ -108,36 +113,48 @@ class BorrowingPool:
 
     async def close(self) -> None:
         """See `Source`. The pool is the user's; what is borrowed gets back to it before that may be closed."""
-        self._closed = True
+        self.is_closed = True
         deadline = self._runtime.now() + GOODBYE
         while self._debts and self._runtime.now() < deadline:
             await self._runtime.sleep(0.005)
+        for line in list(self._used):  # it got no answer; the pool replaces a connection that has failed
+            self._wire.interrupt(line)
 
-    async def _borrow(self) -> Line:
-        label = self._settings.label
-        if self._closed:
-            raise BackendUnavailable("this client is closed; make a new one with connect()", backend=label)
+    def _require_open(self) -> None:
+        if self.is_closed:
+            raise ClientClosed(backend=self._settings.label)
+
+    async def _borrow(self, until: float) -> Line:
+        self._require_open()
         self._lender.check()
+        loan, connection = await self._borrowed(until)
         try:
-            loan, connection = await self._lender.borrow(self._settings.answer_timeout)
-        except psycopg.Error as error:
-            raise trouble.connect_failed(error, label) from None
-        except Exception as error:
-            raise BackendUnavailable(f"no connection could be borrowed: {error}", backend=label) from error
-        try:
-            return await self._line(loan, connection)
+            return await self._line(loan, connection, until)
         except BaseException:
             self._return(loan, None, broken=True)
+            self._require_open()
             raise
 
-    async def _line(self, loan: Any, connection: psycopg.BaseConnection[Any]) -> Line:
+    async def _borrowed(self, until: float) -> tuple[Any, psycopg.BaseConnection[Any]]:
+        label = self._settings.label
+        seconds = min(self._settings.answer_timeout, max(until - self._runtime.now(), 0.0))
+        try:
+            return await self._lender.borrow(seconds)
+        except psycopg.Error as error:
+            self._require_open()
+            raise trouble.connect_failed(error, label) from None
+        except Exception as error:
+            self._require_open()
+            raise BackendUnavailable(f"no connection could be borrowed: {error}", backend=label) from error
+
+    async def _line(self, loan: Any, connection: psycopg.BaseConnection[Any], until: float) -> Line:
         label = self._settings.label
         line = Line(connection, self._wire, self._runtime, label, self._settings.answer_timeout)
         if not line.is_usable():
             raise BackendUnavailable("the pool lent a connection that is in use or closed", backend=label)
         known = self._known.get(connection)
         if known is None:
-            await line.greet(self._greet, own=False)
+            await line.greet(self._greet, own=False, until=until)
             self._known[connection] = line.memory
         else:
             line.memory = known
@@ -190,9 +207,15 @@ class _PsycopgPool:
         self.label = _label({**known, **given})
 
     async def borrow(self, seconds: float) -> tuple[Any, psycopg.BaseConnection[Any]]:
-        connection = self._pool.getconn(timeout=seconds)
-        if not self.blocking:
-            connection = await connection
+        def lend() -> Any:
+            return self._pool.getconn(timeout=seconds)
+
+        if getattr(self._pool, "_check", None) is None:  # it waits no longer than it is told to
+            connection = lend() if self.blocking else await lend()
+        elif self.blocking:
+            connection = in_time(lend, self._pool.putconn, seconds)
+        else:
+            connection = await in_time_async(lend, self._pool.putconn, seconds)
         return connection, connection
 
     async def give_back(self, loan: Any, *, broken: bool) -> None:
@@ -211,7 +234,11 @@ class _PsycopgPool:
 
 
 class _Engine:
-    """A SQLAlchemy engine for PostgreSQL with psycopg, plain or async. It notices a fork by itself."""
+    """A SQLAlchemy engine for PostgreSQL with psycopg, plain or async. It notices a fork by itself.
+
+    Its pool waits as long as the engine was told to, and a new connection as long as libpq does: where that may happen,
+    a blocking caller waits beside it.
+    """
 
     def __init__(self, engine: Any) -> None:
         self._engine = engine
@@ -225,19 +252,31 @@ class _Engine:
         url = engine.url
         self.label = _label({"user": url.username, "host": url.host, "port": url.port, "dbname": url.database})
 
-    async def borrow(self, seconds: float) -> tuple[Any, psycopg.BaseConnection[Any]]:  # noqa: ARG002 - the pool's own
+    async def borrow(self, seconds: float) -> tuple[Any, psycopg.BaseConnection[Any]]:
         from sqlalchemy.exc import DBAPIError  # noqa: PLC0415 - it is there: we were given its engine
 
         try:
             if self.blocking:
-                loan = self._engine.connect()
+                connect = self._engine.connect
+                loan = connect() if self._has_idle() else in_time(connect, lambda late: late.close(), seconds)
                 return loan, loan.connection.driver_connection
-            loan = await self._engine.connect()
+            if self._has_idle():
+                loan = await self._engine.connect()
+            else:
+                loan = await in_time_async(self._lend, lambda late: late.close(), seconds)
             return loan, (await loan.get_raw_connection()).driver_connection
         except DBAPIError as error:
             if isinstance(error.orig, psycopg.Error):
                 raise error.orig from None
             raise
+
+    async def _lend(self) -> Any:
+        return await self._engine.connect()
+
+    def _has_idle(self) -> bool:
+        """Whether there is a connection that is lent without asking the server anything."""
+        pool = self._engine.pool
+        return getattr(pool, "_pre_ping", True) is False and getattr(pool, "checkedin", int)() > 0
 
     async def give_back(self, loan: Any, *, broken: bool) -> None:
         if self.blocking:

@@ -24,35 +24,49 @@ OLDEST = 130000  # the oldest PostgreSQL that is still maintained somewhere
 SHORT_MS = 1000
 CLOCK_DIFFERENCE = 1.0
 ALMOST_FULL = 0.9
+MANY_DEAD = 10_000
+LONG_OPEN = 300.0
 OK, WARNING, PROBLEM = Level.OK, Level.WARNING, Level.PROBLEM
 
-# schema -> one row of facts, by name
-_FACTS = """
-SELECT current_setting('server_version_num')::int AS number, current_setting('server_version') AS version,
-  pg_is_in_recovery() AS standby, current_setting('transaction_read_only') AS read_only,
-  current_setting('synchronous_commit') AS synchronous, current_setting('fsync') AS fsync,
-  current_setting('synchronous_standby_names') AS standbys,
-  (SELECT count(*) FROM pg_stat_replication) AS replicas,
-  (SELECT date_part('epoch', max(replay_lag)) FROM pg_stat_replication) AS lag,
-  CASE WHEN pg_is_in_recovery() THEN date_part('epoch', clock_timestamp() - pg_last_xact_replay_timestamp()) END
-    AS behind,
-  (SELECT setting FROM pg_settings WHERE name = 'statement_timeout') AS statement_timeout,
-  (SELECT setting FROM pg_settings WHERE name = 'transaction_timeout') AS transaction_timeout,
-  (SELECT setting FROM pg_settings WHERE name = 'lock_timeout') AS lock_timeout,
-  (SELECT setting FROM pg_settings WHERE name = 'idle_session_timeout') AS idle_timeout,
-  (SELECT coalesce(reset_val, setting) FROM pg_settings WHERE name = 'default_transaction_isolation') AS isolation,
-  (SELECT sum(numbackends) FROM pg_stat_database)::int AS connections,
-  current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int AS most,
-  date_part('epoch', clock_timestamp()) AS moment, current_user AS role,
-  EXISTS (SELECT FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-          WHERE n.nspname = $1 AND c.relname = 'lock') AS made,
-  EXISTS (SELECT FROM pg_namespace WHERE nspname = $1 AND has_schema_privilege(oid, 'USAGE')) AS usage,
-  (SELECT bool_and(has_table_privilege(c.oid, what))
-   FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace,
-        unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS what
-   WHERE n.nspname = $1 AND c.relname IN ('lock', 'claim', 'record')) AS rights,
-  has_database_privilege(current_database(), 'CREATE') AS may_create
-"""
+
+def _setting(name: str, value: str = "setting") -> str:
+    return f"(SELECT {value} FROM pg_catalog.pg_settings WHERE name OPERATOR(pg_catalog.=) '{name}')"  # noqa: S608 - ours
+
+
+# schema -> one row of facts, by name; every name is qualified, as in `statements`
+_FACTS = f"""
+SELECT CAST({_setting("server_version_num")} AS integer) AS number, {_setting("server_version")} AS version,
+  pg_catalog.pg_is_in_recovery() AS standby, pg_catalog.current_setting('transaction_read_only') AS read_only,
+  {_setting("synchronous_commit")} AS synchronous, {_setting("fsync")} AS fsync,
+  {_setting("synchronous_standby_names")} AS standbys,
+  (SELECT pg_catalog.count(*) FROM pg_catalog.pg_stat_replication) AS replicas,
+  (SELECT pg_catalog.date_part('epoch', pg_catalog.max(replay_lag)) FROM pg_catalog.pg_stat_replication) AS lag,
+  CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.date_part('epoch',
+    pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) pg_catalog.pg_last_xact_replay_timestamp()) END AS behind,
+  {_setting("statement_timeout")} AS statement_timeout, {_setting("transaction_timeout")} AS transaction_timeout,
+  {_setting("lock_timeout")} AS lock_timeout, {_setting("idle_session_timeout")} AS idle_timeout,
+  {_setting("default_transaction_isolation", "coalesce(reset_val, setting)")} AS isolation,
+  (SELECT pg_catalog.sum(numbackends) FROM pg_catalog.pg_stat_database) AS connections,
+  CAST({_setting("max_connections")} AS integer) OPERATOR(pg_catalog.-)
+    CAST({_setting("superuser_reserved_connections")} AS integer) AS most,
+  pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) AS moment, current_user AS role,
+  EXISTS (SELECT FROM pg_catalog.pg_namespace AS n WHERE n.nspname OPERATOR(pg_catalog.=) $1
+          AND pg_catalog.has_schema_privilege(n.oid, 'USAGE')) AS usage,
+  tables.made, tables.rights, pg_catalog.has_database_privilege(pg_catalog.current_database(), 'CREATE') AS may_create,
+  (SELECT pg_catalog.sum(s.n_dead_tup) FROM pg_catalog.pg_stat_all_tables AS s
+   WHERE s.schemaname OPERATOR(pg_catalog.=) $1) AS dead,
+  (SELECT pg_catalog.date_part('epoch',
+     pg_catalog.max(pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) a.xact_start))
+   FROM pg_catalog.pg_stat_activity AS a
+   WHERE a.backend_xmin IS NOT NULL AND a.pid OPERATOR(pg_catalog.<>) pg_catalog.pg_backend_pid()) AS oldest
+FROM (
+  SELECT pg_catalog.count(*) OPERATOR(pg_catalog.>) 0 AS made, pg_catalog.bool_and(
+    pg_catalog.has_table_privilege(c.oid, 'SELECT') AND pg_catalog.has_table_privilege(c.oid, 'INSERT')
+    AND pg_catalog.has_table_privilege(c.oid, 'UPDATE') AND pg_catalog.has_table_privilege(c.oid, 'DELETE')) AS rights
+  FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
+  WHERE n.nspname OPERATOR(pg_catalog.=) $1
+    AND c.relname OPERATOR(pg_catalog.=) ANY (ARRAY['lock', 'claim', 'record'])) AS tables
+"""  # noqa: S608 - put together from constants
 
 
 class Facts:
@@ -80,7 +94,7 @@ class Facts:
 async def examine(asking: Asking, schema: str, runtime: Runtime, *, hears: bool) -> Sequence[Finding]:
     """Ask the server about itself; `hears`: there is a way to be told of one's turn around a pooler."""
     statement = Statement(b"", _FACTS.encode(), (TEXT,), (0,))
-    line = await asking.source.take(urgent=False)
+    line = await asking.source.take()
     try:
         sent = time.time()
         answer = await line.ask(statement, (schema.encode(),))
@@ -92,7 +106,14 @@ async def examine(asking: Asking, schema: str, runtime: Runtime, *, hears: bool)
     await runtime.switch()
     if facts is None:
         raise trouble.translated(answer, asking.label)
-    return [*_server(facts), *_keeping(facts), *_way(facts, hears=hears), *_limits(facts), *_rights(facts, schema)]
+    return [
+        *_server(facts),
+        *_keeping(facts),
+        *_way(facts, hears=hears),
+        *_limits(facts),
+        *_dead_rows(facts),
+        *_rights(facts, schema),
+    ]
 
 
 def _is_good(answer: PGresult) -> bool:
@@ -179,6 +200,23 @@ def _limits(facts: Facts) -> Iterator[Finding]:
         yield Finding("connections", WARNING, found, why, "raise max_connections, or put a pooler in front")
     else:
         yield Finding("connections", OK, found, why)
+
+
+def _dead_rows(facts: Facts) -> Iterator[Finding]:
+    why = (
+        "each acquire and release leaves a dead row, which cannot be removed while a transaction is open that began "
+        "before; the more there are, the longer each takes"
+    )
+    dead, oldest = facts.number("dead") or 0, facts.number("oldest") or 0
+    found = f"{dead:.0f}; the longest transaction that this role may see is open for {oldest:.0f} s"
+    if dead > MANY_DEAD or oldest > LONG_OPEN:
+        advice = (
+            "end long transactions (pg_stat_activity, by xact_start; also prepared ones and unused replication slots), "
+            "and see that autovacuum is on"
+        )
+        yield Finding("dead rows", WARNING, found, why, advice)
+    else:
+        yield Finding("dead rows", OK, found, why)
 
 
 def _rights(facts: Facts, schema: str) -> Iterator[Finding]:

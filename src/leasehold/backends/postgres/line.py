@@ -7,6 +7,7 @@ one that was not. How to wait for a socket is all that differs between threads a
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Protocol
 
 import psycopg
@@ -33,14 +34,19 @@ GOOD = frozenset({pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK})
 class Wire(Protocol):
     """How a runtime connects and waits."""
 
-    async def connect(self, parameters: dict[str, object]) -> BaseConnection[object]:
-        """Make a connection."""
+    async def connect(
+        self, parameters: dict[str, object], seconds: float, is_over: Callable[[], bool]
+    ) -> BaseConnection[object]:
+        """Make a connection; `TimeoutError` if the time is over first, or `is_over` says that it is of no use."""
 
     async def readable(self, line: Line, seconds: float) -> bool:
         """Wait until there is something to read; False if the time was over first."""
 
     async def writable(self, line: Line, seconds: float) -> bool:
         """Wait until there is room to write; False if the time was over first."""
+
+    async def watch(self, line: Line, seconds: float) -> bool:
+        """The same as `readable`, for one that looks on while others use the line."""
 
     def is_readable(self, line: Line) -> bool:
         """Whether there is something to read now."""
@@ -96,31 +102,40 @@ class Line:
         """Whether the session is the same from call to call."""
         return self.memory.is_direct
 
-    async def ask(self, statement: Statement, values: Sequence[bytes | None]) -> PGresult:
-        """Send it and wait for the answer, which may be an error of the server's.
+    async def ask(self, statement: Statement, values: Sequence[bytes | None], until: float = math.inf) -> PGresult:
+        """Send it and wait for the answer, which may be an error of the server's; not beyond `until`.
 
         Raises `OutcomeUnknown` when none came; then, and whenever anything else is raised, the line is of no use.
         """
-        if statement.hot and self.memory.is_direct and await self._prepare(statement):
+        if statement.hot and self.memory.is_direct and await self._prepare(statement, until):
             send, what = self.pgconn.send_query_prepared, (statement.name, values, statement.formats)
-            return await self._exchange(send, *what)
+            return await self._exchange(until, send, *what)
         return await self._exchange(
-            self.pgconn.send_query_params, statement.text, values, statement.types, statement.formats
+            until, self.pgconn.send_query_params, statement.text, values, statement.types, statement.formats
         )
 
-    async def run_script(self, script: bytes) -> PGresult:
+    async def run_script(self, script: bytes, until: float = math.inf) -> PGresult:
         """Run several statements as one transaction; the answer is the last one's, or the error."""
-        return await self._exchange(self.pgconn.send_query, script)
+        return await self._exchange(until, self.pgconn.send_query, script)
 
-    async def greet(self, statement: Statement, *, own: bool) -> None:
-        """Learn whether a pooler is in between, and have transactions of our own connections read what is committed."""
-        answer = await self.ask(statement, ())
+    async def greet(self, statement: Statement, *, own: bool, until: float = math.inf) -> None:
+        """Learn whether a pooler is in between, and have transactions of our own connections read what is committed.
+
+        Nothing of the caller's is sent yet, so it raises `BackendUnavailable` where there is no answer.
+        """
+        try:
+            await self._greet(statement, until, own=own)
+        except OutcomeUnknown as unanswered:
+            raise BackendUnavailable(str(unanswered), backend=self._label) from None
+
+    async def _greet(self, statement: Statement, until: float, *, own: bool) -> None:
+        answer = await self.ask(statement, (), until)
         if answer.status not in GOOD:
             raise trouble.translated(answer, self._label)
         process, isolation = answer.get_value(0, 0), answer.get_value(0, 1)
         self.memory.is_direct = process == b"%d" % self.pgconn.backend_pid
         if own and self.is_direct and isolation != b"read committed":
-            await self.run_script(b"SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED")
+            await self.run_script(b"SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED", until)
 
     def is_usable(self) -> bool:
         """Whether the server has not ended the connection while nobody used it: nothing is sent to find out."""
@@ -134,12 +149,12 @@ class Line:
             return False
         return pgconn.status == pq.ConnStatus.OK and pgconn.transaction_status == pq.TransactionStatus.IDLE
 
-    async def recovers(self) -> bool:
+    async def recovers(self, until: float = math.inf) -> bool:
         """Read to its end what an interrupted call left behind; False if the connection has failed."""
         pgconn = self.pgconn
         if pgconn.status == pq.ConnStatus.OK and pgconn.transaction_status == pq.TransactionStatus.ACTIVE:
             try:
-                await self._receive(self._runtime.now() + self._timeout)
+                await self._receive(min(self._runtime.now() + self._timeout, until))
             except OutcomeUnknown as unanswered:
                 if pgconn.status == pq.ConnStatus.OK:  # nothing of the new request was sent
                     raise BackendUnavailable(str(unanswered), backend=self._label) from None
@@ -163,22 +178,22 @@ class Line:
         """Prepare nothing in this session any more."""
         self.memory.is_direct = False
 
-    async def _prepare(self, statement: Statement) -> bool:
+    async def _prepare(self, statement: Statement, until: float) -> bool:
         name, memory = statement.name, self.memory
         if name in memory.prepared:
             return True
         uses = memory.uses[name] = memory.uses.get(name, 0) + 1
         if uses < PREPARE_AT:
             return False
-        answer = await self._exchange(self.pgconn.send_prepare, name, statement.text, statement.types)
+        answer = await self._exchange(until, self.pgconn.send_prepare, name, statement.text, statement.types)
         if answer.status not in GOOD:
             memory.is_direct = False
             return False
         memory.prepared.add(name)
         return True
 
-    async def _exchange(self, send: Callable[..., None], *what: object) -> PGresult:
-        deadline = self._runtime.now() + self._timeout
+    async def _exchange(self, until: float, send: Callable[..., None], *what: object) -> PGresult:
+        deadline = min(self._runtime.now() + self._timeout, until)
         try:
             send(*what)
             return await self._receive(deadline)
@@ -208,12 +223,23 @@ class Line:
         return answer
 
 
-async def open_line(wire: Wire, parameters: dict[str, object], runtime: Runtime, label: str, timeout: float) -> Line:
+async def open_line(
+    wire: Wire,
+    parameters: dict[str, object],
+    runtime: Runtime,
+    label: str,
+    timeout: float,
+    *,
+    until: float = math.inf,
+    is_over: Callable[[], bool] = lambda: False,
+) -> Line:
     """Connect; raises `BackendUnavailable` or `BackendRejected`, for nothing was sent."""
     try:
-        connection = await wire.connect(parameters)
+        connection = await wire.connect(parameters, until - runtime.now(), is_over)
     except psycopg.Error as error:
         raise trouble.connect_failed(error, label) from None
+    except TimeoutError:
+        raise BackendUnavailable(f"{label} cannot be reached in time", backend=label) from None
     except OSError as error:
         raise BackendUnavailable(f"{label} cannot be reached: {error}", backend=label) from None
     return Line(connection, wire, runtime, label, timeout)

@@ -9,6 +9,7 @@ by itself.
 from __future__ import annotations
 
 import logging
+import math
 from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -17,7 +18,7 @@ from weakref import WeakSet
 from leasehold.backends.postgres import trouble
 from leasehold.backends.postgres.background import start
 from leasehold.backends.postgres.line import GOOD, Line, open_line
-from leasehold.errors import BackendError, BackendUnavailable
+from leasehold.errors import BackendError, BackendUnavailable, ClientClosed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -47,8 +48,10 @@ logger = logging.getLogger("leasehold.postgres")
 class Source(Protocol):
     """Where connections for single requests come from."""
 
-    async def take(self, *, urgent: bool) -> Line:
-        """A line that nobody else uses; an urgent request may go beyond the limit by one."""
+    is_closed: bool
+
+    async def take(self, until: float = math.inf, *, urgent: bool = False) -> Line:
+        """A line that nobody else uses, by `until`; an urgent request may go beyond the limit by one."""
 
     def give(self, line: Line) -> None:
         """The call came to its end: the line may be used again."""
@@ -57,7 +60,7 @@ class Source(Protocol):
         """It did not: close it. `dead`: the connection failed, and others may have died with it."""
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """Let go of everything; calls that are under way or wait for a line end with `ClientClosed`."""
 
 
 class Chore(Protocol):
@@ -73,34 +76,49 @@ class Chore(Protocol):
 class Asking:
     """Single requests over a source: the tables are made when they are missed, and errors get their words."""
 
-    def __init__(self, source: Source, schema: Schema, label: str) -> None:
+    def __init__(self, source: Source, schema: Schema, label: str, runtime: Runtime) -> None:
         self.source = source
         self.label = label
         self._schema = schema
+        self._runtime = runtime
 
-    async def ask(self, statement: Statement, values: Sequence[bytes | None], *, urgent: bool = False) -> PGresult:
-        """One request, one round trip. A refused one was surely not applied; then the missing tables are made."""
-        answer = await self._try(statement, values, urgent=urgent)
+    async def ask(
+        self, statement: Statement, values: Sequence[bytes | None], until: float = math.inf, *, urgent: bool = False
+    ) -> PGresult:
+        """One request, one round trip, over by `until`.
+
+        A refused one was surely not applied; then the missing tables are made.
+        """
+        answer = await self._try(statement, values, until, urgent=urgent)
         if answer.status in GOOD:
             return answer
         code = trouble.sqlstate(answer)
-        if code in trouble.UNPREPARED or (code in trouble.MISSING and await self._make_schema()):
-            answer = await self._try(statement, values, urgent=urgent)
+        if code in trouble.UNPREPARED or (code in trouble.MISSING and await self._make_schema(until)):
+            answer = await self._try(statement, values, until, urgent=urgent)
         if answer.status not in GOOD:
             raise trouble.translated(answer, self.label)
         return answer
 
-    async def _try(self, statement: Statement, values: Sequence[bytes | None], *, urgent: bool) -> PGresult:
-        line = await self.source.take(urgent=urgent)
+    async def _try(
+        self, statement: Statement, values: Sequence[bytes | None], until: float, *, urgent: bool
+    ) -> PGresult:
+        line = await self.source.take(until, urgent=urgent)
         try:
-            answer = await line.ask(statement, values)
+            answer = await line.ask(statement, values, until)
             if answer.status not in GOOD:
                 self._look_at(line, answer)
         except BaseException as error:
-            self.source.discard(line, dead=isinstance(error, BackendError))
+            self._discard(line, error, until)
             raise
         self.source.give(line)
         return answer
+
+    def _discard(self, line: Line, error: BaseException, until: float) -> None:
+        """Let go of a line whose call failed. A caller that had little time says nothing about other connections."""
+        in_a_hurry = self._runtime.now() >= until and not line.is_broken()
+        self.source.discard(line, dead=isinstance(error, BackendError) and not in_a_hurry)
+        if self.source.is_closed and isinstance(error, BackendError):
+            raise ClientClosed(backend=self.label) from None
 
     def _look_at(self, line: Line, answer: PGresult) -> None:
         code = trouble.sqlstate(answer)
@@ -111,12 +129,12 @@ class Asking:
         if code in trouble.UNPREPARED:
             line.forget_prepared()
 
-    async def _make_schema(self) -> bool:
-        line = await self.source.take(urgent=False)
+    async def _make_schema(self, until: float) -> bool:
+        line = await self.source.take(until)
         try:
-            made = await self._schema.make(line)
+            made = await self._schema.make(line, until)
         except BaseException as error:
-            self.source.discard(line, dead=isinstance(error, BackendError))
+            self._discard(line, error, until)
             raise
         self.source.give(line)
         return made
@@ -158,13 +176,21 @@ class Queue:
             with suppress(IndexError):
                 self._waiting[0].set()
 
-    async def wait_for(self, look: Callable[[], T | None], deadline: float) -> T | None:
-        """Stand in line until `look` gives something; None if the deadline comes first."""
+    def call_all(self) -> None:
+        """All have to look: nothing will come any more."""
+        for signal in list(self._waiting):
+            signal.set()
+
+    async def wait_for(
+        self, look: Callable[[], T | None], deadline: float, check: Callable[[], None] = lambda: None
+    ) -> T | None:
+        """Stand in line until `look` gives something; None if the deadline comes first; `check` may raise."""
         signal = self._runtime.signal()
         self._waiting.append(signal)
         try:
             while True:
                 signal.clear()
+                check()
                 found = look() if self._is_first(signal) else None
                 now = self._runtime.now()
                 if found is not None or now >= deadline:
@@ -200,26 +226,30 @@ class OwnPool:
         self._runtime = runtime
         self._greet = greet
         self._idle: deque[Line] = deque()
+        self._used: WeakSet[Line] = WeakSet()
         self._slots: WeakSet[Slot] = WeakSet()
         self._guard = runtime.guard()
         self._queue = Queue(runtime)
         self._wake = runtime.signal()
         self._keeps_house = False
         self._housekeeper: Task | None = None
-        self._closed = False
+        self.is_closed = False
         self.chore: Chore | None = None
 
-    async def take(self, *, urgent: bool = False) -> Line:
+    async def take(self, until: float = math.inf, *, urgent: bool = False) -> Line:
         """See `Source`."""
         while True:
             found = self._look(urgent=urgent) if urgent or self._queue.is_empty() else None
             if found is None:
-                deadline = self._runtime.now() + BUSY * self._settings.answer_timeout
-                found = await self._queue.wait_for(lambda: self._look(urgent=urgent), deadline)
+                deadline = min(self._runtime.now() + BUSY * self._settings.answer_timeout, until)
+                found = await self._queue.wait_for(lambda: self._look(urgent=urgent), deadline, self._require_open)
             if found is None:
                 raise self._too_busy()
-            line = await self._fill(found) if isinstance(found, Slot) else found
+            line = await self._fill(found, until) if isinstance(found, Slot) else found
             if line.is_usable():
+                self._used.add(line)
+                if self.is_closed:
+                    self._wire.interrupt(line)
                 return line
             line.close()
 
@@ -233,8 +263,9 @@ class OwnPool:
     def give(self, line: Line) -> None:
         """See `Source`."""
         line.idle_since = self._runtime.now()
+        self._used.discard(line)
         self._idle.append(line)
-        if self._closed:
+        if self.is_closed:
             self._close_idle(None)
         self._queue.call_one()
         if not self._keeps_house:
@@ -242,6 +273,7 @@ class OwnPool:
 
     def discard(self, line: Line, *, dead: bool) -> None:
         """See `Source`."""
+        self._used.discard(line)
         line.close()
         line.slot = None
         if dead:
@@ -258,17 +290,20 @@ class OwnPool:
 
     async def close(self) -> None:
         """See `Source`."""
-        self._closed = True
+        self.is_closed = True
         self._close_idle(None)
+        for line in list(self._used):
+            self._wire.interrupt(line)
+        self._queue.call_all()
         self._wake.set()
         if self._housekeeper is not None:
             await self._housekeeper.join(self._runtime.now() + GOODBYE)
 
     # --- making connections
 
-    async def _fill(self, slot: Slot) -> Line:
+    async def _fill(self, slot: Slot, until: float) -> Line:
         try:
-            line = await self._open(self._parameters)
+            line = await self._open(self._parameters, until)
         except BaseException:
             self._slots.discard(slot)  # the error may live on, and what it refers to with it
             raise
@@ -282,25 +317,37 @@ class OwnPool:
             if other.user == slot.user and not other.is_used:
                 self._slots.discard(other)
         with self._guard:
-            if self._closed or len(self._slots) < limit:
+            if self.is_closed or len(self._slots) < limit:
                 self._slots.add(slot)
                 return slot
         return None
 
-    async def _open(self, parameters: dict[str, Any]) -> Line:
-        if self._closed:
-            raise BackendUnavailable(
-                "this client is closed; make a new one with connect()", backend=self._settings.label
-            )
-        line = await open_line(
-            self._wire, parameters, self._runtime, self._settings.label, self._settings.answer_timeout
-        )
+    def _require_open(self) -> None:
+        if self.is_closed:
+            raise ClientClosed(backend=self._settings.label)
+
+    async def _open(self, parameters: dict[str, Any], until: float = math.inf) -> Line:
+        self._require_open()
+        label, timeout = self._settings.label, self._settings.answer_timeout
         try:
-            await line.greet(self._greet, own=True)
+            line = await open_line(
+                self._wire, parameters, self._runtime, label, timeout, until=until, is_over=lambda: self.is_closed
+            )
+            await self._greeted(line, until)
+        except BackendError:
+            self._require_open()
+            raise
+        return line
+
+    async def _greeted(self, line: Line, until: float) -> None:
+        self._used.add(line)
+        try:
+            await line.greet(self._greet, own=True, until=until)
         except BaseException:
             line.close()
             raise
-        return line
+        finally:
+            self._used.discard(line)
 
     def _too_busy(self) -> BackendUnavailable:
         return BackendUnavailable(
@@ -313,7 +360,7 @@ class OwnPool:
 
     def _put_back(self, line: Line) -> None:
         self._idle.appendleft(line)
-        if self._closed:
+        if self.is_closed:
             self._close_idle(None)
 
     def _close_idle(self, before: float | None) -> None:
@@ -330,14 +377,14 @@ class OwnPool:
 
     def _start_housekeeper(self) -> None:
         with self._guard:
-            if self._keeps_house or self._closed:
+            if self._keeps_house or self.is_closed:
                 return
             self._keeps_house = True
         self._housekeeper = start(self._runtime, self._keep_house, "leasehold postgres connections")
 
     async def _keep_house(self) -> None:
         try:
-            while self._slots and not self._closed:
+            while self._slots and not self.is_closed:
                 self._wake.clear()
                 await self._runtime.wait(self._wake, self._runtime.now() + LINGER / 2)
                 await self._do_chore()
@@ -347,11 +394,11 @@ class OwnPool:
             raise
         finally:
             self._keeps_house = False
-        if self._idle and not self._closed:  # somebody gave one back just now
+        if self._idle and not self.is_closed:  # somebody gave one back just now
             self._start_housekeeper()
 
     async def _do_chore(self) -> None:
-        if self.chore is None or self._closed or not self._idle or not self.chore.is_due():
+        if self.chore is None or self.is_closed or not self._idle or not self.chore.is_due():
             return
         try:
             line = self._idle.popleft()

@@ -63,19 +63,19 @@ class RowsBackend(Verbs):
 
     # --- claims
 
-    async def try_acquire(self, claim: Claim, _until: float = math.inf, /) -> Grant | Refusal:
+    async def try_acquire(self, claim: Claim, until: float = math.inf, /) -> Grant | Refusal:
         """See `Backend`."""
         sent = self._runtime.now()
-        answer = sql.Answer(await self._ask(self._sql.acquire, sql.claim_values(claim, self._floor)), sent)
+        answer = sql.Answer(await self._ask(self._sql.acquire, sql.claim_values(claim, self._floor), until), sent)
         return self.granted(answer, claim) or self.refusal(answer, claim)
 
-    async def join(self, claim: Claim, _until: float = math.inf, /) -> Grant | Place | Refusal:
+    async def join(self, claim: Claim, until: float = math.inf, /) -> Grant | Place | Refusal:
         """See `Queueing`."""
         bell = self._bells.channel
         standing = None if bell is None else self._bells.expect(claim)  # a message may be quicker than the answer
         sent = self._runtime.now()
         values = sql.claim_values(claim, self._floor, waits=True, bell=bell)
-        answer = sql.Answer(await self._ask(self._sql.acquire, values), sent)
+        answer = sql.Answer(await self._ask(self._sql.acquire, values, until), sent)
         grant = self.granted(answer, claim)
         if grant is not None:
             return grant
@@ -85,7 +85,7 @@ class RowsBackend(Verbs):
         self._bells.ensure()  # which wakes us when there is a bell to be called by
         return seat
 
-    async def turn(self, place: Place, _until: float = math.inf, /) -> Grant | Place | Refusal:
+    async def turn(self, place: Place, until: float = math.inf, /) -> Grant | Place | Refusal:
         """See `Queueing`."""
         claim = place.claim
         standing = getattr(place, "standing", None) or self._bells.expect(claim)
@@ -94,7 +94,7 @@ class RowsBackend(Verbs):
             since = self._believed_since(standing, handed.moment)
             if since is not None:
                 return Grant(claim, handed.fence, place_lifetime(claim), since, handed.abandoned)
-        answer = await self._turns.ask(claim, self._bells.ensure())
+        answer = await self._turns.ask(claim, self._bells.ensure(), until)
         grant = self.granted(answer, claim)
         if grant is not None:
             return grant

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from leasehold.backends.postgres import trouble
@@ -25,9 +26,9 @@ class Schema:
         self._statements = statements
         self._label = label
 
-    async def make(self, line: Line) -> bool:
+    async def make(self, line: Line, until: float = math.inf) -> bool:
         """Make what is missing; True when it is there now, also if another was quicker."""
-        present = await self._version(line)
+        present = await self._version(line, until)
         if present > VERSION:
             raise BackendRejected(
                 f"{self._label}: its tables were made by a newer leasehold (version {present}, this one knows "
@@ -36,14 +37,14 @@ class Schema:
             )
         if present == VERSION:
             return True
-        script = f"SELECT pg_advisory_xact_lock({ONE_AT_A_TIME});\n{ddl(self._statements.schema, present)}"
-        answer = await line.run_script(script.encode())
+        script = f"SELECT pg_catalog.pg_advisory_xact_lock({ONE_AT_A_TIME});\n{ddl(self._statements.schema, present)}"
+        answer = await line.run_script(script.encode(), until)
         if answer.status not in GOOD:
             raise trouble.translated(answer, self._label)
         return True
 
-    async def _version(self, line: Line) -> int:
-        answer = await line.ask(self._statements.version, ())
+    async def _version(self, line: Line, until: float) -> int:
+        answer = await line.ask(self._statements.version, (), until)
         if answer.status in GOOD:
             return int(answer.get_value(0, 0) or 0) if answer.ntuples else 0
         if trouble.sqlstate(answer) in trouble.MISSING:

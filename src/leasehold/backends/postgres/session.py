@@ -6,6 +6,8 @@ lock says *that* a holder lives, not *what* it holds. An advisory lock for each 
 of one session, could not be broken, found again or released by another session, and would hide who holds it.
 
 Grants run out with their ttl as well, so a holder that is cut off is succeeded even if the server does not notice.
+
+The connection is watched while nobody uses it: if the server ends it, every grant is renewed at once, and lost.
 """
 
 from __future__ import annotations
@@ -16,16 +18,18 @@ import secrets
 from typing import TYPE_CHECKING
 from weakref import ReferenceType, ref
 
+from psycopg import pq
+
 from leasehold.backends.postgres import statements as sql
 from leasehold.backends.postgres.background import start
 from leasehold.backends.postgres.line import GOOD, Line, open_line
 from leasehold.backends.postgres.pool import BUSY, GOODBYE, LINGER, Queue, Slot
 from leasehold.backends.postgres.verbs import Verbs
-from leasehold.errors import BackendRejected, BackendUnavailable
+from leasehold.errors import BackendError, BackendRejected, BackendUnavailable, ClientClosed, OutcomeUnknown
 from leasehold.values import Capability, Grant, Loss, LossReason
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
     from leasehold.backends.postgres.line import Wire
@@ -39,6 +43,8 @@ __all__ = ["SessionBackend", "SessionSource"]
 
 logger = logging.getLogger("leasehold.postgres")
 
+LOOK_AGAIN = 0.02  # how soon the connection is looked at again after a call has used it
+ACTIVE = pq.TransactionStatus.ACTIVE
 ENDED = Loss(LossReason.SESSION_ENDED, "the session that it was held in has ended, or the store forgot it")
 
 
@@ -66,10 +72,15 @@ class SessionSource:
         self._held: dict[str, float] = {}  # until when an owner's grant may need the session
         self._housekeeper: Task | None = None
         self._keeps_house = False
-        self._closed = False
+        self._alarm: Callable[[], None] | None = None
+        self.is_closed = False
         self.chore: Chore | None = None
 
     # --- what is held in it
+
+    def on_end(self, alarm: Callable[[], None]) -> None:
+        """Call this when the server has ended the session."""
+        self._alarm = alarm
 
     def hold(self, claim: Claim) -> None:
         """A grant was confirmed: the session is needed for one ttl at the least."""
@@ -81,29 +92,34 @@ class SessionSource:
 
     # --- a `Source`
 
-    async def take(self, *, urgent: bool = False) -> Line:  # noqa: ARG002 - there is only one
+    async def take(self, until: float = math.inf, *, urgent: bool = False) -> Line:  # noqa: ARG002 - there is only one
         """See `Source`."""
+        self._require_open()
         slot = self._only_user() if self._queue.is_empty() else None
         if slot is None:
-            deadline = self._runtime.now() + BUSY * self._settings.answer_timeout
-            slot = await self._queue.wait_for(self._only_user, deadline)
+            deadline = min(self._runtime.now() + BUSY * self._settings.answer_timeout, until)
+            slot = await self._queue.wait_for(self._only_user, deadline, self._require_open)
         if slot is None:
             label = self._settings.label
             raise BackendUnavailable(f"the session at {label} was busy for too long", backend=label)
         try:
             line = self._line
-            if line is None or not await self._recovers(line):
-                line = await self._begin()
+            if line is None or not await self._recovers(line, until):
+                line = await self._begin(until)
             view = line.view()  # known to its user only, so that one that gets lost on the way frees the session
             view.slot = slot
-        except BaseException:
+        except BaseException as error:
             self._leave(slot)
+            if isinstance(error, BackendError):
+                self._require_open()
             raise
         return view
 
     def give(self, line: Line) -> None:
         """See `Source`."""
         self._used = self._runtime.now()
+        if self.is_closed:
+            self._end()
         self._leave(line.slot)
         if not self._keeps_house:
             self._start_housekeeper()
@@ -116,11 +132,21 @@ class SessionSource:
 
     async def close(self) -> None:
         """See `Source`."""
-        self._closed = True
+        self.is_closed = True
         self._wake.set()
-        self._end()
+        self._queue.call_all()
+        line, slot = self._line, self._only_user()
+        if slot is not None:
+            self._end()
+            self._leave(slot)
+        elif line is not None:  # whoever uses it now finds out, and closes it
+            self._wire.interrupt(line)
         if self._housekeeper is not None:
             await self._housekeeper.join(self._runtime.now() + GOODBYE)
+
+    def _require_open(self) -> None:
+        if self.is_closed:
+            raise ClientClosed(backend=self._settings.label)
 
     # --- the session
 
@@ -140,12 +166,12 @@ class SessionSource:
                 self._user = None
         self._queue.call_one()
 
-    async def _recovers(self, line: Line) -> bool:
+    async def _recovers(self, line: Line, until: float) -> bool:
         """Whether the session goes on. One that does not answer is given up when nothing can be held in it any more."""
         try:
-            return await line.recovers()
+            return await line.recovers(until)
         except BackendUnavailable:
-            if self._needed():
+            if self._needed() or self._runtime.now() >= until:
                 raise
             return False
 
@@ -155,29 +181,37 @@ class SessionSource:
             self._held.pop(owner, None)
         return bool(self._held)
 
-    async def _begin(self) -> Line:
+    async def _begin(self, until: float) -> Line:
         self._end()
-        label = self._settings.label
-        if self._closed:
-            raise BackendUnavailable("this client is closed; make a new one with connect()", backend=label)
-        number = b"%d" % (secrets.randbits(63) - 2**62)
-        line = await open_line(self._wire, self._parameters, self._runtime, label, self._settings.answer_timeout)
+        self._require_open()
+        label, timeout = self._settings.label, self._settings.answer_timeout
+        line = await open_line(
+            self._wire, self._parameters, self._runtime, label, timeout, until=until, is_over=lambda: self.is_closed
+        )
         try:
-            await line.greet(self._sql.greet, own=True)
+            await self._name(line, until)
+        except BaseException:
+            line.close()
+            raise
+        self._line = line
+        return line
+
+    async def _name(self, line: Line, until: float) -> None:
+        """Give the session its advisory lock. Nothing of the caller's is sent before it has one."""
+        label, number = self._settings.label, b"%d" % (secrets.randbits(63) - 2**62)
+        try:
+            await line.greet(self._sql.greet, own=True, until=until)
             if not line.is_direct:
                 raise BackendRejected(
                     f"{label}: a pooler is in between, and mode=session needs a session of its own; use the address of "
                     "the server itself, or leave mode=session out",
                     backend=label,
                 )
-            answer = await line.ask(self._sql.begin, (number, number))
-            if answer.status not in GOOD or answer.get_value(0, 0) != b"t":
-                raise BackendUnavailable(f"{label}: the session could not be named", backend=label)
-        except BaseException:
-            line.close()
-            raise
-        self._line = line
-        return line
+            answer = await line.ask(self._sql.begin, (number, number), until)
+        except OutcomeUnknown as unanswered:
+            raise BackendUnavailable(str(unanswered), backend=label) from None
+        if answer.status not in GOOD or answer.get_value(0, 0) != b"t":
+            raise BackendUnavailable(f"{label}: the session could not be named", backend=label)
 
     def _end(self) -> None:
         line, self._line = self._line, None
@@ -188,16 +222,15 @@ class SessionSource:
 
     def _start_housekeeper(self) -> None:
         with self._guard:
-            if self._keeps_house or self._closed:
+            if self._keeps_house or self.is_closed:
                 return
             self._keeps_house = True
         self._housekeeper = start(self._runtime, self._keep_house, "leasehold postgres session")
 
     async def _keep_house(self) -> None:
         try:
-            while self._line is not None and not self._closed:
-                self._wake.clear()
-                await self._runtime.wait(self._wake, self._runtime.now() + LINGER / 2)
+            while (line := self._line) is not None and not self.is_closed:
+                await self._watch(line)
                 await self._do_chore()
                 self._end_if_idle()
         except BaseException:  # the event loop is shut down
@@ -205,6 +238,26 @@ class SessionSource:
             raise
         finally:
             self._keeps_house = False
+
+    async def _watch(self, line: Line) -> None:
+        """Wait for a while, or until the server says something that no call has asked for: it ends the session."""
+        self._wake.clear()
+        if not await self._wire.watch(line, LINGER / 2) or self.is_closed:
+            return
+        slot = self._only_user() if self._line is line else None
+        if slot is None:  # the answer to a call that is under way, most likely
+            await self._runtime.wait(self._wake, self._runtime.now() + LOOK_AGAIN)
+            return
+        try:
+            ended = line.pgconn.transaction_status != ACTIVE and not line.is_usable()
+            if ended:
+                self._end()
+        finally:
+            self._leave(slot)
+        if ended and self._alarm is not None:
+            self._alarm()
+        elif not ended:
+            await self._runtime.wait(self._wake, self._runtime.now() + LOOK_AGAIN)
 
     async def _do_chore(self) -> None:
         """In the session as it is, and only while nobody else wants it."""
@@ -246,11 +299,15 @@ class SessionBackend(Verbs):
         super().__init__(settings, statements, asking, runtime)
         self._source = source
 
-    async def try_acquire(self, claim: Claim, _until: float = math.inf, /) -> Grant | Refusal:
+    def on_alert(self, alert: Callable[[], None]) -> None:
+        """See `Alerting`."""
+        self._source.on_end(alert)
+
+    async def try_acquire(self, claim: Claim, until: float = math.inf, /) -> Grant | Refusal:
         """See `Backend`."""
         values = sql.claim_values(claim, self._settings.fence_floor, in_session=True)
         sent = self._runtime.now()
-        answer = sql.Answer(await self._ask(self._sql.acquire, values), sent)
+        answer = sql.Answer(await self._ask(self._sql.acquire, values, until), sent)
         grant = self.granted(answer, claim)
         if grant is None:
             return self.refusal(answer, claim)
@@ -265,7 +322,7 @@ class SessionBackend(Verbs):
                 self._source.hold(answer.claim)
         return answers
 
-    async def release(self, grant: Grant, until: float = math.inf, /) -> bool:
+    async def release(self, grant: Grant, until: float = math.inf, /) -> bool | Loss:
         """See `Backend`."""
         freed = await super().release(grant, until)
         self._source.drop(grant.claim)

@@ -1,6 +1,7 @@
 """The calls that are sent, and how values become parameters and rows become values. It knows no connection.
 
 `sql/verbs.sql` says what each function means. Parameters are always bound; keys and record values travel in binary.
+Every name is qualified, operators too: `sql/rules.sql` says why.
 """
 
 from __future__ import annotations
@@ -78,30 +79,30 @@ class Statements:
 
         self.acquire = call(
             "acquire",
-            "SELECT * FROM @schema@.acquire_1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+            "SELECT * FROM @schema@.acquire_2($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
             *(BYTEA, TEXT, FLOAT8, TEXT, INT4, FLOAT8, TEXT, INT8, BOOL, TEXT, BOOL),
             hot=True,
         )
-        self.turn = call("turn", "SELECT * FROM @schema@.turn_1($1, $2, $3)", BYTEA, TEXT, TEXT, hot=True)
-        self.release = call("release", "SELECT @schema@.release_1($1, $2, $3)", BYTEA, TEXT, INT8, hot=True)
+        self.turn = call("turn", "SELECT * FROM @schema@.turn_2($1, $2, $3)", BYTEA, TEXT, TEXT, hot=True)
+        self.release = call("release", "SELECT @schema@.release_2($1, $2, $3)", BYTEA, TEXT, INT8, hot=True)
         self.renew = call(
             "renew",
-            "SELECT place, broken FROM @schema@.renew_1($1, $2, $3, $4, $5)",
+            "SELECT place, broken FROM @schema@.renew_2($1, $2, $3, $4, $5)",
             *(BYTEA_ARRAY, TEXT_ARRAY, INT8_ARRAY, FLOAT8_ARRAY, BOOL),
             hot=True,
         )
-        self.withdraw = call("withdraw", "SELECT @schema@.withdraw_1($1, $2, $3)", BYTEA, TEXT, FLOAT8)
-        self.break_ = call("break", "SELECT @schema@.break_1($1, $2, $3, $4)", BYTEA, INT8, TEXT, BOOL)
-        self.raise_fence = call("raise_fence", "SELECT @schema@.raise_fence_1($1, $2)", BYTEA, INT8)
+        self.withdraw = call("withdraw", "SELECT @schema@.withdraw_2($1, $2, $3, $4)", BYTEA, TEXT, FLOAT8, BOOL)
+        self.break_ = call("break", "SELECT @schema@.break_2($1, $2, $3, $4)", BYTEA, INT8, TEXT, BOOL)
+        self.raise_fence = call("raise_fence", "SELECT @schema@.raise_fence_2($1, $2)", BYTEA, INT8)
         self.read = call("read", _READ, BYTEA, INT8)
-        self.write = call("write", "SELECT @schema@.write_1($1, $2, $3, $4)", BYTEA, BYTEA, INT8, FLOAT8)
-        self.clean = call("clean", "SELECT @schema@.clean_1($1, $2)", INT4, FLOAT8)
+        self.write = call("write", "SELECT @schema@.write_2($1, $2, $3, $4)", BYTEA, BYTEA, INT8, FLOAT8)
+        self.clean = call("clean", "SELECT @schema@.clean_2($1, $2)", INT4, FLOAT8)
         self.states = call("states", _STATES, BYTEA, BYTEA)
         self.handed = call("handed", _HANDED, BYTEA_ARRAY, TEXT_ARRAY, hot=True)
         self.turns = call(
-            "turns", "SELECT * FROM @schema@.turns_1($1, $2, $3)", BYTEA_ARRAY, TEXT_ARRAY, TEXT, hot=True
+            "turns", "SELECT * FROM @schema@.turns_2($1, $2, $3)", BYTEA_ARRAY, TEXT_ARRAY, TEXT, hot=True
         )
-        self.ring = call("ring", "SELECT pg_notify($1, '')", TEXT)
+        self.ring = call("ring", "SELECT pg_catalog.pg_notify($1, '')", TEXT)
         self.greet = call("greet", _GREET)
         self.begin = call("begin", _BEGIN, INT8, TEXT)
         self.version = call("version", "SELECT version FROM @schema@.about")
@@ -109,37 +110,44 @@ class Statements:
 
 # first key, first key behind -> who holds and who waits, in one snapshot; what has run out is left out
 _STATES = """
-SELECT encode(key, 'hex'), 1 AS state, 'exclusive', 1, holder, fence, date_part('epoch', clock_timestamp() - since),
-       date_part('epoch', expires - clock_timestamp()), NULL, 0 AS number
-FROM @schema@.lock WHERE key >= $1 AND key < $2 AND shape = 1 AND expires > clock_timestamp()
-  AND NOT @schema@.is_over_1(session)
+SELECT pg_catalog.encode(key, 'hex'), 1 AS state, 'exclusive', 1, holder, fence,
+       pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) since),
+       pg_catalog.date_part('epoch', expires OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp()), NULL, 0 AS number
+FROM @schema@.lock
+WHERE key OPERATOR(pg_catalog.>=) $1 AND key OPERATOR(pg_catalog.<) $2 AND shape OPERATOR(pg_catalog.=) 1
+  AND expires OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp() AND NOT @schema@.is_over_2(session)
 UNION ALL
-SELECT encode(key, 'hex'), state, mode, capacity, holder, fence, date_part('epoch', clock_timestamp() - since),
-       date_part('epoch', expires - clock_timestamp()), broken, number
-FROM @schema@.claim WHERE key >= $1 AND key < $2 AND state <= 3 AND expires > clock_timestamp()
-  AND NOT @schema@.is_over_1(session)
+SELECT pg_catalog.encode(key, 'hex'), state, mode, capacity, holder, fence,
+       pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) since),
+       pg_catalog.date_part('epoch', expires OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp()), broken, number
+FROM @schema@.claim
+WHERE key OPERATOR(pg_catalog.>=) $1 AND key OPERATOR(pg_catalog.<) $2 AND state OPERATOR(pg_catalog.<=) 3
+  AND expires OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp() AND NOT @schema@.is_over_2(session)
 ORDER BY 1, state, number
 """
 
 # keys, owners -> who of these has been let in: owner, fence, when in seconds since 1970, abandoned
 _HANDED = """
-SELECT c.owner, c.fence, date_part('epoch', c.since), c.abandoned::integer
-FROM unnest($1, $2) AS given (key, owner)
-JOIN @schema@.claim AS c ON c.key = given.key AND c.owner = given.owner AND c.state = 1
+SELECT c.owner, c.fence, pg_catalog.date_part('epoch', c.since), CAST(c.abandoned AS integer)
+FROM ROWS FROM (pg_catalog.unnest($1), pg_catalog.unnest($2)) AS given (key, owner)
+JOIN @schema@.claim AS c ON c.key OPERATOR(pg_catalog.=) given.key AND c.owner OPERATOR(pg_catalog.=) given.owner
+  AND c.state OPERATOR(pg_catalog.=) 1
 """
 
 # key, fence -> value in hexadecimal digits, highest fence, seconds left, time in seconds since 1970
-_READ = "SELECT encode(content, 'hex'), highest, remaining, moment FROM @schema@.read_1($1, $2)"
+_READ = "SELECT pg_catalog.encode(content, 'hex'), highest, remaining, moment FROM @schema@.read_2($1, $2)"
 
 # nothing -> the process that answers, and how its transactions run by default
-_GREET = "SELECT pg_backend_pid(), current_setting('default_transaction_isolation')"
+_GREET = "SELECT pg_catalog.pg_backend_pid(), pg_catalog.current_setting('default_transaction_isolation')"
 
 
 # number, the same as text -> true; the session is named by it, and has its lock until it ends
 _BEGIN = """
-SELECT pg_try_advisory_lock($1) AND set_config('leasehold.session', $2, false) = $2
-  AND set_config('tcp_keepalives_idle', '10', false) <> '' AND set_config('tcp_keepalives_interval', '5', false) <> ''
-  AND set_config('tcp_keepalives_count', '3', false) <> ''
+SELECT pg_catalog.pg_try_advisory_lock($1)
+  AND pg_catalog.set_config('leasehold.session', $2, false) OPERATOR(pg_catalog.=) $2
+  AND pg_catalog.set_config('tcp_keepalives_idle', '10', false) IS NOT NULL
+  AND pg_catalog.set_config('tcp_keepalives_interval', '5', false) IS NOT NULL
+  AND pg_catalog.set_config('tcp_keepalives_count', '3', false) IS NOT NULL
 """
 
 

@@ -42,7 +42,7 @@ class PostgresStore:
         if settings.mode == "session":
             session = SessionSource(settings, self._parameters, wire, runtime, statements)
             session.chore = _Cleaner(statements, runtime)
-            asking = Asking(session, Schema(statements, settings.label), settings.label)
+            asking = Asking(session, Schema(statements, settings.label), settings.label, runtime)
             return SessionBackend(settings, statements, asking, runtime, session)
         pool = OwnPool(settings, self._parameters, wire, runtime, statements.greet)
         pool.chore = _Cleaner(statements, runtime)
@@ -84,7 +84,7 @@ def _rows(
     wire: Wire,
     listen: Callable[[], Awaitable[Line | None]],
 ) -> Backend:
-    asking = Asking(source, Schema(statements, settings.label), settings.label)
+    asking = Asking(source, Schema(statements, settings.label), settings.label, runtime)
     return RowsBackend(settings, statements, asking, runtime, wire=wire, listen=listen)
 
 

@@ -6,12 +6,13 @@ many wait in one client, it has one such request under way, and alone nobody wai
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from leasehold.backends.postgres.statements import Answer, array, key_bytes
-from leasehold.errors import BackendError, OutcomeUnknown
+from leasehold.errors import BackendError, BackendUnavailable, ClientClosed, OutcomeUnknown
 
 if TYPE_CHECKING:
     from leasehold.backends.postgres.pool import Asking
@@ -27,14 +28,15 @@ PATIENCE = 4  # answer timeouts: one's own request, and the one before it
 
 
 class _Question:
-    __slots__ = ("answer", "bell", "claim", "error", "signal")
+    __slots__ = ("answer", "bell", "claim", "error", "signal", "until")
 
-    def __init__(self, claim: Claim, bell: bytes | None, signal: Signal) -> None:
+    def __init__(self, claim: Claim, bell: bytes | None, signal: Signal, until: float) -> None:
         self.claim = claim
         self.bell = bell
         self.signal = signal
+        self.until = until
         self.answer: Answer | None = None
-        self.error: BackendError | None = None
+        self.error: BackendError | ClientClosed | None = None
 
 
 class Turns:
@@ -50,9 +52,9 @@ class Turns:
         self._leader: _Question | None = None  # whoever has this one asks for all
         self._busy_until = 0.0  # after that it is taken for gone
 
-    async def ask(self, claim: Claim, bell: bytes | None) -> Answer:
+    async def ask(self, claim: Claim, bell: bytes | None, until: float = math.inf) -> Answer:
         """Whose turn it is, as of after this call; keeps the place alive."""
-        question = _Question(claim, bell, self._runtime.signal())
+        question = _Question(claim, bell, self._runtime.signal(), until)
         self._open.append(question)
         try:
             return await self._answered(question)
@@ -63,19 +65,24 @@ class Turns:
                 self._open.remove(question)
 
     async def _answered(self, question: _Question) -> Answer:
-        deadline = self._runtime.now() + PATIENCE * self._timeout
+        deadline = min(self._runtime.now() + PATIENCE * self._timeout, question.until)
         while True:
             question.signal.clear()
             if question.error is not None:
                 raise question.error
             if question.answer is not None:
                 return question.answer
+            if self._runtime.now() >= deadline:
+                raise self._too_late(question)
             if self._may_lead(question):
                 await self._lead(question)
-            elif self._runtime.now() >= deadline:
-                raise OutcomeUnknown("nobody came back with an answer", backend=self._asking.label)
             else:
                 await self._runtime.wait(question.signal, min(deadline, self._runtime.now() + LOOK_AGAIN))
+
+    def _too_late(self, question: _Question) -> BackendError:
+        if question in self._open:
+            return BackendUnavailable("timed out before the queue could be asked", backend=self._asking.label)
+        return OutcomeUnknown("timed out waiting for a batched queue query", backend=self._asking.label)
 
     def _may_lead(self, question: _Question) -> bool:
         now = self._runtime.now()
@@ -92,9 +99,10 @@ class Turns:
         questions = self._take()
         try:
             if questions:  # one that was taken for gone may have been quicker, with our own question too
-                await self._ask_for(questions)
-        except BackendError as error:
-            for question in questions:
+                await self._ask_for(questions, own.until)
+        except (BackendError, ClientClosed) as error:
+            hurry = isinstance(error, BackendError) and self._runtime.now() >= own.until
+            for question in [own] if hurry else questions:  # those who have more time ask again
                 question.error = type(error)(str(error), backend=error.backend)  # each raises its own
         finally:
             self._leader = None
@@ -113,17 +121,17 @@ class Turns:
                 taken.append(self._open.popleft())
         return taken
 
-    async def _ask_for(self, questions: list[_Question]) -> None:
+    async def _ask_for(self, questions: list[_Question], until: float) -> None:
         sent = self._runtime.now()
         if len(questions) == 1:
             claim, bell = questions[0].claim, questions[0].bell
             values = (key_bytes(claim.key), claim.owner.encode(), bell)
-            rows = await self._asking.ask(self._sql.turn, values)
+            rows = await self._asking.ask(self._sql.turn, values, until)
             questions[0].answer = Answer(rows, sent)
             return
         keys = array((key_bytes(question.claim.key) for question in questions), binary=True)
         owners = array(question.claim.owner.encode() for question in questions)
-        rows = await self._asking.ask(self._sql.turns, (keys, owners, questions[-1].bell))
+        rows = await self._asking.ask(self._sql.turns, (keys, owners, questions[-1].bell), until)
         there = {rows.get_value(row, 0): row for row in range(rows.ntuples)}
         for question in questions:
             question.answer = Answer(rows, sent, there.get(question.claim.owner.encode()), 1)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Verbs"]
 
+FREED, GONE = b"freed", b"gone"  # what a release answers; anything else is the reason of a break, as JSON
 TAKEN = Loss(LossReason.TAKEN, "the store does not know this grant any more")
 
 
@@ -45,7 +46,7 @@ class Verbs:
         self._ask = asking.ask
         self._runtime = runtime
 
-    async def renew(self, grants: Sequence[Grant], _until: float = math.inf, /) -> Sequence[Grant | Loss]:
+    async def renew(self, grants: Sequence[Grant], until: float = math.inf, /) -> Sequence[Grant | Loss]:
         """See `Backend`."""
         if not grants:
             return []
@@ -56,7 +57,7 @@ class Verbs:
             sql.array(sql.number(grant.claim.ttl) for grant in grants),
             b"t" if self.in_session else b"f",
         )
-        rows = await self._ask(self._sql.renew, values, urgent=True)
+        rows = await self._ask(self._sql.renew, values, until, urgent=True)
         answers: list[Grant | Loss] = [
             Grant(grant.claim, grant.fence, grant.claim.ttl, None, grant.abandoned) for grant in grants
         ]
@@ -65,15 +66,19 @@ class Verbs:
             answers[int(place or 0) - 1] = self.gone if broken is None else Loss(LossReason.BROKEN, json.loads(broken))
         return answers
 
-    async def release(self, grant: Grant, _until: float = math.inf, /) -> bool:
+    async def release(self, grant: Grant, until: float = math.inf, /) -> bool | Loss:
         """See `Backend`."""
         claim = grant.claim
         values = (claim.key.encode(), claim.owner.encode(), b"%d" % grant.fence)
-        return (await self._ask(self._sql.release, values)).get_value(0, 0) == b"t"
+        outcome = (await self._ask(self._sql.release, values, until)).get_value(0, 0) or b""
+        if outcome in (FREED, GONE):
+            return outcome == FREED
+        return Loss(LossReason.BROKEN, json.loads(outcome))
 
-    async def withdraw(self, claim: Claim, _until: float = math.inf, /, *, doubt: bool = True) -> None:
+    async def withdraw(self, claim: Claim, until: float = math.inf, /, *, doubt: bool = True) -> None:
         """See `Backend`."""
-        await self._ask(self._sql.withdraw, (sql.key_bytes(claim.key), claim.owner.encode(), sql.number(claim.ttl)))
+        values = (sql.key_bytes(claim.key), claim.owner.encode(), sql.number(claim.ttl), b"t" if doubt else b"f")
+        await self._ask(self._sql.withdraw, values, until)
 
     # --- operators
 

@@ -2,12 +2,12 @@
 
 -- The record, if it has not run out; and with a fence, let no lower one write from now on
 --   -> value (null: none), the highest fence, seconds left, the database's time in seconds since 1970.
-CREATE OR REPLACE FUNCTION @schema@.read_1(
-  the_key bytea, the_fence bigint,
-  OUT content bytea, OUT highest bigint, OUT remaining double precision, OUT moment double precision)
-LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION @schema@.read_2(
+  the_key pg_catalog.bytea, the_fence bigint,
+  OUT content pg_catalog.bytea, OUT highest bigint, OUT remaining double precision, OUT moment double precision)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  at timestamptz := clock_timestamp();
+  at timestamp with time zone := clock_timestamp();
   kept @schema@.record;
 BEGIN
   IF the_fence > 0 THEN
@@ -31,11 +31,11 @@ END
 $$;
 
 -- Store a value for its ttl -> false if a higher fence was here.
-CREATE OR REPLACE FUNCTION @schema@.write_1(
-  the_key bytea, the_value bytea, the_fence bigint, the_ttl double precision) RETURNS boolean
-LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION @schema@.write_2(
+  the_key pg_catalog.bytea, the_value pg_catalog.bytea, the_fence bigint, the_ttl double precision) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  at timestamptz := clock_timestamp();
+  at timestamp with time zone := clock_timestamp();
 BEGIN
   INSERT INTO @schema@.record AS r (key, value, fence, expires, fence_until)
     VALUES (the_key, the_value, the_fence, at + make_interval(secs => the_ttl), at + interval '1 day')
@@ -49,14 +49,14 @@ $$;
 -- Walk on through the keys and remove what nobody needs, at most so many rows -> how many were removed.
 -- A name's row carries its fence: it may go once the clock alone gives higher fences, with a day to spare.
 -- One cleans at a time, and not more often than once in `pause` seconds.
-CREATE OR REPLACE FUNCTION @schema@.clean_1(slice integer, pause double precision) RETURNS integer
-LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION @schema@.clean_2(slice integer, pause double precision) RETURNS integer
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  at timestamptz := clock_timestamp();
-  old timestamptz := at - interval '1 day';
+  at timestamp with time zone := clock_timestamp();
+  old timestamp with time zone := at - interval '1 day';
   chore @schema@.about;
   looked record;
-  stale bytea;
+  stale pg_catalog.bytea;
   removed integer := 0;
   number integer;
 BEGIN
@@ -68,12 +68,12 @@ BEGIN
     SELECT key FROM @schema@.lock WHERE key > chore.lock_position ORDER BY key LIMIT slice) AS part;
   FOR stale IN SELECT key FROM @schema@.lock WHERE key > chore.lock_position AND key <= looked.last
                AND shape = 2 AND look <= at ORDER BY key FOR UPDATE SKIP LOCKED LOOP
-    PERFORM @schema@.enter_1(stale);
-    PERFORM @schema@.settle_1(stale, at);
+    PERFORM @schema@.enter_2(stale);
+    PERFORM @schema@.settle_2(stale, at);
   END LOOP;
   WITH idle AS (
     SELECT key FROM @schema@.lock WHERE key > chore.lock_position AND key <= looked.last
-      AND (shape = 0 OR shape = 1 AND expires <= old) AND fence < @schema@.micros_1(old)
+      AND (shape = 0 OR shape = 1 AND expires <= old) AND fence < @schema@.micros_2(old)
     ORDER BY key FOR UPDATE SKIP LOCKED)
   DELETE FROM @schema@.lock USING idle WHERE lock.key = idle.key;
   GET DIAGNOSTICS removed = ROW_COUNT;

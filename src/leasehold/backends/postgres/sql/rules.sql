@@ -1,13 +1,18 @@
 -- The rules of one name, for the verbs. Each takes for granted that the caller has locked the name's row by
--- `enter_1`. Statements inside see what was committed before the lock was had: functions that write take a new
+-- `enter_2`. Statements inside see what was committed before the lock was had: functions that write take a new
 -- snapshot for each.
+--
+-- A role that may create functions and operators in a schema of the caller's search path could put its own in the place
+-- of PostgreSQL's, and they would run as the caller. So the verbs pin their search path. The functions of this file are
+-- called by those only, and inherit it; setting it costs microseconds on each call. `micros_2` and `is_over_2`, and the
+-- verbs that do the common case, are called with the caller's path: there every name is qualified, operators too.
 
 -- When -> a fence by the clock: microseconds since 1970.
-CREATE OR REPLACE FUNCTION @schema@.micros_1(at timestamptz) RETURNS bigint
-LANGUAGE sql IMMUTABLE AS 'SELECT (date_part(''epoch'', at) * 1000000)::bigint';
+CREATE OR REPLACE FUNCTION @schema@.micros_2(at timestamp with time zone) RETURNS bigint
+LANGUAGE sql IMMUTABLE AS 'SELECT CAST(pg_catalog.date_part(''epoch'', at) OPERATOR(pg_catalog.*) 1000000 AS bigint)';
 
 -- Whether those who hold leave room for such a claim. Whoever waits ahead is the caller's business.
-CREATE OR REPLACE FUNCTION @schema@.admits_1(the_key bytea, the_mode text, the_capacity integer) RETURNS boolean
+CREATE OR REPLACE FUNCTION @schema@.admits_2(the_key pg_catalog.bytea, the_mode pg_catalog.text, the_capacity integer) RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN
   IF the_mode = 'exclusive' THEN
@@ -22,19 +27,19 @@ $$;
 
 -- Let in everybody whose turn it is, in order, and tell each on its bell: owner, fence, time, abandoned.
 -- A lock that is handed over lasts for three re-checks only, until its new holder has shown that it lives.
-CREATE OR REPLACE FUNCTION @schema@.advance_1(the_key bytea, at timestamptz) RETURNS void
+CREATE OR REPLACE FUNCTION @schema@.advance_2(the_key pg_catalog.bytea, at timestamp with time zone) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
   next @schema@.claim;
   top bigint;
   news boolean;
-  ends timestamptz := 'infinity';
+  ends timestamp with time zone := 'infinity';
 BEGIN
   SELECT fence, abandoned_until > at INTO top, news FROM @schema@.lock WHERE key = the_key;
   LOOP
     SELECT * INTO next FROM @schema@.claim WHERE key = the_key AND state = 3 ORDER BY number LIMIT 1;
-    EXIT WHEN NOT FOUND OR NOT @schema@.admits_1(the_key, next.mode, next.capacity);
-    top := greatest(top + 1, @schema@.micros_1(at));
+    EXIT WHEN NOT FOUND OR NOT @schema@.admits_2(the_key, next.mode, next.capacity);
+    top := greatest(top + 1, @schema@.micros_2(at));
     next.expires := at + make_interval(secs => least(next.ttl, 3));
     UPDATE @schema@.claim SET state = 1, fence = top, since = at, expires = next.expires, abandoned = news
       WHERE number = next.number;
@@ -52,7 +57,7 @@ END
 $$;
 
 -- Nothing but the fence has to be remembered, if nothing else is left.
-CREATE OR REPLACE FUNCTION @schema@.settle_1(the_key bytea, at timestamptz) RETURNS void
+CREATE OR REPLACE FUNCTION @schema@.settle_2(the_key pg_catalog.bytea, at timestamp with time zone) RETURNS void
 LANGUAGE sql AS $$
   UPDATE @schema@.lock SET shape = 0, look = 'infinity', abandoned_until = '-infinity'
   WHERE key = the_key AND shape = 2 AND abandoned_until <= at
@@ -61,46 +66,60 @@ $$;
 
 -- Whether the session with this number has ended. Nobody else ever takes its advisory lock for longer than this
 -- question; our own session, which could take it again, is told apart by its name for itself.
-CREATE OR REPLACE FUNCTION @schema@.is_over_1(the_session bigint) RETURNS boolean
+CREATE OR REPLACE FUNCTION @schema@.is_over_2(the_session bigint) RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN
-  IF the_session IS NULL OR the_session::text = current_setting('leasehold.session', true) THEN
+  IF the_session IS NULL
+     OR CAST(the_session AS pg_catalog.text) OPERATOR(pg_catalog.=) pg_catalog.current_setting('leasehold.session', true)
+  THEN
     RETURN false;
   END IF;
-  RETURN pg_try_advisory_xact_lock_shared(the_session);
+  RETURN pg_catalog.pg_try_advisory_xact_lock_shared(the_session);
 END
 $$;
 
 -- Remove what has run out, and let others in for it. A holder that ran out did not release: the next one is told.
-CREATE OR REPLACE FUNCTION @schema@.expire_1(the_key bytea, at timestamptz) RETURNS void
+-- Marks of withdrawn claims may be many, and nothing depends on when they go: at most a hundred go at a time, the oldest
+-- first, until none of them has run out; the next look is then when the youngest has.
+CREATE OR REPLACE FUNCTION @schema@.expire_2(the_key pg_catalog.bytea, at timestamp with time zone) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
   vanished boolean;
   room boolean;
+  marks integer;
 BEGIN
   WITH gone AS (
-    DELETE FROM @schema@.claim WHERE key = the_key AND (expires <= at OR @schema@.is_over_1(session)) RETURNING state)
+    DELETE FROM @schema@.claim WHERE key = the_key AND state <= 3
+      AND (expires <= at OR session IS NOT NULL AND @schema@.is_over_2(session)) RETURNING state)
   SELECT coalesce(bool_or(state = 1), false), coalesce(bool_or(state <= 3), false) INTO vanished, room FROM gone;
+  DELETE FROM @schema@.claim WHERE key = the_key AND state = 5 AND expires <= at;
+  WITH old AS (
+    SELECT number, expires FROM @schema@.claim WHERE key = the_key AND state = 4 ORDER BY number LIMIT 100), gone AS (
+    DELETE FROM @schema@.claim AS c USING old WHERE c.number = old.number AND old.expires <= at RETURNING 1)
+  SELECT count(*) INTO marks FROM gone;
   UPDATE @schema@.lock SET
     abandoned_until = CASE WHEN vanished THEN at + interval '1 day' ELSE abandoned_until END,
     look = least((SELECT min(CASE WHEN session IS NULL THEN expires ELSE '-infinity' END)
-                  FROM @schema@.claim WHERE key = the_key),
+                  FROM @schema@.claim WHERE key = the_key AND state <= 3),
+                 (SELECT min(expires) FROM @schema@.claim WHERE key = the_key AND state = 5),
+                 CASE WHEN marks > 0 THEN at ELSE (
+                   SELECT expires FROM @schema@.claim WHERE key = the_key AND state = 4 ORDER BY number DESC LIMIT 1) END,
                  CASE WHEN vanished THEN at + interval '1 day' WHEN abandoned_until > at THEN abandoned_until END,
                  'infinity')
     WHERE key = the_key;
   IF room THEN
-    PERFORM @schema@.advance_1(the_key, at);
+    PERFORM @schema@.advance_2(the_key, at);
   END IF;
 END
 $$;
 
 -- Lock a name, and bring it to how it is now -> the time. A holder that was folded into the row gets a claim of its
 -- own.
-CREATE OR REPLACE FUNCTION @schema@.enter_1(the_key bytea) RETURNS timestamptz
+CREATE OR REPLACE FUNCTION @schema@.enter_2(the_key pg_catalog.bytea) RETURNS timestamp with time zone
 LANGUAGE plpgsql AS $$
 DECLARE
   row @schema@.lock;
-  at timestamptz;
+  at timestamp with time zone;
 BEGIN
   LOOP
     SELECT * INTO row FROM @schema@.lock WHERE key = the_key FOR UPDATE;
@@ -116,17 +135,17 @@ BEGIN
     UPDATE @schema@.lock SET shape = 2, look = row.look, owner = NULL WHERE key = the_key;
   END IF;
   IF row.look <= at THEN
-    PERFORM @schema@.expire_1(the_key, at);
+    PERFORM @schema@.expire_2(the_key, at);
   END IF;
   RETURN at;
 END
 $$;
 
 -- Put a row into `claim`.
-CREATE OR REPLACE FUNCTION @schema@.add_1(
-  the_key bytea, the_owner text, the_state integer, the_mode text, the_capacity integer, the_ttl double precision,
-  the_min_hold double precision, the_holder text, the_fence bigint, at timestamptz, the_expires timestamptz,
-  the_abandoned boolean, the_bell text, the_session bigint) RETURNS void
+CREATE OR REPLACE FUNCTION @schema@.add_2(
+  the_key pg_catalog.bytea, the_owner pg_catalog.text, the_state integer, the_mode pg_catalog.text, the_capacity integer, the_ttl double precision,
+  the_min_hold double precision, the_holder pg_catalog.text, the_fence bigint, at timestamp with time zone, the_expires timestamp with time zone,
+  the_abandoned boolean, the_bell pg_catalog.text, the_session bigint) RETURNS void
 LANGUAGE sql AS $$
   INSERT INTO @schema@.claim (key, owner, state, mode, capacity, ttl, min_hold, holder, fence, since, expires, abandoned,
                               bell, session)

@@ -1,4 +1,4 @@
--- The tables of the store, version 1. `@schema@` is the quoted name of their schema.
+-- The tables of the store. `@schema@` is the quoted name of their schema.
 --
 -- Invariants: instants are of the database's clock (`clock_timestamp()`); fences only rise; keys are the bytes of
 -- UTF-8, so that any name fits and no collation orders them. `holder` and `broken` are JSON texts: they may hold any
@@ -19,7 +19,7 @@
 
 DO $$
 BEGIN
-  IF to_regnamespace('@schema@') IS NULL THEN  -- asked first: IF NOT EXISTS wants the right to create even if it exists
+  IF pg_catalog.to_regnamespace('@schema@') IS NULL THEN  -- asked first: IF NOT EXISTS wants the right to create even if it exists
     CREATE SCHEMA @schema@;
   END IF;
 END
@@ -27,54 +27,54 @@ $$;
 
 CREATE TABLE IF NOT EXISTS @schema@.about (
   version integer NOT NULL,
-  cleaned timestamptz NOT NULL DEFAULT '-infinity',
-  lock_position bytea NOT NULL DEFAULT '',
-  record_position bytea NOT NULL DEFAULT ''
+  cleaned timestamp with time zone NOT NULL DEFAULT '-infinity',
+  lock_position pg_catalog.bytea NOT NULL DEFAULT '',
+  record_position pg_catalog.bytea NOT NULL DEFAULT ''
 );
 
 CREATE TABLE IF NOT EXISTS @schema@.lock (
-  key bytea PRIMARY KEY,
-  fence bigint NOT NULL CHECK (fence < 9007199254740992),
+  key pg_catalog.bytea PRIMARY KEY,
+  fence bigint NOT NULL CHECK (fence OPERATOR(pg_catalog.<) 9007199254740992),
   shape smallint NOT NULL DEFAULT 0,
-  look timestamptz NOT NULL DEFAULT 'infinity',
-  abandoned_until timestamptz NOT NULL DEFAULT '-infinity',
-  owner text,
+  look timestamp with time zone NOT NULL DEFAULT 'infinity',
+  abandoned_until timestamp with time zone NOT NULL DEFAULT '-infinity',
+  owner pg_catalog.text,
   ttl double precision,
-  since timestamptz,
-  expires timestamptz,
-  holder text,
+  since timestamp with time zone,
+  expires timestamp with time zone,
+  holder pg_catalog.text,
   session bigint
 ) WITH (fillfactor = 50);
 
 CREATE TABLE IF NOT EXISTS @schema@.claim (
   number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-  key bytea NOT NULL,
-  owner text NOT NULL,
+  key pg_catalog.bytea NOT NULL,
+  owner pg_catalog.text NOT NULL,
   state smallint NOT NULL,
-  mode text NOT NULL,
+  mode pg_catalog.text NOT NULL,
   capacity integer NOT NULL,
   ttl double precision NOT NULL,
   min_hold double precision NOT NULL,
-  holder text NOT NULL,
+  holder pg_catalog.text NOT NULL,
   fence bigint NOT NULL DEFAULT 0,
-  since timestamptz NOT NULL,
-  expires timestamptz NOT NULL,
+  since timestamp with time zone NOT NULL,
+  expires timestamp with time zone NOT NULL,
   abandoned boolean NOT NULL DEFAULT false,
-  broken text,
-  bell text,
+  broken pg_catalog.text,
+  bell pg_catalog.text,
   session bigint
 ) WITH (fillfactor = 70);
 
-CREATE INDEX IF NOT EXISTS claim_by_owner ON @schema@.claim (key, owner);
+CREATE INDEX IF NOT EXISTS claim_of_owner ON @schema@.claim (owner);
 
 CREATE INDEX IF NOT EXISTS claim_by_state ON @schema@.claim (key, state, number);
 
 CREATE TABLE IF NOT EXISTS @schema@.record (
-  key bytea PRIMARY KEY,
-  value bytea NOT NULL,
+  key pg_catalog.bytea PRIMARY KEY,
+  value pg_catalog.bytea NOT NULL,
   fence bigint NOT NULL,
-  expires timestamptz NOT NULL,
-  fence_until timestamptz NOT NULL
+  expires timestamp with time zone NOT NULL,
+  fence_until timestamp with time zone NOT NULL
 );
 
 INSERT INTO @schema@.about (version) SELECT 0 WHERE NOT EXISTS (SELECT FROM @schema@.about);

@@ -1,4 +1,4 @@
--- The verbs of the store, one call each. Common reply of `acquire_1` and `turn_1`:
+-- The verbs of the store, one call each. Common reply of `acquire_2` and `turn_2`:
 --   verdict     granted, placed, refused, or conflict (in use as another kind of lock: see mode and capacity)
 --   fence       of the grant
 --   abandoned   the holder before left without releasing
@@ -7,9 +7,25 @@
 --   ends        seconds until the first holder's time is over
 --   facts       who holds, as JSON
 
+-- Every verb pins its search path, or qualifies every name: see rules.sql. Plans are kept for as long as a session lasts,
+-- also if they were made while a table had hardly any rows, or before anything was known of it. So no verb may read a
+-- whole table; and a statement names a claim by its owner, which no two claims share, or by key and state, but never by
+-- key and owner: then the planner may go through all claims of the name.
+
+-- What is there of a claim. A mark of its withdrawal may stand beside a note that it was broken.
+CREATE OR REPLACE FUNCTION @schema@.own_2(the_owner pg_catalog.text) RETURNS @schema@.claim
+LANGUAGE plpgsql AS $$
+DECLARE
+  own @schema@.claim;
+BEGIN
+  SELECT * INTO own FROM @schema@.claim WHERE owner = the_owner ORDER BY state LIMIT 1;
+  RETURN own;
+END
+$$;
+
 -- What a claim is told that was not granted.
-CREATE OR REPLACE FUNCTION @schema@.describe_1(
-  the_key bytea, before bigint, at timestamptz, OUT ahead integer, OUT ends double precision, OUT facts text)
+CREATE OR REPLACE FUNCTION @schema@.describe_2(
+  the_key pg_catalog.bytea, before bigint, at timestamp with time zone, OUT ahead integer, OUT ends double precision, OUT facts pg_catalog.text)
 LANGUAGE plpgsql AS $$
 BEGIN
   SELECT count(*) INTO ahead FROM (
@@ -20,41 +36,21 @@ BEGIN
 END
 $$;
 
--- The common case: an exclusive claim on a name that nobody uses is one write. Otherwise the rules decide.
--- `waits`: take a place in the queue if it cannot be had at once. `the_floor`: the fence is above this.
--- `in_session`: the claim ends with this session, which was named before; asked again by another, it moves there.
--- Invariant: the same claim asked twice gives the same grant, with a new expiry; a withdrawn claim gets nothing.
-CREATE OR REPLACE FUNCTION @schema@.acquire_1(
-  the_key bytea, the_owner text, the_ttl double precision, the_mode text, the_capacity integer,
-  the_min_hold double precision, the_holder text, the_floor bigint, waits boolean, the_bell text, in_session boolean,
-  OUT verdict text, OUT fence bigint, OUT abandoned boolean, OUT moment double precision, OUT ahead integer,
-  OUT ends double precision, OUT facts text, OUT mode text, OUT capacity integer)
-LANGUAGE plpgsql AS $$
+-- What the rules say to a claim. For the parameters and the reply see `acquire_2`.
+CREATE OR REPLACE FUNCTION @schema@.acquire_by_rules_2(
+  the_key pg_catalog.bytea, the_owner pg_catalog.text, the_ttl double precision, the_mode pg_catalog.text,
+  the_capacity integer, the_min_hold double precision, the_holder pg_catalog.text, the_floor bigint, waits boolean,
+  the_bell pg_catalog.text, the_session bigint,
+  OUT verdict pg_catalog.text, OUT fence bigint, OUT abandoned boolean, OUT moment double precision, OUT ahead integer,
+  OUT ends double precision, OUT facts pg_catalog.text, OUT mode pg_catalog.text, OUT capacity integer)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
-  at timestamptz := clock_timestamp();
-  the_session bigint := CASE WHEN in_session THEN current_setting('leasehold.session')::bigint END;
+  at timestamp with time zone := @schema@.enter_2(the_key);
   own @schema@.claim;
   present @schema@.claim;
 BEGIN
   moment := date_part('epoch', at);
-  IF the_mode = 'exclusive' AND the_min_hold = 0 THEN
-    INSERT INTO @schema@.lock AS l (key, fence, shape, owner, ttl, since, expires, holder, session)
-      VALUES (the_key, greatest((moment * 1000000)::bigint, the_floor + 1), 1, the_owner, the_ttl, at,
-              at + make_interval(secs => the_ttl), the_holder, the_session)
-      ON CONFLICT (key) DO UPDATE SET
-        fence = greatest(l.fence + 1, excluded.fence), shape = 1, owner = excluded.owner, ttl = excluded.ttl,
-        since = excluded.since, expires = excluded.expires, holder = excluded.holder, session = excluded.session
-      WHERE l.shape = 0
-      RETURNING l.fence INTO fence;
-    IF FOUND THEN
-      verdict := 'granted';
-      abandoned := false;
-      RETURN;
-    END IF;
-  END IF;
-  at := @schema@.enter_1(the_key);
-  moment := date_part('epoch', at);
-  SELECT * INTO own FROM @schema@.claim AS c WHERE c.key = the_key AND c.owner = the_owner ORDER BY c.state LIMIT 1;
+  own := @schema@.own_2(the_owner);
   IF own.state = 1 AND own.broken IS NULL THEN  -- asked again, because its answer was lost
     UPDATE @schema@.claim AS c SET expires = at + make_interval(secs => the_ttl), session = the_session
       WHERE c.number = own.number;
@@ -76,11 +72,11 @@ BEGIN
       UPDATE @schema@.lock AS l SET fence = the_floor WHERE l.key = the_key AND l.fence < the_floor;
     END IF;
     IF NOT EXISTS (SELECT FROM @schema@.claim AS c WHERE c.key = the_key AND c.state = 3)
-       AND @schema@.admits_1(the_key, the_mode, the_capacity) THEN
-      SELECT greatest(l.fence + 1, @schema@.micros_1(at)), l.abandoned_until > at INTO fence, abandoned
+       AND @schema@.admits_2(the_key, the_mode, the_capacity) THEN
+      SELECT greatest(l.fence + 1, @schema@.micros_2(at)), l.abandoned_until > at INTO fence, abandoned
         FROM @schema@.lock AS l WHERE l.key = the_key;
-      UPDATE @schema@.lock AS l SET fence = acquire_1.fence, abandoned_until = '-infinity' WHERE l.key = the_key;
-      PERFORM @schema@.add_1(the_key, the_owner, 1, the_mode, the_capacity, the_ttl, the_min_hold, the_holder, fence, at,
+      UPDATE @schema@.lock AS l SET fence = acquire_by_rules_2.fence, abandoned_until = '-infinity' WHERE l.key = the_key;
+      PERFORM @schema@.add_2(the_key, the_owner, 1, the_mode, the_capacity, the_ttl, the_min_hold, the_holder, fence, at,
                              at + make_interval(secs => the_ttl), abandoned, NULL, the_session);
       verdict := 'granted';
       RETURN;
@@ -88,35 +84,73 @@ BEGIN
   END IF;
   verdict := 'refused';
   IF waits AND own.state IS NULL THEN
-    PERFORM @schema@.add_1(the_key, the_owner, 3, the_mode, the_capacity, the_ttl, the_min_hold, the_holder, 0, at,
+    PERFORM @schema@.add_2(the_key, the_owner, 3, the_mode, the_capacity, the_ttl, the_min_hold, the_holder, 0, at,
                            at + make_interval(secs => least(the_ttl, 3)), false, the_bell, NULL);
     verdict := 'placed';
-    SELECT c.number INTO own.number FROM @schema@.claim AS c WHERE c.key = the_key AND c.owner = the_owner;
+    SELECT c.number INTO own.number FROM @schema@.claim AS c WHERE c.owner = the_owner;
   ELSIF waits AND own.state = 3 THEN
     UPDATE @schema@.claim AS c SET expires = at + make_interval(secs => least(the_ttl, 3)), bell = the_bell
       WHERE c.number = own.number;
     verdict := 'placed';
   ELSE
-    PERFORM @schema@.settle_1(the_key, at);
+    PERFORM @schema@.settle_2(the_key, at);
   END IF;
   SELECT d.ahead, d.ends, d.facts INTO ahead, ends, facts
-    FROM @schema@.describe_1(the_key, coalesce(CASE WHEN verdict = 'placed' THEN own.number END, 9223372036854775807),
+    FROM @schema@.describe_2(the_key, coalesce(CASE WHEN verdict = 'placed' THEN own.number END, 9223372036854775807),
                              at) AS d;
 END
 $$;
 
--- Whose turn it is, asked by one who waits; keeps the place alive. Refused: the place is gone.
-CREATE OR REPLACE FUNCTION @schema@.turn_1(
-  the_key bytea, the_owner text, the_bell text,
-  OUT verdict text, OUT fence bigint, OUT abandoned boolean, OUT moment double precision, OUT ahead integer,
-  OUT ends double precision, OUT facts text, OUT mode text, OUT capacity integer)
+-- The common case: an exclusive claim on a name that nobody uses is one write. Otherwise the rules decide.
+-- `waits`: take a place in the queue if it cannot be had at once. `the_floor`: the fence is above this.
+-- `in_session`: the claim ends with this session, which was named before; asked again by another, it moves there.
+-- Invariant: the same claim asked twice gives the same grant, with a new expiry; a withdrawn claim gets nothing.
+CREATE OR REPLACE FUNCTION @schema@.acquire_2(
+  the_key pg_catalog.bytea, the_owner pg_catalog.text, the_ttl double precision, the_mode pg_catalog.text,
+  the_capacity integer, the_min_hold double precision, the_holder pg_catalog.text, the_floor bigint, waits boolean,
+  the_bell pg_catalog.text, in_session boolean,
+  OUT verdict pg_catalog.text, OUT fence bigint, OUT abandoned boolean, OUT moment double precision, OUT ahead integer,
+  OUT ends double precision, OUT facts pg_catalog.text, OUT mode pg_catalog.text, OUT capacity integer)
 LANGUAGE plpgsql AS $$
 DECLARE
-  at timestamptz := @schema@.enter_1(the_key);
+  at timestamp with time zone := pg_catalog.clock_timestamp();
+  the_session bigint := CASE WHEN in_session THEN CAST(pg_catalog.current_setting('leasehold.session') AS bigint) END;
+BEGIN
+  IF the_mode OPERATOR(pg_catalog.=) 'exclusive' AND the_min_hold OPERATOR(pg_catalog.=) 0 THEN
+    moment := pg_catalog.date_part('epoch', at);
+    INSERT INTO @schema@.lock AS l (key, fence, shape, owner, ttl, since, expires, holder, session)
+      VALUES (the_key, greatest(CAST(moment OPERATOR(pg_catalog.*) 1000000 AS bigint), the_floor OPERATOR(pg_catalog.+) 1), 1, the_owner, the_ttl, at,
+              at OPERATOR(pg_catalog.+) pg_catalog.make_interval(secs => the_ttl), the_holder, the_session)
+      ON CONFLICT (key) DO UPDATE SET
+        fence = greatest(l.fence OPERATOR(pg_catalog.+) 1, excluded.fence), shape = 1, owner = excluded.owner,
+        ttl = excluded.ttl, since = excluded.since, expires = excluded.expires, holder = excluded.holder,
+        session = excluded.session
+      WHERE l.shape OPERATOR(pg_catalog.=) 0
+      RETURNING l.fence INTO fence;
+    IF FOUND THEN
+      verdict := 'granted';
+      abandoned := false;
+      RETURN;
+    END IF;
+  END IF;
+  SELECT r.* INTO verdict, fence, abandoned, moment, ahead, ends, facts, mode, capacity
+    FROM @schema@.acquire_by_rules_2(the_key, the_owner, the_ttl, the_mode, the_capacity, the_min_hold, the_holder,
+                                     the_floor, waits, the_bell, the_session) AS r;
+END
+$$;
+
+-- Whose turn it is, asked by one who waits; keeps the place alive. Refused: the place is gone.
+CREATE OR REPLACE FUNCTION @schema@.turn_2(
+  the_key pg_catalog.bytea, the_owner pg_catalog.text, the_bell pg_catalog.text,
+  OUT verdict pg_catalog.text, OUT fence bigint, OUT abandoned boolean, OUT moment double precision, OUT ahead integer,
+  OUT ends double precision, OUT facts pg_catalog.text, OUT mode pg_catalog.text, OUT capacity integer)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+DECLARE
+  at timestamp with time zone := @schema@.enter_2(the_key);
   own @schema@.claim;
 BEGIN
   moment := date_part('epoch', at);
-  SELECT * INTO own FROM @schema@.claim AS c WHERE c.key = the_key AND c.owner = the_owner ORDER BY c.state LIMIT 1;
+  own := @schema@.own_2(the_owner);
   IF own.state = 1 AND own.broken IS NULL THEN
     UPDATE @schema@.claim AS c SET expires = at + make_interval(secs => own.ttl) WHERE c.number = own.number;
     verdict := 'granted';
@@ -131,31 +165,31 @@ BEGIN
   ELSE
     verdict := 'refused';
     own.number := 9223372036854775807;
-    PERFORM @schema@.settle_1(the_key, at);
+    PERFORM @schema@.settle_2(the_key, at);
   END IF;
-  SELECT d.ahead, d.ends, d.facts INTO ahead, ends, facts FROM @schema@.describe_1(the_key, own.number, at) AS d;
+  SELECT d.ahead, d.ends, d.facts INTO ahead, ends, facts FROM @schema@.describe_2(the_key, own.number, at) AS d;
 END
 $$;
 
--- The same as `turn_1` for several at once -> a row for each that is there, which begins with its owner. In order of
--- key, as in `renew_1`. The planner cannot know how long the lists are, and would go through one for each member of the
+-- The same as `turn_2` for several at once -> a row for each that is there, which begins with its owner. In order of
+-- key, as in `renew_2`. The planner cannot know how long the lists are, and would go through one for each member of the
 -- other; so it is told not to.
-CREATE OR REPLACE FUNCTION @schema@.turns_1(the_keys bytea[], the_owners text[], the_bell text)
+CREATE OR REPLACE FUNCTION @schema@.turns_2(the_keys pg_catalog.bytea[], the_owners pg_catalog.text[], the_bell pg_catalog.text)
 RETURNS TABLE (
-  owner text, verdict text, fence bigint, abandoned boolean, moment double precision, ahead bigint,
-  ends double precision, facts text)
-LANGUAGE plpgsql SET enable_nestloop = off AS $$
+  owner pg_catalog.text, verdict pg_catalog.text, fence bigint, abandoned boolean, moment double precision, ahead bigint,
+  ends double precision, facts pg_catalog.text)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_nestloop = off AS $$
 DECLARE
-  name bytea;
-  at timestamptz;
+  name pg_catalog.bytea;
+  at timestamp with time zone;
 BEGIN
   FOR name IN SELECT DISTINCT k FROM unnest(the_keys) AS k ORDER BY k LOOP
-    at := @schema@.enter_1(name);
+    at := @schema@.enter_2(name);
     UPDATE @schema@.claim AS c SET
       expires = at + make_interval(secs => CASE c.state WHEN 1 THEN c.ttl ELSE least(c.ttl, 3) END), bell = the_bell
       FROM unnest(the_keys, the_owners) AS given (key, owner)
-      WHERE given.key = name AND c.key = name AND c.owner = given.owner AND c.state IN (1, 3) AND c.broken IS NULL
-        AND (c.state = 1 OR c.expires < at + make_interval(secs => least(c.ttl, 3) * 0.7)
+      WHERE given.key = name AND c.key = name AND c.owner = given.owner AND c.state <= 3 AND c.state <> 2
+        AND c.broken IS NULL AND (c.state = 1 OR c.expires < at + make_interval(secs => least(c.ttl, 3) * 0.7)
              OR c.bell IS DISTINCT FROM the_bell);
     RETURN QUERY
       SELECT c.owner, CASE c.state WHEN 1 THEN 'granted' ELSE 'placed' END, c.fence, c.abandoned,
@@ -175,13 +209,13 @@ $$;
 -- Extend grants -> a row for each that is lost: its place in the list, counted from 1, and why, if it was broken.
 -- `in_session`: from now on they end with this session; the one that they lived in must not have ended.
 -- In order of key, so that two such calls never wait for each other; whoever else locks names locks one only.
-CREATE OR REPLACE FUNCTION @schema@.renew_1(
-  the_keys bytea[], the_owners text[], the_fences bigint[], the_ttls double precision[], in_session boolean)
-RETURNS TABLE (place bigint, broken text)
-LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION @schema@.renew_2(
+  the_keys pg_catalog.bytea[], the_owners pg_catalog.text[], the_fences bigint[], the_ttls double precision[], in_session boolean)
+RETURNS TABLE (place bigint, broken pg_catalog.text)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
   g record;
-  at timestamptz;
+  at timestamp with time zone;
   the_session bigint := CASE WHEN in_session THEN current_setting('leasehold.session')::bigint END;
 BEGIN
   FOR g IN SELECT * FROM unnest(the_keys, the_owners, the_fences, the_ttls)
@@ -189,103 +223,129 @@ BEGIN
     at := clock_timestamp();
     UPDATE @schema@.lock AS l SET expires = at + make_interval(secs => g.ttl), session = the_session
       WHERE l.key = g.key AND l.shape = 1 AND l.owner = g.owner AND l.fence = g.fence AND l.expires > at
-        AND NOT @schema@.is_over_1(l.session);
+        AND NOT @schema@.is_over_2(l.session);
     CONTINUE WHEN FOUND;
     PERFORM FROM @schema@.lock AS l WHERE l.key = g.key FOR UPDATE;
     at := clock_timestamp();
     UPDATE @schema@.claim AS c SET expires = at + make_interval(secs => g.ttl), session = the_session
-      WHERE c.key = g.key AND c.owner = g.owner AND c.fence = g.fence AND c.state = 1 AND c.broken IS NULL
-        AND c.expires > at AND NOT @schema@.is_over_1(c.session);
+      WHERE c.owner = g.owner AND c.fence = g.fence AND c.state = 1 AND c.broken IS NULL
+        AND c.expires > at AND NOT @schema@.is_over_2(c.session);
     CONTINUE WHEN FOUND;
     place := g.place;
     broken := (SELECT c.broken FROM @schema@.claim AS c
-               WHERE c.key = g.key AND c.owner = g.owner AND c.fence = g.fence AND c.expires > at LIMIT 1);
+               WHERE c.owner = g.owner AND c.fence = g.fence AND c.expires > at LIMIT 1);
     RETURN NEXT;
   END LOOP;
 END
 $$;
 
--- Free this grant and nothing else -> whether it was ours. A late copy of the claim, granted anew, has another fence.
-CREATE OR REPLACE FUNCTION @schema@.release_1(the_key bytea, the_owner text, the_fence bigint) RETURNS boolean
-LANGUAGE plpgsql AS $$
+-- What the rules say to a release. See `release_2`. A grant that was broken is freed at once, also before its min_hold.
+-- A clock that was set back does not make a min_hold longer.
+CREATE OR REPLACE FUNCTION @schema@.release_by_rules_2(
+  the_key pg_catalog.bytea, the_owner pg_catalog.text, the_fence bigint) RETURNS pg_catalog.text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
-  at timestamptz := clock_timestamp();
+  at timestamp with time zone := @schema@.enter_2(the_key);
   own @schema@.claim;
 BEGIN
-  UPDATE @schema@.lock SET shape = 0, owner = NULL
-    WHERE key = the_key AND shape = 1 AND owner = the_owner AND fence = the_fence AND expires > at;
-  IF FOUND THEN
-    RETURN true;
-  END IF;
-  at := @schema@.enter_1(the_key);
-  SELECT * INTO own FROM @schema@.claim
-    WHERE key = the_key AND owner = the_owner AND state = 1 AND fence = the_fence;
+  SELECT * INTO own FROM @schema@.claim WHERE owner = the_owner AND state IN (1, 5) AND fence = the_fence;
   IF NOT FOUND THEN
-    PERFORM @schema@.settle_1(the_key, at);
-    RETURN false;
+    PERFORM @schema@.settle_2(the_key, at);
+    RETURN 'gone';
   END IF;
-  IF own.since + make_interval(secs => own.min_hold) > at THEN
+  own.since := least(own.since, at);
+  IF own.broken IS NULL AND own.min_hold > 0 AND own.since + make_interval(secs => own.min_hold) > at THEN
     own.expires := own.since + make_interval(secs => own.min_hold);
     UPDATE @schema@.claim SET state = 2, expires = own.expires WHERE number = own.number;
     UPDATE @schema@.lock SET look = least(look, own.expires) WHERE key = the_key;
-  ELSE
-    DELETE FROM @schema@.claim WHERE number = own.number;
-    PERFORM @schema@.advance_1(the_key, at);
-    PERFORM @schema@.settle_1(the_key, at);
+    RETURN 'freed';
   END IF;
-  RETURN own.broken IS NULL;
+  DELETE FROM @schema@.claim WHERE number = own.number;
+  PERFORM @schema@.advance_2(the_key, at);
+  PERFORM @schema@.settle_2(the_key, at);
+  RETURN coalesce(own.broken, 'freed');
 END
 $$;
 
--- Undo a claim whatever became of it, and refuse late copies of it for one ttl.
-CREATE OR REPLACE FUNCTION @schema@.withdraw_1(the_key bytea, the_owner text, the_ttl double precision) RETURNS void
+-- Free this grant and nothing else -> freed; gone, if it was no longer ours; or, if it was broken, the reason as a JSON
+-- string. A late copy of the claim, granted anew, has another fence.
+CREATE OR REPLACE FUNCTION @schema@.release_2(the_key pg_catalog.bytea, the_owner pg_catalog.text, the_fence bigint)
+RETURNS pg_catalog.text
 LANGUAGE plpgsql AS $$
+BEGIN
+  UPDATE @schema@.lock AS l SET shape = 0, owner = NULL
+    WHERE l.key OPERATOR(pg_catalog.=) the_key AND l.shape OPERATOR(pg_catalog.=) 1
+      AND l.owner OPERATOR(pg_catalog.=) the_owner AND l.fence OPERATOR(pg_catalog.=) the_fence
+      AND l.expires OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp();
+  IF FOUND THEN
+    RETURN 'freed';
+  END IF;
+  RETURN @schema@.release_by_rules_2(the_key, the_owner, the_fence);
+END
+$$;
+
+-- Undo a claim whatever became of it. `doubt`: copies of it that arrive late are refused for one ttl. Without doubt none
+-- can arrive, and nothing is left of it: not even a row of the name, if there was none.
+CREATE OR REPLACE FUNCTION @schema@.withdraw_2(
+  the_key pg_catalog.bytea, the_owner pg_catalog.text, the_ttl double precision, doubt boolean) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
-  at timestamptz := @schema@.enter_1(the_key);
+  at timestamp with time zone;
+  row @schema@.lock;
   unheard boolean;
 BEGIN
+  IF NOT doubt THEN
+    SELECT * INTO row FROM @schema@.lock WHERE key = the_key FOR UPDATE;
+    IF NOT FOUND OR row.shape = 0 OR row.shape = 1 AND row.owner <> the_owner THEN
+      RETURN;
+    END IF;
+  END IF;
+  at := @schema@.enter_2(the_key);
   WITH gone AS (
-    DELETE FROM @schema@.claim WHERE key = the_key AND owner = the_owner AND state IN (1, 3) RETURNING state, abandoned)
+    DELETE FROM @schema@.claim WHERE owner = the_owner AND state IN (1, 3, 5) RETURNING state, abandoned)
   SELECT coalesce(bool_or(state = 1 AND abandoned), false) INTO unheard FROM gone;
   IF unheard THEN  -- it never got to know that the one before had vanished; the next one has to
     UPDATE @schema@.lock SET abandoned_until = at + interval '1 day' WHERE key = the_key;
   END IF;
-  PERFORM @schema@.add_1(the_key, the_owner, 4, 'exclusive', 1, the_ttl, 0, '{}', 0, at,
-                         at + make_interval(secs => the_ttl), false, NULL, NULL);
-  PERFORM @schema@.advance_1(the_key, at);
+  IF doubt THEN
+    PERFORM @schema@.add_2(the_key, the_owner, 4, 'exclusive', 1, the_ttl, 0, '{}', 0, at,
+                           at + make_interval(secs => the_ttl), false, NULL, NULL);
+  END IF;
+  PERFORM @schema@.advance_2(the_key, at);
+  PERFORM @schema@.settle_2(the_key, at);
 END
 $$;
 
 -- End the grant with this fence; its place stays taken until its ttl is over, unless `at_once` -> whether there was
 -- one.
-CREATE OR REPLACE FUNCTION @schema@.break_1(the_key bytea, the_fence bigint, the_reason text, at_once boolean)
+CREATE OR REPLACE FUNCTION @schema@.break_2(the_key pg_catalog.bytea, the_fence bigint, the_reason pg_catalog.text, at_once boolean)
 RETURNS boolean
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
-  at timestamptz := @schema@.enter_1(the_key);
+  at timestamp with time zone := @schema@.enter_2(the_key);
   own @schema@.claim;
 BEGIN
   SELECT * INTO own FROM @schema@.claim WHERE key = the_key AND fence = the_fence AND state = 1;
   IF NOT FOUND THEN
-    PERFORM @schema@.settle_1(the_key, at);
+    PERFORM @schema@.settle_2(the_key, at);
     RETURN false;
   END IF;
   UPDATE @schema@.claim SET broken = the_reason, state = CASE WHEN at_once THEN 5 ELSE 1 END WHERE number = own.number;
   IF at_once THEN
     UPDATE @schema@.lock SET abandoned_until = at + interval '1 day' WHERE key = the_key;
-    PERFORM @schema@.advance_1(the_key, at);
+    PERFORM @schema@.advance_2(the_key, at);
   END IF;
   RETURN true;
 END
 $$;
 
 -- Make every later fence of the name higher than this -> what they are higher than now.
-CREATE OR REPLACE FUNCTION @schema@.raise_fence_1(the_key bytea, the_fence bigint) RETURNS bigint
-LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION @schema@.raise_fence_2(the_key pg_catalog.bytea, the_fence bigint) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
   highest bigint;
 BEGIN
-  PERFORM @schema@.enter_1(the_key);  -- a holder that was folded into the row has its own fence by now
+  PERFORM @schema@.enter_2(the_key);  -- a holder that was folded into the row has its own fence by now
   UPDATE @schema@.lock SET fence = greatest(fence, the_fence) WHERE key = the_key RETURNING fence INTO highest;
   RETURN highest;
 END
