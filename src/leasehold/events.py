@@ -13,6 +13,8 @@ from leasehold._core.events import (
     RenewalFailed,
     Renewed,
     RunSkipped,
+    StoreReached,
+    StoreUnreachable,
     TimedOut,
     Waiting,
 )
@@ -30,6 +32,8 @@ __all__ = [
     "RenewalFailed",
     "Renewed",
     "RunSkipped",
+    "StoreReached",
+    "StoreUnreachable",
     "TimedOut",
     "Waiting",
 ]

@@ -211,6 +211,9 @@ class _Attempt:
                     doubtful_since = self._sent
                     self._doubt = True
                 self._traceless = self._traceless and not self._doubt
+                if not failures:
+                    left = self._give_up_at(doubtful_since) - self._runtime.now()
+                    self._session.events.emit(happened.StoreUnreachable(self._wish.name, left, str(error)))
                 pause = OUTAGE.delay(failures, self._runtime.random())
                 failures += 1
                 if self._runtime.now() + pause >= self._give_up_at(doubtful_since):
@@ -221,6 +224,8 @@ class _Attempt:
                 raise
             else:
                 self._reached, self._traceless = True, False
+                if failures:
+                    self._session.events.emit(happened.StoreReached(self._wish.name, failures))
                 if self._runtime.switches:
                     await self._runtime.switch()
                 return answer
