@@ -20,7 +20,7 @@ from leasehold._core import events as happened
 from leasehold._core.events import logger
 from leasehold._core.herald import Herald
 from leasehold._core.states import LOST, Event, State, advance
-from leasehold.errors import BackendError, BackendUnavailable
+from leasehold.errors import BackendError, ClientClosed
 from leasehold.values import Grant, Loss, LossReason
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Keeper:
         known.name, known.fence = tenure.name, tenure.grant.fence
         with self.guard:
             if self._closed:
-                raise BackendUnavailable("the client is closed; make a new one with connect()")
+                raise ClientClosed(name=tenure.name)
             self._numbers += 1
             known.number = tenure.number = self._numbers
             self._known[tenure.number] = known
@@ -106,12 +106,15 @@ class Keeper:
             self._known.pop(tenure.number, None)  # nothing to renew or to tell, even if the release fails
             return tenure.state is State.RELEASING
 
-    def finish_release(self, tenure: Tenure) -> None:
-        """The store confirmed that nothing is held any more."""
+    def finish_release(self, tenure: Tenure, broken: Loss | None = None) -> bool:
+        """The store confirmed that nothing is held any more; True if its holder learns only now that it was broken."""
         with self.guard:
+            news = broken is not None and tenure.state is State.RELEASING
             tenure.state = advance(tenure.state, Event.FREED)
+            lost, tenure.loss = tenure.loss, broken if news else tenure.loss
         for watcher in tenure.present_watchers() if tenure.watchers else ():
-            watcher.on_end(tenure.loss)
+            watcher.on_end(lost)  # not the break: who released must not be interrupted
+        return news
 
     async def renew_now(self, tenure: Tenure) -> None:
         """Renew one lease on the holder's own request; errors of the store are the caller's."""

@@ -48,11 +48,13 @@ class Tenure:
         "due",
         "ends",
         "failure",
+        "freed",
         "grant",
         "handles",
         "loss",
         "name",
         "number",
+        "perhaps_freed",
         "renewable",
         "state",
         "watchers",
@@ -70,6 +72,8 @@ class Tenure:
         self.failure: str | None = None  # why the last renewal failed
         self.loss: Loss | None = None
         self.doubtful = False  # a request of its claim got no answer, and may still arrive
+        self.perhaps_freed = False  # a request to release it got no answer
+        self.freed = False  # by a release in the background, and its holder does not know yet
         self.handles = 1
         self.number = -1  # the keeper's number for it
         self.watchers: list[weakref.ref[Watcher]] = []
