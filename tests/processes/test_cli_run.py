@@ -335,3 +335,23 @@ def test_a_command_in_a_folder_that_may_not_be_read_gives_126(tmp_path: Path) ->
         )
         closed.chmod(0o700)
     assert (done.stdout, done.stderr) == ("126\n", "")
+
+
+def test_a_store_that_is_away_is_tried_for_as_long_as_the_wait_may_take_and_no_longer(program: CommandLine) -> None:
+    (program.folder / "sitecustomize.py").write_text(
+        "import leasehold.client\n"
+        "leasehold.client.AsyncClient.__init__.__kwdefaults__['connect_timeout'] = 1.5\n"  # what holds without -w
+    )
+    program.environment["PYTHONPATH"] = f"{program.folder}:{program.environment['PYTHONPATH']}"
+    program.finish("run", "job", "--", "true")
+    with closing(sqlite3.connect(program.folder / "locks.db", isolation_level=None)) as blocker:
+        blocker.execute("BEGIN IMMEDIATE")
+        patient = program.start("run", "patient", "-w", "60s", "--", "echo", "got it")
+        hurried = program.finish("run", "hurried", "-w", "0.3s", "--", "true")
+        plain = program.finish("run", "plain", "--", "true")
+        assert patient.poll() is None
+        blocker.execute("ROLLBACK")
+    assert patient.communicate(timeout=30)[0] == "got it\n"
+    assert (hurried.returncode, plain.returncode, patient.returncode) == (69, 69, 0)
+    assert "stayed locked" in hurried.stderr
+    assert "stayed locked" in plain.stderr
