@@ -205,6 +205,6 @@ class Skipped:
         who = self.runner or "somebody else"
         if self.finished is None:
             return f"{self.name!r} was skipped for slot {self.slot}: it is being run by {who}"
-        when = datetime.fromtimestamp(self.finished, UTC).isoformat(sep=" ", timespec="seconds")
+        when = datetime.fromtimestamp(self.finished, UTC).isoformat(timespec="seconds")
         how = ", and failed" if self.failed else ""
         return f"{self.name!r} was skipped for slot {self.slot}: it was run by {who}, finished at {when}{how}"

@@ -115,8 +115,16 @@ def test_an_error_of_our_own_under_the_lock_ends_the_command_before_the_lock_is_
     assert program.is_free("job")
 
 
-@pytest.mark.parametrize(("options", "code"), [(["-n"], 75), (["-w", "0.2s"], 75), (["-n", "-E", "3"], 3),
-                                               (["-n", "--on-conflict", "skip"], 0)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        (["-n"], 75),
+        (["-w", "0.2s"], 75),
+        (["-n", "-E", "3"], 3),
+        (["-n", "-E", "0"], 0),
+        (["-n", "--on-conflict", "skip"], 0),
+    ],
+)
 def test_a_busy_lock_gives_75_or_what_was_asked_for(program: CommandLine, options: list[str], code: int) -> None:
     program.hold("job")
     result = program.finish("run", "job", *options, "--", "touch", "ran")
@@ -124,6 +132,16 @@ def test_a_busy_lock_gives_75_or_what_was_asked_for(program: CommandLine, option
     assert not (program.folder / "ran").exists()
     if "skip" in options:
         assert result.stderr == ""
+
+
+@pytest.mark.parametrize(("options", "code"), [([], 75), (["-E", "3"], 3), (["-E", "0"], 0)])
+def test_a_slot_that_is_another_s_gives_75_or_what_was_asked_for(
+    program: CommandLine, options: list[str], code: int
+) -> None:
+    words = ["once", "job", "--slot", "today", "--on-conflict", "fail", *options]
+    assert program.finish(*words, "--", "true").returncode == 0
+    assert program.finish(*words, "--", "touch", "ran").returncode == code
+    assert not (program.folder / "ran").exists()
 
 
 def test_a_store_of_another_kind_gives_77(program: CommandLine) -> None:

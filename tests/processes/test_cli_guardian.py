@@ -62,6 +62,27 @@ def test_a_guardian_that_dies_is_replaced_and_the_new_one_does_its_work(program:
     wait_for(lambda: not program.survivors(), "command, grandchild and guardian are gone")
 
 
+@pytest.mark.parametrize("word", ["lease_until", "killing_at"])
+def test_a_guardian_that_replaces_another_knows_what_that_one_was_told(program: CommandLine, word: str) -> None:
+    script = (
+        "import os, signal, sys\n"
+        "from leasehold.cli.guarding import Guard\n"
+        "from leasehold.cli.guardian import now\n"
+        "command = os.fork() or (os.setpgid(0, 0), signal.pause())\n"
+        "guard = Guard(command, 0.0)\n"
+        "getattr(guard, sys.argv[1])(now() + 0.5)\n"
+        "guard.replace()\n"
+        "print('ended by', os.waitpid(command, 0)[1])\n"  # the wrapper lives, says nothing more and does nothing
+        "guard.dismiss()\n"
+        "guard.reap()\n"
+    )
+    result = subprocess.run(
+        [PYTHON, "-c", script, word], env=program.environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    number = signal.SIGTERM if word == "lease_until" else signal.SIGKILL
+    assert (result.stdout, result.stderr) == (f"ended by {int(number)}\n", "")
+
+
 def test_a_guardian_that_does_not_listen_is_replaced_before_it_blocks_the_wrapper(program: CommandLine) -> None:
     script = (
         "import os, signal\n"

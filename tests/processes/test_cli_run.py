@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import sqlite3
 import subprocess
+import tempfile
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.processes.command_line import PYTHON, CommandLine, children_of, guardian_of, wait_for
+from tests.processes.command_line import PYTHON, SOURCE, CommandLine, children_of, guardian_of, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -168,8 +172,9 @@ def test_a_wait_of_more_than_a_second_is_announced_once(program: CommandLine) ->
     waiter = program.start("run", "job", "--", "echo", "got it")
     assert waiter.stderr is not None
     line = waiter.stderr.readline()
-    assert f"waiting for 'job', held by sh on {os.uname().nodename}, pid {process.pid} since" in line
-    assert "queue 1" in line
+    assert re.search(r"waiting for 'job' \(\d\.\ds so far\): ", line)
+    assert f"held by sh on {os.uname().nodename}, pid {process.pid} for " in line
+    assert "; 1 in the queue" in line
     process.terminate()
     output, rest = waiter.communicate()
     assert (output, rest, waiter.returncode) == ("got it\n", "", 0)
@@ -208,10 +213,23 @@ def test_the_report_is_written_for_a_run_and_for_a_conflict(program: CommandLine
     assert json.loads(report.read_text())["outcome"] == "busy"
 
 
-def test_a_report_that_cannot_be_written_is_mentioned_and_changes_nothing(program: CommandLine) -> None:
-    result = program.finish("run", "job", "--report", "/no/such/folder/report", "--", "sh", "-c", "exit 4")
+def test_a_report_that_cannot_be_written_any_more_is_mentioned_and_changes_nothing(program: CommandLine) -> None:
+    (program.folder / "reports").mkdir()
+    result = program.finish("run", "job", "--report", "reports/report", "--", "sh", "-c", "rmdir reports; exit 4")
     assert result.returncode == 4
     assert "could not write the report" in result.stderr
+
+
+@pytest.mark.parametrize("place", ["missing/report", "started/report", "."])
+def test_a_report_that_could_never_be_written_is_refused_before_the_command_runs(
+    program: CommandLine, place: str
+) -> None:
+    (program.folder / "started").touch()
+    for verb in (["run", "job"], ["once", "job", "--every", "1h"]):
+        result = program.finish(*verb, "--report", place, "--", "touch", "ran")
+        assert result.returncode == 64
+        assert "the command was not run" in result.stderr
+    assert not (program.folder / "ran").exists()
 
 
 def test_max_hold_stops_the_command_under_the_lock(program: CommandLine) -> None:
@@ -222,3 +240,118 @@ def test_max_hold_stops_the_command_under_the_lock(program: CommandLine) -> None
     assert time.monotonic() - started >= 0.5
     assert (program.folder / "asked").exists()
     assert program.is_free("job")
+
+
+def test_a_memory_store_is_refused_because_it_locks_nothing_between_commands(program: CommandLine) -> None:
+    for verb in (["run", "job", "-n"], ["once", "job", "--every", "1h"]):
+        result = program.finish(*verb, "--url", "memory://shared", "--", "touch", "ran")
+        assert result.returncode == 78
+        assert "inside this process alone" in result.stderr
+        assert "local:" in result.stderr
+    assert not (program.folder / "ran").exists()
+    assert program.survivors() == []
+
+
+# --- a store that is away: another program keeps the file locked
+
+
+def test_a_store_that_does_not_answer_is_named_while_it_is_tried(program: CommandLine) -> None:
+    program.finish("run", "job", "--", "true")
+    with closing(sqlite3.connect(program.folder / "locks.db", isolation_level=None)) as blocker:
+        blocker.execute("BEGIN IMMEDIATE")
+        waiter = program.start("run", "job", "-w", "60s", "--", "echo", "got it")
+        assert waiter.stderr is not None
+        line = waiter.stderr.readline()
+        blocker.execute("ROLLBACK")
+    output, rest = waiter.communicate()
+    assert f"cannot reach {program.url}, trying for " in line
+    assert re.search(r"trying for \d+(\.\d)?s more: .* stayed locked by another connection", line)
+    assert "waiting for" not in line
+    assert (output, rest, waiter.returncode) == ("got it\n", "", 0)
+
+
+def test_a_busy_lock_is_named_again_once_the_store_has_come_back(program: CommandLine) -> None:
+    holder = program.hold("job", "--ttl", "60s")
+    with closing(sqlite3.connect(program.folder / "locks.db", isolation_level=None)) as blocker:
+        blocker.execute("BEGIN IMMEDIATE")
+        waiter = program.start("run", "job", "--", "echo", "got it")
+        assert waiter.stderr is not None
+        while "cannot reach" not in waiter.stderr.readline():
+            assert waiter.poll() is None
+        blocker.execute("ROLLBACK")
+        assert "waiting for 'job'" in waiter.stderr.readline()
+    holder.terminate()
+    output, rest = waiter.communicate()
+    assert (output, rest, waiter.returncode) == ("got it\n", "", 0)
+
+
+def test_renewals_that_fail_are_announced_while_there_is_time_and_so_is_their_return(program: CommandLine) -> None:
+    words = ["run", "job", "--ttl", "9s", "--", "sh", "-c", "touch started; read line"]
+    process = program.start(*words, stdin=subprocess.PIPE)
+    wait_for((program.folder / "started").exists, "the command starts")
+    assert process.stderr is not None
+    with closing(sqlite3.connect(program.folder / "locks.db", isolation_level=None)) as blocker:
+        blocker.execute("BEGIN IMMEDIATE")
+        line = process.stderr.readline()
+        blocker.execute("ROLLBACK")
+    assert re.search(r"no renewal of 'job' for \d\.\ds, \d\.\ds left: .* stayed locked", line)
+    assert process.stderr.readline() == "leasehold: 'job' is renewed again\n"
+    assert process.communicate("go\n", timeout=30) == ("", "")
+    assert process.returncode == 0
+
+
+def test_a_wrapper_that_is_interrupted_while_waiting_says_that_nothing_was_run(program: CommandLine) -> None:
+    program.hold("job")
+    waiter = program.start("run", "job", "--", "touch", "ran")
+    wait_for(lambda: program.queue("job") == 1, "it stands in the queue")
+    waiter.terminate()
+    assert "signal 15 ended the wait; the command was not run" in waiter.communicate(timeout=30)[1]
+
+
+@pytest.mark.parametrize("command", ["echo hi", "cd", "true; false"])
+def test_a_command_that_needs_a_shell_is_answered_with_the_words_to_write(program: CommandLine, command: str) -> None:
+    result = program.finish("run", "job", "--", command)
+    assert result.returncode == 127
+    assert "write: sh -c " in result.stderr
+    plain = program.finish("run", "job", "--", "no-such-command")
+    assert plain.returncode == 127
+    assert "sh -c" not in plain.stderr
+
+
+def test_a_command_in_a_folder_that_may_not_be_read_gives_126(tmp_path: Path) -> None:
+    script = (
+        "import os, sys\n"
+        "from leasehold.cli.child import CommandFailed, find_command\n"
+        "if os.getuid() == 0: os.setuid(65534)\n"
+        "try: find_command(sys.argv[1])\n"
+        "except CommandFailed as failure: print(failure.code)\n"
+    )
+    with tempfile.TemporaryDirectory() as name:
+        closed = Path(name) / "closed"
+        closed.mkdir(mode=0o000)
+        environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+        done = subprocess.run(
+            [PYTHON, "-c", script, str(closed / "job")], env=environment, capture_output=True, text=True, check=False
+        )
+        closed.chmod(0o700)
+    assert (done.stdout, done.stderr) == ("126\n", "")
+
+
+def test_a_store_that_is_away_is_tried_for_as_long_as_the_wait_may_take_and_no_longer(program: CommandLine) -> None:
+    (program.folder / "sitecustomize.py").write_text(
+        "import leasehold.client\n"
+        "leasehold.client.AsyncClient.__init__.__kwdefaults__['connect_timeout'] = 1.5\n"  # what holds without -w
+    )
+    program.environment["PYTHONPATH"] = f"{program.folder}:{program.environment['PYTHONPATH']}"
+    program.finish("run", "job", "--", "true")
+    with closing(sqlite3.connect(program.folder / "locks.db", isolation_level=None)) as blocker:
+        blocker.execute("BEGIN IMMEDIATE")
+        patient = program.start("run", "patient", "-w", "60s", "--", "echo", "got it")
+        hurried = program.finish("run", "hurried", "-w", "0.3s", "--", "true")
+        plain = program.finish("run", "plain", "--", "true")
+        assert patient.poll() is None
+        blocker.execute("ROLLBACK")
+    assert patient.communicate(timeout=30)[0] == "got it\n"
+    assert (hurried.returncode, plain.returncode, patient.returncode) == (69, 69, 0)
+    assert "stayed locked" in hurried.stderr
+    assert "stayed locked" in plain.stderr

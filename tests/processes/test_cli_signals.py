@@ -117,6 +117,32 @@ def test_hangup_stays_ignored_under_nohup(program: CommandLine) -> None:
     assert process.communicate(timeout=30)[0] == "done\n"
 
 
+def test_hangup_does_not_end_the_wait_under_nohup(program: CommandLine) -> None:
+    holder = program.hold("job")
+    ignore = lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN) and None  # noqa: E731
+    waiter = program.start("run", "job", "--", "echo", "got it", preexec_fn=ignore)
+    wait_for(lambda: program.queue("job") == 1, "it stands in the queue")
+    waiter.send_signal(signal.SIGHUP)
+    waiter.send_signal(signal.SIGUSR1)  # noted when the other one has been, so that nothing has to be waited for
+    holder.terminate()
+    assert waiter.communicate(timeout=30)[0] == "got it\n"
+    assert waiter.returncode == 0
+
+
+def test_hangup_is_not_passed_on_under_nohup_even_to_a_command_that_listens(program: CommandLine) -> None:
+    (program.folder / "job.py").write_text(NOTE_SIGNALS)
+    ignore = lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN) and None  # noqa: E731
+    process = program.start("run", "job", "--", PYTHON, "job.py", preexec_fn=ignore)
+    wait_for((program.folder / "started").exists, "the command starts")
+    process.send_signal(signal.SIGHUP)
+    process.send_signal(signal.SIGUSR1)
+    noted = program.folder / "noted"
+    wait_for(lambda: noted.exists() and "10" in noted.read_text(), "the later signal arrives")
+    process.terminate()
+    assert process.wait(30) == 9
+    assert noted.read_text().split() == ["10", "15"]
+
+
 def test_a_lost_lease_ends_the_group_with_term_and_then_kill(program: CommandLine) -> None:
     script = "trap '' TERM; sleep 61 & echo $! > grandchild; touch started; while :; do sleep 0.02; done"
     process = program.hold("job", "--ttl", "1s", "--kill-after", "0.3s", script=script)

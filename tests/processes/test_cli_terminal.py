@@ -152,8 +152,9 @@ def test_ctrl_c_reaches_a_command_that_handles_it_once(program: CommandLine, she
 def test_ctrl_c_while_waiting_leaves_the_queue(program: CommandLine, shell: Shell) -> None:
     program.hold("job")
     shell.type(f"{RUN} job -- echo never\n")
-    shell.expect("waiting for 'job', held by sh on .* queue 1")
+    shell.expect("waiting for 'job' .* held by sh on .* 1 in the queue")
     shell.type("\x03")
+    shell.expect(r"\^C\r +\r\r?\nleasehold: signal 2 ended the wait; the command was not run\r\n")
     shell.expect("ready> ")
     assert shell.status() == 130
     assert program.queue("job") == 0
@@ -162,8 +163,8 @@ def test_ctrl_c_while_waiting_leaves_the_queue(program: CommandLine, shell: Shel
 def test_the_waiting_line_is_kept_up_to_date_and_cleared(program: CommandLine, shell: Shell) -> None:
     holder = program.hold("job")
     shell.type(f"{RUN} job -- echo got'' it\n")
-    first = shell.expect(r"\rleasehold: waiting for 'job', held by .* since (\S+), queue 1")
-    second = shell.expect(r"\rleasehold: waiting for 'job', held by .* since (\S+), queue 1")
+    first = shell.expect(r"\rleasehold: waiting for 'job' \((\S+) so far\): held by .*; 1 in the queue")
+    second = shell.expect(r"\rleasehold: waiting for 'job' \((\S+) so far\): held by .*; 1 in the queue")
     assert first[1] != second[1]
     holder.terminate()
     shell.expect(r"\r +\r")

@@ -142,6 +142,7 @@ def test_fence_raise_lifts_the_next_grant(program: CommandLine) -> None:
 
 
 def test_watch_without_a_terminal_prints_a_line_per_change(program: CommandLine) -> None:
+    program.finish("run", "job", "--", "true")
     watch = program.start("watch", "--every", "50ms", "--json")
     assert watch.stdout is not None
     assert watch.stderr is not None
@@ -199,7 +200,8 @@ def test_doctor_is_content_with_a_good_store_and_leaves_nothing_behind(program: 
     result = program.finish("doctor", url, "--json")
     findings = {finding["check"]: finding for finding in map(json.loads, result.stdout.splitlines())}
     assert result.returncode == 0, result.stdout
-    assert set(findings) == {"version", "clock", "file", "file system", "room", "opens", "fences", "latency", "rights"}
+    assert set(findings) == {"version", "clock", "file", "file system", "room", "opens", "fences", "latency", "rights",
+                             "one name"}  # fmt: skip
     assert all(finding["why"] for finding in findings.values())
     assert findings["opens"]["level"] == "ok"
     assert len(program.finish("ls", "--url", url).stdout.splitlines()) == 1
@@ -223,8 +225,8 @@ def test_doctor_warns_of_rights_that_are_too_wide(program: CommandLine) -> None:
 
 def test_doctor_says_that_a_memory_store_locks_nothing_between_processes(program: CommandLine) -> None:
     result = program.finish("doctor", "memory://x")
-    assert result.returncode == 0
-    assert "warning  scope" in result.stdout
+    assert result.returncode == 1
+    assert "problem  scope" in result.stdout
 
 
 def test_the_demo_shows_the_damage_and_the_cure(program: CommandLine) -> None:
@@ -275,3 +277,10 @@ def test_importing_the_command_line_loads_no_store_and_nothing_heavy() -> None:
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     heavy = {"asyncio", "json", "sqlite3", "subprocess", "tempfile", "logging", "dataclasses", "leasehold.client"}
     assert heavy & set(loaded) == set()
+
+
+def test_looking_at_a_misspelt_file_makes_none_and_says_so(program: CommandLine) -> None:
+    for words in (["ls"], ["info", "job"]):
+        result = program.finish(*words, "--url", f"sqlite:///{program.folder}/typo.db")
+        assert "this file does not exist" in result.stderr
+    assert list(program.folder.iterdir()) == []

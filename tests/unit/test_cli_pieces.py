@@ -116,6 +116,11 @@ def test_a_misspelt_verb_is_answered_with_the_right_one() -> None:
         read(["wach"])
 
 
+def test_a_misspelt_option_is_answered_with_the_right_one() -> None:
+    with pytest.raises(Usage, match=r"unknown: --wiat 3; did you mean --wait\?"):
+        read(["run", "job", "--wiat", "3", "--", "true"])
+
+
 def test_abbreviated_options_are_refused_because_they_change_meaning_later() -> None:
     with pytest.raises(Usage, match="--no-wai"):
         read(["run", "job", "--no-wai", "--", "true"])

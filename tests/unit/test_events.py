@@ -110,6 +110,8 @@ def test_every_event_reads_as_a_sentence() -> None:
         events.Acquired("x", 1, 0.1),
         events.Waiting("x", 1.2, Holder("h", 1), 3),
         events.Waiting("x", 1.2, None, None),
+        events.StoreUnreachable("x", 8.0, "no route"),
+        events.StoreReached("x", 3),
         events.TimedOut("x", 5.0),
         events.TtlDiffers("x", 30.0, 6.6),
         events.Renewed("x", 1),

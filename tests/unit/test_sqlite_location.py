@@ -217,3 +217,27 @@ def test_local_without_a_usable_home_says_which_url_to_use(tmp_path: Path, monke
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file" / "state"))
     with pytest.raises(BackendRejected, match=r"XDG_STATE_HOME.*sqlite:////"):
         prepare(locate(StoreURL.parse("local:")))
+
+
+def test_looking_at_a_file_that_does_not_exist_makes_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    for url in (f"sqlite:///{tmp_path}/typo.db", "local:"):
+        with leasehold.connect(url) as client:
+            assert client.inspect("name") is None
+            assert list(client.locks("")) == []
+            assert list(tmp_path.iterdir()) == []
+    with leasehold.connect(f"sqlite:///{tmp_path}/no/typo.db") as client:
+        with pytest.raises(BackendRejected, match="directory does not exist"):
+            client.locks("")
+
+
+def test_file_that_vanished_under_an_open_client_is_not_made_by_looking(tmp_path: Path) -> None:
+    with leasehold.connect(f"sqlite:///{tmp_path}/locks.db") as client:
+        lease = client.lock("name").acquire()
+        assert client.inspect("name") is not None
+        for path in tmp_path.glob("locks.db*"):
+            path.unlink() if path.is_file() else path.rmdir()
+        while client.inspect("name") is not None:  # noticed within 10 ms of use
+            pass
+        assert not (tmp_path / "locks.db").exists()
+        lease.release()

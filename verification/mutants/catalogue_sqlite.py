@@ -2,11 +2,89 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from verification.mutants.catalogue import Mutant
+from verification.mutants.catalogue import Mutant
 
 __all__ = ["SQLITE_MUTANTS"]
 
-SQLITE_MUTANTS: tuple[Mutant, ...] = ()
+SQLITE_MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        "sqlite-group-directory",
+        "local: trusts a directory that a whole group may write to",
+        "backends/sqlite/location.py",
+        "status.st_mode & 0o022",
+        "status.st_mode & 0o002",
+        (
+            "tests/unit/test_sqlite_location.py::test_directory_of_local_that_a_group_or_the_world_may_write_to_is_refused",
+        ),
+    ),
+    Mutant(
+        "sqlite-hard-link",
+        "a file with two hard links has two owners",
+        "backends/sqlite/location.py",
+        "if links > 1:",
+        "if links > 2:",
+        ("tests/processes/test_sqlite_one_file.py::test_file_with_a_second_hard_link_has_no_owner_under_either_name",),
+    ),
+    Mutant(
+        "sqlite-later-link",
+        "a link that is made while the file is open is not noticed",
+        "backends/sqlite/location.py",
+        "return status.st_dev, status.st_ino, status.st_nlink",
+        "return status.st_dev, status.st_ino, 1",
+        (
+            "tests/processes/test_sqlite_one_file.py::test_open_file_that_gets_a_second_link_is_refused_until_that_is_gone",
+        ),
+    ),
+    Mutant(
+        "sqlite-file-mount",
+        "a file that is a mount of its own has locks of its own",
+        "backends/sqlite/location.py",
+        "any(point == path for",
+        "any(point == path + '/' for",
+        (
+            "tests/processes/test_sqlite_one_file.py::test_file_that_is_mounted_by_itself_is_refused_and_its_directory_may_be_mounted",
+        ),
+    ),
+    Mutant(
+        "sqlite-umask",
+        "directories of local: are made as wide as the umask allows",
+        "backends/sqlite/location.py",
+        "place.mkdir(mode=0o700)\n        place.chmod(0o700)",
+        "place.mkdir()",
+        ("tests/unit/test_sqlite_location.py::test_directories_of_local_are_private_whatever_the_umask",),
+    ),
+    Mutant(
+        "sqlite-until",
+        "a call on a locked file ignores its caller's limit",
+        "backends/sqlite/backend.py",
+        "deadline = min(now + PATIENCE, until)",
+        "deadline = now + PATIENCE",
+        ("tests/unit/test_sqlite_limits.py::test_call_on_a_file_that_another_program_locked_ends_by_its_limit",),
+    ),
+    Mutant(
+        "sqlite-doubt",
+        "a withdrawal without doubt leaves a row for a ttl",
+        "backends/sqlite/ledger.py",
+        "        if doubt:\n            entry.tombstone",
+        "        if claim:\n            entry.tombstone",
+        ("tests/unit/test_sqlite_rules.py::test_withdrawal_without_doubt_leaves_no_row",),
+    ),
+    Mutant(
+        "sqlite-release-of-broken",
+        "the release of a broken grant does not name the break",
+        "backends/sqlite/ledger.py",
+        "return True if holding.broken is None else Loss(LossReason.BROKEN, holding.broken)",
+        "return holding.broken is None",
+        (
+            "tests/unit/test_sqlite_rules.py::test_release_of_a_broken_grant_answers_the_break_and_lets_the_next_waiter_in",
+        ),
+    ),
+    Mutant(
+        "sqlite-close-wakes",
+        "the waiters of a closed client are not woken",
+        "backends/sqlite/wakeup.py",
+        "        for signal in list(self._signals.values()):\n            signal.set()",
+        "        self._signals.clear()",
+        ("tests/unit/test_sqlite_limits.py::test_closing_raises_the_signal_of_every_waiter",),
+    ),
+)

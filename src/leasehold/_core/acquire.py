@@ -190,6 +190,8 @@ class _Attempt:
                 raise
             else:
                 self._limit, self._silent, self._traceless = self._deadline, False, False
+                if failures:
+                    self._session.events.emit(happened.StoreReached(self._wish.name, failures))
                 if self._runtime.switches:
                     await self._runtime.switch()
                 return answer
@@ -202,6 +204,9 @@ class _Attempt:
         now, pause = self._runtime.now(), OUTAGE.delay(failures, self._runtime.random())
         if now < self._limit:
             pause = min(pause, self._limit - now)
+            if not failures:
+                left = self._limit - now
+                self._session.events.emit(happened.StoreUnreachable(self._wish.name, left, str(failure)))
         elif not isinstance(failure, OutcomeUnknown) or now + pause >= self._limit + GRACE:
             raise failure
         await self._pause(pause)

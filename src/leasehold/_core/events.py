@@ -30,6 +30,8 @@ __all__ = [
     "RenewalFailed",
     "Renewed",
     "RunSkipped",
+    "StoreReached",
+    "StoreUnreachable",
     "TimedOut",
     "TtlDiffers",
     "Waiting",
@@ -77,6 +79,31 @@ class Waiting(Event):
         own = f" ({self.own})" if self.own else ""
         queue = "" if self.ahead is None else f", {self.ahead} ahead in the queue"
         return f"waiting for {self.name!r} since {self.waited:.1f} s, held by {self.holder or 'somebody'}{own}{queue}"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreUnreachable(Event):
+    """A call that wants a lock got no answer; it asks again for `remaining` seconds. Once per outage."""
+
+    level: ClassVar[int] = logging.WARNING
+
+    remaining: float
+    error: str
+
+    def __str__(self) -> str:
+        return f"no answer for {self.name!r}, trying for {self.remaining:.1f} s more: {self.error}"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreReached(Event):
+    """The store answers again a call that wants a lock."""
+
+    level: ClassVar[int] = logging.INFO
+
+    failures: int
+
+    def __str__(self) -> str:
+        return f"the store answers again for {self.name!r}, after {self.failures} failed tries"
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,10 @@ def _agreed(client: Client, arguments: Namespace, talk: Talk) -> bool:
                                   *holding_lines(holding)]))  # fmt: skip
     sys.stderr.write("break it? type yes: ")
     sys.stderr.flush()
-    return sys.stdin.readline().strip().lower() == "yes"
+    agreed = sys.stdin.readline().strip().lower() == "yes"
+    if not agreed:
+        talk.note("nothing was broken")
+    return agreed
 
 
 def operator() -> str:

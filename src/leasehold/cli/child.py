@@ -18,6 +18,8 @@ from leasehold.cli.guardian import signal_group
 __all__ = ["Child", "CommandFailed", "find_command"]
 
 LONGEST_WORD = 4096  # a fence and a slot; a pipe passes so much in one piece
+_OF_THE_SHELL = {".", ":", "alias", "cd", "eval", "exec", "exit", "export", "set", "shift", "source", "trap", "ulimit",
+                 "umask", "unset", "wait"}  # fmt: skip
 _PYTHON_IGNORES = ("SIGPIPE", "SIGXFSZ")  # Python does so at its start, and it would be inherited
 
 
@@ -39,9 +41,30 @@ def find_command(command: str) -> None:
     if not found:
         if os.path.isdir(command) and os.path.dirname(command):  # noqa: PTH112, PTH120
             raise CommandFailed(f"{command} is a directory", exit_codes.NOT_EXECUTABLE)
-        raise CommandFailed(f"{command}: command not found", exit_codes.NOT_FOUND)
+        if os.path.dirname(command) and _is_forbidden(command):  # noqa: PTH120
+            raise CommandFailed(f"{command}: this user may not look into its folder", exit_codes.NOT_EXECUTABLE)
+        raise CommandFailed(f"{command}: command not found{_shell_hint(command)}", exit_codes.NOT_FOUND)
     if not any(os.access(candidate, os.X_OK) for candidate in found):
         raise CommandFailed(f"{found[0]} is not executable", exit_codes.NOT_EXECUTABLE)
+
+
+def _is_forbidden(command: str) -> bool:
+    try:
+        os.stat(command)  # noqa: PTH116
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _shell_hint(command: str) -> str:
+    """The command is started without a shell, which some expect to be there."""
+    if command in _OF_THE_SHELL or set(command) & set(" \t;|&<>$"):
+        from leasehold.cli.output import shell_word  # noqa: PLC0415 - only for mistakes
+
+        return f"; there is no shell in between, so write: sh -c {shell_word(command)}"
+    return ""
 
 
 class Child:

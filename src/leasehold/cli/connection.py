@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from leasehold.blocking import Client
+    from leasehold.cli.output import Talk
 
-__all__ = ["open_client"]
+__all__ = ["announce", "open_client", "refuse_private_store"]
 
 VARIABLE = "LEASEHOLD_URL"
 NO_STORE = (
@@ -32,3 +33,22 @@ def open_client(arguments: Namespace, *, label: str | None = None) -> Client:
     gc.enable()  # all is loaded
     options = {} if ttl is None else {"ttl": ttl}
     return connect(arguments.url, namespace=arguments.namespace, label=label, **options)
+
+
+def announce(client: Client, talk: Talk) -> None:
+    """Name the store that is looked at; a file that does not exist may be a slip of the pen."""
+    talk.note(f"store: {client.store}")
+    if client.store.startswith(("local:", "sqlite:")):
+        from leasehold.cli.doctor_file import file_of  # noqa: PLC0415 - only for stores that are files
+
+        if not file_of(client.store).exists():
+            talk.note("this file does not exist: nothing has ever been locked in it")
+
+
+def refuse_private_store(client: Client) -> None:
+    """A command is a process of its own, and a memory store ends at its borders: each would get every lock."""
+    if client.store.startswith("memory:"):
+        raise ConfigurationError(
+            f"{client.store} is a store inside this process alone: every other command would get the same lock, and "
+            "all would run. Use local: or sqlite:////path between processes, a server between hosts"
+        )

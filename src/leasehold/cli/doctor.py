@@ -49,16 +49,15 @@ def _examine(client: Client) -> Iterator[Finding]:
     opens = _opens(client)
     yield opens
     scheme = client.store.partition(":")[0]
-    if scheme in ("local", "sqlite"):
+    if opens.level is not Level.PROBLEM:
+        if scheme == "memory":
+            yield _memory()
+        yield from client.examine()
+        yield from _try_a_lock(client)
+    if scheme in ("local", "sqlite"):  # last: a new file is there by now
         from leasehold.cli.doctor_file import examine_file  # noqa: PLC0415 - only for stores that are files
 
         yield from examine_file(client.store)
-    if opens.level is Level.PROBLEM:
-        return
-    if scheme == "memory":
-        yield _memory()
-    yield from client.examine()
-    yield from _try_a_lock(client)
 
 
 def _version() -> Finding:
@@ -95,9 +94,9 @@ def _opens(client: Client) -> Finding:
 def _memory() -> Finding:
     return Finding(
         "scope",
-        Level.WARNING,
+        Level.PROBLEM,
         "a memory store lives inside one process",
-        "two commands would each lock a store of their own, and both would run",
+        "two programs would each lock a store of their own, and both would run; `run` and `once` refuse it",
         "use local: or sqlite:////path between processes, a server between hosts",
     )
 

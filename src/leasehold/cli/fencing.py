@@ -43,4 +43,7 @@ def _agreed(arguments: Namespace, talk: Talk) -> bool:
         f"raise the fence of {printable(repr(arguments.name))} above {arguments.fence}, for good? type yes: "
     )
     sys.stderr.flush()
-    return sys.stdin.readline().strip().lower() == "yes"
+    agreed = sys.stdin.readline().strip().lower() == "yes"
+    if not agreed:
+        talk.note("nothing was changed")
+    return agreed

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from leasehold.cli import exit_codes
 from leasehold.cli.conflict import holding_lines
-from leasehold.cli.connection import open_client
+from leasehold.cli.connection import announce, open_client
 from leasehold.cli.durations import spoken
 from leasehold.cli.output import print_json, print_lines, printable, shell_word, state_as_data, table, who
 from leasehold.values import Mode
@@ -26,7 +26,7 @@ HEAD = ("NAME", "KIND", "HOLDER", "SINCE", "LEFT", "FENCE", "QUEUE", "REASON")
 def ls(arguments: Namespace, talk: Talk) -> int:
     """List the locks in use."""
     with open_client(arguments) as client:
-        talk.note(f"store: {client.store}")
+        announce(client, talk)
         states = client.locks(arguments.prefix)
     if arguments.json:
         for state in states:
@@ -70,7 +70,7 @@ def _kind(state: LockState) -> str:
 def info(arguments: Namespace, talk: Talk) -> int:
     """Show one lock; the exit code says whether it is held."""
     with open_client(arguments) as client:
-        talk.note(f"store: {client.store}")
+        announce(client, talk)
         state = client.inspect(arguments.name)
     held = state is not None and bool(state.holdings)
     if arguments.json:

@@ -8,7 +8,7 @@ import sys
 from contextlib import suppress
 
 from leasehold.cli import exit_codes
-from leasehold.cli.output import Talk, prepare_streams
+from leasehold.cli.output import Talk, end_line, prepare_streams
 from leasehold.cli.parser import Usage, read
 
 __all__ = ["main"]
@@ -42,6 +42,7 @@ def _main(words: list[str]) -> int:
     except BrokenPipeError:
         return _nobody_reads()
     except KeyboardInterrupt:
+        end_line()
         return exit_codes.for_signal(2)
     except Usage as error:
         talk.error(f"{error}\n{error.advice}")

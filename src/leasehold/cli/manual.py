@@ -55,14 +55,19 @@ lease: it is renewed while the command runs, and frees itself --ttl after this h
 COMMAND is started without a shell, with this program's stdin, stdout, stderr and environment, in a
 process group of its own. INT, TERM, HUP and QUIT are passed on to the whole group, USR1 and USR2 to
 the command alone; a second INT kills the group. On a terminal the command gets the keyboard, so
-Ctrl-C and Ctrl-Z reach it directly.
+Ctrl-C and Ctrl-Z reach it directly and are not counted: if it ignores Ctrl-C, use Ctrl-\\.
 
-When the lease is lost (the store was away for too long, an operator broke the lock) the group gets
-TERM, and KILL after --kill-after. The same happens when this program is killed, hangs or is stopped
-for longer than the lease lasts: a small guardian process watches it. If this program was killed,
-KILL comes no later than the end of the lease, so that the next holder meets nobody. The lock is
-given back when the command ends; processes that it left in the background run on without the lock,
-unless --wait-group. What a process does that left the group (a daemon) cannot be guarded.
+Without -w it waits for ever while the lock is busy, but gives up with 69 if the store could not be
+reached for the first ten seconds. With -w both end then, and not before: also a store that is away
+is tried until that time is over. Each is announced on stderr after a second.
+
+While renewals fail, stderr says since when and how much time is left. When the lease is lost (the
+store was away for too long, an operator broke the lock) the group gets TERM, and KILL after
+--kill-after. The same happens when this program is killed, hangs or is stopped for longer than the
+lease lasts: a small guardian process watches it. If this program was killed, KILL comes no later
+than the end of the lease, so that the next holder meets nobody. The lock is given back when the
+command ends; processes that it left in the background run on without the lock, unless --wait-group.
+What a process does that left the group (a daemon) cannot be guarded.
 """,
     f"""
 environment of the command:
@@ -78,7 +83,8 @@ exit codes:
 {_codes()}
 
 report:
-  --report FILE gets one JSON object when the run is over, also when the command never started:
+  --report FILE gets one JSON object when the run is over, also when the command never started (with
+  64 if FILE could not be written):
   outcome (ran, busy, skipped, interrupted, lost, max_hold, not started, nested, error), exit_code,
   command_status, fence, abandoned (the last holder did not release), waited and held in seconds.
 
@@ -178,7 +184,9 @@ _WATCH = Page(
     "leasehold watch [PREFIX] [--every TIME] [OPTIONS]",
     """
 Shows the locks in use and keeps the table up to date until Ctrl-C. Without a terminal it prints a
-line for each change instead: held, released, waiting, broken.
+line for each change instead: held, free, waiting, left (it waits no more), broken, cooling (released,
+but kept for its --min-hold). It looks every second, or as --every says, so what comes and goes in
+between is not seen.
 """,
     """
 exit codes:

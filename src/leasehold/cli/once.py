@@ -88,7 +88,7 @@ class _OnceAttempt(Attempt):
         started = time.monotonic()
         signals.wait_begins()
         try:
-            with WaitLine(client, job.name, self._talk) if waits else nullcontext():
+            with WaitLine(client, job.name, self._talk, self._arguments.wait) if waits else nullcontext():
                 return block.enter_context(job.attempt())
         finally:
             signals.wait_ended()

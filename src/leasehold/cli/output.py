@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Talk",
+    "end_line",
     "is_lively",
     "prepare_streams",
     "print_json",
@@ -95,11 +96,25 @@ class Talk:
         if self.is_verbose:
             self._write(message)
 
+    def interrupted(self, message: object) -> None:
+        """What a signal ended. The terminal has just echoed its ^C, which deserves a line of its own."""
+        if not self.is_quiet:
+            end_line()
+            self._write(message)
+
     def _write(self, message: object) -> None:
         lines = str(message).split("\n")
         text = "\n".join(printable(line) for line in lines)
         with suppress(OSError, ValueError, AttributeError):  # nobody listens, which must not change what happens
             print(f"leasehold: {text}", file=sys.stderr, flush=True)  # noqa: T201
+
+
+def end_line() -> None:
+    """Begin a new line on the terminal, if that is where messages go."""
+    with suppress(OSError, ValueError, AttributeError):
+        if sys.stderr.isatty():
+            sys.stderr.write("\n")
+            sys.stderr.flush()
 
 
 def print_lines(lines: Iterable[str]) -> None:

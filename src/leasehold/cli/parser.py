@@ -54,7 +54,7 @@ def read(words: list[str]) -> argparse.Namespace | None:
     from leasehold.cli.output import print_lines  # noqa: PLC0415
 
     if not words:
-        raise Usage("what shall be done?", "see leasehold --help")
+        raise Usage("no command given", "see leasehold --help")
     first, *rest = words
     if first in ("-h", "--help", "help"):
         print_lines([parser_for(VERBS[rest[0]]).format_help() if rest and rest[0] in VERBS else top_help()])
@@ -84,7 +84,7 @@ def _read_verb(verb: Verb, words: list[str]) -> argparse.Namespace | None:
     arguments, strangers = parser.parse_known_args(words)
     if strangers:
         hint = "; put -- before the command" if verb.takes_command and command is None else ""
-        parser.error(f"unknown: {' '.join(strangers)}{hint}")
+        parser.error(f"unknown: {' '.join(strangers)}{_meant(strangers[0], parser)}{hint}")
     if verb.takes_command and not command:
         parser.error(f"no command was given: write it after --, as in: {parser.prog} NAME -- ./job.sh")
     arguments.verb, arguments.command = verb, command
@@ -127,6 +127,14 @@ def top_help() -> str:
     """The page of `leasehold --help`."""
     verbs = "\n".join(f"  {name:<12}{PAGES[name].summary}" for name in VERBS)
     return OVERVIEW.replace("{verbs}", verbs)
+
+
+def _meant(word: str, parser: argparse.ArgumentParser) -> str:
+    import difflib  # noqa: PLC0415 - only for mistakes
+
+    options = [option for action in parser._actions for option in action.option_strings]  # noqa: SLF001 - no other way
+    close = difflib.get_close_matches(word.partition("=")[0], options, 1) if word.startswith("--") else []
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def _unknown(word: str) -> str:

@@ -35,6 +35,9 @@ def perform(attempt: Attempt, arguments: Namespace, talk: Talk) -> int:
     """Go through with it, and write the report whatever happens."""
     started = time.time()
     code = exit_codes.INTERNAL
+    if arguments.report is not None and (trouble := _report_trouble(arguments.report)) is not None:
+        talk.error(f"the report could not be written to {arguments.report}: {trouble}; the command was not run")
+        return exit_codes.USAGE
     try:
         code = attempt.perform()
     finally:
@@ -83,7 +86,7 @@ class Attempt:
             return self._with_store(child, guard, signals)
         except Interrupted as interruption:
             self.facts["outcome"] = "interrupted"
-            self._talk.detail(f"interrupted by signal {interruption.number} while waiting")
+            self._talk.interrupted(f"signal {interruption.number} ended the wait; the command was not run")
             return exit_codes.for_signal(interruption.number)
         finally:
             child.discard()
@@ -92,10 +95,12 @@ class Attempt:
             signals.restore()
 
     def _with_store(self, child: Child, guard: Guard, signals: Signals) -> int:
-        from leasehold.cli.connection import open_client  # noqa: PLC0415 - after the forks, which are cheap without it
+        # after the forks, which are cheap without it
+        from leasehold.cli.connection import open_client, refuse_private_store  # noqa: PLC0415
 
         label = os.path.basename(self._arguments.command[0])[:256]  # noqa: PTH119
         with open_client(self._arguments, label=label) as client:
+            refuse_private_store(client)
             self.facts["store"] = client.store
             self._talk.detail(f"store: {client.store}")
             return self._with_client(client, child, guard, signals)
@@ -131,7 +136,7 @@ class Attempt:
         try:
             if self._arguments.no_wait or self._arguments.wait == 0:
                 return lock.try_acquire()
-            with WaitLine(client, lock.name, self._talk):
+            with WaitLine(client, lock.name, self._talk, self._arguments.wait):
                 return lock.acquire(self._arguments.wait)
         except AcquireTimeout:
             return None
@@ -169,7 +174,7 @@ class Attempt:
             max_hold=arguments.max_hold,
             wait_group=arguments.wait_group,
         )
-        client.on_event(lambda _: signals.wake())
+        client.on_event(supervisor.note)
         held_from = time.monotonic()
         terminal.offer()
         if not supervisor.may_start():
@@ -206,6 +211,18 @@ class Attempt:
             lease.release()
         except BackendError as error:
             self._talk.error(f"could not release {lease.name!r}, its ttl will free it: {error}")
+
+
+def _report_trouble(path: str) -> str | None:
+    """Why there can be no report at this path; better known before the command runs than after."""
+    folder = os.path.dirname(path) or "."  # noqa: PTH120 - a path as the user gave it
+    if os.path.isdir(path):  # noqa: PTH112
+        return "it is a directory"
+    if not os.path.isdir(folder):  # noqa: PTH112
+        return "its directory does not exist"
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return "this user may not write to its directory"
+    return None
 
 
 def _report(path: str, facts: dict[str, Any], talk: Talk) -> None:

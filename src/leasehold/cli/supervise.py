@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from leasehold.cli import exit_codes
 from leasehold.cli.groups import runs_on
 from leasehold.cli.guardian import now, signal_group
+from leasehold.cli.renewals import Renewals
 from leasehold.cli.signals import FORWARDED
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from leasehold.cli.output import Talk
     from leasehold.cli.signals import Signals
     from leasehold.cli.terminal import Terminal
+    from leasehold.events import Event
 
 __all__ = ["Supervisor"]
 
@@ -55,6 +57,7 @@ class Supervisor:
         self._terminal = terminal
         self._lease = lease
         self._talk = talk
+        self._renewals = Renewals(lease.name, ttl, talk)
         self._pulse = min(LONGEST_SLEEP, ttl / 6)
         self._kill_after = kill_after
         self._hold_until = float("inf") if max_hold is None else now() + max_hold
@@ -66,6 +69,11 @@ class Supervisor:
         self._lease_told = 0.0
         self.status: int | None = None  # as waitpid gives it
         self.stopped_for: int | None = None  # the exit code that says why we ended the command, if we did
+
+    def note(self, event: Event) -> None:
+        """Something happened to the lease; may be called from any thread."""
+        self._renewals.note(event)
+        self._signals.wake()
 
     def may_start(self) -> bool:
         """Whether the lease is still ours now; also tells the guardian how long, before there is anything to guard."""
@@ -116,10 +124,13 @@ class Supervisor:
                 self._talk.error(f"lost the lease of {self._lease.name!r} ({loss.reason}): {loss.detail}")
                 self._stop(exit_codes.LEASE_LOST)
             return
-        ends = now() + self._lease.remaining()
+        instant, remaining = now(), self._lease.remaining()
+        ends = instant + remaining
         if ends > self._lease_told + 0.001:
             self._lease_told = ends
             self._guard.lease_until(ends)
+            self._renewals.confirmed(instant)
+        self._renewals.look(instant, remaining)
 
     def _look_at_guard(self) -> None:
         try:

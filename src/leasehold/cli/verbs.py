@@ -47,7 +47,11 @@ def _run(parser: ArgumentParser) -> None:
     waiting = parser.add_mutually_exclusive_group()
     waiting.add_argument("-n", "--no-wait", action="store_true", help="give up at once when the lock is busy")
     waiting.add_argument(
-        "-w", "--wait", type=_time, metavar="TIME", help="give up after this long; without it, wait for ever"
+        "-w",
+        "--wait",
+        type=_time,
+        metavar="TIME",
+        help="give up after this long, be the lock busy (75) or the store away (69); see above",
     )
     parser.add_argument(
         "--ttl", type=_time, default=30.0, metavar="TIME", help="how long the lock outlives this host (30s)"

@@ -1,73 +1,122 @@
-"""The line that says whom we wait for: silent for a second, then once; on a terminal it is kept up to date."""
+"""The line that says what we wait for: silent for a second; then on a terminal it is kept up to date.
+
+Elsewhere it is printed once, and again only when it becomes another matter: the lock is busy, or the store is away.
+"""
 
 from __future__ import annotations
 
 import sys
 import threading
+import time
 from contextlib import suppress
+from math import inf, isinf
 from typing import TYPE_CHECKING
 
 from leasehold.cli.durations import spoken
 from leasehold.cli.output import is_lively, printable, who
+from leasehold.events import StoreReached, StoreUnreachable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from leasehold.blocking import Client
     from leasehold.cli.output import Talk
+    from leasehold.events import Event
     from leasehold.values import LockState
 
-__all__ = ["WaitLine", "describe_wait"]
+__all__ = ["WaitLine", "describe_outage", "describe_wait"]
 
 SILENT = 1.0
 REFRESH = 1.0
+UNSURE = 3.0  # nobody seems to hold it: most likely the store is about to fail, which deserves another line
 
 
-def describe_wait(name: str, state: LockState | None) -> str:
-    """Whom we wait for, in one line."""
-    line = f"waiting for {name!r}"
+def describe_wait(name: str, waited: float, limit: float | None, state: LockState | None) -> str:
+    """What we wait for, in one line."""
+    until = "" if limit is None else f", giving up after {spoken(limit)}"
+    line = f"waiting for {name!r} ({spoken(waited)} so far{until})"
     if state is None or not state.holdings:
         return line
     first = state.holdings[0]
     others = f" and {len(state.holdings) - 1} more" if len(state.holdings) > 1 else ""
     reason = f" ({first.holder.reason})" if first.holder.reason else ""
-    queue = f", queue {len(state.waiting)}"
-    return f"{line}, held by {who(first.holder)}{others}{reason} since {spoken(first.held_for)}{queue}"
+    queue = f"; {len(state.waiting)} in the queue"
+    return f"{line}: held by {who(first.holder)}{others}{reason} for {spoken(first.held_for)}{queue}"
+
+
+def describe_outage(store: str, left: float, error: str) -> str:
+    """That the store is away, and how long it is tried, in one line."""
+    trying = "trying until it can be" if isinf(left) else f"trying for {spoken(left)} more"
+    return f"cannot reach {store}, {trying}: {error}"
 
 
 class WaitLine:
     """Talks while the main thread waits for the lock; use it as a context manager around the wait."""
 
-    def __init__(self, client: Client, name: str, talk: Talk) -> None:
+    def __init__(self, client: Client, name: str, talk: Talk, limit: float | None) -> None:
         self._client = client
         self._name = name
         self._talk = talk
+        self._limit = limit
+        self._started = time.monotonic()
+        self._outage: tuple[float, str] | None = None  # until when the store is tried, and what went wrong
         self._lively = is_lively()
         self._over = threading.Event()
         self._turn = threading.Lock()
         self._width = 0
+        self._printed: bool | None = None  # the last line on a pipe or in a file was about an outage
+        self._unsubscribe: Callable[[], None] | None = None
 
     def __enter__(self) -> WaitLine:
         if not self._talk.is_quiet:
+            self._unsubscribe = self._client.on_event(self._note)
             threading.Thread(target=self._speak, name="leasehold wait line", daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._unsubscribe is not None:
+            self._unsubscribe()
         with self._turn:
             self._over.set()
             if self._width:
                 self._overwrite("")
 
+    def _note(self, event: Event) -> None:
+        """Called from the thread in which the event happens."""
+        if event.name != self._name:
+            return
+        if isinstance(event, StoreUnreachable):
+            self._outage = (time.monotonic() + event.remaining, event.error)
+        elif isinstance(event, StoreReached):
+            self._outage = None
+
     def _speak(self) -> None:
         pause = SILENT
         while not self._over.wait(pause):
             pause = REFRESH
-            line = describe_wait(self._name, self._state())
+            state = self._state() if self._outage is None else None
+            outage = self._outage  # it may have begun while we asked
+            line = self._line(outage, state)
             with self._turn:
                 if self._over.is_set():
                     return
-                if not self._lively:
+                if self._lively:
+                    self._overwrite(printable(f"leasehold: {line}"))
+                elif self._printed is not (outage is not None) and self._is_sure(outage, state):
+                    self._printed = outage is not None
                     self._talk.note(line)
-                    return
-                self._overwrite(printable(f"leasehold: {line}"))
+
+    def _is_sure(self, outage: object, state: LockState | None) -> bool:
+        if outage is not None or (state is not None and state.holdings):
+            return True
+        return time.monotonic() - self._started >= UNSURE
+
+    def _line(self, outage: tuple[float, str] | None, state: LockState | None) -> str:
+        now = time.monotonic()
+        if outage is None:
+            return describe_wait(self._name, now - self._started, self._limit, state)
+        until, error = outage
+        return describe_outage(self._client.store, inf if isinf(until) else max(0.0, until - now), error)
 
     def _state(self) -> LockState | None:
         try:

@@ -7,7 +7,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from leasehold.cli.connection import open_client
+from leasehold.cli.connection import announce, open_client
 from leasehold.cli.inspecting import HEAD, rows_of
 from leasehold.cli.output import is_lively, print_json, print_lines, printable, table, who
 from leasehold.errors import BackendError
@@ -29,7 +29,7 @@ CLEAR = "\x1b[H\x1b[J"  # home, and clear what is below
 def watch(arguments: Namespace, talk: Talk) -> int:
     """Look again and again, until interrupted."""
     with open_client(arguments) as client:
-        talk.note(f"store: {client.store}")
+        announce(client, talk)
         show = _Table(client.store) if is_lively(sys.stdout) and not arguments.json else _Lines(as_json=arguments.json)
         states: Sequence[LockState] | None = client.locks(arguments.prefix)  # a first look must succeed
         away = False

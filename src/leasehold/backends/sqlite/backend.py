@@ -121,11 +121,15 @@ class SqliteBackend:
         await self._perform(until, self._ledger.withdraw, claim, doubt)
 
     async def inspect(self, key: str) -> LockState | None:
-        """See `Inspecting`."""
+        """See `Inspecting`. Looking makes no file: its name may be misspelt."""
+        if self._file.is_missing():
+            return None
         return await self._perform(math.inf, observing.inspect, self._host, key)
 
     async def list(self, prefix: str) -> Sequence[LockState]:
         """See `Inspecting`."""
+        if self._file.is_missing():
+            return []
         return await self._perform(math.inf, observing.list_states, self._host, prefix)
 
     async def break_(self, key: str, fence: int, reason: str, *, now: bool) -> bool:

@@ -19,7 +19,7 @@ import weakref
 from typing import TYPE_CHECKING, ParamSpec, TypeVar, TypeVarTuple, Unpack
 from urllib.parse import quote
 
-from leasehold.backends.sqlite.location import identity, prepare
+from leasehold.backends.sqlite.location import identity, is_missing, prepare
 from leasehold.backends.sqlite.schema import set_up
 from leasehold.backends.sqlite.trouble import is_busy, is_fatal, translated
 from leasehold.errors import BackendUnavailable, ClientClosed
@@ -86,6 +86,10 @@ class LockFile:
                 cause = failure.__cause__
                 assert isinstance(cause, sqlite3.Error)  # noqa: S101 - for the type checker
                 raise self._failed(cause, committing=True) from cause
+
+    def is_missing(self) -> bool:
+        """Whether there is no file, so that whoever only looks need not make one."""
+        return not self._closed and is_missing(self.location)
 
     def close(self) -> None:
         """Let go of the file; may be called twice."""

@@ -187,15 +187,14 @@ class Ledger:
         holding = entry.of_grant(grant, State.HOLDING, State.BROKEN)
         if holding is None:
             return False
-        if holding.broken is not None:  # its holder has obeyed, so what was kept for it or noted for it may go
-            entry.remove(holding)
-            return Loss(LossReason.BROKEN, holding.broken)
         kept_until = holding.since + holding.min_hold
-        if kept_until > entry.now:
+        if holding.state == State.BROKEN:
+            pass  # only a note is left; it stays for its time, so that a repeated release gets the same answer
+        elif kept_until > entry.now:
             entry.move(holding, State.COOLING, kept_until)
         else:
-            entry.remove(holding)
-        return True
+            entry.remove(holding)  # also a broken one, which was kept for its ttl: its holder has obeyed
+        return True if holding.broken is None else Loss(LossReason.BROKEN, holding.broken)
 
     def _withdraw(self, entry: Entry, claim: Claim, doubt: bool) -> None:  # noqa: FBT001 - called by position
         holding = entry.find(claim.owner, State.HOLDING)

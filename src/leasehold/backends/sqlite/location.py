@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from leasehold.store_url import StoreURL
 
-__all__ = ["Location", "identity", "locate", "prepare"]
+__all__ = ["Location", "identity", "is_missing", "locate", "prepare"]
 
 MOUNTS = Path("/proc/self/mountinfo")
 _OCTAL = re.compile(r"\\([0-7]{3})")  # how blanks in a path are written there
@@ -147,6 +147,17 @@ def identity(location: Location) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return _identity(status)
+
+
+def is_missing(location: Location) -> bool:
+    """Whether there is no file yet, in a place where one could be made: nothing is locked in it."""
+    try:
+        os.lstat(location.path)
+    except FileNotFoundError:
+        return location.private or os.path.isdir(location.directory)  # noqa: PTH112
+    except OSError:
+        return False  # opening it says what is wrong
+    return False
 
 
 def _identity(status: os.stat_result) -> tuple[int, int, int]:
