@@ -173,7 +173,8 @@ class Keeper:
         """The store has doubts: renew every lease now."""
         now = self._runtime.now()
         for tenure in self.tenures():
-            tenure.due = min(tenure.due, now)
+            with self.guard:
+                tenure.due = min(tenure.due, now)
         self._signal.set()
 
     def lose(self, tenure: Tenure, loss: Loss) -> None:
