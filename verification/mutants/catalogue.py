@@ -115,14 +115,14 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         "B11-error-ends-renewal",
         "an error of the store ends the renewal task without a word",
         _KEEPER,
-        "            for known, _ in due:\n                self._renewal_failed(known, error)\n",
+        "            for known, _ in due:\n                self._renewal_failed(known, error, sent)\n",
         "            raise\n",
     ),
     Mutant(
         "B11-never-retried",
         "a renewal that failed once is not tried again",
         _TENURE,
-        "        self.due = retry_due(now, self.grant.claim.ttl)\n",
+        "        self.due = min(self.due, retry) if self.under_way else retry\n",
         "        self.due = math.inf\n",
     ),
     Mutant(
