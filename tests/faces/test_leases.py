@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import leasehold
+from leasehold._core.keeper import Keeper
 from leasehold.errors import AcquireTimeout, LeaseLost
 from leasehold.events import Acquired
 from leasehold.testing import ManualStore
@@ -192,3 +193,14 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 def test_an_async_client_that_was_inherited_over_a_fork_works_on_the_childs_own_loop() -> None:
     done = subprocess.run([sys.executable, "-c", AFTER_A_FORK], capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout.strip() == "0", done.stderr
+
+
+def test_waiting_for_the_loss_does_not_depend_on_the_keeper(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A keeper that is late, because the process was paused say, must not keep the loss from anybody."""
+    monkeypatch.setattr(Keeper, "_attend", lambda _, now: now + 3600)
+    with leasehold.connect("memory://") as client:
+        lease = client.lock("x", ttl=0.2, renew=False).acquire()
+        started = time.monotonic()
+        assert lease.lost.wait(30) is True
+        assert time.monotonic() - started < 10
+        lease.release()

@@ -101,6 +101,14 @@ FACES_MUTANTS: tuple[Mutant, ...] = (
         "        self._locks = tuple(locks)\n",
         _LEASE_TESTS,
     ),
+    Mutant(
+        "loss-from-the-keeper-only",
+        "lost.wait() sees a loss only when the keeper has told of it",
+        "hold.py",
+        "            await runtime.wait(signal, ends if deadline is None else min(deadline, ends))\n",
+        "            await runtime.wait(signal, deadline)\n",
+        _LEASE_TESTS,
+    ),
     # --- what a store makes of a ttl
     Mutant(
         "window-is-reported",
