@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import subprocess
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -9,7 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import leasehold
+from leasehold._core.keeper import Keeper
 from leasehold.errors import AcquireTimeout, LeaseLost
+from leasehold.events import Acquired
 from leasehold.testing import ManualStore
 from leasehold.values import LossReason
 
@@ -109,3 +114,93 @@ def test_a_call_without_end_waits_longer_than_the_clients_own_timeout() -> None:
         waiter.join(30)
         assert failed == []
         got[0].release()
+
+
+@pytest.mark.parametrize("gone", ["a", "b", "c"])
+def test_the_release_of_several_locks_is_true_only_if_each_was_still_ours(gone: str) -> None:
+    with ManualStore().connect() as client:
+        leases = client.lock_all(["a", "b", "c"]).acquire()
+        client.break_lock(gone, fence=leases.fences[gone], reason="stuck", now=True)
+        assert leases.release() is False
+        assert client.locks() == [], "the others are given back all the same"
+        assert client.lock_all(["a", "b", "c"]).acquire().release() is True
+
+
+def test_several_locks_are_taken_in_one_order_however_they_are_named() -> None:
+    with ManualStore().connect() as client:
+        taken: list[str] = []
+        client.on_event(lambda event: taken.append(event.name) if isinstance(event, Acquired) else None)
+        locks = client.lock_all(["b", "c", "a"])
+        assert locks.names == ("a", "b", "c")
+        locks.acquire().release()
+        one = locks.try_acquire()
+        assert one is not None
+        one.release()
+        assert taken == ["a", "b", "c", "a", "b", "c"]
+
+
+def test_a_block_does_not_begin_under_a_lease_that_is_over() -> None:
+    store = ManualStore()
+    with store.connect() as client:
+        lost = client.lock("x", renew=False).acquire()
+        several = client.lock_all(["y", "z"], renew=False).acquire()
+        released = client.lock("w").acquire()
+        released.release()
+        store.clock.advance(31)
+        for lease in (lost, several, released):
+            with pytest.raises(LeaseLost):
+                with lease:
+                    raise AssertionError("the block was run")
+        lost.release()
+        several.release()
+
+
+def test_an_async_block_does_not_begin_under_a_lease_that_is_over() -> None:
+    async def main() -> None:
+        store = ManualStore()
+        async with store.connect_async() as client:
+            lost = await client.lock("x", renew=False).acquire()
+            several = await client.lock_all(["y", "z"], renew=False).acquire()
+            store.clock.advance(31)
+            for lease in (lost, several):
+                with pytest.raises(LeaseLost):
+                    async with lease:
+                        raise AssertionError("the block was run")
+            await lost.release()
+            await several.release()
+
+    asyncio.run(main())
+
+
+AFTER_A_FORK = """
+import asyncio, os
+import leasehold
+
+client = leasehold.connect_async("memory://")
+
+async def use():
+    async with client.lock("x").hold() as lease:
+        return lease.fence
+
+asyncio.run(use())
+child = os.fork()
+if child == 0:
+    os._exit(0 if asyncio.run(use()) else 1)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_an_async_client_that_was_inherited_over_a_fork_works_on_the_childs_own_loop() -> None:
+    done = subprocess.run([sys.executable, "-c", AFTER_A_FORK], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.strip() == "0", done.stderr
+
+
+def test_waiting_for_the_loss_does_not_depend_on_the_keeper(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A keeper that is late, because the process was paused say, must not keep the loss from anybody."""
+    monkeypatch.setattr(Keeper, "_attend", lambda _, now: now + 3600)
+    with leasehold.connect("memory://") as client:
+        lease = client.lock("x", ttl=0.2, renew=False).acquire()
+        started = time.monotonic()
+        assert lease.lost.wait(30) is True
+        assert time.monotonic() - started < 10
+        lease.release()

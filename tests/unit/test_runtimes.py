@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from _typeshed import TraceFunction
 
+    from leasehold.spi import Task
+
 
 async def suspends() -> None:
     await asyncio.sleep(0)
@@ -160,6 +162,36 @@ def test_a_shielded_operation_ends_before_the_call_does_however_often_it_is_canc
         assert ended == 1
 
     asyncio.run(main())
+
+
+def test_a_task_that_waits_for_its_own_end_does_not_wait() -> None:
+    async def on_a_loop() -> bool:
+        runtime = AsyncioRuntime()
+        tasks: list[Task] = []
+        answers: list[bool] = []
+
+        async def join_oneself() -> None:
+            answers.append(await tasks[0].join(runtime.now() + 5))
+
+        tasks.append(runtime.spawn(join_oneself(), "itself"))
+        assert await tasks[0].join(runtime.now() + 60)
+        return answers == [True]
+
+    assert asyncio.run(on_a_loop())
+
+    threads = ThreadRuntime()
+    known = threading.Event()
+    tasks: list[Task] = []
+    answers: list[bool] = []
+
+    async def join_oneself() -> None:
+        known.wait(30)
+        answers.append(await tasks[0].join(threads.now() + 5))
+
+    tasks.append(threads.spawn(join_oneself(), "itself"))
+    known.set()
+    assert run(tasks[0].join(threads.now() + 60))
+    assert answers == [True]
 
 
 class Interruption(BaseException):

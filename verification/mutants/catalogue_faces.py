@@ -6,6 +6,7 @@ from verification.mutants.catalogue import Mutant
 
 __all__ = ["FACES_MUTANTS"]
 
+_ACQUIRE = "_core/acquire.py"
 _ASYNCIO = "_runtimes/asyncio.py"
 _CLIENT = "client.py"
 _CLOCK = "_runtimes/clock.py"
@@ -76,6 +77,38 @@ FACES_MUTANTS: tuple[Mutant, ...] = (
         "        limit = self._timeout if timeout is ... or timeout is None else",
         _LEASE_TESTS,
     ),
+    Mutant(
+        "set-freed-if-one-was",
+        "release() of several locks says True although one of them was gone",
+        _LEASE,
+        "                freed = await lease.release() and freed\n",
+        "                freed = await lease.release() or freed\n",
+        _LEASE_TESTS,
+    ),
+    Mutant(
+        "block-under-a-lost-lease",
+        "a block begins under a lease that is over",
+        _LEASE,
+        "    async def __aenter__(self) -> AsyncLease:\n        self.check()\n",
+        "    async def __aenter__(self) -> AsyncLease:\n",
+        _LEASE_TESTS,
+    ),
+    Mutant(
+        "set-in-any-order",
+        "several locks are taken in the order in which they were named: two sets can block each other",
+        _LOCK,
+        "        self._locks = tuple(sorted(locks, key=lambda lock: lock.name))\n",
+        "        self._locks = tuple(locks)\n",
+        _LEASE_TESTS,
+    ),
+    Mutant(
+        "loss-from-the-keeper-only",
+        "lost.wait() sees a loss only when the keeper has told of it",
+        "hold.py",
+        "            await runtime.wait(signal, ends if deadline is None else min(deadline, ends))\n",
+        "            await runtime.wait(signal, deadline)\n",
+        _LEASE_TESTS,
+    ),
     # --- what a store makes of a ttl
     Mutant(
         "window-is-reported",
@@ -109,6 +142,14 @@ FACES_MUTANTS: tuple[Mutant, ...] = (
         "        if tenure.taker is not None and tenure.taker() is current:\n",
         "        if tenure.taker is not None:\n",
         _ONESELF_TESTS,
+    ),
+    Mutant(
+        "woken-for-ever",
+        "a waiter that was woken for nothing asks the store again and again without a pause",
+        _ACQUIRE,
+        "        place.signal.clear()\n",
+        "",
+        ("tests/faces/test_waiting.py",),
     ),
     # --- runtimes
     Mutant(
@@ -161,6 +202,22 @@ FACES_MUTANTS: tuple[Mutant, ...] = (
         _THREADS,
         "                waiter.release()\n",
         "                waiter.release()\n                break\n",
+        _RUNTIME_TESTS,
+    ),
+    Mutant(
+        "loop-of-the-parent",
+        "an async client cannot be used in a forked child, which has a loop of its own",
+        _ASYNCIO,
+        "        if self._loop is None or self._process != os.getpid():",
+        "        if self._loop is None:",
+        _LEASE_TESTS,
+    ),
+    Mutant(
+        "joins-itself",
+        "a worker that is asked to end from within waits for itself",
+        _ASYNCIO,
+        "        if self._task is asyncio.current_task():\n            return True\n",
+        "",
         _RUNTIME_TESTS,
     ),
     # --- patterns
