@@ -174,6 +174,25 @@ def test_server_without_memory_renews_withdraws_breaks_and_frees(mode: Mode, min
     bench.run(history())
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_server_without_memory_takes_a_release_that_has_to_be_kept_for_min_hold(mode: Mode) -> None:
+    bench = Bench()
+    holder, other = bench.client(), bench.client()
+
+    async def history() -> None:
+        grant = await holder.try_acquire(bench.claim(ttl=10.0, mode=mode, min_hold=5.0))
+        assert isinstance(grant, Grant)
+        bench.server.refuses = OUT_OF_MEMORY
+        assert await holder.release(grant)
+        state = await other.inspect("k")
+        assert state is not None
+        assert state.holdings[0].cooling
+        await bench.main.sleep(6.0)
+        assert await other.inspect("k") is None
+
+    bench.run(history())
+
+
 # --- fences
 
 
@@ -206,6 +225,25 @@ def test_fences_of_a_client_rise_over_all_its_names_when_the_clock_is_set_back()
         assert isinstance(first, Grant)
         assert isinstance(second, Grant)
         assert second.fence > first.fence
+
+    bench.run(history())
+
+
+def test_clock_set_back_prolongs_the_lock_of_a_dead_holder_and_break_ends_it() -> None:
+    """A limit of the store, and the way out of it: the server keeps the end of a key as a time of day."""
+    bench = Bench()
+    holder, other = bench.client(), bench.client()
+
+    async def history() -> None:
+        grant = await holder.try_acquire(bench.claim(ttl=10.0))
+        assert isinstance(grant, Grant)
+        bench.server.step_clock(-3600.0)
+        await bench.main.sleep(60.0)
+        refusal = await other.try_acquire(bench.claim())
+        assert isinstance(refusal, Refusal)
+        assert refusal.retry_after == pytest.approx(3550.0, abs=1.0)
+        assert await other.break_("k", grant.fence, "its host is gone", now=True)
+        assert isinstance(await other.try_acquire(bench.claim()), Grant)
 
     bench.run(history())
 

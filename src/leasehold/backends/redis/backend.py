@@ -16,6 +16,7 @@ from leasehold.backends.redis.facts import read_holder, write_holder
 from leasehold.backends.redis.inspecting import read_state
 from leasehold.backends.redis.pushes import Pushes, Waiter
 from leasehold.backends.redis.scripts import script
+from leasehold.backends.redis.trouble import held_off
 from leasehold.backends.rules import check_kind, handed_over_since
 from leasehold.errors import BackendError, BackendRejected, BackendUnavailable
 from leasehold.spi import Place
@@ -364,16 +365,6 @@ class RedisBackend:
 
     async def _look(self, keys: Keys) -> Any:
         return await self._courier.ask(Call.of(script("inspect"), keys, None), self._options.command_timeout)
-
-
-def held_off(left_ms: int) -> str | None:
-    """Why a lock is not granted that nobody is known to hold; None if the server is not the reason."""
-    if left_ms <= 0:
-        return None
-    return (
-        f"nobody is known to hold it, but strict= lets the server grant nothing for another {left_ms / 1000:.3g} s, "
-        "because what it granted before it was started or promoted may be lost"
-    )
 
 
 def _renewed(grant: Grant, reply: Any) -> Grant | Loss | BackendError:

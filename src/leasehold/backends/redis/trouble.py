@@ -8,7 +8,7 @@ import ssl
 from leasehold.backends.redis.wire import load_driver
 from leasehold.errors import BackendError, BackendRejected, BackendUnavailable
 
-__all__ = ["could_not_connect", "from_reply", "is_not_logged_in", "prefix_of"]
+__all__ = ["could_not_connect", "from_reply", "held_off", "is_not_logged_in", "prefix_of"]
 
 # The server answered, did nothing, and may answer better in a moment.
 NOT_NOW = {
@@ -96,3 +96,13 @@ def could_not_connect(error: Exception, label: str) -> BackendError:
     if isinstance(error, exceptions.ResponseError) and prefix_of(str(error)) not in NOT_NOW:
         return BackendRejected(f"{label} refused the greeting: {error}", backend=label)
     return BackendUnavailable(f"{label} cannot be reached: {str(error) or type(error).__name__}", backend=label)
+
+
+def held_off(left_ms: int) -> str | None:
+    """Why a lock is not granted that nobody is known to hold; None if the server is not the reason."""
+    if left_ms <= 0:
+        return None
+    return (
+        f"nobody is known to hold it, but strict= lets the server grant nothing for another {left_ms / 1000:.3g} s, "
+        "because what it granted before it was started or promoted may be lost"
+    )
