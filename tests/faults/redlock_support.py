@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -14,11 +15,26 @@ from verification.lab.redlock import RedlockNodes
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from leasehold.client import AsyncClient
+    from leasehold.testing import contract
     from verification.lab.redis import RedisServer
 
-__all__ = ["SHORT", "drop_lock", "has_lock", "held_on", "lock_key", "proxied", "tell"]
+__all__ = ["SHORT", "connected", "drop_lock", "has_lock", "held_on", "lock_key", "proxied", "tell"]
 
 SHORT = 1.0  # a max_ttl with which a node that forgot sits out for 5 s
+
+
+async def connected(driver: contract.Driver, client: AsyncClient) -> None:
+    """Wait until this client is connected to every node: a busy machine may first have only a majority."""
+    end = time.monotonic() + 60
+    while True:
+        lease = await client.lock("warm").acquire(timeout=60)
+        await lease.release()
+        nodes = client._session.backend._nodes.all  # type: ignore[union-attr]  # it is open
+        if all(node.is_up and node.lines.is_ready and not node.opening for node in nodes):
+            return
+        assert time.monotonic() < end, "some node is never connected"
+        await driver.breathe()
 
 
 def lock_key(name: str) -> str:

@@ -15,8 +15,8 @@ from leasehold.backends.redlock.calls import GONE, Calls
 from leasehold.errors import ClientClosed
 from leasehold.urls import find_store
 from leasehold.values import Claim, Grant, Holder, Loss, LossReason, Mode, Refusal
-from tests.faults.redlock_support import drop_lock, has_lock, held_on, lock_key, proxied, tell
-from tests.faults.support import opened
+from tests.faults.redlock_support import connected, drop_lock, has_lock, held_on, lock_key, proxied, tell
+from tests.faults.support import eventually, opened
 from verification.lab.redlock import RedlockNodes
 
 if TYPE_CHECKING:
@@ -40,6 +40,16 @@ def claim_of(letter: str, ttl: float = 30.0) -> Claim:
 
 def store_of(client: AsyncClient) -> Any:
     return client._session.backend  # type: ignore[union-attr]  # it is open
+
+
+async def store_of_connected(driver: contract.Driver, client: AsyncClient) -> Any:
+    await connected(driver, client)
+    return store_of(client)
+
+
+async def pair(client: AsyncClient) -> None:
+    lease = await client.lock("other").acquire(timeout=60)
+    await lease.release()
 
 
 def marks(nodes: RedlockNodes) -> list[int]:
@@ -75,8 +85,8 @@ def test_lock_of_another_is_refused_and_never_in_doubt_while_nodes_are_down(
 ) -> None:
     async def body() -> None:
         async with opened(driver, nodes.url()) as holder, opened(driver, nodes.url()) as client:
-            held = await granted(driver, nodes, store_of(await warm(holder)), claim_of("a", 60))
-            await warm(client)
+            held = await granted(driver, nodes, await store_of_connected(driver, holder), claim_of("a", 60))
+            await connected(driver, client)
             for server in nodes.servers[:down]:
                 server.kill()
             for _ in range(100):
@@ -88,12 +98,6 @@ def test_lock_of_another_is_refused_and_never_in_doubt_while_nodes_are_down(
     driver.run(body())
 
 
-async def warm(client: AsyncClient) -> AsyncClient:
-    lease = await client.lock("warm").acquire(timeout=60)
-    await lease.release()
-    return client
-
-
 def test_number_that_is_too_low_is_raised_although_only_a_bare_majority_is_there(
     driver: contract.Driver, nodes: RedlockNodes
 ) -> None:
@@ -101,7 +105,7 @@ def test_number_that_is_too_low_is_raised_although_only_a_bare_majority_is_there
 
     async def body() -> None:
         async with opened(driver, nodes.url()) as client:
-            await warm(client)
+            await connected(driver, client)
             for server in nodes.servers[:2]:
                 server.kill()
             await until(driver, lambda: store_of(client)._nodes._count_up() >= 3)
@@ -129,7 +133,7 @@ def test_call_ends_when_its_answer_is_of_no_use_any_more(
         with proxied(nodes, 5) as (proxies, url):
             patient = url.replace("node_timeout=0.5", "node_timeout=10")
             async with opened(driver, patient) as client:
-                await warm(client)
+                await connected(driver, client)
                 store, claim = store_of(client), claim_of("b")
                 grant = Grant(claim, 1, claim.ttl)
                 for proxy in proxies:
@@ -186,7 +190,7 @@ def test_connection_for_one_more_thread_is_not_waited_for_too_long(nodes: Redloc
 def test_nothing_is_sent_when_there_is_no_time_left(driver: contract.Driver, nodes: RedlockNodes) -> None:
     async def body() -> None:
         async with opened(driver, nodes.url()) as client:
-            await warm(client)
+            await connected(driver, client)
             with pytest.raises(leasehold.BackendUnavailable, match="no time left"):
                 await store_of(client).try_acquire(claim_of("b"), driver.runtime().now())
             assert held_on(nodes) == 0
@@ -270,7 +274,7 @@ def test_votes_of_an_attempt_that_failed_are_taken_back_although_the_client_is_c
 ) -> None:
     async def body() -> None:
         async with opened(driver, nodes.url()) as rival:
-            held = await granted(driver, nodes, store_of(await warm(rival)), claim_of("a"))
+            held = await granted(driver, nodes, await store_of_connected(driver, rival), claim_of("a"))
             for server in nodes.servers[:2]:
                 drop_lock(server)
             store: Any = find_store(nodes.url()).open_backend(driver.runtime())
@@ -291,7 +295,7 @@ def test_withdrawal_without_doubt_leaves_nothing_on_nodes_that_answer(
 ) -> None:
     async def body() -> None:
         async with opened(driver, nodes.url(), ttl=30) as client:
-            store = store_of(await warm(client))
+            store = await store_of_connected(driver, client)
             grant = await granted(driver, nodes, store, claim_of("b"))
             await until(driver, lambda: not any(node.lines.is_owed for node in settled(store)))
             await store.withdraw(grant.claim, doubt=False)
@@ -322,7 +326,7 @@ def test_withdrawal_without_doubt_leaves_a_mark_where_a_vote_may_still_arrive(
     async def body() -> None:
         with proxied(nodes, 1) as ((slow,), url):
             async with opened(driver, url, ttl=30) as client:
-                store = store_of(await warm(client))
+                store = await store_of_connected(driver, client)
                 slow.keep_back(b"leasehold:name", then="silence")
                 grant = await store.try_acquire(claim_of("b"))
                 assert isinstance(grant, Grant)
@@ -342,7 +346,7 @@ async def until_told(driver: contract.Driver, client: AsyncClient, nodes: Redloc
     while marks(nodes)[0] == 0:
         assert time.monotonic() < end, "the node in doubt was not told"
         with suppress(leasehold.BackendError):
-            await warm(client)
+            await pair(client)
         await driver.breathe()
 
 
@@ -350,7 +354,7 @@ def test_node_that_was_away_is_told_of_a_withdrawal_without_doubt(driver: contra
     async def body() -> None:
         with proxied(nodes, 1) as ((proxy,), url):
             async with opened(driver, url, ttl=30) as client:
-                store = store_of(await warm(client))
+                store = await store_of_connected(driver, client)
                 grant = await granted(driver, nodes, store, claim_of("b"))
                 proxy.refuse()
                 await store.withdraw(grant.claim, doubt=False)
@@ -390,7 +394,7 @@ def test_release_of_a_broken_grant_answers_with_the_break_and_frees_what_was_kep
 ) -> None:
     async def body() -> None:
         async with opened(driver, nodes.url(), ttl=30) as client:
-            store = store_of(await warm(client))
+            store = await store_of_connected(driver, client)
             grant = await granted(driver, nodes, store, claim_of("b"))
             assert await store.break_("leasehold:name", grant.fence, "the job hangs", now=now)
             assert held_on(nodes) == (0 if now else 5)
@@ -411,6 +415,7 @@ def test_release_of_a_broken_grant_answers_with_the_break_and_frees_what_was_kep
 def test_connections_of_an_interrupted_call_are_not_used_again(nodes: RedlockNodes) -> None:
     store: Any = find_store(nodes.url()).open_backend(ThreadRuntime())
     run(store._nodes.ready())
+    eventually(lambda: all(node.is_up and not node.opening for node in store._nodes.all))
 
     def interrupted(_: Any) -> bool:
         raise KeyboardInterrupt

@@ -20,7 +20,7 @@ from leasehold.backends.redlock.calls import Calls
 from leasehold.backends.redlock.scripts import script
 from leasehold.urls import find_store
 from leasehold.values import Claim, Grant, Holder, Mode, Refusal
-from tests.faults.redlock_support import drop_lock, has_lock, held_on, lock_key, proxied, tell
+from tests.faults.redlock_support import connected, drop_lock, has_lock, held_on, lock_key, proxied, tell
 from tests.faults.support import eventually, opened
 from verification.lab.redlock import RedlockNodes, settle
 from verification.lab.shifted_clock import ShiftedClock, ShiftedRedisServer
@@ -58,7 +58,7 @@ def test_acquire_whose_answers_were_lost_ends_as_one_grant(
     async def body() -> None:
         with proxied(nodes, lossy) as (proxies, url):
             async with opened(driver, url) as client, opened(driver, nodes.url()) as witness:
-                await pair(client)
+                await connected(driver, client)
                 for proxy in proxies:
                     proxy.swallow(WORD, then=then)
                 lease = await client.lock("name").acquire(timeout=30)
@@ -95,7 +95,7 @@ def test_answers_that_come_after_the_ttl_grant_nothing_and_leave_nothing(
         with proxied(nodes, 5) as (proxies, url):
             patient = url.replace("node_timeout=0.5", "node_timeout=5")
             async with opened(driver, patient) as client, opened(driver, nodes.url()) as witness:
-                await pair(client)
+                await connected(driver, client)
                 for proxy in proxies:
                     proxy.delay(to_client=0.6)
                 assert await client.lock("name", ttl=0.5, renew=False).try_acquire() is None
@@ -119,7 +119,7 @@ def test_votes_of_a_failed_attempt_are_taken_back_also_the_late_ones(
     async def body() -> None:
         with proxied(nodes, 1) as ((slow,), url):
             async with opened(driver, url) as client, opened(driver, nodes.url()) as rival:
-                await pair(client)
+                await connected(driver, client)
                 held = await rival.lock("name").acquire()
                 while held_on(nodes) < 5:
                     await driver.breathe()
@@ -140,7 +140,7 @@ def test_votes_that_come_after_a_success_are_kept(driver: contract.Driver, nodes
     async def body() -> None:
         with proxied(nodes, 2) as (slow, url):
             async with opened(driver, url) as client:
-                await pair(client)
+                await connected(driver, client)
                 for proxy in slow:
                     proxy.delay(to_server=0.2)
                 lease = await client.lock("name").acquire()
@@ -190,7 +190,7 @@ def test_late_clean_up_does_not_free_what_the_same_claim_was_granted_later(
     async def body() -> None:
         with proxied(nodes, 3) as (proxies, url):
             async with opened(driver, url) as client:
-                await pair(client)
+                await connected(driver, client)
                 store: Any = client._session.backend  # type: ignore[union-attr]  # it is open
                 if is_raised:
                     await store.raise_fence(claim.key, int(time.time() * 1e6) + 10**12)
@@ -233,7 +233,7 @@ def test_clean_up_that_got_lost_is_said_again_although_the_node_stays_up(
         with proxied(nodes, 1) as ((proxy,), url):
             patient = url.replace("node_timeout=0.5", "node_timeout=10")
             async with opened(driver, patient, ttl=60) as client, opened(driver, nodes.url(), ttl=60) as rival:
-                await pair(client)
+                await connected(driver, client)
                 held = await rival.lock("name").acquire()
                 while held_on(nodes) < 5:
                     await driver.breathe()
@@ -285,7 +285,7 @@ def test_what_shall_be_said_behind_a_lost_question_is_kept(driver: contract.Driv
 
     async def body() -> None:
         async with opened(driver, nodes.url()) as client:
-            await pair(client)
+            await connected(driver, client)
             node = client._session.backend._nodes.all[0]  # type: ignore[union-attr]  # it is open
             node.trouble = leasehold.BackendUnavailable("left out")
             calls = Calls(nodes.max_ttl, 5)
@@ -329,7 +329,7 @@ def test_node_that_forgot_only_some_scripts_is_told_all_of_a_ballot(
 
     async def body() -> None:
         async with opened(driver, nodes.url()) as client:
-            await pair(client)
+            await connected(driver, client)
             raised = int(time.time() * 1e6) + 10**12
             await client.raise_fence("name", raised, reason="test")
             for server in nodes.servers:

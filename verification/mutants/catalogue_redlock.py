@@ -93,7 +93,7 @@ REDLOCK_MUTANTS: tuple[Mutant, ...] = (
         "redlock-silent-connection-kept",
         "clean-ups that were sent on a connection which fell silent are never sent again",
         _REDLOCK + "blocking_lines.py",
-        "        if len(self._idle) > 1:\n            self._give_up_silent()\n",
+        "            self._give_up_silent()\n",
         "",
         tests=(_CALLS + "test_withdrawal_without_doubt_leaves_a_mark_where_a_vote_may_still_arrive",),
     ),

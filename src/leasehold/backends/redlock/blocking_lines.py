@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["BlockingLines"]
 
 MOST_IDLE = 8
+LOOK_EVERY = 0.5  # seconds between looks at idle connections that nobody takes
 
 
 class Owed:
@@ -105,9 +106,11 @@ class Line(BlockingLink):
 
     def owed_for(self) -> float:
         """How long the oldest answer has been owed."""
+        if not self._owed:
+            return 0.0
         try:
             return time.monotonic() - self._owed[0].sent
-        except IndexError:
+        except IndexError:  # another thread has read it just now
             return 0.0
 
     @property
@@ -220,6 +223,7 @@ class BlockingLines:
         self._unsaid = unsaid
         self._idle: deque[Line] = deque()
         self._taken: set[Line] = set()  # lines that a thread uses now
+        self._look_at = 0.0  # when to look at idle lines next
         self._closed = False
 
     @property
@@ -314,7 +318,8 @@ class BlockingLines:
             return
         self._taken.discard(line)
         self._idle.append(line)
-        if len(self._idle) > 1:
+        if line.used_at > self._look_at and len(self._idle) > 1:
+            self._look_at = line.used_at + LOOK_EVERY
             self._give_up_silent()
 
     def _give_up_silent(self) -> None:
