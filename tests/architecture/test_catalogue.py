@@ -24,8 +24,8 @@ CATALOGUE: dict[str, dict[str, Any]] = tomllib.loads((ROOT / "docs/reference/cat
 NUMBERS = {
     "S": set(range(1, 41)) - {35},
     "L": set(range(1, 23)) - {18},
-    "R": set(range(1, 15)) - {12},
-    "C": {1, 2, 3, 4, 5, 6, 9},
+    "R": (set(range(1, 15)) | {20}) - {12},
+    "C": {1, 2, 3, 4, 5, 6, 9, 20, 21},
     "I": set(range(1, 16)),
     "X": {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 13},
 }
