@@ -57,7 +57,7 @@ def test_a_holder_that_hears_no_answers_is_succeeded_within_two_ttls(
 ) -> None:
     """Its pings and new connections still reached the ensemble, and kept its session alive for as long as it tried."""
     url = f"zk://127.0.0.1:{proxy.port}/deaf"
-    with leasehold.connect(url, ttl=6) as deaf, leasehold.connect(zookeeper_server.url("/deaf"), ttl=6) as rival:
+    with leasehold.connect(url, ttl=9) as deaf, leasehold.connect(zookeeper_server.url("/deaf"), ttl=9) as rival:
         lease = deaf.lock("x").acquire()
         lease.renew()
         proxy.answers_vanish = True
@@ -67,7 +67,7 @@ def test_a_holder_that_hears_no_answers_is_succeeded_within_two_ttls(
         heir = rival.lock("x").acquire(timeout=LIMIT)
         succeeded = now()
         assert known < succeeded, "two believed at the same time"
-        assert succeeded - silenced < 12, "the session was kept alive by the one who had lost it"
+        assert succeeded - silenced < 18, "the session was kept alive by the one who had lost it"
         assert heir.fence > lease.fence
         proxy.answers_vanish = False
         assert lease.loss is not None
