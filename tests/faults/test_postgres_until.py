@@ -174,7 +174,7 @@ def test_caller_that_waits_for_a_connection_of_ours_is_let_go_in_time(proxy: Fau
 
     thread = threading.Thread(target=hang)
     thread.start()
-    eventually(lambda: len(backend._asking.source._used) == 1)
+    eventually(lambda: not backend._asking.source._idle)
     error = run(fails_in_time(runtime, lambda until: backend.try_acquire(claim_of(runtime), until)))
     assert isinstance(error, leasehold.BackendUnavailable)
     run(backend.close())

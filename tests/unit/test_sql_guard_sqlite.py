@@ -170,6 +170,55 @@ def test_resource_belongs_to_one_lock_of_one_namespace(database: sqlite3.Connect
             guard(database, second)
 
 
+def test_guard_by_number_does_not_free_the_resource_from_its_lock(
+    database: sqlite3.Connection, client: leasehold.Client
+) -> None:
+    with client.lock("a").hold() as first, client.lock("b").hold() as second:
+        with database:
+            guard(database, first, resource="table account")
+        with database:
+            guard(database, first.fence, resource="table account")
+        with pytest.raises(ConfigurationError, match="only within one lock"), database:
+            guard(database, second, resource="table account")
+
+
+def test_guard_by_number_does_not_open_the_resource_to_another_grant_with_that_number(
+    database: sqlite3.Connection, client: leasehold.Client
+) -> None:
+    with client.lock("account").hold() as mine, leasehold.connect("memory://") as elsewhere:
+        with database:
+            guard(database, mine)
+        with database:
+            guard(database, mine.fence, resource="leasehold:account")
+        with elsewhere.lock("account").hold() as other:
+            assert other.fence == mine.fence
+            with pytest.raises(StaleFence), database:
+                guard(database, other)
+
+
+def test_read_before_the_guard_is_not_noticed_where_it_opens_no_transaction_and_begin_is_the_cure(
+    path: Path, database: sqlite3.Connection, client: leasehold.Client
+) -> None:
+    """What the page says of sqlite3's default mode, so that it stays true."""
+    stale = client.lock("account").acquire()
+    stale.release()
+    with closing(sqlite3.connect(path, timeout=0.1)) as other, client.lock("account").hold() as lease:
+        before = total(database)  # outside of any transaction
+        with other:
+            guard(other, stale)
+            other.execute("UPDATE account SET n = n + 1")
+        with database:
+            guard(database, lease)
+            assert total(database) == before + 1, "a read after the guard sees what was committed"
+        database.execute("BEGIN")
+        total(database)
+        with other:
+            other.execute("UPDATE account SET n = n + 1")
+        with pytest.raises(leasehold.RetryTransaction):
+            guard(database, lease)
+        database.rollback()
+
+
 def test_autocommit_connection_is_refused(path: Path, client: leasehold.Client) -> None:
     with client.lock("account").hold() as lease, closing(sqlite3.connect(path, isolation_level=None)) as connection:
         with pytest.raises(ConfigurationError, match="outside a transaction"):

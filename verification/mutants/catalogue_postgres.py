@@ -1,12 +1,96 @@
-"""Known bugs that named tests must see: postgres."""
+"""Known bugs that named tests must see: PostgreSQL, and the guards of PostgreSQL and SQLite."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from verification.mutants.catalogue import Mutant
+from verification.mutants.catalogue import Mutant
 
 __all__ = ["POSTGRES_MUTANTS"]
 
-POSTGRES_MUTANTS: tuple[Mutant, ...] = ()
+_GUARD = "sql/guard_postgresql.py"
+_OF_GUARD = "tests/sql/test_guard_postgresql.py"
+_OF_GRANTS = "tests/faults/test_postgres_grants.py"
+_OF_UNTIL = "tests/faults/test_postgres_until.py"
+_VERBS = "backends/postgres/sql/verbs.sql"
+
+POSTGRES_MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        "PG-sqlite-number-frees-lock",
+        "a guard by number frees the resource from its lock; another lock's fences then pass",
+        "sql/guard_sqlite.py",
+        "  lock = coalesce(lock, excluded.lock), exclusive_fence = excluded.exclusive_fence,\n",
+        "  lock = excluded.lock, exclusive_fence = excluded.exclusive_fence,\n",
+        ("tests/unit/test_sql_guard_sqlite.py",),
+    ),
+    Mutant(
+        "PG-read-uncommitted",
+        "at READ UNCOMMITTED a transaction that read first is let through: lost update",
+        _GUARD,
+        "ANY (ARRAY['read committed', 'read uncommitted'])",
+        "ANY (ARRAY['read committed'])",
+        (_OF_GUARD, "-k", "uncommitted"),
+    ),
+    Mutant(
+        "PG-number-opens-grant",
+        "after a guard by number another grant with the same number passes",
+        _GUARD,
+        "      THEN coalesce(kept.exclusive_grant, excluded.exclusive_grant) ELSE excluded.exclusive_grant END\n",
+        "      THEN excluded.exclusive_grant ELSE excluded.exclusive_grant END\n",
+        (_OF_GUARD, "-k", "by_number"),
+    ),
+    Mutant(
+        "PG-two-guard-tables",
+        "two programs with different search paths each have a table of the guard, and a late write passes",
+        _GUARD,
+        "    if len(found) > 1:\n",
+        "    if len(found) > 2:\n",
+        (_OF_GUARD, "-k", "two_tables"),
+    ),
+    Mutant(
+        "PG-unqualified-name",
+        "a function that another role planted in the search path runs as the role that guards",
+        _GUARD,
+        "  OPERATOR(pg_catalog.||) pg_catalog.jsonb_build_object(CAST(%(resource)s AS pg_catalog.text), NULL)\n",
+        "  OPERATOR(pg_catalog.||) jsonb_build_object(CAST(%(resource)s AS pg_catalog.text), NULL)\n",
+        ("tests/faults/test_postgres_search_path.py", "-k", "guards"),
+    ),
+    Mutant(
+        "PG-clock-fell-back",
+        "a release of a lock without min_hold keeps it for as long as the database's clock fell back",
+        _VERBS,
+        "own.broken IS NULL AND own.min_hold > 0 AND own.since",
+        "own.broken IS NULL AND own.since",
+        (_OF_GRANTS, "-k", "fell_back"),
+    ),
+    Mutant(
+        "PG-mark-without-doubt",
+        "a claim whose every request was answered leaves a row for one ttl",
+        _VERBS,
+        "  IF doubt THEN\n    PERFORM @schema@.add_2",
+        "  IF true THEN\n    PERFORM @schema@.add_2",
+        (_OF_GRANTS, "-k", "without_doubt"),
+    ),
+    Mutant(
+        "PG-break-not-answered",
+        "the reason of a break is lost when its holder releases before the next renewal",
+        _VERBS,
+        "  RETURN coalesce(own.broken, 'freed');\n",
+        "  RETURN CASE WHEN own.broken IS NULL THEN 'freed' ELSE 'gone' END;\n",
+        (_OF_GRANTS, "-k", "broken"),
+    ),
+    Mutant(
+        "PG-hung-server",
+        "a call on a hung server takes the whole answer timeout, however little time its caller has",
+        "backends/postgres/line.py",
+        "        deadline = min(self._runtime.now() + self._timeout, until)\n",
+        "        deadline = self._runtime.now() + self._timeout\n",
+        (_OF_UNTIL, "-k", "no_verb and rows"),
+    ),
+    Mutant(
+        "PG-session-not-watched",
+        "the holder in a session that the server has ended believes in it until the next renewal",
+        "backends/postgres/session.py",
+        "        if ended and self._alarm is not None:\n",
+        "        if ended and self._alarm is None:\n",
+        ("tests/faults/test_postgres_sessions.py", "-k", "learns_at_once"),
+    ),
+)

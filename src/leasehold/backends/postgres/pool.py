@@ -13,7 +13,7 @@ import math
 from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol, TypeVar
-from weakref import WeakSet
+from weakref import ReferenceType, WeakSet, ref
 
 from leasehold.backends.postgres import trouble
 from leasehold.backends.postgres.background import start
@@ -147,11 +147,12 @@ class Slot:
     was not put to use is also free when the same thread or task asks for another: it cannot be in two calls at once.
     """
 
-    __slots__ = ("__weakref__", "is_used", "user")
+    __slots__ = ("__weakref__", "is_used", "line", "user")
 
     def __init__(self, user: object) -> None:
         self.user = user
         self.is_used = False
+        self.line: ReferenceType[Line] | None = None
 
 
 class Queue:
@@ -226,7 +227,7 @@ class OwnPool:
         self._runtime = runtime
         self._greet = greet
         self._idle: deque[Line] = deque()
-        self._used: WeakSet[Line] = WeakSet()
+        self._new: WeakSet[Line] = WeakSet()  # connected, and not yet asked who answers
         self._slots: WeakSet[Slot] = WeakSet()
         self._guard = runtime.guard()
         self._queue = Queue(runtime)
@@ -247,7 +248,6 @@ class OwnPool:
                 raise self._too_busy()
             line = await self._fill(found, until) if isinstance(found, Slot) else found
             if line.is_usable():
-                self._used.add(line)
                 if self.is_closed:
                     self._wire.interrupt(line)
                 return line
@@ -263,7 +263,6 @@ class OwnPool:
     def give(self, line: Line) -> None:
         """See `Source`."""
         line.idle_since = self._runtime.now()
-        self._used.discard(line)
         self._idle.append(line)
         if self.is_closed:
             self._close_idle(None)
@@ -273,7 +272,6 @@ class OwnPool:
 
     def discard(self, line: Line, *, dead: bool) -> None:
         """See `Source`."""
-        self._used.discard(line)
         line.close()
         line.slot = None
         if dead:
@@ -292,7 +290,7 @@ class OwnPool:
         """See `Source`."""
         self.is_closed = True
         self._close_idle(None)
-        for line in list(self._used):
+        for line in self._in_use():
             self._wire.interrupt(line)
         self._queue.call_all()
         self._wake.set()
@@ -308,7 +306,7 @@ class OwnPool:
             self._slots.discard(slot)  # the error may live on, and what it refers to with it
             raise
         slot.is_used = True
-        line.slot = slot
+        line.slot, slot.line = slot, ref(line)
         return line
 
     def _new_slot(self, limit: int) -> Slot | None:
@@ -339,15 +337,19 @@ class OwnPool:
             raise
         return line
 
+    def _in_use(self) -> list[Line]:
+        lines = [slot.line() for slot in list(self._slots) if slot.line is not None]
+        return [*(line for line in lines if line is not None and not line.is_broken()), *self._new]
+
     async def _greeted(self, line: Line, until: float) -> None:
-        self._used.add(line)
+        self._new.add(line)
         try:
             await line.greet(self._greet, own=True, until=until)
         except BaseException:
             line.close()
             raise
         finally:
-            self._used.discard(line)
+            self._new.discard(line)
 
     def _too_busy(self) -> BackendUnavailable:
         return BackendUnavailable(
