@@ -12,6 +12,7 @@ from __future__ import annotations
 import heapq
 import math
 import random
+from contextlib import suppress
 from types import coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -262,12 +263,10 @@ class World:
         self.over = True
         self.on_step = None
         for process in self.processes:
-            for task in list(process.tasks.values()):
-                try:
+            while process.tasks:  # one that is closed may start another
+                _, task = process.tasks.popitem()
+                with suppress(BaseException):  # what it does now matters to nobody
                     task.coroutine.close()
-                except BaseException:  # what it does now matters to nobody
-                    continue
-            process.tasks.clear()
 
     def ready(self, task: SimTask) -> None:
         """This task may be chosen."""

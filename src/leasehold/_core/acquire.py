@@ -170,6 +170,7 @@ class _Attempt:
     async def _ask(self, question: Callable[[Q, float], Awaitable[A]], subject: Q) -> A:
         """Put one question until the store answers. The same claim may be asked twice: it is one claim to the store."""
         failures = 0
+        unknown: OutcomeUnknown | None = None  # a later failure that was surely not applied does not undo the doubt
         while True:
             self._sent = sent = self._runtime.now()
             limit = self._limit
@@ -182,8 +183,8 @@ class _Attempt:
                 error.name = self._wish.name
                 self._silent = True
                 if isinstance(error, OutcomeUnknown):
-                    self._doubt, self._traceless = True, False
-                await self._outlast(error, failures)
+                    unknown, self._doubt, self._traceless = error, True, False
+                await self._outlast(unknown or error, failures)
                 failures += 1
             except BaseException:  # interrupted: the request may be under way
                 self._traceless, self._doubt = False, True
