@@ -181,9 +181,9 @@ def test_connection_that_came_too_late_for_its_caller_serves_the_next(
             error = await failure_of(backend.try_acquire(claim_of(), runtime.now() + 0.05))
             assert isinstance(error, BackendUnavailable)
             wire = backend._courier.wire
-            kept = (lambda: any(wire._idle.values())) if driver.name == "threads" else (lambda: bool(wire._shared))
+            kept = wire._idle if driver.name == "threads" else wire._shared
             end = runtime.now() + 30
-            while not kept():
+            while not any(kept.values()):
                 assert runtime.now() < end, "it is not kept"
                 await runtime.sleep(0.01)
             answer = await backend.try_acquire(claim_of(), runtime.now() + 30)
