@@ -114,8 +114,8 @@ FACES_MUTANTS: tuple[Mutant, ...] = (
         "window-is-reported",
         "the short time after a hand-over is reported as the ttl that the store gives",
         _KEEPER,
-        "        if tenure.is_window or name in self._noted",
-        "        if name in self._noted",
+        "        if tenure.is_window or name in self._names",
+        "        if name in self._names",
         _TTL_TESTS,
     ),
     Mutant(

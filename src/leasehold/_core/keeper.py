@@ -19,9 +19,10 @@ from warnings import warn
 from leasehold._core import events as happened
 from leasehold._core.caller import caller_level
 from leasehold._core.events import logger
+from leasehold._core.given_ttls import GivenTtls
 from leasehold._core.herald import Herald
 from leasehold._core.states import LOST, Event, State, advance
-from leasehold._core.validity import hedge_after, is_as_asked
+from leasehold._core.validity import hedge_after
 from leasehold.errors import BackendError, ClientClosed
 from leasehold.spi import Alerting
 from leasehold.values import Grant, Loss, LossReason
@@ -39,7 +40,6 @@ LONGEST_SLEEP = 1.0
 LINGER = 1.0  # how long an idle worker stays, so that a loop of short holds does not start it each time
 BUNDLE = 1 / 30  # renewals due within this part of a ttl go along with one that is due now
 CLOSE_PATIENCE = 5.0
-MOST_NOTED = 1_000  # names; a program with more of them has been warned often enough
 
 
 class _Known(weakref.ref["Tenure"]):
@@ -70,8 +70,8 @@ class Keeper:
         self._idle_since: float | None = None
         self._usual = 0.0  # how long the store usually takes for a renewal
         self._closed = False
-        self._noted: set[str] = set()  # names whose store gives another ttl than was asked for
         self._herald = Herald(runtime, events)
+        self._given = GivenTtls(self._herald)
         self._teller: Task | None = None  # the last one
         if isinstance(backend, Alerting):
             backend.on_alert(self.renew_soon)
@@ -94,7 +94,7 @@ class Keeper:
             elif min(tenure.due, tenure.deadline) < self._wake:
                 self._signal.set()
         if tenure.ttl != tenure.grant.claim.ttl:
-            self._note_ttl(tenure)
+            self._given.note(tenure)
 
     def decide(self, tenure: Tenure) -> Loss | None:
         """Whether the lease is lost now, by the clock; the keeper then tells the others."""
@@ -317,15 +317,7 @@ class Keeper:
             else:
                 tenure.confirm(answer, sent, self._runtime.now())
         if tenure.ttl != tenure.grant.claim.ttl:
-            self._note_ttl(tenure)
-
-    def _note_ttl(self, tenure: Tenure) -> None:
-        """Announce once per name that the store gives another ttl; a claim window is not its last word."""
-        name, asked, given = tenure.name, tenure.grant.claim.ttl, tenure.ttl
-        if tenure.is_window or name in self._noted or len(self._noted) >= MOST_NOTED or is_as_asked(asked, given):
-            return
-        self._noted.add(name)
-        self._herald.say(happened.TtlDiffers(name, asked, given))
+            self._given.note(tenure)
 
     def _say_renewed(self, renewed: list[tuple[str, int]]) -> None:
         """Last of all, and without the leases: even the question whether anybody wants to know may hang, in logging."""

@@ -210,6 +210,9 @@ async def in_time_async(
             if loop.time() >= ends or is_over():
                 raise TimeoutError
             await wait({task}, timeout=max(min(LOOK_AGAIN, ends - loop.time()), 0.0))
+    except GeneratorExit:
+        abandoned.append(True)
+        raise
     except BaseException:
         abandoned.append(True)
         if task.done() and not task.cancelled() and task.exception() is None:
