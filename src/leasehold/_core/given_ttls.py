@@ -1,0 +1,32 @@
+"""Announces, once per name, that a store gives another ttl than was asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leasehold._core import events as happened
+from leasehold._core.validity import is_as_asked
+
+if TYPE_CHECKING:
+    from leasehold._core.herald import Herald
+    from leasehold._core.tenure import Tenure
+
+__all__ = ["GivenTtls"]
+
+MOST_NAMES = 1_000  # a program with more of them has been warned often enough
+
+
+class GivenTtls:
+    """The names of one client that were announced."""
+
+    def __init__(self, herald: Herald) -> None:
+        self._herald = herald
+        self._names: set[str] = set()
+
+    def note(self, tenure: Tenure) -> None:
+        """Look at a grant or a renewal; the short time after a hand-over is not the store's last word."""
+        name, asked, given = tenure.name, tenure.grant.claim.ttl, tenure.ttl
+        if tenure.is_window or name in self._names or len(self._names) >= MOST_NAMES or is_as_asked(asked, given):
+            return
+        self._names.add(name)
+        self._herald.say(happened.TtlDiffers(name, asked, given))
