@@ -113,7 +113,7 @@ FACES_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "window-is-reported",
         "the short time after a hand-over is reported as the ttl that the store gives",
-        _KEEPER,
+        "_core/given_ttls.py",
         "        if tenure.is_window or name in self._names",
         "        if name in self._names",
         _TTL_TESTS,
