@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,16 @@ pytest_plugins: list[str] = [
 
 BUSY_AFTER_EACH_WAITING = 3
 WAITING = ("contract", "versions")
+
+
+def pytest_configure() -> None:
+    """A run in the background or under nohup ignores signals, and every program it starts would inherit that.
+
+    A handler that does nothing keeps the run itself immune; a program that is executed starts without it.
+    """
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
 
 
 @pytest.hookimpl(trylast=True)
