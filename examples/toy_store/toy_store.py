@@ -65,20 +65,20 @@ class Book:
         """Extend each that is still held."""
         return [self._renew(grant) for grant in grants]
 
-    def release(self, grant: Grant) -> bool:
-        """Free this very grant and nothing else."""
+    def release(self, grant: Grant) -> bool | Loss:
+        """Free this very grant and nothing else. If it was broken, its holder learns that now."""
         held = self._holding_of(grant)
-        if held is None:
-            return False
-        del self._held[grant.claim.key]
-        return held["broken"] is None
+        if held is not None:
+            del self._held[grant.claim.key]
+        return self._broken_loss(grant, held) or held is not None
 
-    def withdraw(self, claim: Claim) -> None:
-        """Undo the claim, whatever became of it, and refuse a copy of it that comes late."""
+    def withdraw(self, claim: Claim, *, doubt: bool) -> None:
+        """Undo the claim, whatever became of it; with `doubt`, refuse a copy of it that comes late."""
         held = self._held.get(claim.key)
         if held is not None and held["owner"] == claim.owner:
             del self._held[claim.key]
-        self._withdrawn[claim.owner] = {"expires": self._now + claim.ttl}
+        if doubt:
+            self._withdrawn[claim.owner] = {"expires": self._now + claim.ttl}
 
     def inspect(self, key: str) -> LockState | None:
         """Who holds it."""
@@ -112,15 +112,18 @@ class Book:
 
     def _renew(self, grant: Grant) -> Grant | Loss:
         held = self._holding_of(grant)
+        broken = self._broken_loss(grant, held)
+        if broken is not None:
+            return broken
         if held is None:
-            mark = self._broken.get(grant.claim.owner)
-            if mark is not None:
-                return Loss(LossReason.BROKEN, mark["reason"])
             return Loss(LossReason.TAKEN, "the store does not know this grant any more")
-        if held["broken"] is not None:
-            return Loss(LossReason.BROKEN, held["broken"])
         held["expires"] = self._now + grant.claim.ttl
         return Grant(grant.claim, grant.fence, grant.claim.ttl)
+
+    def _broken_loss(self, grant: Grant, held: dict[str, Any] | None) -> Loss | None:
+        """What the holder of a broken grant has to learn, whether its place is kept or not."""
+        reason = self._broken.get(grant.claim.owner, {}).get("reason") if held is None else held["broken"]
+        return None if reason is None else Loss(LossReason.BROKEN, reason)
 
     def _holding_of(self, grant: Grant) -> dict[str, Any] | None:
         held = self._held.get(grant.claim.key)
@@ -167,13 +170,13 @@ class ToyBackend:
         """See `Backend`."""
         return await self._change(lambda book: book.renew(grants))
 
-    async def release(self, grant: Grant, _until: float = math.inf, /) -> bool:
+    async def release(self, grant: Grant, _until: float = math.inf, /) -> bool | Loss:
         """See `Backend`."""
         return await self._change(lambda book: book.release(grant))
 
     async def withdraw(self, claim: Claim, _until: float = math.inf, /, *, doubt: bool = True) -> None:
         """See `Backend`."""
-        await self._change(lambda book: book.withdraw(claim))
+        await self._change(lambda book: book.withdraw(claim, doubt=doubt))
 
     async def close(self) -> None:
         """Nothing is open."""

@@ -16,7 +16,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from leasehold._core.patience import Backoff
     from leasehold.blocking import Client, Hold, Lease, LeaseSet, Lock, LockSet, Lost, Mutex, RWLock, connect
     from leasehold.blocking.once import Once, Run
     from leasehold.client import AsyncClient, connect_async
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
         BackendError,
         BackendRejected,
         BackendUnavailable,
+        ClientClosed,
         ConfigurationError,
         Conflict,
         FenceAhead,
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "leasehold._core.patience": ["Backoff"],
     "leasehold.blocking": [
         "Client", "Hold", "Lease", "LeaseSet", "Lock", "LockSet", "Lost", "Mutex", "RWLock", "connect",
     ],
@@ -55,8 +54,8 @@ _HOMES = {
     "leasehold.client": ["AsyncClient", "connect_async"],
     "leasehold.errors": [
         "AcquireTimeout", "AlreadyRun", "AlreadyRunning", "BackendError", "BackendRejected", "BackendUnavailable",
-        "ConfigurationError", "Conflict", "FenceAhead", "LeaseLost", "LeaseholdError", "ModeConflict", "OutcomeUnknown",
-        "RetryTransaction", "StaleFence", "UnsupportedCapability",
+        "ClientClosed", "ConfigurationError", "Conflict", "FenceAhead", "LeaseLost", "LeaseholdError", "ModeConflict",
+        "OutcomeUnknown", "RetryTransaction", "StaleFence", "UnsupportedCapability",
     ],
     "leasehold.hold": ["AsyncHold"],
     "leasehold.lease": ["AsyncLease", "AsyncLeaseSet", "AsyncLost"],
@@ -84,9 +83,9 @@ __all__ = [
     "BackendError",
     "BackendRejected",
     "BackendUnavailable",
-    "Backoff",
     "Capability",
     "Client",
+    "ClientClosed",
     "ConfigurationError",
     "Conflict",
     "FenceAhead",

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Never, NoReturn, ParamSpec, TypeVar, Unpa
 from leasehold._core import events as happened
 from leasehold._core.durations import Duration, optional_seconds, seconds, ttl_seconds
 from leasehold._core.events import Events
-from leasehold._core.keeper import Keeper
+from leasehold._core.keeper import CLOSE_PATIENCE
 from leasehold._core.names import DEFAULT_NAMESPACE, check_fact, check_name, check_namespace, key_for, name_of
-from leasehold._core.session import Session
-from leasehold.errors import AcquireTimeout, BackendUnavailable, ConfigurationError, OutcomeUnknown
+from leasehold._core.session import open_session
+from leasehold.errors import AcquireTimeout, BackendUnavailable, ClientClosed, ConfigurationError, OutcomeUnknown
 from leasehold.lock import AsyncLock, AsyncLockSet, AsyncRWLock
 from leasehold.name_template import NameTemplate
 from leasehold.spi import Examining
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from leasehold._core.events import Event
+    from leasehold._core.session import Session
     from leasehold.findings import Finding
     from leasehold.patterns.once import AsyncOnce, OnceOptions
     from leasehold.spi import Inspecting, Runtime, Store
@@ -106,6 +107,7 @@ class AsyncClient:
         self._session: Session | None = None
         self._opening = runtime.guard()
         self._closed = False
+        self._close_patience = CLOSE_PATIENCE
         _CLIENTS.add(self)
 
     # --- locks
@@ -289,8 +291,7 @@ class AsyncClient:
         with self._opening:
             session, self._session, self._closed = self._session, None, True
         if session is not None:
-            await session.keeper.close()
-            await session.backend.close()
+            await session.close()
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -318,15 +319,14 @@ class AsyncClient:
     def _current(self) -> Session:
         with self._opening:
             if self._closed:
-                raise BackendUnavailable("this client is closed; make a new one with connect()")
+                raise ClientClosed
             if self._session is None:
                 self._session = self._new_session()
             return self._session
 
     def _new_session(self) -> Session:
         backend = self._store.open_backend(self._runtime)
-        keeper = Keeper(self._runtime, backend, self._events)
-        return Session(self._runtime, backend, keeper, self._events, self._connect_timeout)
+        return open_session(self._runtime, backend, self._events, self._connect_timeout, self._close_patience)
 
     def _deadline(self, timeout: Timeout) -> float | None:
         limit = self._timeout if timeout is ... else optional_seconds(timeout, "timeout")
@@ -354,7 +354,7 @@ class AsyncClient:
         session, self._session = self._session, None
         self._opening = self._runtime.guard()
         if session is not None:
-            session.keeper.bury()
+            session.bury()
             _GRAVEYARD.append(session)
 
 

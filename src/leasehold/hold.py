@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from leasehold._core.events import ReleaseFailed
-from leasehold.errors import BackendError, LeaseLost
+from leasehold.errors import BackendError, ClientClosed, LeaseLost
 from leasehold.values import Loss, LossReason
 
 if TYPE_CHECKING:
@@ -116,18 +116,18 @@ async def _wind_up(
 
 
 async def _give_back(lease: Held, error: BaseException | None) -> Loss | None:
-    """Release at the end of a block. A store that does not answer is a warning: the ttl frees the lock."""
+    """Release at the end of a block. A store that does not answer is a warning: it is tried again until the ttl."""
     held = lease.remaining() > 0
     try:
         freed = await lease.release()
-    except BackendError as failure:
+    except (BackendError, ClientClosed) as failure:
         lease._session.events.emit(ReleaseFailed(lease.name, str(failure)))
         if error is not None:
             error.add_note(f"leasehold: {lease.name!r} could not be released either: {failure}")
         return None
     if freed or not held:
         return None
-    return Loss(LossReason.TAKEN, "the store no longer knew this grant when it was released")
+    return lease.loss or Loss(LossReason.TAKEN, "the store no longer knew this grant when it was released")
 
 
 class AsyncHold(Generic[L]):

@@ -8,8 +8,8 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, NoReturn
 
-from leasehold._core.acquire import release
 from leasehold._core.durations import optional_seconds, seconds
+from leasehold._core.release import release
 from leasehold._core.states import State
 from leasehold._core.validity import believed_until
 from leasehold.errors import ConfigurationError, LeaseLost
@@ -130,8 +130,8 @@ class AsyncLease:
     async def release(self) -> bool:
         """Give the lock back: True if that freed it, False if it was already gone. May be called again.
 
-        It never raises `LeaseLost`. When the store cannot be reached it raises a `BackendError`; the lease is then not
-        renewed any more, and another call tries again.
+        It never raises `LeaseLost`. When the store cannot be reached for a second it raises a `BackendError`; the lease
+        is then not renewed any more, and the release is tried again, in the background and by another call.
         """
         if not self._open:
             return False

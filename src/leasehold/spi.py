@@ -50,9 +50,9 @@ class Backend(Protocol):
     `BackendUnavailable` only when it surely was not applied, and `OutcomeUnknown` otherwise. A call never repeats a
     request behind the caller's back.
 
-    `until` is the instant, on the runtime's clock, after which the caller has no use for an answer. A call ends by then,
-    with an error if need be, however long the store itself would be given: connecting, authenticating and looking for
-    the right server included. It also ends by itself within a bounded time when there is no such instant.
+    `until` is the instant, on the runtime's clock, after which the caller has no use for an answer. A call ends by
+    then, with an error if need be, however long the store itself would be given: connecting, authenticating and looking
+    for the right server included. It also ends by itself within a bounded time when there is no such instant.
     """
 
     @property

@@ -10,13 +10,13 @@ from leasehold.backends.memory import MemoryStore
 from leasehold.backends.memory_records import Records
 from leasehold.testing import contract
 from leasehold.testing.contract.registry import Case
-from leasehold.values import Capability, Grant, Reading, Record, Refusal
+from leasehold.values import Capability, Grant, Loss, LossReason, Reading, Record, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from leasehold.spi import Place, Signal
-    from leasehold.values import Claim, Loss
+    from leasehold.values import Claim
 
 
 class TwoOwners(MemoryStore):
@@ -37,10 +37,34 @@ class RevivesOnRenewal(MemoryStore):
 
 
 class ForgetsTombstones(MemoryStore):
-    def withdraw(self, claim: Claim) -> None:
-        super().withdraw(claim)
+    def withdraw(self, claim: Claim, *, doubt: bool = True) -> None:
+        super().withdraw(claim, doubt=doubt)
         for entry in self._entries.values():
             entry.withdrawn.clear()
+
+
+class MarksEveryWithdrawal(MemoryStore):
+    def withdraw(self, claim: Claim, *, doubt: bool = True) -> None:
+        super().withdraw(claim)
+
+
+class WithdrawsNothingWithoutDoubt(MemoryStore):
+    def withdraw(self, claim: Claim, *, doubt: bool = True) -> None:
+        if doubt:
+            super().withdraw(claim)
+
+
+class SaysNothingOfABreak(MemoryStore):
+    def release(self, grant: Grant) -> bool | Loss:
+        return super().release(grant) is True
+
+
+class KeepsABrokenSlot(MemoryStore):
+    def release(self, grant: Grant) -> bool | Loss:
+        held = self._entries[grant.claim.key].holdings.get(grant.claim.owner)
+        if held is not None and held.broken is not None:
+            return Loss(LossReason.BROKEN, held.broken)
+        return super().release(grant)
 
 
 class OvertakesWaiters(MemoryStore):
@@ -113,6 +137,15 @@ class BrokenHarness(contract.MemoryHarness):
         (ReleasesAnybodys, "a_late_release_does_not_free_the_next_holder"),
         (RevivesOnRenewal, "a_released_grant_is_not_revived_by_a_renewal"),
         (ForgetsTombstones, "a_request_that_arrives_after_its_withdrawal_is_refused"),
+        (MarksEveryWithdrawal, "a_claim_withdrawn_without_doubt_leaves_nothing_and_may_be_asked_again"),
+        (MarksEveryWithdrawal, "a_place_given_up_without_doubt_leaves_nothing_and_may_be_asked_for_again"),
+        (MarksEveryWithdrawal, "waits_that_were_given_up_and_fully_answered_leave_nothing"),
+        (WithdrawsNothingWithoutDoubt, "a_claim_withdrawn_without_doubt_leaves_nothing_and_may_be_asked_again"),
+        (WithdrawsNothingWithoutDoubt, "waits_that_were_given_up_and_fully_answered_leave_nothing"),
+        (SaysNothingOfABreak, "releasing_a_broken_grant_is_answered_with_the_break_and_frees_what_was_kept"),
+        (SaysNothingOfABreak, "releasing_a_grant_that_was_broken_at_once_is_answered_with_the_break"),
+        (SaysNothingOfABreak, "a_block_that_ends_before_the_next_renewal_learns_that_its_lock_was_broken"),
+        (KeepsABrokenSlot, "releasing_a_broken_grant_is_answered_with_the_break_and_frees_what_was_kept"),
         (OvertakesWaiters, "the_queue_is_served_in_order"),
         (OneFenceForAll, "fences_rise_over_releases_from_different_clients"),
         (ReadsWithoutRaisingTheFence, "reading_under_a_fence_refuses_older_writers_even_where_no_record_is"),

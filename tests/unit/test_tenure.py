@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leasehold._core.states import Event, State, advance
-from leasehold._core.tenure import Tenure
-from leasehold._core.validity import believed_until, margin, renewal_due
+from leasehold._core.tenure import MOST_UNDER_WAY, Tenure
+from leasehold._core.validity import believed_until, hedge_after, margin, renewal_due, retry_due
 from leasehold.values import Claim, Grant, Holder, Loss, LossReason, Mode
 
 
@@ -42,7 +42,7 @@ def test_loss_is_decided_at_the_deadline_and_stays_decided() -> None:
 
 def test_a_confirmation_after_the_deadline_does_not_bring_the_lease_back() -> None:
     held = tenure()
-    held.asking(held.deadline - 1)
+    held.asking(held.deadline - 1, 2.0)
     held.confirm(held.grant, sent=held.deadline - 1, now=held.deadline + 0.5)
     assert held.state is State.LOST
     assert held.loss is not None
@@ -81,21 +81,68 @@ def test_max_hold_caps_the_deadline_however_often_it_is_renewed() -> None:
     assert loss.reason is LossReason.MAX_HOLD
 
 
-def test_a_renewal_under_way_is_hedged_after_a_third_of_the_ttl() -> None:
+def test_a_renewal_under_way_is_hedged_as_often_as_a_failed_one_is_tried_again() -> None:
     held = tenure()
     assert not held.wants_renewal(109.0)
     assert held.wants_renewal(110.0)
-    held.asking(110.0)
-    assert not held.wants_renewal(119.0)
-    assert held.wants_renewal(120.0)
+    now = 110.0
+    for _ in range(MOST_UNDER_WAY):
+        assert held.next_action() == now
+        held.asking(now, hedge_after(30.0, usual=0.001))
+        assert not held.wants_renewal(now + 1.9)
+        now += 2.0
+    assert not held.wants_renewal(now), "the number under way is limited"
+    assert held.next_action() == held.deadline
+    held.answered()
+    assert held.wants_renewal(now)
+
+
+def test_a_store_that_is_only_slow_is_not_asked_more_than_it_can_answer() -> None:
+    assert hedge_after(30.0, usual=0.0) == 2.0
+    assert hedge_after(30.0, usual=3.0) == 6.0
+    assert hedge_after(30.0, usual=8.0) == 10.0
+    assert hedge_after(0.1, usual=0.0) == 0.02
+
+
+@given(st.floats(0.1, 1e5))
+def test_while_the_store_is_down_a_lease_asks_about_fifteen_times_per_ttl(ttl: float) -> None:
+    pause = retry_due(0.0, ttl)
+    assert ttl / 20 <= pause <= max(0.02, ttl / 10)
 
 
 def test_a_failed_renewal_is_tried_again_soon() -> None:
     held = tenure()
-    held.asking(110.0)
-    held.failed("no route", 111.0)
+    held.asking(110.0, 10.0)
+    held.answered()
+    assert held.failed("no route", 110.0, 111.0)
     assert 111.0 < held.due <= 113.0
     assert held.wants_renewal(held.due)
+
+
+def test_a_failure_of_an_older_request_after_a_confirmation_changes_nothing() -> None:
+    held = tenure()
+    held.asking(110.0, 2.0)
+    held.asking(112.0, 2.0)
+    held.confirm(held.grant, sent=112.0, now=112.5)
+    due = held.due
+    assert not held.failed("no answer", 110.0, 113.0)
+    assert held.due == due
+    assert held.failure is None
+
+
+def test_a_confirmation_ends_an_outage_so_that_the_next_one_and_a_pause_are_told_apart() -> None:
+    held = tenure()
+    held.asking(110.0, 2.0)
+    held.answered()
+    held.failed("no route", 110.0, 110.5)
+    held.asking(112.5, 2.0)
+    held.answered()
+    held.confirm(held.grant, sent=112.5, now=112.6)
+    assert held.failure is None
+    loss = held.settle(held.deadline + 1)
+    assert loss is not None
+    assert loss.reason is LossReason.EXPIRED
+    assert "no route" not in loss.detail
 
 
 @pytest.mark.parametrize("state", [State.RELEASING, State.RELEASED, State.LOST])

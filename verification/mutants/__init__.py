@@ -13,11 +13,13 @@ from verification.mutants.catalogue_redis import REDIS_MUTANTS
 from verification.mutants.catalogue_redis_store import REDIS_STORE_MUTANTS
 from verification.mutants.catalogue_redlock import REDLOCK_MUTANTS
 from verification.mutants.catalogue_sqlite import SQLITE_MUTANTS
+from verification.mutants.catalogue_time import TIME_MUTANTS
 from verification.mutants.catalogue_zookeeper import ZOOKEEPER_MUTANTS
 from verification.mutants.runner import Verdict, apply, hunt
 
 MUTANTS: tuple[Mutant, ...] = (
     *CORE_MUTANTS,
+    *TIME_MUTANTS,
     *REDIS_MUTANTS,
     *FACES_MUTANTS,
     *REDIS_STORE_MUTANTS,

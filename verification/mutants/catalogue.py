@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["CORE_MUTANTS", "Mutant"]
+__all__ = ["CORE_MUTANTS", "Mutant", "contract"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,7 @@ class Mutant:
 
 
 _ACQUIRE = "_core/acquire.py"
+_RELEASE = "_core/release.py"
 _KEEPER = "_core/keeper.py"
 _TENURE = "_core/tenure.py"
 _MEMORY = "backends/memory.py"
@@ -35,21 +36,27 @@ _MEMORY_ENTRY = "backends/memory_entry.py"
 _RULES = "backends/rules.py"
 _LEASE = "lease.py"
 
+
+def contract(case: str) -> tuple[str, ...]:
+    """One case over the memory store, on threads."""
+    return (f"tests/contract/test_memory.py::test_contract_over_memory[threads-{case}]",)
+
+
 CORE_MUTANTS: tuple[Mutant, ...] = (
     # --- giving back
     Mutant(
         "B1-unshielded-release",
         "a cancelled release leaves the key",
-        _ACQUIRE,
-        "    freed = await runtime.shielded(finish)\n",
+        _RELEASE,
+        "    freed = await session.runtime.shielded(finish)\n",
         "    freed = await finish()\n",
     ),
     Mutant(
         "B1-cleared-first",
         "release ends the lease here before the store confirmed, so a failed one cannot be repeated",
-        _ACQUIRE,
+        _RELEASE,
         "    async def finish() -> bool:\n",
-        "    keeper.finish_release(tenure)\n\n    async def finish() -> bool:\n",
+        "    session.keeper.finish_release(tenure)\n\n    async def finish() -> bool:\n",
     ),
     Mutant(
         "B2-closed-first",
@@ -108,14 +115,14 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         "B11-error-ends-renewal",
         "an error of the store ends the renewal task without a word",
         _KEEPER,
-        "            for known, _ in due:\n                self._renewal_failed(known, error)\n",
+        "            for known, _ in due:\n                self._renewal_failed(known, error, sent)\n",
         "            raise\n",
     ),
     Mutant(
         "B11-never-retried",
         "a renewal that failed once is not tried again",
         _TENURE,
-        "        self.due = retry_due(now, self.grant.claim.ttl)\n",
+        "        self.due = min(self.due, retry) if self.under_way else retry\n",
         "        self.due = math.inf\n",
     ),
     Mutant(
@@ -159,8 +166,8 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         "B18-validity-from-reply",
         "validity is counted from the reply of acquire",
         _ACQUIRE,
-        "                self._reached, self._traceless = True, False\n",
-        "                self._reached, self._traceless = True, False\n"
+        "                self._limit, self._silent, self._traceless = self._deadline, False, False\n",
+        "                self._limit, self._silent, self._traceless = self._deadline, False, False\n"
         "                self._sent = self._runtime.now()\n",
     ),
     Mutant(
@@ -224,7 +231,7 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         "a grant that the store calls lost is treated like a failed renewal",
         _KEEPER,
         "                tenure.lose(answer)\n",
-        "                tenure.failed(answer.detail, self._runtime.now())\n",
+        "                tenure.failed(answer.detail, sent, self._runtime.now())\n",
     ),
     Mutant(
         "B17-max-hold-renewed-away",
@@ -238,8 +245,9 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         "S13-unknown-read-as-no",
         "a lost reply of acquire is read as a refusal",
         _ACQUIRE,
-        "                    self._doubt = True\n",
-        "                    return Refusal(self._wish.key)  # type: ignore[return-value]\n",
+        "                    self._doubt, self._traceless = True, False\n                await self._outlast",
+        "                    return Refusal(self._wish.key)  # type: ignore[return-value]\n"
+        "                await self._outlast",
     ),
     Mutant(
         "S13-no-undo",
@@ -266,8 +274,8 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         "B36-unshielded-withdrawal",
         "a withdrawal that is cancelled is not finished",
         _ACQUIRE,
-        "            await self._runtime.shielded(withdraw)\n",
-        "            await withdraw()\n",
+        "        await self._runtime.shielded(withdraw_now)\n",
+        "        await withdraw_now()\n",
     ),
     Mutant(
         "B8-no-recheck",
@@ -299,7 +307,7 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         _MEMORY,
         "            holding = entry.holdings.get(owner)\n"
         "            if holding is None or holding.cooling or holding.fence != grant.fence:\n"
-        "                return False\n",
+        "                return _broken(entry.reason_of(owner)) or False\n",
         "            holding = next(iter(entry.holdings.values()), None)\n"
         "            if holding is None or holding.cooling:\n"
         "                return False\n"
@@ -324,7 +332,7 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         "no-tombstone",
         "a withdrawn claim that arrives late is granted",
         _MEMORY,
-        "            entry.withdrawn[claim.owner] = now + claim.ttl\n",
+        "                entry.withdrawn[claim.owner] = now + claim.ttl\n",
         "",
     ),
     Mutant(
@@ -368,8 +376,8 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         "abandoned-not-told",
         "the next holder does not learn that the last one vanished",
         _MEMORY_ENTRY,
-        "            self.abandoned_until = now + ABANDONED_KEPT\n\n    def is_idle",
-        "            self.abandoned_until = now\n\n    def is_idle",
+        "            self.abandoned_until = now + ABANDONED_KEPT\n\n    def reason_of",
+        "            self.abandoned_until = now\n\n    def reason_of",
     ),
     Mutant(
         "min-hold-ignored",
@@ -382,8 +390,46 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         "break-without-effect",
         "a broken lock can be renewed",
         _MEMORY,
-        "        if reason is not None:\n            return Loss(",
-        "        if reason is not None and holding is None:\n            return Loss(",
+        "        if broken is not None:\n            return broken\n        if holding",
+        "        if broken is not None and holding is None:\n            return broken\n        if holding",
+    ),
+    Mutant(
+        "C4-break-not-told",
+        "the holder of a broken lock that releases it does not learn of the break",
+        _MEMORY,
+        "            return _broken(holding.broken) or True\n",
+        "            return holding.broken is None\n",
+        contract("operators:releasing_a_broken_grant_is_answered_with_the_break_and_frees_what_was_kept"),
+    ),
+    Mutant(
+        "C4-break-forgotten",
+        "the break that a release is answered with does not reach the lease",
+        _KEEPER,
+        "            lost, tenure.loss = tenure.loss, broken if news else tenure.loss\n",
+        "            lost = tenure.loss\n",
+        contract("operators:a_block_that_ends_before_the_next_renewal_learns_that_its_lock_was_broken"),
+    ),
+    Mutant(
+        "R6-mark-without-doubt",
+        "every wait that is given up leaves a mark for a ttl",
+        _MEMORY,
+        "            if doubt:\n                entry.withdrawn",
+        "            if doubt or claim.owner:\n                entry.withdrawn",
+        contract("ownership:a_claim_withdrawn_without_doubt_leaves_nothing_and_may_be_asked_again"),
+    ),
+    Mutant(
+        "R6-doubt-forgotten",
+        "a claim whose request was interrupted on its way is withdrawn as if it had been answered",
+        _ACQUIRE,
+        "                self._traceless, self._doubt = False, True\n",
+        "                self._traceless = False\n",
+    ),
+    Mutant(
+        "R6-no-doubt-ever",
+        "a claim whose request got no answer is withdrawn without a mark",
+        _ACQUIRE,
+        "            await backend.withdraw(claim, until, doubt=doubt)\n",
+        "            await backend.withdraw(claim, until, doubt=False)\n",
     ),
     Mutant(
         "one-permit-too-many",

@@ -84,6 +84,7 @@ class Book:
     waiting: dict[str, tuple[Claim, float]] = field(default_factory=dict)
     withdrawn: dict[str, float] = field(default_factory=dict)
     served: set[str] = field(default_factory=set)  # owners that were granted once; only looked up
+    left: set[str] = field(default_factory=set)  # owners that were withdrawn without doubt; only looked up
     highest: int = 0
     abandoned: bool = False  # the last holder left without releasing
 
@@ -140,6 +141,7 @@ class StoreModel:
         self.passed_over: set[str] = set()  # owners whose clients the store could not reach when it was their turn
         self.come_themselves: set[str] = set()  # owners that wait, and have to ask for what is free
         self.unwithdrawn: set[str] = set()  # owners whose withdrawal or release got no answer
+        self.unanswered: set[str] = set()  # owners of which a request failed: they may be withdrawn in the background
         self.released: dict[str, float] = {}  # owners whose release returned, and when
         self.asked_by: dict[int, set[str]] = {}  # owners of claims by the number of the task that asked
 
@@ -180,10 +182,12 @@ class StoreModel:
 
     def failed(self, process: Process, verb: str, subject: Any) -> None:  # noqa: ARG002 - the port's shape
         """Remember what could not be undone for sure."""
-        if verb == "withdraw":
+        if verb in ("withdraw", "leave"):
             self.unwithdrawn.add(subject.owner)
         elif verb == "release":
             self.unwithdrawn.add(subject.claim.owner)
+        elif verb in ("try_acquire", "join", "turn"):
+            self.unanswered.add(subject.owner)
 
     def applied(self, link: Link, verb: str, subject: Any, answer: Any, sent_at: float) -> None:
         """Compare the store's answer with the account."""
@@ -195,9 +199,9 @@ class StoreModel:
             for grant, each in zip(subject, answer, strict=True):
                 self._renewed(grant, each)
         elif verb == "release":
-            self._released(subject, freed=answer)
-        elif verb == "withdraw":
-            self._withdrawn(subject)
+            self._released(subject, freed=answer is True)
+        elif verb in ("withdraw", "leave"):
+            self._withdrawn(subject, doubt=verb == "withdraw")
         elif verb == "break_":
             self._broken(*subject, done=answer)
 
@@ -221,6 +225,8 @@ class StoreModel:
 
     def _claimed(self, verb: str, claim: Claim, answer: Any) -> None:
         book, now = self._book(claim.key), self.clock.now()
+        if claim.owner in book.left:
+            self._violate("a request came after all were said to be answered", f"{verb} {claim.key} {claim.owner[:6]}")
         if isinstance(answer, Grant):
             self._granted(verb, book, claim, answer)
         elif isinstance(answer, Place):
@@ -311,14 +317,17 @@ class StoreModel:
         else:
             del book.records[grant.claim.owner]
 
-    def _withdrawn(self, claim: Claim) -> None:
+    def _withdrawn(self, claim: Claim, *, doubt: bool) -> None:
         book = self._book(claim.key)
         present = book.records.get(claim.owner)
         if present is not None and not present.cooling:
             book.abandoned = book.abandoned or present.abandoned  # it never got to know
             del book.records[claim.owner]
         book.waiting.pop(claim.owner, None)
-        book.withdrawn[claim.owner] = self.clock.end_of_mark(claim.ttl)
+        if doubt:
+            book.withdrawn[claim.owner] = self.clock.end_of_mark(claim.ttl)
+        else:
+            book.left.add(claim.owner)
 
     def _broken(self, key: str, fence: int, at_once: bool, *, done: bool) -> None:  # noqa: FBT001 - the network's order
         book = self._book(key)

@@ -107,11 +107,7 @@ class Nemesis:
         seconds = self._some_time()
         self._note(link, "cut", seconds)
         link.cut = True
-
-        def mend() -> None:
-            link.cut = False
-
-        self._world.after(seconds, mend)
+        self._world.after(seconds, link.mend)
 
     def _losses(self, link: Link) -> None:
         link.weather.request_loss = 0.15

@@ -83,6 +83,10 @@ class Link:
         self.on_crash: Callable[[], None] | None = None  # what the host does when the process is gone
         self.trouble_until = -1.0  # the last moment at which something of this process was disturbed
 
+    def mend(self) -> None:
+        """Packets arrive again."""
+        self.cut = False
+
     def trouble(self, seconds: float = 0.0) -> None:
         """Remember that this process is disturbed from now on for so long."""
         self.trouble_until = max(self.trouble_until, self.process.world.now + seconds)
@@ -212,8 +216,12 @@ class _Backend:
         without = frozenset() if queueing else frozenset({Capability.FIFO, Capability.PUSH})
         self.capabilities = MemoryBackend.capabilities - without
 
-    async def _call(self, verb: str, subject: Any, apply: Callable[[], T]) -> T:
+    async def _call(self, verb: str, subject: Any, apply: Callable[[], T], until: float = math.inf) -> T:
         link, process = self.link, self.link.process
+        deadline = min(self.runtime.now() + link.timeout, until)
+        if deadline <= self.runtime.now():
+            self.observer.failed(process, verb, subject)
+            raise BackendUnavailable("no time is left for a request", backend=self.label)
         fate = link.fate()
         process.world.note(process.name, "send", verb, _short(subject), fate.value)
         self.observer.sent(process, verb, subject)
@@ -226,7 +234,7 @@ class _Backend:
             raise BackendUnavailable("connection refused", backend=self.label)
         call = _Call(self, verb, subject, apply, fate)
         call.send()
-        if not await self.runtime.wait(call.answered, self.runtime.now() + link.timeout):
+        if not await self.runtime.wait(call.answered, deadline):
             link.trouble()
             self.observer.failed(process, verb, subject)
             process.world.note(process.name, "no answer", verb, _short(subject))
@@ -235,26 +243,27 @@ class _Backend:
             raise call.error
         return call.answer  # type: ignore[no-any-return]
 
-    async def try_acquire(self, claim: Claim, _until: float = math.inf, /) -> Grant | Refusal:
-        return await self._call("try_acquire", claim, lambda: self._store.try_acquire(claim))
+    async def try_acquire(self, claim: Claim, until: float = math.inf, /) -> Grant | Refusal:
+        return await self._call("try_acquire", claim, lambda: self._store.try_acquire(claim), until)
 
-    async def join(self, claim: Claim, _until: float = math.inf, /) -> Grant | Place | Refusal:
+    async def join(self, claim: Claim, until: float = math.inf, /) -> Grant | Place | Refusal:
         local = self.runtime.signal()
         remote = _RemoteSignal(self.link, local)
-        return _nearer(await self._call("join", claim, lambda: self._store.join(claim, remote)), local)
+        return _nearer(await self._call("join", claim, lambda: self._store.join(claim, remote), until), local)
 
-    async def turn(self, place: Place, _until: float = math.inf, /) -> Grant | Place | Refusal:
+    async def turn(self, place: Place, until: float = math.inf, /) -> Grant | Place | Refusal:
         remote = replace(place, signal=_RemoteSignal(self.link, place.signal))
-        return _nearer(await self._call("turn", place.claim, lambda: self._store.turn(remote)), place.signal)
+        return _nearer(await self._call("turn", place.claim, lambda: self._store.turn(remote), until), place.signal)
 
-    async def renew(self, grants: Sequence[Grant], _until: float = math.inf, /) -> Sequence[Grant | Loss]:
-        return await self._call("renew", tuple(grants), lambda: self._store.renew(grants))
+    async def renew(self, grants: Sequence[Grant], until: float = math.inf, /) -> Sequence[Grant | Loss]:
+        return await self._call("renew", tuple(grants), lambda: self._store.renew(grants), until)
 
-    async def release(self, grant: Grant, _until: float = math.inf, /) -> bool:
-        return await self._call("release", grant, lambda: self._store.release(grant))
+    async def release(self, grant: Grant, until: float = math.inf, /) -> bool | Loss:
+        return await self._call("release", grant, lambda: self._store.release(grant), until)
 
-    async def withdraw(self, claim: Claim, _until: float = math.inf, /, *, doubt: bool = True) -> None:
-        await self._call("withdraw", claim, lambda: self._store.withdraw(claim))
+    async def withdraw(self, claim: Claim, until: float = math.inf, /, *, doubt: bool = True) -> None:
+        verb = "withdraw" if doubt else "leave"
+        await self._call(verb, claim, lambda: self._store.withdraw(claim, doubt=doubt), until)
 
     async def inspect(self, key: str) -> LockState | None:
         return await self._call("inspect", key, lambda: self._store.inspect(key))

@@ -16,7 +16,7 @@ from verification.simulation.network import Link
 from verification.simulation.resource import Register
 from verification.simulation.runtime import SimRuntime, SimTaskHandle
 from verification.simulation.stage import MemoryStage
-from verification.simulation.workloads import Actor, Scene, Site
+from verification.simulation.workloads import LONG_TTL, Actor, Scene, Site
 from verification.simulation.world import Stuck, World
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ class _Run:
             queueing=queueing,
             rates=1.0 + 1.2 * stage.drift,
             delay=stage.delay,
+            keeps_until=stage.keeps_until,
         )
         self._observer = SimRuntime(world.process("observer"))
         self._sites = [self._site(index) for index in range(random.choice([2, 3, 4]))]
@@ -132,7 +133,8 @@ class _Run:
         world, random = self.world, self.world.random
         rate = 1.0 + self._stage.drift * (2 * random.random() - 1)
         process = world.process(f"p{index}", rate=rate, offset=1_000.0 * random.random())
-        link = Link(process, timeout=0.15 + 0.5 * random.random())
+        patience = random.random()  # most stores give up soon; some only after the caller has lost its interest
+        link = Link(process, timeout=0.15 + 0.625 * patience if patience < 0.8 else 3.0)
         store = self._stage.store(link)
         return Site(self._scene, SimRuntime(process, interrupts=random.random() < 0.7), link, store)
 
@@ -172,7 +174,7 @@ class _Run:
         for site in alive:
             closing = site.runtime.process.spawn(self._close_one(site), "close")
             await SimTaskHandle(self._observer, closing).join()
-        await self._observer.sleep(3 * self._scene.ttl + 2.0)
+        await self._observer.sleep(3 * self._scene.ttl + 2.0 + LONG_TTL)
         for site in alive:
             process = site.link.process
             left = [task.name for task in process.tasks.values()]

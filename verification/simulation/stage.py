@@ -31,6 +31,7 @@ class Stage(Protocol):
     model: StoreModel
     drift: float  # by how much a process' clock may be fast or slow against the world's
     delay: float  # how much longer than others a waiter may have to wait here
+    keeps_until: bool  # whether its calls end when they are told to
 
     def prepare(self, ttl: float, *, queueing: bool) -> None:
         """The ttl that most claims of the run will have, and whether the store has a queue."""
@@ -53,6 +54,7 @@ class MemoryStage:
 
     drift = 0.005  # half of what the library's margin allows
     delay = 0.0
+    keeps_until = True
 
     def __init__(self, world: World, history: History) -> None:
         self._world = world

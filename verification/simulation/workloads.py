@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from leasehold._core import events as happened
+from leasehold._core.patience import GRACE
 from leasehold.client import AsyncClient
 from leasehold.errors import AcquireTimeout, BackendError, LeaseLost, StaleFence
 from leasehold.hold import AsyncHold
@@ -29,9 +30,11 @@ if TYPE_CHECKING:
     from verification.simulation.resource import Register
     from verification.simulation.runtime import SimRuntime, SimTaskHandle
 
-__all__ = ["EXPECTED", "Actor", "BodyError", "Scene", "Site"]
+__all__ = ["EXPECTED", "LONG_TTL", "Actor", "BodyError", "Scene", "Site"]
 
 PERMITS = 2
+LONG_TTL = 12.0  # of leases that must not be waited for
+CLEANED = 2.5  # seconds after a disturbance in which everything is cleaned up: the longest pause, one call, slack
 
 
 class BodyError(Exception):
@@ -55,6 +58,7 @@ class Scene:
     queueing: bool
     rates: float = 1.006  # a little more than two clocks can differ in rate
     delay: float = 0.0  # how much longer than that of others a wait may be, because of the store
+    keeps_until: bool = True
     contenders: int = 0
     healed_at: float | None = None
 
@@ -115,6 +119,7 @@ class Actor:
             self._drop,
             self._enter_twice,
             self._watch_the_end,
+            self._release_in_vain,
         ]
 
     async def live(self) -> None:
@@ -230,6 +235,22 @@ class Actor:
         finally:
             await self._release(lease)
 
+    async def _release_in_vain(self) -> None:
+        """The store is away at the moment of the release: it is released soon after the store is back."""
+        link = self._site.link
+        lock = self._site.client.lock(f"long of {link.process.name}", ttl=LONG_TTL)
+        lease = await self._acquire(lock, 0.0)
+        link.cut = True
+        seconds = self._random.random() * 3
+        link.trouble(seconds + 2 * link.timeout)
+        self._world.after(seconds, link.mend)
+        try:
+            await lease.release()
+        except BackendError:
+            self._world.note(link.process.name, "release goes on in the background")
+        await self._well_for(CLEANED)
+        self._check_gone([lease], answered=True)
+
     # --- taking, using and giving back
 
     async def _hold(self, lock: AsyncLock | AsyncLockSet, timeout: float | None, register: str | None) -> None:
@@ -253,11 +274,11 @@ class Actor:
                 self._scene.history.violate("on_lost was called twice", f"{told!r}")
 
     async def _acquire(self, lock: Any, timeout: float | None) -> Any:
-        lease = await self._ask(lock, lock.acquire(timeout), patient=timeout is None)
+        lease = await self._ask(lock, lock.acquire(timeout), patient=timeout is None, timeout=timeout)
         assert lease is not None
         return lease
 
-    async def _ask(self, lock: Any, question: Awaitable[Any], *, patient: bool) -> Any:
+    async def _ask(self, lock: Any, question: Awaitable[Any], *, patient: bool, timeout: float | None = 0.0) -> Any:
         names: tuple[str, ...] = getattr(lock, "names", None) or (lock.name,)
         scene, world, task = self._scene, self._world, self._world.current
         assert task is not None
@@ -272,12 +293,17 @@ class Actor:
             raise
         finally:
             asked = scene.model.asked_by.pop(task.number)
+            if timeout is not None and len(names) == 1 and why != "Cancelled" and scene.keeps_until:
+                self._check_timeout(attempt.began_at, timeout)
             leases = [] if lease is None else _each(lease)
             if lease is None:
                 scene.history.refused(attempt, why)
             if not world.over:
                 granted = {each._tenure.grant.claim.owner for each in leases}
-                self._check_nothing_left(names, asked - granted, why)
+                self._check_nothing_left(names, asked - granted - scene.model.unanswered, why)
+                later = (asked - granted) & scene.model.unanswered
+                if later:
+                    self._runtime.start(self._check_cleaned_up(names, later, why), "check")
         for each in leases:
             scene.history.granted(attempt, each.name, each.fence)
             scene.beliefs.limit(each.name, each.fence, self._max_hold(lock, each.name))
@@ -367,6 +393,21 @@ class Actor:
                 record = model.record(key, owner)
                 if (record is not None and not record.cooling and not record.broken) or model.waits(key, owner):
                     self._scene.history.violate("left behind by a failed acquire", f"{name} {owner[:6]} {why}")
+
+    async def _check_cleaned_up(self, names: tuple[str, ...], owners: set[str], why: str) -> None:
+        """What could not be withdrawn at once is withdrawn soon after the network works again."""
+        await self._well_for(CLEANED)
+        self._check_nothing_left(names, owners, f"{why}, and not cleaned up")
+
+    async def _well_for(self, seconds: float) -> None:
+        while self._site.link.well_for < seconds:
+            await self._runtime.sleep(seconds / 10)
+
+    def _check_timeout(self, began_at: float, timeout: float) -> None:
+        """A timeout is kept on every store, whatever its own limits are; not by a process that stood still."""
+        took = self._world.now - began_at
+        if took > (timeout + GRACE) * self._scene.rates + 0.1 and self._site.link.process.resumed_at < began_at:
+            self._scene.history.violate("a timeout was not kept", f"{took:.2f} s instead of {timeout:.2f} s")
 
     def _check_patience(self, began_at: float, lock: Any, *, patient: bool) -> None:
         healed_at = self._scene.healed_at

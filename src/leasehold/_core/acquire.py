@@ -1,8 +1,9 @@
-"""Getting a lock and giving it back: the loops, with one absolute deadline per call.
+"""Getting a lock: the loops, with one absolute deadline per call.
 
 An answer of the store is granted, refused or unknown. Unknown is never read as no: the same claim is asked again, and
 if that brings no answer either, the claim is withdrawn, which also refuses a copy of the request that arrives late.
 Whatever ends a call early (a timeout, a cancelled task, an exception out of a signal handler) withdraws the claim too.
+No call takes longer than its timeout and `GRACE`: what a silent store leaves in doubt then is the cleaner's business.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ from leasehold._core import events as happened
 from leasehold._core.events import logger
 from leasehold._core.lift import lift
 from leasehold._core.oneself import own_hold
-from leasehold._core.patience import CONTENTION, OUTAGE
+from leasehold._core.patience import CONTENTION, GRACE, OUTAGE
 from leasehold._core.tenure import Tenure
 from leasehold.errors import (
     AcquireTimeout,
     BackendError,
     BackendRejected,
     BackendUnavailable,
+    ClientClosed,
     Conflict,
     OutcomeUnknown,
 )
@@ -32,10 +34,9 @@ if TYPE_CHECKING:
 
     from leasehold._core.session import Session, Wish
 
-__all__ = ["acquire", "release", "try_acquire"]
+__all__ = ["acquire", "try_acquire"]
 
 SLOW_WAIT = 1.0  # a wait of more than this is worth one warning
-RESOLVE = 1.0  # how long an unknown outcome may be asked about beyond the call's own deadline
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -54,8 +55,12 @@ async def acquire(session: Session, wish: Wish, deadline: float | None) -> Tenur
         seat = attempt.queue
     else:
         seat = attempt.ask_again
-    while (tenure := await seat()) is None:
-        attempt.go_on()  # a place or a grant was used up before it could be believed: stand in line again
+    try:
+        while (tenure := await seat()) is None:
+            attempt.go_on()  # a place or a grant was used up before it could be believed: stand in line again
+    finally:
+        if attempt.has_waited:
+            session.waiters.ended(attempt)
     return tenure
 
 
@@ -63,57 +68,20 @@ async def try_acquire(session: Session, wish: Wish) -> Tenure | None:
     """Ask once; None if the lock is not free."""
     if session.seen:
         await lift(session, wish)
-    return await _Attempt(session, wish, session.runtime.now()).ask_once()
-
-
-async def release(session: Session, tenure: Tenure) -> bool:
-    """Give the lock back; False if it was already gone. Finishes even when the caller is interrupted.
-
-    When the store does not answer, the lease stays "releasing": it is not renewed, and a second call tries again.
-    """
-    runtime, keeper = session.runtime, session.keeper
-    if not keeper.begin_release(tenure):
-        return False
-
-    async def finish() -> bool:
-        try:
-            freed = await session.backend.release(tenure.grant)
-        except (BackendUnavailable, OutcomeUnknown) as error:
-            freed = await _release_again(session, tenure, error)
-        if tenure.doubtful:  # a copy of the request may still be under way, and must not take the lock for nobody
-            await session.backend.withdraw(tenure.grant.claim)
-        if runtime.switches:
-            await runtime.switch()
-        keeper.finish_release(tenure)
-        return freed
-
-    freed = await runtime.shielded(finish)
-    if session.events.wanted(happened.Released):
-        session.events.emit(happened.Released(tenure.name, tenure.grant.fence, freed))
-    return freed
-
-
-async def _release_again(session: Session, tenure: Tenure, failure: BackendError) -> bool:
-    """A release may be repeated: it names its grant. After doubt, "gone" most likely means that we freed it."""
-    doubt = isinstance(failure, OutcomeUnknown)
-    for attempt in range(2):
-        if session.runtime.now() >= tenure.deadline:
-            break
-        await session.runtime.sleep(OUTAGE.delay(attempt, session.runtime.random()))
-        try:
-            freed = await session.backend.release(tenure.grant)
-        except (BackendUnavailable, OutcomeUnknown) as error:
-            failure, doubt = error, doubt or isinstance(error, OutcomeUnknown)
-        else:
-            return freed or (doubt and session.runtime.now() < tenure.deadline)
-    raise failure
+    attempt = _Attempt(session, wish, session.runtime.now())
+    try:
+        return await attempt.ask_once()
+    finally:
+        if attempt.has_waited:
+            session.waiters.ended(attempt)
 
 
 class _Attempt:
     """One call of acquire: its deadline, what it has learned so far, and the claim that may have to be withdrawn."""
 
-    __slots__ = ("_backend", "_deadline", "_doubt", "_looked", "_reached", "_refusal", "_rounds", "_runtime", "_sent",
-                 "_session", "_started", "_traceless", "_warned", "_wish")  # fmt: skip
+    __slots__ = ("__weakref__", "_backend", "_deadline", "_doubt", "_limit", "_looked", "_refusal", "_rounds",
+                 "_runtime", "_sent", "_session", "_silent", "_started", "_traceless", "_warned", "_wish",
+                 "has_waited")  # fmt: skip
 
     def __init__(self, session: Session, wish: Wish, deadline: float) -> None:
         self._session = session
@@ -122,7 +90,10 @@ class _Attempt:
         self._wish = wish
         self._started = session.runtime.now()
         self._deadline = deadline
-        self._reached = False  # the store has answered at least once in this call
+        # Until when a store that fails is tried: a call that would wait for ever has to reach it at least once.
+        self._limit = self._started + session.connect_timeout if deadline == math.inf else deadline
+        self._silent = False  # the last request got no answer
+        self.has_waited = False
         self._sent = self._started  # before the last request left
         self._traceless = True  # the current claim has surely left nothing in the store
         self._doubt = False  # a request of the current claim got no answer, and may still arrive
@@ -177,7 +148,7 @@ class _Attempt:
         self.go_on()
         now = self._runtime.now()
         self._warn_if_slow(now, None)
-        await self._runtime.sleep(min(pause, self._deadline - now))
+        await self._pause(min(pause, self._deadline - now))
         return None
 
     async def ask_once(self) -> Tenure | None:
@@ -196,43 +167,48 @@ class _Attempt:
         self._traceless, self._doubt = True, False
         return self._wish.claim(self._runtime.owner())
 
-    async def _ask(self, question: Callable[[Q], Awaitable[A]], subject: Q) -> A:
+    async def _ask(self, question: Callable[[Q, float], Awaitable[A]], subject: Q) -> A:
         """Put one question until the store answers. The same claim may be asked twice: it is one claim to the store."""
         failures = 0
-        doubtful_since: float | None = None
         while True:
-            self._sent = self._runtime.now()
+            self._sent = sent = self._runtime.now()
+            limit = self._limit
             try:
-                answer = await question(subject)
+                answer = await question(subject, limit if limit - sent >= GRACE else min(sent, limit) + GRACE)
             except (BackendRejected, Conflict) as error:
                 error.name = self._wish.name
                 raise
             except (BackendUnavailable, OutcomeUnknown) as error:
                 error.name = self._wish.name
-                if doubtful_since is None and isinstance(error, OutcomeUnknown):
-                    doubtful_since = self._sent
-                    self._doubt = True
-                self._traceless = self._traceless and not self._doubt
-                pause = OUTAGE.delay(failures, self._runtime.random())
+                self._silent = True
+                if isinstance(error, OutcomeUnknown):
+                    self._doubt, self._traceless = True, False
+                await self._outlast(error, failures)
                 failures += 1
-                if self._runtime.now() + pause >= self._give_up_at(doubtful_since):
-                    raise
-                await self._runtime.sleep(pause)
-            except BaseException:
-                self._traceless = False
+            except BaseException:  # interrupted: the request may be under way
+                self._traceless, self._doubt = False, True
                 raise
             else:
-                self._reached, self._traceless = True, False
+                self._limit, self._silent, self._traceless = self._deadline, False, False
                 if self._runtime.switches:
                     await self._runtime.switch()
                 return answer
 
-    def _give_up_at(self, doubtful_since: float | None) -> float:
-        """Until when to go on after a failure; an unknown outcome earns a little more, to learn what became of it."""
-        limit = self._deadline
-        if not self._reached:
-            limit = min(limit, self._started + self._session.connect_timeout)
-        return limit if doubtful_since is None else max(limit, doubtful_since + RESOLVE)
+    async def _outlast(self, failure: BackendError, failures: int) -> None:
+        """Pause before the question is put again; raises the failure if there is no time for that.
+
+        The last pause ends at the deadline. Beyond it, only what became of a request without answer is asked.
+        """
+        now, pause = self._runtime.now(), OUTAGE.delay(failures, self._runtime.random())
+        if now < self._limit:
+            pause = min(pause, self._limit - now)
+        elif not isinstance(failure, OutcomeUnknown) or now + pause >= self._limit + GRACE:
+            raise failure
+        await self._pause(pause)
+
+    async def _pause(self, seconds: float) -> None:
+        self.has_waited = True
+        await self._session.waiters.pause(self, seconds)
 
     async def _seated(self, claim: Claim, answer: Grant | Refusal) -> Tenure | None:
         """Turn a grant into a tenure, unless so much time has passed that it must not be believed any more."""
@@ -264,8 +240,8 @@ class _Attempt:
     async def _confirmed(self, grant: Grant) -> Grant | None:
         """The same grant for its whole ttl; None if it is over already."""
 
-        async def renew(grants: list[Grant]) -> Grant | Loss:
-            (answer,) = await self._backend.renew(grants)
+        async def renew(grants: list[Grant], until: float) -> Grant | Loss:
+            (answer,) = await self._backend.renew(grants, until)
             if isinstance(answer, BackendError):
                 raise answer
             return answer
@@ -281,7 +257,8 @@ class _Attempt:
         wake = min(self._deadline, now + place.recheck)
         if not self._warned:
             wake = min(wake, self._started + SLOW_WAIT)
-        await self._runtime.wait(place.signal, wake)
+        self.has_waited = True
+        await self._session.waiters.wait(self, place.signal, wake)
         place.signal.clear()
 
     def _warn_if_slow(self, now: float, ahead: int | None) -> None:
@@ -312,14 +289,24 @@ class _Attempt:
         )
 
     async def _withdraw(self, claim: Claim) -> None:
-        """Leave nothing behind. If the store does not answer, its ttl does it."""
+        """Leave nothing behind. A store that does not answer is not waited for: that is done in the background."""
         if self._traceless:
             return
+        backend, doubt, name = self._backend, self._doubt, self._wish.name
 
-        async def withdraw() -> None:
-            await self._backend.withdraw(claim)
+        async def withdraw(until: float) -> None:
+            await backend.withdraw(claim, until, doubt=doubt)
 
-        try:
-            await self._runtime.shielded(withdraw)
-        except BackendError:
-            logger.debug("could not withdraw a claim on %r; its ttl will end it", self._wish.name, exc_info=True)
+        async def withdraw_now() -> None:
+            now = self._runtime.now()
+            if not self._silent:
+                try:
+                    await withdraw(min(now, self._deadline) + GRACE)
+                except (BackendUnavailable, OutcomeUnknown):
+                    self._silent = True
+                except (BackendError, ClientClosed):
+                    logger.debug("could not withdraw a claim on %r; its ttl will end it", name, exc_info=True)
+            if self._silent:
+                self._session.cleaner.take(name, withdraw, now + claim.ttl)
+
+        await self._runtime.shielded(withdraw_now)

@@ -166,14 +166,14 @@ class Released(Event):
 
 @dataclass(frozen=True, slots=True)
 class ReleaseFailed(Event):
-    """A release got no answer; the ttl frees the lock."""
+    """A release got no answer; it is tried again in the background until the ttl frees the lock."""
 
     level: ClassVar[int] = logging.WARNING
 
     error: str
 
     def __str__(self) -> str:
-        return f"could not release {self.name!r}; its ttl will free it: {self.error}"
+        return f"could not release {self.name!r} yet; it is tried again until its ttl is over: {self.error}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ from leasehold._core.caller import caller_level
 from leasehold._core.events import logger
 from leasehold._core.herald import Herald
 from leasehold._core.states import LOST, Event, State, advance
-from leasehold._core.validity import is_as_asked
-from leasehold.errors import BackendError, BackendUnavailable
+from leasehold._core.validity import hedge_after, is_as_asked
+from leasehold.errors import BackendError, ClientClosed
 from leasehold.values import Grant, Loss, LossReason
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ class Keeper:
         self._worker: Task | None = None
         self._wake = math.inf
         self._idle_since: float | None = None
+        self._usual = 0.0  # how long the store usually takes for a renewal
         self._closed = False
         self._noted: set[str] = set()  # names whose store gives another ttl than was asked for
         self._herald = Herald(runtime, events)
@@ -80,7 +81,7 @@ class Keeper:
         known.name, known.fence = tenure.name, tenure.grant.fence
         with self.guard:
             if self._closed:
-                raise BackendUnavailable("the client is closed; make a new one with connect()")
+                raise ClientClosed(name=tenure.name)
             self._numbers += 1
             known.number = tenure.number = self._numbers
             self._known[tenure.number] = known
@@ -112,17 +113,20 @@ class Keeper:
             self._known.pop(tenure.number, None)  # nothing to renew or to tell, even if the release fails
             return tenure.state is State.RELEASING
 
-    def finish_release(self, tenure: Tenure) -> None:
-        """The store confirmed that nothing is held any more."""
+    def finish_release(self, tenure: Tenure, broken: Loss | None = None) -> bool:
+        """The store confirmed that nothing is held any more; True if its holder learns only now that it was broken."""
         with self.guard:
+            news = broken is not None and tenure.state is State.RELEASING
             tenure.state = advance(tenure.state, Event.FREED)
+            lost, tenure.loss = tenure.loss, broken if news else tenure.loss
         for watcher in tenure.present_watchers() if tenure.watchers else ():
-            watcher.on_end(tenure.loss)
+            watcher.on_end(lost)  # not the break: who released must not be interrupted
+        return news
 
     async def renew_now(self, tenure: Tenure) -> None:
         """Renew one lease on the holder's own request; errors of the store are the caller's."""
         sent = self._runtime.now()
-        (answer,) = await self._backend.renew([tenure.grant])
+        (answer,) = await self._backend.renew([tenure.grant], tenure.deadline)
         if isinstance(answer, BackendError):
             raise answer
         await self._runtime.switch()
@@ -176,7 +180,7 @@ class Keeper:
     def is_quiet(self) -> bool:
         """Whether nothing is due and no renewal is under way, for tests that turn the clock by hand."""
         now = self._runtime.now()
-        return all(tenure.asked_at is None and tenure.next_action() > now for tenure in self.tenures())
+        return all(not tenure.under_way and tenure.next_action() > now for tenure in self.tenures())
 
     def tenures(self) -> list[Tenure]:
         """The leases that are kept and still exist."""
@@ -246,7 +250,7 @@ class Keeper:
                 continue
             if tenure.wants_renewal(now, tenure.grant.claim.ttl * BUNDLE if bundle else 0.0):
                 with self.guard:
-                    tenure.asking(now)
+                    tenure.asking(now, hedge_after(tenure.grant.claim.ttl, self._usual))
                 due.append((known, tenure.grant))
             wake = min(wake, tenure.next_action())
         return lost, due, wake
@@ -261,10 +265,10 @@ class Keeper:
         renewed: list[tuple[str, int]] = []
         late: list[Grant] = []
         try:
-            answers = await self._backend.renew([grant for _, grant in due])
+            answers = await self._backend.renew([grant for _, grant in due], _last_deadline(due, sent))
         except Exception as error:  # noqa: BLE001 - whatever went wrong, the next try may succeed
             for known, _ in due:
-                self._renewal_failed(known, error)
+                self._renewal_failed(known, error, sent)
         else:
             await self._runtime.switch()
             renewed, late = self._note_answers(due, answers, sent)
@@ -277,13 +281,17 @@ class Keeper:
     ) -> tuple[list[tuple[str, int]], list[Grant]]:
         """Name and fence of what goes on, and the grants that were confirmed after their leases were given up here."""
         renewed, late = [], []
+        took = self._runtime.now() - sent
+        self._usual = min(took, 2 * self._usual) if self._usual else took  # one late answer does not make a slow store
         for (known, _), answer in zip(due, answers, strict=True):
             if isinstance(answer, BackendError):
-                self._renewal_failed(known, answer)
+                self._renewal_failed(known, answer, sent)
                 continue
             tenure = known()
             if tenure is None:
                 continue
+            with self.guard:
+                tenure.answered()
             self._apply(tenure, answer, sent)
             if tenure.state is State.HELD:
                 renewed.append((tenure.name, tenure.grant.fence))
@@ -322,15 +330,16 @@ class Keeper:
             except Exception:  # noqa: BLE001 - the ttl frees it
                 logger.debug("could not give back a grant that was confirmed too late", exc_info=True)
 
-    def _renewal_failed(self, known: _Known, error: Exception) -> None:
+    def _renewal_failed(self, known: _Known, error: Exception, sent: float) -> None:
         now = self._runtime.now()
         tenure = known()
         if tenure is None:
             return
         with self.guard:
+            tenure.answered()
             first = tenure.failure is None
-            tenure.failed(str(error) or type(error).__name__, now)
-        if first and tenure.state is State.HELD:
+            failed = tenure.failed(str(error) or type(error).__name__, sent, now)
+        if failed and first and tenure.state is State.HELD:
             self._herald.say(happened.RenewalFailed(tenure.name, tenure.deadline - now, str(error)))
 
     def _note_lateness(self, now: float, planned: float) -> None:
@@ -371,6 +380,11 @@ class Keeper:
                     watcher.on_end(tenure.loss)
                 except Exception:  # noqa: BLE001 - a callback of the user's must not keep others from theirs
                     logger.exception("on_lost failed for %r", tenure.name)
+
+
+def _last_deadline(due: list[tuple[_Known, Grant]], sent: float) -> float:
+    """Until when an answer is of use to one of these; they are known weakly."""
+    return max((tenure.deadline for known, _ in due if (tenure := known()) is not None), default=sent)
 
 
 _LOCAL_LOSSES = frozenset({LossReason.EXPIRED, LossReason.UNCONFIRMED, LossReason.MAX_HOLD})

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["CONTENTION", "OUTAGE", "Backoff"]
+__all__ = ["CONTENTION", "GRACE", "OUTAGE", "Backoff"]
+
+GRACE = 1.0  # by so many seconds a call may exceed its timeout, to learn what became of a request without answer
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """A growing delay: `steps` one after the other, then the last one for ever, each with full jitter.
+    """A growing delay: `steps` one after the other, then the last one for ever, each with equal jitter.
 
-    Full jitter means a delay drawn evenly from the upper half of the step, so that contenders that failed together do
+    Equal jitter means a delay drawn evenly from the upper half of the step, so that contenders that failed together do
     not come back together, and none comes back at once.
     """
 

@@ -6,18 +6,21 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
+from leasehold._core.cleaner import Cleaner
+from leasehold._core.keeper import Keeper
+from leasehold._core.patience import GRACE
+from leasehold._core.waiters import Waiters
 from leasehold.values import Claim
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from leasehold._core.events import Events
-    from leasehold._core.keeper import Keeper
     from leasehold._core.tenure import Tenure
     from leasehold.spi import Backend, Runtime
     from leasehold.values import Holder, Mode
 
-__all__ = ["Session", "Wish"]
+__all__ = ["Session", "Wish", "open_session"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +32,40 @@ class Session:
     keeper: Keeper
     events: Events
     connect_timeout: float
+    waiters: Waiters
+    cleaner: Cleaner
+    close_patience: float  # 0 where the clock is turned by hand: nobody turns it while we wait
     entered: WeakValueDictionary[tuple[str, Mode, Hashable], Tenure] = field(default_factory=WeakValueDictionary)
     """What each thread or task holds of re-entrant locks."""
     seen: dict[str, int] = field(default_factory=dict)
     """By key, the highest fence that a guarded resource has told us of since the last acquire."""
 
+    async def close(self) -> None:
+        """End the calls that wait, then the leases, then what is done in the background, then the connections."""
+        self.waiters.close()
+        await self.keeper.close()
+        now = self.runtime.now()
+        await self.waiters.finish(now + min(GRACE, self.close_patience))
+        await self.cleaner.close(now + self.close_patience)
+        await self.backend.close()
+
+    def bury(self) -> None:
+        """We are a forked child: everything belongs to the parent."""
+        self.keeper.bury()
+        self.cleaner.bury()
+
     def note_fence(self, key: str, fence: int) -> None:
         """A resource has seen this fence, so a grant below it would be refused there; see `lift`."""
         with self.keeper.guard:
             self.seen[key] = max(fence, self.seen.get(key, 0))
+
+
+def open_session(
+    runtime: Runtime, backend: Backend, events: Events, connect_timeout: float, close_patience: float
+) -> Session:
+    """Everything that a client has while it is open; no I/O."""
+    keeper, waiters, cleaner = Keeper(runtime, backend, events), Waiters(runtime), Cleaner(runtime)
+    return Session(runtime, backend, keeper, events, connect_timeout, waiters, cleaner, close_patience)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Tenure", "Watcher"]
 
+MOST_UNDER_WAY = 8  # renewals of one lease, so that a store that hangs does not collect requests without end
+
 _SENTENCES = {
     LossReason.MAX_HOLD: "it was held for as long as max_hold allows",
     LossReason.UNCONFIRMED: "the store did not confirm a renewal before the deadline",
@@ -42,22 +44,25 @@ class Tenure:
 
     __slots__ = (
         "__weakref__",
-        "asked_at",
+        "confirmed",
         "deadline",
         "doubtful",
         "due",
         "ends",
         "failure",
+        "freed",
         "grant",
         "handles",
         "is_window",
         "loss",
         "name",
         "number",
+        "perhaps_freed",
         "renewable",
         "state",
         "taker",
         "ttl",
+        "under_way",
         "watchers",
     )
 
@@ -71,10 +76,13 @@ class Tenure:
         self.ttl = grant.ttl  # the most that the store has given so far
         self.is_window = renew and grant.ttl < grant.claim.ttl  # perhaps more comes with the first renewal
         self.due = renewal_due(since, grant.ttl, grant.claim.ttl) if renew else math.inf
-        self.asked_at: float | None = None  # when the renewal that is under way was sent
+        self.under_way = 0  # renewals that were sent and are not answered
+        self.confirmed = -math.inf  # when the newest of the renewals was sent that were confirmed
         self.failure: str | None = None  # why the last renewal failed
         self.loss: Loss | None = None
         self.doubtful = False  # a request of its claim got no answer, and may still arrive
+        self.perhaps_freed = False  # a request to release it got no answer
+        self.freed = False  # by a release in the background, and its holder does not know yet
         self.handles = 1
         self.taker: weakref.ref[Any] | None = None  # the thread or task that acquired it, for messages
         self.number = -1  # the keeper's number for it
@@ -97,54 +105,52 @@ class Tenure:
         if before is HELD:
             self.loss = loss
 
-    def asking(self, now: float) -> None:
-        """A renewal is about to be sent."""
-        self.asked_at = now
+    def asking(self, now: float, patience: float) -> None:
+        """A renewal is about to be sent; beside it another one, if it is not answered for so long."""
+        self.under_way += 1
+        self.due = now + patience
+
+    def answered(self) -> None:
+        """A renewal is not under way any more, whatever came of it."""
+        self.under_way -= 1
 
     def confirm(self, answer: Grant, sent: float, now: float) -> None:
         """The store confirmed a renewal that was sent at `sent`. It counts only if the deadline has not passed yet."""
         self.settle(now)
         self.state = advance(self.state, Event.CONFIRM)
-        self.asked_at = None
-        if self.state is not HELD:
-            return
-        self.failure = None
+        if self.state is not HELD or sent < self.confirmed:
+            return  # a hedged renewal may be answered after a later one: the deadline never goes back
+        self.failure, self.confirmed = None, sent
         self.ttl, self.is_window = max(self.ttl, answer.ttl), False
-        # A hedged renewal may be answered after a later one: the deadline never goes back.
         self.deadline = min(max(self.deadline, believed_until(sent, answer.ttl)), self.ends)
         # What a renewal brought is what the store can give: less than was wanted is no reason to ask again at once.
         self.due = renewal_due(sent, answer.ttl, answer.ttl)
 
-    def failed(self, why: str, now: float) -> None:
-        """A renewal got no answer; try again soon."""
-        self.asked_at = None
+    def failed(self, why: str, sent: float, now: float) -> bool:
+        """A renewal got no answer; try again soon. False if a later one was confirmed, so that nothing has failed."""
+        if sent < self.confirmed:
+            return False
         self.failure = why
-        self.due = retry_due(now, self.grant.claim.ttl)
+        retry = retry_due(now, self.grant.claim.ttl)
+        self.due = min(self.due, retry) if self.under_way else retry
+        return True
 
     def wants_renewal(self, now: float, ahead: float = 0.0) -> bool:
-        """Whether a renewal is due, or will be within `ahead`.
-
-        One that is under way is hedged with another only after a third of the ttl.
-        """
+        """Whether a renewal is due, or will be within `ahead`; also beside some that are under way, but not many."""
         if self.state is not HELD or not self.renewable or now >= self.deadline:
             return False
-        return now + ahead >= self._next_request()
+        return now + ahead >= self.due and self.under_way < MOST_UNDER_WAY
 
     def next_action(self) -> float:
         """When the keeper has to look again."""
-        if self.state is not HELD or not self.renewable:
+        if self.state is not HELD or not self.renewable or self.under_way >= MOST_UNDER_WAY:
             return self.deadline
-        return min(self.deadline, self._next_request())
-
-    def _next_request(self) -> float:
-        if self.asked_at is None:
-            return self.due
-        return self.asked_at + self.grant.claim.ttl / 3
+        return min(self.deadline, self.due)
 
     def _verdict(self, now: float) -> Loss:
         if now >= self.ends:
             reason = LossReason.MAX_HOLD
-        elif self.failure is not None or self.asked_at is not None:
+        elif self.failure is not None or self.under_way:
             reason = LossReason.UNCONFIRMED
         else:
             reason = LossReason.EXPIRED

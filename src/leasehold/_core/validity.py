@@ -6,13 +6,13 @@ counts from *before* the request was sent: the store cannot have started its own
 
 from __future__ import annotations
 
-__all__ = ["believed_until", "is_as_asked", "margin", "renewal_due", "retry_due"]
+__all__ = ["believed_until", "hedge_after", "is_as_asked", "margin", "renewal_due", "retry_due"]
 
 DRIFT_SHARE = 0.01
 DRIFT_FIXED = 0.005
 RENEWALS_PER_TTL = 3
 SHORTEST_RETRY = 0.02
-RETRIES_PER_TTL = 15  # while renewals fail: enough tries that a few lost packets do not cost the lease
+RETRIES_PER_TTL = 15  # while renewals fail or vanish: enough tries that a few lost packets do not cost the lease
 
 
 def margin(ttl: float) -> float:
@@ -39,4 +39,17 @@ def renewal_due(since: float, granted: float, wanted: float) -> float:
 
 def retry_due(now: float, ttl: float) -> float:
     """When to try again after a renewal that failed."""
-    return now + max(SHORTEST_RETRY, ttl / RETRIES_PER_TTL)
+    return now + _between_tries(ttl)
+
+
+def hedge_after(ttl: float, usual: float) -> float:
+    """After how long without an answer to send another renewal beside the one that is under way.
+
+    As often as failed ones are tried again; but a store that is only slow, and usually answers after so long, gets
+    twice that time, up to a third of the ttl: its answers are of use, and more requests would make it slower.
+    """
+    return max(_between_tries(ttl), min(2 * usual, ttl / RENEWALS_PER_TTL))
+
+
+def _between_tries(ttl: float) -> float:
+    return max(SHORTEST_RETRY, ttl / RETRIES_PER_TTL)

@@ -116,14 +116,14 @@ class MemoryStore:
         with self._mutex:
             return list(map(self._renew, grants))
 
-    def release(self, grant: Grant) -> bool:
-        """Free this grant and nothing else."""
+    def release(self, grant: Grant) -> bool | Loss:
+        """Free this grant and nothing else. If it was broken, its holder learns that now."""
         key, owner = grant.claim.key, grant.claim.owner
         with self._mutex:
             now, entry = self._visit(key)
             holding = entry.holdings.get(owner)
             if holding is None or holding.cooling or holding.fence != grant.fence:
-                return False
+                return _broken(entry.reason_of(owner)) or False
             kept_until = holding.since + holding.claim.min_hold
             if kept_until > now:
                 holding.cooling, holding.expires = True, kept_until
@@ -132,10 +132,10 @@ class MemoryStore:
                 del entry.holdings[owner]
                 entry.call_next()
                 self._forget_if_idle(key, entry, now)
-            return holding.broken is None
+            return _broken(holding.broken) or True
 
-    def withdraw(self, claim: Claim) -> None:
-        """Undo the claim, and refuse a copy of it that comes late."""
+    def withdraw(self, claim: Claim, *, doubt: bool = True) -> None:
+        """Undo the claim; with `doubt`, refuse a copy of it that comes late."""
         with self._mutex:
             now, entry = self._visit(claim.key)
             holding = entry.holdings.get(claim.owner)
@@ -144,10 +144,12 @@ class MemoryStore:
                 if holding.abandoned:  # it never got to know; the next one has to
                     entry.abandoned_until = now + ABANDONED_KEPT
             entry.queue.pop(claim.owner, None)
-            entry.withdrawn[claim.owner] = now + claim.ttl
-            entry.runs_out(now + claim.ttl)
-            self._entries[claim.key] = entry
+            if doubt:
+                entry.withdrawn[claim.owner] = now + claim.ttl
+                entry.runs_out(now + claim.ttl)
+                self._entries[claim.key] = entry
             entry.call_next()
+            self._forget_if_idle(claim.key, entry, now)
 
     # --- operators
 
@@ -200,11 +202,11 @@ class MemoryStore:
 
     @property
     def size(self) -> int:
-        """How many keys and records are kept, for tests that look for leaks."""
+        """How many claims, marks and records are kept, for tests that look for leaks."""
         with self._mutex:
             self._visits = len(self._entries) + len(self._records) + SWEEP_AT_LEAST
             self._sweep(self._clock())
-            return len(self._entries) + len(self._records)
+            return sum(entry.size for entry in self._entries.values()) + len(self._records)
 
     # --- all of these run under the mutex
 
@@ -266,9 +268,9 @@ class MemoryStore:
         holding = entry.holdings.get(owner)
         if holding is not None and holding.fence != grant.fence:
             holding = None  # a late copy of the claim was granted anew: that is another grant
-        reason = entry.broken.get(owner, (None, 0.0))[0] if holding is None else holding.broken
-        if reason is not None:
-            return Loss(LossReason.BROKEN, reason)
+        broken = _broken(entry.reason_of(owner) if holding is None else holding.broken)
+        if broken is not None:
+            return broken
         if holding is None or holding.cooling:
             return Loss(LossReason.TAKEN, "the store does not know this grant any more")
         holding.expires = now + grant.claim.ttl
@@ -318,13 +320,13 @@ class MemoryBackend:
         """See `Backend`."""
         return self._store.renew(grants)
 
-    async def release(self, grant: Grant, _until: float = math.inf, /) -> bool:
+    async def release(self, grant: Grant, _until: float = math.inf, /) -> bool | Loss:
         """See `Backend`."""
         return self._store.release(grant)
 
     async def withdraw(self, claim: Claim, _until: float = math.inf, /, *, doubt: bool = True) -> None:
         """See `Backend`."""
-        self._store.withdraw(claim)
+        self._store.withdraw(claim, doubt=doubt)
 
     async def inspect(self, key: str) -> LockState | None:
         """See `Inspecting`."""
@@ -352,6 +354,10 @@ class MemoryBackend:
 
     async def close(self) -> None:
         """Nothing to let go of."""
+
+
+def _broken(reason: str | None) -> Loss | None:
+    return None if reason is None else Loss(LossReason.BROKEN, reason)
 
 
 def open_url(url: StoreURL) -> Store:

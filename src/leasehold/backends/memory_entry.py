@@ -123,6 +123,16 @@ class Entry:
         if not holding.cooling:
             self.abandoned_until = now + ABANDONED_KEPT
 
+    def reason_of(self, owner: str) -> str | None:
+        """Why this owner's grant was broken at once; None if it was not."""
+        mark = self.broken.get(owner)
+        return None if mark is None else mark[0]
+
+    @property
+    def size(self) -> int:
+        """How many facts are kept; one that is only remembered as abandoned counts as well."""
+        return max(1, len(self.holdings) + len(self.queue) + len(self.withdrawn) + len(self.broken))
+
     def is_idle(self, now: float) -> bool:
         """Whether nothing has to be remembered."""
         return not (self.holdings or self.queue or self.withdrawn or self.broken or self.abandoned_until > now)

@@ -37,6 +37,7 @@ class Faults:
         self._rules: list[_Rule] = []
         self._late: list[Callable[[], Awaitable[Any]]] = []
         self._cut = False
+        self._mute = 0.0
         self.suspending = False  # every call suspends before and after, so that it can be cancelled there
         self.delayed = 0  # answers that are on their way
         self.under_way: list[object] = []  # one for each call that the store has not answered yet
@@ -66,9 +67,13 @@ class Faults:
         """Packets vanish silently from now on, in both directions."""
         self._cut = True
 
+    def mute(self, seconds: float) -> None:
+        """Requests are applied from now on, answers vanish, and the store's own limit for a call is so many seconds."""
+        self._mute = seconds
+
     def heal(self) -> None:
         """Packets arrive again."""
-        self._cut = False
+        self._cut, self._mute = False, 0.0
 
     async def deliver_late(self) -> None:
         """Requests that were dropped on the way reach the store now."""
@@ -81,6 +86,8 @@ class Faults:
         self.calls.append(verb)
         if self._cut:
             return _Rule(verb, "drop request")
+        if self._mute:
+            return _Rule(verb, "mute", self._mute)
         for rule in self._rules:
             if rule.verb in (None, verb):
                 self._rules.remove(rule)
@@ -112,19 +119,19 @@ class FaultyBackend:
 
     async def try_acquire(self, claim: Claim, until: float = math.inf, /) -> Grant | Refusal:
         """See `Backend`."""
-        return await self._play("try_acquire", lambda: self._inner.try_acquire(claim, until))
+        return await self._play("try_acquire", lambda: self._inner.try_acquire(claim, until), until)
 
     async def renew(self, grants: Sequence[Grant], until: float = math.inf, /) -> Sequence[Grant | Loss | BackendError]:
         """See `Backend`."""
-        return await self._play("renew", lambda: self._inner.renew(grants, until))
+        return await self._play("renew", lambda: self._inner.renew(grants, until), until)
 
-    async def release(self, grant: Grant, until: float = math.inf, /) -> bool:
+    async def release(self, grant: Grant, until: float = math.inf, /) -> bool | Loss:
         """See `Backend`."""
-        return await self._play("release", lambda: self._inner.release(grant, until))
+        return await self._play("release", lambda: self._inner.release(grant, until), until)
 
     async def withdraw(self, claim: Claim, until: float = math.inf, /, *, doubt: bool = True) -> None:
         """See `Backend`."""
-        await self._play("withdraw", lambda: self._inner.withdraw(claim, until, doubt=doubt))
+        await self._play("withdraw", lambda: self._inner.withdraw(claim, until, doubt=doubt), until)
 
     async def close(self) -> None:
         """See `Backend`."""
@@ -132,11 +139,11 @@ class FaultyBackend:
 
     async def join(self, claim: Claim, until: float = math.inf, /) -> Grant | Place | Refusal:
         """See `Queueing`."""
-        return await self._play("join", lambda: cast("Queueing", self._inner).join(claim, until))
+        return await self._play("join", lambda: cast("Queueing", self._inner).join(claim, until), until)
 
     async def turn(self, place: Place, until: float = math.inf, /) -> Grant | Place | Refusal:
         """See `Queueing`."""
-        return await self._play("turn", lambda: cast("Queueing", self._inner).turn(place, until))
+        return await self._play("turn", lambda: cast("Queueing", self._inner).turn(place, until), until)
 
     async def inspect(self, key: str) -> LockState | None:
         """See `Inspecting`."""
@@ -162,21 +169,21 @@ class FaultyBackend:
         """See `Recording`."""
         return await self._play("write", lambda: cast("Recording", self._inner).write(record))
 
-    async def _play(self, verb: str, request: Callable[[], Awaitable[T]]) -> T:
+    async def _play(self, verb: str, request: Callable[[], Awaitable[T]], until: float = math.inf) -> T:
         if self._faults.suspending:
             await self._runtime.sleep(0)
         rule = self._faults.next_for(verb)
         call = object()
         self._faults.under_way.append(call)
         try:
-            answer = await self._apply(verb, request, rule)
+            answer = await self._apply(verb, request, rule, until)
         finally:
             self._faults.under_way.remove(call)
         if self._faults.suspending:
             await self._runtime.sleep(0)
         return answer
 
-    async def _apply(self, verb: str, request: Callable[[], Awaitable[T]], rule: _Rule | None) -> T:
+    async def _apply(self, verb: str, request: Callable[[], Awaitable[T]], rule: _Rule | None, until: float) -> T:
         if rule is None:
             return await request()
         if rule.kind == "refuse":
@@ -187,11 +194,16 @@ class FaultyBackend:
             self._faults.keep_for_later(request)
             raise OutcomeUnknown(f"{verb}: no answer from the store (scripted)", backend=self.label)
         answer = await request()
+        if rule.kind in ("delay", "mute"):
+            left = until - self._runtime.now() if rule.kind == "mute" else math.inf
+            await self._take(min(rule.seconds, max(0.0, left)))
         if rule.kind == "delay":
-            self._faults.delayed += 1
-            try:
-                await self._runtime.sleep(rule.seconds)
-            finally:
-                self._faults.delayed -= 1
             return answer
         raise OutcomeUnknown(f"{verb}: no answer from the store (scripted)", backend=self.label)
+
+    async def _take(self, seconds: float) -> None:
+        self._faults.delayed += 1
+        try:
+            await self._runtime.sleep(seconds)
+        finally:
+            self._faults.delayed -= 1

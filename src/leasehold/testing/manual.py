@@ -52,6 +52,7 @@ class ManualStore:
     ) -> Client:
         """A blocking client on this store and clock."""
         twin = AsyncClient(self, ThreadRuntime(self.clock), namespace=namespace, ttl=ttl, timeout=timeout, label=label)
+        twin._close_patience = 0.0
         self._clients.append(twin)
         return Client(twin)
 
@@ -69,6 +70,7 @@ class ManualStore:
         client = AsyncClient(
             self, AsyncioRuntime(self.clock), namespace=namespace, ttl=ttl, timeout=timeout, label=label
         )
+        client._close_patience = 0.0
         self._clients.append(client)
         return client
 
@@ -99,8 +101,8 @@ class ManualStore:
 
     def _wait_for_keepers(self) -> None:
         patience = time.monotonic() + PATIENCE
-        keepers = [client._session.keeper for client in self._clients if client._session is not None]
-        while not all(keeper.is_quiet() for keeper in keepers):
+        sessions = [client._session for client in self._clients if client._session is not None]
+        while not all(session.keeper.is_quiet() and session.cleaner.is_quiet() for session in sessions):
             if time.monotonic() > patience:
                 raise RuntimeError("a keeper did not do what was due; is its event loop blocked by pass_time()?")
             time.sleep(0.001)

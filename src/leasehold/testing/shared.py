@@ -111,11 +111,11 @@ class _SharedBackend:
     async def renew(self, grants: Sequence[Grant], _until: float = math.inf, /) -> Sequence[Grant | Loss]:
         return self._ask("renew", list(grants))
 
-    async def release(self, grant: Grant, _until: float = math.inf, /) -> bool:
+    async def release(self, grant: Grant, _until: float = math.inf, /) -> bool | Loss:
         return self._ask("release", grant)
 
     async def withdraw(self, claim: Claim, _until: float = math.inf, /, *, doubt: bool = True) -> None:
-        self._ask("withdraw", claim)
+        self._ask("withdraw", claim, doubt=doubt)
 
     async def join(self, claim: Claim, _until: float = math.inf, /) -> Grant | Place | Refusal:
         return self._placed(claim, self._ask("join", claim))

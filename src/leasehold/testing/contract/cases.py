@@ -11,6 +11,7 @@ from leasehold.testing.contract import (  # noqa: F401, I001 - the order is the 
     blocks,
     crowd,
     trouble,
+    timeouts,
     operators,
     records,
     names,

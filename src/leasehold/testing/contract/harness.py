@@ -47,6 +47,10 @@ class Harness:
         """Let time pass for the store and for everybody else."""
         await runtime.sleep(seconds)
 
+    def size(self) -> int | None:
+        """How many keys, rows or nodes the store has at the moment; None if the harness cannot look."""
+        return None
+
     def start(self, driver: Driver) -> None:
         """Get ready; called once, before anything else."""
 
@@ -129,6 +133,10 @@ class MemoryHarness(Harness):
             self.clock.advance(seconds)
         else:
             await runtime.sleep(seconds)
+
+    def size(self) -> int | None:
+        """How many claims and marks are kept, whatever they are for."""
+        return None if self._store is None else self._store.size
 
     def stop(self) -> None:
         """Stop serving, and let everybody go who still waits for the clock."""

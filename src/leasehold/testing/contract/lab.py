@@ -78,6 +78,8 @@ class Lab:
         options.setdefault("namespace", self.namespace)
         options.setdefault("ttl", self.ttl)
         client = AsyncClient(store, runtime, **options)
+        if isinstance(self.harness.clock, ManualClock):
+            client._close_patience = 0.0
         self._clients.append(client)
         return client
 
@@ -186,7 +188,7 @@ class Lab:
         if any(faults.delayed for faults in self._faults):
             return True  # a renewal is under way and stays so until more time has passed
         sessions = [client._session for client in self._clients]
-        return all(session is None or session.keeper.is_quiet() for session in sessions)
+        return all(s is None or (s.keeper.is_quiet() and s.cleaner.is_quiet()) for s in sessions)
 
 
 class Spawned:

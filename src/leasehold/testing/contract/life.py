@@ -7,7 +7,7 @@ import pickle
 import warnings
 from typing import TYPE_CHECKING
 
-from leasehold.errors import BackendUnavailable
+from leasehold.errors import ClientClosed
 from leasehold.testing.contract.expect import raises
 from leasehold.testing.contract.registry import case
 from leasehold.testing.faults import Faults
@@ -24,9 +24,51 @@ async def closing_twice_is_fine_and_use_after_close_is_refused(lab: Lab) -> None
     await (await lock.acquire()).release()
     await client.close()
     await client.close()
-    await raises(BackendUnavailable, lock.acquire(timeout=None))
-    await raises(BackendUnavailable, lock.try_acquire())
-    await raises(BackendUnavailable, client.inspect("x"))
+    await raises(ClientClosed, lock.acquire(timeout=None))
+    await raises(ClientClosed, lock.try_acquire())
+    await raises(ClientClosed, client.inspect("x"))
+
+
+@case()
+async def closing_ends_the_calls_that_wait(lab: Lab) -> None:
+    lease = await lab.client().lock("x", ttl=lab.ttl * 50).acquire()
+    client = lab.client()
+    tasks = [lab.spawn(client.lock("x", ttl=lab.ttl * 50).acquire(timeout=None)) for _ in range(3)]
+    if Capability.FIFO in lab.capabilities:
+        await lab.waiting("x", 3)
+    else:
+        await lab.eventually(lambda: client._session is not None, "they ask")
+    await client.close()
+    for task in tasks:
+        await raises(ClientClosed, task.join())
+    await lab.waiting("x", 0)
+    await lease.release()
+    assert await lab.free("x")
+
+
+@case()
+async def closing_ends_a_call_that_waits_for_a_store_that_is_away(lab: Lab) -> None:
+    faults = Faults()
+    client = lab.client(faults, connect_timeout=lab.ttl * 1000)
+    faults.cut()
+    task = lab.spawn(client.lock("x").acquire(timeout=None))
+    await lab.eventually(lambda: bool(faults.calls) and not faults.under_way, "it has failed once")
+    await client.close()
+    await raises(ClientClosed, task.join())
+
+
+@case()
+async def an_acquire_that_ends_while_its_client_is_closed_gives_no_lease(lab: Lab) -> None:
+    """Nothing would renew it."""
+    faults = Faults()
+    client = lab.client(faults)
+    verb = "join" if Capability.FIFO in lab.capabilities else "try_acquire"
+    faults.delay_next_reply(lab.ttl * 0.3, verb)
+    task = lab.spawn(client.lock("x").acquire(timeout=None))
+    await lab.eventually(lambda: faults.delayed == 1, "the store has granted, and the answer is on its way")
+    await client.close()
+    await lab.flowing(raises(ClientClosed, task.join()))
+    await lab.flowing(_got(lab))
 
 
 @case()

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from leasehold.errors import BackendUnavailable, ConfigurationError
-from leasehold.testing.contract.expect import raises
+from leasehold.errors import BackendUnavailable, ConfigurationError, LeaseLost
+from leasehold.testing.contract.expect import granted, lost, placed, raises, refused
 from leasehold.testing.contract.registry import case
 from leasehold.testing.faults import Faults
 from leasehold.values import Capability, LossReason, Mode
 
 if TYPE_CHECKING:
+    from leasehold.client import AsyncClient
+    from leasehold.spi import Inspecting
     from leasehold.testing.contract.lab import Lab
 
 
@@ -116,8 +118,67 @@ async def a_broken_holder_that_releases_lets_the_next_one_in_early(lab: Lab) -> 
     operator = lab.client()
     await operator.break_lock("x", fence=lease.fence, reason="stuck job")
     assert await lease.release() is False
+    assert lease.loss is not None
+    assert lease.loss.reason is LossReason.BROKEN
+    assert "stuck job" in lease.loss.detail
+    assert lease.lost.is_set()
     heir = await operator.lock("x").acquire(timeout=0)
     await heir.release()
+
+
+@case(Capability.INSPECT)
+async def a_block_that_ends_before_the_next_renewal_learns_that_its_lock_was_broken(lab: Lab) -> None:
+    client, operator = lab.client(), lab.client()
+    for now in (False, True):
+        error = await raises(LeaseLost, _hold_while_broken(client, operator, now=now))
+        assert error.reason is LossReason.BROKEN
+        assert "stuck job" in str(error)
+        assert error.completed
+        assert await lab.free("x")
+
+
+async def _hold_while_broken(client: AsyncClient, operator: AsyncClient, *, now: bool) -> None:
+    async with client.lock("x", ttl=60.0).hold() as lease:
+        assert await operator.break_lock("x", fence=lease.fence, reason="stuck job", now=now)
+
+
+@case(Capability.INSPECT)
+async def releasing_a_broken_grant_is_answered_with_the_break_and_frees_what_was_kept(lab: Lab) -> None:
+    backend, operator = lab.backend(), cast("Inspecting", lab.backend())
+    grant = granted(await backend.try_acquire(lab.claim(ttl=lab.ttl * 20)))
+    assert await operator.break_(grant.claim.key, grant.fence, "stuck job", now=False)
+    refused(await lab.backend().try_acquire(lab.claim()))
+    renewal = lost((await backend.renew([grant]))[0])
+    assert lost(await backend.release(grant)) == renewal
+    assert renewal.reason is LossReason.BROKEN
+    assert "stuck job" in renewal.detail
+    granted(await lab.backend().try_acquire(lab.claim()))
+
+
+@case(Capability.INSPECT)
+async def releasing_a_grant_that_was_broken_at_once_is_answered_with_the_break(lab: Lab) -> None:
+    backend, operator = lab.backend(), cast("Inspecting", lab.backend())
+    grant = granted(await backend.try_acquire(lab.claim(ttl=lab.ttl * 20)))
+    assert await operator.break_(grant.claim.key, grant.fence, "stuck job", now=True)
+    heir = granted(await lab.backend().try_acquire(lab.claim(ttl=lab.ttl * 20)))
+    loss = lost(await backend.release(grant))
+    assert loss.reason is LossReason.BROKEN
+    assert "stuck job" in loss.detail
+    granted((await lab.backend().renew([heir]))[0])
+    assert await lab.backend().release(heir) is True
+
+
+@case(Capability.INSPECT, Capability.PUSH)
+async def releasing_a_broken_grant_signals_the_next_in_line(lab: Lab) -> None:
+    store, backend, operator = lab.queueing(), lab.backend(), cast("Inspecting", lab.backend())
+    holding = granted(await store.join(lab.claim(ttl=lab.ttl * 20)))
+    place = placed(await store.join(lab.claim(ttl=lab.ttl * 20)))
+    assert await operator.break_(holding.claim.key, holding.fence, "stuck job", now=False)
+    place = placed(await store.turn(place))
+    place.signal.clear()
+    lost(await backend.release(holding))
+    await lab.eventually(place.signal.is_set, "the release is signalled")
+    granted(await store.turn(place))
 
 
 @case(Capability.INSPECT)

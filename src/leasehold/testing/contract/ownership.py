@@ -115,10 +115,26 @@ async def a_request_that_arrives_after_its_withdrawal_is_refused(lab: Lab) -> No
 
 
 @case()
+async def a_claim_withdrawn_without_doubt_leaves_nothing_and_may_be_asked_again(lab: Lab) -> None:
+    """Every request was answered, so none has to be refused later: the claim is as fresh as it was."""
+    backend, claim = lab.backend(), lab.claim()
+    first = granted(await backend.try_acquire(claim))
+    await backend.withdraw(claim, doubt=False)
+    other = granted(await lab.backend().try_acquire(lab.claim()))
+    refused(await backend.try_acquire(claim))
+    await backend.withdraw(claim, doubt=False)
+    assert await lab.backend().release(other) is True
+    assert granted(await backend.try_acquire(claim)).fence > first.fence
+    await backend.withdraw(claim)
+    refused(await backend.try_acquire(claim))
+
+
+@case()
 async def a_withdrawal_touches_nobody_else(lab: Lab) -> None:
     backend = lab.backend()
     grant = granted(await backend.try_acquire(lab.claim()))
     await lab.backend().withdraw(lab.claim())
+    await lab.backend().withdraw(lab.claim(), doubt=False)
     refused(await lab.backend().try_acquire(lab.claim()))
     granted((await backend.renew([grant]))[0])
 

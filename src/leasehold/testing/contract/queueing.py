@@ -87,6 +87,19 @@ async def who_withdraws_leaves_the_queue(lab: Lab) -> None:
 
 
 @case(Capability.FIFO)
+async def a_place_given_up_without_doubt_leaves_nothing_and_may_be_asked_for_again(lab: Lab) -> None:
+    store, backend = lab.queueing(), lab.backend()
+    holding = granted(await store.join(lab.claim()))
+    claim = lab.claim()
+    placed(await store.join(claim))
+    second = placed(await store.join(lab.claim()))
+    await backend.withdraw(claim, doubt=False)
+    assert placed(await store.join(claim)).ahead == 1
+    await backend.release(holding)
+    granted(await store.turn(second))
+
+
+@case(Capability.FIFO)
 async def a_late_join_after_the_withdrawal_takes_no_place(lab: Lab) -> None:
     store, backend = lab.queueing(), lab.backend()
     holding = granted(await store.join(lab.claim()))
@@ -159,5 +172,16 @@ async def a_withdrawal_signals_the_next_in_line(lab: Lab) -> None:
     place = placed(await store.join(lab.claim()))
     place.signal.clear()
     await backend.withdraw(holding.claim)
+    await lab.eventually(place.signal.is_set, "the withdrawal is signalled")
+    granted(await store.turn(place))
+
+
+@case(Capability.PUSH)
+async def a_withdrawal_without_doubt_signals_the_next_in_line(lab: Lab) -> None:
+    store, backend = lab.queueing(), lab.backend()
+    holding = granted(await store.join(lab.claim()))
+    place = placed(await store.join(lab.claim()))
+    place.signal.clear()
+    await backend.withdraw(holding.claim, doubt=False)
     await lab.eventually(place.signal.is_set, "the withdrawal is signalled")
     granted(await store.turn(place))

@@ -65,6 +65,21 @@ async def a_call_without_patience_asks_once(lab: Lab) -> None:
     assert await lab.free("x")
 
 
+@case()
+async def waits_that_were_given_up_and_fully_answered_leave_nothing(lab: Lab) -> None:
+    client = lab.client()
+    lease = await lab.client().lock("x", ttl=lab.ttl * 20).acquire()
+    before = lab.harness.size()
+    for _ in range(3):
+        await lab.flowing(raises(AcquireTimeout, client.lock("x", ttl=lab.ttl * 20).acquire(timeout=lab.ttl * 0.1)))
+    after, state = lab.harness.size(), await lab.client().inspect("x")
+    await lease.release()
+    assert after == before, "something stays in the store for every wait that was given up"
+    assert state is not None
+    assert not state.waiting
+    assert await lab.free("x")
+
+
 @case(Capability.FIFO)
 async def waiting_calls_are_served_in_order(lab: Lab) -> None:
     order: list[int] = []

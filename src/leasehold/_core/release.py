@@ -1,0 +1,94 @@
+"""Giving a lock back: a release may be repeated, because it names its grant.
+
+The call tries for a moment. If the store is away longer than that the caller is told, and the release goes on in the
+background until the lease's own deadline, so that nobody has to wait for the ttl once the store is back.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leasehold._core import events as happened
+from leasehold._core.patience import GRACE, OUTAGE
+from leasehold.errors import BackendUnavailable, OutcomeUnknown
+from leasehold.values import Loss
+
+if TYPE_CHECKING:
+    from leasehold._core.session import Session
+    from leasehold._core.tenure import Tenure
+
+__all__ = ["release"]
+
+
+async def release(session: Session, tenure: Tenure) -> bool:
+    """Give the lock back; False if it was already gone. Finishes even when the caller is interrupted.
+
+    When the store does not answer, the lease stays "releasing": it is not renewed, and is tried again, in the
+    background and by a second call.
+    """
+    if not session.keeper.begin_release(tenure):
+        return _freed_meanwhile(tenure)
+
+    async def finish() -> bool:
+        return await _try_for_a_while(session, tenure)
+
+    freed = await session.runtime.shielded(finish)
+    _announce(session, tenure, freed=freed)
+    return freed
+
+
+async def _try_for_a_while(session: Session, tenure: Tenure) -> bool:
+    runtime = session.runtime
+    limit, failures = runtime.now() + GRACE, 0
+    while True:
+        try:
+            return await _attempt(session, tenure, limit) or _freed_meanwhile(tenure)
+        except (BackendUnavailable, OutcomeUnknown):
+            now, pause = runtime.now(), OUTAGE.delay(failures, runtime.random())
+            if now + pause >= min(limit, tenure.deadline):
+                _go_on_in_the_background(session, tenure)
+                raise
+        failures += 1
+        await runtime.sleep(pause)
+
+
+async def _attempt(session: Session, tenure: Tenure, until: float) -> bool:
+    """Ask the store once. After doubt, "gone" within the lease's own time means that an earlier copy freed it."""
+    runtime, backend = session.runtime, session.backend
+    try:
+        answer = await backend.release(tenure.grant, until)
+    except OutcomeUnknown:
+        tenure.perhaps_freed = True
+        raise
+    freed = answer is True or (answer is False and tenure.perhaps_freed and runtime.now() < tenure.deadline)
+    if tenure.doubtful:  # a copy of the request may still be under way, and must not take the lock for nobody
+        tenure.perhaps_freed = freed
+        await backend.withdraw(tenure.grant.claim, until)
+    if runtime.switches:
+        await runtime.switch()
+    broken = answer if isinstance(answer, Loss) else None
+    if session.keeper.finish_release(tenure, broken) and broken is not None:
+        session.events.emit(happened.Lost(tenure.name, tenure.grant.fence, broken))
+    return freed
+
+
+def _go_on_in_the_background(session: Session, tenure: Tenure) -> None:
+    async def perform(until: float) -> None:
+        if not session.keeper.begin_release(tenure):
+            return  # another call of release was faster
+        freed = await _attempt(session, tenure, until)
+        tenure.freed = freed
+        _announce(session, tenure, freed=freed)
+
+    session.cleaner.take(tenure.name, perform, tenure.deadline)
+
+
+def _freed_meanwhile(tenure: Tenure) -> bool:
+    """Whether a release that went on in the background has freed it; said once."""
+    freed, tenure.freed = tenure.freed, False
+    return freed
+
+
+def _announce(session: Session, tenure: Tenure, *, freed: bool) -> None:
+    if session.events.wanted(happened.Released):
+        session.events.emit(happened.Released(tenure.name, tenure.grant.fence, freed))

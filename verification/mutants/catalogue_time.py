@@ -1,0 +1,194 @@
+"""Known bugs of the core that have to do with time: timeouts that are not kept, work in the background, closing."""
+
+from __future__ import annotations
+
+from verification.mutants.catalogue import Mutant, contract
+
+__all__ = ["TIME_MUTANTS"]
+
+_ACQUIRE = "_core/acquire.py"
+_CLEANER = "_core/cleaner.py"
+_KEEPER = "_core/keeper.py"
+_RELEASE = "_core/release.py"
+_TENURE = "_core/tenure.py"
+_VALIDITY = "_core/validity.py"
+_WAITERS = "_core/waiters.py"
+
+
+def _test(name: str) -> tuple[str, ...]:
+    """One test of the core over scripted stores."""
+    return (f"tests/unit/test_core_time.py::{name}",)
+
+
+TIME_MUTANTS: tuple[Mutant, ...] = (
+    # --- time
+    Mutant(
+        "R7-connect-timeout-longer",
+        "acquire(timeout=1) blocks for connect_timeout while the store is down",
+        _ACQUIRE,
+        "        self._limit = self._started + session.connect_timeout if deadline == math.inf else deadline\n",
+        "        self._limit = self._started + session.connect_timeout\n",
+        contract("timeouts:connect_timeout_does_not_lengthen_a_shorter_timeout"),
+    ),
+    Mutant(
+        "R7-connect-timeout-shorter",
+        "acquire(timeout=25) gives up after connect_timeout when the store cannot be reached",
+        _ACQUIRE,
+        "        self._limit = self._started + session.connect_timeout if deadline == math.inf else deadline\n",
+        "        self._limit = min(self._started + session.connect_timeout, deadline)\n",
+        contract("timeouts:a_store_that_comes_back_after_connect_timeout_is_waited_for_until_the_timeout"),
+    ),
+    Mutant(
+        "R7-gives-up-early",
+        "a call gives up when the next pause does not fit into its timeout",
+        _ACQUIRE,
+        "            pause = min(pause, self._limit - now)\n",
+        "            if pause > self._limit - now:\n                raise failure\n",
+        contract("timeouts:a_timeout_is_used_up_while_nobody_listens"),
+    ),
+    Mutant(
+        "R7-until-not-passed",
+        "a mute store is waited for as long as its own limit says",
+        _ACQUIRE,
+        "(subject, limit if limit - sent >= GRACE else min(sent, limit) + GRACE)\n",
+        "(subject, math.inf)\n",
+    ),
+    Mutant(
+        "R7-until-renewed",
+        "every further try after the deadline has another second",
+        _ACQUIRE,
+        "limit if limit - sent >= GRACE else min(sent, limit) + GRACE)\n",
+        "max(limit, sent + GRACE))\n",
+        _test("test_a_second_try_after_the_deadline_gets_only_what_is_left_of_the_grace"),
+    ),
+    Mutant(
+        "R7-release-waits",
+        "a release waits for a mute store as long as the store's own limit says",
+        _RELEASE,
+        "            return await _attempt(session, tenure, limit) or",
+        "            return await _attempt(session, tenure, tenure.deadline) or",
+        contract("timeouts:no_call_waits_for_the_own_limit_of_a_mute_store"),
+    ),
+    Mutant(
+        "S6-withdrawal-forgotten",
+        "a claim that was given up while the store was silent is left to its ttl",
+        _ACQUIRE,
+        "                self._session.cleaner.take(name, withdraw, now + claim.ttl)\n",
+        "                return\n",
+    ),
+    Mutant(
+        "R3-release-forgotten",
+        "a release that meets an outage leaves the lock to its ttl",
+        _RELEASE,
+        "                _go_on_in_the_background(session, tenure)\n",
+        "",
+    ),
+    Mutant(
+        "R3-one-more-try",
+        "what is cleaned up in the background is tried once",
+        _CLEANER,
+        "                    self._chores.append(chore)\n                    await self._pause()\n",
+        "                    await self._pause()\n",
+    ),
+    Mutant(
+        "R3-release-after-the-ttl",
+        "release() says True although the ttl was over and another had the lock",
+        _RELEASE,
+        "tenure.perhaps_freed and runtime.now() < tenure.deadline)\n",
+        "tenure.perhaps_freed)\n",
+        _test("test_a_release_in_doubt_that_is_answered_after_the_deadline_does_not_claim_to_have_freed"),
+    ),
+    Mutant(
+        "R3-close-does-not-wait",
+        "close() does not wait for a release that goes on in the background",
+        _CLEANER,
+        "        if worker is not None and not await worker.join(deadline):\n",
+        "        if worker is None:\n",
+        contract("timeouts:closing_waits_for_a_release_in_the_background"),
+    ),
+    # --- closing
+    Mutant(
+        "C1-waiters-sleep-on",
+        "a closed client's waiting calls are not woken",
+        _WAITERS,
+        "            signal.set()\n",
+        "            continue\n",
+        contract("life:closing_ends_the_calls_that_wait"),
+    ),
+    Mutant(
+        "C1-waiters-go-on",
+        "a waiting call goes on after its client was closed",
+        _WAITERS,
+        "        if self._closed:\n            raise ClientClosed\n",
+        "",
+        contract("life:closing_ends_a_call_that_waits_for_a_store_that_is_away"),
+    ),
+    Mutant(
+        "C1-admitted-while-closing",
+        "an acquire that ends during close() gives a lease that nobody renews",
+        _KEEPER,
+        "            if self._closed:\n                raise ClientClosed(name=tenure.name)\n",
+        "",
+        contract("life:an_acquire_that_ends_while_its_client_is_closed_gives_no_lease"),
+    ),
+    # --- renewing
+    Mutant(
+        "late-confirmation-kept",
+        "a renewal confirmed after the loss keeps the lock in the store for another ttl with no holder",
+        _KEEPER,
+        "                late.append(answer)\n",
+        "                continue\n",
+        _test("test_a_renewal_in_the_background_that_is_answered_after_the_deadline_gives_its_grant_back"),
+    ),
+    Mutant(
+        "late-renew-kept",
+        "lease.renew() that is answered after the deadline leaves the lock taken for a ttl",
+        _KEEPER,
+        "            await self._give_back([answer])\n",
+        "            pass\n",
+        _test("test_a_renewal_that_is_answered_after_the_deadline_gives_its_grant_back"),
+    ),
+    Mutant(
+        "outage-remembered",
+        "the second outage of a lease is not announced, and a pause is reported as an unconfirmed renewal",
+        _TENURE,
+        "        self.failure, self.confirmed = None, sent\n",
+        "        self.confirmed = sent\n",
+        (
+            "tests/unit/test_tenure.py",
+            "tests/unit/test_core_time.py::test_every_outage_of_a_lease_is_announced",
+        ),
+    ),
+    Mutant(
+        "storm-of-retries",
+        "while the store is down every lease asks 50 times a second",
+        _VALIDITY,
+        "    return max(SHORTEST_RETRY, ttl / RETRIES_PER_TTL)\n",
+        "    return min(SHORTEST_RETRY, ttl / RETRIES_PER_TTL)\n",
+        ("tests/unit/test_tenure.py::test_while_the_store_is_down_a_lease_asks_about_fifteen_times_per_ttl",),
+    ),
+    Mutant(
+        "R9-hedged-late",
+        "while packets vanish a renewal is tried three times per ttl",
+        _VALIDITY,
+        "    return max(_between_tries(ttl), min(2 * usual, ttl / RENEWALS_PER_TTL))\n",
+        "    return ttl / RENEWALS_PER_TTL\n",
+        ("tests/simulation/test_lossy_renewals.py",),
+    ),
+    Mutant(
+        "R9-slow-store-flooded",
+        "a store that is only slow gets many times the requests",
+        _KEEPER,
+        "        self._usual = min(took, 2 * self._usual) if self._usual else took",
+        "        self._usual = 0.0",
+        ("tests/simulation/test_lossy_renewals.py",),
+    ),
+    Mutant(
+        "R9-without-end",
+        "a store that hangs collects renewals of one lease without end",
+        _TENURE,
+        "        return now + ahead >= self.due and self.under_way < MOST_UNDER_WAY\n",
+        "        return now + ahead >= self.due\n",
+        ("tests/unit/test_tenure.py",),
+    ),
+)
