@@ -204,3 +204,25 @@ def test_waiting_for_the_loss_does_not_depend_on_the_keeper(monkeypatch: pytest.
         assert lease.lost.wait(30) is True
         assert time.monotonic() - started < 10
         lease.release()
+
+
+LOCK_OVER_A_FORK = """
+import os
+import leasehold
+
+client = leasehold.connect("memory://")
+lock = client.lock("x")  # made and used before the fork, and used again after it
+lease = lock.acquire()
+child = os.fork()
+if child == 0:
+    mine = lock.acquire(timeout=0)  # a private memory store: the child's is another one
+    ours = mine.holder.pid == os.getpid() and lease.remaining() == 0 and mine.remaining() > 0
+    os._exit(0 if ours and mine.release() else 1)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), lease.remaining() > 0, lease.release())
+"""
+
+
+def test_a_lock_object_that_was_used_before_a_fork_is_the_childs_own_after_it() -> None:
+    command = [sys.executable, "-c", LOCK_OVER_A_FORK]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.strip() == "0 True True", done.stderr

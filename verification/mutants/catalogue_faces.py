@@ -220,7 +220,23 @@ FACES_MUTANTS: tuple[Mutant, ...] = (
         "",
         _RUNTIME_TESTS,
     ),
+    Mutant(
+        "lock-of-the-parent",
+        "a lock object that was used before a fork asks through the parent's session",
+        _LOCK,
+        "        if self._prepared is None or self._prepared[0] is not session:\n",
+        "        if self._prepared is None:\n",
+        _LEASE_TESTS,
+    ),
     # --- patterns
+    Mutant(
+        "fortnights-from-thursday",
+        "periods of several weeks do not begin on a Monday",
+        "patterns/slots.py",
+        "if self.period % WEEK == 0 else",
+        "if self.period == WEEK else",
+        ("tests/unit/test_slots.py",),
+    ),
     Mutant(
         "tick-after-midnight",
         "where clocks skip midnight a daily tick is found too late",
