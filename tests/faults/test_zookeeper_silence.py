@@ -52,7 +52,7 @@ def proxy(zookeeper_server: ZooKeeperServer) -> Iterator[OneWayProxy]:
 # --- a session that is lost here
 
 
-def test_a_holder_that_hears_no_answers_is_succeeded_within_two_ttls(
+def test_a_holder_that_no_answer_reaches_is_succeeded_within_two_ttls(
     zookeeper_server: ZooKeeperServer, proxy: OneWayProxy
 ) -> None:
     """Its pings and new connections still reached the ensemble, and kept its session alive for as long as it tried."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 from kazoo.protocol.states import KazooState
@@ -13,9 +14,11 @@ from leasehold.backends.zookeeper.asking import Calls
 from leasehold.backends.zookeeper.nodes import Paths
 from leasehold.backends.zookeeper.session import UNCONFIRMED, Session
 from leasehold.backends.zookeeper.settings import Settings
-from leasehold.backends.zookeeper.standing import Registry
+from leasehold.backends.zookeeper.standing import Registry, Stage, Standing
+from leasehold.backends.zookeeper.wire import Reply
 from leasehold.errors import BackendRejected, BackendUnavailable, ClientClosed, OutcomeUnknown
 from leasehold.store_url import StoreURL
+from leasehold.values import Claim, Holder, Mode
 
 RUNTIME = ThreadRuntime()
 LONG = 60.0
@@ -91,6 +94,37 @@ def test_a_session_with_a_note_for_a_broken_holder_is_not_idle() -> None:
     assert one.is_idle
     one.keepsakes["/path"] = RUNTIME.now() + LONG
     assert not one.is_idle
+
+
+def standing_in(one: Session) -> Standing:
+    claim = Claim("ns:x", RUNTIME.owner(), 30.0, Mode.EXCLUSIVE, 1, 0.0, Holder("host", 1))
+    standing = Standing(claim, one, "/root/locks/ns%3Ax", RUNTIME.signal(), RUNTIME.now())
+    one.admit(standing)
+    return standing
+
+
+def test_a_claim_is_given_up_as_soon_as_its_time_is_over_and_not_before() -> None:
+    one = session()
+    standing = standing_in(one)
+    assert not one.expire(standing, standing.expires - 0.001)
+    assert standing not in one.unwanted
+    assert one.expire(standing, standing.expires)
+    assert standing in one.unwanted
+    assert not one.extend(standing, standing.expires + LONG), "what was given up is not revived"
+
+
+def test_a_node_that_is_made_after_its_claim_was_given_up_for_good_is_deleted() -> None:
+    """Its caller was interrupted, and the steward had found nothing to delete yet."""
+    one = session()
+    standing = standing_in(one)
+    standing.stage = Stage.SENT
+    one.give_up(standing)
+    standing.vanish()
+    assert not one.unwanted
+    made = Reply(RUNTIME.now(), None, standing.on_created, lambda _: None)
+    made.set((f"{standing.prefix}0000000001", SimpleNamespace(czxid=7, version=0)))
+    assert standing.is_at(Stage.STANDING)
+    assert standing in one.unwanted
 
 
 def test_the_bounds_of_another_server_only_shorten_what_is_believed() -> None:

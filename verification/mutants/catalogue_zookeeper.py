@@ -46,7 +46,7 @@ ZOOKEEPER_MUTANTS: tuple[Mutant, ...] = (
         f"{_HERE}wire.py",
         "        if session[0]:\n            close_session(",
         "        if not session[0]:\n            close_session(",
-        (f"{_SILENCE}test_a_holder_that_hears_no_answers_is_succeeded_within_two_ttls",),
+        (f"{_SILENCE}test_a_holder_that_no_answer_reaches_is_succeeded_within_two_ttls",),
     ),
     Mutant(
         "zk-place-lost-after-a-pause",
@@ -176,5 +176,21 @@ ZOOKEEPER_MUTANTS: tuple[Mutant, ...] = (
         "        except BackendUnavailable:\n            raise\n        except Exception:\n",
         "        except (BackendUnavailable, BackendRejected):\n            raise\n        except Exception:\n",
         (f"{_RIGHTS}test_a_lock_of_kazoo_on_the_same_path_is_refused_and_seen_by_the_doctor",),
+    ),
+    Mutant(
+        "zk-late-node-stays",
+        "a node that is made after its claim was given up stays until its session ends",
+        f"{_HERE}standing.py",
+        "        if not self.wanted:  # it may have been given up for good",
+        "        if False:  # it may have been given up for good",
+        (f"{_SESSIONS}test_a_node_that_is_made_after_its_claim_was_given_up_for_good_is_deleted",),
+    ),
+    Mutant(
+        "zk-claim-outlives-its-time",
+        "the lock of a program that hangs is freed a session timeout after its ttl",
+        f"{_HERE}session.py",
+        "            if standing.wanted and standing.expires <= now:\n",
+        "            if standing.wanted and standing.expires + self.belief.timeout <= now:\n",
+        (f"{_SESSIONS}test_a_claim_is_given_up_as_soon_as_its_time_is_over_and_not_before",),
     ),
 )
