@@ -177,7 +177,7 @@ def test_use_alone_cleans_also_what_sorts_behind_the_first_slice(
     store = Verbs(tmp_path / "locks.db", host)
     for number in range(20):
         assert store.release(granted(store.try_acquire(claim(f"ns:{number:02}"))))
-    kept = [granted(store.try_acquire(claim(f"ns:a{number}", ttl=10 * DAY))) for number in range(4)]
+    kept = [granted(store.try_acquire(claim(f"ns:!{number}", ttl=10 * DAY))) for number in range(4)]
     host.pass_time(2 * DAY)
     for _ in range(60):  # four names in use fill the first slice for ever
         store.release(granted(store.try_acquire(claim("ns:z"))))
