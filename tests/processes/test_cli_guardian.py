@@ -112,6 +112,16 @@ def test_a_wrapper_that_is_stopped_beyond_its_lease_loses_its_command(program: C
     assert process.wait(30) == 79
 
 
+def test_a_stopped_command_of_a_stopped_wrapper_is_woken_to_act_on_its_end(program: CommandLine) -> None:
+    script = "trap 'touch asked; exit' TERM; echo $$ > command; touch started; while :; do sleep 0.02; done"
+    process = program.hold("job", "--ttl", "1s", "--kill-after", "20s", script=script)
+    os.kill(int((program.folder / "command").read_text()), signal.SIGSTOP)
+    os.kill(process.pid, signal.SIGSTOP)
+    wait_for((program.folder / "asked").exists, "the command acts on TERM before KILL is due", limit=15.0)
+    os.kill(process.pid, signal.SIGCONT)
+    assert process.wait(30) == 79
+
+
 def test_a_wrapper_paused_between_the_lock_and_the_command_does_not_start_it(program: CommandLine) -> None:
     (program.folder / "sitecustomize.py").write_text(
         "import os, signal\n"

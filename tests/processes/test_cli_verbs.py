@@ -284,3 +284,29 @@ def test_looking_at_a_misspelt_file_makes_none_and_says_so(program: CommandLine)
         result = program.finish(*words, "--url", f"sqlite:///{program.folder}/typo.db")
         assert "this file does not exist" in result.stderr
     assert list(program.folder.iterdir()) == []
+
+
+def test_watch_goes_on_while_the_store_is_away_and_mentions_it_once(program: CommandLine) -> None:
+    program.finish("run", "first", "--min-hold", "1h", "--", "true")
+    watch = program.start("watch", "--every", "50ms", "--json")
+    assert watch.stdout is not None
+    assert watch.stderr is not None
+    assert "store:" in watch.stderr.readline()
+    assert json.loads(watch.stdout.readline())["change"] == "cooling"  # the first look must succeed
+    for path in program.folder.glob("locks.db*"):
+        if path.is_file():
+            path.rename(program.folder / f"old-{path.name}")
+    (program.folder / "locks.db").mkdir()  # there may be a look before this, which sees no file and no lock
+    assert "is not a regular file" in watch.stderr.readline()
+    (program.folder / "locks.db").rmdir()
+    program.hold("job")
+    changes = [json.loads(watch.stdout.readline())["change"] for _ in range(2)]
+    assert changes == ["free", "held"]
+    watch.send_signal(signal.SIGINT)
+    assert watch.communicate(timeout=30)[1] == ""
+
+
+def test_namespaces_keep_the_same_name_apart(program: CommandLine) -> None:
+    program.hold("job", "--namespace", "other")
+    assert program.finish("info", "job").returncode == 1
+    assert program.finish("info", "job", "--namespace", "other").returncode == 0

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
+import os
 import shlex
+import signal
+import stat
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -14,15 +19,20 @@ from hypothesis import strategies as st
 from leasehold import errors
 from leasehold.cli import exit_codes
 from leasehold.cli.completion import options_of
-from leasehold.cli.doctor_file import file_of, file_system_of
+from leasehold.cli.doctor_file import _rights, file_of, file_system_of
 from leasehold.cli.durations import duration, spoken
+from leasehold.cli.groups import runs_on
+from leasehold.cli.inspecting import _break_command
 from leasehold.cli.manual import PAGES
-from leasehold.cli.nesting import held_with
+from leasehold.cli.nesting import held_names, held_with
 from leasehold.cli.output import printable, shell_word, table
 from leasehold.cli.parser import Usage, parser_for, read
 from leasehold.cli.reference import reference_page
+from leasehold.cli.report import write_report
+from leasehold.cli.signals import Signals
 from leasehold.cli.verbs import VERBS
 from leasehold.cli.watch import changes
+from leasehold.findings import Level
 
 ROOT = Path(__file__).parents[2]
 
@@ -168,3 +178,52 @@ def test_the_file_behind_a_store_is_found(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert file_of("local:") == tmp_path / "leasehold" / "locks.db"
     assert file_of("sqlite:////var/lib/x.db") == Path("/var/lib/x.db")
+
+
+def test_a_command_to_break_a_lock_never_shows_a_password() -> None:
+    named = argparse.Namespace(url="redis://host", namespace="team a")
+    assert _break_command("job", 5, named).endswith("--url redis://host --namespace 'team a'")
+    secret = argparse.Namespace(url="redis://user:secret@host", namespace=None)
+    assert _break_command("job", 5, secret) == "leasehold break job --fence 5 --reason WHY"
+
+
+@pytest.mark.parametrize("text", ["5", "null", '{"a": 1}', '"job"', "[1, 2]", "not json", ""])
+def test_a_held_list_that_makes_no_sense_is_empty(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEASEHOLD_HELD", text)
+    assert held_names() == []
+
+
+def test_a_folder_where_anybody_may_replace_the_file_is_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "locks.db").touch(mode=0o600)
+    for rights, level in ((0o700, Level.OK), (0o777, Level.WARNING), (0o1777, Level.OK)):
+        tmp_path.chmod(rights)
+        assert _rights(tmp_path / "locks.db").level is level
+
+
+def test_a_report_has_the_rights_of_an_ordinary_file(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        write_report(str(tmp_path / "report"), {"name": "job"})
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "report").stat().st_mode) == 0o640
+
+
+def test_a_dead_member_that_nobody_has_buried_does_not_keep_a_group_alive() -> None:
+    process = subprocess.Popen(["true"], process_group=0)
+    while Path(f"/proc/{process.pid}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z":
+        time.sleep(0.005)
+    assert not runs_on(process.pid)
+    process.wait()
+
+
+def test_a_signal_that_came_with_the_lock_is_kept_for_the_command() -> None:
+    signals = Signals()
+    try:
+        os.kill(os.getpid(), signal.SIGUSR1)
+        os.kill(os.getpid(), signal.SIGTERM)
+        signals.wait_ended()
+        assert signals.collect(0.0) == [signal.SIGTERM]
+        assert signals.collect(0.0) == []
+    finally:
+        signals.restore()

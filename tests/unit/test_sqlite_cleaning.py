@@ -152,3 +152,35 @@ def test_deleted_file_is_noticed_and_made_anew(tmp_path: Path) -> None:
     refused(store.try_acquire(claim()))
     store.close()
     other.close()
+
+
+def test_fence_of_a_record_that_ran_out_is_kept_for_a_day(tmp_path: Path) -> None:
+    host = FakeHost()
+    store = Verbs(tmp_path / "locks.db", host)
+    fence = int(host.wall() * 1_000_000)
+    assert store.write(Record("ns:k", b"value", fence, 10.0))
+    host.pass_time(DAY - 60)
+    store.clean()
+    assert not store.write(Record("ns:k", b"late", fence - 1, 10.0))
+    host.pass_time(120)
+    store.clean()
+    assert rows(tmp_path / "locks.db", "record") == 0
+    store.close()
+
+
+def test_use_alone_cleans_also_what_sorts_behind_the_first_slice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cleaning, "EVERY", 2)
+    monkeypatch.setattr(cleaning, "SLICE", 4)
+    host = FakeHost()
+    store = Verbs(tmp_path / "locks.db", host)
+    for number in range(20):
+        assert store.release(granted(store.try_acquire(claim(f"ns:{number:02}"))))
+    kept = [granted(store.try_acquire(claim(f"ns:!{number}", ttl=10 * DAY))) for number in range(4)]
+    host.pass_time(2 * DAY)
+    for _ in range(60):  # four names in use fill the first slice for ever
+        store.release(granted(store.try_acquire(claim("ns:z"))))
+        host.pass_time(0.001)
+    assert rows(tmp_path / "locks.db", "lock") <= len(kept) + 1
+    store.close()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import leasehold
 from leasehold.errors import BackendRejected, ModeConflict
 from leasehold.values import MAX_FENCE, Capability, Grant, Loss, LossReason, Mode, Record
 from tests.unit.sqlite_support import FakeHost, Verbs, claim, granted, placed, refused
@@ -87,6 +88,13 @@ def test_expired_grant_cannot_be_renewed_even_if_nobody_took_it(store: Verbs, ho
     (loss,) = store.renew(grant)
     assert isinstance(loss, Loss)
     assert not store.release(grant)
+
+
+def test_release_after_the_ttl_frees_nothing_and_says_so(store: Verbs, host: FakeHost) -> None:
+    grant = granted(store.try_acquire(claim(ttl=10)))
+    host.pass_time(10)
+    assert store.release(grant) is False
+    assert granted(store.try_acquire(claim())).abandoned is True
 
 
 def test_abandonment_is_told_once_and_forgotten_after_a_release(store: Verbs, host: FakeHost) -> None:
@@ -382,3 +390,44 @@ def test_record_is_written_unless_a_higher_fence_was_seen(store: Verbs, host: Fa
     assert store.read("ns:k") is None
     assert not store.write(Record("ns:k", b"old", 4, 10.0)), "the fence outlives the record"
     assert store.write(Record("ns:k", b"new life", 5, 10.0))
+
+
+def test_place_that_runs_out_lets_the_next_in_line_know(store: Verbs, host: FakeHost) -> None:
+    grant = granted(store.join(claim(ttl=100)))
+    dead, following = placed(store.join(claim())), placed(store.join(claim()))
+    store.release(grant)
+    assert dead.signal.is_set()  # it was called, and does not come
+    host.pass_time(2)
+    following = placed(store.turn(following))
+    assert not following.signal.is_set()
+    host.pass_time(1.5)
+    refused(store.try_acquire(claim()))  # anybody's request finds that the place has run out
+    assert following.signal.is_set()
+
+
+def test_renewal_that_finds_another_holder_expired_wakes_the_next_in_line(store: Verbs, host: FakeHost) -> None:
+    living = granted(store.join(claim(mode=Mode.PERMIT, capacity=2, ttl=100)))
+    granted(store.join(claim(mode=Mode.PERMIT, capacity=2, ttl=1)))
+    waiting = placed(store.join(claim(mode=Mode.PERMIT, capacity=2)))
+    host.pass_time(1)
+    assert isinstance(store.renew(living)[0], Grant)
+    assert waiting.signal.is_set()
+    granted(store.turn(waiting))
+
+
+def test_waiter_whose_client_has_another_pipe_by_now_is_called_through_that(store: Verbs) -> None:
+    grant = granted(store.join(claim()))
+    waiting = placed(store.join(claim()))
+    store.backend._bells.close()  # as after a fork, or after a time without waiters
+    waiting.signal.clear()
+    waiting = placed(store.turn(waiting))
+    store.release(grant)
+    assert waiting.signal.is_set()
+
+
+def test_synchronous_is_what_the_url_says(tmp_path: Path) -> None:
+    for word, number in (("off", 0), ("normal", 1), ("full", 2)):
+        with leasehold.connect(f"sqlite:///{tmp_path}/{word}.db?synchronous={word}") as client:
+            client.lock("name").acquire().release()
+            connection = client._twin._session.backend._file._connection  # type: ignore[union-attr]
+            assert connection.execute("PRAGMA synchronous").fetchone() == (number,)
