@@ -208,8 +208,8 @@ REDIS_STORE_MUTANTS: tuple[Mutant, ...] = (
         "redis-imports-cross",
         "blocking and asyncio clients first used at the same time fail with errors of Python's import system",
         _WIRE,
-        '    return import_module("redis")\n',
-        "    return __import__('redis.exceptions')\n",
+        "        load_driver()\n        classes =",
+        "        classes =",
         tests=("tests/faults/test_redis_first_use.py",),
     ),
 )
