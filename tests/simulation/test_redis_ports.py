@@ -61,6 +61,27 @@ def test_withdrawal_after_doubt_refuses_what_comes_late_for_one_ttl() -> None:
     bench.run(history())
 
 
+def test_withdrawal_that_lets_the_next_in_tells_it_that_the_last_holder_vanished() -> None:
+    bench = Bench()
+    holder, first, second = bench.client(), bench.client(), bench.client()
+
+    async def history() -> None:
+        await holder.try_acquire(bench.claim(ttl=1.0))
+        place = await first.join(bench.claim(ttl=60.0))
+        leaving = bench.claim(ttl=60.0)
+        assert isinstance(await second.join(leaving), Place)
+        assert isinstance(place, Place)
+        await bench.main.sleep(1.1)
+        await second.withdraw(leaving, doubt=False)
+        assert await bench.main.wait(place.signal, bench.main.now() + 0.5)
+        place.signal.clear()
+        grant = await first.turn(place)
+        assert isinstance(grant, Grant)
+        assert grant.abandoned is True
+
+    bench.run(history())
+
+
 # --- a release of what an operator has broken
 
 
