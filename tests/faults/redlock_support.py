@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import socket
 import time
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
 
 from leasehold._core.names import DEFAULT_NAMESPACE, key_for
 from leasehold.backends.redlock.calls import LOCK
+from leasehold.errors import BackendUnavailable
+from leasehold.urls import find_store
 from verification.lab.proxy import FaultProxy
 from verification.lab.redlock import RedlockNodes
 
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from leasehold.testing import contract
     from verification.lab.redis import RedisServer
 
-__all__ = ["SHORT", "connected", "drop_lock", "has_lock", "held_on", "lock_key", "proxied", "tell"]
+__all__ = ["SHORT", "connected", "drop_lock", "has_lock", "held_on", "lock_key", "opened_store", "proxied", "tell"]
 
 SHORT = 1.0  # a max_ttl with which a node that forgot sits out for 5 s
 
@@ -35,6 +37,19 @@ async def connected(driver: contract.Driver, client: AsyncClient) -> None:
             return
         assert time.monotonic() < end, "some node is never connected"
         await driver.breathe()
+
+
+async def opened_store(runtime: Any, url: str) -> Any:
+    """A store that is connected to every node."""
+    store: Any = find_store(url).open_backend(runtime)
+    end = time.monotonic() + 60
+    while True:
+        with suppress(BackendUnavailable):
+            await store.inspect("leasehold:warm")
+            if all(node.is_up and node.lines.is_ready and not node.opening for node in store._nodes.all):
+                return store
+        assert time.monotonic() < end, "some node is never connected"
+        await runtime.sleep(0.005)
 
 
 def lock_key(name: str) -> str:

@@ -15,8 +15,8 @@ from leasehold.backends.redlock.calls import GONE, Calls
 from leasehold.errors import ClientClosed
 from leasehold.urls import find_store
 from leasehold.values import Claim, Grant, Holder, Loss, LossReason, Mode, Refusal
-from tests.faults.redlock_support import connected, drop_lock, has_lock, held_on, lock_key, proxied, tell
-from tests.faults.support import eventually, opened
+from tests.faults.redlock_support import connected, drop_lock, has_lock, held_on, lock_key, opened_store, proxied, tell
+from tests.faults.support import opened
 from verification.lab.redlock import RedlockNodes
 
 if TYPE_CHECKING:
@@ -84,7 +84,8 @@ def test_lock_of_another_is_refused_and_never_in_doubt_while_nodes_are_down(
     driver: contract.Driver, nodes: RedlockNodes, down: int
 ) -> None:
     async def body() -> None:
-        async with opened(driver, nodes.url()) as holder, opened(driver, nodes.url()) as client:
+        patient = nodes.url(node_timeout=10)  # so that a busy machine is no silent node
+        async with opened(driver, patient) as holder, opened(driver, patient) as client:
             held = await granted(driver, nodes, await store_of_connected(driver, holder), claim_of("a", 60))
             await connected(driver, client)
             for server in nodes.servers[:down]:
@@ -172,10 +173,8 @@ def test_connecting_ends_when_the_answer_is_of_no_use_any_more(
 def test_connection_for_one_more_thread_is_not_waited_for_too_long(nodes: RedlockNodes) -> None:
     """Other threads use all that there are, so this call has to connect, to a node that is silent."""
     with proxied(nodes, 1) as ((proxy,), url):
-        store: Any = find_store(f"{url}&socket_timeout={PATIENT}&socket_connect_timeout={PATIENT}").open_backend(
-            ThreadRuntime()
-        )
-        run(store._nodes.ready())
+        patient = f"{url}&socket_timeout={PATIENT}&socket_connect_timeout={PATIENT}"
+        store = run(opened_store(ThreadRuntime(), patient))
         node = store._nodes.all[0]
         taken = node.lines.take(node)
         proxy.black_hole()
@@ -205,8 +204,7 @@ def test_nothing_is_sent_when_there_is_no_time_left(driver: contract.Driver, nod
 def test_call_that_is_under_way_ends_with_the_client(driver: contract.Driver, nodes: RedlockNodes, verb: str) -> None:
     async def body() -> None:
         with proxied(nodes, 5) as (proxies, url):
-            store: Any = find_store(url.replace("node_timeout=0.5", "node_timeout=10")).open_backend(driver.runtime())
-            await store.inspect("leasehold:name")
+            store = await opened_store(driver.runtime(), url.replace("node_timeout=0.5", "node_timeout=10"))
             for proxy in proxies:
                 proxy.black_hole()
             claim = claim_of("b")
@@ -277,8 +275,7 @@ def test_votes_of_an_attempt_that_failed_are_taken_back_although_the_client_is_c
             held = await granted(driver, nodes, await store_of_connected(driver, rival), claim_of("a"))
             for server in nodes.servers[:2]:
                 drop_lock(server)
-            store: Any = find_store(nodes.url()).open_backend(driver.runtime())
-            await store.inspect("leasehold:name")
+            store = await opened_store(driver.runtime(), nodes.url(node_timeout=10))
             assert isinstance(await store.try_acquire(claim_of("b")), Refusal)
             await store.close()
             await until(driver, lambda: held_on(nodes) == 3, "a vote was left behind")
@@ -372,7 +369,7 @@ def test_repair_that_is_under_way_does_not_take_a_lock_back_that_was_withdrawn(
 ) -> None:
     """Whether the node had the lock when it was withdrawn, or the repair shall bring it."""
     calls, claim = Calls(nodes.max_ttl, 5), claim_of("b")
-    store: Any = find_store(nodes.url()).open_backend(ThreadRuntime())
+    store = run(opened_store(ThreadRuntime(), nodes.url(node_timeout=10)))
     grant = run(store.try_acquire(claim))
     assert isinstance(grant, Grant)
     server = nodes.servers[0]
@@ -413,15 +410,15 @@ def test_release_of_a_broken_grant_answers_with_the_break_and_frees_what_was_kep
 
 
 def test_connections_of_an_interrupted_call_are_not_used_again(nodes: RedlockNodes) -> None:
-    store: Any = find_store(nodes.url()).open_backend(ThreadRuntime())
-    run(store._nodes.ready())
-    eventually(lambda: all(node.is_up and not node.opening for node in store._nodes.all))
+    store = run(opened_store(ThreadRuntime(), nodes.url(node_timeout=10)))
 
     def interrupted(_: Any) -> bool:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         run(store._nodes.ask(Calls(nodes.max_ttl, 5).look(["leasehold:name"]), interrupted, 1.0, math.inf))
-    assert not any(node.lines.is_ready or node.lines._taken for node in store._nodes.all), "an answer may be half read"
+    for node in store._nodes.all:
+        assert not node.lines._taken
+        assert not node.lines.is_owed, "an answer may be half read"
     assert run(store.inspect("leasehold:name")) is None
     run(store.close())

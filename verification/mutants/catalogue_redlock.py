@@ -10,6 +10,8 @@ _REDLOCK = "backends/redlock/"
 _SCRIPTS = _REDLOCK + "scripts/"
 _COUNTING = ("tests/unit/test_redlock_counting.py",)
 _CALLS = "tests/faults/test_redlock_calls.py::"
+_NODE = "tests/faults/test_redlock_scripts.py::"
+_NODES = ("tests/unit/test_redlock_nodes.py",)
 _SETUP = "tests/faults/test_redlock_setup.py::"
 
 
@@ -120,5 +122,62 @@ REDLOCK_MUTANTS: tuple[Mutant, ...] = (
         "        await self._runtime.sleep(0)  # on asyncio",
         "        # on asyncio",
         tests=(_CALLS + "test_votes_of_an_attempt_that_failed_are_taken_back_although_the_client_is_closed_at_once",),
+    ),
+    # --- found by planting, each with the test that was missing
+    Mutant(
+        "redlock-renewal-keeps-since",
+        "a grant that took two rounds is believed too short after its renewal",
+        _REDLOCK + "counting.py",
+        "return grant if grant.since is None else _counted_from_now(grant)",
+        "return grant",
+        tests=_COUNTING,
+    ),
+    Mutant(
+        "redlock-dead-clocks-propose",
+        "clocks of nodes that are down take part in the proposal",
+        _REDLOCK + "nodes.py",
+        "if node.offset is not None and node.is_up]",
+        "if node.offset is not None]",
+        tests=_NODES,
+    ),
+    Mutant(
+        "redlock-clean-up-said-once",
+        "clean-ups are forgotten when the connection breaks while they are sent again",
+        _REDLOCK + "node.py",
+        "            for call in calls:\n                self.unsaid.keep(call)\n            raise\n",
+        "            raise\n",
+        tests=_NODES,
+    ),
+    Mutant(
+        "redlock-lists-one-page",
+        "a list ends after the first page of keys",
+        _REDLOCK + "inspecting.py",
+        '            if cursor == b"0":\n                return found\n',
+        "            return found\n",
+        tests=(_NODE + "test_all_pages_of_a_list_are_read",),
+    ),
+    Mutant(
+        "redlock-raised-fence-not-learned",
+        "nodes that lost a raised fence are not taught it by a client that learned of it",
+        _REDLOCK + "backend.py",
+        "            self._ahead[key] = number\n",
+        "            pass\n",
+        tests=(_NODE + "test_client_that_learned_of_a_raised_fence_teaches_nodes_that_do_not_know_it",),
+    ),
+    Mutant(
+        "redlock-withdrawn-number-is-free",
+        "a repair under way takes a lock back that was withdrawn without doubt",
+        _SCRIPTS + "withdraw.lua",
+        "  redis.call('HSET', KEYS[1], 'c', text(math.max(tonumber(lock[3]), tonumber(lock[2]) + 1)))\n",
+        "",
+        tests=(_NODE + "test_number_of_a_withdrawn_claim_is_used_up_on_the_node_that_had_it",),
+    ),
+    Mutant(
+        "redlock-votes-for-broken",
+        "a claim whose grant was broken gets it again when it is asked again",
+        _SCRIPTS + "vote.lua",
+        "  if lock[1] ~= owner or lock[5] then\n",
+        "  if lock[1] ~= owner then\n",
+        tests=(_NODE + "test_broken_grant_is_not_voted_for_again",),
     ),
 )
