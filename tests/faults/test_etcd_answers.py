@@ -157,6 +157,31 @@ def test_release_of_what_was_lost_otherwise_is_no_break(driver: contract.Driver,
     driver.run(history())
 
 
+def time_left(server: EtcdServer) -> int:
+    """Seconds of the lease that the only key lives on."""
+    (kept,) = server.ask("/kv/range", {"key": "AA==", "range_end": "AA=="})["kvs"]
+    return int(server.ask("/lease/timetolive", {"ID": kept["lease"]})["TTL"])
+
+
+def test_what_was_broken_is_kept_for_the_rest_of_its_ttl_and_no_longer_when_it_is_asked_for(
+    driver: contract.Driver, own_etcd: EtcdServer
+) -> None:
+    async def history() -> None:
+        runtime = driver.runtime()
+        first, operator = backends(own_etcd.url, runtime)
+        grant = await first.join(claim(runtime))
+        assert await operator.break_("answers:x", grant.fence, BROKEN.detail, now=False)
+        assert time_left(own_etcd) >= 27, "its holder may believe in it for so long"
+        await runtime.sleep(3.2)
+        before = time_left(own_etcd)
+        assert isinstance(await first.join(grant.claim), Refusal)
+        assert time_left(own_etcd) <= before
+        for backend in (first, operator):
+            await backend.close()
+
+    driver.run(history())
+
+
 # --- how many leases
 
 

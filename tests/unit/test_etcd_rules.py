@@ -13,8 +13,9 @@ from leasehold.backends.etcd.answers import KeyValue
 from leasehold.backends.etcd.codec import block, number
 from leasehold.backends.etcd.floors import Floor, Floors
 from leasehold.backends.etcd.forking import Calls
-from leasehold.backends.etcd.layout import Layout
+from leasehold.backends.etcd.layout import Layout, Spot
 from leasehold.backends.etcd.member import Member
+from leasehold.backends.etcd.observing import admitted
 from leasehold.backends.etcd.sessions import Session
 from leasehold.backends.etcd.trouble import CallFailed, is_elsewhere
 from leasehold.errors import BackendRejected, ConfigurationError
@@ -77,6 +78,19 @@ def test_a_member_that_does_not_answer_is_not_the_next_to_be_asked(code: str) ->
 @pytest.mark.parametrize("code", ["PERMISSION_DENIED", "NOT_FOUND", "RESOURCE_EXHAUSTED", "UNAUTHENTICATED"])
 def test_a_member_that_refuses_is_asked_again(code: str) -> None:
     assert not is_elsewhere(CallFailed(code, ""))
+
+
+# --- who holds
+
+
+@pytest.mark.parametrize(
+    ("modes", "holders"),
+    [("", 0), ("w", 1), ("ww", 1), ("wr", 1), ("r", 1), ("rr", 2), ("rrw", 2), ("rwr", 1), ("pp", 2), ("ppp", 2)],
+)
+def test_of_those_in_line_the_first_hold_as_far_as_they_go_together(modes: str, holders: int) -> None:
+    kinds = {"w": (Mode.EXCLUSIVE, 1), "r": (Mode.SHARED, 1), "p": (Mode.PERMIT, 2)}
+    line: list[Any] = [(Spot("ns:x", *kinds[letter]), None) for letter in modes]
+    assert admitted(line) == holders
 
 
 # --- forks

@@ -188,4 +188,28 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
         "        while self.uses_asyncio and time.monotonic() < deadline:\n",
         tests=(f"{_PROCESSES}::test_client_that_was_inherited_over_a_fork_works",),
     ),
+    Mutant(
+        "etcd-broken-for-half-a-ttl",
+        "a broken lock is given away while its holder still believes in it",
+        "backends/etcd/observing.py",
+        "max(VERDICT_KEPT if now else 1, left + 1)",
+        "max(VERDICT_KEPT if now else 1, left // 2)",
+        tests=(f"{_ANSWERS}::test_what_was_broken_is_kept_for_the_rest_of_its_ttl_and_no_longer_when_it_is_asked_for",),
+    ),
+    Mutant(
+        "etcd-broken-and-refreshed",
+        "a broken claim that is asked for again is kept for another ttl",
+        "backends/etcd/waiting.py",
+        "        if own.cooling or own.broken is not None:\n",
+        "        if own.cooling:\n",
+        tests=(f"{_ANSWERS}::test_what_was_broken_is_kept_for_the_rest_of_its_ttl_and_no_longer_when_it_is_asked_for",),
+    ),
+    Mutant(
+        "etcd-readers-behind-a-writer",
+        "readers that wait are shown as holders",
+        "backends/etcd/observing.py",
+        "if spot.mode is Mode.EXCLUSIVE),\n",
+        "if spot.mode is Mode.PERMIT),\n",
+        tests=(f"{_RULES}::test_of_those_in_line_the_first_hold_as_far_as_they_go_together",),
+    ),
 )
