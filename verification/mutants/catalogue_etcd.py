@@ -149,14 +149,6 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_UNTIL}::test_claim_that_waits_for_a_session_of_another_one_ends_by_its_own_instant",),
     ),
     Mutant(
-        "etcd-inherited-until",
-        "the stream of watches dies with the call that began it",
-        "backends/etcd/watching.py",
-        "            with until(math.inf):  # it",
-        "            if True:  # it",
-        tests=(f"{_UNTIL}::test_watches_that_a_hurried_waiter_began_go_on_after_it",),
-    ),
-    Mutant(
         "etcd-closed-and-asleep",
         "who waits when the client is closed is not woken",
         "backends/etcd/watching.py",
