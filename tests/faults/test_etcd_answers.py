@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from leasehold.errors import BackendRejected
+from leasehold.backends.etcd.sessions import Session
+from leasehold.errors import BackendError, BackendRejected, BackendUnavailable
 from leasehold.spi import Place
 from leasehold.urls import find_store
-from leasehold.values import Claim, Grant, Holder, Loss, LossReason, Mode, Refusal
+from leasehold.values import Claim, Grant, Holder, Loss, LossReason, Mode, Record, Refusal
+from verification.lab.proxy import FaultProxy
 
 if TYPE_CHECKING:
     from leasehold.spi import Runtime
@@ -155,6 +157,31 @@ def test_release_of_what_was_lost_otherwise_is_no_break(driver: contract.Driver,
     driver.run(history())
 
 
+def time_left(server: EtcdServer) -> int:
+    """Seconds of the lease that the only key lives on."""
+    (kept,) = server.ask("/kv/range", {"key": "AA==", "range_end": "AA=="})["kvs"]
+    return int(server.ask("/lease/timetolive", {"ID": kept["lease"]})["TTL"])
+
+
+def test_what_was_broken_is_kept_for_the_rest_of_its_ttl_and_no_longer_when_it_is_asked_for(
+    driver: contract.Driver, own_etcd: EtcdServer
+) -> None:
+    async def history() -> None:
+        runtime = driver.runtime()
+        first, operator = backends(own_etcd.url, runtime)
+        grant = await first.join(claim(runtime))
+        assert await operator.break_("answers:x", grant.fence, BROKEN.detail, now=False)
+        assert time_left(own_etcd) >= 27, "its holder may believe in it for so long"
+        await runtime.sleep(3.2)
+        before = time_left(own_etcd)
+        assert isinstance(await first.join(grant.claim), Refusal)
+        assert time_left(own_etcd) <= before
+        for backend in (first, operator):
+            await backend.close()
+
+    driver.run(history())
+
+
 # --- how many leases
 
 
@@ -214,6 +241,154 @@ def test_ttls_that_come_all_at_once_are_limited_too(driver: contract.Driver, own
         assert len(ends) == 20
         assert sum(isinstance(end, Grant) for end in ends) >= 8
         assert len(own_etcd.leases()) <= 8
+        await backend.close()
+
+    driver.run(history())
+
+
+# --- for how long a session is believed
+
+
+def test_new_claim_on_an_older_session_has_nine_tenths_of_its_ttl(
+    driver: contract.Driver, own_etcd: EtcdServer
+) -> None:
+    async def history() -> None:
+        runtime = driver.runtime()
+        (backend,) = backends(own_etcd.url, runtime, 1)
+        await backend.join(claim(runtime, "answers:old", ttl=10.0))
+        await runtime.sleep(1.2)
+        asked = runtime.now()
+        grant = await backend.join(claim(runtime, ttl=10.0))
+        assert grant.since is None or grant.since >= asked - 1.0
+        await backend.close()
+
+    driver.run(history())
+
+
+def test_keep_alive_counts_from_its_sending_and_not_from_its_answer(
+    driver: contract.Driver, own_etcd: EtcdServer
+) -> None:
+    async def history(proxy: FaultProxy) -> None:
+        runtime = driver.runtime()
+        (backend,) = backends(f"etcd://127.0.0.1:{proxy.port}", runtime, 1)
+        grant = await backend.join(claim(runtime))
+        proxy.delay(0.0, 1.0)
+        sent = runtime.now()
+        assert isinstance((await backend.renew([grant]))[0], Grant)
+        (session,) = backend._sessions._by_lease.values()
+        assert sent <= session.sent < sent + 0.9
+        proxy.delay(0.0, 0.0)
+        await backend.close()
+
+    with FaultProxy(("127.0.0.1", own_etcd.port)) as proxy:
+        driver.run(history(proxy))
+
+
+def test_keep_alive_that_is_not_proven_is_no_renewal(
+    driver: contract.Driver, own_etcd: EtcdServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def history() -> None:
+        runtime = driver.runtime()
+        (backend,) = backends(own_etcd.url, runtime, 1)
+        grant = await backend.join(claim(runtime))
+        with monkeypatch.context() as patch:
+            patch.setattr(Session, "prove", lambda *_: False)  # as when the leader has changed in between
+            with pytest.raises(BackendUnavailable, match="leader"):
+                await backend.renew([grant])
+        assert isinstance((await backend.renew([grant]))[0], Grant)
+        await backend.close()
+
+    driver.run(history())
+
+
+def test_look_that_is_answered_after_the_end_of_its_session_grants_nothing(
+    driver: contract.Driver, own_etcd: EtcdServer
+) -> None:
+    async def history(proxy: FaultProxy) -> None:
+        runtime = driver.runtime()
+        (slow,) = backends(f"etcd://127.0.0.1:{proxy.port}", runtime, 1)
+        (other,) = backends(own_etcd.url, runtime, 1)
+        grant = await other.join(claim(runtime))
+        place = await slow.join(claim(runtime, ttl=2.0))
+        assert await other.release(grant) is True
+        proxy.delay(0.0, 2.1)
+        answer = await slow.turn(place)
+        assert isinstance(answer, Refusal)
+        proxy.delay(0.0, 0.0)
+        for backend in (slow, other):
+            await backend.close()
+
+    with FaultProxy(("127.0.0.1", own_etcd.port)) as proxy:
+        driver.run(history(proxy))
+
+
+def test_mark_of_a_withdrawn_claim_goes_although_its_session_is_kept(
+    driver: contract.Driver, own_etcd: EtcdServer
+) -> None:
+    async def history() -> None:
+        runtime = driver.runtime()
+        (backend,) = backends(own_etcd.url, runtime, 1)
+        held = await backend.join(claim(runtime, "answers:held", ttl=2.0))
+        await backend.withdraw(claim(runtime, ttl=2.0))
+        assert len(own_etcd.stored_keys()) == 2
+        deadline = runtime.now() + 30
+        while len(own_etcd.stored_keys()) > 1:
+            assert runtime.now() < deadline, "the mark is kept alive with its session"
+            assert isinstance((await backend.renew([held]))[0], Grant)
+            await runtime.sleep(0.3)
+        await backend.close()
+
+    driver.run(history())
+
+
+def test_key_whose_withdrawal_failed_goes_before_its_session_is_kept_alive_again(
+    driver: contract.Driver, own_etcd: EtcdServer
+) -> None:
+    async def history(proxy: FaultProxy) -> None:
+        runtime = driver.runtime()
+        (backend,) = backends(f"etcd://127.0.0.1:{proxy.port}", runtime, 1)
+        held = await backend.join(claim(runtime, "answers:held", ttl=60.0))
+        given_up = await backend.join(claim(runtime, ttl=60.0))
+        proxy.refuse()
+        with pytest.raises(BackendError):
+            await backend.withdraw(given_up.claim, runtime.now() + 2)
+        proxy.accept()
+        assert len(own_etcd.stored_keys()) == 2
+        await _renewed(backend, held, runtime)
+        assert [key for key in own_etcd.stored_keys() if b"held" not in key] == []
+        await backend.close()
+
+    with FaultProxy(("127.0.0.1", own_etcd.port)) as proxy:
+        driver.run(history(proxy))
+
+
+async def _renewed(backend: Any, grant: Grant, runtime: Runtime) -> None:
+    """Renew it, as soon as the way is free again."""
+    deadline = runtime.now() + 30
+    while True:
+        try:
+            assert isinstance((await backend.renew([grant]))[0], Grant)
+        except BackendError:
+            assert runtime.now() < deadline
+            await runtime.sleep(0.1)
+        else:
+            return
+
+
+# --- records
+
+
+def test_fence_is_remembered_for_as_long_as_its_record(driver: contract.Driver, own_etcd: EtcdServer) -> None:
+    async def history() -> None:
+        runtime = driver.runtime()
+        (backend,) = backends(own_etcd.url, runtime, 1)
+        day = 86_400
+        await backend.read("answers:record", 7)
+        (lease,) = own_etcd.leases()
+        assert int(own_etcd.ask("/lease/timetolive", {"ID": lease})["TTL"]) > 0.9 * day
+        assert await backend.write(Record("answers:record", b"value", 7, 3.0 * day)) is True
+        left = [int(own_etcd.ask("/lease/timetolive", {"ID": each})["TTL"]) for each in own_etcd.leases()]
+        assert [seconds > 2.9 * day for seconds in left] == [True, True]
         await backend.close()
 
     driver.run(history())

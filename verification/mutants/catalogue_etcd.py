@@ -2,11 +2,206 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from verification.mutants.catalogue import Mutant
+from verification.mutants.catalogue import Mutant
 
 __all__ = ["ETCD_MUTANTS"]
 
-ETCD_MUTANTS: tuple[Mutant, ...] = ()
+_RULES = "tests/unit/test_etcd_rules.py"
+_ANSWERS = "tests/faults/test_etcd_answers.py"
+_UNTIL = "tests/faults/test_etcd_until.py"
+_PROCESSES = "tests/faults/test_etcd_processes.py"
+
+ETCD_MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        "etcd-late-date",
+        "a grant on an older session is believed from the call, and so for too long",
+        "backends/etcd/member.py",
+        "        since = None if session.sent >= asked else session.sent\n",
+        "        since = None\n",
+        tests=(f"{_RULES}::test_a_grant_is_dated_by_its_session_when_that_is_older_than_the_call",),
+    ),
+    Mutant(
+        "etcd-level-goes-back",
+        "an answer that comes late hides that etcd has gone back: fences are given twice",
+        "backends/etcd/floors.py",
+        "        self._levels[key] = max(level, self._levels.get(key, 0))\n",
+        "        self._levels[key] = level\n",
+        tests=(f"{_RULES}::test_an_answer_that_comes_late_does_not_lower_what_is_known_of_the_fences",),
+    ),
+    Mutant(
+        "etcd-negative-ttl",
+        "the time of a lease that is gone is read as endless",
+        "backends/etcd/answers.py",
+        "    lease, ttl, granted = (whole(",
+        "    lease, ttl, granted = (unsigned(",
+        tests=(f"{_RULES}::test_the_time_of_a_lease_that_is_gone_is_negative",),
+    ),
+    Mutant(
+        "etcd-hanging-member",
+        "a member that hangs is asked for ever",
+        "backends/etcd/trouble.py",
+        '("UNAVAILABLE", "DEADLINE_EXCEEDED", "INTERNAL",',
+        '("UNAVAILABLE", "INTERNAL",',
+        tests=(f"{_RULES}::test_a_member_that_does_not_answer_is_not_the_next_to_be_asked",),
+    ),
+    Mutant(
+        "etcd-hurried-caller",
+        "a caller that had no time makes all others lose their connection",
+        "backends/etcd/channels.py",
+        "    return timeout >= LEAST_WAIT and channel.heard",
+        "    return channel.heard",
+        tests=("tests/unit/test_etcd_channels.py::test_channel_is_not_given_up_on_for_a_caller_that_had_no_time",),
+    ),
+    Mutant(
+        "etcd-used-up-session",
+        "a new lease has a fifth of its ttl",
+        "backends/etcd/sessions.py",
+        "FRESH_SHARE = 0.1 ",
+        "FRESH_SHARE = 0.8 ",
+        tests=(f"{_ANSWERS}::test_new_claim_on_an_older_session_has_nine_tenths_of_its_ttl",),
+    ),
+    Mutant(
+        "etcd-keep-alive-from-its-answer",
+        "a session is believed for as long as a slow answer took too long",
+        "backends/etcd/sessions.py",
+        "        return Pulse(sent, answer.header)\n",
+        "        return Pulse(self._runtime.now(), answer.header)\n",
+        tests=(f"{_ANSWERS}::test_keep_alive_counts_from_its_sending_and_not_from_its_answer",),
+    ),
+    Mutant(
+        "etcd-keep-alive-unproven",
+        "what a leader confirms that was replaced meanwhile is a renewal",
+        "backends/etcd/holding.py",
+        "        if not session.prove(pulse, answer.header):\n",
+        "        session.prove(pulse, answer.header)\n        if not pulse:\n",
+        tests=(f"{_ANSWERS}::test_keep_alive_that_is_not_proven_is_no_renewal",),
+    ),
+    Mutant(
+        "etcd-look-on-a-dead-session",
+        "a waiter is granted the lock on a session that is over",
+        "backends/etcd/waiting.py",
+        "        if member.session.is_over(tools.runtime.now()):\n",
+        "        if member.session.ended:\n",
+        tests=(f"{_ANSWERS}::test_look_that_is_answered_after_the_end_of_its_session_grants_nothing",),
+    ),
+    Mutant(
+        "etcd-endless-marks",
+        "marks of withdrawn claims stay for as long as their client lives",
+        "backends/etcd/asking.py",
+        "            session.notes[withdrawal] = tools.runtime.now() + session.ttl\n",
+        "",
+        tests=(f"{_ANSWERS}::test_mark_of_a_withdrawn_claim_goes_although_its_session_is_kept",),
+    ),
+    Mutant(
+        "etcd-given-up-and-kept",
+        "a key whose withdrawal failed blocks the lock for another ttl",
+        "backends/etcd/toolbox.py",
+        "        member.session.lets_go(member.kept, self.runtime.now())\n",
+        "",
+        tests=(f"{_ANSWERS}::test_key_whose_withdrawal_failed_goes_before_its_session_is_kept_alive_again",),
+    ),
+    Mutant(
+        "etcd-short-memory",
+        "a fence is forgotten before its record: a late writer is let through",
+        "backends/etcd/records.py",
+        "            if alive.ttl >= ttl:\n",
+        "            if alive.ttl > 0:\n",
+        tests=(f"{_ANSWERS}::test_fence_is_remembered_for_as_long_as_its_record",),
+    ),
+    Mutant(
+        "etcd-mark-without-doubt",
+        "every wait that is given up leaves a key for a ttl",
+        "backends/etcd/asking.py",
+        "        undo = self._withdraw if doubt else self._delete\n",
+        "        undo = self._withdraw\n",
+        tests=(f"{_ANSWERS}::test_claim_that_is_withdrawn_without_doubt_leaves_no_key",),
+    ),
+    Mutant(
+        "etcd-broken-without-a-word",
+        "the holder that releases a broken lock is not told of the break",
+        "backends/etcd/holding.py",
+        "                return True if broken is None else Loss(LossReason.BROKEN, broken)\n",
+        "                return broken is None\n",
+        tests=(f"{_ANSWERS}::test_release_of_a_broken_grant_tells_why_and_frees_it_at_once",),
+    ),
+    Mutant(
+        "etcd-endless-leases",
+        "each ttl that is longer than all before makes one more lease",
+        "backends/etcd/sessions.py",
+        "                await self._make_room(wanted, now)\n",
+        "",
+        tests=(f"{_ANSWERS}::test_client_has_no_more_leases_than_it_may_however_its_ttls_rise",),
+    ),
+    Mutant(
+        "etcd-deaf-to-until",
+        "a call takes as long as the store likes, whatever its caller can wait",
+        "backends/etcd/connection.py",
+        "        deadline = min(self._runtime.now() + timeout, limit())\n",
+        "        deadline = self._runtime.now() + timeout\n",
+        tests=(f"{_UNTIL}::test_call_to_a_member_that_has_gone_silent_ends_by_its_instant",),
+    ),
+    Mutant(
+        "etcd-waits-for-another",
+        "a claim waits for the session of another one beyond its own time",
+        "backends/etcd/sessions.py",
+        "min(other.until, limit())",
+        "other.until",
+        tests=(f"{_UNTIL}::test_claim_that_waits_for_a_session_of_another_one_ends_by_its_own_instant",),
+    ),
+    Mutant(
+        "etcd-closed-and-asleep",
+        "who waits when the client is closed is not woken",
+        "backends/etcd/watching.py",
+        "            watch.signal.set()  # its waiter asks",
+        "            watch.signal.is_set()  # its waiter asks",
+        tests=(f"{_UNTIL}::test_waiters_are_woken_when_their_client_is_closed",),
+    ),
+    Mutant(
+        "etcd-cancelled-looks",
+        "a cancelled waiter cancels its look, and etcd 3.5.0 to 3.5.4 panics",
+        "backends/etcd/connection.py",
+        "to_its_end=reads and method == Method.TXN",
+        "to_its_end=False",
+        tests=(f"{_PROCESSES}::test_cancelled_waiters_do_not_end_a_member",),
+    ),
+    Mutant(
+        "etcd-dropped-channels",
+        "a client that is dropped keeps its sockets",
+        "backends/etcd/blocking_wire.py",
+        "    if dropped:\n",
+        "    if not dropped:\n",
+        tests=(f"{_PROCESSES}::test_blocking_clients_that_are_dropped_leave_no_descriptors",),
+    ),
+    Mutant(
+        "etcd-fork-in-a-call",
+        "a child that is forked in the middle of a call hangs",
+        "backends/etcd/forking.py",
+        "        while self.inside and time.monotonic() < deadline:\n",
+        "        while self.uses_asyncio and time.monotonic() < deadline:\n",
+        tests=(f"{_PROCESSES}::test_client_that_was_inherited_over_a_fork_works",),
+    ),
+    Mutant(
+        "etcd-broken-for-half-a-ttl",
+        "a broken lock is given away while its holder still believes in it",
+        "backends/etcd/observing.py",
+        "max(VERDICT_KEPT if now else 1, left + 1)",
+        "max(VERDICT_KEPT if now else 1, left // 2)",
+        tests=(f"{_ANSWERS}::test_what_was_broken_is_kept_for_the_rest_of_its_ttl_and_no_longer_when_it_is_asked_for",),
+    ),
+    Mutant(
+        "etcd-broken-and-refreshed",
+        "a broken claim that is asked for again is kept for another ttl",
+        "backends/etcd/waiting.py",
+        "        if own.cooling or own.broken is not None:\n",
+        "        if own.cooling:\n",
+        tests=(f"{_ANSWERS}::test_what_was_broken_is_kept_for_the_rest_of_its_ttl_and_no_longer_when_it_is_asked_for",),
+    ),
+    Mutant(
+        "etcd-readers-behind-a-writer",
+        "readers that wait are shown as holders",
+        "backends/etcd/observing.py",
+        "if spot.mode is Mode.EXCLUSIVE),\n",
+        "if spot.mode is Mode.PERMIT),\n",
+        tests=(f"{_RULES}::test_of_those_in_line_the_first_hold_as_far_as_they_go_together",),
+    ),
+)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 import time
-from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
@@ -28,7 +27,7 @@ from leasehold.backends.etcd.wire import time_in
 from leasehold.errors import BackendRejected, BackendUnavailable, ClientClosed, OutcomeUnknown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from leasehold.backends.etcd.answers import LeaseAnswer, RangeAnswer, TxnAnswer
     from leasehold.backends.etcd.wire import Metadata, Stream, Wire
@@ -43,17 +42,22 @@ WITH_LEADER: Metadata = (("hasleader", "true"),)  # a member without a leader sa
 _limit: ContextVar[float] = ContextVar("leasehold_etcd_until", default=math.inf)
 
 
-@contextmanager
-def until(instant: float) -> Iterator[None]:
+class until:  # noqa: N801 - it reads as one would say it: with until(instant)
     """Every call inside ends by this instant of the runtime's clock.
 
     Every verb says one, also where there is none (infinity): a signal handler that raises may leave an old one behind.
     """
-    before = _limit.set(instant)
-    try:
-        yield
-    finally:
-        _limit.reset(before)
+
+    __slots__ = ("_before", "_instant")
+
+    def __init__(self, instant: float) -> None:
+        self._instant = instant
+
+    def __enter__(self) -> None:
+        self._before = _limit.set(self._instant)
+
+    def __exit__(self, *_: object) -> None:
+        _limit.reset(self._before)
 
 
 def limit() -> float:

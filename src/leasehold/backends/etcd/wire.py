@@ -136,7 +136,7 @@ def load_grpc() -> Any:
 def _befriend_gevent() -> None:
     """Where gevent has replaced the threads, gRPC must wait by gevent's loop: it would stop all greenlets."""
     monkey = sys.modules.get("gevent.monkey")
-    if monkey is not None and monkey.is_module_patched("threading"):
+    if monkey is not None and (monkey.is_module_patched("threading") or monkey.is_module_patched("socket")):
         from grpc.experimental import gevent  # noqa: PLC0415 - only there
 
         gevent.init_gevent()
