@@ -205,3 +205,20 @@ def test_tables_of_the_first_version_are_upgraded_and_what_is_held_stays_held(
         assert row == (True,), "an older client works beside a newer one"
         client.lock("job").acquire(timeout=20).release()
         assert table.execute("SELECT version FROM leasehold.about").fetchone() == (2,)
+
+
+@pytest.mark.parametrize("contended", [False, True])
+def test_grant_whose_time_is_over_is_neither_renewed_nor_released(
+    backend: Any,
+    table: psycopg.Connection[Any],
+    contended: bool,  # noqa: FBT001
+) -> None:
+    """Nobody has come for it yet, so that it is still there: alone in the row of its name, or with one of its own."""
+    grant = run(backend.try_acquire(claim_of()))
+    if contended:
+        assert isinstance(run(backend.try_acquire(claim_of())), Refusal)
+    for kind in ("lock", "claim"):
+        table.execute(f"UPDATE leasehold.{kind} SET expires = now() - interval '1 s'".encode())
+    (answer,) = run(backend.renew([grant]))
+    assert isinstance(answer, Loss)
+    assert run(backend.release(grant)) is False
