@@ -219,6 +219,7 @@ def test_grant_whose_time_is_over_is_neither_renewed_nor_released(
         assert isinstance(run(backend.try_acquire(claim_of())), Refusal)
     for kind in ("lock", "claim"):
         table.execute(f"UPDATE leasehold.{kind} SET expires = now() - interval '1 s'".encode())
+    table.execute("UPDATE leasehold.lock SET look = '-infinity'")
     (answer,) = run(backend.renew([grant]))
     assert isinstance(answer, Loss)
     assert run(backend.release(grant)) is False
