@@ -205,3 +205,45 @@ def test_tables_of_the_first_version_are_upgraded_and_what_is_held_stays_held(
         assert row == (True,), "an older client works beside a newer one"
         client.lock("job").acquire(timeout=20).release()
         assert table.execute("SELECT version FROM leasehold.about").fetchone() == (2,)
+
+
+@pytest.mark.parametrize("contended", [False, True])
+def test_grant_whose_time_is_over_is_neither_renewed_nor_released(
+    backend: Any,
+    table: psycopg.Connection[Any],
+    contended: bool,
+) -> None:
+    """Nobody has come for it yet, so that it is still there: alone in the row of its name, or with one of its own."""
+    grant = run(backend.try_acquire(claim_of()))
+    if contended:
+        assert isinstance(run(backend.try_acquire(claim_of())), Refusal)
+    for kind in ("lock", "claim"):
+        table.execute(f"UPDATE leasehold.{kind} SET expires = now() - interval '1 s'".encode())
+    table.execute("UPDATE leasehold.lock SET look = '-infinity'")
+    (answer,) = run(backend.renew([grant]))
+    assert isinstance(answer, Loss)
+    assert run(backend.release(grant)) is False
+
+
+def test_lock_that_is_handed_to_a_waiter_that_is_gone_is_soon_free_again(rows: Any) -> None:
+    """It lasts for three re-checks, not for the ttl, until its new holder has shown that it lives."""
+    grant = run(rows.try_acquire(claim_of()))
+    run(rows.join(claim_of(ttl=600.0)))
+    assert run(rows.release(grant)) is True
+    state = run(rows.inspect(grant.claim.key))
+    assert state is not None
+    assert state.holdings[0].expires_in <= 3
+
+
+def test_only_a_holder_that_did_not_release_is_reported_as_abandoned(rows: Any, table: psycopg.Connection[Any]) -> None:
+    grant = run(rows.try_acquire(claim_of()))
+    run(rows.join(claim_of()))
+    table.execute(
+        "UPDATE leasehold.claim SET expires = now() - interval '1 s' WHERE state = 3"
+    )  # a waiter that is gone
+    table.execute("UPDATE leasehold.lock SET look = '-infinity'")
+    assert run(rows.release(grant)) is True
+    second = run(rows.try_acquire(claim_of()))
+    assert second.abandoned is False
+    run(rows.break_(second.claim.key, second.fence, "stuck", now=True))
+    assert run(rows.try_acquire(claim_of())).abandoned is True

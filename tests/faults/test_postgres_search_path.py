@@ -26,6 +26,12 @@ if TYPE_CHECKING:
 
 OPERATORS = ["=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "||", "~", "!~", "->>", "->"]
 TYPES = ["text", "bytea", "jsonb", "regclass", "timestamptz", "name", "oid", "regprocedure"]
+# Functions of PostgreSQL that take anything: a trap for them needs the types that a call of ours would have.
+ANYTHING = {
+    "jsonb_build_object": ("text, bigint", "text, text", "text, unknown"),
+    "concat_ws": ("text, text, bigint, double precision, integer",),
+    "format": ("text, name, name, text", "text, regprocedure", "text, text, text, text"),
+}
 FIRST = "public, pg_catalog"  # the worst that a role can have
 RUNTIME = ThreadRuntime()
 
@@ -58,6 +64,8 @@ def plant_traps(connection: psycopg.Connection[Any]) -> int:
         scripts.append(
             f"CREATE OPERATOR public.{name} (LEFTARG = {left}, RIGHTARG = {right}, FUNCTION = public.trap_{number})"
         )
+    for name, signatures in ANYTHING.items():
+        scripts += [_function(name, signature, "text") for signature in signatures]
     scripts += [f"CREATE TABLE public.{name} (trap integer)" for name in ("pg_locks", "pg_class", "pg_proc", "lock")]
     scripts += [f"CREATE TYPE public.{name} AS (trap integer)" for name in TYPES]
     made = 0

@@ -124,14 +124,13 @@ def test_waiter_that_asks_for_its_turn_is_answered_or_let_go_in_time(
     driver.run(story())
 
 
-def test_leader_in_a_hurry_does_not_speak_for_those_who_have_time(proxy: FaultProxy, url: str) -> None:
-    """The one that asks for all is let go early; the others get their answers once the server answers again."""
+def test_leader_in_a_hurry_does_not_speak_for_those_who_have_time(database: str, postgres: PostgresServer) -> None:
+    """The one that asks for all is let go early; the others get their answers once the row is free again."""
     runtime = ThreadRuntime()
-    backend: Any = find_store(url).open_backend(runtime)
+    backend: Any = find_store(f"{database}?answer_timeout=60").open_backend(runtime)
     assert isinstance(run(backend.try_acquire(claim_of(runtime))), Grant)
     places = [run(backend.join(claim_of(runtime))) for _ in range(4)]
-    backend._bells.close = _nothing
-    outcomes: list[object] = []
+    turns, outcomes = backend._turns, []
 
     def turn(place: Any, until: float) -> None:
         try:
@@ -139,23 +138,24 @@ def test_leader_in_a_hurry_does_not_speak_for_those_who_have_time(proxy: FaultPr
         except leasehold.LeaseholdError as error:
             outcomes.append(error)
 
-    proxy.half_open()
-    hasty = threading.Thread(target=turn, args=(places[0], runtime.now() + GIVEN))
+    turns._leader, turns._busy_until = object(), runtime.now() + 60  # so that all four come into one request
+    hasty = threading.Thread(target=turn, args=(places[0], runtime.now() + 5))
     hasty.start()
-    eventually(lambda: backend._turns._leader is not None)
-    patient = [threading.Thread(target=turn, args=(place, runtime.now() + OWN_LIMIT)) for place in places[1:]]
+    eventually(lambda: len(turns._open) == 1)
+    patient = [threading.Thread(target=turn, args=(place, runtime.now() + 60)) for place in places[1:]]
     for thread in patient:
         thread.start()
-    for thread in (hasty, *patient):
+    eventually(lambda: len(turns._open) == 4)
+    with postgres.connect(database.rpartition("/")[2]) as blocker, blocker.transaction():
+        blocker.execute("SELECT 1 FROM leasehold.lock FOR UPDATE")
+        first, turns._leader = turns._open[0], None
+        first.signal.set()
+        hasty.join()
+    for thread in patient:
         thread.join()
-    errors = [outcome for outcome in outcomes if isinstance(outcome, leasehold.BackendError)]
-    assert len(errors) == 1, outcomes
+    assert sum(isinstance(outcome, leasehold.BackendError) for outcome in outcomes) == 1, outcomes
     assert len(outcomes) == 4
-    run(backend._asking.source.close())
-
-
-async def _nothing() -> None:
-    pass
+    run(backend.close())
 
 
 def test_caller_that_waits_for_a_connection_of_ours_is_let_go_in_time(proxy: FaultProxy, url: str) -> None:
