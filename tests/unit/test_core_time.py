@@ -37,7 +37,7 @@ class Script:
         setattr(backend, verb, scripted)
 
 
-def fails(error: Exception) -> Any:
+def fails(error: BaseException) -> Any:
     raise error
 
 
