@@ -24,18 +24,20 @@ class Script:
 
     def __init__(self, client: Client, verb: str, answer: Callable[[Any, float, Callable[[], Any]], Any]) -> None:
         self.untils: list[float] = []
+        self.options: list[dict[str, Any]] = []
         backend: Any = client._twin._open().backend
         plain = getattr(backend, verb)
 
         async def scripted(subject: Any, until: float = math.inf, /, **options: Any) -> Any:
             self.untils.append(until)
+            self.options.append(options)
             given = answer(subject, until, lambda: plain(subject, until, **options))
             return await given if hasattr(given, "__await__") else given
 
         setattr(backend, verb, scripted)
 
 
-def fails(error: Exception) -> Any:
+def fails(error: BaseException) -> Any:
     raise error
 
 

@@ -67,9 +67,10 @@ def test_a_store_that_cannot_give_the_whole_ttl_is_not_asked_again_and_again() -
 def test_confirmations_out_of_order_do_not_move_the_deadline_back() -> None:
     held = tenure()
     held.confirm(held.grant, sent=115.0, now=116.0)
-    later = held.deadline
+    later, due = held.deadline, held.due
     held.confirm(held.grant, sent=110.0, now=117.0)
     assert held.deadline == later
+    assert held.due == due
 
 
 def test_max_hold_caps_the_deadline_however_often_it_is_renewed() -> None:

@@ -20,6 +20,11 @@ def _test(name: str) -> tuple[str, ...]:
     return (f"tests/unit/test_core_time.py::{name}",)
 
 
+def _background(name: str) -> tuple[str, ...]:
+    """One test of what the core does in the background."""
+    return (f"tests/unit/test_core_background.py::{name}",)
+
+
 TIME_MUTANTS: tuple[Mutant, ...] = (
     # --- time
     Mutant(
@@ -190,5 +195,38 @@ TIME_MUTANTS: tuple[Mutant, ...] = (
         "        return now + ahead >= self.due and self.under_way < MOST_UNDER_WAY\n",
         "        return now + ahead >= self.due\n",
         ("tests/unit/test_tenure.py",),
+    ),
+    # --- at the edges
+    Mutant(
+        "cancelled-withdrawal-unbounded",
+        "an interrupted call without a timeout waits for its withdrawal as long as the store likes",
+        _ACQUIRE,
+        "await withdraw(min(now, self._deadline) + GRACE)",
+        "await withdraw(self._deadline + GRACE)",
+        _background("test_an_interrupted_call_without_a_timeout_gives_its_withdrawal_a_second"),
+    ),
+    Mutant(
+        "cleaner-outlives-ttl",
+        "what is cleaned up is tried for ever, long after the ttl has done it",
+        _CLEANER,
+        "        if now >= chore.ends:\n            return True\n",
+        "",
+        _background("test_the_cleaner_stops_when_the_ttl_has_done_its_work"),
+    ),
+    Mutant(
+        "waits-for-itself",
+        "a signal handler that closes the client waits for the call that it interrupted",
+        _WAITERS,
+        "all(other == me for",
+        "all(other is None for",
+        _background("test_a_client_does_not_wait_for_a_call_of_its_own_thread_when_a_signal_handler_closes_it"),
+    ),
+    Mutant(
+        "silence-ignored",
+        "a call that gives up waits for its withdrawal although the store is silent",
+        _ACQUIRE,
+        "                self._silent = True\n                if isinstance",
+        "                if isinstance",
+        _background("test_a_call_that_gives_up_in_doubt_leaves_its_withdrawal_to_the_cleaner"),
     ),
 )

@@ -76,7 +76,7 @@ class Cleaner:
         self._worker = None
 
     def is_quiet(self) -> bool:
-        """Whether nothing is due, for tests that turn the clock by hand."""
+        """Whether nothing is due or under way, for tests that turn the clock by hand."""
         return self._runtime.now() < self._due
 
     async def _work(self) -> None:
@@ -101,7 +101,6 @@ class Cleaner:
         now = self._runtime.now()
         if now >= chore.ends:
             return True
-        self._due = math.inf
         try:
             await chore.perform(min(chore.ends, now + GRACE))
         except (BackendUnavailable, OutcomeUnknown):
@@ -112,7 +111,6 @@ class Cleaner:
         except Exception:  # noqa: BLE001 - the others must be cleaned up too
             logger.debug("could not clean up %r; its ttl will do it", chore.name, exc_info=True)
         self._failures = 0
-        self._due = self._runtime.now()
         return True
 
     async def _pause(self) -> None:

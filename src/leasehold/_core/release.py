@@ -6,6 +6,7 @@ background until the lease's own deadline, so that nobody has to wait for the tt
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from leasehold._core import events as happened
@@ -29,9 +30,7 @@ async def release(session: Session, tenure: Tenure) -> bool:
     if not session.keeper.begin_release(tenure):
         return _freed_meanwhile(tenure)
 
-    async def finish() -> bool:
-        return await _try_for_a_while(session, tenure)
-
+    finish = partial(_try_for_a_while, session, tenure)
     freed = await session.runtime.shielded(finish)
     _announce(session, tenure, freed=freed)
     return freed

@@ -132,7 +132,7 @@ class MemoryStore:
                 del entry.holdings[owner]
                 entry.call_next()
                 self._forget_if_idle(key, entry, now)
-            return _broken(holding.broken) or True
+            return True if holding.broken is None else Loss(LossReason.BROKEN, holding.broken)
 
     def withdraw(self, claim: Claim, *, doubt: bool = True) -> None:
         """Undo the claim; with `doubt`, refuse a copy of it that comes late."""
