@@ -36,7 +36,7 @@ def test_the_text_of_each_mutant_occurs_exactly_once(mutant: Mutant) -> None:
         import_module("lupa.lua51").LuaRuntime().compile(mutated)
     elif mutant.file.endswith(".py"):
         compile(mutated, mutant.file, "exec")
-    for test in mutant.tests:
+    for test in (word for word in mutant.tests if word.startswith("tests/")):
         assert (ROOT / test.partition("::")[0]).exists(), f"{mutant.id} is hunted by {test}, which is not there"
 
 

@@ -245,7 +245,8 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         "S13-unknown-read-as-no",
         "a lost reply of acquire is read as a refusal",
         _ACQUIRE,
-        "                    self._doubt, self._traceless = True, False\n                await self._outlast",
+        "                    unknown, self._doubt, self._traceless = error, True, False\n"
+        "                await self._outlast",
         "                    return Refusal(self._wish.key)  # type: ignore[return-value]\n"
         "                await self._outlast",
     ),

@@ -23,7 +23,8 @@ from psycopg import pq
 from leasehold.backends.postgres import statements as sql
 from leasehold.backends.postgres.background import start
 from leasehold.backends.postgres.line import GOOD, Line, open_line
-from leasehold.backends.postgres.pool import BUSY, GOODBYE, LINGER, Queue, Slot
+from leasehold.backends.postgres.pool import BUSY, GOODBYE, LINGER
+from leasehold.backends.postgres.pool_places import Queue, Slot
 from leasehold.backends.postgres.verbs import Verbs
 from leasehold.errors import BackendError, BackendRejected, BackendUnavailable, ClientClosed, OutcomeUnknown
 from leasehold.values import Capability, Grant, Loss, LossReason
