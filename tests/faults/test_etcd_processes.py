@@ -20,6 +20,7 @@ from leasehold.urls import find_store
 from leasehold.values import Claim, Holder, Mode
 from verification.lab.etcd import EtcdServer
 from verification.lab.process import wait_until
+from verification.lab.proxy import FaultProxy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -131,18 +132,22 @@ def test_cancelled_waiters_do_not_end_a_member() -> None:
 def test_look_whose_time_ran_out_is_not_cancelled_either(etcd_server: EtcdServer) -> None:
     """For etcd a deadline is a cancellation."""
 
-    async def history() -> None:
+    async def history(proxy: FaultProxy) -> None:
         runtime = AsyncioRuntime()
-        backend: Any = find_store(etcd_server.url).open_backend(runtime)
+        backend: Any = find_store(f"etcd://127.0.0.1:{proxy.port}").open_backend(runtime)
         (_, place), *_ = await waiters([backend], runtime, 1)
         (wire,) = backend._connection._wires
+        proxy.delay(0.0, 1.0)
         with pytest.raises(leasehold.BackendUnavailable):
-            await backend.turn(place, runtime.now() + 0.000_2)
+            await backend.turn(place, runtime.now() + 0.3)
         calls = list(wire._whole)
+        assert len(calls) == 1
         while wire._whole:
             await asyncio.sleep(0.01)
-        assert [str(await call.code()) for call in calls] == ["StatusCode.OK"] * len(calls)
+        assert [str(await call.code()) for call in calls] == ["StatusCode.OK"]
+        proxy.delay(0.0, 0.0)
         await backend.withdraw(place.claim)
         await backend.close()
 
-    asyncio.run(history())
+    with FaultProxy(("127.0.0.1", etcd_server.port)) as proxy:
+        asyncio.run(history(proxy))
