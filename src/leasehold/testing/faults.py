@@ -119,19 +119,19 @@ class FaultyBackend:
 
     async def try_acquire(self, claim: Claim, until: float = math.inf, /) -> Grant | Refusal:
         """See `Backend`."""
-        return await self._play("try_acquire", lambda: self._inner.try_acquire(claim, until), until)
+        return await self._play("try_acquire", lambda until: self._inner.try_acquire(claim, until), until)
 
     async def renew(self, grants: Sequence[Grant], until: float = math.inf, /) -> Sequence[Grant | Loss | BackendError]:
         """See `Backend`."""
-        return await self._play("renew", lambda: self._inner.renew(grants, until), until)
+        return await self._play("renew", lambda until: self._inner.renew(grants, until), until)
 
     async def release(self, grant: Grant, until: float = math.inf, /) -> bool | Loss:
         """See `Backend`."""
-        return await self._play("release", lambda: self._inner.release(grant, until), until)
+        return await self._play("release", lambda until: self._inner.release(grant, until), until)
 
     async def withdraw(self, claim: Claim, until: float = math.inf, /, *, doubt: bool = True) -> None:
         """See `Backend`."""
-        await self._play("withdraw", lambda: self._inner.withdraw(claim, until, doubt=doubt), until)
+        await self._play("withdraw", lambda until: self._inner.withdraw(claim, until, doubt=doubt), until)
 
     async def close(self) -> None:
         """See `Backend`."""
@@ -139,37 +139,37 @@ class FaultyBackend:
 
     async def join(self, claim: Claim, until: float = math.inf, /) -> Grant | Place | Refusal:
         """See `Queueing`."""
-        return await self._play("join", lambda: cast("Queueing", self._inner).join(claim, until), until)
+        return await self._play("join", lambda until: cast("Queueing", self._inner).join(claim, until), until)
 
     async def turn(self, place: Place, until: float = math.inf, /) -> Grant | Place | Refusal:
         """See `Queueing`."""
-        return await self._play("turn", lambda: cast("Queueing", self._inner).turn(place, until), until)
+        return await self._play("turn", lambda until: cast("Queueing", self._inner).turn(place, until), until)
 
     async def inspect(self, key: str) -> LockState | None:
         """See `Inspecting`."""
-        return await self._play("inspect", lambda: cast("Inspecting", self._inner).inspect(key))
+        return await self._play("inspect", lambda _: cast("Inspecting", self._inner).inspect(key))
 
     async def list(self, prefix: str) -> Sequence[LockState]:
         """See `Inspecting`."""
-        return await self._play("list", lambda: cast("Inspecting", self._inner).list(prefix))
+        return await self._play("list", lambda _: cast("Inspecting", self._inner).list(prefix))
 
     async def break_(self, key: str, fence: int, reason: str, *, now: bool) -> bool:
         """See `Inspecting`."""
-        return await self._play("break_", lambda: cast("Inspecting", self._inner).break_(key, fence, reason, now=now))
+        return await self._play("break_", lambda _: cast("Inspecting", self._inner).break_(key, fence, reason, now=now))
 
     async def raise_fence(self, key: str, fence: int) -> int:
         """See `Inspecting`."""
-        return await self._play("raise_fence", lambda: cast("Inspecting", self._inner).raise_fence(key, fence))
+        return await self._play("raise_fence", lambda _: cast("Inspecting", self._inner).raise_fence(key, fence))
 
     async def read(self, key: str, fence: int = 0) -> Reading:
         """See `Recording`."""
-        return await self._play("read", lambda: cast("Recording", self._inner).read(key, fence))
+        return await self._play("read", lambda _: cast("Recording", self._inner).read(key, fence))
 
     async def write(self, record: Record) -> bool:
         """See `Recording`."""
-        return await self._play("write", lambda: cast("Recording", self._inner).write(record))
+        return await self._play("write", lambda _: cast("Recording", self._inner).write(record))
 
-    async def _play(self, verb: str, request: Callable[[], Awaitable[T]], until: float = math.inf) -> T:
+    async def _play(self, verb: str, request: Callable[[float], Awaitable[T]], until: float = math.inf) -> T:
         if self._faults.suspending:
             await self._runtime.sleep(0)
         rule = self._faults.next_for(verb)
@@ -183,17 +183,17 @@ class FaultyBackend:
             await self._runtime.sleep(0)
         return answer
 
-    async def _apply(self, verb: str, request: Callable[[], Awaitable[T]], rule: _Rule | None, until: float) -> T:
+    async def _apply(self, verb: str, request: Callable[[float], Awaitable[T]], rule: _Rule | None, until: float) -> T:
         if rule is None:
-            return await request()
+            return await request(until)
         if rule.kind == "refuse":
             raise BackendUnavailable(f"{verb}: the store refused the connection (scripted)", backend=self.label)
         if rule.kind == "reject":
             raise BackendRejected(f"{verb}: the store answered with an error (scripted)", backend=self.label)
         if rule.kind == "drop request":
-            self._faults.keep_for_later(request)
+            self._faults.keep_for_later(lambda: request(math.inf))
             raise OutcomeUnknown(f"{verb}: no answer from the store (scripted)", backend=self.label)
-        answer = await request()
+        answer = await request(until)
         if rule.kind in ("delay", "mute"):
             left = until - self._runtime.now() if rule.kind == "mute" else math.inf
             await self._take(min(rule.seconds, max(0.0, left)))
