@@ -62,6 +62,17 @@ async def a_lost_reply_to_a_single_try_is_asked_again(lab: Lab) -> None:
     assert await lab.free("x")
 
 
+@case()
+async def a_late_copy_of_a_request_that_was_refused_takes_nothing(lab: Lab) -> None:
+    faults = Faults()
+    lease = await lab.client().lock("x", ttl=lab.ttl * 20).acquire()
+    faults.drop_next_request("try_acquire")
+    assert await lab.flowing(lab.client(faults).lock("x", ttl=lab.ttl * 20).try_acquire()) is None
+    await lease.release()
+    await faults.deliver_late()
+    assert await lab.free("x")
+
+
 @case(Capability.FIFO)
 async def a_turn_whose_reply_was_lost_is_recognised(lab: Lab) -> None:
     faults = Faults()
