@@ -280,11 +280,20 @@ def test_the_doctor_sees_a_server_that_is_down_and_settings_that_are_too_tight()
         assert "secret" not in "".join(map(str, findings))
 
 
-def test_a_lock_of_kazoo_on_the_same_path_is_refused_and_seen_by_the_doctor(zookeeper_server: ZooKeeperServer) -> None:
-    """Neither recipe sees the claims of the other; ours says so, and leaves nothing in the way."""
-    url, parent = zookeeper_server.url("/both"), "/both/locks/leasehold%3Ax"
+@pytest.fixture
+def own_server() -> Iterator[ZooKeeperServer]:
+    with ZooKeeperServer() as server:
+        yield server
+
+
+def test_a_lock_of_kazoo_on_the_same_path_is_refused_and_seen_by_the_doctor(own_server: ZooKeeperServer) -> None:
+    """Neither recipe sees the claims of the other; ours says so, and leaves nothing in the way.
+
+    On a server of its own: other tests take the right to create nodes at the top.
+    """
+    url, parent = own_server.url("/both"), "/both/locks/leasehold%3Ax"
     assert examined(url)["nodes"].level is Level.OK
-    other = KazooClient(hosts=zookeeper_server.address)
+    other = KazooClient(hosts=own_server.address)
     other.start()
     with leasehold.connect(url) as client, other.Lock(parent):
         for attempt in (client.lock("x").try_acquire, client.lock("x").acquire):

@@ -83,11 +83,13 @@ class Asker:
     def __init__(self, runtime: Runtime, calls: Calls, label: str) -> None:
         self._runtime = runtime
         self._calls = calls
+        self._trouble = ""  # why the last connection failed; a new session has no answer yet when time is short
         self.label = label
 
     async def connected(self, session: Session, until: float) -> bool:
         """Wait for the connection; False if the session is over."""
         if session.is_connected():
+            self._trouble = ""
             return True
         await self._calls.wait(session.settled, min(self._runtime.now() + CONNECT_PATIENCE, until))
         if session.is_over():
@@ -95,7 +97,8 @@ class Asker:
                 raise self.translated(session.failure)
             return False
         if not session.is_connected():
-            why = f" ({session.trouble})" if session.trouble else ""
+            self._trouble = session.trouble or self._trouble
+            why = f" ({self._trouble})" if self._trouble else ""
             raise BackendUnavailable(f"no server of {self.label} could be reached{why}", backend=self.label)
         return True
 
