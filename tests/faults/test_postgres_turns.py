@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 import threading
 import time
@@ -35,7 +36,7 @@ class Line:
         turns._asking = self
         self.label = "line"
 
-    async def ask(self, statement: Any, values: Any) -> Any:
+    async def ask(self, statement: Any, values: Any, _until: float = math.inf) -> Any:
         self.asked.append(statement.name.decode())
         gate = self.gates.get(len(self.asked))
         answer = await self._ask(statement, values)

@@ -72,10 +72,10 @@ class Turns:
                 raise question.error
             if question.answer is not None:
                 return question.answer
-            if self._runtime.now() >= deadline:
-                raise self._too_late(question)
-            if self._may_lead(question):
+            if self._runtime.now() < question.until and self._may_lead(question):
                 await self._lead(question)
+            elif self._runtime.now() >= deadline:
+                raise self._too_late(question)
             else:
                 await self._runtime.wait(question.signal, min(deadline, self._runtime.now() + LOOK_AGAIN))
 
