@@ -191,7 +191,7 @@ class FaultyBackend:
         if rule.kind == "reject":
             raise BackendRejected(f"{verb}: the store answered with an error (scripted)", backend=self.label)
         if rule.kind == "drop request":
-            self._faults.keep_for_later(lambda: request(math.inf))
+            self._faults.keep_for_later(request)
             raise OutcomeUnknown(f"{verb}: no answer from the store (scripted)", backend=self.label)
         answer = await request(until)
         if rule.kind in ("delay", "mute"):
