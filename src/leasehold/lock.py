@@ -6,7 +6,6 @@ own.
 
 from __future__ import annotations
 
-import weakref
 from typing import TYPE_CHECKING, NoReturn
 
 from leasehold._core import acquire as core
@@ -143,7 +142,7 @@ class AsyncLock:
 
     def _lease(self, session: Session, tenure: Tenure) -> AsyncLease:
         current = session.runtime.current()
-        tenure.taker = None if current is None else weakref.ref(current)
+        tenure.taker = id(current)
         if self._terms.reentrant:
             session.entered[self._terms.key, self._terms.mode, current] = tenure
         return AsyncLease(session, tenure)

@@ -66,7 +66,7 @@ def test_a_slot_runs_once_whoever_asks(client: Client, other: Client) -> None:
     assert (skipped.name, skipped.slot, skipped.runner.label) == ("job", "2026-11-15T00:00:00+00:00", "first")
     assert skipped.finished == NOON.timestamp()
     assert "first" in str(skipped)
-    assert "2026-11-15 12:00:00" in str(skipped)
+    assert "2026-11-15T12:00:00" in str(skipped)
 
 
 def test_the_next_slot_runs_again(store: ManualStore, client: Client, other: Client) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from leasehold import Lease
 
-ITSELF = "this process, by the very thread or task that asks"
+ITSELF = "this process; if by the very thread or task that asks"
 
 
 def eventually(condition: Callable[[], bool], what: str) -> None:

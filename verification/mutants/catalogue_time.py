@@ -70,8 +70,8 @@ TIME_MUTANTS: tuple[Mutant, ...] = (
         "R7-release-waits",
         "a release waits for a mute store as long as the store's own limit says",
         _RELEASE,
-        "            return await _attempt(session, tenure, limit) or",
-        "            return await _attempt(session, tenure, tenure.deadline) or",
+        "shielded(lambda: _attempt(session, tenure, limit))",
+        "shielded(lambda: _attempt(session, tenure, tenure.deadline))",
         contract("timeouts:no_call_waits_for_the_own_limit_of_a_mute_store"),
     ),
     Mutant(
@@ -85,7 +85,7 @@ TIME_MUTANTS: tuple[Mutant, ...] = (
         "R3-release-forgotten",
         "a release that meets an outage leaves the lock to its ttl",
         _RELEASE,
-        "                _go_on_in_the_background(session, tenure)\n",
+        "            _go_on_in_the_background(session, tenure)\n",
         "",
     ),
     Mutant(

@@ -91,7 +91,7 @@ class Keeper:
             if self._worker is None:
                 self._idle_since = None
                 self._worker = self._runtime.spawn(self._work(), "leasehold keeper")
-            elif min(tenure.due, tenure.deadline) < self._wake:
+            elif tenure.due < self._wake or tenure.deadline < self._wake:
                 self._signal.set()
         if tenure.ttl != tenure.grant.claim.ttl:
             self._given.note(tenure)
@@ -119,11 +119,14 @@ class Keeper:
     def finish_release(self, tenure: Tenure, broken: Loss | None = None) -> bool:
         """The store confirmed that nothing is held any more; True if its holder learns only now that it was broken."""
         with self.guard:
+            lost = tenure.loss
             news = broken is not None and tenure.state is State.RELEASING
             tenure.state = advance(tenure.state, Event.FREED)
-            lost, tenure.loss = tenure.loss, broken if news else tenure.loss
-        for watcher in tenure.present_watchers() if tenure.watchers else ():
-            watcher.on_end(lost)  # not the break: who released must not be interrupted
+            if news:
+                tenure.loss = broken
+        if tenure.watchers:
+            for watcher in tenure.present_watchers():
+                watcher.on_end(lost)  # not the break: who released must not be interrupted
         return news
 
     async def renew_now(self, tenure: Tenure) -> None:

@@ -17,7 +17,7 @@ __all__ = ["Own", "own_hold"]
 class Own(NamedTuple):
     """The holder in the way is this process."""
 
-    itself: bool  # the very thread or task that asks
+    itself: bool  # most likely the very thread or task that asks; the identity of one that has ended is used again
     text: str
 
 
@@ -29,14 +29,14 @@ def own_hold(session: Session, wish: Wish, holder: Holder | None) -> Own | None:
     us = wish.holder
     if holder is not None and (holder.host, holder.pid) != (us.host, us.pid):
         return None
-    current = session.runtime.current()
+    current = id(session.runtime.current())
     for tenure in session.keeper.tenures():
         theirs = tenure.grant.claim
         if theirs.key != wish.key or tenure.state is not HELD or not _exclude(theirs.mode, wish.mode):
             continue
-        if tenure.taker is not None and tenure.taker() is current:
+        if tenure.taker == current:
             cure = "release it first" + (", or use reentrant=True" if theirs.mode is wish.mode else "")
-            return Own(itself=True, text=f"this process, by the very thread or task that asks: {cure}")
+            return Own(itself=True, text=f"this process; if by the very thread or task that asks: {cure}")
     return None if holder is None else Own(itself=False, text="this process")
 
 

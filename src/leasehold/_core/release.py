@@ -6,17 +6,16 @@ background until the lease's own deadline, so that nobody has to wait for the tt
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from leasehold._core import events as happened
 from leasehold._core.patience import GRACE, OUTAGE
 from leasehold.errors import BackendUnavailable, OutcomeUnknown
-from leasehold.values import Loss
 
 if TYPE_CHECKING:
     from leasehold._core.session import Session
     from leasehold._core.tenure import Tenure
+    from leasehold.errors import BackendError
 
 __all__ = ["release"]
 
@@ -30,25 +29,34 @@ async def release(session: Session, tenure: Tenure) -> bool:
     if not session.keeper.begin_release(tenure):
         return _freed_meanwhile(tenure)
 
-    finish = partial(_try_for_a_while, session, tenure)
-    freed = await session.runtime.shielded(finish)
-    _announce(session, tenure, freed=freed)
+    runtime = session.runtime
+    limit = runtime.now() + GRACE
+    try:
+        freed = await runtime.shielded(lambda: _attempt(session, tenure, limit))
+    except (BackendUnavailable, OutcomeUnknown) as failure:
+        first = failure
+        freed = await runtime.shielded(lambda: _try_again(session, tenure, limit, first))
+    if not freed:
+        freed = _freed_meanwhile(tenure)
+    if session.events.wanted(happened.Released):
+        session.events.emit(happened.Released(tenure.name, tenure.grant.fence, freed))
     return freed
 
 
-async def _try_for_a_while(session: Session, tenure: Tenure) -> bool:
-    runtime = session.runtime
-    limit, failures = runtime.now() + GRACE, 0
+async def _try_again(session: Session, tenure: Tenure, limit: float, failure: BackendError) -> bool:
+    """Until the limit, or the end of the lease; then the failure is the caller's, and the rest is not."""
+    runtime, failures = session.runtime, 0
     while True:
-        try:
-            return await _attempt(session, tenure, limit) or _freed_meanwhile(tenure)
-        except (BackendUnavailable, OutcomeUnknown):
-            now, pause = runtime.now(), OUTAGE.delay(failures, runtime.random())
-            if now + pause >= min(limit, tenure.deadline):
-                _go_on_in_the_background(session, tenure)
-                raise
-        failures += 1
+        pause = OUTAGE.delay(failures, runtime.random())
+        if runtime.now() + pause >= min(limit, tenure.deadline):
+            _go_on_in_the_background(session, tenure)
+            raise failure
         await runtime.sleep(pause)
+        try:
+            return await _attempt(session, tenure, limit)
+        except (BackendUnavailable, OutcomeUnknown) as error:
+            failure = error
+        failures += 1
 
 
 async def _attempt(session: Session, tenure: Tenure, until: float) -> bool:
@@ -65,9 +73,10 @@ async def _attempt(session: Session, tenure: Tenure, until: float) -> bool:
         await backend.withdraw(tenure.grant.claim, until)
     if runtime.switches:
         await runtime.switch()
-    broken = answer if isinstance(answer, Loss) else None
-    if session.keeper.finish_release(tenure, broken) and broken is not None:
-        session.events.emit(happened.Lost(tenure.name, tenure.grant.fence, broken))
+    if answer is True or answer is False:
+        session.keeper.finish_release(tenure)
+    elif session.keeper.finish_release(tenure, answer):
+        session.events.emit(happened.Lost(tenure.name, tenure.grant.fence, answer))
     return freed
 
 
@@ -77,7 +86,8 @@ def _go_on_in_the_background(session: Session, tenure: Tenure) -> None:
             return  # another call of release was faster
         freed = await _attempt(session, tenure, until)
         tenure.freed = freed
-        _announce(session, tenure, freed=freed)
+        if session.events.wanted(happened.Released):
+            session.events.emit(happened.Released(tenure.name, tenure.grant.fence, freed))
 
     session.cleaner.take(tenure.name, perform, tenure.deadline)
 
@@ -86,8 +96,3 @@ def _freed_meanwhile(tenure: Tenure) -> bool:
     """Whether a release that went on in the background has freed it; said once."""
     freed, tenure.freed = tenure.freed, False
     return freed
-
-
-def _announce(session: Session, tenure: Tenure, *, freed: bool) -> None:
-    if session.events.wanted(happened.Released):
-        session.events.emit(happened.Released(tenure.name, tenure.grant.fence, freed))

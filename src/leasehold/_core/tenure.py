@@ -7,7 +7,7 @@ Several `Lease` objects may share a tenure (re-entrant locks). Every change happ
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from leasehold._core.states import HELD, RELEASING, Event, State, advance
 from leasehold._core.validity import believed_until, renewal_due, retry_due
@@ -53,7 +53,6 @@ class Tenure:
         "freed",
         "grant",
         "handles",
-        "is_window",
         "loss",
         "name",
         "number",
@@ -71,10 +70,11 @@ class Tenure:
         self.grant = grant
         self.state: State = HELD
         self.renewable = renew
-        self.ends = math.inf if max_hold is None else since + max_hold
-        self.deadline = min(believed_until(since, grant.ttl), self.ends)
+        self.deadline, self.ends = believed_until(since, grant.ttl), math.inf
+        if max_hold is not None:
+            self.ends = since + max_hold
+            self.deadline = min(self.deadline, self.ends)
         self.ttl = grant.ttl  # the most that the store has given so far
-        self.is_window = renew and grant.ttl < grant.claim.ttl  # perhaps more comes with the first renewal
         self.due = renewal_due(since, grant.ttl, grant.claim.ttl) if renew else math.inf
         self.under_way = 0  # renewals that were sent and are not answered
         self.confirmed = -math.inf  # when the newest of the renewals was sent that were confirmed
@@ -84,9 +84,14 @@ class Tenure:
         self.perhaps_freed = False  # a request to release it got no answer
         self.freed = False  # by a release in the background, and its holder does not know yet
         self.handles = 1
-        self.taker: weakref.ref[Any] | None = None  # the thread or task that acquired it, for messages
+        self.taker = 0  # the identity of the thread or task that acquired it, for messages
         self.number = -1  # the keeper's number for it
         self.watchers: list[weakref.ref[Watcher]] = []
+
+    @property
+    def is_window(self) -> bool:
+        """Whether less was granted than was asked for, and perhaps more comes with the first renewal."""
+        return self.confirmed == -math.inf and self.renewable and self.grant.ttl < self.grant.claim.ttl
 
     def present_watchers(self) -> list[Watcher]:
         """Those who still wait; they are known weakly, so that nobody is kept alive by waiting."""
@@ -121,7 +126,7 @@ class Tenure:
         if self.state is not HELD or sent < self.confirmed:
             return  # a hedged renewal may be answered after a later one: the deadline never goes back
         self.failure, self.confirmed = None, sent
-        self.ttl, self.is_window = max(self.ttl, answer.ttl), False
+        self.ttl = max(self.ttl, answer.ttl)
         self.deadline = min(max(self.deadline, believed_until(sent, answer.ttl)), self.ends)
         # What a renewal brought is what the store can give: less than was wanted is no reason to ask again at once.
         self.due = renewal_due(sent, answer.ttl, answer.ttl)

@@ -160,6 +160,7 @@ class AsyncioRuntime:
         self._clock = clock
         self.now = clock.now  # type: ignore[method-assign]  # asked several times in every call
         self.owner = fresh_owner  # type: ignore[method-assign]
+        self.current = asyncio.current_task  # type: ignore[method-assign]
         self._loop: asyncio.AbstractEventLoop | None = None
         self._process = 0
         self._tasks: set[asyncio.Task[Any]] = set()  # the loop itself knows tasks only weakly

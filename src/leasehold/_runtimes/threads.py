@@ -151,6 +151,7 @@ class ThreadRuntime:
         self._clock = clock
         self.now = clock.now  # type: ignore[method-assign]  # asked several times in every call
         self.owner = fresh_owner  # type: ignore[method-assign]
+        self.current = threading.current_thread  # type: ignore[method-assign]
 
     def now(self) -> float:
         """Seconds on the clock that leases live on."""
