@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 from verification.mutants import MUTANTS
 from verification.mutants.runner import SLOWNESS, hunt
@@ -22,14 +23,14 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = [mutant for mutant in MUTANTS if not options.only or options.only in mutant.id]
     survivors, needed = [], []
     print(f"{'mutant':34} {'caught by':44} {'seeds':>6} {'seconds':>8}")
-    for mutant in chosen:
-        verdict = hunt(mutant, options.seeds)
-        caught = verdict.caught_by or "SURVIVED"
-        print(f"{mutant.id:34} {caught:44} {verdict.seeds:6} {verdict.seconds:8.1f}", flush=True)
-        if verdict.caught_by is None:
-            survivors.append(mutant)
-        else:
-            needed.append(verdict.seeds)
+    with ThreadPoolExecutor(options.at_once) as pool:
+        for mutant, verdict in zip(chosen, pool.map(lambda mutant: hunt(mutant, options.seeds), chosen), strict=True):
+            caught = verdict.caught_by or "SURVIVED"
+            print(f"{mutant.id:34} {caught:44} {verdict.seeds:6} {verdict.seconds:8.1f}", flush=True)
+            if verdict.caught_by is None:
+                survivors.append(mutant)
+            else:
+                needed.append(verdict.seeds)
     median = f", median {statistics.median(needed):.0f} seeds" if needed else ""
     print(f"{len(needed)} of {len(chosen)} caught{median}")
     for mutant in survivors:
@@ -41,6 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m verification.mutants", description=__doc__)
     parser.add_argument("--seeds", type=int, default=4_000, help="how many seeds each mutant has to survive")
     parser.add_argument("--baseline", type=int, default=300, help="how many seeds the library itself must pass first")
+    parser.add_argument("--at-once", type=int, default=2, help="how many hunts run side by side")
     parser.add_argument("--only", help="hunt only mutants whose id contains this text")
     return parser
 
