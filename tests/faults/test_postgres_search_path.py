@@ -125,8 +125,12 @@ def test_no_foreign_code_runs_as_the_role_that_locks(trapped: str, mode: str) ->
             lease.renew()
             assert client.lock("job").try_acquire() is None
             assert len(client.locks()) == 1
-        with client.lock("short", ttl=1).hold() as lease:
+        with (
+            pytest.raises(leasehold.LeaseLost) as lost,  # by the release: the keeper has not asked yet
+            client.lock("short").hold() as lease,
+        ):
             assert client.break_lock("short", fence=lease.fence, reason="test") is True
+        assert lost.value.reason is leasehold.LossReason.BROKEN
         client.raise_fence("job", 5, reason="test")
         assert client.examine()
         with client.rwlock("doc").read.hold():

@@ -63,10 +63,12 @@ class FaultProxy:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="fault proxy", daemon=True)
         self._listener: asyncio.Server | None = None
+        self._clients: dict[asyncio.Task[None], asyncio.StreamWriter] = {}  # by who serves them, from the first moment
         self._links: set[_Link] = set()
         self._orders: list[_Order] = []
         self._delays = (0.0, 0.0)
         self._is_hole = False
+        self._refuses = False
         self.done = 0  # how many ordered faults have happened
         self.accepted = 0  # how many connections were made through it
 
@@ -164,15 +166,30 @@ class FaultProxy:
         self._loop.call_soon_threadsafe(self._orders.append, order)
 
     async def _listen(self) -> None:
+        self._refuses = False
         if self._listener is None:
-            self._listener = await asyncio.start_server(self._serve, *self.address)
+            self._listener = await asyncio.start_server(self._accept, *self.address)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._refuses:  # it was in the listener's hands already
+            writer.transport.abort()
+            return
+        self.accepted += 1
+        task = asyncio.create_task(self._serve(reader, writer))
+        self._clients[task] = writer
+        task.add_done_callback(self._forget)
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        """Leave no connection of a client behind, however its service ended, or if it never began."""
+        self._clients.pop(task).transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.accepted += 1
         try:
             from_server, to_server = await asyncio.open_connection(*self._target)
         except OSError:
-            writer.transport.abort()
+            return
+        if writer.transport.is_closing():  # cut meanwhile
+            to_server.transport.abort()
             return
         link = _Link(writer, to_server)
         link.hears_requests = link.hears_answers = not self._is_hole
@@ -243,8 +260,11 @@ class FaultProxy:
     async def _cut(self) -> None:
         for link in list(self._links):
             link.cut()
+        for writer in self._clients.values():  # those whose way to the server is not made yet, too
+            writer.transport.abort()
 
     async def _refuse(self) -> None:
+        self._refuses = True
         if self._listener is not None:
             self._listener.close()
             self._listener = None
@@ -279,10 +299,10 @@ class FaultProxy:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.sleep(0)
-        others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:  # a connection may just have been accepted
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
 
 
 def _write(writer: asyncio.StreamWriter, chunk: bytes) -> None:
