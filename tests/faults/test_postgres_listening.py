@@ -40,6 +40,35 @@ def test_listener_that_was_ended_is_replaced_while_somebody_still_waits(
         thread.join()
 
 
+def test_waiter_that_joins_while_the_listener_gets_ready_says_where_it_is_called(database: str) -> None:
+    """All who wait are woken when there is a bell. One whose request was under way then does not wait yet."""
+    runtime = ThreadRuntime()
+    backend: Any = find_store(database).open_backend(runtime)
+    bells, ask = backend._bells, backend._ask
+
+    def claim(name: str = "x") -> Claim:
+        return Claim(f"ns:{name}", runtime.owner(), 60.0, Mode.EXCLUSIVE, 1, 0.0, Holder("host", 1))
+
+    held = run(backend.join(claim()))
+    other = bells.expect(claim("y"))
+
+    async def slowly(*question: Any) -> Any:
+        answer = await ask(*question)
+        bells.ensure()
+        eventually(other.signal.is_set, "nobody listens")
+        return answer
+
+    backend._ask = slowly
+    place = run(backend.join(claim()))
+    backend._ask = ask
+    assert place.signal.is_set(), "the store does not know where to call this one, and nobody told it to say so"
+    place.signal.clear()
+    place = run(backend.turn(place))
+    run(backend.release(held))
+    eventually(place.signal.is_set, "the release is not signalled")
+    run(backend.close())
+
+
 def test_listening_is_tried_again_after_a_while_and_not_more_often(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -81,8 +81,10 @@ class RowsBackend(Verbs):
             return grant
         if answer.value(0) != b"placed":
             return self.refusal(answer, claim)
-        seat = self._seat(answer, claim, standing or self._bells.expect(claim))
-        self._bells.ensure()  # which wakes us when there is a bell to be called by
+        standing = standing or self._bells.expect(claim)
+        seat = self._seat(answer, claim, standing)
+        if self._bells.ensure() != bell:  # otherwise it wakes us when there is a bell to be called by
+            standing.signal.set()
         return seat
 
     async def turn(self, place: Place, until: float = math.inf, /) -> Grant | Place | Refusal:

@@ -8,9 +8,11 @@ from leasehold.spi import Place
 from leasehold.values import Grant, Loss, Refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable
 
-__all__ = ["granted", "lost", "placed", "raises", "refused"]
+    from leasehold.testing.contract.lab import Lab
+
+__all__ = ["granted", "lost", "placed", "raises", "refused", "signalled"]
 
 E = TypeVar("E", bound=BaseException)
 
@@ -46,3 +48,28 @@ async def raises(kind: type[E], awaitable: Awaitable[object]) -> E:
     except kind as error:
         return error
     raise AssertionError(f"expected {kind.__name__}, got {result!r}")
+
+
+async def signalled(
+    lab: Lab,
+    act: Callable[[Grant], Awaitable[object]],
+    what: str,
+    *,
+    before: Callable[[Grant], Awaitable[object]] | None = None,
+) -> None:
+    """The next in line is woken when somebody frees a lock like this, and then has it.
+
+    A place may also be woken because its store is ready to call it only now. So the flag is lowered before the store is
+    asked, never after; and all is done twice, because the second time only what is meant is left to be woken by.
+    """
+    store = lab.queueing()
+    for name in ("first", "second"):
+        holding = granted(await store.join(lab.claim(name, ttl=lab.ttl * 20)))
+        place = placed(await store.join(lab.claim(name, ttl=lab.ttl * 20)))
+        if before is not None:
+            await before(holding)
+        place.signal.clear()
+        place = placed(await store.turn(place))
+        await act(holding)
+        await lab.eventually(place.signal.is_set, f"the {what} is signalled")
+        granted(await store.turn(place))

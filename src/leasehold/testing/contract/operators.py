@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from leasehold.errors import BackendUnavailable, ConfigurationError, LeaseLost
-from leasehold.testing.contract.expect import granted, lost, placed, raises, refused
+from leasehold.testing.contract.expect import granted, lost, raises, refused, signalled
 from leasehold.testing.contract.registry import case
 from leasehold.testing.faults import Faults
 from leasehold.values import Capability, LossReason, Mode
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from leasehold.client import AsyncClient
     from leasehold.spi import Inspecting
     from leasehold.testing.contract.lab import Lab
+    from leasehold.values import Grant
 
 
 @case(Capability.INSPECT)
@@ -170,15 +171,15 @@ async def releasing_a_grant_that_was_broken_at_once_is_answered_with_the_break(l
 
 @case(Capability.INSPECT, Capability.PUSH)
 async def releasing_a_broken_grant_signals_the_next_in_line(lab: Lab) -> None:
-    store, backend, operator = lab.queueing(), lab.backend(), cast("Inspecting", lab.backend())
-    holding = granted(await store.join(lab.claim(ttl=lab.ttl * 20)))
-    place = placed(await store.join(lab.claim(ttl=lab.ttl * 20)))
-    assert await operator.break_(holding.claim.key, holding.fence, "stuck job", now=False)
-    place = placed(await store.turn(place))
-    place.signal.clear()
-    lost(await backend.release(holding))
-    await lab.eventually(place.signal.is_set, "the release is signalled")
-    granted(await store.turn(place))
+    backend, operator = lab.backend(), cast("Inspecting", lab.backend())
+
+    async def break_it(holding: Grant) -> None:
+        assert await operator.break_(holding.claim.key, holding.fence, "stuck job", now=False)
+
+    async def release_it(holding: Grant) -> None:
+        lost(await backend.release(holding))
+
+    await signalled(lab, release_it, "release", before=break_it)
 
 
 @case(Capability.INSPECT)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leasehold.testing.contract.expect import granted, placed, refused
+from leasehold.testing.contract.expect import granted, placed, refused, signalled
 from leasehold.testing.contract.registry import case
 from leasehold.values import Capability
 
@@ -156,32 +156,16 @@ async def the_queue_moves_on_when_the_holder_expires(lab: Lab) -> None:
 
 @case(Capability.PUSH)
 async def a_release_signals_the_next_in_line(lab: Lab) -> None:
-    store, backend = lab.queueing(), lab.backend()
-    holding = granted(await store.join(lab.claim()))
-    place = placed(await store.join(lab.claim()))
-    place.signal.clear()
-    await backend.release(holding)
-    await lab.eventually(place.signal.is_set, "the release is signalled")
-    granted(await store.turn(place))
+    await signalled(lab, lab.backend().release, "release")
 
 
 @case(Capability.PUSH)
 async def a_withdrawal_signals_the_next_in_line(lab: Lab) -> None:
-    store, backend = lab.queueing(), lab.backend()
-    holding = granted(await store.join(lab.claim()))
-    place = placed(await store.join(lab.claim()))
-    place.signal.clear()
-    await backend.withdraw(holding.claim)
-    await lab.eventually(place.signal.is_set, "the withdrawal is signalled")
-    granted(await store.turn(place))
+    backend = lab.backend()
+    await signalled(lab, lambda holding: backend.withdraw(holding.claim), "withdrawal")
 
 
 @case(Capability.PUSH)
 async def a_withdrawal_without_doubt_signals_the_next_in_line(lab: Lab) -> None:
-    store, backend = lab.queueing(), lab.backend()
-    holding = granted(await store.join(lab.claim()))
-    place = placed(await store.join(lab.claim()))
-    place.signal.clear()
-    await backend.withdraw(holding.claim, doubt=False)
-    await lab.eventually(place.signal.is_set, "the withdrawal is signalled")
-    granted(await store.turn(place))
+    backend = lab.backend()
+    await signalled(lab, lambda holding: backend.withdraw(holding.claim, doubt=False), "withdrawal")
