@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import time
 
 import pytest
 
+from leasehold.backends.memory import MemoryBackend
 from leasehold.testing import contract
+from leasehold.testing.contract import runner
 from leasehold.testing.contract.lab import Lab
 from leasehold.testing.contract.pace import Pace
 
@@ -42,6 +45,34 @@ def test_a_case_that_the_machine_was_too_slow_for_is_run_again_in_longer_units()
 
     check(late_once)
     assert units == [UNIT, 2 * UNIT]
+
+
+def test_a_case_that_the_store_was_too_slow_for_is_run_again_in_longer_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its server waited, for the processor or the disk, and this process did not."""
+    units: list[float] = []
+
+    async def slow(_: object, __: object, ___: float = 0.0) -> bool:
+        time.sleep(0 if units[1:] else UNIT)
+        return True
+
+    async def late_once(lab: Lab) -> None:
+        units.append(lab.ttl)
+        client = lab.client()
+        lease = await client.lock("x", ttl=60).acquire()
+        assert await lease.release()
+        assert units[1:], "the next lease ran out"
+
+    monkeypatch.setattr(MemoryBackend, "release", slow)
+    monkeypatch.setattr(runner, "Pace", HealthyPace)
+    check(late_once)
+    assert units == [UNIT, 2 * UNIT]
+
+
+class HealthyPace(Pace):
+    """This process was never late."""
+
+    def _measure(self) -> None:
+        pass
 
 
 def test_a_case_that_fails_in_time_is_a_failure_at_once() -> None:

@@ -111,6 +111,8 @@ def test_slot_on_the_move_is_unavailable_or_served_and_waited_for(
                 assert await client.lock(name).try_acquire() is None
             except leasehold.BackendUnavailable as error:
                 assert "being moved" in str(error)
+            except leasehold.OutcomeUnknown:
+                pass  # its time was over while it asked once more
 
             async def finish() -> None:
                 await runtime.sleep(0.5)
@@ -152,6 +154,35 @@ def test_release_waits_for_a_slot_on_the_move(driver: contract.Driver, cluster_n
             assert await backend.release(grant) is True
             assert await task.join(runtime.now() + 60)
             assert await backend.inspect("leasehold:moving") is None
+
+    driver.run(body())
+
+
+def test_call_whose_time_is_over_after_it_was_put_off_says_that_the_slot_is_moved(
+    driver: contract.Driver, cluster_nodes: RedisCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It said that there was no time to send the request, which helps nobody."""
+    cluster_nodes.flush()
+    slot = slot_of(cluster_nodes, "moving")
+    source = cluster_nodes.owner_of(slot)
+
+    async def body() -> None:
+        async with backend_of(driver, cluster_nodes.url) as (backend, runtime):
+            grant = await backend.try_acquire(claim_of("moving", "o1"))
+            target = cluster_nodes.begin_move(slot)
+            first, *_ = source.ask("CLUSTER", "GETKEYSINSLOT", slot, 100)
+            source.ask("MIGRATE", "127.0.0.1", target.port, first, 0, 5000)
+            plain = runtime.sleep
+
+            async def oversleep(_: float) -> None:
+                await plain(6)
+
+            with monkeypatch.context() as patch:
+                patch.setattr(runtime, "sleep", oversleep)
+                with pytest.raises(leasehold.BackendUnavailable, match="being moved"):
+                    await backend.release(grant, runtime.now() + 5)
+            cluster_nodes.finish_move(slot, target)
+            assert await backend.release(grant) is True
 
     driver.run(body())
 

@@ -182,6 +182,7 @@ class Courier:
     ) -> list[Any]:
         """The call was not run: find out where and how it can be. `moved_by`: until when to wait for a moving slot."""
         count, detours, owner = 2 if after else 1, 0, node
+        put_off = ""  # what a server said that moves the slot
         while detours < MOST_DETOURS:
             text = str(error)
             word = prefix_of(text)
@@ -192,14 +193,20 @@ class Courier:
                 owner = node if word == "MOVED" else owner
                 asking = pack("ASKING") if word == "ASK" else b""
             elif word == "TRYAGAIN" and self._runtime.now() + SLOT_PAUSE < moved_by:
+                put_off = text
                 await self._runtime.sleep(SLOT_PAUSE)
                 node, detours = owner, 0
             elif word != "NOSCRIPT":
                 self._refused(node, text)
                 raise from_reply(text, self._label)
-            replies = await self._exchange(
-                node, asking + payload + after, count + bool(asking), timeout, until, alone=bool(after)
-            )
+            try:
+                replies = await self._exchange(
+                    node, asking + payload + after, count + bool(asking), timeout, until, alone=bool(after)
+                )
+            except BackendUnavailable:
+                if put_off and self.wire.left(until) <= 0:  # the time went by with waiting for the slot
+                    raise from_reply(put_off, self._label) from None
+                raise
             replies = replies[bool(asking) :]
             if not isinstance(replies[0], Exception):
                 return replies

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from leasehold.spi import Backend, Queueing, Runtime, Store, Task
     from leasehold.testing.contract.drivers import Driver
     from leasehold.testing.contract.harness import Harness
+    from leasehold.testing.contract.pace import Pace
 
 __all__ = ["Child", "Lab"]
 
@@ -29,11 +30,12 @@ PATIENCE = 5_000  # breaths of about a millisecond: generous, because a loaded m
 class Lab:
     """The bench of one case."""
 
-    def __init__(self, harness: Harness, driver: Driver, scale: float = 1) -> None:
+    def __init__(self, harness: Harness, driver: Driver, scale: float, pace: Pace) -> None:
         self.harness = harness
         self.driver = driver
         self.ttl = harness.ttl * scale
         self.capabilities = harness.capabilities
+        self._pace = pace
         self._clients: list[AsyncClient] = []
         self._children: list[Child] = []
         self._backends: list[Backend] = []
@@ -59,7 +61,7 @@ class Lab:
 
     def backend(self, faults: Faults | None = None) -> Backend:
         """A connection of its own to the store."""
-        backend = self.harness.open_store().open_backend(self.runtime)
+        backend = self._store().open_backend(self.runtime)
         self._backends.append(backend)
         return backend if faults is None else FaultyBackend(backend, self.runtime, faults)
 
@@ -71,7 +73,7 @@ class Lab:
     def client(self, faults: Faults | None = None, **options: Any) -> AsyncClient:
         """A client of its own, as another process would have."""
         runtime = self.runtime
-        store: Store = self.harness.open_store()
+        store = self._store()
         if faults is not None:
             self._faults.append(faults)
             store = _FaultyStore(store, faults)
@@ -184,6 +186,11 @@ class Lab:
         for backend in self._backends:
             await backend.close()
 
+    def _store(self) -> Store:
+        """The store, whose calls are measured where time is real."""
+        store = self.harness.open_store()
+        return store if isinstance(self.harness.clock, ManualClock) else _MeasuredStore(store, self._pace)
+
     def _keepers_are_quiet(self) -> bool:
         if any(faults.delayed for faults in self._faults):
             return True  # a renewal is under way and stays so until more time has passed
@@ -216,6 +223,17 @@ class Spawned:
         if self.error is not None:
             raise self.error
         return self.result
+
+
+class _MeasuredStore:
+    def __init__(self, store: Store, pace: Pace) -> None:
+        self._store = store
+        self._pace = pace
+
+    def open_backend(self, runtime: Runtime) -> Backend:
+        backend = self._store.open_backend(runtime)
+        self._pace.watch(backend)
+        return backend
 
 
 class _FaultyStore:
