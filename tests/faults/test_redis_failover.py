@@ -103,7 +103,8 @@ def test_split_brain_gives_two_holders_whose_fences_are_in_the_order_of_time(gro
             second.check()
             assert second.release()
         eventually(lambda: old.is_role("slave"), "the old primary is not taken back")
-        with pytest.raises(leasehold.BackendUnavailable):
+        # Sentinel cuts the connections of a server that it takes back: a call on one of them got no answer.
+        with pytest.raises((leasehold.BackendUnavailable, leasehold.OutcomeUnknown)):
             stray.lock("name").acquire(timeout=0)
         assert new.is_role("master")
         first.release()

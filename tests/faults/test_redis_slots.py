@@ -196,7 +196,8 @@ def test_slot_that_nobody_serves_is_unavailable_until_its_replica_takes_over(
         eventually(lambda: waiters(client, "name") == 1)
         eventually(owner.has_replicated, "the replica does not confirm")
         owner.kill()
-        with pytest.raises(leasehold.BackendUnavailable):
+        # Unknown: a connection that was used a moment ago is taken to be alive, and what was sent on it got no answer.
+        with pytest.raises((leasehold.BackendUnavailable, leasehold.OutcomeUnknown)):
             client.lock("name").acquire(timeout=0)
         eventually(lambda: cluster.owner_of(slot_of(cluster, "name")) is not owner, "the replica does not take over")
         lease.check()

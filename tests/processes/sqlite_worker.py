@@ -88,6 +88,9 @@ def loop(url: str, seed: str) -> None:
                     say(lease.fence)
         except (leasehold.AcquireTimeout, leasehold.LeaseLost):
             continue
+        except leasehold.BackendUnavailable as error:  # a writer slept, or its disk did, for more than a second
+            if not isinstance(error.__cause__, sqlite3.OperationalError):
+                raise
 
 
 def queue(url: str, name: str) -> None:

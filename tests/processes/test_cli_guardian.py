@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.processes.command_line import PYTHON, CommandLine, children_of, guardian_of, is_alive, wait_for
+from tests.processes.command_line import LIMIT, PYTHON, CommandLine, children_of, guardian_of, is_alive, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,6 +60,49 @@ def test_a_guardian_that_dies_is_replaced_and_the_new_one_does_its_work(program:
     wait_for(lambda: guardian_of(process.pid) not in (None, first), "another guardian takes its place")
     process.kill()
     wait_for(lambda: not program.survivors(), "command, grandchild and guardian are gone")
+
+
+def test_a_command_that_takes_long_to_start_is_left_alone_while_its_lease_is_renewed(program: CommandLine) -> None:
+    """On a busy host an exec may take longer than the lease has left; the guardian has to hear of renewals."""
+    with program.client() as client:
+        lease = client.lock("job").acquire()
+        process = program.start("run", "job", "--ttl", "2s", "--", "touch", "ran")
+        wait_for(lambda: program.queue("job") == 1, "it stands in the queue")
+        guardian = wait_for(lambda: guardian_of(process.pid), "the guardian stands aside")
+        (command,) = (pid for pid in children_of(process.pid) if pid != guardian)
+        os.kill(command, signal.SIGSTOP)
+        lease.release()
+
+        def is_held_beyond_its_first_end() -> bool:
+            state = client.inspect("job")
+            return process.poll() is not None or any(own.held_for > 4 for own in (state.holdings if state else ()))
+
+        wait_for(is_held_beyond_its_first_end, "the lease is renewed")
+        assert process.poll() is None, process.communicate()
+        assert not (program.folder / "ran").exists()
+        os.kill(command, signal.SIGCONT)
+        assert process.wait(LIMIT) == 0
+    assert (program.folder / "ran").exists()
+
+
+def test_a_guardian_that_slept_itself_listens_before_it_acts(program: CommandLine) -> None:
+    script = (
+        "import os, signal\n"
+        "from leasehold.cli.guardian import Guardian, now\n"
+        "command = os.fork() or (os.setpgid(0, 0), signal.pause())\n"
+        "os.setpgid(command, command)\n"
+        "reading, writing = os.pipe()\n"
+        "guardian = Guardian(reading, command, 0.0)\n"
+        "guardian._hear(b'lease %r' % (now() - 60))\n"
+        "os.write(writing, b'lease %r\\ndone\\n' % (now() + 60))\n"
+        "guardian.watch()\n"
+        "os.kill(command, signal.SIGUSR1)\n"
+        "print('ended by', os.waitpid(command, 0)[1])\n"
+    )
+    result = subprocess.run(
+        [PYTHON, "-c", script], env=program.environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (result.stdout, result.stderr) == (f"ended by {signal.SIGUSR1:d}\n", "")
 
 
 @pytest.mark.parametrize("word", ["lease_until", "killing_at"])

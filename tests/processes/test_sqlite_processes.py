@@ -40,7 +40,9 @@ class Worker:
 
     def line(self) -> list[str]:
         assert self._process.stdout is not None
-        return self._process.stdout.readline().split()
+        words = self._process.stdout.readline().split()
+        assert words, f"the worker ended with {self._process.wait()}; its errors are above"
+        return words
 
     def say(self, word: str) -> None:
         assert self._process.stdin is not None

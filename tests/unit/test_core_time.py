@@ -105,6 +105,27 @@ def test_a_release_in_doubt_that_is_answered_after_the_deadline_does_not_claim_t
         taken[-1].release()
 
 
+@pytest.mark.parametrize("doubts", [0, 1])
+def test_a_release_that_got_no_answer_stays_unknown_when_the_store_cannot_be_reached_any_more(doubts: int) -> None:
+    """It did not: the last failure was told, and that one was surely not applied."""
+    store = ManualStore()
+    with store.connect() as client:
+        lease = client.lock("x", ttl=60).acquire()
+        asked: list[object] = []
+
+        def answer(grant: object, _: float, __: Callable[[], Any]) -> Any:
+            asked.append(grant)
+            raise OutcomeUnknown("no answer") if len(asked) <= doubts else BackendUnavailable("gone", backend="b")
+
+        Script(client, "release", answer)
+        for _ in range(2):  # the doubt is the lease's, not the call's
+            call = Turning(store, lease.release)
+            assert isinstance(call.result, OutcomeUnknown if doubts else BackendUnavailable)
+            assert call.result.backend == "b"
+            assert "gone" in str(call.result)
+        assert len(asked) > doubts + 2
+
+
 def test_closing_wakes_a_waiter_in_another_thread_at_once_and_leaves_nothing_in_the_queue() -> None:
     store = ManualStore()
     with store.connect() as other, other.lock("x").hold():

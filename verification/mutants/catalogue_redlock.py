@@ -11,7 +11,7 @@ _SCRIPTS = _REDLOCK + "scripts/"
 _COUNTING = ("tests/unit/test_redlock_counting.py",)
 _CALLS = "tests/faults/test_redlock_calls.py::"
 _NODE = "tests/faults/test_redlock_scripts.py::"
-_NODES = ("tests/unit/test_redlock_nodes.py",)
+_NODES = ("tests/unit/test_redlock_node_states.py",)
 _SETUP = "tests/faults/test_redlock_setup.py::"
 
 

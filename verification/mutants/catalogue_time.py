@@ -104,6 +104,14 @@ TIME_MUTANTS: tuple[Mutant, ...] = (
         _test("test_a_release_in_doubt_that_is_answered_after_the_deadline_does_not_claim_to_have_freed"),
     ),
     Mutant(
+        "R3-doubt-forgotten",
+        "release() says surely not applied although an earlier request of it got no answer",
+        _RELEASE,
+        "            raise _as_it_stands(tenure, failure)\n",
+        "            raise failure\n",
+        _test("test_a_release_that_got_no_answer_stays_unknown_when_the_store_cannot_be_reached_any_more"),
+    ),
+    Mutant(
         "R3-close-does-not-wait",
         "close() does not wait for a release that goes on in the background",
         _CLEANER,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tomllib
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,12 +28,12 @@ def main(arguments: list[str] | None = None) -> int:
     bugs = [bug for bug in read(options.bugs) if options.only in bug.id]
     survivors = 0
     with ThreadPoolExecutor(options.at_once) as pool:
-        for bug, verdict in zip(bugs, pool.map(_hunt, bugs), strict=True):
+        hunts = {pool.submit(_hunt, bug): bug for bug in bugs}
+        for done in as_completed(hunts):
+            bug, verdict = hunts[done], done.result()
             survivors += verdict.caught_by is None
-            print(
-                f"{bug.id:40} {verdict.caught_by or 'SURVIVED: ' + bug.description:70} {verdict.seconds:6.0f} s",
-                flush=True,
-            )
+            caught = verdict.caught_by or f"SURVIVED: {bug.description}"
+            print(f"{bug.id:40} {caught:70} {verdict.seconds:6.0f} s", flush=True)
     print(f"{len(bugs) - survivors} of {len(bugs)} caught")
     return 1 if survivors else 0
 

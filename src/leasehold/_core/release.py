@@ -50,7 +50,7 @@ async def _try_again(session: Session, tenure: Tenure, limit: float, failure: Ba
         pause = OUTAGE.delay(failures, runtime.random())
         if runtime.now() + pause >= min(limit, tenure.deadline):
             _go_on_in_the_background(session, tenure)
-            raise failure
+            raise _as_it_stands(tenure, failure)
         await runtime.sleep(pause)
         try:
             return await _attempt(session, tenure, limit)
@@ -90,6 +90,19 @@ def _go_on_in_the_background(session: Session, tenure: Tenure) -> None:
             session.events.emit(happened.Released(tenure.name, tenure.grant.fence, freed))
 
     session.cleaner.take(tenure.name, perform, tenure.deadline)
+
+
+def _as_it_stands(tenure: Tenure, failure: BackendError) -> BackendError:
+    """What to tell the caller: a last try that was surely not applied does not undo the doubt about an earlier one."""
+    if not tenure.perhaps_freed or isinstance(failure, OutcomeUnknown):
+        return failure
+    unknown = OutcomeUnknown(
+        f"the lock {tenure.name!r} may be free already: a request to release it got no answer, and now {failure}",
+        name=tenure.name,
+        backend=failure.backend,
+    )
+    unknown.__cause__ = failure
+    return unknown
 
 
 def _freed_meanwhile(tenure: Tenure) -> bool:

@@ -9,15 +9,21 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import signal
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from leasehold.cli import exit_codes
 from leasehold.cli.guardian import signal_group
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 __all__ = ["Child", "CommandFailed", "find_command"]
 
 LONGEST_WORD = 4096  # a fence and a slot; a pipe passes so much in one piece
+TAKEOVER_LOOK = 0.02  # how often to look at the lease until the command has taken over
 _OF_THE_SHELL = {".", ":", "alias", "cd", "eval", "exec", "exit", "export", "set", "shift", "source", "trap", "ulimit",
                  "umask", "unset", "wait"}  # fmt: skip
 _PYTHON_IGNORES = ("SIGPIPE", "SIGXFSZ")  # Python does so at its start, and it would be inherited
@@ -85,13 +91,19 @@ class Child:
         with suppress(PermissionError, ProcessLookupError):
             os.setpgid(self.pid, self.pid)  # both sides do it, so that neither has to wait for the other
 
-    def start(self, fence: int, slot: str | None = None) -> None:
-        """Become the command now. Raises `CommandFailed` when that is impossible."""
+    def start(self, fence: int, slot: str | None, meanwhile: Callable[[], object]) -> None:
+        """Become the command now. Raises `CommandFailed` when that is impossible.
+
+        On a busy host this may take longer than the lease has left, so `meanwhile` is called again and again: it tells
+        the guardian of renewals, which else would end a command whose lease is in good order.
+        """
         word = f"{fence}" if slot is None else f"{fence} {slot}"
         with suppress(BrokenPipeError):  # somebody killed it while we waited; its exit status says so
             os.write(self._start, word.encode())
         self._is_started = True
         os.close(self._start)
+        while not select.select([self._status], [], [], TAKEOVER_LOOK)[0]:
+            meanwhile()
         trouble = os.read(self._status, 64)  # ends without a word when the command takes over
         os.close(self._status)
         if trouble:

@@ -77,13 +77,21 @@ class Guardian:
     def watch(self) -> None:
         """Stay until the wrapper says that all is done, or until its group is gone."""
         while True:
-            self._act(now())
+            instant = now()
+            if not self._orphaned and not self._listen(0.0):  # we may have slept too: what was said by then counts
+                return
+            self._act(instant)
             if self._orphaned:
                 if self._kill_at == float("inf") or not signal_group(self._group, 0):
                     return
                 time.sleep(max(0.0, min(ORPHAN_LOOK, self._kill_at - now())))
-            elif not self._listen():
+            elif not self._listen(self._patience()):
                 return
+
+    def _patience(self) -> float:
+        """How long nothing can be due."""
+        due = self._kill_at if self._terminated else self._lease_ends + GRACE
+        return max(0.0, min(LONGEST_WAIT, due - now()))
 
     def _act(self, instant: float) -> None:
         if not self._terminated and (self._orphaned or instant >= self._lease_ends + GRACE):
@@ -99,11 +107,9 @@ class Guardian:
             self._kill_at = float("inf")
             signal_group(self._group, signal.SIGKILL)
 
-    def _listen(self) -> bool:
-        """Wait for the next message or instant; False when told to go."""
-        instant = now()
-        due = self._kill_at if self._terminated else self._lease_ends + GRACE
-        readable, _, _ = select.select([self._pipe], [], [], max(0.0, min(LONGEST_WAIT, due - instant)))
+    def _listen(self, patience: float) -> bool:
+        """Wait for the next message, for so long at most; False when told to go."""
+        readable, _, _ = select.select([self._pipe], [], [], patience)
         if not readable:
             return True
         received = os.read(self._pipe, 4096)

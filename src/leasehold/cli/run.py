@@ -182,7 +182,7 @@ class Attempt:
             self.facts["outcome"] = "lost"
             return exit_codes.LEASE_LOST
         try:
-            child.start(lease.fence, self.slot)
+            child.start(lease.fence, self.slot, supervisor.may_start)
         except CommandFailed as failure:
             terminal.take_back()
             return self._command_failed(failure)

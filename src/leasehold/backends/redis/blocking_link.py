@@ -26,18 +26,19 @@ if TYPE_CHECKING:
 __all__ = ["BlockingEar", "BlockingLink"]
 
 CHUNK = 16384
+FINEST = 0.25  # of the time for an answer: how early the socket may wake us
 
 
 class BlockingLink:
     """One connection; it belongs to one thread at a time."""
 
-    __slots__ = ("__weakref__", "_connection", "_reader", "_socket", "_timeout", "label", "node", "used_at")
+    __slots__ = ("__weakref__", "_connection", "_reader", "_socket", "_tick", "_timeout", "label", "node", "used_at")
 
     def __init__(self, dialer: Dialer, node: Node, label: str) -> None:
         self.label = label
         self.node = node
         self._reader = new_reader()
-        self._timeout = -1.0
+        self._timeout = self._tick = -1.0
         try:
             self._connection = dialer.connection("redis.connection", node)
             self._connection.connect()
@@ -49,10 +50,15 @@ class BlockingLink:
         self.used_at = time.monotonic()
 
     def set_timeout(self, seconds: float) -> None:
-        """How long to wait for an answer; 0 is for ever."""
-        if seconds == self._timeout:
-            return
+        """How long to wait for an answer; 0 is for ever.
+
+        The socket itself may wake us earlier: a release and an acquire are given different times, and changing that of
+        the socket costs three system calls.
+        """
         self._timeout = seconds
+        if seconds == self._tick or seconds * FINEST <= self._tick <= seconds:
+            return
+        self._tick = seconds
         if isinstance(self._socket, ssl.SSLSocket):
             self._socket.settimeout(seconds or None)
             return
@@ -75,7 +81,7 @@ class BlockingLink:
             self.take_replies(replies, count)
             if len(replies) == count:
                 return replies
-            if time.monotonic() - self.used_at > self._timeout:
+            if self._is_late():
                 raise self._silent()
             self.feed()
 
@@ -98,12 +104,18 @@ class BlockingLink:
         try:
             data = self._socket.recv(CHUNK)
         except (TimeoutError, BlockingIOError):
+            if self._tick < self._timeout and not self._is_late():
+                self.feed()
+                return
             raise self._silent() from None
         except OSError as error:
             raise OutcomeUnknown(f"{self.label}: the connection broke: {error}", backend=self.label) from None
         if not data:
             raise OutcomeUnknown(f"{self.label} closed the connection without an answer", backend=self.label)
         self._reader.feed(data)
+
+    def _is_late(self) -> bool:
+        return time.monotonic() - self.used_at >= self._timeout
 
     def _silent(self) -> OutcomeUnknown:
         return OutcomeUnknown(f"{self.label} did not answer within {self._timeout:.3g} s", backend=self.label)
@@ -112,7 +124,7 @@ class BlockingLink:
         """Whether the other side has neither closed it nor sent anything unasked."""
         try:
             self._socket.setblocking(False)  # noqa: FBT003 - the standard library's own
-            self._timeout = -1.0
+            self._tick = -1.0
             self._socket.recv(1, 0 if isinstance(self._socket, ssl.SSLSocket) else socket.MSG_PEEK)
         except (BlockingIOError, ssl.SSLWantReadError):
             return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leasehold.errors import ModeConflict
-from leasehold.testing.contract.expect import granted, placed, raises, refused
+from leasehold.testing.contract.expect import granted, lost, placed, raises, refused
 from leasehold.testing.contract.registry import case
 from leasehold.values import Capability, Mode
 
@@ -22,6 +22,20 @@ async def readers_share_and_keep_a_writer_out(lab: Lab) -> None:
     for grant in readers:
         assert await backend.release(grant)
     granted(await backend.try_acquire(lab.claim()))
+
+
+@case(Capability.SHARED)
+async def another_share_of_the_same_owner_is_not_touched(lab: Lab) -> None:
+    """A late copy of a claim may be granted anew after the release, beside another reader."""
+    backend, claim = lab.backend(), lab.claim(mode=Mode.SHARED)
+    granted(await backend.try_acquire(lab.claim(mode=Mode.SHARED, ttl=lab.ttl * 20)))
+    first = granted(await backend.try_acquire(claim))
+    await backend.release(first)
+    second = granted(await backend.try_acquire(claim))
+    assert second.fence > first.fence
+    lost((await backend.renew([first]))[0])
+    assert await backend.release(first) is False
+    assert granted((await backend.renew([second]))[0]).fence == second.fence
 
 
 @case(Capability.SHARED)
