@@ -266,8 +266,11 @@ class FaultProxy:
     async def _refuse(self) -> None:
         self._refuses = True
         if self._listener is not None:
-            self._listener.close()
-            self._listener = None
+            listener, self._listener = self._listener, None
+            for socket in listener.sockets:
+                self._loop.remove_reader(socket.fileno())
+            await asyncio.sleep(0)  # who was accepted gets a transport: a server that is closed forgets the socket
+            listener.close()
         await self._cut()
 
     async def _black_hole(self) -> None:
@@ -294,15 +297,12 @@ class FaultProxy:
 
     async def _shut_down(self) -> None:
         await self._refuse()
-        tasks = [pump for link in self._links for pump in link.pumps]
-        for task in tasks:
+        mine = [*self._clients, *(pump for link in self._links for pump in link.pumps)]
+        for task in mine:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.sleep(0)
-        while others := asyncio.all_tasks() - {asyncio.current_task()}:  # a connection may just have been accepted
-            for task in others:
-                task.cancel()
-            await asyncio.gather(*others, return_exceptions=True)
+        await asyncio.gather(*mine, return_exceptions=True)
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:  # asyncio's own: it just accepts somebody
+            await asyncio.wait(others)
 
 
 def _write(writer: asyncio.StreamWriter, chunk: bytes) -> None:
