@@ -178,6 +178,7 @@ def test_paused_holder_s_late_write_is_refused_by_the_guard(
     assert fences == [old, new, new]
 
 
+@pytest.mark.timeout(300)  # 206 starts of Python, one after the other: 90 s on two cores with other tests beside it
 def test_two_hundred_kills_at_random_points_leave_nothing_that_matters(
     start: Callable[..., Worker], url: str, client: leasehold.Client, tmp_path: Path
 ) -> None:
