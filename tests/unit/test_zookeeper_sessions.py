@@ -98,7 +98,7 @@ def test_a_session_with_a_note_for_a_broken_holder_is_not_idle() -> None:
 
 def standing_in(one: Session) -> Standing:
     claim = Claim("ns:x", RUNTIME.owner(), 30.0, Mode.EXCLUSIVE, 1, 0.0, Holder("host", 1))
-    standing = Standing(claim, one, "/root/locks/ns%3Ax", RUNTIME.signal(), RUNTIME.now())
+    standing = Standing(claim, one, "/tree/locks/ns%3Ax", RUNTIME.signal(), RUNTIME.now())
     one.admit(standing)
     return standing
 
