@@ -27,7 +27,7 @@ LONG = 60.0
 def session(ttl: float = 30.0) -> Session:
     """One that was opened just now; nothing is ever sent."""
     settings = Settings.from_url(StoreURL.parse("zk://127.0.0.1:1"))
-    made = Session(ttl, lambda: None, settings=settings, paths=Paths("/root"), registry=Registry(), runtime=RUNTIME)
+    made = Session(ttl, lambda: None, settings=settings, paths=Paths("/tree"), registry=Registry(), runtime=RUNTIME)
     made._on_ready(made.belief.timeout)
     return made
 
