@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import signal
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 # How long an example takes says something about the machine, not about the code.
@@ -24,7 +25,8 @@ pytest_plugins: list[str] = [
     "tests.servers.zookeeper",
 ]
 
-WAITING = ("contract", "faults", "versions")  # the rest keeps a core busy
+BUSY_AFTER_EACH_WAITING = 3
+WAITING = ("contract", "versions")
 
 
 def pytest_configure() -> None:
@@ -41,18 +43,20 @@ def pytest_configure() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mix files that wait with files that compute, so that the workers do not all do the same at a time.
 
-    A contract waits minutes for ttls to pass and hardly computes, and so do fault tests; the longest come first.
+    A contract waits minutes for ttls to pass and hardly computes; the other files are shorter, and keep a core busy.
     """
     files: dict[Path, list[pytest.Item]] = {}
     for item in items:
         files.setdefault(item.path, []).append(item)
-    waiting = [path for path in files if path.parent.name in WAITING]
-    waiting.sort(key=lambda path: (path.parent.name == "faults", path))
+    waiting = sorted((path for path in files if path.parent.name in WAITING), reverse=True)
     busy = sorted(path for path in files if path.parent.name not in WAITING)
     items[:] = [item for path in _mixed(waiting, busy) for item in files[path]]
 
 
-def _mixed(waiting: Sequence[Path], busy: Sequence[Path]) -> list[Path]:
-    """Both in their own order, each spread over the whole."""
-    places = {path: (number + 0.5) / len(group) for group in (waiting, busy) for number, path in enumerate(group)}
-    return sorted(places, key=lambda path: places[path])
+def _mixed(waiting: Sequence[Path], busy: Sequence[Path]) -> Iterator[Path]:
+    """Each of the first, followed by a few of the second; the rest of these comes last."""
+    rest = iter(busy)
+    for path in waiting:
+        yield path
+        yield from islice(rest, BUSY_AFTER_EACH_WAITING)
+    yield from rest
