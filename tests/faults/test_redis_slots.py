@@ -11,7 +11,7 @@ from leasehold.urls import find_store
 from leasehold.values import Claim, Grant, Holder, Mode, Record
 from tests.faults.redis_calls import backend_of
 from tests.faults.support import eventually, opened, waiters
-from verification.lab.redis_cluster import RedisCluster
+from verification.lab.redis_cluster import ClusterNode, RedisCluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -131,18 +131,23 @@ def test_slot_on_the_move_is_unavailable_or_served_and_waited_for(
     driver.run(body())
 
 
+def half_moved(cluster: RedisCluster, slot: int) -> ClusterNode:
+    """Begin to move a slot, and move one of its keys: a call that needs them all has to wait; returns the target."""
+    source, target = cluster.owner_of(slot), cluster.begin_move(slot)
+    first, *_ = source.ask("CLUSTER", "GETKEYSINSLOT", slot, 100)
+    source.ask("MIGRATE", "127.0.0.1", target.port, first, 0, 5000)
+    return target
+
+
 def test_release_waits_for_a_slot_on_the_move(driver: contract.Driver, cluster_nodes: RedisCluster) -> None:
     """It did not: it was refused at once, and the lock stayed for its ttl."""
     cluster_nodes.flush()
     slot = slot_of(cluster_nodes, "moving")
-    source = cluster_nodes.owner_of(slot)
 
     async def body() -> None:
         async with backend_of(driver, cluster_nodes.url) as (backend, runtime):
             grant = await backend.try_acquire(claim_of("moving", "o1"))
-            target = cluster_nodes.begin_move(slot)
-            first, *_ = source.ask("CLUSTER", "GETKEYSINSLOT", slot, 100)
-            source.ask("MIGRATE", "127.0.0.1", target.port, first, 0, 5000)
+            target = half_moved(cluster_nodes, slot)
 
             async def finish() -> None:
                 await runtime.sleep(0.5)
@@ -164,14 +169,11 @@ def test_call_whose_time_is_over_after_it_was_put_off_says_that_the_slot_is_move
     """It said that there was no time to send the request, which helps nobody."""
     cluster_nodes.flush()
     slot = slot_of(cluster_nodes, "moving")
-    source = cluster_nodes.owner_of(slot)
 
     async def body() -> None:
         async with backend_of(driver, cluster_nodes.url) as (backend, runtime):
             grant = await backend.try_acquire(claim_of("moving", "o1"))
-            target = cluster_nodes.begin_move(slot)
-            first, *_ = source.ask("CLUSTER", "GETKEYSINSLOT", slot, 100)
-            source.ask("MIGRATE", "127.0.0.1", target.port, first, 0, 5000)
+            target = half_moved(cluster_nodes, slot)
             plain = runtime.sleep
 
             async def oversleep(_: float) -> None:
