@@ -6,6 +6,8 @@ BIN    := $(VENV)/bin
 # Most tests wait for a ttl to pass, so more of them run at once than there are cores. One file stays with one worker, which
 # starts the servers that the file asks for; tests/conftest.py puts the files into an order that mixes waiting and work.
 PARALLEL ?= -n 6 --dist loadfile --no-loadscope-reorder
+# The tests start some thousand Pythons; each would compile the library anew if this were set in the environment.
+unexport PYTHONDONTWRITEBYTECODE
 RUN    := PYTHONPATH=. $(BIN)/python
 
 .DEFAULT_GOAL := help
@@ -61,8 +63,8 @@ conformance: setup servers  ## the simulated Redis server against real ones, cal
 	$(RUN) -m verification.simulation.redis.conformance --operations 100000 --server valkey
 
 faults: setup servers  ## the long forms of the fault tests: a minute of packet loss, 10,000 grants to a mixed fleet, Redlock over 200 node faults
-	LEASEHOLD_LONG_FAULTS=1 $(RUN) -m pytest -q tests/faults/test_redis_packet_loss.py tests/faults/test_redis_compat.py \
-	  tests/faults/test_redlock_fences.py
+	LEASEHOLD_LONG_FAULTS=1 $(RUN) -m pytest -q tests/stores/redis/test_redis_packet_loss.py tests/stores/redis/test_redis_compat.py \
+	  tests/stores/redlock/test_redlock_fences.py
 
 mutants: setup  ## known bugs, planted again: each must be caught
 	$(RUN) -m verification.mutants

@@ -13,11 +13,11 @@ import weakref
 from typing import TYPE_CHECKING, Any, Never, NoReturn, ParamSpec, TypeVar, Unpack, cast
 
 from leasehold._core import events as happened
-from leasehold._core.durations import Duration, optional_seconds, seconds, ttl_seconds
 from leasehold._core.events import Events
 from leasehold._core.keeper import CLOSE_PATIENCE
 from leasehold._core.names import DEFAULT_NAMESPACE, check_fact, check_name, check_namespace, key_for, name_of
 from leasehold._core.session import open_session
+from leasehold.durations import Duration, optional_seconds, seconds, ttl_seconds
 from leasehold.errors import AcquireTimeout, BackendUnavailable, ClientClosed, ConfigurationError, OutcomeUnknown
 from leasehold.lock import AsyncLock, AsyncLockSet, AsyncRWLock
 from leasehold.name_template import NameTemplate

@@ -8,10 +8,10 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, NoReturn
 
-from leasehold._core.durations import optional_seconds, seconds
 from leasehold._core.release import release
 from leasehold._core.states import State
 from leasehold._core.validity import believed_until
+from leasehold.durations import optional_seconds, seconds
 from leasehold.errors import ConfigurationError, LeaseLost
 from leasehold.hold import Block, lost_error, wait_lost
 from leasehold.values import Loss, LossReason
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import TracebackType
 
-    from leasehold._core.durations import Duration
     from leasehold._core.session import Session
     from leasehold._core.tenure import Tenure, Watcher
+    from leasehold.durations import Duration
     from leasehold.values import Holder
 
 __all__ = ["AsyncLease", "AsyncLeaseSet", "AsyncLost"]

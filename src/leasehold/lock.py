@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NoReturn
 
 from leasehold._core import acquire as core
-from leasehold._core.durations import seconds
 from leasehold._core.session import Wish
 from leasehold._core.states import State
+from leasehold.durations import seconds
 from leasehold.errors import AcquireTimeout, BackendError, LeaseLost
 from leasehold.hold import AsyncHold
 from leasehold.lease import AsyncLease, AsyncLeaseSet

@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import EllipsisType
 from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
-from leasehold._core.durations import Duration, seconds, ttl_seconds
 from leasehold._core.names import check_fact, check_name, key_for
+from leasehold.durations import Duration, seconds, ttl_seconds
 from leasehold.errors import ConfigurationError, UnsupportedCapability
 from leasehold.values import Capability, Mode
 

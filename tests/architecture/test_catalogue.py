@@ -100,7 +100,7 @@ def test_tests_that_the_catalogue_names_are_collected() -> None:
     for entry in CATALOGUE.values():
         for test in entry.get("test", []):
             if test.startswith("tests/"):
-                assert re.fullmatch(r"tests/\w+/test_\w+\.py::test_\w+", test), test
+                assert re.fullmatch(r"tests/[\w/]+/test_\w+\.py::test_\w+", test), test
 
 
 @pytest.mark.parametrize("runtime", [ThreadRuntime, AsyncioRuntime])

@@ -13,33 +13,33 @@ _EMBEDDED = (*_MEMORY, "tests/contract/test_sqlite.py", "tests/processes")
 # The longest prefix of the file's path counts.
 _AREAS: dict[str, tuple[str, ...]] = {
     "": (*_EMBEDDED, "tests/contract/test_redis.py"),
-    "backends/sqlite/": ("tests/unit", "tests/contract/test_sqlite.py", "tests/processes"),
+    "backends/sqlite/": ("tests/unit", "tests/stores/sqlite", "tests/contract/test_sqlite.py", "tests/processes"),
     "backends/redis/": (
         "tests/unit",
         "tests/simulation",
         "tests/contract/test_redis.py",
         "tests/contract/test_redis_sentinel.py",
         "tests/contract/test_redis_cluster.py",
-        "tests/faults/test_redis_*.py",
+        "tests/stores/redis",
         "tests/lab/test_redis_lab.py",
     ),
     "backends/redlock/": (
         "tests/unit",
         "tests/models",
         "tests/contract/test_redlock.py",
-        "tests/faults/test_redlock_*.py",
+        "tests/stores/redlock",
     ),
     "backends/postgres/": (
         "tests/unit",
         "tests/contract/test_postgres.py",
         "tests/contract/test_postgres_session.py",
         "tests/sql",
-        "tests/faults/test_postgres_*.py",
+        "tests/stores/postgres",
     ),
-    "backends/etcd/": ("tests/unit", "tests/contract/test_etcd_threads.py", "tests/faults/test_etcd_*.py"),
-    "backends/zookeeper/": ("tests/unit", "tests/contract/test_zookeeper.py", "tests/faults/test_zookeeper_*.py"),
+    "backends/etcd/": ("tests/unit", "tests/contract/test_etcd_threads.py", "tests/stores/etcd"),
+    "backends/zookeeper/": ("tests/unit", "tests/contract/test_zookeeper.py", "tests/stores/zookeeper"),
     "sql/": ("tests/unit", "tests/sql", "tests/lab/test_counters.py"),
-    "fencing/": ("tests/unit", "tests/fencing", "tests/faults/test_etcd_guard.py"),
+    "fencing/": ("tests/unit", "tests/fencing", "tests/stores/etcd/test_etcd_guard.py"),
     "cli/": ("tests/unit", "tests/processes"),
 }
 

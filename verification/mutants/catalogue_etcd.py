@@ -6,10 +6,10 @@ from verification.mutants.catalogue import Mutant
 
 __all__ = ["ETCD_MUTANTS"]
 
-_RULES = "tests/unit/test_etcd_rules.py"
-_ANSWERS = "tests/faults/test_etcd_answers.py"
-_UNTIL = "tests/faults/test_etcd_until.py"
-_PROCESSES = "tests/faults/test_etcd_processes.py"
+_RULES = "tests/stores/etcd/test_etcd_rules.py"
+_ANSWERS = "tests/stores/etcd/test_etcd_answers.py"
+_UNTIL = "tests/stores/etcd/test_etcd_until.py"
+_PROCESSES = "tests/stores/etcd/test_etcd_processes.py"
 
 ETCD_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
@@ -50,7 +50,9 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
         "backends/etcd/channels.py",
         "    return timeout >= LEAST_WAIT and channel.heard",
         "    return channel.heard",
-        tests=("tests/unit/test_etcd_channels.py::test_channel_is_not_given_up_on_for_a_caller_that_had_no_time",),
+        tests=(
+            "tests/stores/etcd/test_etcd_channels.py::test_channel_is_not_given_up_on_for_a_caller_that_had_no_time",
+        ),
     ),
     Mutant(
         "etcd-used-up-session",

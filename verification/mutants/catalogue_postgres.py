@@ -8,8 +8,8 @@ __all__ = ["POSTGRES_MUTANTS"]
 
 _GUARD = "sql/guard_postgresql.py"
 _OF_GUARD = "tests/sql/test_guard_postgresql.py"
-_OF_GRANTS = "tests/faults/test_postgres_grants.py"
-_OF_UNTIL = "tests/faults/test_postgres_until.py"
+_OF_GRANTS = "tests/stores/postgres/test_postgres_grants.py"
+_OF_UNTIL = "tests/stores/postgres/test_postgres_until.py"
 _VERBS = "backends/postgres/sql/verbs.sql"
 
 POSTGRES_MUTANTS: tuple[Mutant, ...] = (
@@ -51,7 +51,7 @@ POSTGRES_MUTANTS: tuple[Mutant, ...] = (
         _GUARD,
         "  OPERATOR(pg_catalog.||) pg_catalog.jsonb_build_object(CAST(%(resource)s AS pg_catalog.text), NULL)\n",
         "  OPERATOR(pg_catalog.||) jsonb_build_object(CAST(%(resource)s AS pg_catalog.text), NULL)\n",
-        ("tests/faults/test_postgres_search_path.py", "-k", "guards"),
+        ("tests/stores/postgres/test_postgres_search_path.py", "-k", "guards"),
     ),
     Mutant(
         "PG-clock-fell-back",
@@ -91,7 +91,7 @@ POSTGRES_MUTANTS: tuple[Mutant, ...] = (
         "backends/postgres/session.py",
         "        if ended and self._alarm is not None:\n",
         "        if ended and self._alarm is None:\n",
-        ("tests/faults/test_postgres_sessions.py", "-k", "learns_at_once"),
+        ("tests/stores/postgres/test_postgres_sessions.py", "-k", "learns_at_once"),
     ),
     Mutant(
         "PG-renewed-too-late",

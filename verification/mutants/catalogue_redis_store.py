@@ -20,9 +20,9 @@ _TOPOLOGY = "backends/redis/topology.py"
 _WIRE = "backends/redis/wire.py"
 
 _PORTS = "tests/simulation/test_redis_ports.py"
-_UNIT = "tests/unit/test_redis_topology.py"
-_UNTIL = "tests/faults/test_redis_until.py"
-_CLOSING = "tests/faults/test_redis_closing.py"
+_UNIT = "tests/stores/redis/test_redis_topology.py"
+_UNTIL = "tests/stores/redis/test_redis_until.py"
+_CLOSING = "tests/stores/redis/test_redis_closing.py"
 
 REDIS_STORE_MUTANTS: tuple[Mutant, ...] = (
     # --- what no test saw
@@ -202,7 +202,7 @@ REDIS_STORE_MUTANTS: tuple[Mutant, ...] = (
         _COURIER,
         '            elif word == "TRYAGAIN" and self._runtime.now() + SLOT_PAUSE < moved_by:\n',
         '            elif word == "TRYAGAIN" and moved_by < 0:\n',
-        tests=("tests/faults/test_redis_slots.py::test_release_waits_for_a_slot_on_the_move",),
+        tests=("tests/stores/redis/test_redis_slots.py::test_release_waits_for_a_slot_on_the_move",),
     ),
     Mutant(
         "redis-imports-cross",
@@ -210,6 +210,6 @@ REDIS_STORE_MUTANTS: tuple[Mutant, ...] = (
         _WIRE,
         "        load_driver()\n        classes =",
         "        classes =",
-        tests=("tests/faults/test_redis_first_use.py",),
+        tests=("tests/stores/redis/test_redis_first_use.py",),
     ),
 )

@@ -8,11 +8,11 @@ __all__ = ["REDLOCK_MUTANTS"]
 
 _REDLOCK = "backends/redlock/"
 _SCRIPTS = _REDLOCK + "scripts/"
-_COUNTING = ("tests/unit/test_redlock_counting.py",)
-_CALLS = "tests/faults/test_redlock_calls.py::"
-_NODE = "tests/faults/test_redlock_scripts.py::"
-_NODES = ("tests/unit/test_redlock_node_states.py",)
-_SETUP = "tests/faults/test_redlock_setup.py::"
+_COUNTING = ("tests/stores/redlock/test_redlock_counting.py",)
+_CALLS = "tests/stores/redlock/test_redlock_calls.py::"
+_NODE = "tests/stores/redlock/test_redlock_scripts.py::"
+_NODES = ("tests/stores/redlock/test_redlock_node_states.py",)
+_SETUP = "tests/stores/redlock/test_redlock_setup.py::"
 
 
 REDLOCK_MUTANTS: tuple[Mutant, ...] = (

@@ -14,7 +14,7 @@ SQLITE_MUTANTS: tuple[Mutant, ...] = (
         "status.st_mode & 0o022",
         "status.st_mode & 0o002",
         (
-            "tests/unit/test_sqlite_location.py::test_directory_of_local_that_a_group_or_the_world_may_write_to_is_refused",
+            "tests/stores/sqlite/test_sqlite_location.py::test_directory_of_local_that_a_group_or_the_world_may_write_to_is_refused",
         ),
     ),
     Mutant(
@@ -23,7 +23,9 @@ SQLITE_MUTANTS: tuple[Mutant, ...] = (
         "backends/sqlite/location.py",
         "if links > 1:",
         "if links > 2:",
-        ("tests/processes/test_sqlite_one_file.py::test_file_with_a_second_hard_link_has_no_owner_under_either_name",),
+        (
+            "tests/stores/sqlite/test_sqlite_one_file.py::test_file_with_a_second_hard_link_has_no_owner_under_either_name",
+        ),
     ),
     Mutant(
         "sqlite-later-link",
@@ -32,7 +34,7 @@ SQLITE_MUTANTS: tuple[Mutant, ...] = (
         "return status.st_dev, status.st_ino, status.st_nlink",
         "return status.st_dev, status.st_ino, 1",
         (
-            "tests/processes/test_sqlite_one_file.py::test_open_file_that_gets_a_second_link_is_refused_until_that_is_gone",
+            "tests/stores/sqlite/test_sqlite_one_file.py::test_open_file_that_gets_a_second_link_is_refused_until_that_is_gone",
         ),
     ),
     Mutant(
@@ -42,7 +44,7 @@ SQLITE_MUTANTS: tuple[Mutant, ...] = (
         "any(point == path for",
         "any(point == path + '/' for",
         (
-            "tests/processes/test_sqlite_one_file.py::test_file_that_is_mounted_by_itself_is_refused_and_its_directory_may_be_mounted",
+            "tests/stores/sqlite/test_sqlite_one_file.py::test_file_that_is_mounted_by_itself_is_refused_and_its_directory_may_be_mounted",
         ),
     ),
     Mutant(
@@ -51,7 +53,7 @@ SQLITE_MUTANTS: tuple[Mutant, ...] = (
         "backends/sqlite/location.py",
         "place.mkdir(mode=0o700)\n        place.chmod(0o700)",
         "place.mkdir()",
-        ("tests/unit/test_sqlite_location.py::test_directories_of_local_are_private_whatever_the_umask",),
+        ("tests/stores/sqlite/test_sqlite_location.py::test_directories_of_local_are_private_whatever_the_umask",),
     ),
     Mutant(
         "sqlite-until",
@@ -59,7 +61,9 @@ SQLITE_MUTANTS: tuple[Mutant, ...] = (
         "backends/sqlite/backend.py",
         "deadline = min(now + PATIENCE, until)",
         "deadline = now + PATIENCE",
-        ("tests/unit/test_sqlite_limits.py::test_call_on_a_file_that_another_program_locked_ends_by_its_limit",),
+        (
+            "tests/stores/sqlite/test_sqlite_limits.py::test_call_on_a_file_that_another_program_locked_ends_by_its_limit",
+        ),
     ),
     Mutant(
         "sqlite-doubt",
@@ -67,7 +71,7 @@ SQLITE_MUTANTS: tuple[Mutant, ...] = (
         "backends/sqlite/ledger.py",
         "        if doubt:\n            entry.tombstone",
         "        if claim:\n            entry.tombstone",
-        ("tests/unit/test_sqlite_rules.py::test_withdrawal_without_doubt_leaves_no_row",),
+        ("tests/stores/sqlite/test_sqlite_rules.py::test_withdrawal_without_doubt_leaves_no_row",),
     ),
     Mutant(
         "sqlite-release-of-broken",
@@ -76,7 +80,7 @@ SQLITE_MUTANTS: tuple[Mutant, ...] = (
         "return True if holding.broken is None else Loss(LossReason.BROKEN, holding.broken)",
         "return holding.broken is None",
         (
-            "tests/unit/test_sqlite_rules.py::test_release_of_a_broken_grant_answers_the_break_and_lets_the_next_waiter_in",
+            "tests/stores/sqlite/test_sqlite_rules.py::test_release_of_a_broken_grant_answers_the_break_and_lets_the_next_waiter_in",
         ),
     ),
     Mutant(
@@ -85,7 +89,7 @@ SQLITE_MUTANTS: tuple[Mutant, ...] = (
         "backends/sqlite/wakeup.py",
         "        for signal in list(self._signals.values()):\n            signal.set()",
         "        self._signals.clear()",
-        ("tests/unit/test_sqlite_limits.py::test_closing_raises_the_signal_of_every_waiter",),
+        ("tests/stores/sqlite/test_sqlite_limits.py::test_closing_raises_the_signal_of_every_waiter",),
     ),
     Mutant(
         "sqlite-expired-place",
@@ -93,7 +97,7 @@ SQLITE_MUTANTS: tuple[Mutant, ...] = (
         "backends/sqlite/entry.py",
         "any(state <= State.WAITING for",
         "any(state < State.WAITING for",
-        ("tests/unit/test_sqlite_rules.py::test_place_that_runs_out_lets_the_next_in_line_know",),
+        ("tests/stores/sqlite/test_sqlite_rules.py::test_place_that_runs_out_lets_the_next_in_line_know",),
     ),
     Mutant(
         "sqlite-container-time",
@@ -101,7 +105,7 @@ SQLITE_MUTANTS: tuple[Mutant, ...] = (
         "backends/sqlite/host.py",
         "time.clock_gettime(self._clock_id) - self._shift",
         "time.clock_gettime(self._clock_id) + self._shift",
-        ("tests/unit/test_sqlite_host.py",),
+        ("tests/stores/sqlite/test_sqlite_host.py",),
     ),
     Mutant(
         "sqlite-release-after-ttl",
@@ -109,7 +113,7 @@ SQLITE_MUTANTS: tuple[Mutant, ...] = (
         "backends/sqlite/statements.py",
         'AND owner = ? AND fence = ? AND expires > ?"\n)',
         'AND owner = ? AND fence = ? AND expires > 0 * ?"\n)',
-        ("tests/unit/test_sqlite_rules.py::test_release_after_the_ttl_frees_nothing_and_says_so",),
+        ("tests/stores/sqlite/test_sqlite_rules.py::test_release_after_the_ttl_frees_nothing_and_says_so",),
     ),
     Mutant(
         "sqlite-record-fence",
@@ -117,7 +121,7 @@ SQLITE_MUTANTS: tuple[Mutant, ...] = (
         "backends/sqlite/statements.py",
         'AND expires <= ? AND fence < ?"',
         'AND expires <= ? AND fence < 9 * ?"',
-        ("tests/unit/test_sqlite_cleaning.py::test_fence_of_a_record_that_ran_out_is_kept_for_a_day",),
+        ("tests/stores/sqlite/test_sqlite_cleaning.py::test_fence_of_a_record_that_ran_out_is_kept_for_a_day",),
     ),
     Mutant(
         "sqlite-kept-bell",
@@ -125,7 +129,9 @@ SQLITE_MUTANTS: tuple[Mutant, ...] = (
         "backends/sqlite/entry.py",
         "(expires, bell, place.number)",
         "(expires, place.bell, place.number)",
-        ("tests/unit/test_sqlite_rules.py::test_waiter_whose_client_has_another_pipe_by_now_is_called_through_that",),
+        (
+            "tests/stores/sqlite/test_sqlite_rules.py::test_waiter_whose_client_has_another_pipe_by_now_is_called_through_that",
+        ),
     ),
     Mutant(
         "sqlite-renewal-wakes",
@@ -133,7 +139,9 @@ SQLITE_MUTANTS: tuple[Mutant, ...] = (
         "backends/sqlite/ledger.py",
         "        self._ring(connection, wakes)\n        return answers",
         "        return answers",
-        ("tests/unit/test_sqlite_rules.py::test_renewal_that_finds_another_holder_expired_wakes_the_next_in_line",),
+        (
+            "tests/stores/sqlite/test_sqlite_rules.py::test_renewal_that_finds_another_holder_expired_wakes_the_next_in_line",
+        ),
     ),
     Mutant(
         "sqlite-first-slice",
@@ -141,7 +149,7 @@ SQLITE_MUTANTS: tuple[Mutant, ...] = (
         "backends/sqlite/cleaning.py",
         'return last if number == SLICE else ""',
         'return ""',
-        ("tests/unit/test_sqlite_cleaning.py::test_use_alone_cleans_also_what_sorts_behind_the_first_slice",),
+        ("tests/stores/sqlite/test_sqlite_cleaning.py::test_use_alone_cleans_also_what_sorts_behind_the_first_slice",),
     ),
     Mutant(
         "sqlite-synchronous",
@@ -149,6 +157,6 @@ SQLITE_MUTANTS: tuple[Mutant, ...] = (
         "backends/sqlite/schema.py",
         "PRAGMA synchronous={synchronous}",
         "PRAGMA synchronous=normal",
-        ("tests/unit/test_sqlite_rules.py::test_synchronous_is_what_the_url_says",),
+        ("tests/stores/sqlite/test_sqlite_rules.py::test_synchronous_is_what_the_url_says",),
     ),
 )

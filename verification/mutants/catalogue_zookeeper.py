@@ -7,10 +7,10 @@ from verification.mutants.catalogue import Mutant
 __all__ = ["ZOOKEEPER_MUTANTS"]
 
 _HERE = "backends/zookeeper/"
-_SESSIONS = "tests/unit/test_zookeeper_sessions.py::"
-_RIGHTS = "tests/unit/test_zookeeper_rights.py::"
-_SILENCE = "tests/faults/test_zookeeper_silence.py::"
-_ENDS = "tests/faults/test_zookeeper_ends.py::"
+_SESSIONS = "tests/stores/zookeeper/test_zookeeper_sessions.py::"
+_RIGHTS = "tests/stores/zookeeper/test_zookeeper_rights.py::"
+_SILENCE = "tests/stores/zookeeper/test_zookeeper_silence.py::"
+_ENDS = "tests/stores/zookeeper/test_zookeeper_ends.py::"
 
 ZOOKEEPER_MUTANTS: tuple[Mutant, ...] = (
     Mutant(

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import TracebackType
 
-    from leasehold._core.durations import Duration
     from leasehold._core.events import Event
     from leasehold.blocking.once import Once
+    from leasehold.durations import Duration
     from leasehold.findings import Finding
     from leasehold.patterns.once import OnceOptions
     from leasehold.terms import LockOptions, Timeout

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
 
-    from leasehold._core.durations import Duration
+    from leasehold.durations import Duration
     from leasehold.values import Holder, Loss
 
 __all__ = ["Hold", "Lease", "LeaseSet", "Lost"]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    from leasehold._core.durations import Duration
+    from leasehold.durations import Duration
     from leasehold.values import Skipped
 
 __all__ = ["Attempt", "Once", "Run"]

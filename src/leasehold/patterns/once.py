@@ -15,9 +15,9 @@ import inspect
 import json
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, ParamSpec, TypeAlias, TypedDict, TypeVar, cast, get_args
 
-from leasehold._core.durations import optional_seconds
 from leasehold._core.events import RunSkipped
 from leasehold._core.names import check_name, key_for
+from leasehold.durations import optional_seconds
 from leasehold.errors import AcquireTimeout, AlreadyRun, AlreadyRunning, BackendError, ConfigurationError
 from leasehold.hold import Block, lost_error
 from leasehold.name_template import NameTemplate
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from types import TracebackType
 
-    from leasehold._core.durations import Duration
     from leasehold._core.session import Session
     from leasehold.client import AsyncClient
+    from leasehold.durations import Duration
     from leasehold.lease import AsyncLease, AsyncLost
     from leasehold.patterns.slots import Slot, Slots
     from leasehold.spi import Recording

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING, Protocol
 
-from leasehold._core.durations import seconds
 from leasehold._core.names import check_fact
+from leasehold.durations import seconds
 from leasehold.errors import ConfigurationError
 from leasehold.patterns.cron import parse_cron
 
 if TYPE_CHECKING:
-    from leasehold._core.durations import Duration
+    from leasehold.durations import Duration
     from leasehold.patterns.cron import Cron
 
 __all__ = ["EARLY", "Labelled", "Periods", "Slot", "Slots", "Ticks", "find_zone", "slots_for"]

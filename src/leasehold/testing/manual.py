@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from leasehold._core.durations import Duration, seconds
 from leasehold._runtimes.threads import ThreadRuntime
 from leasehold.backends.memory import MemoryStore
 from leasehold.blocking import Client
 from leasehold.client import DEFAULT_TTL, AsyncClient
+from leasehold.durations import Duration, seconds
 from leasehold.errors import ConfigurationError
 from leasehold.testing.clock import ManualClock
 from leasehold.testing.faults import Faults, FaultyBackend

@@ -1,0 +1,249 @@
+"""What is left in PostgreSQL when a grant or a claim is over: withdrawn, broken, kept for a min_hold, upgraded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+
+import leasehold
+from leasehold._runtimes.threads import ThreadRuntime, run
+from leasehold.urls import find_store
+from leasehold.values import Claim, Grant, Holder, Loss, LossReason, Mode, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MODES = ["rows", "session"]
+FIRST_TABLES = Path(__file__).parents[2] / "servers" / "postgres_tables_1.sql"
+RUNTIME = ThreadRuntime()
+
+
+@pytest.fixture(params=MODES)
+def backend(request: pytest.FixtureRequest, database: str) -> Iterator[Any]:
+    """A backend whose tables are new."""
+    backend: Any = find_store(f"{database}?mode={request.param}").open_backend(RUNTIME)
+    yield backend
+    run(backend.close())
+
+
+@pytest.fixture
+def rows(database: str) -> Iterator[Any]:
+    """A backend that can queue."""
+    backend: Any = find_store(database).open_backend(RUNTIME)
+    yield backend
+    run(backend.close())
+
+
+@pytest.fixture
+def table(database: str) -> Iterator[psycopg.Connection[Any]]:
+    """A look at the tables."""
+    with psycopg.connect(database, autocommit=True) as connection:
+        yield connection
+
+
+def claim_of(name: str = "job", **changes: Any) -> Claim:
+    facts: dict[str, Any] = {"ttl": 60.0, "mode": Mode.EXCLUSIVE, "capacity": 1, "min_hold": 0.0, **changes}
+    return Claim(key=f"leasehold:{name}", owner=RUNTIME.owner(), holder=Holder("host", 1), **facts)
+
+
+def count(table: psycopg.Connection[Any], what: str) -> int:
+    row = table.execute(f"SELECT count(*) FROM leasehold.{what}".encode()).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def test_withdrawal_without_doubt_leaves_nothing_behind(backend: Any, table: psycopg.Connection[Any]) -> None:
+    never = claim_of("never seen")
+    run(backend.withdraw(never, doubt=False))
+    assert count(table, "lock") == 0, "not even the row of its name"
+    granted, refused = claim_of(), claim_of()
+    assert isinstance(run(backend.try_acquire(granted)), Grant)
+    assert isinstance(run(backend.try_acquire(refused)), Refusal)
+    run(backend.withdraw(refused, doubt=False))
+    run(backend.withdraw(granted, doubt=False))
+    assert count(table, "claim") == 0
+    assert count(table, "lock WHERE shape <> 0") == 0
+    assert isinstance(run(backend.try_acquire(claim_of())), Grant)
+
+
+def test_withdrawal_with_doubt_refuses_a_late_copy_and_without_it_does_not(backend: Any) -> None:
+    late = claim_of()
+    run(backend.withdraw(late))
+    assert isinstance(run(backend.try_acquire(late)), Refusal)
+    answered = claim_of()
+    run(backend.withdraw(answered, doubt=False))
+    assert isinstance(run(backend.try_acquire(answered)), Grant)
+
+
+def test_place_that_is_withdrawn_without_doubt_is_gone_and_the_next_in_line_is_let_in(
+    rows: Any, table: psycopg.Connection[Any]
+) -> None:
+    grant = run(rows.try_acquire(claim_of()))
+    first, second = claim_of(), claim_of()
+    run(rows.join(first))
+    place = run(rows.join(second))
+    run(rows.withdraw(first, doubt=False))
+    assert count(table, "claim WHERE state = 4") == 0
+    assert run(rows.release(grant)) is True
+    assert isinstance(run(rows.turn(place)), Grant)
+
+
+def test_withdrawal_of_a_grant_that_knew_of_an_abandoned_one_passes_that_on(rows: Any) -> None:
+    run(rows.try_acquire(claim_of(ttl=0.05)))
+    run(RUNTIME.sleep(0.1))
+    told = claim_of()
+    assert run(rows.try_acquire(told)).abandoned is True
+    run(rows.withdraw(told, doubt=False))
+    assert run(rows.try_acquire(claim_of())).abandoned is True
+
+
+def test_marks_of_withdrawn_claims_do_not_make_a_name_slow(rows: Any, table: psycopg.Connection[Any]) -> None:
+    """What counts is how many rows a call looks at, however many marks there are; nothing was analysed before."""
+    run(rows.try_acquire(claim_of()))
+    table.execute("ALTER TABLE leasehold.claim SET (autovacuum_enabled = off)")
+    for _ in range(8):  # so that plans are made and kept while the table is small
+        run(rows.withdraw(claim_of()))
+        run(rows.try_acquire(claim_of()))
+    table.execute(
+        "INSERT INTO leasehold.claim (key, owner, state, mode, capacity, ttl, min_hold, holder, since, expires) "
+        "SELECT 'leasehold:job', md5(n::text), 4, 'exclusive', 1, 60, 0, '{}', now(), "
+        "now() + (CASE WHEN n > 1000 THEN 1 ELSE -1 END) * interval '1 hour' FROM generate_series(1, 20000) AS n"
+    )
+    table.execute("UPDATE leasehold.lock SET look = '-infinity'")
+    before = seen_rows(table)
+    for _ in range(50):
+        assert isinstance(run(rows.try_acquire(claim_of())), Refusal)
+        run(rows.withdraw(claim_of()))
+    looked = seen_rows(table) - before
+    assert looked < 50 * 500, f"100 calls looked at {looked} rows"
+    assert count(table, "claim WHERE state = 4 AND expires < now()") == 0, "those that ran out are gone"
+
+
+def seen_rows(table: psycopg.Connection[Any]) -> int:
+    """How many rows of `claim` were looked at, by all sessions that have ended a transaction since."""
+    run(RUNTIME.sleep(1.2))  # sessions tell their counts once a second
+    row = table.execute(
+        "SELECT coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) FROM pg_stat_user_tables "
+        "WHERE schemaname = 'leasehold' AND relname = 'claim'"
+    ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+@pytest.mark.parametrize("now", [False, True])
+def test_release_of_a_broken_grant_answers_with_the_reason_and_frees_what_was_kept(
+    backend: Any,
+    table: psycopg.Connection[Any],
+    now: bool,
+) -> None:
+    grant = run(backend.try_acquire(claim_of(min_hold=30.0)))
+    assert run(backend.break_(grant.claim.key, grant.fence, "it \"hangs\" 'ä'", now=now)) is True
+    (renewal,) = run(backend.renew([grant]))
+    answer = run(backend.release(grant))
+    assert answer == renewal == Loss(LossReason.BROKEN, "it \"hangs\" 'ä'")
+    assert count(table, "claim") == 0
+    assert isinstance(run(backend.try_acquire(claim_of())), Grant)
+    assert run(backend.release(grant)) is False
+
+
+def test_release_of_a_broken_grant_lets_the_next_in_line_in(rows: Any) -> None:
+    grant = run(rows.try_acquire(claim_of()))
+    place = run(rows.join(claim_of()))
+    run(rows.break_(grant.claim.key, grant.fence, "gone wrong", now=False))
+    assert isinstance(run(rows.release(grant)), Loss)
+    assert isinstance(run(rows.turn(place)), Grant)
+
+
+def test_clock_that_fell_back_does_not_keep_a_lock_that_is_released(
+    backend: Any, table: psycopg.Connection[Any]
+) -> None:
+    for min_hold in (0.0, 0.05):
+        claim = claim_of(min_hold=min_hold)
+        grant = run(backend.try_acquire(claim))
+        run(backend.try_acquire(claim_of()))  # so that it has a row of its own
+        table.execute(
+            "UPDATE leasehold.claim SET since = since + interval '1 hour', expires = expires + interval '1 h'"
+        )
+        assert run(backend.release(grant)) is True
+        if min_hold:
+            run(RUNTIME.sleep(2 * min_hold))
+        again = run(backend.try_acquire(claim_of()))
+        assert isinstance(again, Grant), "nobody may be kept out for as long as the clock fell back"
+        assert run(backend.release(again)) is True
+
+
+def test_min_hold_is_kept_after_a_release(backend: Any) -> None:
+    grant = run(backend.try_acquire(claim_of(min_hold=30.0)))
+    assert run(backend.release(grant)) is True
+    refusal = run(backend.try_acquire(claim_of()))
+    assert isinstance(refusal, Refusal)
+    assert refusal.retry_after is not None
+    assert 20 < refusal.retry_after <= 30
+
+
+def test_tables_of_the_first_version_are_upgraded_and_what_is_held_stays_held(
+    database: str, table: psycopg.Connection[Any]
+) -> None:
+    table.execute(FIRST_TABLES.read_bytes())
+    table.execute(
+        "SELECT leasehold.acquire_1('leasehold:job', 'somebody', 60, 'exclusive', 1, 0, '{}', 0, false, NULL, false)"
+    )
+    with leasehold.connect(database, ttl=20) as client:
+        assert client.lock("job").try_acquire() is None
+        client.lock("other").acquire().release()
+        rows = table.execute(
+            "SELECT p.proname FROM pg_proc AS p WHERE p.pronamespace = 'leasehold'::regnamespace "
+            "AND p.proname LIKE '%\\_1' "
+            "AND (p.proconfig IS NULL OR NOT 'search_path=pg_catalog, pg_temp' = ANY (proconfig))"
+        ).fetchall()
+        assert rows == [], "older clients call these still"
+        fence = client.inspect("job").holdings[0].fence  # type: ignore[union-attr]
+        row = table.execute("SELECT leasehold.release_1('leasehold:job', 'somebody', %s)", [fence]).fetchone()
+        assert row == (True,), "an older client works beside a newer one"
+        client.lock("job").acquire(timeout=20).release()
+        assert table.execute("SELECT version FROM leasehold.about").fetchone() == (2,)
+
+
+@pytest.mark.parametrize("contended", [False, True])
+def test_grant_whose_time_is_over_is_neither_renewed_nor_released(
+    backend: Any,
+    table: psycopg.Connection[Any],
+    contended: bool,
+) -> None:
+    """Nobody has come for it yet, so that it is still there: alone in the row of its name, or with one of its own."""
+    grant = run(backend.try_acquire(claim_of()))
+    if contended:
+        assert isinstance(run(backend.try_acquire(claim_of())), Refusal)
+    for kind in ("lock", "claim"):
+        table.execute(f"UPDATE leasehold.{kind} SET expires = now() - interval '1 s'".encode())
+    table.execute("UPDATE leasehold.lock SET look = '-infinity'")
+    (answer,) = run(backend.renew([grant]))
+    assert isinstance(answer, Loss)
+    assert run(backend.release(grant)) is False
+
+
+def test_lock_that_is_handed_to_a_waiter_that_is_gone_is_soon_free_again(rows: Any) -> None:
+    """It lasts for three re-checks, not for the ttl, until its new holder has shown that it lives."""
+    grant = run(rows.try_acquire(claim_of()))
+    run(rows.join(claim_of(ttl=600.0)))
+    assert run(rows.release(grant)) is True
+    state = run(rows.inspect(grant.claim.key))
+    assert state is not None
+    assert state.holdings[0].expires_in <= 3
+
+
+def test_only_a_holder_that_did_not_release_is_reported_as_abandoned(rows: Any, table: psycopg.Connection[Any]) -> None:
+    grant = run(rows.try_acquire(claim_of()))
+    run(rows.join(claim_of()))
+    table.execute(
+        "UPDATE leasehold.claim SET expires = now() - interval '1 s' WHERE state = 3"
+    )  # a waiter that is gone
+    table.execute("UPDATE leasehold.lock SET look = '-infinity'")
+    assert run(rows.release(grant)) is True
+    second = run(rows.try_acquire(claim_of()))
+    assert second.abandoned is False
+    run(rows.break_(second.claim.key, second.fence, "stuck", now=True))
+    assert run(rows.try_acquire(claim_of())).abandoned is True

@@ -1,0 +1,115 @@
+"""What the fault tests share: workers in processes of their own, both runtimes, and waiting for conditions."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import subprocess
+import sys
+import time
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import leasehold
+from leasehold.client import AsyncClient
+from leasehold.urls import find_store
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from leasehold.testing import contract
+
+__all__ = ["Worker", "eventually", "long_form", "opened", "waiters"]
+
+WORKER = Path(__file__).parent / "redis" / "redis_worker.py"
+LIMIT = 60.0
+
+
+def long_form() -> bool:
+    """Whether the long forms of these tests shall run."""
+    return os.environ.get("LEASEHOLD_LONG_FAULTS") == "1"
+
+
+def eventually(condition: Callable[[], object], what: str = "it did not happen", limit: float = LIMIT) -> None:
+    """Wait for a condition."""
+    end = time.monotonic() + limit
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.005)
+
+
+def waiters(client: leasehold.Client, name: str) -> int:
+    """How many stand in line."""
+    state = client.inspect(name)
+    return 0 if state is None else len(state.waiting)
+
+
+@asynccontextmanager
+async def opened(driver: contract.Driver, url: str, **options: Any) -> AsyncIterator[AsyncClient]:
+    """A client on the runtime of this driver."""
+    async with AsyncClient(find_store(url), driver.runtime(), **options) as client:
+        yield client
+
+
+class Worker:
+    """A process that runs one task of `redis_worker.py`."""
+
+    def __init__(self, *words: object) -> None:
+        source = str(Path(leasehold.__file__).parents[1])
+        path = os.pathsep.join([source, os.environ.get("PYTHONPATH", "")])
+        self._process = subprocess.Popen(
+            [sys.executable, str(WORKER), *map(str, words)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+            env={**os.environ, "PYTHONPATH": path},
+        )
+        self.pid = self._process.pid
+
+    def line(self) -> list[str]:
+        """The next line that it prints."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, "the worker has ended"
+        return line.split()
+
+    def is_silent(self, seconds: float) -> bool:
+        """Whether it prints nothing for so long; call it only when every line before was read."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)  # type: ignore[arg-type] # it is a pipe
+            return not selector.select(seconds)
+
+    def say(self, word: str) -> None:
+        """Tell it something."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(word + "\n")
+        self._process.stdin.flush()
+
+    def ask(self, word: str) -> list[str]:
+        """Tell it something and read the answer."""
+        self.say(word)
+        return self.line()
+
+    def send(self, number: int) -> None:
+        """A signal."""
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """SIGKILL, and wait for the end."""
+        self._process.kill()
+        self._process.wait()
+
+    def ends(self) -> int:
+        """Wait for its end; the exit code."""
+        return self._process.wait(LIMIT)
+
+    def stop(self) -> None:
+        """Whatever it does, it ends now."""
+        if self._process.poll() is None:
+            self.kill()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with suppress(BrokenPipeError):
+                    pipe.close()

@@ -1,0 +1,179 @@
+"""How claims, grants and clients of ZooKeeper end: withdrawn, broken, released, closed; and what they leave behind."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from leasehold import LossReason
+from leasehold._runtimes.threads import run
+from leasehold.backends.zookeeper.nodes import node_id
+from leasehold.errors import ClientClosed
+from leasehold.spi import Place
+from leasehold.values import Grant, Loss, Mode, Refusal
+from tests.stores.zookeeper.zookeeper_support import LIMIT, claim, claims_in, looking_at, opened, woken
+from verification.lab.process import wait_until
+from verification.lab.proxy import FaultProxy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kazoo.client import KazooClient
+
+    from verification.lab.zookeeper import ZooKeeperServer
+
+OWN_LIMIT = 2.0  # the shortest time that the store itself gives one answer
+
+
+@pytest.fixture
+def eye(zookeeper_server: ZooKeeperServer) -> Iterator[KazooClient]:
+    """Sees what is really there."""
+    client = looking_at(zookeeper_server)
+    yield client
+    client.stop()
+    client.close()
+
+
+@pytest.fixture
+def proxy(zookeeper_server: ZooKeeperServer) -> Iterator[FaultProxy]:
+    with FaultProxy((zookeeper_server.host, zookeeper_server.port)) as between:
+        yield between
+
+
+def test_a_withdrawal_without_doubt_leaves_no_node_and_no_mark(zookeeper_server: ZooKeeperServer, eye: Any) -> None:
+    backend = opened(zookeeper_server.url("/withdrawn"))
+    holder = run(backend.join(claim()))
+    waiter = claim()
+    assert isinstance(run(backend.join(waiter)), Place)
+    run(backend.withdraw(waiter, doubt=False))
+    assert len(list(claims_in(eye, "/withdrawn"))) == 1
+    assert waiter.owner not in backend._registry.withdrawn
+    assert waiter.owner not in backend._registry.standings
+    run(backend.withdraw(holder.claim, doubt=False))
+    assert list(claims_in(eye, "/withdrawn")) == []
+    assert isinstance(run(backend.join(waiter)), Grant), "no request of it can be late, so it is not refused"
+    run(backend.withdraw(waiter))
+    assert isinstance(run(backend.join(waiter)), Refusal)
+    run(backend.close())
+
+
+@pytest.mark.parametrize("at_once", [False, True], ids=["kept for its ttl", "at once"])
+@pytest.mark.parametrize("renewed", [False, True], ids=["before a renewal", "after a renewal"])
+def test_the_release_of_a_broken_grant_answers_the_break_and_frees_the_lock(
+    zookeeper_server: ZooKeeperServer, *, at_once: bool, renewed: bool
+) -> None:
+    url = zookeeper_server.url(f"/broken-{at_once}-{renewed}")
+    backend, operator = opened(url), opened(url)
+    held, other = run(backend.join(claim())), claim()
+    assert run(operator.break_("ns:x", held.fence, "stuck", now=at_once)) is True
+    expected = Loss(LossReason.BROKEN, "stuck")
+    if renewed:
+        assert run(backend.renew([held])) == [expected]
+        assert run(backend.renew([held])) == [expected], "a repeated renewal gives another answer"
+    place = run(operator.join(other))
+    assert isinstance(place, Grant if at_once else Place)
+    assert run(backend.release(held)) == expected
+    if isinstance(place, Place):
+        run(woken(place))
+        place = run(operator.turn(place))
+    assert isinstance(place, Grant), "the lock is kept although its holder has gone"
+    assert place.fence > held.fence
+    assert run(operator.release(place)) is True
+    assert run(backend.release(held)) is False
+    for each in (backend, operator):
+        run(each.close())
+
+
+def test_the_reason_of_a_break_outlives_the_operators_client(zookeeper_server: ZooKeeperServer) -> None:
+    """A command line breaks and ends; the holder asks later."""
+    url = zookeeper_server.url("/note")
+    backend, operator = opened(url), opened(url)
+    held = run(backend.join(claim()))
+    assert run(operator.break_("ns:x", held.fence, "stuck", now=True)) is True
+    run(operator.close())
+    assert run(backend.renew([held])) == [Loss(LossReason.BROKEN, "stuck")]
+    run(backend.close())
+    for session in list(operator._pool._sessions.values()):
+        session.close()
+
+
+def test_the_note_for_another_holder_of_the_same_name_is_not_ours(
+    zookeeper_server: ZooKeeperServer, eye: KazooClient
+) -> None:
+    backend = opened(zookeeper_server.url("/readers"))
+    broken, deleted = (run(backend.join(claim(mode=Mode.SHARED))) for _ in range(2))
+    mine = next(path for path in claims_in(eye, "/readers") if node_id(deleted.claim.owner) in path)
+    assert run(backend.break_("ns:x", broken.fence, "stuck", now=True)) is True
+    eye.delete(mine)
+    assert run(backend.renew([broken, deleted])) == [
+        Loss(LossReason.BROKEN, "stuck"),
+        Loss(LossReason.TAKEN, "its node is gone"),
+    ]
+    run(backend.close())
+
+
+def test_a_grant_whose_node_was_deleted_without_a_note_is_not_ours_any_more(
+    zookeeper_server: ZooKeeperServer, eye: KazooClient
+) -> None:
+    backend = opened(zookeeper_server.url("/taken"))
+    held = run(backend.join(claim()))
+    for path in claims_in(eye, "/taken"):
+        eye.delete(path)
+    assert run(backend.release(held)) is False
+    run(backend.close())
+
+
+@pytest.mark.parametrize("holds", [False, True], ids=["holding nothing", "holding another lock"])
+def test_calls_that_wait_when_the_client_is_closed_end_at_once(
+    zookeeper_server: ZooKeeperServer, proxy: FaultProxy, eye: KazooClient, *, holds: bool
+) -> None:
+    """One waits for an answer that does not come; one waits in line, and looks again when it is woken."""
+    root = f"/closing-{holds}"
+    backend, other = opened(f"zk://127.0.0.1:{proxy.port}{root}"), opened(zookeeper_server.url(root))
+    busy = run(other.join(claim("ns:busy")))
+    place = run(backend.join(claim("ns:busy")))
+    if holds:
+        assert isinstance(run(backend.join(claim("ns:mine"))), Grant)
+    proxy.black_hole()
+    ended: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            run(backend.try_acquire(claim("ns:free")))
+        except BaseException as error:
+            ended.append(error)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    wait_until(lambda: len(backend._calls._waits) == 1, "the call does not wait", LIMIT)
+    closing = threading.Thread(target=lambda: run(backend.close()))
+    closing.start()
+    asking.join(OWN_LIMIT)
+    assert [type(error) for error in ended] == [ClientClosed]
+    run(woken(place))
+    with pytest.raises(ClientClosed):
+        run(backend.turn(place))
+    closing.join(LIMIT)
+    for call in (backend.join(claim()), backend.inspect("ns:x"), backend.renew([]), backend.release(busy)):
+        with pytest.raises(ClientClosed, match="this client is closed; make a new one"):
+            run(call)
+    proxy.heal()
+    run(other.close())
+
+
+def test_a_claim_that_waits_when_its_client_is_closed_leaves_no_node(
+    zookeeper_server: ZooKeeperServer, eye: KazooClient
+) -> None:
+    """Also while another grant of the client keeps the session open until its ttl is over."""
+    backend, other = opened(zookeeper_server.url("/waits")), opened(zookeeper_server.url("/waits"))
+    busy = run(other.join(claim("ns:busy")))
+    assert isinstance(run(backend.join(claim("ns:mine"))), Grant)
+    assert isinstance(run(backend.join(claim("ns:busy"))), Place)
+    run(backend.close())
+    wait_until(lambda: len(list(claims_in(eye, "/waits"))) == 2, "a waiter of a closed client stands in line", LIMIT)
+    assert run(other.release(busy)) is True
+    for session in list(backend._pool._sessions.values()):
+        session.close()
+    run(other.close())
