@@ -46,8 +46,8 @@ MAY_IMPORT = {
     "sql": {"values", "errors", "spi", "lease", "blocking", "_runtimes", "fencing", "sql"},
     "cli": {"values", "errors", "durations", "events", "findings", "blocking", "sql", "cli", ""},
     "testing": {
-        "values", "errors", "durations", "spi", "_core", "_runtimes", "hold", "lease", "terms", "lock", "client", "urls",
-        "blocking", "backends", "store_url", "testing", "",
+        "values", "errors", "durations", "spi", "_core", "_runtimes", "hold", "lease", "terms", "lock", "client",
+        "urls", "blocking", "backends", "store_url", "testing", "",
     },
     "__main__": {"cli"},
     "": set(),  # the package itself loads nothing; its names come when they are used
