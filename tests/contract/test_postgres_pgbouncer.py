@@ -6,24 +6,21 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-import pytest
-
 from leasehold.testing import contract
+from tests.contract.by_turns import by_turns
 from verification.lab.pgbouncer import PgBouncer
 from verification.lab.postgres import PostgresServer
 
 OF_WAITING = [case for case in contract.STORE_CASES if case.group in ("waiting", "queueing", "modes")]
 
 
-@pytest.mark.parametrize("driver", contract.DRIVERS)
-@pytest.mark.parametrize("case", contract.STORE_CASES, ids=str)
+@by_turns(contract.STORE_CASES, first=1)
 def test_contract(case: contract.Case, driver: type[contract.Driver], pgbouncer: PgBouncer) -> None:
     harness = contract.UrlHarness(pgbouncer.url(), contract.REQUIRED["postgresql"], ttl=0.5, swept="backends", stride=7)
     contract.check(case, harness, driver())
 
 
-@pytest.mark.parametrize("driver", contract.DRIVERS)
-@pytest.mark.parametrize("case", OF_WAITING, ids=str)
+@by_turns(OF_WAITING, first=1)
 def test_contract_with_a_way_around(
     case: contract.Case, driver: type[contract.Driver], pgbouncer: PgBouncer, postgres: PostgresServer
 ) -> None:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from leasehold.testing import contract
+from tests.contract.by_turns import by_turns
 
 if TYPE_CHECKING:
     from verification.lab.sentinel import SentinelGroup
 
 
-@pytest.mark.parametrize("driver", contract.DRIVERS)
-@pytest.mark.parametrize("case", contract.STORE_CASES, ids=str)
+@by_turns(contract.STORE_CASES, first=1)
 def test_contract(case: contract.Case, driver: type[contract.Driver], sentinel_group: SentinelGroup) -> None:
     sentinel_group.primary.flush()
     contract.check(

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from leasehold.testing import contract
+from tests.contract.by_turns import by_turns
 
 if TYPE_CHECKING:
     from verification.lab.redis import RedisServer
 
 
-@pytest.mark.parametrize("driver", contract.DRIVERS)
-@pytest.mark.parametrize("case", contract.STORE_CASES, ids=str)
+@by_turns(contract.STORE_CASES)
 def test_contract(case: contract.Case, driver: type[contract.Driver], valkey_server: RedisServer) -> None:
     valkey_server.flush()
     url = f"valkey://127.0.0.1:{valkey_server.port}/0"

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from leasehold.testing import contract
+from tests.contract.by_turns import by_turns
 
 if TYPE_CHECKING:
     from verification.lab.zookeeper import Ensemble
 
 
-@pytest.mark.parametrize("driver", contract.DRIVERS)
-@pytest.mark.parametrize("case", contract.STORE_CASES, ids=str)
+@by_turns(contract.STORE_CASES)
 def test_contract(case: contract.Case, driver: type[contract.Driver], zookeeper_ensemble: Ensemble) -> None:
     url = zookeeper_ensemble.url("/contract")
     harness = contract.UrlHarness(url, contract.REQUIRED["zookeeper"], ttl=1.0, swept="backends", stride=7)

@@ -1,4 +1,4 @@
-"""The contract over three etcd members (3.5), in real time, on threads; clients meet under the same keys."""
+"""The contract over three etcd members (3.5), in real time; clients meet under the same keys."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from leasehold.testing import contract
+from tests.contract.by_turns import by_turns
 from tests.servers.etcd import LATENESS
 
 if TYPE_CHECKING:
@@ -14,9 +15,9 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.usefixtures("crowded_slots")
-@pytest.mark.parametrize("case", contract.STORE_CASES, ids=str)
-def test_contract(case: contract.Case, etcd_cluster: EtcdCluster) -> None:
+@by_turns(contract.STORE_CASES)
+def test_contract(case: contract.Case, driver: type[contract.Driver], etcd_cluster: EtcdCluster) -> None:
     harness = contract.UrlHarness(
         etcd_cluster.url, contract.REQUIRED["etcd"], ttl=1.0, swept="backends", lateness=LATENESS, stride=7
     )
-    contract.check(case, harness, contract.ThreadDriver())
+    contract.check(case, harness, driver())
