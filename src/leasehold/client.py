@@ -28,6 +28,7 @@ from leasehold.terms import (
     checked_terms,
     explain_misplaced,
     is_whole,
+    operating,
     require,
     with_group,
 )
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from leasehold._core.session import Session
     from leasehold.findings import Finding
     from leasehold.patterns.once import AsyncOnce, OnceOptions
-    from leasehold.spi import Inspecting, Runtime, Store
+    from leasehold.spi import Inspecting, Operating, Runtime, Store
     from leasehold.terms import Timeout
 
 __all__ = ["DEFAULT_TTL", "AsyncClient", "connect_async"]
@@ -250,7 +251,7 @@ class AsyncClient:
             raise ConfigurationError("breaking a lock needs a reason, which its holder will be shown")
         author = check_fact(by, "by") or str(self._holder(None))
         key = key_for(self._namespace, check_name(name))
-        broken = await self._inspecting().break_(key, fence, f"{reason} (by {author})", now=now)
+        broken = await self._operating().break_(key, fence, f"{reason} (by {author})", now=now)
         if broken:
             self._events.emit(happened.Broken(name, fence, reason, author))
         return broken
@@ -266,7 +267,7 @@ class AsyncClient:
         if not reason or not check_fact(reason, "reason"):
             raise ConfigurationError("raising a fence needs a reason, which is logged")
         author = check_fact(by, "by") or str(self._holder(None))
-        highest = await self._inspecting().raise_fence(key_for(self._namespace, check_name(name)), fence)
+        highest = await self._operating().raise_fence(key_for(self._namespace, check_name(name)), fence)
         self._events.emit(happened.FenceRaised(name, highest, reason, author))
         return highest
 
@@ -339,6 +340,9 @@ class AsyncClient:
         backend = self._open().backend
         require(backend, Capability.INSPECT)
         return cast("Inspecting", backend)
+
+    def _operating(self) -> Operating:
+        return operating(self._open().backend)
 
     def _make(self, name: str, mode: Mode, capacity: int, **options: Unpack[LockOptions]) -> AsyncLock:
         """Check everything before any I/O."""

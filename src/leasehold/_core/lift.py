@@ -9,15 +9,15 @@ given out: one wrong value must not use up all fences. Above that an operator de
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from leasehold._core import events as happened
 from leasehold.errors import BackendError
+from leasehold.spi import Operating
 from leasehold.values import Capability
 
 if TYPE_CHECKING:
     from leasehold._core.session import Session, Wish
-    from leasehold.spi import Inspecting
 
 __all__ = ["lift"]
 
@@ -30,14 +30,14 @@ async def lift(session: Session, wish: Wish) -> None:
     if not seen:
         return
     try:
-        if Capability.INSPECT in backend.capabilities:
-            await _raise(cast("Inspecting", backend), session, wish, seen)
+        if Capability.INSPECT in backend.capabilities and isinstance(backend, Operating):
+            await _raise(backend, session, wish, seen)
     except BackendError:
         return  # the acquire that follows says what is wrong with the store, and a later one tries this again
     session.seen.pop(wish.key, None)
 
 
-async def _raise(backend: Inspecting, session: Session, wish: Wish, seen: int) -> None:
+async def _raise(backend: Operating, session: Session, wish: Wish, seen: int) -> None:
     given = await backend.raise_fence(wish.key, 1)
     if given < seen <= given + AN_HOUR:
         await backend.raise_fence(wish.key, seen)

@@ -145,6 +145,7 @@ _NO_INTERRUPTION = ThreadScope()
 class ThreadRuntime:
     """Time, waiting and workers for blocking programs."""
 
+    blocking = True
     switches = False
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -197,6 +198,10 @@ class ThreadRuntime:
 
     async def switch(self) -> None:
         """Threads are switched by the interpreter."""
+
+    async def offload(self, call: Callable[[], T]) -> T:
+        """Call it: blocking is what this runtime does."""
+        return call()
 
     def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> Task:
         """Run it on a daemon thread of its own."""
