@@ -179,12 +179,12 @@ class OwnFloor:
 
     def __init__(self, port: int) -> None:
         wire = import_module("leasehold.backends.zookeeper.wire")
-        settings = import_module("leasehold.backends.zookeeper.settings").Settings
+        options = import_module("leasehold.backends.zookeeper.options").Options
         self._calls = import_module("kazoo.protocol.serialization")
         self._acl = import_module("kazoo.security").OPEN_ACL_UNSAFE
         self._reply = wire.Reply
         ready = threading.Event()
-        where = settings(hosts=(("127.0.0.1", port),), root="/floor", label="floor")
+        where = options(hosts=(("127.0.0.1", port),), root="/floor", label="floor")
         self._wire = wire.Wire(where, TTL * 1.5, lambda _: ready.set(), lambda _: None)
         self._wire.start()
         ready.wait(30)

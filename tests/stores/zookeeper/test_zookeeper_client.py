@@ -16,37 +16,20 @@ import leasehold
 from leasehold import LossReason
 from leasehold._runtimes.asyncio import AsyncioRuntime
 from leasehold._runtimes.threads import ThreadRuntime, run
-from leasehold.backends.zookeeper.nodes import Paths, node_prefix
+from leasehold.backends.zookeeper.claim_node import ClaimNode
+from leasehold.backends.zookeeper.keys import Paths, node_prefix
 from leasehold.backends.zookeeper.session import Session
-from leasehold.backends.zookeeper.standing import Standing
 from leasehold.spi import Place, Queueing
 from leasehold.urls import find_store
 from leasehold.values import Claim, Grant, Holder, Mode
-from tests.stores.zookeeper.zookeeper_support import LIMIT, Contender, check_history, claims_in, looking_at, now
+from tests.stores.zookeeper.zookeeper_support import LIMIT, Contender, check_history, claims_in, now
 from verification.lab.namespaces import Network
 from verification.lab.process import wait_until
 from verification.lab.proxy import FaultProxy
 from verification.lab.zookeeper import Ensemble, ZooKeeperServer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from kazoo.client import KazooClient
-
-
-@pytest.fixture
-def eye(zookeeper_server: ZooKeeperServer) -> Iterator[KazooClient]:
-    """Sees what is really there."""
-    client = looking_at(zookeeper_server)
-    yield client
-    client.stop()
-    client.close()
-
-
-@pytest.fixture
-def proxy(zookeeper_server: ZooKeeperServer) -> Iterator[FaultProxy]:
-    with FaultProxy((zookeeper_server.host, zookeeper_server.port)) as between:
-        yield between
 
 
 def through(proxy: FaultProxy, root: str, ttl: float) -> leasehold.Client:
@@ -305,8 +288,8 @@ def test_a_session_that_ends_before_the_claim_is_sent_does_not_hold_it_up(zookee
     )
     assert isinstance(run(backend.join(first)), Grant)
     (session,) = backend._pool._sessions.values()
-    session.abandon()
-    session.admit(Standing(second, session, Paths("/over").lock(second.key), runtime.signal(), runtime.now()))
+    session.mark_over()
+    session.admit(ClaimNode(second, session, Paths("/over").lock(second.key), runtime.signal(), runtime.now()))
     answer = run(backend.join(second))
     assert isinstance(answer, Grant)
     assert run(backend.release(answer)) is True

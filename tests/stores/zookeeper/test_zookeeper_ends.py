@@ -9,37 +9,20 @@ import pytest
 
 from leasehold import LossReason
 from leasehold._runtimes.threads import run
-from leasehold.backends.zookeeper.nodes import node_id
+from leasehold.backends.zookeeper.keys import node_id
 from leasehold.errors import ClientClosed
 from leasehold.spi import Place
 from leasehold.values import Grant, Loss, Mode, Refusal
-from tests.stores.zookeeper.zookeeper_support import LIMIT, claim, claims_in, looking_at, opened, woken
+from tests.stores.zookeeper.zookeeper_support import LIMIT, claim, claims_in, opened, woken
 from verification.lab.process import wait_until
 from verification.lab.proxy import FaultProxy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from kazoo.client import KazooClient
 
     from verification.lab.zookeeper import ZooKeeperServer
 
 OWN_LIMIT = 2.0  # the shortest time that the store itself gives one answer
-
-
-@pytest.fixture
-def eye(zookeeper_server: ZooKeeperServer) -> Iterator[KazooClient]:
-    """Sees what is really there."""
-    client = looking_at(zookeeper_server)
-    yield client
-    client.stop()
-    client.close()
-
-
-@pytest.fixture
-def proxy(zookeeper_server: ZooKeeperServer) -> Iterator[FaultProxy]:
-    with FaultProxy((zookeeper_server.host, zookeeper_server.port)) as between:
-        yield between
 
 
 def test_a_withdrawal_without_doubt_leaves_no_node_and_no_mark(zookeeper_server: ZooKeeperServer, eye: Any) -> None:
@@ -50,7 +33,7 @@ def test_a_withdrawal_without_doubt_leaves_no_node_and_no_mark(zookeeper_server:
     run(backend.withdraw(waiter, doubt=False))
     assert len(list(claims_in(eye, "/withdrawn"))) == 1
     assert waiter.owner not in backend._registry.withdrawn
-    assert waiter.owner not in backend._registry.standings
+    assert waiter.owner not in backend._registry.nodes
     run(backend.withdraw(holder.claim, doubt=False))
     assert list(claims_in(eye, "/withdrawn")) == []
     assert isinstance(run(backend.join(waiter)), Grant), "no request of it can be late, so it is not refused"
@@ -109,7 +92,7 @@ def test_the_note_for_another_holder_of_the_same_name_is_not_ours(
     eye.delete(mine)
     assert run(backend.renew([broken, deleted])) == [
         Loss(LossReason.BROKEN, "stuck"),
-        Loss(LossReason.TAKEN, "its node is gone"),
+        Loss(LossReason.TAKEN, "its ZooKeeper node is gone"),
     ]
     run(backend.close())
 

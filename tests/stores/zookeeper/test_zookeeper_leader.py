@@ -118,12 +118,8 @@ def test_nothing_is_left_over_when_all_is_over(ensemble: Ensemble) -> None:
         leader.kill()
         another_leads(ensemble, leader)
         leader.start()
-    client = looking_at(ensemble)
-    try:
-        (lock,) = client.get_children("/left/locks")
-        wait_until(lambda: client.get_children(f"/left/locks/{lock}") == [], "claims are left over")
-    finally:
-        client.stop()
-        client.close()
+    with looking_at(ensemble) as eye:
+        (lock,) = eye.get_children("/left/locks")
+        wait_until(lambda: eye.get_children(f"/left/locks/{lock}") == [], "claims are left over")
     wait_until(lambda: sum(server.sessions() for server in ensemble.servers) == 0, "sessions are left over")
     assert sum(server.watches() for server in ensemble.servers) == 0

@@ -1,71 +1,73 @@
-"""The parts of the ZooKeeper store that decide without asking: belief, names of nodes, the line, settings."""
+"""The parts of the ZooKeeper store that need no server: validity, names and data of nodes, the queue, options."""
 
 from __future__ import annotations
+
+import json
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
-from leasehold.backends.zookeeper.belief import Belief, session_timeout
-from leasehold.backends.zookeeper.line import Line, is_admitted, split
-from leasehold.backends.zookeeper.nodes import Facts, Paths, Sibling, key_of, node_id, node_prefix, parse_node
+from leasehold.backends.zookeeper.keys import NodeData, Paths, Sibling, key_of, node_id, node_prefix, parse_node
+from leasehold.backends.zookeeper.options import Options
 from leasehold.backends.zookeeper.pool import rounded
-from leasehold.backends.zookeeper.settings import Settings
+from leasehold.backends.zookeeper.queue import QueueView, is_admitted, split
+from leasehold.backends.zookeeper.validity import Validity, session_timeout
 from leasehold.errors import BackendRejected, ConfigurationError
 from leasehold.store_url import StoreURL
 from leasehold.testing.contract.names import hostile_names
 from leasehold.values import Claim, Holder, Mode
 
-# --- belief
+# --- validity
 
 
-def test_a_session_is_believed_for_two_thirds_of_its_timeout_after_the_send() -> None:
-    belief = Belief(12.0, opened=100.0)
-    belief.answered(102.0)
-    assert belief.until == 110.0
-    assert belief.ttl == 8.0
+def test_a_session_is_valid_for_two_thirds_of_its_timeout_after_the_send() -> None:
+    validity = Validity(12.0, opened=100.0)
+    validity.answered(102.0)
+    assert validity.until == 110.0
+    assert validity.ttl == 8.0
 
 
 def test_an_answer_after_a_pause_counts_from_what_was_sent_before_it() -> None:
-    """The leader may not have heard of the session since: what it was told last is what counts."""
-    belief = Belief(12.0, opened=100.0)
-    belief.answered(102.0)
-    belief.answered(112.5)  # nothing was sent for 10.5 s
-    assert belief.until == 102.0 + 3.0 + 8.0
-    assert belief.until <= 102.0 + 12.0
-    belief.answered(112.6)
-    assert belief.until == 120.6
+    """The leader may not have seen the session during the pause: the send before it is what counts."""
+    validity = Validity(12.0, opened=100.0)
+    validity.answered(102.0)
+    validity.answered(112.5)  # nothing was sent for 10.5 s
+    assert validity.until == 102.0 + 3.0 + 8.0
+    assert validity.until <= 102.0 + 12.0
+    validity.answered(112.6)
+    assert validity.until == 120.6
 
 
 def test_answers_out_of_order_do_not_take_belief_away() -> None:
-    belief = Belief(12.0, opened=100.0)
-    belief.answered(103.0)
-    belief.answered(101.0)
-    assert belief.until == 111.0
+    validity = Validity(12.0, opened=100.0)
+    validity.answered(103.0)
+    validity.answered(101.0)
+    assert validity.until == 111.0
 
 
 def test_a_new_connection_was_asked_for_after_the_old_one_was_lost() -> None:
-    belief = Belief(12.0, opened=100.0)
-    belief.answered(101.0)
-    belief.reconnected(108.0)
-    belief.answered(109.0)
-    assert belief.until == 117.0
+    validity = Validity(12.0, opened=100.0)
+    validity.answered(101.0)
+    validity.reconnected(108.0)
+    validity.answered(109.0)
+    assert validity.until == 117.0
 
 
 @given(st.lists(st.floats(0, 100), min_size=2, max_size=20))
 def test_belief_never_outlives_a_timeout_after_the_send_before_the_last(sends: list[float]) -> None:
     """What a leader certainly counts is any send but the last one; it waits for the whole timeout after that."""
-    belief = Belief(12.0, opened=0.0)
+    validity = Validity(12.0, opened=0.0)
     sends = sorted(sends)
     for sent in sends:
-        belief.answered(sent)
-    assert belief.until <= max(sends[-2] + 12.0, 8.0)
+        validity.answered(sent)
+    assert validity.until <= max(sends[-2] + 12.0, 8.0)
 
 
 @given(st.floats(0.1, 10_000))
-def test_a_grant_is_believed_for_at_least_its_ttl(ttl: float) -> None:
-    assert Belief(session_timeout(rounded(ttl)), 0.0).ttl >= ttl * (1 - 1e-6)
+def test_a_grant_is_valid_for_at_least_its_ttl(ttl: float) -> None:
+    assert Validity(session_timeout(rounded(ttl)), 0.0).ttl >= ttl * (1 - 1e-6)
 
 
 @given(st.floats(0.001, 1e6))
@@ -121,17 +123,28 @@ def test_a_foreign_node_is_never_ignored(name: str) -> None:
         parse_node(name)
 
 
-def test_facts_survive_the_way_to_the_store_and_foreign_content_is_refused() -> None:
-    facts = Facts(Holder("host", 7, "label", "reason"), 45.0, 2**40, granted=True, broken="stuck")
-    assert Facts.decode(facts.encode()) == facts
-    plain = Facts(Holder("host", 7), 45.0, 0)
-    assert Facts.decode(plain.encode()) == plain
+def test_node_data_survives_the_way_to_the_store_and_foreign_data_is_refused() -> None:
+    data = NodeData(Holder("host", 7, "label", "reason"), 45.0, 2**40, granted=True, broken="stuck")
+    assert NodeData.decode(data.encode()) == data
+    plain = NodeData(Holder("host", 7), 45.0, 0)
+    assert NodeData.decode(plain.encode()) == plain
+    assert json.loads(plain.encode()) == {"v": 1, "host": "host", "pid": 7, "timeout": 45.0}, (
+        "the kit's form of a holder"
+    )
     for foreign in (b"", b"[]", b"127.0.0.1", b"\xff", b'{"timeout": "x"}'):
         with pytest.raises(BackendRejected):
-            Facts.decode(foreign)
+            NodeData.decode(foreign)
 
 
-# --- the line
+def test_node_data_of_an_older_and_of_a_newer_version_is_read() -> None:
+    older = b'{"host":"h","pid":7,"label":"l","reason":"r","timeout":45.0,"floor":9,"granted":true,"broken":"stuck"}'
+    assert NodeData.decode(older) == NodeData(Holder("h", 7, "l", "r"), 45.0, 9, granted=True, broken="stuck")
+    newer = b'{"v":2,"host":"h","pid":7,"region":"north","timeout":45.0}'
+    assert NodeData.decode(newer) == NodeData(Holder("h", 7), 45.0, 0)
+    assert NodeData.decode(b"{}") == NodeData(Holder("", 0), 0.0, 0), "fields without a value were left out"
+
+
+# --- the queue
 
 
 def siblings(text: str) -> list[Sibling]:
@@ -147,18 +160,18 @@ def names(found: list[Sibling]) -> list[str]:
     return [sibling.id for sibling in found]
 
 
-def line(mode: Mode, text: str, capacity: int = 1) -> Line:
-    standing = Line(mode, capacity)
-    standing.see(siblings(text), 1000)
-    return standing
+def queue(mode: Mode, text: str, capacity: int = 1) -> QueueView:
+    view = QueueView(mode, capacity)
+    view.listed(siblings(text), 1000)
+    return view
 
 
-def watched(standing: Line) -> list[str]:
-    return [name.split("-")[1] for name in standing.to_watch()]
+def watched(view: QueueView) -> list[str]:
+    return [name.split("-")[1] for name in view.to_watch()]
 
 
-def full(standing: Line, short: str) -> str:
-    return next(sibling.name for sibling in standing.earlier if sibling.id == short)
+def full(view: QueueView, short: str) -> str:
+    return next(sibling.name for sibling in view.ahead if sibling.id == short)
 
 
 def test_holders_and_waiters_are_told_apart_by_their_order() -> None:
@@ -174,135 +187,163 @@ def test_holders_and_waiters_are_told_apart_by_their_order() -> None:
 
 @given(st.lists(st.sampled_from(["x", "s"]), max_size=8), st.sampled_from([Mode.EXCLUSIVE, Mode.SHARED]))
 def test_those_who_wait_ahead_are_counted_as_they_are_told_apart(kinds: list[str], mode: Mode) -> None:
-    standing = line(mode, " ".join(f"{kind}{place}" for place, kind in enumerate(kinds)))
-    assert standing.ahead == len(split(standing.earlier)[1])
+    view = queue(mode, " ".join(f"{kind}{place}" for place, kind in enumerate(kinds)))
+    assert view.waiters_ahead == len(split(view.ahead)[1])
 
 
 @given(st.integers(0, 8), st.integers(1, 4))
 def test_those_who_wait_for_a_permit_are_counted_too(number: int, capacity: int) -> None:
     everybody = [parse_node(f"p{capacity}-{place}-{place:010d}") for place in range(number)]
-    standing = Line(Mode.PERMIT, capacity)
-    standing.see(everybody, 1000)
-    assert standing.ahead == len(split(everybody)[1])
+    view = QueueView(Mode.PERMIT, capacity)
+    view.listed(everybody, 1000)
+    assert view.waiters_ahead == len(split(everybody)[1])
 
 
 def test_an_exclusive_claim_watches_only_the_last_one_ahead() -> None:
-    standing = line(Mode.EXCLUSIVE, "x1 x2 x3")
-    assert not standing.is_mine
-    assert standing.ahead == 2
-    assert watched(standing) == ["x3"]
-    standing.watched.update(standing.to_watch())
-    assert watched(standing) == []
+    view = queue(Mode.EXCLUSIVE, "x1 x2 x3")
+    assert not view.is_turn
+    assert view.waiters_ahead == 2
+    assert watched(view) == ["x3"]
+    view.watched.update(view.to_watch())
+    assert watched(view) == []
 
 
-def test_when_the_one_ahead_is_granted_everybody_before_it_is_gone() -> None:
-    standing = line(Mode.EXCLUSIVE, "x1 x2 x3")
-    standing.granted(full(standing, "x3"))
-    assert names(standing.earlier) == ["x3"]
-    assert not standing.blind
-    standing.gone(full(standing, "x3"))
-    assert standing.is_mine
+def test_when_the_claim_ahead_is_granted_all_before_it_are_gone() -> None:
+    view = queue(Mode.EXCLUSIVE, "x1 x2 x3")
+    view.granted(full(view, "x3"))
+    assert names(view.ahead) == ["x3"]
+    assert not view.is_stale
+    view.gone(full(view, "x3"))
+    assert view.is_turn
 
 
 def test_when_the_one_ahead_vanishes_the_others_may_have_gone_unseen() -> None:
-    standing = line(Mode.EXCLUSIVE, "x1 x2 x3")
-    standing.gone(full(standing, "x3"))
-    assert standing.blind
-    standing.see(siblings("x1 x2"), 1000)
-    assert watched(standing) == ["x2"]
-    standing.gone(full(standing, "x2"))
-    assert watched(standing) == ["x1"], "one that is left is simply watched"
+    view = queue(Mode.EXCLUSIVE, "x1 x2 x3")
+    view.gone(full(view, "x3"))
+    assert view.is_stale
+    view.listed(siblings("x1 x2"), 1000)
+    assert watched(view) == ["x2"]
+    view.gone(full(view, "x2"))
+    assert watched(view) == ["x1"], "one that is left is simply watched"
 
 
 def test_a_reader_watches_the_last_writer_ahead_and_no_reader() -> None:
-    standing = line(Mode.SHARED, "x1 s2 x3 s4")
-    assert watched(standing) == ["x3"]
-    standing.granted(full(standing, "x3"))
-    assert names(standing.earlier) == ["x3", "s4"]
-    standing.gone(full(standing, "x3"))
-    assert standing.is_mine
-    assert line(Mode.SHARED, "s1 s2").is_mine
+    view = queue(Mode.SHARED, "x1 s2 x3 s4")
+    assert watched(view) == ["x3"]
+    view.granted(full(view, "x3"))
+    assert names(view.ahead) == ["x3", "s4"]
+    view.gone(full(view, "x3"))
+    assert view.is_turn
+    assert queue(Mode.SHARED, "s1 s2").is_turn
 
 
 def test_a_writer_waits_for_every_reader() -> None:
-    standing = line(Mode.EXCLUSIVE, "s1 s2")
-    assert watched(standing) == ["s2"]
-    standing.gone(full(standing, "s2"))
-    assert not standing.is_mine
-    assert watched(standing) == ["s1"]
-    standing.gone(full(standing, "s1"))
-    assert standing.is_mine
+    view = queue(Mode.EXCLUSIVE, "s1 s2")
+    assert watched(view) == ["s2"]
+    view.gone(full(view, "s2"))
+    assert not view.is_turn
+    assert watched(view) == ["s1"]
+    view.gone(full(view, "s1"))
+    assert view.is_turn
 
 
 def test_a_granted_reader_tells_that_no_writer_is_ahead_of_it() -> None:
-    standing = line(Mode.EXCLUSIVE, "x1 s2 s3")
-    standing.granted(full(standing, "s3"))
-    assert names(standing.earlier) == ["s2", "s3"]
+    view = queue(Mode.EXCLUSIVE, "x1 s2 s3")
+    view.granted(full(view, "s3"))
+    assert names(view.ahead) == ["s2", "s3"]
 
 
 def test_the_first_waiter_for_a_permit_watches_all_holders_and_the_next_only_the_one_ahead() -> None:
-    first = line(Mode.PERMIT, "p1 p2", 2)
+    first = queue(Mode.PERMIT, "p1 p2", 2)
     assert watched(first) == ["p1", "p2"]
     first.gone(full(first, "p1"))
-    assert first.is_mine, "whichever holder leaves first"
-    second = line(Mode.PERMIT, "p1 p2 p3", 2)
+    assert first.is_turn, "whichever holder leaves first"
+    second = queue(Mode.PERMIT, "p1 p2 p3", 2)
     assert watched(second) == ["p3"]
     second.granted(full(second, "p3"))
-    assert second.blind, "now it is the first waiter, and has to learn who holds"
-    second.see(siblings("p2 p3"), 1000)
+    assert second.is_stale, "now it is the first waiter, and has to learn who holds"
+    second.listed(siblings("p2 p3"), 1000)
     assert watched(second) == ["p2", "p3"]
 
 
 def test_a_lost_connection_takes_every_watch_away() -> None:
-    standing = line(Mode.EXCLUSIVE, "x1 x2")
-    standing.watched.update(standing.to_watch())
-    standing.forget_watches()
-    assert standing.blind
-    assert not standing.is_mine
-    standing.see(siblings("x1 x2"), 1000)
-    assert watched(standing) == ["x2"]
+    view = queue(Mode.EXCLUSIVE, "x1 x2")
+    view.watched.update(view.to_watch())
+    view.watches_lost()
+    assert view.is_stale
+    assert not view.is_turn
+    view.listed(siblings("x1 x2"), 1000)
+    assert watched(view) == ["x2"]
 
 
 @given(st.lists(st.sampled_from(["x", "s"]), max_size=8), st.sampled_from([Mode.EXCLUSIVE, Mode.SHARED]))
-def test_whoever_is_watched_is_always_in_the_way(kinds: list[str], mode: Mode) -> None:
-    """A claim that is not admitted watches somebody, and nobody else's going could admit it earlier."""
-    standing = line(mode, " ".join(f"{kind}{place}" for place, kind in enumerate(kinds)))
-    assume(not standing.is_mine)
-    assert standing.to_watch()
-    others = [sibling for sibling in standing.earlier if sibling.name in standing.to_watch()]
+def test_a_watched_node_is_always_in_the_way(kinds: list[str], mode: Mode) -> None:
+    """A claim that is not admitted watches a node, and without that node's end it could not be admitted earlier."""
+    view = queue(mode, " ".join(f"{kind}{place}" for place, kind in enumerate(kinds)))
+    assume(not view.is_turn)
+    assert view.to_watch()
+    others = [sibling for sibling in view.ahead if sibling.name in view.to_watch()]
     assert not is_admitted(mode, 1, others), "if only the watched are left, it must still wait"
 
 
-# --- settings
+# --- options
 
 
-def settings(url: str) -> Settings:
-    return Settings.from_url(StoreURL.parse(url))
+def options(url: str) -> Options:
+    return Options.from_url(StoreURL.parse(url))
 
 
 def test_hosts_root_and_ports_come_from_the_url() -> None:
-    found = settings("zk://h1,h2:2190,[::1]:7/a/b")
+    found = options("zk://h1,h2:2190,[::1]:7/a/b")
     assert found.address == "h1:2181,h2:2190,[::1]:7"
     assert found.root == "/a/b"
-    assert settings("zk://h").root == "/leasehold"
-    assert settings("zks://h").address == "h:2281"
+    assert options("zk://h").root == "/leasehold"
+    assert options("zks://h").address == "h:2281"
 
 
-def test_tls_checks_the_host_name_unless_told_otherwise() -> None:
-    assert settings("zks://h?ca=/ca.pem").kazoo_options == {"ca": "/ca.pem", "use_ssl": True, "check_hostname": True}
-    assert settings("zk://h?tls=1").uses_tls
-    assert settings("zk://h?use_ssl=true").uses_tls
-    assert "check_hostname" not in settings("zks://h?verify_certs=no").kazoo_options
+def test_tls_checks_certificate_and_host_name_by_default() -> None:
+    checked = {"use_ssl": True, "verify_certs": True, "check_hostname": True, "randomize_hosts": True}
+    assert options("zks://h").kazoo_options == checked
+    assert options("zks://h?tls_ca=/ca.pem").kazoo_options == {**checked, "ca": "/ca.pem"}
+    assert options("zks://h?check_hostname=no").kazoo_options == {**checked, "check_hostname": False}
+    careless = options("zks://h?tls_verify=no").kazoo_options
+    assert careless == {**checked, "verify_certs": False, "check_hostname": False}
+    assert options("zks://h").uses_tls
+    assert not options("zk://h").uses_tls
+
+
+def test_a_client_certificate_is_an_identity() -> None:
+    shown = options("zks://h?tls_cert=/c.pem&tls_key=/k.pem&tls_key_password=p")
+    names = ("certfile", "keyfile", "keyfile_password")
+    assert [shown.kazoo_options[name] for name in names] == ["/c.pem", "/k.pem", "p"]
+    assert list(shown.acl) == CREATOR_ALL_ACL
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("ca=/ca.pem", "tls_ca"),
+        ("certfile=/c.pem", "tls_cert"),
+        ("keyfile=/k.pem", "tls_key"),
+        ("keyfile_password=p", "tls_key_password"),
+        ("verify_certs=no", "tls_verify"),
+        ("use_ssl=1", "zks://"),
+        ("tls=1", "zks://"),
+    ],
+)
+def test_an_option_of_an_older_version_is_refused_with_its_new_name(old: str, new: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"no option '{old.partition('=')[0]}'; it is called {new}"):
+        options(f"zks://h?{old}")
 
 
 def test_who_is_known_keeps_others_out() -> None:
-    assert list(settings("zk://h").acl) == OPEN_ACL_UNSAFE
-    known = settings("zk://user:pass@h")
+    assert list(options("zk://h").acl) == OPEN_ACL_UNSAFE
+    known = options("zk://user:pass@h")
     assert known.auth == (("digest", "user:pass"),)
     assert list(known.acl) == CREATOR_ALL_ACL
     assert "pass" not in known.label
     assert "pass" not in repr(known)
-    (first, second) = settings("zk://h?acl=digest:user:hash=:cdrwa,world:anyone:r").acl
+    (first, second) = options("zk://h?acl=digest:user:hash=:cdrwa,world:anyone:r").acl
     assert (first.perms, first.id.scheme, first.id.id) == (31, "digest", "user:hash=")
     assert (second.perms, second.id.scheme, second.id.id) == (1, "world", "anyone")
 
@@ -318,8 +359,10 @@ def test_who_is_known_keeps_others_out() -> None:
         "zk://h?acl=world",
         "zk://h?acl=world:anyone:xyz",
         "zk://user@h",
-        "zk://h?ca=/ca.pem",
-        "zk://h?tls=perhaps",
+        "zk://h?tls_ca=/ca.pem",
+        "zk://h?check_hostname=no",
+        "zks://h?tls_verify=perhaps",
+        "zks://h?tls_cert=/c.pem",
         "zk://h?fence_floor=-1",
         "zk://h?nonsense=1",
         "zk://h?timeout=5",
@@ -327,4 +370,4 @@ def test_who_is_known_keeps_others_out() -> None:
 )
 def test_what_cannot_be_right_is_refused_before_any_io(url: str) -> None:
     with pytest.raises(ConfigurationError):
-        settings(url)
+        options(url)

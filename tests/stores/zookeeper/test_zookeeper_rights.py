@@ -10,8 +10,9 @@ from kazoo.client import KazooClient
 from kazoo.security import make_digest_acl
 
 import leasehold
-from leasehold.backends.zookeeper.nodes import node_id
+from leasehold.backends.zookeeper.keys import node_id
 from leasehold.findings import Finding, Level
+from tests.stores.zookeeper.zookeeper_support import looking_at
 from verification.lab.certificates import Certificates
 from verification.lab.zookeeper import SecureZooKeeperServer, ZooKeeperServer
 
@@ -26,36 +27,22 @@ def as_user(server: ZooKeeperServer, root: str, options: str = "") -> str:
     return f"zk://alice:wonder%20land@{server.address}{root}{options}"
 
 
-@pytest.fixture
-def stranger(zookeeper_server: ZooKeeperServer) -> Iterator[KazooClient]:
-    client = KazooClient(zookeeper_server.address)
-    client.start(timeout=30)
-    yield client
-    client.stop()
-    client.close()
-
-
 def walk(client: KazooClient, path: str) -> Iterator[str]:
     yield path
     for child in client.get_children(path):
         yield from walk(client, f"{path}/{child}")
 
 
-def test_every_node_of_a_known_user_is_closed_to_others(
-    zookeeper_server: ZooKeeperServer, stranger: KazooClient
-) -> None:
+def test_every_node_of_a_known_user_is_closed_to_others(zookeeper_server: ZooKeeperServer, eye: KazooClient) -> None:
     with leasehold.connect(as_user(zookeeper_server, "/alice")) as client:
         client.raise_fence("x", 10**12, reason="test")
         with client.lock("x").hold():
-            insider = KazooClient(zookeeper_server.address, auth_data=[("digest", "alice:wonder land")])
-            insider.start(timeout=30)
-            paths = list(walk(insider, "/alice"))
-            assert len(paths) == 5, paths
-            for path in paths:
-                (rule,) = insider.get_acls(path)[0]
-                assert (rule.id.scheme, rule.perms) == ("digest", 31)
-            insider.stop()
-            insider.close()
+            with looking_at(zookeeper_server, auth_data=[("digest", "alice:wonder land")]) as insider:
+                paths = list(walk(insider, "/alice"))
+                assert len(paths) == 5, paths
+                for path in paths:
+                    (rule,) = insider.get_acls(path)[0]
+                    assert (rule.id.scheme, rule.perms) == ("digest", 31)
         with leasehold.connect(zookeeper_server.url("/alice")) as other:
             with pytest.raises(leasehold.BackendRejected, match="may not"):
                 other.lock("x").acquire(timeout=5)
@@ -63,14 +50,12 @@ def test_every_node_of_a_known_user_is_closed_to_others(
                 other.inspect("x")
 
 
-def test_the_rights_of_the_url_are_given_to_every_node(
-    zookeeper_server: ZooKeeperServer, stranger: KazooClient
-) -> None:
+def test_the_rights_of_the_url_are_given_to_every_node(zookeeper_server: ZooKeeperServer, eye: KazooClient) -> None:
     mine = make_digest_acl("alice", "wonder land", all=True).id.id
     with leasehold.connect(as_user(zookeeper_server, "/both", f"?acl=digest:{mine}:cdrwa,world:anyone:r")) as client:
         with client.lock("x").hold():
-            for path in walk(stranger, "/both"):
-                assert {(rule.id.scheme, rule.perms) for rule in stranger.get_acls(path)[0]} == {
+            for path in walk(eye, "/both"):
+                assert {(rule.id.scheme, rule.perms) for rule in eye.get_acls(path)[0]} == {
                     ("digest", 31),
                     ("world", 1),
                 }
@@ -97,7 +82,7 @@ def test_the_least_rights_are_enough_for_everything(zookeeper_server: ZooKeeperS
 
 
 def test_an_account_that_may_create_but_not_delete_does_not_block_the_lock_for_ever(
-    zookeeper_server: ZooKeeperServer, stranger: KazooClient
+    zookeeper_server: ZooKeeperServer, eye: KazooClient
 ) -> None:
     """Its nodes end with their session, which is given up when they cannot be deleted."""
     mine = make_digest_acl("alice", "wonder land", all=True).id.id
@@ -181,7 +166,7 @@ def secure_server(certificates: Certificates) -> Iterator[SecureZooKeeperServer]
 
 
 def test_locks_work_over_tls(secure_server: SecureZooKeeperServer, certificates: Certificates) -> None:
-    with leasehold.connect(secure_server.url(f"?ca={certificates.authority}"), ttl=5) as client:
+    with leasehold.connect(secure_server.url(f"?tls_ca={certificates.authority}"), ttl=5) as client:
         leases = [client.lock(f"n{number}").acquire() for number in range(20)]
         assert client.lock("n0").try_acquire() is None
         for lease in leases:
@@ -191,7 +176,7 @@ def test_locks_work_over_tls(secure_server: SecureZooKeeperServer, certificates:
 
 def test_an_unknown_authority_is_refused_and_said(secure_server: SecureZooKeeperServer, tmp_path: Path) -> None:
     other = Certificates(tmp_path / "other")
-    refused(secure_server.url(f"?ca={other.authority}"), "certificate verify failed")
+    refused(secure_server.url(f"?tls_ca={other.authority}"), "certificate verify failed")
     refused(secure_server.url(), "certificate verify failed")
 
 
@@ -199,8 +184,8 @@ def test_a_certificate_for_another_host_is_refused(tmp_path: Path) -> None:
     certificates = Certificates(tmp_path, "elsewhere.example")
     server = SecureZooKeeperServer(certificates)
     with server:
-        refused(server.url(f"?ca={certificates.authority}"), "certificate verify failed")
-        with leasehold.connect(server.url(f"?ca={certificates.authority}&check_hostname=no")) as careless:
+        refused(server.url(f"?tls_ca={certificates.authority}"), "certificate verify failed")
+        with leasehold.connect(server.url(f"?tls_ca={certificates.authority}&check_hostname=no")) as careless:
             careless.lock("x").acquire(timeout=30).release()
 
 
@@ -208,18 +193,18 @@ def test_an_expired_certificate_is_refused(tmp_path: Path) -> None:
     certificates = Certificates(tmp_path, expired=True)
     server = SecureZooKeeperServer(certificates)
     with server:
-        refused(server.url(f"?ca={certificates.authority}"), "certificate has expired")
+        refused(server.url(f"?tls_ca={certificates.authority}"), "certificate has expired")
 
 
 def test_a_client_certificate_is_shown(tmp_path: Path) -> None:
     certificates, mine = Certificates(tmp_path / "server"), Certificates(tmp_path / "client")
     server = SecureZooKeeperServer(certificates, client_authority=mine.authority)
     with server:
-        shown = f"?ca={certificates.authority}&certfile={mine.certificate}&keyfile={mine.key}"
+        shown = f"?tls_ca={certificates.authority}&tls_cert={mine.certificate}&tls_key={mine.key}"
         with leasehold.connect(server.url(f"/mine{shown}")) as client, client.lock("x").hold():
             assert client.lock("x").try_acquire() is None
         with pytest.raises(leasehold.BackendUnavailable):
-            leasehold.connect(server.url(f"?ca={certificates.authority}")).lock("x").acquire(timeout=1)
+            leasehold.connect(server.url(f"?tls_ca={certificates.authority}")).lock("x").acquire(timeout=1)
 
 
 def refused(url: str, why: str) -> None:
@@ -293,9 +278,7 @@ def test_a_lock_of_kazoo_on_the_same_path_is_refused_and_seen_by_the_doctor(own_
     """
     url, parent = own_server.url("/both"), "/both/locks/leasehold%3Ax"
     assert examined(url)["nodes"].level is Level.OK
-    other = KazooClient(hosts=own_server.address)
-    other.start()
-    with leasehold.connect(url) as client, other.Lock(parent):
+    with looking_at(own_server) as other, leasehold.connect(url) as client, other.Lock(parent):
         for attempt in (client.lock("x").try_acquire, client.lock("x").acquire):
             with pytest.raises(leasehold.BackendRejected, match="only leasehold's own"):
                 attempt()
@@ -304,8 +287,6 @@ def test_a_lock_of_kazoo_on_the_same_path_is_refused_and_seen_by_the_doctor(own_
         found = examined(url)["nodes"]
         assert found.level is Level.PROBLEM
         assert f"{parent}/{other.get_children(parent)[0]}" in found.found
-    other.stop()
-    other.close()
 
 
 def test_a_ttl_longer_than_the_ensemble_allows_is_renewed_at_its_own_pace() -> None:

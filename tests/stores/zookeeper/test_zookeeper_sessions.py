@@ -1,4 +1,4 @@
-"""A session and the calls of a client, without a server: what they conclude from what they are told."""
+"""A session and the calls of a client, without a server: what they conclude from answers and events."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pytest
 from kazoo.protocol.states import KazooState
 
 from leasehold._runtimes.threads import ThreadRuntime, run
-from leasehold.backends.zookeeper.asking import Calls
-from leasehold.backends.zookeeper.nodes import Paths
+from leasehold.backends.zookeeper.calls import Calls
+from leasehold.backends.zookeeper.claim_node import ClaimNode, Registry, Stage
+from leasehold.backends.zookeeper.keys import Paths
+from leasehold.backends.zookeeper.options import Options
 from leasehold.backends.zookeeper.session import UNCONFIRMED, Session
-from leasehold.backends.zookeeper.settings import Settings
-from leasehold.backends.zookeeper.standing import Registry, Stage, Standing
 from leasehold.backends.zookeeper.wire import Reply
 from leasehold.errors import BackendRejected, BackendUnavailable, ClientClosed, OutcomeUnknown
 from leasehold.store_url import StoreURL
@@ -26,114 +26,114 @@ LONG = 60.0
 
 def session(ttl: float = 30.0) -> Session:
     """One that was opened just now; nothing is ever sent."""
-    settings = Settings.from_url(StoreURL.parse("zk://127.0.0.1:1"))
-    made = Session(ttl, lambda: None, settings=settings, paths=Paths("/tree"), registry=Registry(), runtime=RUNTIME)
-    made._on_ready(made.belief.timeout)
+    options = Options.from_url(StoreURL.parse("zk://127.0.0.1:1"))
+    made = Session(ttl, lambda: None, options=options, paths=Paths("/tree"), registry=Registry(), runtime=RUNTIME)
+    made._on_ready(made.validity.timeout)
     return made
 
 
 def test_a_reconnection_counts_from_when_the_connection_was_lost() -> None:
-    """The leader may have been asked at any moment after that; later would believe in what nobody has counted."""
+    """The request may have been sent at any moment after that; a later instant would count what the leader has not."""
     one = session()
     one._on_state(KazooState.SUSPENDED)
     lost = RUNTIME.now()
     time.sleep(0.05)
-    one._on_ready(one.belief.timeout)
-    assert one.belief.touched <= lost
+    one._on_ready(one.validity.timeout)
+    assert one.validity.touched <= lost
 
 
 def test_a_lost_connection_takes_the_known_floor_away() -> None:
     """It may be raised while no event can arrive."""
     one = session()
-    one.floor = 7
+    one.fence_floor = 7
     one._on_state(KazooState.SUSPENDED)
-    assert one.floor is None
+    assert one.fence_floor is None
 
 
-def test_a_session_is_lost_when_its_belief_is_over_and_no_server_answers() -> None:
+def test_a_session_is_lost_when_its_validity_is_over_and_no_server_answers() -> None:
     one = session()
     opened = RUNTIME.now()
     assert not one.is_lost(opened + 1)
-    one.belief.answered(opened)
+    one.validity.answered(opened)
     one._on_state(KazooState.SUSPENDED)
     suspended = RUNTIME.now()
-    assert not one.is_lost(suspended + one.patience + 0.1), "its grants are still believed"
-    assert one.is_lost(one.belief.until + one.patience + 0.1)
+    assert not one.is_lost(suspended + one.silence_limit + 0.1), "its grants are still valid"
+    assert one.is_lost(one.validity.until + one.silence_limit + 0.1)
 
 
 def test_a_paused_process_has_the_time_of_one_answer_to_find_its_session() -> None:
     """The connection was lost meanwhile, and that is noticed only now; the session may have lived on."""
     one = session()
-    one.belief.until = one._opened = RUNTIME.now() - 1000
+    one.validity.until = one._opened = RUNTIME.now() - 1000
     one._on_state(KazooState.SUSPENDED)
     suspended = RUNTIME.now()
-    assert not one.is_lost(suspended + one.patience / 2)
-    assert one.is_lost(suspended + one.patience + 0.1)
+    assert not one.is_lost(suspended + one.silence_limit / 2)
+    assert one.is_lost(suspended + one.silence_limit + 0.1)
 
 
 def test_a_session_that_was_just_opened_is_given_the_time_of_a_ttl_to_be_confirmed() -> None:
-    """Nothing is believed in it yet; but a claim may be under way, and is found again over the next connection."""
+    """It has no valid grant yet; but a claim may be under way, and is found again over the next connection."""
     one = session()
     one._on_state(KazooState.SUSPENDED)
-    assert not one.is_lost(RUNTIME.now() + one.belief.ttl - 1)
-    assert one.is_lost(RUNTIME.now() + one.belief.ttl + 1)
+    assert not one.is_lost(RUNTIME.now() + one.validity.ttl - 1)
+    assert one.is_lost(RUNTIME.now() + one.validity.ttl + 1)
 
 
 def test_grants_of_a_session_that_was_given_up_are_unconfirmed_and_not_ended_by_the_ensemble() -> None:
     one, other = session(), session()
     one.relinquish()
     assert one.is_over()
-    assert one.why_over == UNCONFIRMED
+    assert one.loss == UNCONFIRMED
     other._on_state(KazooState.LOST)
-    assert other.why_over is not None
-    assert other.why_over != UNCONFIRMED
+    assert other.loss is not None
+    assert other.loss != UNCONFIRMED
 
 
 def test_a_session_with_a_note_for_a_broken_holder_is_not_idle() -> None:
     one = session()
     assert one.is_idle
-    one.keepsakes["/path"] = RUNTIME.now() + LONG
+    one.break_notes["/path"] = RUNTIME.now() + LONG
     assert not one.is_idle
 
 
-def standing_in(one: Session) -> Standing:
+def node_in(one: Session) -> ClaimNode:
     claim = Claim("ns:x", RUNTIME.owner(), 30.0, Mode.EXCLUSIVE, 1, 0.0, Holder("host", 1))
-    standing = Standing(claim, one, "/tree/locks/ns%3Ax", RUNTIME.signal(), RUNTIME.now())
-    one.admit(standing)
-    return standing
+    node = ClaimNode(claim, one, "/tree/locks/ns%3Ax", RUNTIME.signal(), RUNTIME.now())
+    one.admit(node)
+    return node
 
 
 def test_a_claim_is_given_up_as_soon_as_its_time_is_over_and_not_before() -> None:
     one = session()
-    standing = standing_in(one)
-    assert not one.expire(standing, standing.expires - 0.001)
-    assert standing not in one.unwanted
-    assert one.expire(standing, standing.expires)
-    assert standing in one.unwanted
-    assert not one.extend(standing, standing.expires + LONG), "what was given up is not revived"
+    node = node_in(one)
+    assert not one.expire(node, node.expires - 0.001)
+    assert node not in one.unwanted
+    assert one.expire(node, node.expires)
+    assert node in one.unwanted
+    assert not one.extend(node, node.expires + LONG), "what was given up is not revived"
 
 
 def test_a_node_that_is_made_after_its_claim_was_given_up_for_good_is_deleted() -> None:
-    """Its caller was interrupted, and the steward had found nothing to delete yet."""
+    """Its caller was interrupted, and the session worker had found nothing to delete yet."""
     one = session()
-    standing = standing_in(one)
-    standing.stage = Stage.SENT
-    one.give_up(standing)
-    standing.vanish()
+    node = node_in(one)
+    node.stage = Stage.SENT
+    one.give_up(node)
+    node.mark_gone()
     assert not one.unwanted
-    made = Reply(RUNTIME.now(), None, standing.on_created, lambda _: None)
-    made.set((f"{standing.prefix}0000000001", SimpleNamespace(czxid=7, version=0)))
-    assert standing.is_at(Stage.STANDING)
-    assert standing in one.unwanted
+    made = Reply(RUNTIME.now(), None, node.on_created, lambda _: None)
+    made.set((f"{node.parent}/{node.prefix}0000000001", SimpleNamespace(czxid=7, version=0)))
+    assert node.is_at(Stage.PRESENT)
+    assert node in one.unwanted
 
 
-def test_the_bounds_of_another_server_only_shorten_what_is_believed() -> None:
+def test_the_bounds_of_another_server_only_shorten_the_validity() -> None:
     one = session()
-    asked = one.belief.timeout
+    asked = one.validity.timeout
     for timeout, expected in ((asked * 2, asked), (asked / 2, asked / 2), (asked, asked / 2)):
         one._on_state(KazooState.SUSPENDED)
         one._on_ready(timeout)
-        assert one.belief.timeout == expected
+        assert one.validity.timeout == expected
 
 
 def test_a_wait_that_begins_while_its_client_is_closed_ends_at_once() -> None:

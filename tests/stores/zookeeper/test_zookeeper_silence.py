@@ -11,7 +11,7 @@ import pytest
 import leasehold
 from leasehold import LossReason
 from leasehold._runtimes.threads import run
-from leasehold.backends.zookeeper.sockets import close_session
+from leasehold.backends.zookeeper.connection import close_session
 from leasehold.spi import Place
 from leasehold.values import Grant
 from tests.stores.zookeeper.zookeeper_support import (
@@ -29,7 +29,7 @@ from verification.lab.process import free_port, wait_until
 from verification.lab.zookeeper import ZooKeeperServer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from kazoo.client import KazooClient
 
@@ -41,22 +41,6 @@ LITTLE = 0.3  # what a caller may have left
 
 def soon() -> float:
     return RUNTIME.now() + LITTLE
-
-
-@pytest.fixture
-def eye(zookeeper_server: ZooKeeperServer) -> Iterator[KazooClient]:
-    """Sees what is really there."""
-    client = looking_at(zookeeper_server)
-    yield client
-    client.stop()
-    client.close()
-
-
-@pytest.fixture
-def proxy(zookeeper_server: ZooKeeperServer) -> Iterator[OneWayProxy]:
-    between = OneWayProxy((zookeeper_server.host, zookeeper_server.port))
-    with between:
-        yield between
 
 
 # --- a session that is lost here
@@ -182,7 +166,7 @@ def test_a_grant_after_a_wait_is_believed_for_no_longer_than_its_session(zookeep
     grant = run(backend.turn(place))
     believed = (asked if grant.since is None else grant.since) + grant.ttl
     session = next(iter(backend._pool._sessions.values()))
-    assert believed <= session.belief.until + 0.001
+    assert believed <= session.validity.until + 0.001
     for each in (backend, other):
         run(each.close())
 
@@ -221,14 +205,12 @@ def test_a_session_is_closed_through_the_first_server_that_answers(
     zookeeper_server: ZooKeeperServer, eye: KazooClient
 ) -> None:
     """Nothing listens at the first address, and the second one accepts and says nothing."""
-    other = looking_at(zookeeper_server)
-    other.create("/closed-elsewhere", ephemeral=True)
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        hosts = [("127.0.0.1", free_port()), silent.getsockname(), (zookeeper_server.host, zookeeper_server.port)]
-        close_session(hosts, other.client_id, 0.5)
-    wait_until(lambda: eye.exists("/closed-elsewhere") is None, "the session was not closed", OWN_LIMIT)
-    other.stop()
-    other.close()
+    with looking_at(zookeeper_server) as other:
+        other.create("/closed-elsewhere", ephemeral=True)
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            hosts = [("127.0.0.1", free_port()), silent.getsockname(), (zookeeper_server.host, zookeeper_server.port)]
+            close_session(hosts, other.client_id, 0.5)
+        wait_until(lambda: eye.exists("/closed-elsewhere") is None, "the session was not closed", OWN_LIMIT)
 
 
 # --- calls that have little time

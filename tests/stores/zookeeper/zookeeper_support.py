@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -118,12 +119,17 @@ def check_history(grants: list[dict[str, Any]]) -> None:
     assert len(set(fences)) == len(fences), "a fence was given twice"
 
 
-def looking_at(server: ZooKeeperServer | Ensemble) -> KazooClient:
-    """A client of another make, which sees what is really there."""
+@contextmanager
+def looking_at(server: ZooKeeperServer | Ensemble, **more: Any) -> Iterator[KazooClient]:
+    """A plain kazoo client, which sees the nodes as they are."""
     servers = getattr(server, "servers", [server])
-    client = KazooClient(hosts=",".join(one.address for one in servers))
+    client = KazooClient(hosts=",".join(one.address for one in servers), **more)
     client.start(timeout=30)
-    return client
+    try:
+        yield client
+    finally:
+        client.stop()
+        client.close()
 
 
 def claims_in(client: KazooClient, root: str) -> Iterator[str]:

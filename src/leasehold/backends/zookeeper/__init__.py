@@ -1,35 +1,13 @@
-"""`zk://`: locks in an Apache ZooKeeper ensemble, through kazoo's connection and a recipe of our own."""
+"""`zk://`, `zks://`: locks in an Apache ZooKeeper ensemble, through kazoo's connection and a recipe of our own.
 
-from __future__ import annotations
+Top down: `store` reads URLs and kazoo clients (`options`). `backend` is the port; it hands each verb to `acquire`,
+`release`, `renew`, `inspect` or `doctor`. A claim is one ephemeral node (`claim_node`, `keys`) that sees those ahead of
+it (`queue`) and takes its fence from the number of its creation (`fences`). Its node lives in a session of the ensemble
+(`pool`, `session`), which proves a grant for as long as `validity` computes; a thread per client keeps the sessions
+alive and clean (`session_worker`). `calls` bounds every wait for an answer, `wire` and `connection` talk to servers,
+and `errors` turns kazoo's errors into ours.
+"""
 
-from typing import TYPE_CHECKING, Any
-
-from leasehold.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from leasehold.spi import Store
-    from leasehold.store_url import StoreURL
+from leasehold.backends.zookeeper.store import adopt, open_url
 
 __all__ = ["adopt", "open_url"]
-
-
-def open_url(url: StoreURL) -> Store:
-    """`zk://user:password@h1,h2,h3/root`, and `zks://` with TLS."""
-    try:
-        from leasehold.backends.zookeeper.backend import ZooKeeperStore  # noqa: PLC0415 - kazoo may not be there
-        from leasehold.backends.zookeeper.settings import Settings  # noqa: PLC0415
-    except ImportError as error:
-        raise ConfigurationError(
-            f"{url.scheme}: needs kazoo ({error}); install it with: pip install 'leasehold[zookeeper]'"
-        ) from error
-    return ZooKeeperStore(Settings.from_url(url))
-
-
-def adopt(client: Any, options: Mapping[str, str]) -> Store:
-    """A store on the servers of a kazoo client, with its credentials and sessions of our own; below `/leasehold`."""
-    from leasehold.backends.zookeeper.backend import ZooKeeperStore  # noqa: PLC0415 - kazoo is there: this is its client
-    from leasehold.backends.zookeeper.settings import Settings  # noqa: PLC0415
-
-    return ZooKeeperStore(Settings.from_client(client, options))

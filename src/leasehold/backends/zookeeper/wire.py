@@ -1,12 +1,13 @@
 """One kazoo client, used for its protocol only: requests out, answers and events in, in the order of the connection.
 
-kazoo does the hosts, TLS, authentication, pings, and taking a session along to another server. Its recipes, its
-retries and its worker threads are not used. What is done here by ourselves, and why (ADR 33):
+kazoo does the hosts, TLS, authentication, pings, and moving a session to another server. Its recipes, its retries and
+its worker threads are not used. What is done here instead, and why (ADR 33):
 
-- Answers and events are handled on the connection's own thread, in the order in which they came. An event that arrived
-  before an answer is then known before the answer is: what was watched and has not been reported had not changed.
-  Nothing is ever *sent* from that thread: kazoo's queue has a limited bell, and would wait for itself.
-- The negotiated session timeout is kept; kazoo tells it to nobody.
+- Answers and events are handled on the connection's own thread, in the order in which they arrived. An event that
+  arrived before an answer is then known before the answer is: what is watched and was not reported had not changed.
+  Nothing is ever *sent* from that thread: kazoo's queue wakes it through a pipe of limited size, and it would wait for
+  itself.
+- The negotiated session timeout is kept; kazoo has no public name for it.
 - A session that ended is never followed by another one of the same client, so that no request meant for the old one is
   done in the new one.
 - A host that does not answer costs a part of the session timeout, not the whole of it.
@@ -31,27 +32,28 @@ from kazoo.protocol.serialization import Create2
 from kazoo.protocol.states import KeeperState
 from kazoo.retry import KazooRetry
 
-from leasehold.backends.zookeeper.sockets import close_session, open_socket
+from leasehold.backends.zookeeper.connection import close_session, open_socket
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Sequence
 
-    from leasehold.backends.zookeeper.settings import Settings
+    from leasehold.backends.zookeeper.options import Options
     from leasehold.spi import Signal
 
-__all__ = ["CreateContainer", "Reply", "Wire"]
+__all__ = ["EPHEMERAL_SEQUENTIAL", "CreateContainer", "Reply", "Wire"]
 
 logger = logging.getLogger("leasehold.zookeeper")
 
-CLOSE_PATIENCE = 2.0  # how long a goodbye may take
-SHORTEST_HOST_PATIENCE = 0.5
+EPHEMERAL_SEQUENTIAL = 3  # the kind of node that `Create2` makes
+CLOSE_TIMEOUT = 2.0  # how long the request to close a session may take
+SHORTEST_HOST_TIMEOUT = 0.5
 
 
 class Reply:
     """The answer to one request.
 
-    `first` and `then` run on the connection's thread, before anybody who waits is woken.
+    `first` and `then` run on the connection's thread, before a waiting caller is woken.
     """
 
     __slots__ = ("done", "error", "first", "sent", "signal", "then", "value")
@@ -89,25 +91,25 @@ class Reply:
             self.first(self)
             if self.then is not None:
                 self.then(self)
-        except Exception:  # it would end the connection, for everybody
-            logger.exception("the answer of a ZooKeeper server could not be noted")
+        except Exception:  # it would end the connection, for all claims of the session
+            logger.exception("the answer of a ZooKeeper server could not be processed; please report this")
         if self.signal is not None:
             self.signal.set()
 
 
 class CreateContainer(Create2):  # type: ignore[misc]  # kazoo has no types
-    """A node that the ensemble removes by itself once it has had children and has none any more."""
+    """The creation of a node that the ensemble removes once it has had children and has none any more."""
 
     type = 19
     CONTAINER = 4
 
     def __new__(cls, path: str, acl: Sequence[Any]) -> CreateContainer:
-        """It has no content."""
+        """Without data."""
         return super().__new__(cls, path, b"", acl, cls.CONTAINER)  # type: ignore[no-any-return]  # kazoo has no types
 
 
 class _Log:
-    """What kazoo may log: nothing that shows a request."""
+    """The logger for kazoo: no line that shows a request."""
 
     def __init__(self) -> None:
         self.info, self.warning, self.error, self.exception = (
@@ -122,31 +124,31 @@ class _Log:
         """Requests and answers."""
 
     def log(self, *_: object) -> None:
-        """Even more of them."""
+        """The same, at levels of kazoo's own."""
 
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
-    """kazoo's port to threads: without workers, callbacks are run where they come."""
+    """kazoo's port to threads, without workers: callbacks run on the connection's thread."""
 
     name = "leasehold"
 
-    def __init__(self, host_patience: float) -> None:
+    def __init__(self, host_timeout: float) -> None:
         super().__init__()
-        self.host_patience = host_patience
+        self.host_timeout = host_timeout
         self.is_connecting = True
         self.is_over = False
-        self.close_by: float | None = None  # when to give up a goodbye
+        self.close_by: float | None = None  # the deadline of the request to close the session
         self.socket_in_use: socket.socket | None = None
-        self.trouble = ""  # why the last host could not be reached
+        self.connect_failure = ""  # why the last host could not be reached
 
     def start(self) -> None:
-        """No workers are needed."""
+        """There are no workers to start."""
 
     def stop(self) -> None:
-        """None have to be stopped."""
+        """There are no workers to stop."""
 
     def dispatch_callback(self, callback: Any) -> None:
-        """Call it here and now."""
+        """Run it here and now."""
         callback.func(*callback.args)
 
     def spawn(self, func: Callable[..., None], *args: Any, **kwargs: Any) -> threading.Thread:
@@ -156,16 +158,16 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has n
         return thread
 
     def create_connection(self, address: tuple[str, int], *, timeout: float, **options: Any) -> socket.socket:
-        """Connect to the next host, unless this client has come to its end."""
+        """Connect to the next host, unless the session is over."""
         self._refuse_if_over()
         self.is_connecting = True
         try:
-            self.socket_in_use = opened = open_socket(address, timeout=min(timeout, self.host_patience), **options)
+            self.socket_in_use = opened = open_socket(address, timeout=min(timeout, self.host_timeout), **options)
         except OSError as error:
-            self.trouble = str(error)
+            self.connect_failure = str(error)
             raise
         try:
-            self._refuse_if_over()  # it may have come to its end meanwhile: resuming the session would keep it alive
+            self._refuse_if_over()  # it may have ended meanwhile: resuming the session would keep its nodes alive
         except AuthFailedError:
             opened.close()
             raise
@@ -176,7 +178,7 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has n
             raise AuthFailedError("the session is over")  # the only error after which kazoo does not try again
 
     def select(self, rlist: Any, wlist: Any, _: Any, timeout: float | None = None) -> tuple[Any, Any, Any]:
-        """Wait for sockets; quicker than making a selector each time, and bounded while connecting or closing."""
+        """Wait for sockets; faster than a new selector each time, and bounded while connecting or closing."""
         decrypted = [sock for sock in rlist if hasattr(sock, "pending") and sock.pending()]
         if decrypted:
             return decrypted, [], []
@@ -196,18 +198,18 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has n
         )
 
     def _bounded(self, timeout: float | None) -> float | None:
-        limit = self.host_patience if self.is_connecting else None
+        limit = self.host_timeout if self.is_connecting else None
         if self.close_by is not None:
             limit = self.close_by - time.monotonic()
             if limit <= 0:
-                raise self.timeout_exception("saying goodbye took too long")
+                raise self.timeout_exception("the request to close the session took too long")
         if limit is None:
             return timeout
         return limit if timeout is None else min(timeout, limit)
 
 
 class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no types
-    """kazoo's connection, which tells the negotiated timeout once everything is ready to send."""
+    """kazoo's connection, which passes the negotiated timeout to `on_ready` once requests can be sent."""
 
     def __init__(self, client: KazooClient, on_ready: Callable[[float], None]) -> None:
         super().__init__(client, client._conn_retry.copy(), logger=client.logger)  # noqa: SLF001 - as kazoo makes its own
@@ -221,29 +223,32 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no type
 
 
 class Wire:
-    """One session's connection. `on_ready(timeout)`, `on_state(state)` are called on the connection's thread."""
+    """One session's connection. `on_ready(timeout)` and `on_state(state)` are called on the connection's thread.
+
+    `send(request, reply)` puts a request into the queue of the connection.
+    """
 
     def __init__(
         self,
-        settings: Settings,
+        options: Options,
         timeout: float,
         on_ready: Callable[[float], None],
         on_state: Callable[[str], None],
     ) -> None:
-        patience = max(SHORTEST_HOST_PATIENCE, timeout / (3 * len(settings.hosts)))
-        self._settings = settings
-        self._handler = _Handler(patience)
+        self._options = options
+        self._handler = _Handler(max(SHORTEST_HOST_TIMEOUT, timeout / (3 * len(options.hosts))))
         self._client = KazooClient(
-            hosts=settings.address,
+            hosts=options.address,
             timeout=timeout + 0.0005,  # kazoo cuts off what is less than a millisecond
             handler=self._handler,
-            auth_data=list(settings.auth),
+            auth_data=list(options.auth),
             logger=_Log(),
             connection_retry=KazooRetry(max_tries=-1, delay=0.02, max_delay=min(1.0, timeout / 20)),
-            **settings.kazoo_options,
+            **options.kazoo_options,
         )
         self._client._connection = _Connection(self._client, on_ready)  # noqa: SLF001 - kazoo has no way to give it one
         self._client.add_listener(on_state)
+        self.send: Callable[[Any, Reply], None] = self._client._call  # noqa: SLF001 - its public methods wrap each answer twice
 
     def start(self) -> None:
         """Begin to connect; not from a thread on which signal handlers run, because it starts another thread."""
@@ -261,21 +266,17 @@ class Wire:
         return int(self._client.last_zxid)
 
     @property
-    def trouble(self) -> str:
-        """Why no host could be reached, in the words of the operating system."""
-        return self._handler.trouble
+    def connect_failure(self) -> str:
+        """Why no host could be reached, as the operating system describes it."""
+        return self._handler.connect_failure
 
     @property
     def is_refused(self) -> bool:
-        """Whether the ensemble did not accept who we are."""
+        """Whether the ensemble refused the credentials."""
         return self._client.client_state == KeeperState.AUTH_FAILED and not self._handler.is_over
 
-    def send(self, request: Any, reply: Reply) -> None:
-        """Put a request into the queue of the connection."""
-        self._client._call(request, reply)  # noqa: SLF001 - the public methods wrap each answer in two more objects
-
     def end(self) -> None:
-        """Never connect again; what is connected stays so."""
+        """Never connect again; an open connection stays open."""
         self._handler.is_over = True
 
     def cut(self) -> None:
@@ -286,17 +287,16 @@ class Wire:
                 sock.shutdown(SHUT_RDWR)
 
     def close_elsewhere(self) -> None:
-        """Ask the ensemble to close the session, over a connection that is made for this alone."""
+        """Send the request to close the session over a new connection, made for this alone."""
         session = (self._client._session_id, self._client._session_passwd)  # noqa: SLF001 - public while connected only
-        options = {name: value for name, value in self._settings.kazoo_options.items() if name != "randomize_hosts"}
         if session[0]:
-            close_session(self._settings.hosts, session, self._handler.host_patience, **options)
+            close_session(self._options.hosts, session, self._handler.host_timeout, **self._options.socket_options)
 
-    def close(self, *, goodbye: bool) -> None:
-        """End the thread; with a goodbye the session ends now, without one when its timeout is over."""
-        if not goodbye:
+    def close(self, *, notify: bool) -> None:
+        """End the thread; if the ensemble is notified, the session ends now, else when its timeout is over."""
+        if not notify:
             self.end()
             self.cut()
-        self._handler.close_by = time.monotonic() + CLOSE_PATIENCE
+        self._handler.close_by = time.monotonic() + CLOSE_TIMEOUT
         self._client.stop()
         self._client.close()

@@ -18,25 +18,14 @@ from leasehold.client import AsyncClient
 from leasehold.testing.contract.lab import Child
 from leasehold.testing.faults import Faults, FaultyBackend
 from leasehold.urls import find_store
-from tests.stores.zookeeper.zookeeper_support import LIMIT, claims_in, looking_at
+from tests.stores.zookeeper.zookeeper_support import LIMIT, claims_in
 from verification.lab.process import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from kazoo.client import KazooClient
 
     from leasehold.spi import Backend, Runtime
     from verification.lab.zookeeper import Ensemble, ZooKeeperServer
-
-
-@pytest.fixture
-def eye(zookeeper_server: ZooKeeperServer) -> Iterator[KazooClient]:
-    """Sees what is really there."""
-    client = looking_at(zookeeper_server)
-    yield client
-    client.stop()
-    client.close()
 
 
 class Counted:

@@ -1,7 +1,7 @@
-"""Sockets to a server, plain or with TLS. kazoo's own way leaves one open whenever a certificate is refused.
+"""Sockets to a server, plain or with TLS. kazoo's own function leaves one open whenever a certificate is refused.
 
-`close_session` is the one exchange that does not need an answer: it takes a session over to a new connection and closes
-it there, in one message.
+`close_session` is the one exchange that needs no answer: it moves a session to a new connection and closes it there, in
+one message.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["close_session", "open_socket"]
 
-ANY_ZXID = 0  # a server refuses clients that have seen more than itself
+ANY_ZXID = 0  # a server refuses clients that have seen later transactions than itself
 SHORTEST_TIMEOUT_MS = 1  # of the session, should only the first half of the message arrive: the ensemble bounds it
 
 
@@ -37,7 +37,7 @@ def open_socket(
     verify_certs: bool = True,
     check_hostname: bool = False,
 ) -> socket.socket:
-    """Connect within the timeout. The names of the options are kazoo's."""
+    """Connect within the timeout. The names of the parameters are kazoo's."""
     plain = socket.create_connection(address, timeout)
     try:
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -50,24 +50,22 @@ def open_socket(
         raise
 
 
-def close_session(
-    hosts: Sequence[tuple[str, int]], session: tuple[int, bytes], patience: float, **options: Any
-) -> None:
-    """Ask one server after the other to close a session, until one answers."""
+def close_session(hosts: Sequence[tuple[str, int]], session: tuple[int, bytes], timeout: float, **options: Any) -> None:
+    """Send one server after the other the request to close a session, until one answers."""
     number, password = session
     takeover = Connect(0, ANY_ZXID, SHORTEST_TIMEOUT_MS, number, password, False).serialize()  # noqa: FBT003 - kazoo's
     close = struct.pack("!ii", 1, Close.type)
     message = b"".join(struct.pack("!i", len(part)) + bytes(part) for part in (takeover, close))
     for host in hosts:
         try:
-            with closing(open_socket(host, timeout=patience, **options)) as connection:
-                connection.settimeout(patience)
+            with closing(open_socket(host, timeout=timeout, **options)) as connection:
+                connection.settimeout(timeout)
                 connection.sendall(message)
                 if connection.recv(1):
-                    while connection.recv(4096):  # until it has read everything: closing earlier could take it back
+                    while connection.recv(4096):  # until the server has read all: an earlier close could revoke it
                         pass
                     return
-        except OSError:  # the next server may be reached
+        except OSError:  # the next server may be reachable
             continue
 
 
@@ -75,8 +73,8 @@ def close_session(
 def _context(
     ca: str | None,
     shown: tuple[str | None, str | None, str | None],  # certificate, key, password of the key
-    verify_certs: bool,  # noqa: FBT001 - the cache wants plain arguments
-    check_hostname: bool,  # noqa: FBT001 - the cache wants plain arguments
+    verify_certs: bool,  # noqa: FBT001 - the cache takes plain arguments
+    check_hostname: bool,  # noqa: FBT001 - the cache takes plain arguments
 ) -> ssl.SSLContext:
     """Made once: loading authorities takes longer than the handshake."""
     context = ssl.create_default_context(cafile=ca)
