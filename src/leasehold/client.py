@@ -16,7 +16,7 @@ from leasehold._core import events as happened
 from leasehold._core.events import Events
 from leasehold._core.keeper import CLOSE_PATIENCE
 from leasehold._core.names import DEFAULT_NAMESPACE, check_fact, check_name, check_namespace, key_for, name_of
-from leasehold._core.session import open_session
+from leasehold._core.open_client import open_client
 from leasehold.durations import Duration, optional_seconds, seconds, ttl_seconds
 from leasehold.errors import AcquireTimeout, BackendUnavailable, ClientClosed, ConfigurationError, OutcomeUnknown
 from leasehold.lock import AsyncLock, AsyncLockSet, AsyncRWLock
@@ -28,6 +28,7 @@ from leasehold.terms import (
     checked_terms,
     explain_misplaced,
     is_whole,
+    operating,
     require,
     with_group,
 )
@@ -39,10 +40,10 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from leasehold._core.events import Event
-    from leasehold._core.session import Session
+    from leasehold._core.open_client import OpenClient
     from leasehold.findings import Finding
     from leasehold.patterns.once import AsyncOnce, OnceOptions
-    from leasehold.spi import Inspecting, Runtime, Store
+    from leasehold.spi import Inspecting, Operating, Runtime, Store
     from leasehold.terms import Timeout
 
 __all__ = ["DEFAULT_TTL", "AsyncClient", "connect_async"]
@@ -104,7 +105,7 @@ class AsyncClient:
         self._label = check_fact(label, "label")
         self._connect_timeout = seconds(connect_timeout, "connect_timeout")
         self._events = Events()
-        self._session: Session | None = None
+        self._opened: OpenClient | None = None
         self._opening = runtime.guard()
         self._closed = False
         self._close_patience = CLOSE_PATIENCE
@@ -250,7 +251,7 @@ class AsyncClient:
             raise ConfigurationError("breaking a lock needs a reason, which its holder will be shown")
         author = check_fact(by, "by") or str(self._holder(None))
         key = key_for(self._namespace, check_name(name))
-        broken = await self._inspecting().break_(key, fence, f"{reason} (by {author})", now=now)
+        broken = await self._operating().break_(key, fence, f"{reason} (by {author})", now=now)
         if broken:
             self._events.emit(happened.Broken(name, fence, reason, author))
         return broken
@@ -266,7 +267,7 @@ class AsyncClient:
         if not reason or not check_fact(reason, "reason"):
             raise ConfigurationError("raising a fence needs a reason, which is logged")
         author = check_fact(by, "by") or str(self._holder(None))
-        highest = await self._inspecting().raise_fence(key_for(self._namespace, check_name(name)), fence)
+        highest = await self._operating().raise_fence(key_for(self._namespace, check_name(name)), fence)
         self._events.emit(happened.FenceRaised(name, highest, reason, author))
         return highest
 
@@ -289,9 +290,9 @@ class AsyncClient:
     async def close(self) -> None:
         """Stop renewing and let go of connections; may be called twice. Leases still held are lost to their holders."""
         with self._opening:
-            session, self._session, self._closed = self._session, None, True
-        if session is not None:
-            await session.close()
+            opened, self._opened, self._closed = self._opened, None, True
+        if opened is not None:
+            await opened.close()
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -310,23 +311,23 @@ class AsyncClient:
 
     # --- for locks and faces
 
-    def _open(self) -> Session:
-        """The open session, on the loop that runs now."""
+    def _open(self) -> OpenClient:
+        """The open opened, on the loop that runs now."""
         self._runtime.bind()
-        session = self._session
-        return self._current() if session is None else session
+        opened = self._opened
+        return self._current() if opened is None else opened
 
-    def _current(self) -> Session:
+    def _current(self) -> OpenClient:
         with self._opening:
             if self._closed:
                 raise ClientClosed
-            if self._session is None:
-                self._session = self._new_session()
-            return self._session
+            if self._opened is None:
+                self._opened = self._new_client()
+            return self._opened
 
-    def _new_session(self) -> Session:
+    def _new_client(self) -> OpenClient:
         backend = self._store.open_backend(self._runtime)
-        return open_session(self._runtime, backend, self._events, self._connect_timeout, self._close_patience)
+        return open_client(self._runtime, backend, self._events, self._connect_timeout, self._close_patience)
 
     def _deadline(self, timeout: Timeout) -> float | None:
         limit = self._timeout if timeout is ... else optional_seconds(timeout, "timeout")
@@ -340,6 +341,9 @@ class AsyncClient:
         require(backend, Capability.INSPECT)
         return cast("Inspecting", backend)
 
+    def _operating(self) -> Operating:
+        return operating(self._open().backend)
+
     def _make(self, name: str, mode: Mode, capacity: int, **options: Unpack[LockOptions]) -> AsyncLock:
         """Check everything before any I/O."""
         terms = checked_terms(name, self._namespace, mode, capacity, self._ttl, **options)
@@ -351,11 +355,11 @@ class AsyncClient:
 
     def _after_fork(self) -> None:
         """In the child: leases are the parent's, connections are the parent's; use neither, and close nothing."""
-        session, self._session = self._session, None
+        opened, self._opened = self._opened, None
         self._opening = self._runtime.guard()
-        if session is not None:
-            session.bury()
-            _GRAVEYARD.append(session)
+        if opened is not None:
+            opened.bury()
+            _GRAVEYARD.append(opened)
 
 
 async def _asked(question: Callable[[str], Awaitable[R]], key: str) -> R:
@@ -382,7 +386,7 @@ def _host_name() -> str:
 
 
 _CLIENTS: weakref.WeakSet[AsyncClient] = weakref.WeakSet()
-_GRAVEYARD: list[Session] = []  # never finalised: closing an inherited connection would end the parent's
+_GRAVEYARD: list[OpenClient] = []  # never finalised: closing an inherited connection would end the parent's
 
 
 def _leave_everything_to_the_parent() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NoReturn
 
 from leasehold._core import acquire as core
-from leasehold._core.session import Wish
+from leasehold._core.open_client import Wish
 from leasehold._core.states import State
 from leasehold.durations import seconds
 from leasehold.errors import AcquireTimeout, BackendError, LeaseLost
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
     from types import TracebackType
 
-    from leasehold._core.session import Session
+    from leasehold._core.open_client import OpenClient
     from leasehold._core.tenure import Tenure
     from leasehold.client import AsyncClient
     from leasehold.terms import Terms, Timeout
@@ -35,7 +35,7 @@ class AsyncLock:
     def __init__(self, client: AsyncClient, terms: Terms) -> None:
         self._client = client
         self._terms = terms
-        self._prepared: tuple[Session, Wish] | None = None
+        self._prepared: tuple[OpenClient, Wish] | None = None
 
     @property
     def name(self) -> str:
@@ -67,18 +67,18 @@ class AsyncLock:
         Raises `AcquireTimeout` when the time is over, and a `BackendError` when the store cannot be reached.
         """
         deadline = self._client._deadline(timeout)
-        session, wish = self._prepare()
-        if self._terms.reentrant and (again := self._re_enter(session)) is not None:
+        opened, wish = self._prepare()
+        if self._terms.reentrant and (again := self._re_enter(opened)) is not None:
             return again
-        return self._lease(session, await core.acquire(session, wish, deadline))
+        return self._lease(opened, await core.acquire(opened, wish, deadline))
 
     async def try_acquire(self) -> AsyncLease | None:
         """The lease if the lock is free now, else None."""
-        session, wish = self._prepare()
-        if self._terms.reentrant and (again := self._re_enter(session)) is not None:
+        opened, wish = self._prepare()
+        if self._terms.reentrant and (again := self._re_enter(opened)) is not None:
             return again
-        tenure = await core.try_acquire(session, wish)
-        return None if tenure is None else self._lease(session, tenure)
+        tenure = await core.try_acquire(opened, wish)
+        return None if tenure is None else self._lease(opened, tenure)
 
     def as_mutex(self) -> AsyncMutex:
         """An object with the methods of `threading.Lock`, for code that wants one."""
@@ -108,15 +108,15 @@ class AsyncLock:
         return f"<{type(self).__name__} {self.name!r} {self._terms.mode} ttl={self.ttl:g}>"
 
     async def _acquire_until(self, deadline: float | None) -> AsyncLease:
-        session, wish = self._prepare()
-        if self._terms.reentrant and (again := self._re_enter(session)) is not None:
+        opened, wish = self._prepare()
+        if self._terms.reentrant and (again := self._re_enter(opened)) is not None:
             return again
-        return self._lease(session, await core.acquire(session, wish, deadline))
+        return self._lease(opened, await core.acquire(opened, wish, deadline))
 
-    def _prepare(self) -> tuple[Session, Wish]:
-        """The open session and what to ask it; made anew after a fork, when process and connections are others."""
-        session = self._client._open()
-        if self._prepared is None or self._prepared[0] is not session:
+    def _prepare(self) -> tuple[OpenClient, Wish]:
+        """The open opened and what to ask it; made anew after a fork, when process and connections are others."""
+        opened = self._client._open()
+        if self._prepared is None or self._prepared[0] is not opened:
             terms = self._terms
             wish = Wish(
                 name=terms.name,
@@ -129,23 +129,23 @@ class AsyncLock:
                 renew=terms.renew,
                 holder=self._client._holder(terms.reason),
             )
-            self._prepared = (session, wish)
+            self._prepared = (opened, wish)
         return self._prepared
 
-    def _re_enter(self, session: Session) -> AsyncLease | None:
-        tenure = session.entered.get((self._terms.key, self._terms.mode, session.runtime.current()))
-        with session.keeper.guard:
-            if tenure is None or tenure.settle(session.runtime.now()) or tenure.state is not State.HELD:
+    def _re_enter(self, opened: OpenClient) -> AsyncLease | None:
+        tenure = opened.entered.get((self._terms.key, self._terms.mode, opened.runtime.current()))
+        with opened.keeper.guard:
+            if tenure is None or tenure.settle(opened.runtime.now()) or tenure.state is not State.HELD:
                 return None
             tenure.handles += 1
-        return AsyncLease(session, tenure)
+        return AsyncLease(opened, tenure)
 
-    def _lease(self, session: Session, tenure: Tenure) -> AsyncLease:
-        current = session.runtime.current()
+    def _lease(self, opened: OpenClient, tenure: Tenure) -> AsyncLease:
+        current = opened.runtime.current()
         tenure.taker = id(current)
         if self._terms.reentrant:
-            session.entered[self._terms.key, self._terms.mode, current] = tenure
-        return AsyncLease(session, tenure)
+            opened.entered[self._terms.key, self._terms.mode, current] = tenure
+        return AsyncLease(opened, tenure)
 
 
 class AsyncLockSet:
@@ -262,7 +262,7 @@ class AsyncMutex:
         else:
             lease = await self._wait(None if timeout < 0 else timeout)
         if lease is not None:
-            self._held.append((lease._session.runtime.current(), lease))
+            self._held.append((lease._opened.runtime.current(), lease))
         return lease is not None
 
     async def release(self) -> None:
@@ -287,7 +287,7 @@ class AsyncMutex:
             raise LeaseLost(
                 f"the lease of {lease.name!r} was lost before release ({loss.reason}): {loss.detail}",
                 name=lease.name,
-                backend=lease._session.backend.label,
+                backend=lease._opened.backend.label,
                 reason=loss.reason,
                 completed=True,
             )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypedDict
 from leasehold._core.names import check_fact, check_name, key_for
 from leasehold.durations import Duration, seconds, ttl_seconds
 from leasehold.errors import ConfigurationError, UnsupportedCapability
+from leasehold.spi import Operating
 from leasehold.values import Capability, Mode
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ __all__ = [
     "checked_terms",
     "explain_misplaced",
     "is_whole",
+    "operating",
     "require",
     "with_group",
 ]
@@ -160,6 +162,17 @@ def require(backend: Backend, capability: Capability) -> None:
             f"{backend.label} does not promise {capability}; the table of stores in the README says which ones do",
             backend=backend.label,
         )
+
+
+def operating(backend: Backend) -> Operating:
+    """The port for operators, which goes with INSPECT: a lock is broken by the fence that an inspection shows."""
+    require(backend, Capability.INSPECT)
+    if isinstance(backend, Operating):
+        return backend
+    raise UnsupportedCapability(
+        f"{backend.label} cannot break locks or raise fences; a lock ends there by its release or by its ttl",
+        backend=backend.label,
+    )
 
 
 def with_group(options: LockOptions, template: str) -> LockOptions:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from leasehold._core import events as happened
-from leasehold._core.patience import GRACE
+from leasehold._core.backoff import GRACE
 from leasehold.client import AsyncClient
 from leasehold.errors import AcquireTimeout, BackendError, LeaseLost, StaleFence
 from leasehold.hold import AsyncHold
@@ -82,8 +82,8 @@ class Site:
         scene, process = self._scene, self.link.process
         process.world.note(process.name, type(event).__name__, event.name, getattr(event, "fence", ""))
         if isinstance(event, happened.Acquired):
-            assert self.client._session is not None
-            known = next(reversed(self.client._session.keeper._known.values()))
+            assert self.client._opened is not None
+            known = next(reversed(self.client._opened.keeper._known.values()))
             tenure = known()
             if tenure is None or tenure.grant.fence != event.fence:
                 scene.history.violate("the keeper does not know a new lease", f"{process.name} {event.fence}")

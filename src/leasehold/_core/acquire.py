@@ -3,7 +3,7 @@
 An answer of the store is granted, refused or unknown. Unknown is never read as no: the same claim is asked again, and
 if that brings no answer either, the claim is withdrawn, which also refuses a copy of the request that arrives late.
 Whatever ends a call early (a timeout, a cancelled task, an exception out of a signal handler) withdraws the claim too.
-No call takes longer than its timeout and `GRACE`: what a silent store leaves in doubt then is the cleaner's business.
+No call takes longer than its timeout and `GRACE`: what a silent store leaves in doubt then is the cleanup's business.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import math
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from leasehold._core import events as happened
+from leasehold._core.backoff import CONTENTION, GRACE, OUTAGE
 from leasehold._core.events import logger
-from leasehold._core.lift import lift
-from leasehold._core.oneself import own_hold
-from leasehold._core.patience import CONTENTION, GRACE, OUTAGE
+from leasehold._core.fence_repair import repair_fence
+from leasehold._core.self_deadlock import own_hold
 from leasehold._core.tenure import Tenure
 from leasehold.errors import (
     AcquireTimeout,
@@ -32,7 +32,7 @@ from leasehold.values import Capability, Claim, Grant, Loss, Refusal
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from leasehold._core.session import Session, Wish
+    from leasehold._core.open_client import OpenClient, Wish
 
 __all__ = ["acquire", "try_acquire"]
 
@@ -43,15 +43,15 @@ A = TypeVar("A")
 _NOTHING_HEARD = Refusal("")
 
 
-async def acquire(session: Session, wish: Wish, deadline: float | None) -> Tenure:
+async def acquire(opened: OpenClient, wish: Wish, deadline: float | None) -> Tenure:
     """Wait for the lock until the deadline, an instant of the runtime's clock; None waits for ever."""
-    if session.seen:
-        await lift(session, wish)
-    attempt = _Attempt(session, wish, math.inf if deadline is None else deadline)
+    if opened.seen:
+        await repair_fence(opened, wish)
+    attempt = _Attempt(opened, wish, math.inf if deadline is None else deadline)
     seat: Callable[[], Awaitable[Tenure | None]]
     if attempt.is_single:
         seat = attempt.ask_at_once
-    elif Capability.FIFO in session.backend.capabilities:
+    elif Capability.FIFO in opened.backend.capabilities:
         seat = attempt.queue
     else:
         seat = attempt.ask_again
@@ -60,38 +60,38 @@ async def acquire(session: Session, wish: Wish, deadline: float | None) -> Tenur
             attempt.go_on()  # a place or a grant was used up before it could be believed: stand in line again
     finally:
         if attempt.has_waited:
-            session.waiters.ended(attempt)
+            opened.waiting_calls.ended(attempt)
     return tenure
 
 
-async def try_acquire(session: Session, wish: Wish) -> Tenure | None:
+async def try_acquire(opened: OpenClient, wish: Wish) -> Tenure | None:
     """Ask once; None if the lock is not free."""
-    if session.seen:
-        await lift(session, wish)
-    attempt = _Attempt(session, wish, session.runtime.now())
+    if opened.seen:
+        await repair_fence(opened, wish)
+    attempt = _Attempt(opened, wish, opened.runtime.now())
     try:
         return await attempt.ask_once()
     finally:
         if attempt.has_waited:
-            session.waiters.ended(attempt)
+            opened.waiting_calls.ended(attempt)
 
 
 class _Attempt:
     """One call of acquire: its deadline, what it has learned so far, and the claim that may have to be withdrawn."""
 
-    __slots__ = ("__weakref__", "_backend", "_deadline", "_doubt", "_limit", "_looked", "_refusal", "_rounds",
-                 "_runtime", "_sent", "_session", "_silent", "_started", "_traceless", "_warned", "_wish",
+    __slots__ = ("__weakref__", "_backend", "_deadline", "_doubt", "_limit", "_looked", "_opened", "_refusal",
+                 "_rounds", "_runtime", "_sent", "_silent", "_started", "_traceless", "_warned", "_wish",
                  "has_waited")  # fmt: skip
 
-    def __init__(self, session: Session, wish: Wish, deadline: float) -> None:
-        self._session = session
-        self._runtime = session.runtime
-        self._backend = session.backend
+    def __init__(self, opened: OpenClient, wish: Wish, deadline: float) -> None:
+        self._opened = opened
+        self._runtime = opened.runtime
+        self._backend = opened.backend
         self._wish = wish
-        self._started = session.runtime.now()
+        self._started = opened.runtime.now()
         self._deadline = deadline
         # Until when a store that fails is tried: a call that would wait for ever has to reach it at least once.
-        self._limit = self._started + session.connect_timeout if deadline == math.inf else deadline
+        self._limit = self._started + opened.connect_timeout if deadline == math.inf else deadline
         self._silent = False  # the last request got no answer
         self.has_waited = False
         self._sent = self._started  # before the last request left
@@ -192,7 +192,7 @@ class _Attempt:
             else:
                 self._limit, self._silent, self._traceless = self._deadline, False, False
                 if failures:
-                    self._session.events.emit(happened.StoreReached(self._wish.name, failures))
+                    self._opened.events.emit(happened.StoreReached(self._wish.name, failures))
                 if self._runtime.switches:
                     await self._runtime.switch()
                 return answer
@@ -207,14 +207,14 @@ class _Attempt:
             pause = min(pause, self._limit - now)
             if not failures:
                 left = self._limit - now
-                self._session.events.emit(happened.StoreUnreachable(self._wish.name, left, str(failure)))
+                self._opened.events.emit(happened.StoreUnreachable(self._wish.name, left, str(failure)))
         elif not isinstance(failure, OutcomeUnknown) or now + pause >= self._limit + GRACE:
             raise failure
         await self._pause(pause)
 
     async def _pause(self, seconds: float) -> None:
         self.has_waited = True
-        await self._session.waiters.pause(self, seconds)
+        await self._opened.waiting_calls.pause(self, seconds)
 
     async def _seated(self, claim: Claim, answer: Grant | Refusal) -> Tenure | None:
         """Turn a grant into a tenure, unless so much time has passed that it must not be believed any more."""
@@ -237,10 +237,10 @@ class _Attempt:
             await self._withdraw(claim)
             return None
         tenure.doubtful = self._doubt
-        self._session.keeper.admit(tenure)
-        if self._session.events.wanted(happened.Acquired):
+        self._opened.keeper.admit(tenure)
+        if self._opened.events.wanted(happened.Acquired):
             waited = self._runtime.now() - self._started
-            self._session.events.emit(happened.Acquired(wish.name, answer.fence, waited))
+            self._opened.events.emit(happened.Acquired(wish.name, answer.fence, waited))
         return tenure
 
     async def _confirmed(self, grant: Grant) -> Grant | None:
@@ -264,7 +264,7 @@ class _Attempt:
         if not self._warned:
             wake = min(wake, self._started + SLOW_WAIT)
         self.has_waited = True
-        await self._session.waiters.wait(self, place.signal, wake)
+        await self._opened.waiting_calls.wait(self, place.signal, wake)
         place.signal.clear()
 
     def _warn_if_slow(self, now: float, ahead: int | None) -> None:
@@ -273,17 +273,17 @@ class _Attempt:
         first, self._looked = not self._looked, True
         if self._warned or (waited < SLOW_WAIT and not (first and self._deadline == math.inf)):
             return
-        own = own_hold(self._session, self._wish, holder)
+        own = own_hold(self._opened, self._wish, holder)
         if waited >= SLOW_WAIT or (own is not None and own.itself):
             self._warned = True
-            self._session.events.emit(happened.Waiting(self._wish.name, waited, holder, ahead, own and own.text))
+            self._opened.events.emit(happened.Waiting(self._wish.name, waited, holder, ahead, own and own.text))
 
     def _timed_out(self, now: float) -> AcquireTimeout:
         name, holder, waited = self._wish.name, self._refusal.holder, now - self._started
-        if self._session.events.wanted(happened.TimedOut):
-            self._session.events.emit(happened.TimedOut(name, waited))
+        if self._opened.events.wanted(happened.TimedOut):
+            self._opened.events.emit(happened.TimedOut(name, waited))
         time = "at once" if self.is_single else f"within {waited:.3f} s"
-        own = own_hold(self._session, self._wish, holder)
+        own = own_hold(self._opened, self._wish, holder)
         who = f"{holder or 'somebody else'}{f' ({own.text})' if own else ''}"
         return AcquireTimeout(
             f"could not get {name!r} {time}; {self._refusal.why or f'it is held by {who}'}",
@@ -313,6 +313,6 @@ class _Attempt:
                 except (BackendError, ClientClosed):
                     logger.debug("could not withdraw a claim on %r; its ttl will end it", name, exc_info=True)
             if self._silent:
-                self._session.cleaner.take(name, withdraw, now + claim.ttl)
+                self._opened.cleanup.take(name, withdraw, now + claim.ttl)
 
         await self._runtime.shielded(withdraw_now)

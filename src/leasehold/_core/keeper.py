@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 from warnings import warn
 
 from leasehold._core import events as happened
-from leasehold._core.caller import caller_level
+from leasehold._core.event_dispatcher import EventDispatcher
 from leasehold._core.events import logger
-from leasehold._core.given_ttls import GivenTtls
-from leasehold._core.herald import Herald
+from leasehold._core.stacklevel import user_stacklevel
 from leasehold._core.states import LOST, Event, State, advance
+from leasehold._core.ttl_warnings import TtlWarnings
 from leasehold._core.validity import hedge_after
 from leasehold.errors import BackendError, ClientClosed
 from leasehold.spi import Alerting
@@ -70,8 +70,8 @@ class Keeper:
         self._idle_since: float | None = None
         self._usual = 0.0  # how long the store usually takes for a renewal
         self._closed = False
-        self._herald = Herald(runtime, events)
-        self._given = GivenTtls(self._herald)
+        self._dispatcher = EventDispatcher(runtime, events)
+        self._ttl_warnings = TtlWarnings(self._dispatcher)
         self._teller: Task | None = None  # the last one
         if isinstance(backend, Alerting):
             backend.on_alert(self.renew_soon)
@@ -94,7 +94,7 @@ class Keeper:
             elif tenure.due < self._wake or tenure.deadline < self._wake:
                 self._signal.set()
         if tenure.ttl != tenure.grant.claim.ttl:
-            self._given.note(tenure)
+            self._ttl_warnings.note(tenure)
 
     def decide(self, tenure: Tenure) -> Loss | None:
         """Whether the lease is lost now, by the clock; the keeper then tells the others."""
@@ -152,7 +152,7 @@ class Keeper:
             warn(
                 f"the client was closed while it held {', '.join(map(repr, names[:5]))}; release leases first",
                 ResourceWarning,
-                stacklevel=caller_level(),
+                stacklevel=user_stacklevel(),
             )
         self._signal.set()
         deadline = self._runtime.now() + CLOSE_PATIENCE
@@ -160,7 +160,7 @@ class Keeper:
             await worker.join(deadline)
         if self._teller is not None:
             await self._teller.join(deadline)
-        await self._herald.finish(deadline)
+        await self._dispatcher.finish(deadline)
 
     def bury(self) -> None:
         """We are a forked child: every lease belongs to the parent. No I/O, no locks of the parent's threads."""
@@ -170,7 +170,7 @@ class Keeper:
         self._known = {}
         self._dropped.clear()
         self._teller = None
-        self._herald.bury()
+        self._dispatcher.bury()
 
     def renew_soon(self) -> None:
         """The store has doubts: renew every lease now."""
@@ -238,7 +238,7 @@ class Keeper:
                 self._teller = self._runtime.spawn(self._tell(lost), "leasehold loss")
             for tenure in lost:
                 if tenure.loss is not None:
-                    self._herald.say(happened.Lost(tenure.name, tenure.grant.fence, tenure.loss))
+                    self._dispatcher.dispatch(happened.Lost(tenure.name, tenure.grant.fence, tenure.loss))
             if due:
                 self._runtime.spawn(self._renew(due, now), "leasehold renewal")
         except Exception:  # noqa: BLE001
@@ -320,13 +320,13 @@ class Keeper:
             else:
                 tenure.confirm(answer, sent, self._runtime.now())
         if tenure.ttl != tenure.grant.claim.ttl:
-            self._given.note(tenure)
+            self._ttl_warnings.note(tenure)
 
     def _say_renewed(self, renewed: list[tuple[str, int]]) -> None:
         """Last of all, and without the leases: even the question whether anybody wants to know may hang, in logging."""
         if renewed and self._events.wanted(happened.Renewed):
             for name, fence in renewed:
-                self._herald.say(happened.Renewed(name, fence))
+                self._dispatcher.dispatch(happened.Renewed(name, fence))
 
     async def _give_back(self, grants: list[Grant]) -> None:
         """A renewal was confirmed after its lease had been given up here: the store must not keep it."""
@@ -346,14 +346,14 @@ class Keeper:
             first = tenure.failure is None
             failed = tenure.failed(str(error) or type(error).__name__, sent, now)
         if failed and first and tenure.state is State.HELD:
-            self._herald.say(happened.RenewalFailed(tenure.name, tenure.deadline - now, str(error)))
+            self._dispatcher.dispatch(happened.RenewalFailed(tenure.name, tenure.deadline - now, str(error)))
 
     def _note_lateness(self, now: float, planned: float) -> None:
         late = now - planned
         for known in list(self._known.values()) if late > LONGEST_SLEEP / 10 else ():
             tenure = known()
             if tenure is not None and tenure.renewable and late > tenure.grant.claim.ttl / 3:
-                self._herald.say(happened.KeeperLate(tenure.name, late))
+                self._dispatcher.dispatch(happened.KeeperLate(tenure.name, late))
                 return
 
     def _forget_dropped(self) -> None:
@@ -362,7 +362,7 @@ class Keeper:
             with self.guard:
                 forgotten = self._known.pop(known.number, None)
             if forgotten is not None:
-                self._herald.say(happened.Dropped(known.name, known.fence))
+                self._dispatcher.dispatch(happened.Dropped(known.name, known.fence))
 
     def _retire(self, now: float) -> bool:
         """Whether the worker may end: closed, or idle for a while."""

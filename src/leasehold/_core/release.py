@@ -9,59 +9,59 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leasehold._core import events as happened
-from leasehold._core.patience import GRACE, OUTAGE
+from leasehold._core.backoff import GRACE, OUTAGE
 from leasehold.errors import BackendUnavailable, OutcomeUnknown
 
 if TYPE_CHECKING:
-    from leasehold._core.session import Session
+    from leasehold._core.open_client import OpenClient
     from leasehold._core.tenure import Tenure
     from leasehold.errors import BackendError
 
 __all__ = ["release"]
 
 
-async def release(session: Session, tenure: Tenure) -> bool:
+async def release(opened: OpenClient, tenure: Tenure) -> bool:
     """Give the lock back; False if it was already gone. Finishes even when the caller is interrupted.
 
     When the store does not answer, the lease stays "releasing": it is not renewed, and is tried again, in the
     background and by a second call.
     """
-    if not session.keeper.begin_release(tenure):
+    if not opened.keeper.begin_release(tenure):
         return _freed_meanwhile(tenure)
 
-    runtime = session.runtime
+    runtime = opened.runtime
     limit = runtime.now() + GRACE
     try:
-        freed = await runtime.shielded(lambda: _attempt(session, tenure, limit))
+        freed = await runtime.shielded(lambda: _attempt(opened, tenure, limit))
     except (BackendUnavailable, OutcomeUnknown) as failure:
         first = failure
-        freed = await runtime.shielded(lambda: _try_again(session, tenure, limit, first))
+        freed = await runtime.shielded(lambda: _try_again(opened, tenure, limit, first))
     if not freed:
         freed = _freed_meanwhile(tenure)
-    if session.events.wanted(happened.Released):
-        session.events.emit(happened.Released(tenure.name, tenure.grant.fence, freed))
+    if opened.events.wanted(happened.Released):
+        opened.events.emit(happened.Released(tenure.name, tenure.grant.fence, freed))
     return freed
 
 
-async def _try_again(session: Session, tenure: Tenure, limit: float, failure: BackendError) -> bool:
+async def _try_again(opened: OpenClient, tenure: Tenure, limit: float, failure: BackendError) -> bool:
     """Until the limit, or the end of the lease; then the failure is the caller's, and the rest is not."""
-    runtime, failures = session.runtime, 0
+    runtime, failures = opened.runtime, 0
     while True:
         pause = OUTAGE.delay(failures, runtime.random())
         if runtime.now() + pause >= min(limit, tenure.deadline):
-            _go_on_in_the_background(session, tenure)
+            _go_on_in_the_background(opened, tenure)
             raise _as_it_stands(tenure, failure)
         await runtime.sleep(pause)
         try:
-            return await _attempt(session, tenure, limit)
+            return await _attempt(opened, tenure, limit)
         except (BackendUnavailable, OutcomeUnknown) as error:
             failure = error
         failures += 1
 
 
-async def _attempt(session: Session, tenure: Tenure, until: float) -> bool:
+async def _attempt(opened: OpenClient, tenure: Tenure, until: float) -> bool:
     """Ask the store once. After doubt, "gone" within the lease's own time means that an earlier copy freed it."""
-    runtime, backend = session.runtime, session.backend
+    runtime, backend = opened.runtime, opened.backend
     try:
         answer = await backend.release(tenure.grant, until)
     except OutcomeUnknown:
@@ -74,22 +74,22 @@ async def _attempt(session: Session, tenure: Tenure, until: float) -> bool:
     if runtime.switches:
         await runtime.switch()
     if answer is True or answer is False:
-        session.keeper.finish_release(tenure)
-    elif session.keeper.finish_release(tenure, answer):
-        session.events.emit(happened.Lost(tenure.name, tenure.grant.fence, answer))
+        opened.keeper.finish_release(tenure)
+    elif opened.keeper.finish_release(tenure, answer):
+        opened.events.emit(happened.Lost(tenure.name, tenure.grant.fence, answer))
     return freed
 
 
-def _go_on_in_the_background(session: Session, tenure: Tenure) -> None:
+def _go_on_in_the_background(opened: OpenClient, tenure: Tenure) -> None:
     async def perform(until: float) -> None:
-        if not session.keeper.begin_release(tenure):
+        if not opened.keeper.begin_release(tenure):
             return  # another call of release was faster
-        freed = await _attempt(session, tenure, until)
+        freed = await _attempt(opened, tenure, until)
         tenure.freed = freed
-        if session.events.wanted(happened.Released):
-            session.events.emit(happened.Released(tenure.name, tenure.grant.fence, freed))
+        if opened.events.wanted(happened.Released):
+            opened.events.emit(happened.Released(tenure.name, tenure.grant.fence, freed))
 
-    session.cleaner.take(tenure.name, perform, tenure.deadline)
+    opened.cleanup.take(tenure.name, perform, tenure.deadline)
 
 
 def _as_it_stands(tenure: Tenure, failure: BackendError) -> BackendError:

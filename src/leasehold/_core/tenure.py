@@ -35,7 +35,7 @@ class Watcher(Protocol):
     def on_end(self, loss: Loss | None) -> None:
         """The lease is lost, told by the keeper; or it was released, and `loss` is None."""
 
-    def told(self) -> None:
+    def loss_is_raised(self) -> None:
         """A call on the lease is about to raise the loss to whoever made it."""
 
 

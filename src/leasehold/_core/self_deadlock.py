@@ -8,20 +8,20 @@ from leasehold._core.states import HELD
 from leasehold.values import Mode
 
 if TYPE_CHECKING:
-    from leasehold._core.session import Session, Wish
+    from leasehold._core.open_client import OpenClient, Wish
     from leasehold.values import Holder
 
-__all__ = ["Own", "own_hold"]
+__all__ = ["OwnHold", "own_hold"]
 
 
-class Own(NamedTuple):
+class OwnHold(NamedTuple):
     """The holder in the way is this process."""
 
     itself: bool  # most likely the very thread or task that asks; the identity of one that has ended is used again
     text: str
 
 
-def own_hold(session: Session, wish: Wish, holder: Holder | None) -> Own | None:
+def own_hold(opened: OpenClient, wish: Wish, holder: Holder | None) -> OwnHold | None:
     """What is known of a holder in the way that is this process; None if it is another.
 
     Only for people: another thread may still release what this one waits for.
@@ -29,15 +29,15 @@ def own_hold(session: Session, wish: Wish, holder: Holder | None) -> Own | None:
     us = wish.holder
     if holder is not None and (holder.host, holder.pid) != (us.host, us.pid):
         return None
-    current = id(session.runtime.current())
-    for tenure in session.keeper.tenures():
+    current = id(opened.runtime.current())
+    for tenure in opened.keeper.tenures():
         theirs = tenure.grant.claim
         if theirs.key != wish.key or tenure.state is not HELD or not _exclude(theirs.mode, wish.mode):
             continue
         if tenure.taker == current:
             cure = "release it first" + (", or use reentrant=True" if theirs.mode is wish.mode else "")
-            return Own(itself=True, text=f"this process; if by the very thread or task that asks: {cure}")
-    return None if holder is None else Own(itself=False, text="this process")
+            return OwnHold(itself=True, text=f"this process; if by the very thread or task that asks: {cure}")
+    return None if holder is None else OwnHold(itself=False, text="this process")
 
 
 def _exclude(one: Mode, other: Mode) -> bool:

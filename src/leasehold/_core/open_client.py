@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-from leasehold._core.cleaner import Cleaner
+from leasehold._core.backoff import GRACE
+from leasehold._core.cleanup import Cleanup
 from leasehold._core.keeper import Keeper
-from leasehold._core.patience import GRACE
-from leasehold._core.waiters import Waiters
+from leasehold._core.waiting_calls import WaitingCalls
 from leasehold.values import Claim
 
 if TYPE_CHECKING:
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from leasehold.spi import Backend, Runtime
     from leasehold.values import Holder, Mode
 
-__all__ = ["Session", "Wish", "open_session"]
+__all__ = ["OpenClient", "Wish", "open_client"]
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class OpenClient:
     """An open client."""
 
     runtime: Runtime
@@ -32,8 +32,8 @@ class Session:
     keeper: Keeper
     events: Events
     connect_timeout: float
-    waiters: Waiters
-    cleaner: Cleaner
+    waiting_calls: WaitingCalls
+    cleanup: Cleanup
     close_patience: float  # 0 where the clock is turned by hand: nobody turns it while we wait
     entered: WeakValueDictionary[tuple[str, Mode, Hashable], Tenure] = field(default_factory=WeakValueDictionary)
     """What each thread or task holds of re-entrant locks."""
@@ -42,17 +42,17 @@ class Session:
 
     async def close(self) -> None:
         """End the calls that wait, then the leases, then what is done in the background, then the connections."""
-        self.waiters.close()
+        self.waiting_calls.close()
         await self.keeper.close()
         now = self.runtime.now()
-        await self.waiters.finish(now + min(GRACE, self.close_patience))
-        await self.cleaner.close(now + self.close_patience)
+        await self.waiting_calls.finish(now + min(GRACE, self.close_patience))
+        await self.cleanup.close(now + self.close_patience)
         await self.backend.close()
 
     def bury(self) -> None:
         """We are a forked child: everything belongs to the parent."""
         self.keeper.bury()
-        self.cleaner.bury()
+        self.cleanup.bury()
 
     def note_fence(self, key: str, fence: int) -> None:
         """A resource has seen this fence, so a grant below it would be refused there; see `lift`."""
@@ -60,12 +60,12 @@ class Session:
             self.seen[key] = max(fence, self.seen.get(key, 0))
 
 
-def open_session(
+def open_client(
     runtime: Runtime, backend: Backend, events: Events, connect_timeout: float, close_patience: float
-) -> Session:
+) -> OpenClient:
     """Everything that a client has while it is open; no I/O."""
-    keeper, waiters, cleaner = Keeper(runtime, backend, events), Waiters(runtime), Cleaner(runtime)
-    return Session(runtime, backend, keeper, events, connect_timeout, waiters, cleaner, close_patience)
+    keeper, waiting_calls, cleanup = Keeper(runtime, backend, events), WaitingCalls(runtime), Cleanup(runtime)
+    return OpenClient(runtime, backend, keeper, events, connect_timeout, waiting_calls, cleanup, close_patience)
 
 
 @dataclass(frozen=True, slots=True)

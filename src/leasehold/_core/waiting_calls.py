@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
     from leasehold.spi import Runtime, Signal
 
-__all__ = ["Waiters"]
+__all__ = ["WaitingCalls"]
 
 LOOK_AGAIN = 0.05  # a call that was interrupted at a bad moment ends without saying so
 
 
-class Waiters:
+class WaitingCalls:
     """Who waits, and on what."""
 
     def __init__(self, runtime: Runtime) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 
-__all__ = ["caller_level"]
+__all__ = ["user_stacklevel"]
 
 
-def caller_level() -> int:
+def user_stacklevel() -> int:
     """The `stacklevel` with which a warning of the calling function names the first line outside this library."""
     level, frame = 1, sys._getframe(1)  # noqa: SLF001 - `inspect` is slow to load
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "leasehold":

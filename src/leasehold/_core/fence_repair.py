@@ -9,36 +9,36 @@ given out: one wrong value must not use up all fences. Above that an operator de
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from leasehold._core import events as happened
 from leasehold.errors import BackendError
+from leasehold.spi import Operating
 from leasehold.values import Capability
 
 if TYPE_CHECKING:
-    from leasehold._core.session import Session, Wish
-    from leasehold.spi import Inspecting
+    from leasehold._core.open_client import OpenClient, Wish
 
-__all__ = ["lift"]
+__all__ = ["repair_fence"]
 
 AN_HOUR = 3_600_000_000
 
 
-async def lift(session: Session, wish: Wish) -> None:
-    """Called before an acquire when `session.seen` is not empty; costs nothing else."""
-    seen, backend = session.seen.get(wish.key, 0), session.backend
+async def repair_fence(opened: OpenClient, wish: Wish) -> None:
+    """Called before an acquire when `opened.seen` is not empty; costs nothing else."""
+    seen, backend = opened.seen.get(wish.key, 0), opened.backend
     if not seen:
         return
     try:
-        if Capability.INSPECT in backend.capabilities:
-            await _raise(cast("Inspecting", backend), session, wish, seen)
+        if Capability.INSPECT in backend.capabilities and isinstance(backend, Operating):
+            await _raise(backend, opened, wish, seen)
     except BackendError:
         return  # the acquire that follows says what is wrong with the store, and a later one tries this again
-    session.seen.pop(wish.key, None)
+    opened.seen.pop(wish.key, None)
 
 
-async def _raise(backend: Inspecting, session: Session, wish: Wish, seen: int) -> None:
+async def _raise(backend: Operating, opened: OpenClient, wish: Wish, seen: int) -> None:
     given = await backend.raise_fence(wish.key, 1)
     if given < seen <= given + AN_HOUR:
         await backend.raise_fence(wish.key, seen)
-        session.events.emit(happened.FenceRaised(wish.name, seen, "a guarded resource had seen it", "leasehold"))
+        opened.events.emit(happened.FenceRaised(wish.name, seen, "a guarded resource had seen it", "leasehold"))

@@ -11,8 +11,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from leasehold._core.backoff import GRACE, OUTAGE
 from leasehold._core.events import logger
-from leasehold._core.patience import GRACE, OUTAGE
 from leasehold.errors import BackendUnavailable, ClientClosed, OutcomeUnknown
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from leasehold.spi import Runtime, Task
 
-__all__ = ["Cleaner"]
+__all__ = ["Cleanup"]
 
 MOST_CHORES = 10_000  # with so many undone the ttl has to do it
 PAUSE_WHEN_CLOSING = 0.1
@@ -33,7 +33,7 @@ class _Chore:
     ends: float  # when the ttl has done it
 
 
-class Cleaner:
+class Cleanup:
     """The chores of one client."""
 
     def __init__(self, runtime: Runtime) -> None:
@@ -58,7 +58,7 @@ class Cleaner:
         with self._guard:
             if self._worker is None:
                 self._failures, self._due = 0, self._runtime.now()
-                self._worker = self._runtime.spawn(self._work(), "leasehold cleaner")
+                self._worker = self._runtime.spawn(self._work(), "leasehold cleanup")
 
     async def close(self, deadline: float) -> None:
         """Try everything at once, and give up what is not done by the deadline: the ttl does it."""

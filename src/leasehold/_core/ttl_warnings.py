@@ -8,19 +8,19 @@ from leasehold._core import events as happened
 from leasehold._core.validity import is_as_asked
 
 if TYPE_CHECKING:
-    from leasehold._core.herald import Herald
+    from leasehold._core.event_dispatcher import EventDispatcher
     from leasehold._core.tenure import Tenure
 
-__all__ = ["GivenTtls"]
+__all__ = ["TtlWarnings"]
 
 MOST_NAMES = 1_000  # a program with more of them has been warned often enough
 
 
-class GivenTtls:
+class TtlWarnings:
     """The names of one client that were announced."""
 
-    def __init__(self, herald: Herald) -> None:
-        self._herald = herald
+    def __init__(self, dispatcher: EventDispatcher) -> None:
+        self._dispatcher = dispatcher
         self._names: set[str] = set()
 
     def note(self, tenure: Tenure) -> None:
@@ -29,4 +29,4 @@ class GivenTtls:
         if tenure.is_window or name in self._names or len(self._names) >= MOST_NAMES or is_as_asked(asked, given):
             return
         self._names.add(name)
-        self._herald.say(happened.TtlDiffers(name, asked, given))
+        self._dispatcher.dispatch(happened.TtlDiffers(name, asked, given))
