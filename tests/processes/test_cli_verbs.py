@@ -123,10 +123,10 @@ def test_break_asks_a_person_and_refuses_without_one(program: CommandLine) -> No
         process = program.start(*words, stdin=inside)
         os.close(inside)
         os.write(outside, answer.encode())
-        _, talk = process.communicate(timeout=30)
+        _, console = process.communicate(timeout=30)
         os.close(outside)
-        assert process.returncode == code, talk
-        assert "may still be running" in talk
+        assert process.returncode == code, console
+        assert "may still be running" in console
 
 
 def test_fence_raise_lifts_the_next_grant(program: CommandLine) -> None:
@@ -154,9 +154,9 @@ def test_watch_without_a_terminal_prints_a_line_per_change(program: CommandLine)
     freed = json.loads(watch.stdout.readline())
     assert (freed["change"], freed["fence"]) == ("free", held["fence"])
     watch.send_signal(signal.SIGINT)
-    _, talk = watch.communicate(timeout=30)
+    _, console = watch.communicate(timeout=30)
     assert watch.returncode == 130
-    assert talk == ""
+    assert console == ""
 
 
 def test_watch_of_a_store_that_does_not_open_ends(program: CommandLine) -> None:
@@ -182,13 +182,13 @@ def test_watch_on_a_terminal_draws_a_table_and_not_with_no_color(program: Comman
 def test_a_reader_that_goes_away_ends_ls_quietly(program: CommandLine) -> None:
     with program.client() as client:
         leases = [client.lock(f"{number:03}{'x' * 400}").acquire() for number in range(200)]
-        command = f"'{PYTHON}' -m leasehold ls --json 2>talk | head -n 1"
+        command = f"'{PYTHON}' -m leasehold ls --json 2>console | head -n 1"
         result = subprocess.run(
             ["bash", "-c", command], env=program.environment, cwd=program.folder, capture_output=True, check=False
         )
         assert result.stdout.count(b"\n") == 1
         assert result.stderr == b""
-        assert (program.folder / "talk").read_text() == f"leasehold: store: {program.url}\n"
+        assert (program.folder / "console").read_text() == f"leasehold: store: {program.url}\n"
         for lease in leases:
             lease.release()
 

@@ -18,17 +18,17 @@ from hypothesis import strategies as st
 
 from leasehold import errors
 from leasehold.cli import exit_codes
+from leasehold.cli.child import group_is_alive
 from leasehold.cli.completion import options_of
 from leasehold.cli.doctor_file import _rights, file_of, file_system_of
-from leasehold.cli.durations import duration, spoken
-from leasehold.cli.groups import runs_on
-from leasehold.cli.inspecting import _break_command
+from leasehold.cli.durations import duration, show_duration
+from leasehold.cli.inspect import _break_command
 from leasehold.cli.manual import PAGES
-from leasehold.cli.nesting import held_names, held_with
 from leasehold.cli.output import printable, shell_word, table
 from leasehold.cli.parser import Usage, parser_for, read
 from leasehold.cli.reference import reference_page
 from leasehold.cli.report import write_report
+from leasehold.cli.run import held_names, held_with
 from leasehold.cli.signals import Signals
 from leasehold.cli.verbs import VERBS
 from leasehold.cli.watch import changes
@@ -56,7 +56,7 @@ def test_what_is_no_duration_is_refused_with_a_sentence(text: str) -> None:
     [(0.44, "0.4s"), (12.3, "12s"), (75, "1m15s"), (3900, "1h05m"), (100_000, "1d03h"), (-1, "0.0s")],
 )
 def test_durations_are_spoken_in_two_units(seconds: float, text: str) -> None:
-    assert spoken(seconds) == text
+    assert show_duration(seconds) == text
 
 
 @given(st.text())
@@ -213,7 +213,7 @@ def test_a_dead_member_that_nobody_has_buried_does_not_keep_a_group_alive() -> N
     process = subprocess.Popen(["true"], process_group=0)
     while Path(f"/proc/{process.pid}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z":
         time.sleep(0.005)
-    assert not runs_on(process.pid)
+    assert not group_is_alive(process.pid)
     process.wait()
 
 

@@ -10,7 +10,7 @@ from leasehold.cli.output import print_lines
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from leasehold.cli.output import Talk
+    from leasehold.cli.output import Console
 
 __all__ = ["PAGE", "choose"]
 
@@ -63,7 +63,7 @@ THEN: WHICH STORE? Take the first line that fits.
   a late writer and what stops it."""
 
 
-def choose(arguments: Namespace, talk: Talk) -> int:  # noqa: ARG001 - every verb has this shape
+def choose(arguments: Namespace, console: Console) -> int:  # noqa: ARG001 - every verb has this shape
     """Print the page."""
     print_lines([PAGE])
     return exit_codes.OK

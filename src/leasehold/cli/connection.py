@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from leasehold.blocking import Client
-    from leasehold.cli.output import Talk
+    from leasehold.cli.output import Console
 
 __all__ = ["announce", "open_client", "refuse_private_store"]
 
@@ -35,14 +35,14 @@ def open_client(arguments: Namespace, *, label: str | None = None) -> Client:
     return connect(arguments.url, namespace=arguments.namespace, label=label, **options)
 
 
-def announce(client: Client, talk: Talk) -> None:
+def announce(client: Client, console: Console) -> None:
     """Name the store that is looked at; a file that does not exist may be a slip of the pen."""
-    talk.note(f"store: {client.store}")
+    console.note(f"store: {client.store}")
     if client.store.startswith(("local:", "sqlite:")):
         from leasehold.cli.doctor_file import file_of  # noqa: PLC0415 - only for stores that are files
 
         if not file_of(client.store).exists():
-            talk.note("this file does not exist: nothing has ever been locked in it")
+            console.note("this file does not exist: nothing has ever been locked in it")
 
 
 def refuse_private_store(client: Client) -> None:

@@ -21,7 +21,7 @@ from leasehold.cli.output import print_lines, table
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from leasehold.cli.output import Talk
+    from leasehold.cli.output import Console
 
 __all__ = ["demo"]
 
@@ -38,17 +38,17 @@ Each addition reads the balance, thinks, and writes it back, under a lock. The l
 Worker {UNLUCKY} will be stopped (SIGSTOP) between its read and its write, for longer than its lease."""
 
 
-def demo(arguments: Namespace, talk: Talk) -> int:  # noqa: ARG001 - every verb has this shape
+def demo(arguments: Namespace, console: Console) -> int:  # noqa: ARG001 - every verb has this shape
     """Tell both stories and compare."""
     print_lines([INTRODUCTION])
     with tempfile.TemporaryDirectory(prefix="leasehold-demo-") as folder:
-        talk.note(f"store: sqlite:///{folder}/locks.db")
+        console.note(f"store: sqlite:///{folder}/locks.db")
         plain = _tell(Path(folder), "plain", "\nWITHOUT A GUARD: the lock alone")
         guarded = _tell(
             Path(folder), "guarded", "\nWITH THE GUARD: guard(tx, lease) is the first statement of each transaction"
         )
     if plain is None or guarded is None:
-        talk.error("the workers did not finish in time; the host is very busy, or this is a bug")
+        console.error("the workers did not finish in time; the host is very busy, or this is a bug")
         return exit_codes.PROBLEM
     print_lines(["", *_comparison(plain, guarded)])
     as_told = plain.lost > 0 and guarded.lost == 0 and guarded.refused == 1

@@ -8,7 +8,7 @@ import sys
 from contextlib import suppress
 
 from leasehold.cli import exit_codes
-from leasehold.cli.output import Talk, end_line, prepare_streams
+from leasehold.cli.output import Console, end_line, prepare_streams
 from leasehold.cli.parser import Usage, read
 
 __all__ = ["main"]
@@ -30,39 +30,39 @@ def main(words: list[str] | None = None) -> int:
 
 
 def _main(words: list[str]) -> int:
-    talk = Talk()
+    console = Console()
     try:
         _open_standard_streams()
         prepare_streams()
         arguments = read(words)
         if arguments is None:
             return exit_codes.OK
-        talk = Talk(quiet=arguments.quiet, verbose=arguments.verbose)
-        code = int(arguments.verb.handler()(arguments, talk))
+        console = Console(quiet=arguments.quiet, verbose=arguments.verbose)
+        code = int(arguments.verb.handler()(arguments, console))
     except BrokenPipeError:
         return _nobody_reads()
     except KeyboardInterrupt:
         end_line()
         return exit_codes.for_signal(2)
     except Usage as error:
-        talk.error(f"{error}\n{error.advice}")
+        console.error(f"{error}\n{error.advice}")
         return exit_codes.USAGE
     except Exception as error:  # noqa: BLE001 - the last resort: a sentence, not a traceback
-        return _explain(error, talk)
+        return _explain(error, console)
     return code
 
 
-def _explain(error: Exception, talk: Talk) -> int:
+def _explain(error: Exception, console: Console) -> int:
     from leasehold.errors import LeaseholdError  # noqa: PLC0415 - not needed when all goes well
 
-    if talk.is_verbose:
+    if console.is_verbose:
         import traceback  # noqa: PLC0415
 
-        talk.detail("".join(traceback.format_exception(error)).rstrip())
+        console.detail("".join(traceback.format_exception(error)).rstrip())
     if isinstance(error, LeaseholdError):
-        talk.error(error)
+        console.error(error)
         return exit_codes.for_error(error)
-    talk.error(f"internal error: {type(error).__name__}: {error} (-v shows where; please report it)")
+    console.error(f"internal error: {type(error).__name__}: {error} (-v shows where; please report it)")
     return exit_codes.INTERNAL
 
 

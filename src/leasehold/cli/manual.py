@@ -43,7 +43,7 @@ examples:
   leasehold doctor sqlite:////var/lib/app/locks.db
 
 `leasehold VERB --help` is the manual page of a verb; `leasehold --version` prints the version.
-Data goes to stdout, talk to stderr. NO_COLOR or TERM=dumb turn off lines that are updated in place."""
+Data goes to stdout, messages to stderr. NO_COLOR or TERM=dumb turn off lines that are updated in place."""
 
 _RUN = Page(
     "run a command under a lock",
@@ -64,7 +64,7 @@ is tried until that time is over. Each is announced on stderr after a second.
 While renewals fail, stderr says since when and how much time is left. When the lease is lost (the
 store was away for too long, an operator broke the lock) the group gets TERM, and KILL after
 --kill-after. The same happens when this program is killed, hangs or is stopped for longer than the
-lease lasts: a small guardian process watches it. If this program was killed, KILL comes no later
+lease lasts: a small watchdog process watches it. If this program was killed, KILL comes no later
 than the end of the lease, so that the next holder meets nobody. The lock is given back when the
 command ends; processes that it left in the background run on without the lock, unless --wait-group.
 What a process does that left the group (a daemon) cannot be guarded.

@@ -1,4 +1,4 @@
-"""What goes to the terminal: data to stdout, talk to stderr, and nothing in either that could steer a terminal.
+"""What goes to the terminal: data to stdout, messages to stderr, and nothing in either that could steer a terminal.
 
 Names, labels and reasons come from other people: every character that is not printable is escaped here.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from leasehold.values import Holder, Holding, LockState
 
 __all__ = [
-    "Talk",
+    "Console",
     "end_line",
     "is_lively",
     "prepare_streams",
@@ -75,7 +75,7 @@ def is_lively(stream: Any = None) -> bool:
     return stream is not None and stream.isatty()
 
 
-class Talk:
+class Console:
     """Messages to the user, on stderr; `-q` silences all but errors, `-v` adds detail."""
 
     def __init__(self, *, quiet: bool = False, verbose: bool = False) -> None:

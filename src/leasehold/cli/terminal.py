@@ -44,7 +44,7 @@ class Terminal:
     def stop_with_child(self) -> None:
         """The command was stopped from the keyboard: stop too, so that the shell gives its prompt.
 
-        While stopped nothing is renewed; the guardian ends the command if that lasts beyond the lease.
+        While stopped nothing is renewed; the watchdog ends the command if that lasts beyond the lease.
         """
         os.killpg(self._own_group, signal.SIGTSTP)
 

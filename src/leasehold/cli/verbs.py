@@ -1,6 +1,6 @@
 """The table of verbs: what each one is called, which arguments it takes, and where its code is.
 
-A new verb is one `Verb` here, its text in `manual.py`, and one module with a function `(arguments, talk) -> code`.
+A new verb is one `Verb` here, its text in `manual.py`, and one module with a function `(arguments, console) -> code`.
 """
 
 from __future__ import annotations
@@ -210,11 +210,11 @@ VERBS = {
     for verb in (
         Verb("run", "run:run", _run, takes_command=True),
         Verb("once", "once:once", _once, takes_command=True),
-        Verb("ls", "inspecting:ls", _ls),
-        Verb("info", "inspecting:info", _info),
+        Verb("ls", "inspect:ls", _ls),
+        Verb("info", "inspect:info", _info),
         Verb("watch", "watch:watch", _watch),
-        Verb("break", "breaking:break_lock", _break),
-        Verb("fence", "fencing:raise_fence", _fence),
+        Verb("break", "break_lock:break_lock", _break),
+        Verb("fence", "fence:raise_fence", _fence),
         Verb("schema", "schema:schema", _schema, asks_store=False),
         Verb("doctor", "doctor:doctor", _doctor),
         Verb("choose", "choose:choose", _nothing, asks_store=False),

@@ -1,32 +1,33 @@
-"""`ls` and `info`: what the store knows, for people and for programs."""
+"""`ls` and `info`: what the store knows about its locks, for people and for programs; `run` shows the same block."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from leasehold.cli import exit_codes
-from leasehold.cli.conflict import holding_lines
 from leasehold.cli.connection import announce, open_client
-from leasehold.cli.durations import spoken
+from leasehold.cli.durations import show_duration
 from leasehold.cli.output import print_json, print_lines, printable, shell_word, state_as_data, table, who
+from leasehold.errors import LeaseholdError
 from leasehold.values import Mode
 
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Sequence
 
-    from leasehold.cli.output import Talk
+    from leasehold.blocking import Client
+    from leasehold.cli.output import Console
     from leasehold.values import Holding, LockState
 
-__all__ = ["HEAD", "info", "ls", "rows_of"]
+__all__ = ["HEAD", "conflict_block", "holding_lines", "info", "ls", "rows_of"]
 
 HEAD = ("NAME", "KIND", "HOLDER", "SINCE", "LEFT", "FENCE", "QUEUE", "REASON")
 
 
-def ls(arguments: Namespace, talk: Talk) -> int:
+def ls(arguments: Namespace, console: Console) -> int:
     """List the locks in use."""
     with open_client(arguments) as client:
-        announce(client, talk)
+        announce(client, console)
         states = client.locks(arguments.prefix)
     if arguments.json:
         for state in states:
@@ -58,7 +59,14 @@ def _holding_cells(holding: Holding, queue: int) -> tuple[object, ...]:
         reason = f"broken: {holding.broken}"
     elif holding.cooling:
         reason = "released, kept for its min-hold"
-    return (who(holding.holder), spoken(holding.held_for), spoken(holding.expires_in), holding.fence, queue, reason)
+    return (
+        who(holding.holder),
+        show_duration(holding.held_for),
+        show_duration(holding.expires_in),
+        holding.fence,
+        queue,
+        reason,
+    )
 
 
 def _kind(state: LockState) -> str:
@@ -67,10 +75,10 @@ def _kind(state: LockState) -> str:
     return str(state.mode)
 
 
-def info(arguments: Namespace, talk: Talk) -> int:
+def info(arguments: Namespace, console: Console) -> int:
     """Show one lock; the exit code says whether it is held."""
     with open_client(arguments) as client:
-        announce(client, talk)
+        announce(client, console)
         state = client.inspect(arguments.name)
     held = state is not None and bool(state.holdings)
     if arguments.json:
@@ -85,7 +93,7 @@ def info(arguments: Namespace, talk: Talk) -> int:
 def _info_lines(state: LockState, arguments: Namespace) -> list[str]:
     lines = [f"{printable(repr(state.name))} is held ({_kind(state)})"]
     for holding in state.holdings:
-        lines += [*holding_lines(holding), f"  left     {spoken(holding.expires_in)} unless renewed"]
+        lines += [*holding_lines(holding), f"  left     {show_duration(holding.expires_in)} unless renewed"]
     lines.append(f"  queue    {len(state.waiting)} waiting")
     lines += [f"    {place}. {printable(who(waiter))}" for place, waiter in enumerate(state.waiting, 1)]
     breakable = [holding for holding in state.holdings if holding.broken is None and not holding.cooling]
@@ -103,3 +111,36 @@ def _break_command(name: str, fence: int, arguments: Namespace) -> str:
     if arguments.namespace:
         words += ["--namespace", arguments.namespace]
     return " ".join(shell_word(word) for word in words)
+
+
+def conflict_block(client: Client, name: str) -> str:
+    """Why `run` did not get the lock: its holder, since when, with which fence, and how many wait."""
+    try:
+        state = client.inspect(name)
+    except LeaseholdError:
+        return "\n".join([f"{printable(repr(name))} is busy", "  holder   unknown: the store does not show it",
+                          f"  store    {client.store}"])  # fmt: skip
+    lines = ["  holder   none by now: it was just released"] if state is None else []
+    for holding in state.holdings if state else ():
+        lines += holding_lines(holding)
+    if state is not None:
+        lines.append(f"  queue    {len(state.waiting)} waiting")
+    return "\n".join([f"{printable(repr(name))} is busy", *lines, f"  store    {client.store}"])
+
+
+def holding_lines(holding: Holding) -> list[str]:
+    """One holder as lines of a block."""
+    lines = [
+        f"  holder   {printable(who(holding.holder))}",
+        f"  since    {show_duration(holding.held_for)} ago",
+        f"  fence    {holding.fence}",
+    ]
+    if holding.holder.reason:
+        lines.append(f"  reason   {printable(holding.holder.reason)}")
+    if holding.broken is not None:
+        lines.append(
+            f"  broken   {printable(holding.broken)}; kept until its ttl ends in {show_duration(holding.expires_in)}"
+        )
+    elif holding.cooling:
+        lines.append(f"  released, but kept for another {show_duration(holding.expires_in)} (--min-hold)")
+    return lines

@@ -6,23 +6,23 @@ import sys
 from typing import TYPE_CHECKING
 
 from leasehold.cli import exit_codes
-from leasehold.cli.breaking import operator
+from leasehold.cli.break_lock import operator
 from leasehold.cli.connection import open_client
 from leasehold.cli.output import print_json, print_lines, printable
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from leasehold.cli.output import Talk
+    from leasehold.cli.output import Console
 
 __all__ = ["raise_fence"]
 
 
-def raise_fence(arguments: Namespace, talk: Talk) -> int:
+def raise_fence(arguments: Namespace, console: Console) -> int:
     """Raise the fence of the name, if a person agrees."""
     with open_client(arguments) as client:
-        talk.note(f"store: {client.store}")
-        if not arguments.yes and not _agreed(arguments, talk):
+        console.note(f"store: {client.store}")
+        if not arguments.yes and not _agreed(arguments, console):
             return exit_codes.PROBLEM if sys.stdin.isatty() else exit_codes.USAGE
         by = operator()
         highest = client.raise_fence(arguments.name, arguments.fence, reason=arguments.reason, by=by)
@@ -34,10 +34,10 @@ def raise_fence(arguments: Namespace, talk: Talk) -> int:
     return exit_codes.OK
 
 
-def _agreed(arguments: Namespace, talk: Talk) -> bool:
+def _agreed(arguments: Namespace, console: Console) -> bool:
     """Ask on the terminal; without one there is nobody to ask."""
     if not sys.stdin.isatty():
-        talk.error("raising a fence needs a person or --yes; there is no terminal to ask on")
+        console.error("raising a fence needs a person or --yes; there is no terminal to ask on")
         return False
     sys.stderr.write(
         f"raise the fence of {printable(repr(arguments.name))} above {arguments.fence}, for good? type yes: "
@@ -45,5 +45,5 @@ def _agreed(arguments: Namespace, talk: Talk) -> bool:
     sys.stderr.flush()
     agreed = sys.stdin.readline().strip().lower() == "yes"
     if not agreed:
-        talk.note("nothing was changed")
+        console.note("nothing was changed")
     return agreed

@@ -7,24 +7,24 @@ import sys
 from typing import TYPE_CHECKING
 
 from leasehold.cli import exit_codes
-from leasehold.cli.conflict import holding_lines
 from leasehold.cli.connection import open_client
+from leasehold.cli.inspect import holding_lines
 from leasehold.cli.output import print_json, print_lines, printable
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
     from leasehold.blocking import Client
-    from leasehold.cli.output import Talk
+    from leasehold.cli.output import Console
 
 __all__ = ["break_lock", "operator"]
 
 
-def break_lock(arguments: Namespace, talk: Talk) -> int:
+def break_lock(arguments: Namespace, console: Console) -> int:
     """Break the grant with the given fence, if a person agrees."""
     with open_client(arguments) as client:
-        talk.note(f"store: {client.store}")
-        if not arguments.yes and not _agreed(client, arguments, talk):
+        console.note(f"store: {client.store}")
+        if not arguments.yes and not _agreed(client, arguments, console):
             return exit_codes.PROBLEM if sys.stdin.isatty() else exit_codes.USAGE
         by = operator()
         broken = client.break_lock(
@@ -49,21 +49,21 @@ def _verdict(arguments: Namespace, by: str, *, broken: bool) -> str:
     )
 
 
-def _agreed(client: Client, arguments: Namespace, talk: Talk) -> bool:
+def _agreed(client: Client, arguments: Namespace, console: Console) -> bool:
     """Ask on the terminal; without one there is nobody to ask."""
     if not sys.stdin.isatty():
-        talk.error("breaking a lock needs a person or --yes; there is no terminal to ask on")
+        console.error("breaking a lock needs a person or --yes; there is no terminal to ask on")
         return False
     state = client.inspect(arguments.name)
     for holding in state.holdings if state else ():
         if holding.fence == arguments.fence:
-            talk.error("\n".join([f"about to break {arguments.name!r}; the holder may still be running:",
+            console.error("\n".join([f"about to break {arguments.name!r}; the holder may still be running:",
                                   *holding_lines(holding)]))  # fmt: skip
     sys.stderr.write("break it? type yes: ")
     sys.stderr.flush()
     agreed = sys.stdin.readline().strip().lower() == "yes"
     if not agreed:
-        talk.note("nothing was broken")
+        console.note("nothing was broken")
     return agreed
 
 
