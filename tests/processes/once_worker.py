@@ -18,7 +18,7 @@ import leasehold.testing.shared  # all is loaded before the fork, so that the at
 
 
 def attempt(url: str, options: dict[str, object], work: str) -> str:
-    with leasehold.connect(url, ttl=1) as client:
+    with leasehold.connect(url, ttl=1, connect_timeout=60) as client:  # fifty processes may wait for one file
         try:
             with client.once("job", **options).attempt() as run:  # type: ignore[arg-type]
                 if not run:
@@ -49,7 +49,10 @@ def main() -> None:
         if os.fork() == 0:
             os.close(open_gate)
             os.read(gate, 1)
-            say(attempt(url, json.loads(options), work))
+            try:
+                say(attempt(url, json.loads(options), work))
+            except Exception as error:
+                say(type(error).__name__)
             os._exit(0)
     say("ready")
     sys.stdin.readline()

@@ -32,7 +32,7 @@ def test_a_hundred_thousand_blocking_cycles_leave_nothing_behind() -> None:
         assert threading.active_count() <= threads + 2  # the keeper, and a renewal that may just be ending
     assert store.size == 0
     assert threading.active_count() <= threads
-    assert descriptors() == files
+    assert descriptors() <= files  # a server of an earlier test may just have ended
 
 
 def test_ten_thousand_timeouts_leave_nothing_behind() -> None:
@@ -69,7 +69,7 @@ def test_ten_thousand_cancelled_acquires_leave_nothing_behind() -> None:
                 assert state.waiting == ()
                 await asyncio.sleep(0.15)  # the tombstones of the withdrawn claims last one ttl
         assert store.size == 0
-        assert descriptors() == files
+        assert descriptors() <= files  # a server of an earlier test may just have ended
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     asyncio.run(main())

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from verification.mutants import MUTANTS, Mutant, apply, hunt
-from verification.mutants.runner import ROOT, SOURCE
+from verification.mutants.runner import PATIENCE, ROOT, SOURCE
 from verification.simulation.run import STORES
 
 BY_ID = {mutant.id: mutant for mutant in MUTANTS}
@@ -53,11 +53,13 @@ def test_a_mutant_whose_text_has_moved_is_noticed(tmp_path: Path) -> None:
         apply(mutant, tmp_path)
 
 
+@pytest.mark.timeout(PATIENCE)
 @pytest.mark.parametrize("name", MUST_BE_CAUGHT)
 def test_the_simulation_catches_the_bug(name: str) -> None:
     assert hunt(BY_ID[name], 400).caught_by is not None
 
 
+@pytest.mark.timeout(PATIENCE)
 @pytest.mark.parametrize("store", STORES)
 def test_the_library_as_it_is_survives_the_hunt(store: str) -> None:
     assert hunt(None, 40, store).caught_by is None
