@@ -76,7 +76,7 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         "B26-renewed-after-release",
         "the keeper goes on renewing a lease whose release got no answer",
         _KEEPER,
-        "            self._known.pop(tenure.number, None)  # nothing to renew or to tell, even if the release fails\n"
+        "            self._known.pop(tenure.number, None)  # nothing to renew or to report, even if the release fails\n"
         "            return tenure.state is State.RELEASING\n",
         "            asked = tenure.state is State.RELEASING\n"
         "            tenure.state = State.HELD if asked else tenure.state\n"
