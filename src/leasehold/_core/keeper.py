@@ -150,13 +150,9 @@ class Keeper:
             names = self._lose_all(Loss(LossReason.CLOSED, "its client was closed"), now)
             worker = self._worker
         if names:
-            more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-            warn(
-                f"the client was closed while it held {', '.join(map(repr, names[:5]))}{more}; "
-                "release every lease before close(), or use `with lock.hold():`",
-                ResourceWarning,
-                stacklevel=user_stacklevel(),
-            )
+            held = ", ".join(map(repr, names[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+            advice = "release every lease before close(), or use `with lock.hold():`"
+            warn(f"the client was closed while it held {held}; {advice}", ResourceWarning, user_stacklevel())
         self._signal.set()
         deadline = now + CLOSE_PATIENCE
         if worker is not None:
