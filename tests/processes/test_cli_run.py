@@ -305,7 +305,7 @@ def test_a_wrapper_that_is_interrupted_while_waiting_says_that_nothing_was_run(p
     waiter = program.start("run", "job", "--", "touch", "ran")
     wait_for(lambda: program.queue("job") == 1, "it stands in the queue")
     waiter.terminate()
-    assert "signal 15 ended the wait; the command was not run" in waiter.communicate(timeout=30)[1]
+    assert "SIGTERM ended the wait for the lock; the command was not run" in waiter.communicate(timeout=30)[1]
 
 
 @pytest.mark.parametrize("command", ["echo hi", "cd", "true; false"])

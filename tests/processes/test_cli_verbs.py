@@ -76,7 +76,7 @@ def test_info_prints_a_break_command_that_works_when_pasted(program: CommandLine
     process = program.hold(name, "--ttl", "1s")
     result = program.finish("info", name)
     assert result.returncode == 0
-    assert "the holder may still be running" in result.stdout
+    assert "its holder may still be running" in result.stdout
     assert "\x1b" not in result.stdout
     command = result.stdout.splitlines()[-1].strip().replace("leasehold ", f"'{PYTHON}' -m leasehold ", 1)
     pasted = subprocess.run(

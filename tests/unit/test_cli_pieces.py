@@ -127,7 +127,7 @@ def test_a_misspelt_verb_is_answered_with_the_right_one() -> None:
 
 
 def test_a_misspelt_option_is_answered_with_the_right_one() -> None:
-    with pytest.raises(Usage, match=r"unknown: --wiat 3; did you mean --wait\?"):
+    with pytest.raises(Usage, match=r"unknown option --wiat; did you mean --wait\?"):
         read(["run", "job", "--wiat", "3", "--", "true"])
 
 

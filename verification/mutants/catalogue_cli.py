@@ -127,7 +127,7 @@ CLI_MUTANTS: tuple[Mutant, ...] = (
         "cli-watch-ends",
         "watch ends when the store is away",
         "cli/watch.py",
-        "            console.error(error)\n        return None",
+        '            console.error(f"{error}; watching on")\n        return None',
         "            raise\n        return None",
         ("tests/processes/test_cli_verbs.py::test_watch_goes_on_while_the_store_is_away_and_mentions_it_once",),
     ),

@@ -19,7 +19,7 @@ __all__ = ["announce", "open_client", "refuse_private_store"]
 
 VARIABLE = "LEASEHOLD_URL"
 NO_STORE = (
-    f"no store was named. Add `--url local:` for the embedded file of this user on this host, "
+    f"no store given. Add `--url local:` for the embedded file of this user on this host, "
     f"`--url sqlite:////path` for one that the whole host shares, or the URL of a server; or set {VARIABLE}. There is "
     "no silent default: fifty servers that each locked a private file would run the job fifty times"
 )
