@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from leasehold._core.open_client import OpenClient
     from leasehold._core.tenure import Watcher
+    from leasehold.lock_spec import Timeout
     from leasehold.spi import Signal
 
 __all__ = ["AsyncHold", "Block", "lost_error", "wait_lost"]
@@ -133,8 +134,11 @@ async def _give_back(lease: Held, error: BaseException | None) -> Loss | None:
 class AsyncHold(Generic[L]):
     """Takes a lock for a block: `async with lock.hold() as lease`. The body never runs without the lock."""
 
-    def __init__(self, take: Callable[[], Awaitable[L]], on_lost: Callable[[Loss], object] | None) -> None:
-        self._take = take
+    def __init__(
+        self, acquire: Callable[[Timeout], Awaitable[L]], timeout: Timeout, on_lost: Callable[[Loss], object] | None
+    ) -> None:
+        self._acquire = acquire
+        self._timeout = timeout
         self._on_lost = on_lost
         self._lease: L | None = None
         self._block: Block | None = None
@@ -142,9 +146,9 @@ class AsyncHold(Generic[L]):
     async def __aenter__(self) -> L:
         if self._lease is not None:
             raise TypeError("this hold is in use or used up; call lock.hold() again for another block")
-        self._lease = await self._take()
-        self._block = Block(self._lease, self._on_lost)
-        return self._lease
+        self._lease = lease = await self._acquire(self._timeout)
+        self._block = Block(lease, self._on_lost)
+        return lease
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -181,7 +181,7 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         "S03-used-up-grant",
         "a grant that was used up before it arrived is returned",
         _ACQUIRE,
-        "        if self._runtime.now() >= tenure.deadline:\n            logger",
+        "        if runtime.now() >= tenure.deadline:\n            logger",
         "        if answer.ttl <= 0:\n            logger",
     ),
     Mutant(
@@ -247,7 +247,7 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         _ACQUIRE,
         "                    unknown, self._doubt, self._traceless = error, True, False\n"
         "                await self._outlast",
-        "                    return Refusal(self._wish.key)  # type: ignore[return-value]\n"
+        "                    return Refusal(self._spec.key)  # type: ignore[return-value]\n"
         "                await self._outlast",
     ),
     Mutant(

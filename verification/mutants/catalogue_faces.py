@@ -64,9 +64,9 @@ FACES_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "re-enters-what-is-over",
         "a re-entrant acquire returns a lease whose deadline has passed",
-        _LOCK,
-        "            if tenure is None or tenure.settle(opened.runtime.now()) or tenure.state is not State.HELD:\n",
-        "            if tenure is None or tenure.state is not State.HELD:\n",
+        "_core/open_client.py",
+        "            if tenure is None or tenure.settle(self.runtime.now()) or tenure.state is not HELD:\n",
+        "            if tenure is None or tenure.state is not HELD:\n",
         _LEASE_TESTS,
     ),
     Mutant(
@@ -222,10 +222,10 @@ FACES_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "lock-of-the-parent",
-        "a lock object that was used before a fork asks through the parent's opened",
+        "a lock object that was made before a fork shows the parent as its holder",
         _LOCK,
-        "        if self._prepared is None or self._prepared[0] is not opened:\n",
-        "        if self._prepared is None:\n",
+        "holder=self._client._holder(self._spec.holder.reason))\n",
+        "holder=self._spec.holder)\n",
         _LEASE_TESTS,
     ),
     # --- patterns

@@ -14,7 +14,7 @@ from leasehold.client import AsyncClient
 from leasehold.errors import AcquireTimeout, BackendError, LeaseLost, StaleFence
 from leasehold.hold import AsyncHold
 from leasehold.lease import AsyncLease, AsyncLeaseSet
-from leasehold.terms import LockOptions
+from leasehold.lock_spec import LockOptions
 from verification.simulation.world import Cancelled
 
 if TYPE_CHECKING:
@@ -257,7 +257,7 @@ class Actor:
         told: list[Loss] = []
         held: list[AsyncLease | AsyncLeaseSet] = []
         try:
-            async with AsyncHold(lambda: self._acquire(lock, timeout), told.append) as lease:
+            async with AsyncHold(lambda _: self._acquire(lock, timeout), timeout, told.append) as lease:
                 held.append(lease)
                 await self._work(lease, register, told)
                 if self._random.random() < 0.1:
@@ -421,7 +421,7 @@ class Actor:
 
     def _max_hold(self, lock: Any, name: str) -> float | None:
         locks = getattr(lock, "_locks", (lock,))
-        return next((each._terms.max_hold for each in locks if each.name == name), None)
+        return next((each._spec.max_hold for each in locks if each.name == name), None)
 
     def _mutex(self) -> str:
         return self._random.choice(self._scene.mutexes)

@@ -1,7 +1,7 @@
-"""Undoes in the background what no call can wait for: claims in doubt are withdrawn, releases are tried again.
+"""Background clean-up for calls that cannot wait for it: claims in doubt are withdrawn, failed releases repeated.
 
-One worker per client, started when there is something to do. It goes on until each thing is done or its ttl has done
-it, with longer and longer pauses while the store is away.
+One worker per client, started when there is something to do. It repeats each action until it succeeds or its ttl has
+made it pointless, with growing pauses while the store does not answer.
 """
 
 from __future__ import annotations
@@ -22,57 +22,57 @@ if TYPE_CHECKING:
 
 __all__ = ["Cleanup"]
 
-MOST_CHORES = 10_000  # with so many undone the ttl has to do it
+MOST_ACTIONS = 10_000  # beyond so many the ttl has to free the locks, so that memory is bounded
 PAUSE_WHEN_CLOSING = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class _Chore:
+class _Action:
     name: str  # of the lock
     perform: Callable[[float], Coroutine[Any, Any, None]]
-    ends: float  # when the ttl has done it
+    ends: float  # when the ttl has done the same
 
 
 class Cleanup:
-    """The chores of one client."""
+    """The unfinished actions of one client, and the worker that performs them."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._guard = runtime.guard()
         self._signal = runtime.signal()
-        self._chores: deque[_Chore] = deque()
+        self._actions: deque[_Action] = deque()
         self._worker: Task | None = None
         self._closing = False
         self._failures = 0
-        self._due = math.inf  # when the next thing is to be tried
+        self._due = math.inf  # when the next try starts
 
-    def take(self, name: str, perform: Callable[[float], Coroutine[Any, Any, None]], ends: float) -> None:
-        """Perform this in the background until it does not fail or its end is reached; returns at once.
+    def add(self, name: str, perform: Callable[[float], Coroutine[Any, Any, None]], ends: float) -> None:
+        """Perform this in the background until it succeeds or its end is reached; returns at once.
 
-        It is called with the instant until which one try may take, and must be something that may be done twice.
+        `perform` gets the instant until which one try may take. It must be safe to repeat.
         """
-        if len(self._chores) >= MOST_CHORES:
-            logger.warning("too much is to be cleaned up; the ttl of a claim on %r will end it", name)
+        if len(self._actions) >= MOST_ACTIONS:
+            logger.warning("the store has been away for too long to clean up after %r; its ttl will free it", name)
             return
-        self._chores.append(_Chore(name, perform, ends))
+        self._actions.append(_Action(name, perform, ends))
         with self._guard:
             if self._worker is None:
                 self._failures, self._due = 0, self._runtime.now()
                 self._worker = self._runtime.spawn(self._work(), "leasehold cleanup")
 
     async def close(self, deadline: float) -> None:
-        """Try everything at once, and give up what is not done by the deadline: the ttl does it."""
+        """Try everything at once; what is not done by the deadline is left to its ttl."""
         self._closing = True
         self._signal.set()
         worker = self._worker
         if worker is not None and not await worker.join(deadline):
-            logger.debug("%d claims are left to their ttl", len(self._chores))
-        self._chores.clear()
+            logger.debug("%d claims are left to their ttl", len(self._actions))
+        self._actions.clear()
 
     def bury(self) -> None:
-        """We are a forked child: the parent cleans up."""
+        """Forget everything in a forked child: the parent cleans up."""
         self._guard = self._runtime.guard()
-        self._chores.clear()
+        self._actions.clear()
         self._worker = None
 
     def is_quiet(self) -> bool:
@@ -81,35 +81,35 @@ class Cleanup:
 
     async def _work(self) -> None:
         try:
-            while (chore := self._next()) is not None:
-                if not await self._is_done(chore):
-                    self._chores.append(chore)
+            while (action := self._next()) is not None:
+                if not await self._is_done(action):
+                    self._actions.append(action)
                     await self._pause()
-        except BaseException:  # the event loop is shut down: the next chore must find that there is no worker
+        except BaseException:  # the event loop is shut down: `add` must not count on this worker any more
             self._worker = None
             raise
 
-    def _next(self) -> _Chore | None:
+    def _next(self) -> _Action | None:
         with self._guard:
-            if not self._chores:
+            if not self._actions:
                 self._worker, self._due = None, math.inf
                 return None
-            return self._chores.popleft()
+            return self._actions.popleft()
 
-    async def _is_done(self, chore: _Chore) -> bool:
-        """Try once; True also if there is no sense in another try."""
+    async def _is_done(self, action: _Action) -> bool:
+        """Try once; True also if another try would be pointless."""
         now = self._runtime.now()
-        if now >= chore.ends:
+        if now >= action.ends:
             return True
         try:
-            await chore.perform(min(chore.ends, now + GRACE))
+            await action.perform(min(action.ends, now + GRACE))
         except (BackendUnavailable, OutcomeUnknown):
-            logger.debug("could not clean up %r yet", chore.name, exc_info=True)
+            logger.debug("could not clean up %r yet", action.name, exc_info=True)
             return False
         except ClientClosed:
-            self._chores.clear()
-        except Exception:  # noqa: BLE001 - the others must be cleaned up too
-            logger.debug("could not clean up %r; its ttl will do it", chore.name, exc_info=True)
+            self._actions.clear()
+        except Exception:  # noqa: BLE001 - the other actions must be performed too
+            logger.debug("could not clean up %r; its ttl will free it", action.name, exc_info=True)
         self._failures = 0
         return True
 

@@ -89,7 +89,7 @@ def _go_on_in_the_background(opened: OpenClient, tenure: Tenure) -> None:
         if opened.events.wanted(happened.Released):
             opened.events.emit(happened.Released(tenure.name, tenure.grant.fence, freed))
 
-    opened.cleanup.take(tenure.name, perform, tenure.deadline)
+    opened.cleanup.add(tenure.name, perform, tenure.deadline)
 
 
 def _as_it_stands(tenure: Tenure, failure: BackendError) -> BackendError:

@@ -1,4 +1,4 @@
-"""Where a warning belongs: to the line of the program that called the library, however deep the call has gone."""
+"""The `stacklevel` of a warning: it belongs to the line of the program that called the library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Announces, once per name, that a store gives another ttl than was asked for."""
+"""Warns, once per name, that a store gives another ttl than the lock was made with."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
 
 __all__ = ["TtlWarnings"]
 
-MOST_NAMES = 1_000  # a program with more of them has been warned often enough
+MOST_NAMES = 1_000  # a program with more names has been warned often enough
 
 
 class TtlWarnings:
-    """The names of one client that were announced."""
+    """The names of one client that a warning was given for."""
 
     def __init__(self, dispatcher: EventDispatcher) -> None:
         self._dispatcher = dispatcher
         self._names: set[str] = set()
 
     def note(self, tenure: Tenure) -> None:
-        """Look at a grant or a renewal; the short time after a hand-over is not the store's last word."""
+        """Compare a grant or a renewal; the short ttl after a hand-over does not count, a renewal follows at once."""
         name, asked, given = tenure.name, tenure.grant.claim.ttl, tenure.ttl
         if tenure.is_window or name in self._names or len(self._names) >= MOST_NAMES or is_as_asked(asked, given):
             return

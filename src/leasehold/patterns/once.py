@@ -20,10 +20,10 @@ from leasehold._core.names import check_name, key_for
 from leasehold.durations import optional_seconds
 from leasehold.errors import AcquireTimeout, AlreadyRun, AlreadyRunning, BackendError, ConfigurationError
 from leasehold.hold import Block, lost_error
+from leasehold.lock_spec import LockOptions
 from leasehold.name_template import NameTemplate
 from leasehold.patterns.asking import ask
 from leasehold.patterns.slots import Labelled, check_label, slots_for
-from leasehold.terms import LockOptions
 from leasehold.values import Holder, Loss, LossReason, Record, Skipped
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from leasehold.client import AsyncClient
     from leasehold.durations import Duration
     from leasehold.lease import AsyncLease, AsyncLost
+    from leasehold.lock_spec import Timeout
     from leasehold.patterns.slots import Slot, Slots
     from leasehold.spi import Recording
-    from leasehold.terms import Timeout
     from leasehold.values import Reading
 
 __all__ = ["AsyncAttempt", "AsyncOnce", "AsyncRun", "OnConflict", "OnFailure", "OnceOptions"]
