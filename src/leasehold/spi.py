@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from leasehold.values import Capability, Claim, Grant, Holder, LockState, Loss, Reading, Record, Refusal
 
 __all__ = [
+    "DRIFT",
     "Alerting",
     "Backend",
     "Conditioning",
@@ -37,6 +38,8 @@ __all__ = [
     "Store",
     "Task",
 ]
+
+DRIFT = 0.01  # by so much a second of one clock may be shorter than a second of another: holder, store, host
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

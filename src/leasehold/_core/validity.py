@@ -6,9 +6,10 @@ counts from *before* the request was sent: the store cannot have started its own
 
 from __future__ import annotations
 
+from leasehold.spi import DRIFT
+
 __all__ = ["believed_until", "hedge_after", "is_as_asked", "margin", "renewal_due", "retry_due"]
 
-DRIFT_SHARE = 0.01
 DRIFT_FIXED = 0.005
 RENEWALS_PER_TTL = 3
 SHORTEST_RETRY = 0.02
@@ -17,7 +18,7 @@ RETRIES_PER_TTL = 15  # while renewals fail or vanish: enough tries that a few l
 
 def margin(ttl: float) -> float:
     """The part of a ttl that is given up to clock drift."""
-    return ttl * DRIFT_SHARE + DRIFT_FIXED
+    return ttl * DRIFT + DRIFT_FIXED
 
 
 def believed_until(since: float, ttl: float) -> float:
