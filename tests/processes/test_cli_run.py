@@ -246,7 +246,7 @@ def test_a_memory_store_is_refused_because_it_locks_nothing_between_commands(pro
     for verb in (["run", "job", "-n"], ["once", "job", "--every", "1h"]):
         result = program.finish(*verb, "--url", "memory://shared", "--", "touch", "ran")
         assert result.returncode == 78
-        assert "inside this process alone" in result.stderr
+        assert "is a store inside one process" in result.stderr
         assert "local:" in result.stderr
     assert not (program.folder / "ran").exists()
     assert program.survivors() == []

@@ -58,6 +58,14 @@ CLI_MUTANTS: tuple[Mutant, ...] = (
         ("tests/processes/test_cli_run.py::test_a_memory_store_is_refused_because_it_locks_nothing_between_commands",),
     ),
     Mutant(
+        "cli-absent",
+        "break creates the file whose name was misspelt",
+        "cli/break_lock.py",
+        "        refuse_absent_store(client)\n",
+        "",
+        ("tests/processes/test_cli_verbs.py::test_a_change_to_a_misspelt_file_is_refused_and_makes_none",),
+    ),
+    Mutant(
         "cli-outage-unsaid",
         "an absent store is announced as a busy lock",
         "cli/wait_line.py",

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from leasehold.cli import exit_codes
-from leasehold.cli.connection import open_client
+from leasehold.cli.connection import open_client, refuse_absent_store
 from leasehold.cli.inspect import holding_lines
 from leasehold.cli.output import print_json, print_lines, printable
 
@@ -24,6 +24,7 @@ def break_lock(arguments: Namespace, console: Console) -> int:
     """The verb: end the grant with the given fence, once confirmed."""
     with open_client(arguments) as client:
         console.note(f"store: {client.store}")
+        refuse_absent_store(client)
         if not arguments.yes and not _is_confirmed(client, arguments, console):
             return exit_codes.PROBLEM if sys.stdin.isatty() else exit_codes.USAGE
         by = operator()

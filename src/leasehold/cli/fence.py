@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from leasehold.cli import exit_codes
 from leasehold.cli.break_lock import operator
-from leasehold.cli.connection import open_client
+from leasehold.cli.connection import open_client, refuse_absent_store
 from leasehold.cli.output import print_json, print_lines, printable
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ def raise_fence(arguments: Namespace, console: Console) -> int:
     """The verb: raise the fence of the name, once confirmed."""
     with open_client(arguments) as client:
         console.note(f"store: {client.store}")
+        refuse_absent_store(client)
         if not arguments.yes and not _is_confirmed(arguments, console):
             return exit_codes.PROBLEM if sys.stdin.isatty() else exit_codes.USAGE
         by = operator()

@@ -69,6 +69,7 @@ class SqliteBackend:
     """A client's connection to a lock file."""
 
     capabilities = frozenset(Capability) - {Capability.SESSION}
+    is_private = False
 
     def __init__(
         self, location: Location, host: Host, runtime: Runtime, synchronous: str = "normal", fence_floor: int = 0
@@ -79,6 +80,10 @@ class SqliteBackend:
         self._bells = Bells(location.path)
         self._ledger = Ledger(host, self._bells, Cleaner(host), location.label, fence_floor)
         self.label = location.label
+
+    def exists(self) -> bool:
+        """See `Embedded`."""
+        return not self._file.is_missing()
 
     async def try_acquire(self, claim: Claim, until: float = math.inf, /) -> Grant | Refusal:
         """See `Backend`."""
