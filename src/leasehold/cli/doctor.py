@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from leasehold.blocking import Client
-    from leasehold.cli.output import Talk
+    from leasehold.cli.output import Console
 
 __all__ = ["doctor"]
 
@@ -30,13 +30,13 @@ TOO_SLOW = 1.0
 BEFORE_ALL_THIS = 1_700_000_000  # November 2023; a clock that says less is wrong
 
 
-def doctor(arguments: Namespace, talk: Talk) -> int:
+def doctor(arguments: Namespace, console: Console) -> int:
     """Print the findings; the exit code says whether one of them is a problem."""
     if arguments.store is not None:
         arguments.url = arguments.store
     worst = Level.OK
     with open_client(arguments, label="leasehold doctor") as client:
-        talk.note(f"store: {client.store}")
+        console.note(f"store: {client.store}")
         for finding in _examine(client):
             _show(finding, as_json=arguments.json)
             worst = max(worst, finding.level)
@@ -88,7 +88,7 @@ def _opens(client: Client) -> Finding:
         count = len(client.locks(""))
     except LeaseholdError as error:
         return Finding("opens", Level.PROBLEM, str(error), why, "see the message; then run doctor again")
-    return Finding("opens", Level.OK, f"yes, {count} locks in use in this namespace", why)
+    return Finding("opens", Level.OK, f"yes; locks in use in this namespace: {count}", why)
 
 
 def _memory() -> Finding:

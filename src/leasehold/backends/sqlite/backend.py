@@ -43,6 +43,7 @@ class SqliteBackend:
     """A client's connection to a lock file."""
 
     capabilities = frozenset(Capability) - {Capability.SESSION}
+    is_private = False
 
     def __init__(
         self, location: Location, host: Host, runtime: Runtime, synchronous: str = "normal", fence_floor: int = 0
@@ -53,6 +54,10 @@ class SqliteBackend:
         self._notifications = Notifications(location.path)
         self._ledger = Ledger(host, self._notifications, Cleaner(host), location.label, fence_floor)
         self.label = location.label
+
+    def exists(self) -> bool:
+        """See `Embedded`."""
+        return not self._file.is_missing()
 
     async def try_acquire(self, claim: Claim, until: float = math.inf, /) -> Grant | Refusal:
         return await self._perform(until, self._ledger.try_acquire, claim)

@@ -1,12 +1,12 @@
-"""The guardian: a small process that ends a command whose wrapper died, hung, or was stopped beyond its lease.
+"""The watchdog: a small process that ends a command whose wrapper died, hung, or was stopped beyond its lease.
 
-It listens on a pipe whose other end only the wrapper has, so the end of the pipe is the end of the wrapper, however it
-came about. The parent-death signal of Linux would reach the direct child only; this reaches the whole group. It is
-forked before the wrapper has threads, and started as a program of its own when it has to be replaced, so this file
+It reads from a pipe whose other end only the wrapper has, so the end of the pipe is the end of the wrapper, whatever
+caused it. The parent-death signal of Linux would reach the direct child only; the watchdog reaches the whole group. It
+is forked before the wrapper has threads, and started as a program of its own when it has to be replaced, so this file
 imports nothing of leasehold.
 
-Messages, one a line: `lease T` (ours until the instant T), `killing T` (the wrapper sent TERM; KILL is due at T),
-`done` (the command ended; go away). Instants are on the clock of `now`, which all processes of the host share.
+Messages, one a line: `lease T` (held until the instant T), `killing T` (the wrapper sent TERM; KILL is due at T),
+`done` (the command ended; exit). Instants are on the clock of `now`, which all processes of the host share.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import sys
 import time
 from contextlib import suppress
 
-__all__ = ["Guardian", "main", "now", "signal_group", "stand_aside"]
+__all__ = ["Watchdog", "detach", "main", "now", "signal_group"]
 
-GRACE = 0.25  # the wrapper itself acts at the end of the lease; the guardian only if it does not
-LONGEST_WAIT = 1.0  # timers stop while the host is suspended, so look at the clock now and then
-ORPHAN_LOOK = 0.02  # how often to see whether the group of a dead wrapper has gone
+GRACE = 0.25  # the wrapper itself acts at the end of the lease; the watchdog only if it does not
+LONGEST_WAIT = 1.0  # timers stop while the host is suspended, so the clock is read at least this often
+ORPHAN_LOOK = 0.02  # how often to check whether the group of a dead wrapper has gone
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-_DEAF_TO = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGPIPE", "SIGTSTP")
+_IGNORED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGPIPE", "SIGTSTP")
 
 
 def now() -> float:
@@ -43,9 +43,9 @@ def signal_group(group: int, number: int) -> bool:
     return True
 
 
-def stand_aside(pipe: int) -> None:
+def detach(pipe: int) -> None:
     """Keep nothing of the wrapper's: no descriptor but the pipe, no session, no terminal, no signal meant for it."""
-    for name in _DEAF_TO:
+    for name in _IGNORED:
         signal.signal(getattr(signal, name), signal.SIG_IGN)
     with suppress(PermissionError):  # already the leader of a session
         os.setsid()
@@ -57,11 +57,11 @@ def stand_aside(pipe: int) -> None:
     os.closerange(max(pipe + 1, 3), 1 << 20)
     with suppress(OSError):  # for ps(1), and only on Linux
         own_name = os.open("/proc/self/comm", os.O_WRONLY)
-        os.write(own_name, b"lease-guardian")
+        os.write(own_name, b"lease-watchdog")
         os.close(own_name)
 
 
-class Guardian:
+class Watchdog:
     """Decides from messages and the clock when the group has to end."""
 
     def __init__(self, pipe: int, group: int, kill_after: float) -> None:
@@ -75,17 +75,18 @@ class Guardian:
         self._rest = b""
 
     def watch(self) -> None:
-        """Stay until the wrapper says that all is done, or until its group is gone."""
+        """Return when the wrapper sends `done`, or when its group is gone."""
         while True:
             instant = now()
-            if not self._orphaned and not self._listen(0.0):  # we may have slept too: what was said by then counts
+            # This process may have been paused too: messages sent before `instant` count before the clock does.
+            if not self._orphaned and not self._read_messages(0.0):
                 return
             self._act(instant)
             if self._orphaned:
                 if self._kill_at == float("inf") or not signal_group(self._group, 0):
                     return
                 time.sleep(max(0.0, min(ORPHAN_LOOK, self._kill_at - now())))
-            elif not self._listen(self._patience()):
+            elif not self._read_messages(self._patience()):
                 return
 
     def _patience(self) -> float:
@@ -96,7 +97,7 @@ class Guardian:
     def _act(self, instant: float) -> None:
         if not self._terminated and (self._orphaned or instant >= self._lease_ends + GRACE):
             self._terminated = True
-            # Whoever takes the lock next must not meet an orphan that ignores TERM.
+            # The next holder must not meet an orphan that ignores TERM, so an orphan gets KILL at the lease's end.
             limit = max(self._lease_ends, instant) if self._orphaned else float("inf")
             self._kill_at = min(instant + self._kill_after, limit)
             if not signal_group(self._group, signal.SIGTERM):
@@ -107,8 +108,8 @@ class Guardian:
             self._kill_at = float("inf")
             signal_group(self._group, signal.SIGKILL)
 
-    def _listen(self, patience: float) -> bool:
-        """Wait for the next message, for so long at most; False when told to go."""
+    def _read_messages(self, patience: float) -> bool:
+        """Wait up to `patience` for messages and apply them; False after `done`."""
         readable, _, _ = select.select([self._pipe], [], [], patience)
         if not readable:
             return True
@@ -117,9 +118,9 @@ class Guardian:
             self._orphaned = True
             return True
         *lines, self._rest = (self._rest + received).split(b"\n")
-        return all(self._hear(line) for line in lines)
+        return all(self._apply(line) for line in lines)
 
-    def _hear(self, line: bytes) -> bool:
+    def _apply(self, line: bytes) -> bool:
         word, _, instant = line.partition(b" ")
         if word == b"lease":
             self._lease_ends = float(instant)
@@ -130,10 +131,10 @@ class Guardian:
 
 
 def main() -> None:
-    """Be a guardian that replaces one which died: pipe on stdin, group and patience as arguments."""
+    """Replace a watchdog that died: the pipe is stdin, the group and the patience are arguments."""
     group, kill_after = int(sys.argv[1]), float(sys.argv[2])
-    stand_aside(0)
-    Guardian(0, group, kill_after).watch()
+    detach(0)
+    Watchdog(0, group, kill_after).watch()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The guardian: whatever happens to the wrapper, its command does not outlive the lock."""
+"""The watchdog: whatever happens to the wrapper, its command does not outlive the lock."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.processes.command_line import LIMIT, PYTHON, CommandLine, children_of, guardian_of, is_alive, wait_for
+from tests.processes.command_line import LIMIT, PYTHON, CommandLine, children_of, is_alive, wait_for, watchdog_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,7 @@ def program(tmp_path: Path) -> Iterator[CommandLine]:
 def test_the_death_of_the_wrapper_ends_the_whole_group(program: CommandLine) -> None:
     process = program.hold("job", "--ttl", "2s", script="sleep 61 & touch started; wait")
     process.kill()
-    wait_for(lambda: not program.survivors(), "command, grandchild and guardian are gone")
+    wait_for(lambda: not program.survivors(), "command, grandchild and watchdog are gone")
     wait_for(lambda: program.is_free("job"), "the ttl frees the lock", limit=3.0)
 
 
@@ -46,30 +46,30 @@ def test_a_wrapper_killed_while_waiting_leaves_no_process_and_runs_nothing(progr
     waiter = program.start("run", "job", "--", "touch", "ran")
     wait_for(lambda: program.queue("job") == 1, "it stands in the queue")
     waiter.kill()
-    wait_for(lambda: len(program.survivors()) == 3, "only the holder, its command and its guardian are left")
+    wait_for(lambda: len(program.survivors()) == 3, "only the holder, its command and its watchdog are left")
     holder.terminate()
     holder.wait()
     wait_for(lambda: program.is_free("job"), "the dead waiter is passed over")
     assert not (program.folder / "ran").exists()
 
 
-def test_a_guardian_that_dies_is_replaced_and_the_new_one_does_its_work(program: CommandLine) -> None:
+def test_a_watchdog_that_dies_is_replaced_and_the_new_one_does_its_work(program: CommandLine) -> None:
     process = program.hold("job", "--ttl", "2s", script="sleep 61 & touch started; wait")
-    first = wait_for(lambda: guardian_of(process.pid), "the guardian stands aside")
+    first = wait_for(lambda: watchdog_of(process.pid), "the watchdog is detached")
     os.kill(first, signal.SIGKILL)
-    wait_for(lambda: guardian_of(process.pid) not in (None, first), "another guardian takes its place")
+    wait_for(lambda: watchdog_of(process.pid) not in (None, first), "another watchdog takes its place")
     process.kill()
-    wait_for(lambda: not program.survivors(), "command, grandchild and guardian are gone")
+    wait_for(lambda: not program.survivors(), "command, grandchild and watchdog are gone")
 
 
 def test_a_command_that_takes_long_to_start_is_left_alone_while_its_lease_is_renewed(program: CommandLine) -> None:
-    """On a busy host an exec may take longer than the lease has left; the guardian has to hear of renewals."""
+    """On a busy host an exec may take longer than the lease has left; the watchdog has to hear of renewals."""
     with program.client() as client:
         lease = client.lock("job").acquire()
         process = program.start("run", "job", "--ttl", "2s", "--", "touch", "ran")
         wait_for(lambda: program.queue("job") == 1, "it stands in the queue")
-        guardian = wait_for(lambda: guardian_of(process.pid), "the guardian stands aside")
-        (command,) = (pid for pid in children_of(process.pid) if pid != guardian)
+        watchdog = wait_for(lambda: watchdog_of(process.pid), "the watchdog is detached")
+        (command,) = (pid for pid in children_of(process.pid) if pid != watchdog)
         os.kill(command, signal.SIGSTOP)
         lease.release()
 
@@ -85,17 +85,17 @@ def test_a_command_that_takes_long_to_start_is_left_alone_while_its_lease_is_ren
     assert (program.folder / "ran").exists()
 
 
-def test_a_guardian_that_slept_itself_listens_before_it_acts(program: CommandLine) -> None:
+def test_a_watchdog_that_slept_itself_listens_before_it_acts(program: CommandLine) -> None:
     script = (
         "import os, signal\n"
-        "from leasehold.cli.guardian import Guardian, now\n"
+        "from leasehold.cli.watchdog import Watchdog, now\n"
         "command = os.fork() or (os.setpgid(0, 0), signal.pause())\n"
         "os.setpgid(command, command)\n"
         "reading, writing = os.pipe()\n"
-        "guardian = Guardian(reading, command, 0.0)\n"
-        "guardian._hear(b'lease %r' % (now() - 60))\n"
+        "watchdog = Watchdog(reading, command, 0.0)\n"
+        "watchdog._apply(b'lease %r' % (now() - 60))\n"
         "os.write(writing, b'lease %r\\ndone\\n' % (now() + 60))\n"
-        "guardian.watch()\n"
+        "watchdog.watch()\n"
         "os.kill(command, signal.SIGUSR1)\n"
         "print('ended by', os.waitpid(command, 0)[1])\n"
     )
@@ -106,13 +106,13 @@ def test_a_guardian_that_slept_itself_listens_before_it_acts(program: CommandLin
 
 
 @pytest.mark.parametrize("word", ["lease_until", "killing_at"])
-def test_a_guardian_that_replaces_another_knows_what_that_one_was_told(program: CommandLine, word: str) -> None:
+def test_a_watchdog_that_replaces_another_knows_what_that_one_was_told(program: CommandLine, word: str) -> None:
     script = (
         "import os, signal, sys\n"
-        "from leasehold.cli.guarding import Guard\n"
-        "from leasehold.cli.guardian import now\n"
+        "from leasehold.cli.watchdog_handle import WatchdogHandle\n"
+        "from leasehold.cli.watchdog import now\n"
         "command = os.fork() or (os.setpgid(0, 0), signal.pause())\n"
-        "guard = Guard(command, 0.0)\n"
+        "guard = WatchdogHandle(command, 0.0)\n"
         "getattr(guard, sys.argv[1])(now() + 0.5)\n"
         "guard.replace()\n"
         "print('ended by', os.waitpid(command, 0)[1])\n"  # the wrapper lives, says nothing more and does nothing
@@ -126,12 +126,12 @@ def test_a_guardian_that_replaces_another_knows_what_that_one_was_told(program: 
     assert (result.stdout, result.stderr) == (f"ended by {int(number)}\n", "")
 
 
-def test_a_guardian_that_does_not_listen_is_replaced_before_it_blocks_the_wrapper(program: CommandLine) -> None:
+def test_a_watchdog_that_does_not_listen_is_replaced_before_it_blocks_the_wrapper(program: CommandLine) -> None:
     script = (
         "import os, signal\n"
-        "from leasehold.cli.guarding import Guard\n"
+        "from leasehold.cli.watchdog_handle import WatchdogHandle\n"
         "command = os.fork() or (os.setpgid(0, 0), signal.pause())\n"
-        "guard = Guard(command, 5.0)\n"
+        "guard = WatchdogHandle(command, 5.0)\n"
         "first = guard.pid\n"
         "os.kill(first, signal.SIGSTOP)\n"
         "for instant in range(10**9, 10**9 + 10000): guard.lease_until(float(instant))\n"
@@ -148,9 +148,9 @@ def test_a_guardian_that_does_not_listen_is_replaced_before_it_blocks_the_wrappe
 
 def test_a_wrapper_that_is_stopped_beyond_its_lease_loses_its_command(program: CommandLine) -> None:
     process = program.hold("job", "--ttl", "1s")
-    command = next(pid for pid in children_of(process.pid) if pid != guardian_of(process.pid))
+    command = next(pid for pid in children_of(process.pid) if pid != watchdog_of(process.pid))
     os.kill(process.pid, signal.SIGSTOP)
-    wait_for(lambda: not is_alive(command), "the guardian ends the command")
+    wait_for(lambda: not is_alive(command), "the watchdog ends the command")
     os.kill(process.pid, signal.SIGCONT)
     assert process.wait(30) == 79
 
@@ -180,18 +180,18 @@ def test_a_wrapper_paused_between_the_lock_and_the_command_does_not_start_it(pro
     assert not (program.folder / "ran").exists()
 
 
-def test_signals_to_all_processes_do_not_end_the_guardian_first(program: CommandLine) -> None:
+def test_signals_to_all_processes_do_not_end_the_watchdog_first(program: CommandLine) -> None:
     script = "trap '' TERM INT HUP; touch started; while :; do sleep 0.02; done"
     process = program.hold("job", "--kill-after", "0.5s", script=script)
-    guardian = wait_for(lambda: guardian_of(process.pid), "the guardian stands aside")
+    watchdog = wait_for(lambda: watchdog_of(process.pid), "the watchdog is detached")
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        os.kill(guardian, number)
+        os.kill(watchdog, number)
     process.kill()
-    os.kill(guardian, signal.SIGTERM)
-    wait_for(lambda: not program.survivors(), "the guardian has ended the command", limit=15.0)
+    os.kill(watchdog, signal.SIGTERM)
+    wait_for(lambda: not program.survivors(), "the watchdog has ended the command", limit=15.0)
 
 
-def test_the_guardian_ends_with_the_command(program: CommandLine) -> None:
+def test_the_watchdog_ends_with_the_command(program: CommandLine) -> None:
     assert program.finish("run", "job", "--", "true").returncode == 0
     assert program.survivors() == []
 
@@ -223,7 +223,7 @@ class _Slot:
         self._name = name
         self._chance = chance
         self.process: subprocess.Popen[str] | None = None
-        self._spared: int | None = None  # the guardian we killed: until it is replaced the run is left in peace
+        self._spared: int | None = None  # the watchdog we killed: until it is replaced the run is left in peace
 
     def keep_running(self) -> None:
         if self.process is not None and self.process.poll() is None:
@@ -236,20 +236,20 @@ class _Slot:
         self.process = self._program.start("run", self._name, "--ttl", f"{TTL}s", "--kill-after", "0.5s", *words)
 
     def murder(self) -> bool:
-        """Kill one of wrapper, command and guardian; False if the run is not to be touched now."""
+        """Kill one of wrapper, command and watchdog; False if the run is not to be touched now."""
         assert self.process is not None
         wrapper = self.process.pid
-        guardian = guardian_of(wrapper)
-        if guardian is None or guardian == self._spared:
+        watchdog = watchdog_of(wrapper)
+        if watchdog is None or watchdog == self._spared:
             return False
-        commands = [pid for pid in children_of(wrapper) if pid != guardian]
-        victim = self._chance.choice([wrapper, guardian, *commands[:1]])
+        commands = [pid for pid in children_of(wrapper) if pid != watchdog]
+        victim = self._chance.choice([wrapper, watchdog, *commands[:1]])
         try:
             os.kill(victim, signal.SIGKILL)
         except ProcessLookupError:
             return False
-        if victim == guardian:
-            self._spared = guardian
+        if victim == watchdog:
+            self._spared = watchdog
         if victim == wrapper:
             self.process.wait()
         return True

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from leasehold.cli import exit_codes, supervise
-from leasehold.cli.guardian import now
-from leasehold.cli.output import Talk
-from leasehold.cli.supervise import Supervisor
+from leasehold.cli import exit_codes
+from leasehold.cli import supervisor as supervisor_module
+from leasehold.cli.output import Console
+from leasehold.cli.supervisor import Supervisor
+from leasehold.cli.watchdog import now
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +39,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         signals.append(number)
         return True
 
-    monkeypatch.setattr(supervise, "signal_group", keep)
+    monkeypatch.setattr(supervisor_module, "signal_group", keep)
     return signals
 
 
@@ -56,10 +57,10 @@ def supervisor_of(group: int, *, wait_group: bool = False, loss: object = None) 
     return Supervisor(
         everything,
         everything,
-        guard=everything,
+        watchdog=everything,
         signals=everything,
         terminal=everything,
-        talk=Talk(quiet=True),
+        console=Console(quiet=True),
         ttl=10.0,
         kill_after=0.2,
         max_hold=None,
@@ -101,16 +102,16 @@ def test_wait_group_and_a_lost_lease_hold_the_lock_until_the_group_is_gone(
 def test_a_group_that_hangs_in_the_kernel_after_kill_is_not_waited_for_for_ever(
     group: subprocess.Popen[bytes], sent: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervise, "STUBBORN", 0.05)
+    monkeypatch.setattr(supervisor_module, "STUBBORN", 0.05)
     supervisor = supervisor_of(group.pid)
     supervisor._stop(exit_codes.MAX_HOLD)
     while sent != [signal.SIGTERM, signal.SIGKILL]:  # KILL comes by the clock, once
-        supervisor._look_at_clock()
+        supervisor._check_clock()
         time.sleep(0.005)
     end = now() + 20
     while not supervisor._group_is_done():
         assert now() < end
         time.sleep(0.005)
-    supervisor._look_at_clock()
+    supervisor._check_clock()
     assert sent == [signal.SIGTERM, signal.SIGKILL]
     os.kill(group.pid, 0)  # it still runs, and the lock is given up all the same
