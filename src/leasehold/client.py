@@ -23,7 +23,7 @@ from leasehold.errors import AcquireTimeout, BackendUnavailable, ClientClosed, C
 from leasehold.lock import AsyncLock, AsyncLockSet, AsyncRWLock
 from leasehold.lock_spec import LockOptions, is_whole, make_spec, with_group
 from leasehold.name_template import NameTemplate
-from leasehold.spi import Examining
+from leasehold.spi import Embedded, Examining
 from leasehold.urls import find_store
 from leasehold.values import MAX_FENCE, Capability, Holder, LockState, Mode
 
@@ -254,6 +254,17 @@ class AsyncClient:
     def store(self) -> str:
         """Which store this is, for messages; without its password."""
         return self._current().backend.label
+
+    @property
+    def is_private(self) -> bool:
+        """Whether the store ends at the border of this process, as `memory://` does: no other process can share it."""
+        backend = self._current().backend
+        return isinstance(backend, Embedded) and backend.is_private
+
+    def exists(self) -> bool:
+        """False for a store that the first grant would create: a SQLite file, perhaps with a misspelt name."""
+        backend = self._current().backend
+        return not isinstance(backend, Embedded) or backend.exists()
 
     # --- life
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from leasehold._core.open_client import OpenClient
     from leasehold._core.tenure import Watcher
+    from leasehold.client import AsyncClient
     from leasehold.lock_spec import Timeout
     from leasehold.spi import Signal
 
@@ -135,9 +136,14 @@ class AsyncHold(Generic[L]):
     """Takes a lock for a block: `async with lock.hold() as lease`. The body never runs without the lock."""
 
     def __init__(
-        self, acquire: Callable[[Timeout], Awaitable[L]], timeout: Timeout, on_lost: Callable[[Loss], object] | None
+        self,
+        client: AsyncClient,
+        acquire: Callable[[float | None], Awaitable[L]],
+        timeout: Timeout,
+        on_lost: Callable[[Loss], object] | None,
     ) -> None:
-        self._acquire = acquire
+        self._client = client
+        self._acquire = acquire  # until a deadline, which begins to run when the block is entered
         self._timeout = timeout
         self._on_lost = on_lost
         self._lease: L | None = None
@@ -146,7 +152,7 @@ class AsyncHold(Generic[L]):
     async def __aenter__(self) -> L:
         if self._lease is not None:
             raise TypeError("this hold is in use or used up; call lock.hold() again for another block")
-        self._lease = lease = await self._acquire(self._timeout)
+        self._lease = lease = await self._acquire(self._client._deadline(self._timeout))
         self._block = Block(lease, self._on_lost)
         return lease
 

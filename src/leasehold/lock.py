@@ -57,7 +57,7 @@ class AsyncLock:
         the blocking face by another thread, where it may take its time. The block then ends with `LeaseLost`. An
         exception of the block itself is never hidden.
         """
-        return AsyncHold(self.acquire, timeout, on_lost)
+        return AsyncHold(self._client, self._acquire_until, timeout, on_lost)
 
     async def acquire(self, timeout: Timeout = ...) -> AsyncLease:
         """Wait for the lock at most `timeout` seconds and return the lease; None waits for ever.
@@ -129,7 +129,7 @@ class AsyncLockSet:
         self, timeout: Timeout = ..., *, on_lost: Callable[[Loss], object] | None = None
     ) -> AsyncHold[AsyncLeaseSet]:
         """A context manager that acquires all, runs the block under them, and releases them in reverse order."""
-        return AsyncHold(self.acquire, timeout, on_lost)
+        return AsyncHold(self._client, self._acquire_until, timeout, on_lost)
 
     async def acquire(self, timeout: Timeout = ...) -> AsyncLeaseSet:
         """Wait for all locks, `timeout` seconds in total; none is kept when one cannot be had."""

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, TypeAlias, TypedDict
 from leasehold._core.names import check_fact, check_name, key_for
 from leasehold.durations import Duration, seconds, ttl_seconds
 from leasehold.errors import ConfigurationError
-from leasehold.values import Claim, Mode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leasehold.values import Holder
+    from leasehold.values import Holder, Mode
 
 __all__ = ["LockOptions", "LockSpec", "Timeout", "is_whole", "make_spec", "with_group"]
 
@@ -51,10 +50,6 @@ class LockSpec:
     min_hold: float = 0.0
     group: str | None = None
     reentrant: bool = False
-
-    def claim(self, owner: str) -> Claim:
-        """One attempt, under an owner value that no other attempt has."""
-        return Claim(self.key, owner, self.ttl, self.mode, self.capacity, self.min_hold, self.holder)
 
 
 def make_spec(

@@ -23,6 +23,7 @@ __all__ = [
     "Alerting",
     "Backend",
     "Conditioning",
+    "Embedded",
     "Examining",
     "Inspecting",
     "Operating",
@@ -182,6 +183,18 @@ class Examining(Protocol):
 
         Changes nothing. What this account may not ask is a finding too, not an error.
         """
+
+
+@runtime_checkable
+class Embedded(Protocol):
+    """A store without a server, which ends at the border of this host or of this process."""
+
+    @property
+    def is_private(self) -> bool:
+        """Whether it ends at the border of this process: another process with the same URL has a store of its own."""
+
+    def exists(self) -> bool:
+        """Whether it has been created. A file is, by the first grant; until then nothing can be held in it."""
 
 
 @runtime_checkable

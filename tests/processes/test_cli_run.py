@@ -246,7 +246,7 @@ def test_a_memory_store_is_refused_because_it_locks_nothing_between_commands(pro
     for verb in (["run", "job", "-n"], ["once", "job", "--every", "1h"]):
         result = program.finish(*verb, "--url", "memory://shared", "--", "touch", "ran")
         assert result.returncode == 78
-        assert "inside this process alone" in result.stderr
+        assert "is a store inside one process" in result.stderr
         assert "local:" in result.stderr
     assert not (program.folder / "ran").exists()
     assert program.survivors() == []
@@ -305,7 +305,7 @@ def test_a_wrapper_that_is_interrupted_while_waiting_says_that_nothing_was_run(p
     waiter = program.start("run", "job", "--", "touch", "ran")
     wait_for(lambda: program.queue("job") == 1, "it stands in the queue")
     waiter.terminate()
-    assert "signal 15 ended the wait; the command was not run" in waiter.communicate(timeout=30)[1]
+    assert "SIGTERM ended the wait for the lock; the command was not run" in waiter.communicate(timeout=30)[1]
 
 
 @pytest.mark.parametrize("command", ["echo hi", "cd", "true; false"])

@@ -76,7 +76,7 @@ def test_info_prints_a_break_command_that_works_when_pasted(program: CommandLine
     process = program.hold(name, "--ttl", "1s")
     result = program.finish("info", name)
     assert result.returncode == 0
-    assert "the holder may still be running" in result.stdout
+    assert "its holder may still be running" in result.stdout
     assert "\x1b" not in result.stdout
     command = result.stdout.splitlines()[-1].strip().replace("leasehold ", f"'{PYTHON}' -m leasehold ", 1)
     pasted = subprocess.run(
@@ -131,8 +131,9 @@ def test_break_asks_a_person_and_refuses_without_one(program: CommandLine) -> No
 
 def test_fence_raise_lifts_the_next_grant(program: CommandLine) -> None:
     high = 2**52
+    program.finish("run", "job", "--", "true")  # a store that does not exist is refused
     words = ["fence", "raise", "job", str(high), "--reason", "restored from a backup"]
-    assert program.finish(*words).returncode == 64  # nobody to ask
+    assert program.finish(*words).returncode == 64  # no terminal for the confirmation
     result = program.finish(*words, "--yes", "--json")
     assert (result.returncode, json.loads(result.stdout)["fence"]) == (0, high)
     program.hold("job")
@@ -282,7 +283,21 @@ def test_importing_the_command_line_loads_no_store_and_nothing_heavy() -> None:
 def test_looking_at_a_misspelt_file_makes_none_and_says_so(program: CommandLine) -> None:
     for words in (["ls"], ["info", "job"]):
         result = program.finish(*words, "--url", f"sqlite:///{program.folder}/typo.db")
-        assert "this file does not exist" in result.stderr
+        assert "this store does not exist" in result.stderr
+    assert list(program.folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["break", "job", "--fence", "5", "--reason", "x", "--yes"],
+        ["fence", "raise", "job", "5", "--reason", "x", "--yes"],
+    ],
+)
+def test_a_change_to_a_misspelt_file_is_refused_and_makes_none(program: CommandLine, words: list[str]) -> None:
+    result = program.finish(*words, "--url", f"sqlite:///{program.folder}/typo.db")
+    assert result.returncode == 78
+    assert "typo.db does not exist; nothing was changed" in result.stderr
     assert list(program.folder.iterdir()) == []
 
 

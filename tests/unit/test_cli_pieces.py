@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import leasehold
 from leasehold import errors
 from leasehold.cli import exit_codes
 from leasehold.cli.child import group_is_alive
@@ -127,7 +128,7 @@ def test_a_misspelt_verb_is_answered_with_the_right_one() -> None:
 
 
 def test_a_misspelt_option_is_answered_with_the_right_one() -> None:
-    with pytest.raises(Usage, match=r"unknown: --wiat 3; did you mean --wait\?"):
+    with pytest.raises(Usage, match=r"unknown option --wiat; did you mean --wait\?"):
         read(["run", "job", "--wiat", "3", "--", "true"])
 
 
@@ -178,6 +179,17 @@ def test_the_file_behind_a_store_is_found(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert file_of("local:") == tmp_path / "leasehold" / "locks.db"
     assert file_of("sqlite:////var/lib/x.db") == Path("/var/lib/x.db")
+
+
+def test_a_client_knows_whether_its_store_is_private_and_whether_it_exists(tmp_path: Path) -> None:
+    with leasehold.connect("memory://pieces") as inside:
+        assert inside.is_private
+        assert inside.exists()
+    with leasehold.connect(f"sqlite:///{tmp_path}/locks.db") as file:
+        assert not file.is_private
+        assert not file.exists()
+        file.lock("job").acquire(5).release()
+        assert file.exists()
 
 
 def test_a_command_to_break_a_lock_never_shows_a_password() -> None:

@@ -58,6 +58,14 @@ CLI_MUTANTS: tuple[Mutant, ...] = (
         ("tests/processes/test_cli_run.py::test_a_memory_store_is_refused_because_it_locks_nothing_between_commands",),
     ),
     Mutant(
+        "cli-absent",
+        "break creates the file whose name was misspelt",
+        "cli/break_lock.py",
+        "        refuse_absent_store(client)\n",
+        "",
+        ("tests/processes/test_cli_verbs.py::test_a_change_to_a_misspelt_file_is_refused_and_makes_none",),
+    ),
+    Mutant(
         "cli-outage-unsaid",
         "an absent store is announced as a busy lock",
         "cli/wait_line.py",
@@ -127,7 +135,7 @@ CLI_MUTANTS: tuple[Mutant, ...] = (
         "cli-watch-ends",
         "watch ends when the store is away",
         "cli/watch.py",
-        "            console.error(error)\n        return None",
+        '            console.error(f"{error}; watching on")\n        return None',
         "            raise\n        return None",
         ("tests/processes/test_cli_verbs.py::test_watch_goes_on_while_the_store_is_away_and_mentions_it_once",),
     ),

@@ -111,8 +111,7 @@ class _Attempt:
 
     async def queue(self) -> Tenure | None:
         """Wait in the store's queue until it is our turn; None if the place or the grant ran out."""
-        claim = self._spec.claim(self._runtime.owner())
-        self._traceless, self._doubt = True, False
+        claim = self._fresh_claim()
         store: Any = self._backend  # with FIFO it is a `Queueing`
         try:
             answer: Grant | Place | Refusal = await self._ask(store.join, claim)
@@ -155,9 +154,8 @@ class _Attempt:
         return None
 
     async def ask_once(self) -> Tenure | None:
-        """Ask with a fresh owner, so that a late release of one attempt can never free another; None if refused."""
-        claim = self._spec.claim(self._runtime.owner())
-        self._traceless, self._doubt = True, False
+        """Ask once, without waiting; None if refused."""
+        claim = self._fresh_claim()
         try:
             return await self._accept(claim, await self._ask(self._backend.try_acquire, claim))
         except GeneratorExit:
@@ -165,6 +163,12 @@ class _Attempt:
         except BaseException:
             await self._withdraw(claim)
             raise
+
+    def _fresh_claim(self) -> Claim:
+        """A claim under an owner value of its own, so that a late release of one attempt can never free another."""
+        self._traceless, self._doubt = True, False
+        spec = self._spec
+        return Claim(spec.key, self._runtime.owner(), spec.ttl, spec.mode, spec.capacity, spec.min_hold, spec.holder)
 
     async def _ask(self, verb: Callable[[S, float], Awaitable[A]], subject: S) -> A:
         """Send one request until the store answers. A claim may be sent twice: it is one claim to the store."""

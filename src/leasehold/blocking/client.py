@@ -144,6 +144,15 @@ class Client:
     def store(self) -> str:
         return self._twin.store
 
+    @property
+    @mirrors(AsyncClient.is_private)
+    def is_private(self) -> bool:
+        return self._twin.is_private
+
+    @mirrors(AsyncClient.exists)
+    def exists(self) -> bool:
+        return self._twin.exists()
+
     @mirrors(AsyncClient.close)
     def close(self) -> None:
         run(self._twin.close())

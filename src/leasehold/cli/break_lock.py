@@ -1,4 +1,4 @@
-"""`break`: end somebody's lease. Asks a person, and leaves a trace in the store and the log."""
+"""`break`: end a lease from outside. Needs a confirmation; the store and the log keep who did it and why."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from leasehold.cli import exit_codes
-from leasehold.cli.connection import open_client
+from leasehold.cli.connection import open_client, refuse_absent_store
 from leasehold.cli.inspect import holding_lines
 from leasehold.cli.output import print_json, print_lines, printable
 
@@ -21,10 +21,11 @@ __all__ = ["break_lock", "operator"]
 
 
 def break_lock(arguments: Namespace, console: Console) -> int:
-    """Break the grant with the given fence, if a person agrees."""
+    """The verb: end the grant with the given fence, once confirmed."""
     with open_client(arguments) as client:
         console.note(f"store: {client.store}")
-        if not arguments.yes and not _agreed(client, arguments, console):
+        refuse_absent_store(client)
+        if not arguments.yes and not _is_confirmed(client, arguments, console):
             return exit_codes.PROBLEM if sys.stdin.isatty() else exit_codes.USAGE
         by = operator()
         broken = client.break_lock(
@@ -41,34 +42,34 @@ def break_lock(arguments: Namespace, console: Console) -> int:
 def _verdict(arguments: Namespace, by: str, *, broken: bool) -> str:
     name = printable(repr(arguments.name))
     if not broken:
-        return f"{name} is not held with fence {arguments.fence}; nothing was broken (see: leasehold info)"
-    when = "at once" if arguments.now else "when the old ttl is over"
+        return f"{name} is not held with fence {arguments.fence}; nothing was broken (`leasehold info` shows the fence)"
+    when = "at once" if arguments.now else "when the ttl of the broken lease is over"
     return (
-        f"broke {name} with fence {arguments.fence} (by {printable(by)}); the old holder may still be running, "
-        f"the next one gets it {when}"
+        f"broke {name} with fence {arguments.fence} (by {printable(by)}); its holder may still be running, "
+        f"the next one gets the lock {when}"
     )
 
 
-def _agreed(client: Client, arguments: Namespace, console: Console) -> bool:
-    """Ask on the terminal; without one there is nobody to ask."""
+def _is_confirmed(client: Client, arguments: Namespace, console: Console) -> bool:
+    """Confirm on the terminal; without a terminal --yes is needed."""
     if not sys.stdin.isatty():
-        console.error("breaking a lock needs a person or --yes; there is no terminal to ask on")
+        console.error("breaking a lock needs a confirmation: run it on a terminal, or add --yes; nothing was broken")
         return False
     state = client.inspect(arguments.name)
     for holding in state.holdings if state else ():
         if holding.fence == arguments.fence:
             console.error("\n".join([f"about to break {arguments.name!r}; the holder may still be running:",
                                   *holding_lines(holding)]))  # fmt: skip
-    sys.stderr.write("break it? type yes: ")
+    sys.stderr.write("end the lease? Type yes: ")
     sys.stderr.flush()
-    agreed = sys.stdin.readline().strip().lower() == "yes"
-    if not agreed:
+    confirmed = sys.stdin.readline().strip().lower() == "yes"
+    if not confirmed:
         console.note("nothing was broken")
-    return agreed
+    return confirmed
 
 
 def operator() -> str:
-    """Who gives the order, for the audit."""
+    """The user behind this command, for the audit."""
     import pwd  # noqa: PLC0415 - only here
 
     try:

@@ -46,12 +46,14 @@ def find_command(command: str) -> None:
     found = [candidate for candidate in candidates if os.path.isfile(candidate)]  # noqa: PTH113
     if not found:
         if os.path.isdir(command) and os.path.dirname(command):  # noqa: PTH112, PTH120
-            raise CommandFailed(f"{command} is a directory", exit_codes.NOT_EXECUTABLE)
+            raise CommandFailed(f"{command} is a directory, not a command", exit_codes.NOT_EXECUTABLE)
         if os.path.dirname(command) and _is_forbidden(command):  # noqa: PTH120
             raise CommandFailed(f"{command}: this user may not look into its directory", exit_codes.NOT_EXECUTABLE)
         raise CommandFailed(f"{command}: command not found{_shell_hint(command)}", exit_codes.NOT_FOUND)
     if not any(os.access(candidate, os.X_OK) for candidate in found):
-        raise CommandFailed(f"{found[0]} is not executable", exit_codes.NOT_EXECUTABLE)
+        raise CommandFailed(
+            f"{found[0]} is not executable; chmod +x it, or write its interpreter before it", exit_codes.NOT_EXECUTABLE
+        )
 
 
 def _is_forbidden(command: str) -> bool:

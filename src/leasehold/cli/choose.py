@@ -23,7 +23,7 @@ FIRST: DO YOU NEED A LOCK?
     edit without overwriting a version column and UPDATE ... WHERE version = ?
     charge a card once       an idempotency key that the payment service checks
     one worker per order     one consumer per partition of the queue
-    a job per night          the slot (its date) as a key, not "nobody else runs just now"
+    a job per night          the slot (its date) as a key, not "no other runs just now"
   A lock is right when the work is outside one transaction: a long job, several systems, a cache
   that 500 processes would rebuild at once, one leader of many.
 

@@ -88,7 +88,7 @@ def _opens(client: Client) -> Finding:
         count = len(client.locks(""))
     except LeaseholdError as error:
         return Finding("opens", Level.PROBLEM, str(error), why, "see the message; then run doctor again")
-    return Finding("opens", Level.OK, f"yes, {count} locks in use in this namespace", why)
+    return Finding("opens", Level.OK, f"yes; locks in use in this namespace: {count}", why)
 
 
 def _memory() -> Finding:

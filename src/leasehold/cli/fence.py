@@ -1,4 +1,4 @@
-"""`fence raise`: lift the fences of a name above a number. Asks a person, and leaves a trace in the log."""
+"""`fence raise`: lift the fences of a name above a number. Needs a confirmation; the log keeps who did it and why."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from leasehold.cli import exit_codes
 from leasehold.cli.break_lock import operator
-from leasehold.cli.connection import open_client
+from leasehold.cli.connection import open_client, refuse_absent_store
 from leasehold.cli.output import print_json, print_lines, printable
 
 if TYPE_CHECKING:
@@ -19,10 +19,11 @@ __all__ = ["raise_fence"]
 
 
 def raise_fence(arguments: Namespace, console: Console) -> int:
-    """Raise the fence of the name, if a person agrees."""
+    """The verb: raise the fence of the name, once confirmed."""
     with open_client(arguments) as client:
         console.note(f"store: {client.store}")
-        if not arguments.yes and not _agreed(arguments, console):
+        refuse_absent_store(client)
+        if not arguments.yes and not _is_confirmed(arguments, console):
             return exit_codes.PROBLEM if sys.stdin.isatty() else exit_codes.USAGE
         by = operator()
         highest = client.raise_fence(arguments.name, arguments.fence, reason=arguments.reason, by=by)
@@ -34,16 +35,15 @@ def raise_fence(arguments: Namespace, console: Console) -> int:
     return exit_codes.OK
 
 
-def _agreed(arguments: Namespace, console: Console) -> bool:
-    """Ask on the terminal; without one there is nobody to ask."""
+def _is_confirmed(arguments: Namespace, console: Console) -> bool:
+    """Confirm on the terminal; without a terminal --yes is needed."""
     if not sys.stdin.isatty():
-        console.error("raising a fence needs a person or --yes; there is no terminal to ask on")
+        console.error("raising a fence needs a confirmation: run it on a terminal, or add --yes; nothing was changed")
         return False
-    sys.stderr.write(
-        f"raise the fence of {printable(repr(arguments.name))} above {arguments.fence}, for good? type yes: "
-    )
+    name = printable(repr(arguments.name))
+    sys.stderr.write(f"raise the fence of {name} above {arguments.fence}? It cannot be lowered again. Type yes: ")
     sys.stderr.flush()
-    agreed = sys.stdin.readline().strip().lower() == "yes"
-    if not agreed:
+    confirmed = sys.stdin.readline().strip().lower() == "yes"
+    if not confirmed:
         console.note("nothing was changed")
-    return agreed
+    return confirmed

@@ -25,7 +25,7 @@ HEAD = ("NAME", "KIND", "HOLDER", "SINCE", "LEFT", "FENCE", "QUEUE", "REASON")
 
 
 def ls(arguments: Namespace, console: Console) -> int:
-    """List the locks in use."""
+    """The verb: list the locks in use."""
     with open_client(arguments) as client:
         announce(client, console)
         states = client.locks(arguments.prefix)
@@ -38,16 +38,16 @@ def ls(arguments: Namespace, console: Console) -> int:
 
 
 def rows_of(states: Sequence[LockState], *, waiters: bool) -> list[tuple[object, ...]]:
-    """A row for each holder, and if asked for each one that waits."""
+    """A row for each holder, and with `waiters` for each waiter."""
     rows: list[tuple[object, ...]] = []
     for state in states:
         name, queue = state.name, len(state.waiting)
         rows.extend((name, _kind(state), *_holding_cells(holding, queue)) for holding in state.holdings)
         if not state.holdings:
-            rows.append((name, _kind(state), "nobody", "-", "-", "-", queue, ""))
+            rows.append((name, _kind(state), "none", "-", "-", "-", queue, ""))
         if waiters:
             rows.extend(
-                (name, "waits", who(waiter), "-", "-", "-", f"#{place}", waiter.reason or "")
+                (name, "waiting", who(waiter), "-", "-", "-", f"#{place}", waiter.reason or "")
                 for place, waiter in enumerate(state.waiting, 1)
             )
     return rows
@@ -58,7 +58,7 @@ def _holding_cells(holding: Holding, queue: int) -> tuple[object, ...]:
     if holding.broken is not None:
         reason = f"broken: {holding.broken}"
     elif holding.cooling:
-        reason = "released, kept for its min-hold"
+        reason = "released, kept for --min-hold"
     return (
         who(holding.holder),
         show_duration(holding.held_for),
@@ -76,7 +76,7 @@ def _kind(state: LockState) -> str:
 
 
 def info(arguments: Namespace, console: Console) -> int:
-    """Show one lock; the exit code says whether it is held."""
+    """The verb: show one lock; the exit code is 0 if it is held."""
     with open_client(arguments) as client:
         announce(client, console)
         state = client.inspect(arguments.name)
@@ -93,18 +93,20 @@ def info(arguments: Namespace, console: Console) -> int:
 def _info_lines(state: LockState, arguments: Namespace) -> list[str]:
     lines = [f"{printable(repr(state.name))} is held ({_kind(state)})"]
     for holding in state.holdings:
-        lines += [*holding_lines(holding), f"  left     {show_duration(holding.expires_in)} unless renewed"]
+        lines += holding_lines(holding)
+        if holding.broken is None and not holding.cooling:
+            lines.append(f"  left     {show_duration(holding.expires_in)} unless renewed")
     lines.append(f"  queue    {len(state.waiting)} waiting")
     lines += [f"    {place}. {printable(who(waiter))}" for place, waiter in enumerate(state.waiting, 1)]
     breakable = [holding for holding in state.holdings if holding.broken is None and not holding.cooling]
     if breakable:
-        lines += ["", "To break it (the holder may still be running):"]
+        lines += ["", "To end the lease (its holder may still be running):"]
         lines += [f"  {_break_command(state.name, holding.fence, arguments)}" for holding in breakable]
     return lines
 
 
 def _break_command(name: str, fence: int, arguments: Namespace) -> str:
-    """Ready to be pasted; the URL only if it was given here and holds no password."""
+    """Ready to be pasted; with the URL only if it was an argument and contains no password."""
     words = ["leasehold", "break", name, "--fence", str(fence), "--reason", "WHY"]
     if arguments.url and "@" not in arguments.url:
         words += ["--url", arguments.url]
@@ -139,7 +141,7 @@ def holding_lines(holding: Holding) -> list[str]:
         lines.append(f"  reason   {printable(holding.holder.reason)}")
     if holding.broken is not None:
         lines.append(
-            f"  broken   {printable(holding.broken)}; kept until its ttl ends in {show_duration(holding.expires_in)}"
+            f"  broken   {printable(holding.broken)}; kept until its ttl is over in {show_duration(holding.expires_in)}"
         )
     elif holding.cooling:
         lines.append(f"  released, but kept for another {show_duration(holding.expires_in)} (--min-hold)")

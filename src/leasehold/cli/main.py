@@ -15,7 +15,7 @@ __all__ = ["main"]
 
 
 def main(words: list[str] | None = None) -> int:
-    """Run the command line and return its exit code; no traceback reaches the user unless -v asks for it.
+    """Run the command line and return its exit code; a traceback is printed only with -v.
 
     As a program, without `words`, it does not return: everything is closed by then, and taking the interpreter apart
     would cost a tenth of a short run.
@@ -40,7 +40,7 @@ def _main(words: list[str]) -> int:
         console = Console(quiet=arguments.quiet, verbose=arguments.verbose)
         code = int(arguments.verb.handler()(arguments, console))
     except BrokenPipeError:
-        return _nobody_reads()
+        return _closed_output()
     except KeyboardInterrupt:
         end_line()
         return exit_codes.for_signal(2)
@@ -62,18 +62,18 @@ def _explain(error: Exception, console: Console) -> int:
     if isinstance(error, LeaseholdError):
         console.error(error)
         return exit_codes.for_error(error)
-    console.error(f"internal error: {type(error).__name__}: {error} (-v shows where; please report it)")
+    console.error(f"internal error: {type(error).__name__}: {error} (please report it, with the output of -v)")
     return exit_codes.INTERNAL
 
 
-def _nobody_reads() -> int:
-    """The reader of our output went away, as `head` does: say nothing, also not when the interpreter flushes."""
+def _closed_output() -> int:
+    """The reader of the output has closed it, as `head` does: print nothing, also not when the interpreter flushes."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return exit_codes.for_signal(13)
 
 
 def _open_standard_streams() -> None:
-    """A standard descriptor that is closed would be given to one of our pipes; let it be /dev/null instead."""
+    """A closed standard descriptor would be reused for one of the pipes here; open /dev/null in its place."""
     for standard in (0, 1, 2):
         try:
             os.fstat(standard)

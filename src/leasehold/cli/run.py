@@ -127,7 +127,7 @@ def _with_processes(job: Job, environment: dict[str, str], body: Callable[[Job, 
         return _with_store(job, body)
     except Interrupted as interruption:
         job.facts["outcome"] = "interrupted"
-        job.console.interrupted(f"signal {interruption.number} ended the wait; the command was not run")
+        job.console.interrupted(f"{interruption} ended the wait for the lock; the command was not run")
         return exit_codes.for_signal(interruption.number)
     finally:
         job.child.discard()

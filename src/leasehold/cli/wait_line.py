@@ -1,6 +1,6 @@
-"""The line that says what we wait for: silent for a second; then on a terminal it is kept up to date.
+"""The line about the wait for the lock: after a silent second it is printed, and on a terminal kept up to date.
 
-Elsewhere it is printed once, and again only when it becomes another matter: the lock is busy, or the store is away.
+Elsewhere it is printed once, and again only when the reason changes: the lock is busy, or the store cannot be reached.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ __all__ = ["WaitLine", "describe_outage", "describe_wait"]
 
 SILENT = 1.0
 REFRESH = 1.0
-UNSURE = 3.0  # nobody seems to hold it: most likely the store is about to fail, which deserves another line
+UNSURE = 3.0  # without a holder in sight the store is probably failing, and its own line comes within this time
 
 
 def describe_wait(name: str, waited: float, limit: float | None, state: LockState | None) -> str:
-    """What we wait for, in one line."""
+    """The wait and the holder, in one line."""
     until = "" if limit is None else f", giving up after {show_duration(limit)}"
     line = f"waiting for {name!r} ({show_duration(waited)} so far{until})"
     if state is None or not state.holdings:
@@ -45,13 +45,13 @@ def describe_wait(name: str, waited: float, limit: float | None, state: LockStat
 
 
 def describe_outage(store: str, left: float, error: str) -> str:
-    """That the store is away, and how long it is tried, in one line."""
-    trying = "trying until it can be" if isinf(left) else f"trying for {show_duration(left)} more"
+    """The outage, and how long the store is still tried, in one line."""
+    trying = "trying for ever" if isinf(left) else f"trying for {show_duration(left)} more"
     return f"cannot reach {store}, {trying}: {error}"
 
 
 class WaitLine:
-    """Talks while the main thread waits for the lock; use it as a context manager around the wait."""
+    """Prints while the main thread waits for the lock; a context manager around the wait."""
 
     def __init__(self, client: Client, name: str, console: Console, limit: float | None) -> None:
         self._client = client
@@ -59,7 +59,7 @@ class WaitLine:
         self._console = console
         self._limit = limit
         self._started = time.monotonic()
-        self._outage: tuple[float, str] | None = None  # until when the store is tried, and what went wrong
+        self._outage: tuple[float, str] | None = None  # until when the store is tried, and its error
         self._lively = is_lively()
         self._over = threading.Event()
         self._turn = threading.Lock()
@@ -70,7 +70,7 @@ class WaitLine:
     def __enter__(self) -> WaitLine:
         if not self._console.is_quiet:
             self._unsubscribe = self._client.on_event(self._note)
-            threading.Thread(target=self._speak, name="leasehold wait line", daemon=True).start()
+            threading.Thread(target=self._print, name="leasehold wait line", daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -90,12 +90,12 @@ class WaitLine:
         elif isinstance(event, StoreReached):
             self._outage = None
 
-    def _speak(self) -> None:
+    def _print(self) -> None:
         pause = SILENT
         while not self._over.wait(pause):
             pause = REFRESH
             state = self._state() if self._outage is None else None
-            outage = self._outage  # it may have begun while we asked
+            outage = self._outage  # it may have begun during the look
             line = self._line(outage, state)
             with self._turn:
                 if self._over.is_set():
@@ -121,7 +121,7 @@ class WaitLine:
     def _state(self) -> LockState | None:
         try:
             return self._client.inspect(self._name)
-        except Exception:  # noqa: BLE001 - the wait itself reports trouble; this line is a courtesy
+        except Exception:  # noqa: BLE001 - the wait itself reports errors; this line is a courtesy
             return None
 
     def _overwrite(self, line: str) -> None:

@@ -27,11 +27,11 @@ CLEAR = "\x1b[H\x1b[J"  # home, and clear what is below
 
 
 def watch(arguments: Namespace, console: Console) -> int:
-    """Look again and again, until interrupted."""
+    """The verb: look again and again, until interrupted."""
     with open_client(arguments) as client:
         announce(client, console)
         show = _Table(client.store) if is_lively(sys.stdout) and not arguments.json else _Lines(as_json=arguments.json)
-        states: Sequence[LockState] | None = client.locks(arguments.prefix)  # a first look must succeed
+        states: Sequence[LockState] | None = client.locks(arguments.prefix)  # the first look must succeed
         away = False
         while True:
             if states is not None:
@@ -42,12 +42,12 @@ def watch(arguments: Namespace, console: Console) -> int:
 
 
 def _look(client: Client, prefix: str, console: Console, *, silent: bool) -> Sequence[LockState] | None:
-    """What is there now; a store that is away for a while does not end the watch, and is mentioned once."""
+    """What is there now; an outage of the store is reported once and does not end the watch."""
     try:
         return client.locks(prefix)
     except BackendError as error:
         if not silent:
-            console.error(error)
+            console.error(f"{error}; watching on")
         return None
 
 
@@ -87,7 +87,7 @@ class _Lines:
 
 
 def _facts(states: Sequence[LockState]) -> dict[tuple[Any, ...], dict[str, Any]]:
-    """Everything that can come and go, by what makes it one thing."""
+    """Every holder and waiter, by what identifies it."""
     facts: dict[tuple[Any, ...], dict[str, Any]] = {}
     for state in states:
         for holding in state.holdings:

@@ -31,7 +31,7 @@ class WatchdogHandle:
         os.set_blocking(self._pipe, False)
 
     def lease_until(self, instant: float) -> None:
-        """The lease is held until then, unless a later message says otherwise."""
+        """The lease is held until then, unless a later message replaces it."""
         self._send("lease", instant)
 
     def killing_at(self, instant: float) -> None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import leasehold
-from leasehold.backends.sqlite.location import Location, locate, prepare
+from leasehold.backends.sqlite.lock_file import prepare
+from leasehold.backends.sqlite.options import Location, locate
 from leasehold.errors import BackendRejected, ConfigurationError
 from leasehold.store_url import StoreURL
 from leasehold.urls import find_store

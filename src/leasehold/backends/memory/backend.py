@@ -22,11 +22,15 @@ class MemoryBackend:
     """A client's connection to a memory store."""
 
     capabilities = frozenset(Capability) - {Capability.SESSION}
+    is_private = True
 
     def __init__(self, store: MemoryStore, runtime: Runtime) -> None:
         self._store = store
         self._runtime = runtime
         self.label = store.label
+
+    def exists(self) -> bool:
+        return True
 
     async def try_acquire(self, claim: Claim, _until: float = math.inf, /) -> Grant | Refusal:
         return self._store.try_acquire(claim)
