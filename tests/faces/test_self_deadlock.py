@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from leasehold import Lease
 
-ITSELF = "this process; if by the very thread or task that asks"
+ITSELF = "this process; if by the very thread or task that waits"
 
 
 def eventually(condition: Callable[[], bool], what: str) -> None:
@@ -94,7 +94,7 @@ def test_permits_of_others_are_not_blamed_on_the_one_who_has_one() -> None:
         assert "by the very thread" not in str(late.value)
 
 
-def test_a_wait_without_end_for_oneself_is_reported_at_once_and_can_still_be_ended_by_another() -> None:
+def test_an_endless_wait_for_a_lock_of_ones_own_is_reported_at_once_and_can_still_be_ended_by_another() -> None:
     with leasehold.connect("memory://") as client:
         seen: list[events.Waiting] = []
         client.on_event(lambda event: seen.append(event) if isinstance(event, events.Waiting) else None)

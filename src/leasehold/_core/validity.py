@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from leasehold.spi import DRIFT
 
-__all__ = ["believed_until", "hedge_after", "is_as_asked", "margin", "renewal_due", "retry_due"]
+__all__ = ["believed_until", "hedge_after", "is_near", "margin", "renewal_due", "retry_due"]
 
 DRIFT_FIXED = 0.005
 RENEWALS_PER_TTL = 3
@@ -26,8 +26,8 @@ def believed_until(since: float, ttl: float) -> float:
     return since + ttl - (ttl * DRIFT + DRIFT_FIXED)
 
 
-def is_as_asked(asked: float, given: float) -> bool:
-    """Whether a store gave the ttl that was asked for, give or take how exactly it counts."""
+def is_near(asked: float, given: float) -> bool:
+    """Whether the ttl of a grant is that of its claim, within the margin for drift and rounding."""
     return abs(given - asked) <= margin(asked)
 
 
