@@ -54,7 +54,7 @@ def test_a_holder_cut_off_from_all_servers_knows_it_within_its_ttl_and_is_succee
         known = now()
         heir = rival.lock("x").acquire(timeout=LIMIT)
         assert known < cut + 2, "it must know by its own clock"
-        assert known < now(), "before anybody else holds the lock"
+        assert known < now(), "before another client holds the lock"
         assert heir.fence > lease.fence
         for proxy in proxies:
             proxy.heal()
@@ -87,14 +87,14 @@ def test_a_host_cut_off_in_its_own_network_never_believes_beside_its_successor()
 
 
 def test_a_rolling_restart_costs_no_lease(zookeeper_ensemble: Ensemble) -> None:
-    """Each server is away for less than what the session is believed for."""
+    """Each server is away for less than the validity of the session."""
     with leasehold.connect(zookeeper_ensemble.url("/rolling"), ttl=20) as client:
         lease = client.lock("x").acquire()
         waiting = leasehold.connect(zookeeper_ensemble.url("/rolling"), ttl=20)
         for server in zookeeper_ensemble.servers:
             server.stop()
             server.start()
-            wait_until(lambda: zookeeper_ensemble.leader().is_running, "nobody leads")
+            wait_until(lambda: zookeeper_ensemble.leader().is_running, "there is no leader")
             lease.check()
             assert waiting.lock("x").try_acquire() is None
         lease.check()
@@ -123,16 +123,16 @@ def test_a_connection_that_comes_back_in_time_keeps_the_same_grant(proxy: FaultP
 def test_a_waiter_whose_watches_were_lost_with_its_connection_is_served_all_the_same(
     zookeeper_server: ZooKeeperServer, proxy: FaultProxy
 ) -> None:
-    """The release happens while nothing can tell the waiter; it looks again when it is back."""
+    """The release happens while no notification reaches the waiter; it looks again when it is back."""
     with through(proxy, "/watch", 20) as waiter, leasehold.connect(zookeeper_server.url("/watch"), ttl=20) as holder:
         first, middle = holder.lock("x").acquire(), holder.lock("x")
         got: list[leasehold.Lease] = []
         between = threading.Thread(target=lambda: middle.acquire(timeout=LIMIT).release())
         between.start()
-        wait_until(lambda: len(holder.inspect("x").waiting) == 1, "nobody waits", LIMIT)  # type: ignore[union-attr]
+        wait_until(lambda: len(holder.inspect("x").waiting) == 1, "there is no waiter", LIMIT)  # type: ignore[union-attr]
         taking = threading.Thread(target=lambda: got.append(waiter.lock("x").acquire(timeout=LIMIT)))
         taking.start()
-        wait_until(lambda: len(holder.inspect("x").waiting) == 2, "nobody waits", LIMIT)  # type: ignore[union-attr]
+        wait_until(lambda: len(holder.inspect("x").waiting) == 2, "there is no waiter", LIMIT)  # type: ignore[union-attr]
         proxy.refuse()
         first.release()
         between.join()
@@ -202,7 +202,7 @@ def test_giving_up_while_the_answer_is_missing_leaves_nothing(proxy: FaultProxy,
         with pytest.raises((leasehold.AcquireTimeout, leasehold.OutcomeUnknown)):
             client.lock("x").acquire(timeout=0.5)
         proxy.heal()
-        wait_until(lambda: not list(claims_in(eye, "/given up")), "a claim that nobody wants is left over", LIMIT)
+        wait_until(lambda: not list(claims_in(eye, "/given up")), "a claim that was given up is left over", LIMIT)
 
 
 def test_a_node_of_an_older_session_is_never_adopted(
@@ -210,11 +210,11 @@ def test_a_node_of_an_older_session_is_never_adopted(
 ) -> None:
     """It has the same owner and is still visible, but it belongs to a session that is over, and is about to vanish."""
     runtime = ThreadRuntime()
-    backend = find_store(f"zk://127.0.0.1:{proxy.port}/ghost").open_backend(runtime)
+    backend = find_store(f"zk://127.0.0.1:{proxy.port}/stale").open_backend(runtime)
     for lost in (False, True):
         claim = Claim(f"ns:{lost}", runtime.owner(), 5.0, Mode.EXCLUSIVE, 1, 0.0, Holder("host", 1))
-        parent = Paths("/ghost").lock(claim.key)
-        ghost = eye.create(f"{parent}/{node_prefix(claim)}", b"{}", ephemeral=True, sequence=True, makepath=True)
+        parent = Paths("/stale").lock(claim.key)
+        stale = eye.create(f"{parent}/{node_prefix(claim)}", b"{}", ephemeral=True, sequence=True, makepath=True)
         if lost:
             proxy.lose(node_prefix(claim).encode())
             with pytest.raises(leasehold.OutcomeUnknown):
@@ -223,8 +223,8 @@ def test_a_node_of_an_older_session_is_never_adopted(
         while isinstance(answer, Place):
             answer = run(cast("Queueing", backend).turn(answer))
         assert isinstance(answer, Grant)
-        (path,) = (path for path in claims_in(eye, "/ghost") if path.startswith(parent))
-        assert path != ghost
+        (path,) = (path for path in claims_in(eye, "/stale") if path.startswith(parent))
+        assert path != stale
         assert eye.get(path)[1].czxid == answer.fence
         assert run(backend.release(answer)) is True
     run(backend.close())
@@ -234,13 +234,13 @@ def test_a_node_of_an_older_session_is_never_adopted(
 def test_connection_that_breaks_between_two_requests_leaves_a_doubt_only_if_one_was_sent(
     zookeeper_server: ZooKeeperServer, eye: KazooClient, monkeypatch: pytest.MonkeyPatch, lost: str
 ) -> None:
-    """It left none: "nothing was done" was said, and the node stood in everybody's way."""
+    """It left none once: the error was "nothing was done", and the node was in the way of others."""
     runtime = ThreadRuntime()
     backend: Any = find_store(zookeeper_server.url("/between")).open_backend(runtime)
     first, claim = (
         Claim(f"ns:{lost}", runtime.owner(), 5.0, Mode.EXCLUSIVE, 1, 0.0, Holder("host", 1)) for _ in range(2)
     )
-    assert run(backend.release(run(backend.join(first)))) is True  # what the node stands under is there
+    assert run(backend.release(run(backend.join(first)))) is True  # the parent of the node exists now
     send, broken = Session.send, Create2 if lost == "the creation" else GetChildren
 
     def break_before(session: Session, request: Any, **more: Any) -> Any:
@@ -263,24 +263,24 @@ def test_connection_that_breaks_between_two_requests_leaves_a_doubt_only_if_one_
 def test_giving_up_in_doubt_removes_the_nodes_of_older_sessions_and_ones_own(
     proxy: FaultProxy, eye: KazooClient
 ) -> None:
-    """Its own is among them: if only another were deleted, it would be in everybody's way until its session ends."""
+    """Its own is among them: if only another were deleted, it would be in the way until its session ends."""
     runtime = ThreadRuntime()
-    backend = find_store(f"zk://127.0.0.1:{proxy.port}/ghosts").open_backend(runtime)
+    backend = find_store(f"zk://127.0.0.1:{proxy.port}/stale-nodes").open_backend(runtime)
     claim = Claim("ns:x", runtime.owner(), 5.0, Mode.EXCLUSIVE, 1, 0.0, Holder("host", 1))
-    parent = Paths("/ghosts").lock(claim.key)
+    parent = Paths("/stale-nodes").lock(claim.key)
     for _ in range(3):
         eye.create(f"{parent}/{node_prefix(claim)}", b"{}", ephemeral=True, sequence=True, makepath=True)
     proxy.swallow(node_prefix(claim).encode(), then="silence")
     with pytest.raises(leasehold.OutcomeUnknown):
         run(backend.try_acquire(claim))
-    assert len(list(claims_in(eye, "/ghosts"))) == 4, "its own was not made"
+    assert len(list(claims_in(eye, "/stale-nodes"))) == 4, "its own was not created"
     run(backend.withdraw(claim))
-    assert list(claims_in(eye, "/ghosts")) == []
+    assert list(claims_in(eye, "/stale-nodes")) == []
     run(backend.close())
 
 
 def test_a_session_that_ends_before_the_claim_is_sent_does_not_hold_it_up(zookeeper_server: ZooKeeperServer) -> None:
-    """The claim is known to a session that is over; asked again, it stands in a new one."""
+    """The claim is known to a session that is over; when it is repeated, it enters a new one."""
     runtime = ThreadRuntime()
     backend: Any = find_store(zookeeper_server.url("/over")).open_backend(runtime)
     first, second = (
@@ -296,8 +296,8 @@ def test_a_session_that_ends_before_the_claim_is_sent_does_not_hold_it_up(zookee
     run(backend.close())
 
 
-def test_a_session_is_not_taken_away_from_one_who_is_about_to_stand_in_it(zookeeper_server: ZooKeeperServer) -> None:
-    """An idle session has to go for a ninth one; but one that was just asked for is not idle."""
+def test_a_session_is_not_closed_while_a_claim_is_about_to_use_it(zookeeper_server: ZooKeeperServer) -> None:
+    """An idle session is closed for a ninth one; but one that was just reserved is not idle."""
 
     async def history() -> None:
         runtime = AsyncioRuntime()
@@ -329,7 +329,7 @@ def session_of(client: leasehold.Client) -> Any:
 
 
 def test_a_node_deleted_behind_the_holders_back_is_a_loss(zookeeper_server: ZooKeeperServer, eye: KazooClient) -> None:
-    """The session lives on: only the node tells."""
+    """The session lives on: only the node shows it."""
     with leasehold.connect(zookeeper_server.url("/deleted"), ttl=3) as client:
         early, late = client.lock("early").acquire(), client.lock("late").acquire()
         for path in claims_in(eye, "/deleted"):
@@ -349,10 +349,10 @@ def test_a_node_deleted_behind_the_holders_back_is_a_loss(zookeeper_server: ZooK
         client.lock("late").acquire(timeout=5).release()
 
 
-def test_a_session_that_the_ensemble_ended_is_told_as_such(proxy: FaultProxy) -> None:
+def test_a_session_that_the_ensemble_ended_is_reported_as_such(proxy: FaultProxy) -> None:
     with through(proxy, "/expired", 3) as client:
         lease = client.lock("x").acquire()
-        session_of(client)._wire._client._session_passwd = b"\1" * 16  # the ensemble will say: expired
+        session_of(client)._wire._client._session_passwd = b"\1" * 16  # the ensemble will answer: expired
         proxy.cut()
         assert lease.lost.wait(LIMIT)
         assert lease.loss is not None

@@ -70,7 +70,7 @@ def test_the_release_of_a_broken_grant_answers_the_break_and_frees_the_lock(
 
 
 def test_the_reason_of_a_break_outlives_the_operators_client(zookeeper_server: ZooKeeperServer) -> None:
-    """A command line breaks and ends; the holder asks later."""
+    """A command breaks and ends; the holder renews later."""
     url = zookeeper_server.url("/note")
     backend, operator = opened(url), opened(url)
     held = run(backend.join(claim()))
@@ -112,7 +112,7 @@ def test_a_grant_whose_node_was_deleted_without_a_note_is_not_ours_any_more(
 def test_calls_that_wait_when_the_client_is_closed_end_at_once(
     zookeeper_server: ZooKeeperServer, proxy: FaultProxy, eye: KazooClient, *, holds: bool
 ) -> None:
-    """One waits for an answer that does not come; one waits in line, and looks again when it is woken."""
+    """One waits for an answer that does not arrive; one waits in the queue, and looks again when it is woken."""
     root = f"/closing-{holds}"
     backend, other = opened(f"zk://127.0.0.1:{proxy.port}{root}"), opened(zookeeper_server.url(root))
     busy = run(other.join(claim("ns:busy")))
@@ -122,18 +122,18 @@ def test_calls_that_wait_when_the_client_is_closed_end_at_once(
     proxy.black_hole()
     ended: list[BaseException] = []
 
-    def ask() -> None:
+    def acquire() -> None:
         try:
             run(backend.try_acquire(claim("ns:free")))
         except BaseException as error:
             ended.append(error)
 
-    asking = threading.Thread(target=ask)
-    asking.start()
+    acquiring = threading.Thread(target=acquire)
+    acquiring.start()
     wait_until(lambda: len(backend._calls._waits) == 1, "the call does not wait", LIMIT)
     closing = threading.Thread(target=lambda: run(backend.close()))
     closing.start()
-    asking.join(OWN_LIMIT)
+    acquiring.join(OWN_LIMIT)
     assert [type(error) for error in ended] == [ClientClosed]
     run(woken(place))
     with pytest.raises(ClientClosed):
@@ -155,7 +155,9 @@ def test_a_claim_that_waits_when_its_client_is_closed_leaves_no_node(
     assert isinstance(run(backend.join(claim("ns:mine"))), Grant)
     assert isinstance(run(backend.join(claim("ns:busy"))), Place)
     run(backend.close())
-    wait_until(lambda: len(list(claims_in(eye, "/waits"))) == 2, "a waiter of a closed client stands in line", LIMIT)
+    wait_until(
+        lambda: len(list(claims_in(eye, "/waits"))) == 2, "a waiter of a closed client stays in the queue", LIMIT
+    )
     assert run(other.release(busy)) is True
     for session in list(backend._pool._sessions.values()):
         session.close()

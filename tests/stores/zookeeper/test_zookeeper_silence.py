@@ -87,7 +87,7 @@ def test_a_session_that_was_given_up_is_never_resumed(proxy: OneWayProxy) -> Non
         client.lock("y").acquire(timeout=LIMIT).release()
 
 
-def test_a_server_with_a_lower_bound_shortens_what_is_believed() -> None:
+def test_a_server_with_a_lower_bound_shortens_the_validity() -> None:
     """A session that goes on to such a server is ended earlier from then on."""
     server = ZooKeeperServer()
     with server:
@@ -105,7 +105,7 @@ def test_a_server_with_a_lower_bound_shortens_what_is_believed() -> None:
         run(backend.close())
 
 
-def test_a_grant_says_which_ttl_the_ensemble_gives() -> None:
+def test_a_grant_has_the_ttl_that_the_ensemble_gives() -> None:
     """Whether it is granted at once, after a wait or renewed."""
     server = ZooKeeperServer(settings={"maxSessionTimeout": 3000})
     with server:
@@ -149,12 +149,12 @@ def test_a_renewal_that_one_session_did_not_confirm_promises_no_more_than_before
     assert isinstance(unconfirmed, Grant)
     assert isinstance(confirmed, Grant)
     assert confirmed.ttl >= 60
-    assert started + unconfirmed.ttl <= granted + 30.01, "it is believed for longer than what was confirmed"
+    assert started + unconfirmed.ttl <= granted + 30.01, "it is valid for longer than what was confirmed"
     proxy.heal()
     run(backend.close())
 
 
-def test_a_grant_after_a_wait_is_believed_for_no_longer_than_its_session(zookeeper_server: ZooKeeperServer) -> None:
+def test_a_grant_after_a_wait_is_valid_for_no_longer_than_its_session(zookeeper_server: ZooKeeperServer) -> None:
     """The lock was handed over some time after the leader last answered: the ttl counts from that answer."""
     backend, other = opened(zookeeper_server.url("/handed")), opened(zookeeper_server.url("/handed"))
     held = run(other.join(claim()))
@@ -162,11 +162,11 @@ def test_a_grant_after_a_wait_is_believed_for_no_longer_than_its_session(zookeep
     time.sleep(0.3)
     assert run(other.release(held)) is True
     run(woken(place))
-    asked = RUNTIME.now()
+    requested = RUNTIME.now()
     grant = run(backend.turn(place))
-    believed = (asked if grant.since is None else grant.since) + grant.ttl
+    valid_until = (requested if grant.since is None else grant.since) + grant.ttl
     session = next(iter(backend._pool._sessions.values()))
-    assert believed <= session.validity.until + 0.001
+    assert valid_until <= session.validity.until + 0.001
     for each in (backend, other):
         run(each.close())
 
@@ -204,7 +204,7 @@ def test_a_fence_that_equals_a_waiters_own_is_raised_above_it(
 def test_a_session_is_closed_through_the_first_server_that_answers(
     zookeeper_server: ZooKeeperServer, eye: KazooClient
 ) -> None:
-    """Nothing listens at the first address, and the second one accepts and says nothing."""
+    """Nothing listens at the first address, and the second one accepts and sends nothing."""
     with looking_at(zookeeper_server) as other:
         other.create("/closed-elsewhere", ephemeral=True)
         with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -249,13 +249,13 @@ def test_every_call_on_a_mute_ensemble_ends_when_its_caller_has_no_time_left(pro
     run(backend.close())
 
 
-def test_a_call_that_sent_nothing_says_so_when_its_time_is_over(proxy: FaultProxy) -> None:
-    """The connection is not there; or only questions were sent, about what fences are counted from."""
+def test_a_call_that_sent_nothing_is_unavailable_when_its_time_is_over(proxy: FaultProxy) -> None:
+    """There is no connection; or only reads were sent, of the floor of the fences."""
     backend = opened(f"zk://127.0.0.1:{free_port()}/nowhere")
     assert took(lambda: backend.join(claim(), soon()), leasehold.BackendUnavailable) < OWN_LIMIT
     run(backend.close())
-    backend = opened(f"zk://127.0.0.1:{proxy.port}/questions")
-    proxy.lose(b"/questions/fence", then="silence")
+    backend = opened(f"zk://127.0.0.1:{proxy.port}/reads")
+    proxy.lose(b"/reads/fence", then="silence")
     assert took(lambda: backend.join(claim(), soon()), leasehold.BackendUnavailable) < OWN_LIMIT
     assert proxy.done == 1
     run(backend.close())

@@ -87,7 +87,7 @@ class Contest:
 
     def __enter__(self) -> Contest:
         self.contenders = [Contender(*self._terms) for _ in range(self._number)]
-        self.everybody_is_served()
+        self.all_are_served()
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
@@ -99,8 +99,8 @@ class Contest:
         if kind is None:
             check_history(self.grants())
 
-    def everybody_is_served(self, times: int = 3) -> None:
-        """Nobody is left out from now on."""
+    def all_are_served(self, times: int = 3) -> None:
+        """Wait until each contender had so many grants from now on."""
         for contender in self.contenders:
             contender.wait_for_grants(times)
 

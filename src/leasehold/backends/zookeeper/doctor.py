@@ -311,9 +311,9 @@ def _rights(facts: Facts) -> Iterator[Finding]:
     where = root if facts.acl else f"{root}, which does not exist yet,"
     if any(rule.id.scheme == "world" and rule.perms & ~READ for rule in rules):
         advice = "give a user and password in the URL (zk://user:password@…), or acl=…"
-        yield Finding("rights", Level.WARNING, f"{where} is open to everybody", why, advice)
+        yield Finding("rights", Level.WARNING, f"{where} is open to every client", why, advice)
     else:
-        yield Finding("rights", Level.OK, f"{where} is not open to everybody", why)
+        yield Finding("rights", Level.OK, f"{where} is not open to every client", why)
 
 
 def _nodes(facts: Facts) -> Iterator[Finding]:
