@@ -1,4 +1,4 @@
-"""How long a grant may be believed, and when to renew it: arithmetic over instants of one clock.
+"""How long a grant may be trusted, and when to renew it: arithmetic over instants of one clock.
 
 The holder's clock and the store's clock may drift apart, so the holder stops a margin before the store does. Validity
 counts from *before* the request was sent: the store cannot have started its own count earlier than that.
@@ -21,7 +21,7 @@ def margin(ttl: float) -> float:
 
 
 def believed_until(since: float, ttl: float) -> float:
-    """The instant from which the holder must not believe in its grant any more."""
+    """The instant from which the holder must not trust its grant any more."""
     return since + ttl - margin(ttl)
 
 

@@ -323,7 +323,7 @@ def test_a_session_is_not_closed_while_a_claim_is_about_to_use_it(zookeeper_serv
 
 
 def session_of(client: leasehold.Client) -> Any:
-    backend: Any = client._twin._session and client._twin._session.backend
+    backend: Any = client._twin._opened and client._twin._opened.backend
     (session,) = backend._pool._sessions.values()
     return session
 
