@@ -13,16 +13,13 @@ from leasehold.backends.zookeeper.keys import node_id
 from leasehold.errors import ClientClosed
 from leasehold.spi import Place
 from leasehold.values import Grant, Loss, Mode, Refusal
-from tests.stores.zookeeper.zookeeper_support import LIMIT, claim, claims_in, opened, woken
+from tests.stores.zookeeper.zookeeper_support import LIMIT, OWN_LIMIT, OneWayProxy, claim, claims_in, opened, woken
 from verification.lab.process import wait_until
-from verification.lab.proxy import FaultProxy
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
 
     from verification.lab.zookeeper import ZooKeeperServer
-
-OWN_LIMIT = 2.0  # the shortest time that the store itself gives one answer
 
 
 def test_a_withdrawal_without_doubt_leaves_no_node_and_no_mark(zookeeper_server: ZooKeeperServer, eye: Any) -> None:
@@ -110,11 +107,11 @@ def test_a_grant_whose_node_was_deleted_without_a_note_is_not_ours_any_more(
 
 @pytest.mark.parametrize("holds", [False, True], ids=["holding nothing", "holding another lock"])
 def test_calls_that_wait_when_the_client_is_closed_end_at_once(
-    zookeeper_server: ZooKeeperServer, proxy: FaultProxy, eye: KazooClient, *, holds: bool
+    zookeeper_server: ZooKeeperServer, proxy: OneWayProxy, eye: KazooClient, *, holds: bool
 ) -> None:
     """One waits for an answer that does not arrive; one waits in the queue, and looks again when it is woken."""
     root = f"/closing-{holds}"
-    backend, other = opened(f"zk://127.0.0.1:{proxy.port}{root}"), opened(zookeeper_server.url(root))
+    backend, other = opened(proxy.url(root)), opened(zookeeper_server.url(root))
     busy = run(other.join(claim("ns:busy")))
     place = run(backend.join(claim("ns:busy")))
     if holds:
