@@ -209,4 +209,4 @@ class OwnFloor:
             self._ask(calls.Delete(made.value[0], -1))
 
     def close(self) -> None:
-        self._wire.close(goodbye=True)
+        self._wire.close(notify=True)

@@ -15,7 +15,7 @@ _ENDS = "tests/stores/zookeeper/test_zookeeper_ends.py::"
 ZOOKEEPER_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "zk-unconfirmed-for-a-ttl",
-        "a renewal that one session did not confirm is believed for a whole ttl",
+        "a renewal that one session did not confirm is valid for a whole ttl",
         f"{_HERE}renew.py",
         "        return Grant(grant.claim, grant.fence, min(session.validity.ttl, valid_until - started))\n",
         "        return Grant(grant.claim, grant.fence, session.validity.ttl)\n",
@@ -58,7 +58,7 @@ ZOOKEEPER_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "zk-reconnection-counts-from-now",
-        "a session is believed from a moment at which nothing was sent",
+        "the validity of a session counts from a moment at which nothing was sent",
         f"{_HERE}session.py",
         "        self.validity.reconnected(self._suspended_at)\n",
         "        self.validity.reconnected(self._now())\n",
@@ -66,7 +66,7 @@ ZOOKEEPER_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "zk-bounds-of-first-server",
-        "after a move to a server with a lower bound the lease is believed for longer than its session lives",
+        "after a move to a server with a lower bound the lease is valid for longer than its session lives",
         f"{_HERE}session.py",
         "        if self.state is State.OPENING or timeout < self.validity.timeout:",
         "        if self.state is State.OPENING:",
@@ -98,7 +98,7 @@ ZOOKEEPER_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "zk-break-not-answered",
-        "the release of a broken grant says that it was freed as usual",
+        "the release of a broken grant answers that it was freed as usual",
         f"{_HERE}release.py",
         "        return deleted if node.broken is None else Loss(LossReason.BROKEN, node.broken)\n",
         "        return deleted\n",
@@ -106,11 +106,11 @@ ZOOKEEPER_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "zk-hand-over-undated",
-        "a lock that was handed over is believed for a ttl from now, longer than its session was confirmed for",
+        "a lock that was handed over is valid for a ttl from now, longer than its session was confirmed for",
         f"{_HERE}acquire.py",
         "validity.ttl, None if since >= started else since)\n",
         "validity.ttl, None)\n",
-        (f"{_SILENCE}test_a_grant_after_a_wait_is_believed_for_no_longer_than_its_session",),
+        (f"{_SILENCE}test_a_grant_after_a_wait_is_valid_for_no_longer_than_its_session",),
     ),
     Mutant(
         "zk-waiters-sleep-on",
@@ -135,10 +135,10 @@ ZOOKEEPER_MUTANTS: tuple[Mutant, ...] = (
         f"{_HERE}calls.py",
         "await self.wait(session.settled, min(self._runtime.now() + CONNECT_TIMEOUT, until))\n",
         "await self.wait(session.settled, self._runtime.now() + CONNECT_TIMEOUT)\n",
-        (f"{_SILENCE}test_a_call_that_sent_nothing_says_so_when_its_time_is_over",),
+        (f"{_SILENCE}test_a_call_that_sent_nothing_is_unavailable_when_its_time_is_over",),
     ),
     Mutant(
-        "zk-until-while-asking",
+        "zk-until-while-answering",
         "a call waits for an answer for as long as the store likes",
         f"{_HERE}calls.py",
         "        return min(self._runtime.now() + timeout, until)\n",
@@ -162,8 +162,8 @@ ZOOKEEPER_MUTANTS: tuple[Mutant, ...] = (
         (f"{_SESSIONS}test_a_wait_that_begins_while_its_client_is_closed_ends_at_once",),
     ),
     Mutant(
-        "zk-closed-waiter-in-line",
-        "a waiter of a closed client stands in line as long as another grant keeps the session open",
+        "zk-closed-waiter-in-queue",
+        "a waiter of a closed client stays in the queue as long as another grant keeps the session open",
         f"{_HERE}pool.py",
         "        for session in list(self._sessions.values()):\n            session.give_up_waiters()\n",
         "",

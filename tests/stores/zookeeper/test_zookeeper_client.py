@@ -7,7 +7,7 @@ import threading
 import time
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from kazoo.protocol.serialization import Create2, GetChildren
@@ -15,14 +15,25 @@ from kazoo.protocol.serialization import Create2, GetChildren
 import leasehold
 from leasehold import LossReason
 from leasehold._runtimes.asyncio import AsyncioRuntime
-from leasehold._runtimes.threads import ThreadRuntime, run
+from leasehold._runtimes.threads import run
 from leasehold.backends.zookeeper.claim_node import ClaimNode
 from leasehold.backends.zookeeper.keys import Paths, node_prefix
 from leasehold.backends.zookeeper.session import Session
-from leasehold.spi import Place, Queueing
+from leasehold.spi import Place
 from leasehold.urls import find_store
-from leasehold.values import Claim, Grant, Holder, Mode
-from tests.stores.zookeeper.zookeeper_support import LIMIT, Contender, check_history, claims_in, now
+from leasehold.values import Grant
+from tests.stores.zookeeper.zookeeper_support import (
+    LIMIT,
+    RUNTIME,
+    Contender,
+    OneWayProxy,
+    check_history,
+    claim,
+    claims_in,
+    now,
+    opened,
+    session_of,
+)
 from verification.lab.namespaces import Network
 from verification.lab.process import wait_until
 from verification.lab.proxy import FaultProxy
@@ -32,8 +43,8 @@ if TYPE_CHECKING:
     from kazoo.client import KazooClient
 
 
-def through(proxy: FaultProxy, root: str, ttl: float) -> leasehold.Client:
-    return leasehold.connect(f"zk://127.0.0.1:{proxy.port}{root}", ttl=ttl)
+def through(proxy: OneWayProxy, root: str, ttl: float) -> leasehold.Client:
+    return leasehold.connect(proxy.url(root), ttl=ttl)
 
 
 def test_a_holder_cut_off_from_all_servers_knows_it_within_its_ttl_and_is_succeeded(
@@ -54,7 +65,7 @@ def test_a_holder_cut_off_from_all_servers_knows_it_within_its_ttl_and_is_succee
         known = now()
         heir = rival.lock("x").acquire(timeout=LIMIT)
         assert known < cut + 2, "it must know by its own clock"
-        assert known < now(), "before anybody else holds the lock"
+        assert known < now(), "before another client holds the lock"
         assert heir.fence > lease.fence
         for proxy in proxies:
             proxy.heal()
@@ -87,14 +98,14 @@ def test_a_host_cut_off_in_its_own_network_never_believes_beside_its_successor()
 
 
 def test_a_rolling_restart_costs_no_lease(zookeeper_ensemble: Ensemble) -> None:
-    """Each server is away for less than what the session is believed for."""
+    """Each server is away for less than the validity of the session."""
     with leasehold.connect(zookeeper_ensemble.url("/rolling"), ttl=20) as client:
         lease = client.lock("x").acquire()
         waiting = leasehold.connect(zookeeper_ensemble.url("/rolling"), ttl=20)
         for server in zookeeper_ensemble.servers:
             server.stop()
             server.start()
-            wait_until(lambda: zookeeper_ensemble.leader().is_running, "nobody leads")
+            wait_until(lambda: zookeeper_ensemble.leader().is_running, "there is no leader")
             lease.check()
             assert waiting.lock("x").try_acquire() is None
         lease.check()
@@ -105,7 +116,7 @@ def test_a_rolling_restart_costs_no_lease(zookeeper_ensemble: Ensemble) -> None:
         waiting.close()
 
 
-def test_a_connection_that_comes_back_in_time_keeps_the_same_grant(proxy: FaultProxy) -> None:
+def test_a_connection_that_comes_back_in_time_keeps_the_same_grant(proxy: OneWayProxy) -> None:
     """SUSPENDED is doubt and not loss."""
     with through(proxy, "/resumed", 5) as client:
         lease = client.lock("x").acquire()
@@ -121,18 +132,18 @@ def test_a_connection_that_comes_back_in_time_keeps_the_same_grant(proxy: FaultP
 
 
 def test_a_waiter_whose_watches_were_lost_with_its_connection_is_served_all_the_same(
-    zookeeper_server: ZooKeeperServer, proxy: FaultProxy
+    zookeeper_server: ZooKeeperServer, proxy: OneWayProxy
 ) -> None:
-    """The release happens while nothing can tell the waiter; it looks again when it is back."""
+    """The release happens while no notification reaches the waiter; it looks again when it is back."""
     with through(proxy, "/watch", 20) as waiter, leasehold.connect(zookeeper_server.url("/watch"), ttl=20) as holder:
         first, middle = holder.lock("x").acquire(), holder.lock("x")
         got: list[leasehold.Lease] = []
         between = threading.Thread(target=lambda: middle.acquire(timeout=LIMIT).release())
         between.start()
-        wait_until(lambda: len(holder.inspect("x").waiting) == 1, "nobody waits", LIMIT)  # type: ignore[union-attr]
+        wait_until(lambda: len(holder.inspect("x").waiting) == 1, "there is no waiter", LIMIT)  # type: ignore[union-attr]
         taking = threading.Thread(target=lambda: got.append(waiter.lock("x").acquire(timeout=LIMIT)))
         taking.start()
-        wait_until(lambda: len(holder.inspect("x").waiting) == 2, "nobody waits", LIMIT)  # type: ignore[union-attr]
+        wait_until(lambda: len(holder.inspect("x").waiting) == 2, "there is no waiter", LIMIT)  # type: ignore[union-attr]
         proxy.refuse()
         first.release()
         between.join()
@@ -152,14 +163,14 @@ def _renews(lease: leasehold.Lease) -> bool:
     return True
 
 
-def _accepts_more(proxy: FaultProxy, before: int) -> bool:
+def _accepts_more(proxy: OneWayProxy, before: int) -> bool:
     return proxy.accepted > before
 
 
 CREATION = b"leasehold%3Ax/x-"  # what a request to make a claim for `x` contains
 
 
-def test_a_creation_whose_answer_was_lost_is_found_again(proxy: FaultProxy, eye: KazooClient) -> None:
+def test_a_creation_whose_answer_was_lost_is_found_again(proxy: OneWayProxy, eye: KazooClient) -> None:
     with through(proxy, "/adopted", 5) as client:
         client.lock("warm").acquire().release()
         proxy.swallow(CREATION, then="silence")
@@ -172,7 +183,7 @@ def test_a_creation_whose_answer_was_lost_is_found_again(proxy: FaultProxy, eye:
         assert list(claims_in(eye, "/adopted")) == []
 
 
-def test_a_creation_that_was_lost_on_the_way_is_made_again(proxy: FaultProxy, eye: KazooClient) -> None:
+def test_a_creation_that_was_lost_on_the_way_is_made_again(proxy: OneWayProxy, eye: KazooClient) -> None:
     with through(proxy, "/lost", 5) as client:
         client.lock("warm").acquire().release()
         proxy.lose(CREATION)
@@ -182,7 +193,7 @@ def test_a_creation_that_was_lost_on_the_way_is_made_again(proxy: FaultProxy, ey
         assert lease.release() is True
 
 
-def test_a_creation_that_arrives_late_on_an_old_connection_is_not_done(proxy: FaultProxy, eye: KazooClient) -> None:
+def test_a_creation_that_arrives_late_on_an_old_connection_is_not_done(proxy: OneWayProxy, eye: KazooClient) -> None:
     """The session has gone on to another connection: the server does not listen to the old one any more."""
     with through(proxy, "/late", 5) as client:
         client.lock("warm").acquire().release()
@@ -195,36 +206,35 @@ def test_a_creation_that_arrives_late_on_an_old_connection_is_not_done(proxy: Fa
         assert list(claims_in(eye, "/late")) == []
 
 
-def test_giving_up_while_the_answer_is_missing_leaves_nothing(proxy: FaultProxy, eye: KazooClient) -> None:
+def test_giving_up_while_the_answer_is_missing_leaves_nothing(proxy: OneWayProxy, eye: KazooClient) -> None:
     with through(proxy, "/given up", 5) as client:
         client.lock("warm").acquire().release()
         proxy.swallow(CREATION, count=20, then="silence")
         with pytest.raises((leasehold.AcquireTimeout, leasehold.OutcomeUnknown)):
             client.lock("x").acquire(timeout=0.5)
         proxy.heal()
-        wait_until(lambda: not list(claims_in(eye, "/given up")), "a claim that nobody wants is left over", LIMIT)
+        wait_until(lambda: not list(claims_in(eye, "/given up")), "a claim that was given up is left over", LIMIT)
 
 
 def test_a_node_of_an_older_session_is_never_adopted(
-    zookeeper_server: ZooKeeperServer, proxy: FaultProxy, eye: KazooClient
+    zookeeper_server: ZooKeeperServer, proxy: OneWayProxy, eye: KazooClient
 ) -> None:
     """It has the same owner and is still visible, but it belongs to a session that is over, and is about to vanish."""
-    runtime = ThreadRuntime()
-    backend = find_store(f"zk://127.0.0.1:{proxy.port}/ghost").open_backend(runtime)
+    backend = opened(proxy.url("/stale"))
     for lost in (False, True):
-        claim = Claim(f"ns:{lost}", runtime.owner(), 5.0, Mode.EXCLUSIVE, 1, 0.0, Holder("host", 1))
-        parent = Paths("/ghost").lock(claim.key)
-        ghost = eye.create(f"{parent}/{node_prefix(claim)}", b"{}", ephemeral=True, sequence=True, makepath=True)
+        repeated = claim(f"ns:{lost}", 5.0)
+        parent = Paths("/stale").lock(repeated.key)
+        stale = eye.create(f"{parent}/{node_prefix(repeated)}", b"{}", ephemeral=True, sequence=True, makepath=True)
         if lost:
-            proxy.lose(node_prefix(claim).encode())
+            proxy.lose(node_prefix(repeated).encode())
             with pytest.raises(leasehold.OutcomeUnknown):
-                run(backend.try_acquire(claim))
-        answer = run(cast("Queueing", backend).join(claim))
+                run(backend.try_acquire(repeated))
+        answer = run(backend.join(repeated))
         while isinstance(answer, Place):
-            answer = run(cast("Queueing", backend).turn(answer))
+            answer = run(backend.turn(answer))
         assert isinstance(answer, Grant)
-        (path,) = (path for path in claims_in(eye, "/ghost") if path.startswith(parent))
-        assert path != ghost
+        (path,) = (path for path in claims_in(eye, "/stale") if path.startswith(parent))
+        assert path != stale
         assert eye.get(path)[1].czxid == answer.fence
         assert run(backend.release(answer)) is True
     run(backend.close())
@@ -234,13 +244,10 @@ def test_a_node_of_an_older_session_is_never_adopted(
 def test_connection_that_breaks_between_two_requests_leaves_a_doubt_only_if_one_was_sent(
     zookeeper_server: ZooKeeperServer, eye: KazooClient, monkeypatch: pytest.MonkeyPatch, lost: str
 ) -> None:
-    """It left none: "nothing was done" was said, and the node stood in everybody's way."""
-    runtime = ThreadRuntime()
-    backend: Any = find_store(zookeeper_server.url("/between")).open_backend(runtime)
-    first, claim = (
-        Claim(f"ns:{lost}", runtime.owner(), 5.0, Mode.EXCLUSIVE, 1, 0.0, Holder("host", 1)) for _ in range(2)
-    )
-    assert run(backend.release(run(backend.join(first)))) is True  # what the node stands under is there
+    """It left none once: the error was "nothing was done", and the node was in the way of others."""
+    backend = opened(zookeeper_server.url("/between"))
+    first, second = (claim(f"ns:{lost}", 5.0) for _ in range(2))
+    assert run(backend.release(run(backend.join(first)))) is True  # the parent of the node exists now
     send, broken = Session.send, Create2 if lost == "the creation" else GetChildren
 
     def break_before(session: Session, request: Any, **more: Any) -> Any:
@@ -252,60 +259,56 @@ def test_connection_that_breaks_between_two_requests_leaves_a_doubt_only_if_one_
         patched.setattr(Session, "send", break_before)
         expected = leasehold.BackendUnavailable if lost == "the creation" else leasehold.OutcomeUnknown
         with pytest.raises(expected):
-            run(backend.join(claim))
-    answer = run(backend.join(claim))
+            run(backend.join(second))
+    answer = run(backend.join(second))
     assert isinstance(answer, Grant)
-    assert len([path for path in claims_in(eye, "/between") if path.startswith(Paths("/between").lock(claim.key))]) == 1
+    parent = Paths("/between").lock(second.key)
+    assert len([path for path in claims_in(eye, "/between") if path.startswith(parent)]) == 1
     assert run(backend.release(answer)) is True
     run(backend.close())
 
 
 def test_giving_up_in_doubt_removes_the_nodes_of_older_sessions_and_ones_own(
-    proxy: FaultProxy, eye: KazooClient
+    proxy: OneWayProxy, eye: KazooClient
 ) -> None:
-    """Its own is among them: if only another were deleted, it would be in everybody's way until its session ends."""
-    runtime = ThreadRuntime()
-    backend = find_store(f"zk://127.0.0.1:{proxy.port}/ghosts").open_backend(runtime)
-    claim = Claim("ns:x", runtime.owner(), 5.0, Mode.EXCLUSIVE, 1, 0.0, Holder("host", 1))
-    parent = Paths("/ghosts").lock(claim.key)
+    """Its own is among them: if only another were deleted, it would be in the way until its session ends."""
+    backend = opened(proxy.url("/stale-nodes"))
+    doubtful = claim(ttl=5.0)
+    parent = Paths("/stale-nodes").lock(doubtful.key)
     for _ in range(3):
-        eye.create(f"{parent}/{node_prefix(claim)}", b"{}", ephemeral=True, sequence=True, makepath=True)
-    proxy.swallow(node_prefix(claim).encode(), then="silence")
+        eye.create(f"{parent}/{node_prefix(doubtful)}", b"{}", ephemeral=True, sequence=True, makepath=True)
+    proxy.swallow(node_prefix(doubtful).encode(), then="silence")
     with pytest.raises(leasehold.OutcomeUnknown):
-        run(backend.try_acquire(claim))
-    assert len(list(claims_in(eye, "/ghosts"))) == 4, "its own was not made"
-    run(backend.withdraw(claim))
-    assert list(claims_in(eye, "/ghosts")) == []
+        run(backend.try_acquire(doubtful))
+    assert len(list(claims_in(eye, "/stale-nodes"))) == 4, "its own was not created"
+    run(backend.withdraw(doubtful))
+    assert list(claims_in(eye, "/stale-nodes")) == []
     run(backend.close())
 
 
 def test_a_session_that_ends_before_the_claim_is_sent_does_not_hold_it_up(zookeeper_server: ZooKeeperServer) -> None:
-    """The claim is known to a session that is over; asked again, it stands in a new one."""
-    runtime = ThreadRuntime()
-    backend: Any = find_store(zookeeper_server.url("/over")).open_backend(runtime)
-    first, second = (
-        Claim(f"ns:{name}", runtime.owner(), 5.0, Mode.EXCLUSIVE, 1, 0.0, Holder("host", 1)) for name in "ab"
-    )
+    """The claim is known to a session that is over; when it is repeated, it enters a new one."""
+    backend = opened(zookeeper_server.url("/over"))
+    first, second = (claim(f"ns:{name}", 5.0) for name in "ab")
     assert isinstance(run(backend.join(first)), Grant)
     (session,) = backend._pool._sessions.values()
     session.mark_over()
-    session.admit(ClaimNode(second, session, Paths("/over").lock(second.key), runtime.signal(), runtime.now()))
+    session.admit(ClaimNode(second, session, Paths("/over").lock(second.key), RUNTIME.signal(), RUNTIME.now()))
     answer = run(backend.join(second))
     assert isinstance(answer, Grant)
     assert run(backend.release(answer)) is True
     run(backend.close())
 
 
-def test_a_session_is_not_taken_away_from_one_who_is_about_to_stand_in_it(zookeeper_server: ZooKeeperServer) -> None:
-    """An idle session has to go for a ninth one; but one that was just asked for is not idle."""
+def test_a_session_is_not_closed_while_a_claim_is_about_to_use_it(zookeeper_server: ZooKeeperServer) -> None:
+    """An idle session is closed for a ninth one; but one that was just reserved is not idle."""
 
     async def history() -> None:
         runtime = AsyncioRuntime()
         backend: Any = find_store(zookeeper_server.url("/eight")).open_backend(runtime)
 
         def join(ttl: float) -> asyncio.Task[Any]:
-            claim = Claim(f"ns:{ttl}", runtime.owner(), ttl, Mode.EXCLUSIVE, 1, 0.0, Holder("host", 1))
-            return asyncio.create_task(backend.join(claim))
+            return asyncio.create_task(backend.join(claim(f"ns:{ttl}", ttl)))
 
         grants = [await join(float(ttl)) for ttl in range(10, 17)]
         eighth, ninth = join(17.0), join(18.0)  # the ninth comes while the eighth waits for its connection
@@ -322,14 +325,8 @@ def test_a_session_is_not_taken_away_from_one_who_is_about_to_stand_in_it(zookee
     asyncio.run(asyncio.wait_for(history(), LIMIT))
 
 
-def session_of(client: leasehold.Client) -> Any:
-    backend: Any = client._twin._opened and client._twin._opened.backend
-    (session,) = backend._pool._sessions.values()
-    return session
-
-
 def test_a_node_deleted_behind_the_holders_back_is_a_loss(zookeeper_server: ZooKeeperServer, eye: KazooClient) -> None:
-    """The session lives on: only the node tells."""
+    """The session lives on: only the node shows it."""
     with leasehold.connect(zookeeper_server.url("/deleted"), ttl=3) as client:
         early, late = client.lock("early").acquire(), client.lock("late").acquire()
         for path in claims_in(eye, "/deleted"):
@@ -349,10 +346,10 @@ def test_a_node_deleted_behind_the_holders_back_is_a_loss(zookeeper_server: ZooK
         client.lock("late").acquire(timeout=5).release()
 
 
-def test_a_session_that_the_ensemble_ended_is_told_as_such(proxy: FaultProxy) -> None:
+def test_a_session_that_the_ensemble_ended_is_reported_as_such(proxy: OneWayProxy) -> None:
     with through(proxy, "/expired", 3) as client:
         lease = client.lock("x").acquire()
-        session_of(client)._wire._client._session_passwd = b"\1" * 16  # the ensemble will say: expired
+        session_of(client)._wire._client._session_passwd = b"\1" * 16  # the ensemble will answer: expired
         proxy.cut()
         assert lease.lost.wait(LIMIT)
         assert lease.loss is not None

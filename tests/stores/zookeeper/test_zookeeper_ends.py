@@ -13,16 +13,13 @@ from leasehold.backends.zookeeper.keys import node_id
 from leasehold.errors import ClientClosed
 from leasehold.spi import Place
 from leasehold.values import Grant, Loss, Mode, Refusal
-from tests.stores.zookeeper.zookeeper_support import LIMIT, claim, claims_in, opened, woken
+from tests.stores.zookeeper.zookeeper_support import LIMIT, OWN_LIMIT, OneWayProxy, claim, claims_in, opened, woken
 from verification.lab.process import wait_until
-from verification.lab.proxy import FaultProxy
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
 
     from verification.lab.zookeeper import ZooKeeperServer
-
-OWN_LIMIT = 2.0  # the shortest time that the store itself gives one answer
 
 
 def test_a_withdrawal_without_doubt_leaves_no_node_and_no_mark(zookeeper_server: ZooKeeperServer, eye: Any) -> None:
@@ -70,7 +67,7 @@ def test_the_release_of_a_broken_grant_answers_the_break_and_frees_the_lock(
 
 
 def test_the_reason_of_a_break_outlives_the_operators_client(zookeeper_server: ZooKeeperServer) -> None:
-    """A command line breaks and ends; the holder asks later."""
+    """A command breaks and ends; the holder renews later."""
     url = zookeeper_server.url("/note")
     backend, operator = opened(url), opened(url)
     held = run(backend.join(claim()))
@@ -110,11 +107,11 @@ def test_a_grant_whose_node_was_deleted_without_a_note_is_not_ours_any_more(
 
 @pytest.mark.parametrize("holds", [False, True], ids=["holding nothing", "holding another lock"])
 def test_calls_that_wait_when_the_client_is_closed_end_at_once(
-    zookeeper_server: ZooKeeperServer, proxy: FaultProxy, eye: KazooClient, *, holds: bool
+    zookeeper_server: ZooKeeperServer, proxy: OneWayProxy, eye: KazooClient, *, holds: bool
 ) -> None:
-    """One waits for an answer that does not come; one waits in line, and looks again when it is woken."""
+    """One waits for an answer that does not arrive; one waits in the queue, and looks again when it is woken."""
     root = f"/closing-{holds}"
-    backend, other = opened(f"zk://127.0.0.1:{proxy.port}{root}"), opened(zookeeper_server.url(root))
+    backend, other = opened(proxy.url(root)), opened(zookeeper_server.url(root))
     busy = run(other.join(claim("ns:busy")))
     place = run(backend.join(claim("ns:busy")))
     if holds:
@@ -122,18 +119,18 @@ def test_calls_that_wait_when_the_client_is_closed_end_at_once(
     proxy.black_hole()
     ended: list[BaseException] = []
 
-    def ask() -> None:
+    def acquire() -> None:
         try:
             run(backend.try_acquire(claim("ns:free")))
         except BaseException as error:
             ended.append(error)
 
-    asking = threading.Thread(target=ask)
-    asking.start()
+    acquiring = threading.Thread(target=acquire)
+    acquiring.start()
     wait_until(lambda: len(backend._calls._waits) == 1, "the call does not wait", LIMIT)
     closing = threading.Thread(target=lambda: run(backend.close()))
     closing.start()
-    asking.join(OWN_LIMIT)
+    acquiring.join(OWN_LIMIT)
     assert [type(error) for error in ended] == [ClientClosed]
     run(woken(place))
     with pytest.raises(ClientClosed):
@@ -155,7 +152,9 @@ def test_a_claim_that_waits_when_its_client_is_closed_leaves_no_node(
     assert isinstance(run(backend.join(claim("ns:mine"))), Grant)
     assert isinstance(run(backend.join(claim("ns:busy"))), Place)
     run(backend.close())
-    wait_until(lambda: len(list(claims_in(eye, "/waits"))) == 2, "a waiter of a closed client stands in line", LIMIT)
+    wait_until(
+        lambda: len(list(claims_in(eye, "/waits"))) == 2, "a waiter of a closed client stays in the queue", LIMIT
+    )
     assert run(other.release(busy)) is True
     for session in list(backend._pool._sessions.values()):
         session.close()

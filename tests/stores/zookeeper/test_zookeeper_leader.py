@@ -1,6 +1,6 @@
 """The leader of a ZooKeeper ensemble is stopped, killed or cut off while three processes contend for a lock.
 
-Whatever happens: no two believe at the same time, fences rise, and when it is over everybody is served again.
+Whatever happens: no two believe at the same time, fences rise, and when it is over every contender is served again.
 """
 
 from __future__ import annotations
@@ -36,28 +36,28 @@ def another_leads(ensemble: Ensemble, old: object) -> None:
     )
 
 
-def test_a_stopped_leader_gives_nobody_a_second_lock(ensemble: Ensemble) -> None:
+def test_a_stopped_leader_gives_no_second_grant(ensemble: Ensemble) -> None:
     with Contest(3, ensemble.url("/stopped"), TTL) as contest:
         leader = ensemble.leader()
         leader.pause()
         another_leads(ensemble, leader)
-        contest.everybody_is_served()
+        contest.all_are_served()
         leader.resume()
-        contest.everybody_is_served()
+        contest.all_are_served()
 
 
-def test_a_killed_leader_gives_nobody_a_second_lock(ensemble: Ensemble) -> None:
+def test_a_killed_leader_gives_no_second_grant(ensemble: Ensemble) -> None:
     with Contest(3, ensemble.url("/killed"), TTL) as contest:
         for _ in range(2):
             leader = ensemble.leader()
             leader.kill()
             another_leads(ensemble, leader)
-            contest.everybody_is_served()
+            contest.all_are_served()
             leader.start()
-        contest.everybody_is_served()
+        contest.all_are_served()
 
 
-def test_a_leader_that_is_cut_off_and_healed_gives_nobody_a_second_lock() -> None:
+def test_a_leader_that_is_cut_off_and_healed_gives_no_second_grant() -> None:
     with Network(3) as network:
         ensemble = Ensemble(settings=QUICK, hosts=[host.address for host in network.hosts])
         for server, host in zip(ensemble.servers, network.hosts, strict=True):
@@ -67,10 +67,10 @@ def test_a_leader_that_is_cut_off_and_healed_gives_nobody_a_second_lock() -> Non
             host = network.hosts[ensemble.servers.index(leader)]
             host.cut()
             another_leads(ensemble, leader)
-            contest.everybody_is_served()
+            contest.all_are_served()
             host.heal()
             wait_until(lambda: leader.mode == "follower", "the old leader does not come back")
-            contest.everybody_is_served()
+            contest.all_are_served()
 
 
 def test_a_holder_beside_a_server_that_is_cut_off_is_not_fooled_by_its_answers() -> None:
@@ -103,13 +103,13 @@ def test_without_a_majority_nothing_is_granted_and_afterwards_everything_is(ense
         for server in ensemble.followers():
             server.pause()
         stopped = now()
-        time.sleep(TTL * 2)  # every belief ends meanwhile
+        time.sleep(TTL * 2)  # every grant expires meanwhile
         healed = now()
         for server in ensemble.servers:
             server.resume()
-        contest.everybody_is_served()
+        contest.all_are_served()
         without = [grant for grant in contest.grants() if stopped + TTL < grant["last"] < healed]
-    assert not without, "somebody believed in a lock although there was no majority"
+    assert not without, "a grant was valid although there was no majority"
 
 
 def test_nothing_is_left_over_when_all_is_over(ensemble: Ensemble) -> None:

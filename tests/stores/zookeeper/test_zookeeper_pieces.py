@@ -40,14 +40,14 @@ def test_an_answer_after_a_pause_counts_from_what_was_sent_before_it() -> None:
     assert validity.until == 120.6
 
 
-def test_answers_out_of_order_do_not_take_belief_away() -> None:
+def test_answers_out_of_order_do_not_shorten_validity() -> None:
     validity = Validity(12.0, opened=100.0)
     validity.answered(103.0)
     validity.answered(101.0)
     assert validity.until == 111.0
 
 
-def test_a_new_connection_was_asked_for_after_the_old_one_was_lost() -> None:
+def test_a_new_connection_counts_from_the_loss_of_the_old_one() -> None:
     validity = Validity(12.0, opened=100.0)
     validity.answered(101.0)
     validity.reconnected(108.0)
@@ -56,7 +56,7 @@ def test_a_new_connection_was_asked_for_after_the_old_one_was_lost() -> None:
 
 
 @given(st.lists(st.floats(0, 100), min_size=2, max_size=20))
-def test_belief_never_outlives_a_timeout_after_the_send_before_the_last(sends: list[float]) -> None:
+def test_validity_never_outlives_a_timeout_after_the_send_before_the_last(sends: list[float]) -> None:
     """What a leader certainly counts is any send but the last one; it waits for the whole timeout after that."""
     validity = Validity(12.0, opened=0.0)
     sends = sorted(sends)
@@ -99,7 +99,7 @@ def test_hostile_names_stay_below_the_root_and_apart() -> None:
     assert [key_of(paths.lock(f"ns:{name}").rpartition("/")[2]) for name in names] == [f"ns:{name}" for name in names]
 
 
-def test_a_node_says_its_kind_and_not_its_owner() -> None:
+def test_the_name_of_a_node_shows_its_kind_and_not_its_owner() -> None:
     for mode, capacity, letter in ((Mode.EXCLUSIVE, 1, "x"), (Mode.SHARED, 1, "s"), (Mode.PERMIT, 12, "p12")):
         prefix = node_prefix(claim(mode, capacity, "secret"))
         assert prefix == f"{letter}-{node_id('secret')}-"
@@ -174,7 +174,7 @@ def full(view: QueueView, short: str) -> str:
     return next(sibling.name for sibling in view.ahead if sibling.id == short)
 
 
-def test_holders_and_waiters_are_told_apart_by_their_order() -> None:
+def test_holders_and_waiters_are_separated_by_their_order() -> None:
     for text, holders, waiters in (
         ("x1 x2", "x1", "x2"),
         ("s1 s2 x3 s4", "s1 s2", "x3 s4"),
@@ -186,17 +186,17 @@ def test_holders_and_waiters_are_told_apart_by_their_order() -> None:
 
 
 @given(st.lists(st.sampled_from(["x", "s"]), max_size=8), st.sampled_from([Mode.EXCLUSIVE, Mode.SHARED]))
-def test_those_who_wait_ahead_are_counted_as_they_are_told_apart(kinds: list[str], mode: Mode) -> None:
+def test_waiters_ahead_are_counted(kinds: list[str], mode: Mode) -> None:
     view = queue(mode, " ".join(f"{kind}{place}" for place, kind in enumerate(kinds)))
     assert view.waiters_ahead == len(split(view.ahead)[1])
 
 
 @given(st.integers(0, 8), st.integers(1, 4))
-def test_those_who_wait_for_a_permit_are_counted_too(number: int, capacity: int) -> None:
-    everybody = [parse_node(f"p{capacity}-{place}-{place:010d}") for place in range(number)]
+def test_waiters_for_a_permit_are_counted_too(number: int, capacity: int) -> None:
+    siblings_ahead = [parse_node(f"p{capacity}-{place}-{place:010d}") for place in range(number)]
     view = QueueView(Mode.PERMIT, capacity)
-    view.listed(everybody, 1000)
-    assert view.waiters_ahead == len(split(everybody)[1])
+    view.listed(siblings_ahead, 1000)
+    assert view.waiters_ahead == len(split(siblings_ahead)[1])
 
 
 def test_an_exclusive_claim_watches_only_the_last_one_ahead() -> None:
@@ -247,7 +247,7 @@ def test_a_writer_waits_for_every_reader() -> None:
     assert view.is_turn
 
 
-def test_a_granted_reader_tells_that_no_writer_is_ahead_of_it() -> None:
+def test_a_granted_reader_shows_that_no_writer_is_ahead_of_it() -> None:
     view = queue(Mode.EXCLUSIVE, "x1 s2 s3")
     view.granted(full(view, "s3"))
     assert names(view.ahead) == ["s2", "s3"]
@@ -336,7 +336,7 @@ def test_an_option_of_an_older_version_is_refused_with_its_new_name(old: str, ne
         options(f"zks://h?{old}")
 
 
-def test_who_is_known_keeps_others_out() -> None:
+def test_an_account_keeps_others_out() -> None:
     assert list(options("zk://h").acl) == OPEN_ACL_UNSAFE
     known = options("zk://user:pass@h")
     assert known.auth == (("digest", "user:pass"),)

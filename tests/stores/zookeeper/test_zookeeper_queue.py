@@ -1,4 +1,4 @@
-"""Waiters in a line at ZooKeeper: killed in the middle, very many, with permits; and what they leave behind."""
+"""Waiters in a queue at ZooKeeper: killed in the middle, very many, with permits; and what they leave behind."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def waiting(client: leasehold.Client, name: str, number: int) -> None:
     wait_until(there, f"there are never {number} waiting", LIMIT)
 
 
-def test_a_waiter_killed_in_the_middle_of_the_line_does_not_hold_up_the_others(
+def test_a_waiter_killed_in_the_middle_of_the_queue_does_not_hold_up_the_others(
     zookeeper_ensemble: Ensemble,
 ) -> None:
     url = zookeeper_ensemble.url("/middle")
@@ -116,7 +116,7 @@ def test_one_release_wakes_a_constant_number_of_two_hundred_waiters(zookeeper_se
     assert order == list(range(number)), "first come, first served"
 
 
-def test_a_release_wakes_nobody_but_the_next(zookeeper_server: ZooKeeperServer) -> None:
+def test_a_release_wakes_only_the_next(zookeeper_server: ZooKeeperServer) -> None:
     faults = Faults()
 
     async def contend() -> int:
@@ -126,7 +126,7 @@ def test_a_release_wakes_nobody_but_the_next(zookeeper_server: ZooKeeperServer) 
             tasks = [asyncio.create_task(client.lock("x").acquire()) for _ in range(50)]
             while (state := await client.inspect("x")) is None or len(state.waiting) < 50:
                 await asyncio.sleep(0.01)
-            await asyncio.sleep(1.5)  # a wait of more than a second is told once, and each waiter looks up for that
+            await asyncio.sleep(1.5)  # after a second each waiter wakes once to report a long wait
             before = faults.calls.count("turn")
             await holder.release()
             done, waiting = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -139,7 +139,7 @@ def test_a_release_wakes_nobody_but_the_next(zookeeper_server: ZooKeeperServer) 
             await done.pop().result().release()
             return woken
 
-    assert asyncio.run(contend()) < 25, "not all fifty: the next, the one behind it, and who looks up by itself"
+    assert asyncio.run(contend()) < 25, "not all fifty: the next, the one behind it, and those that wake by themselves"
 
 
 def test_a_permit_is_passed_on_whichever_holder_leaves_first(zookeeper_ensemble: Ensemble) -> None:
@@ -251,8 +251,10 @@ def test_a_program_that_hangs_loses_its_lock_although_its_session_lives(zookeepe
     asyncio.run(hang())
 
 
-def test_a_raised_fence_holds_for_those_who_wait_already(zookeeper_server: ZooKeeperServer, eye: KazooClient) -> None:
-    """They stood in line before so much else was written that a new claim would have a higher fence anyway."""
+def test_a_raised_fence_applies_to_claims_that_wait_already(
+    zookeeper_server: ZooKeeperServer, eye: KazooClient
+) -> None:
+    """They waited before so much else was written that a new claim would have a higher fence anyway."""
     url = zookeeper_server.url("/raised")
     with leasehold.connect(url, ttl=30) as client:
         held = client.lock("x").acquire()
@@ -264,9 +266,9 @@ def test_a_raised_fence_holds_for_those_who_wait_already(zookeeper_server: ZooKe
             waiting(client, "x", number + 1)
         for _ in range(30):
             client.lock("y").acquire().release()
-        assert client.raise_fence("y", fence + 20, reason="nobody waits there") >= fence + 20
-        assert eye.exists("/raised/fence") is None, "nothing has to be written where nobody waits"
-        assert client.raise_fence("x", 1, reason="to see where it stands") >= fence, (
+        assert client.raise_fence("y", fence + 20, reason="no waiter there") >= fence + 20
+        assert eye.exists("/raised/fence") is None, "nothing has to be written without a waiter"
+        assert client.raise_fence("x", 1, reason="to see the lowest fence") >= fence, (
             "all who wait come behind the holder"
         )
         floor = client.raise_fence("x", fence + 20, reason="the resource has seen more")

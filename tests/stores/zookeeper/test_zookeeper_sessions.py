@@ -129,8 +129,8 @@ def test_a_node_that_is_made_after_its_claim_was_given_up_for_good_is_deleted() 
 
 def test_the_bounds_of_another_server_only_shorten_the_validity() -> None:
     one = session()
-    asked = one.validity.timeout
-    for timeout, expected in ((asked * 2, asked), (asked / 2, asked / 2), (asked, asked / 2)):
+    requested = one.validity.timeout
+    for timeout, expected in ((requested * 2, requested), (requested / 2, requested / 2), (requested, requested / 2)):
         one._on_state(KazooState.SUSPENDED)
         one._on_ready(timeout)
         assert one.validity.timeout == expected
@@ -160,18 +160,18 @@ def test_all_waits_end_when_their_client_is_closed() -> None:
     assert not calls._waits
 
 
-def test_a_call_of_a_closed_client_says_so_whatever_its_trouble_was() -> None:
+def test_a_call_of_a_closed_client_raises_client_closed_whatever_failed() -> None:
     calls = Calls(RUNTIME, "label")
-    for trouble in (BackendUnavailable("x"), OutcomeUnknown("x")):
-        with pytest.raises(type(trouble)), calls:
-            raise trouble
+    for failure in (BackendUnavailable("x"), OutcomeUnknown("x")):
+        with pytest.raises(type(failure)), calls:
+            raise failure
     with calls:
         calls.is_closed = True
-    for trouble in (BackendUnavailable("x"), OutcomeUnknown("x")):
+    for failure in (BackendUnavailable("x"), OutcomeUnknown("x")):
         calls.is_closed = False
         with pytest.raises(ClientClosed), calls:
             calls.is_closed = True
-            raise trouble
+            raise failure
     calls.is_closed = False
     with pytest.raises(BackendRejected), calls:
         calls.is_closed = True

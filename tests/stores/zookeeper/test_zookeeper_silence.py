@@ -16,6 +16,7 @@ from leasehold.spi import Place
 from leasehold.values import Grant
 from tests.stores.zookeeper.zookeeper_support import (
     LIMIT,
+    OWN_LIMIT,
     RUNTIME,
     OneWayProxy,
     claim,
@@ -23,6 +24,7 @@ from tests.stores.zookeeper.zookeeper_support import (
     looking_at,
     now,
     opened,
+    session_of,
     woken,
 )
 from verification.lab.process import free_port, wait_until
@@ -33,9 +35,7 @@ if TYPE_CHECKING:
 
     from kazoo.client import KazooClient
 
-    from verification.lab.proxy import FaultProxy
 
-OWN_LIMIT = 2.0  # the shortest time that the store itself gives one answer
 LITTLE = 0.3  # what a caller may have left
 
 
@@ -50,7 +50,7 @@ def test_a_holder_that_no_answer_reaches_is_succeeded_within_two_ttls(
     zookeeper_server: ZooKeeperServer, proxy: OneWayProxy
 ) -> None:
     """Its pings and new connections still reached the ensemble, and kept its session alive for as long as it tried."""
-    url = f"zk://127.0.0.1:{proxy.port}/deaf"
+    url = proxy.url("/deaf")
     with leasehold.connect(url, ttl=9) as deaf, leasehold.connect(zookeeper_server.url("/deaf"), ttl=9) as rival:
         lease = deaf.lock("x").acquire()
         lease.renew()
@@ -74,10 +74,9 @@ def test_a_holder_that_no_answer_reaches_is_succeeded_within_two_ttls(
 
 def test_a_session_that_was_given_up_is_never_resumed(proxy: OneWayProxy) -> None:
     """Whatever a kazoo thread was about to do: no connection is made for it any more, and its thread ends."""
-    with leasehold.connect(f"zk://127.0.0.1:{proxy.port}/resumed", ttl=2) as client:
+    with leasehold.connect(proxy.url("/resumed"), ttl=2) as client:
         lease = client.lock("x").acquire()
-        session: Any = client._twin._opened and client._twin._opened.backend
-        (session,) = session._pool._sessions.values()
+        session = session_of(client)
         proxy.answers_vanish = True
         wait_until(session.is_over, "the session is not given up", LIMIT)
         kazoo_thread = session._wire._client._connection._connection_routine
@@ -87,7 +86,7 @@ def test_a_session_that_was_given_up_is_never_resumed(proxy: OneWayProxy) -> Non
         client.lock("y").acquire(timeout=LIMIT).release()
 
 
-def test_a_server_with_a_lower_bound_shortens_what_is_believed() -> None:
+def test_a_server_with_a_lower_bound_shortens_the_validity() -> None:
     """A session that goes on to such a server is ended earlier from then on."""
     server = ZooKeeperServer()
     with server:
@@ -105,7 +104,7 @@ def test_a_server_with_a_lower_bound_shortens_what_is_believed() -> None:
         run(backend.close())
 
 
-def test_a_grant_says_which_ttl_the_ensemble_gives() -> None:
+def test_a_grant_has_the_ttl_that_the_ensemble_gives() -> None:
     """Whether it is granted at once, after a wait or renewed."""
     server = ZooKeeperServer(settings={"maxSessionTimeout": 3000})
     with server:
@@ -123,9 +122,9 @@ def test_a_grant_says_which_ttl_the_ensemble_gives() -> None:
 
 
 def test_a_fence_raised_while_the_connection_was_lost_is_known_afterwards(
-    zookeeper_server: ZooKeeperServer, proxy: FaultProxy
+    zookeeper_server: ZooKeeperServer, proxy: OneWayProxy
 ) -> None:
-    url = f"zk://127.0.0.1:{proxy.port}/raised"
+    url = proxy.url("/raised")
     with leasehold.connect(url, ttl=60) as client, leasehold.connect(zookeeper_server.url("/raised")) as other:
         client.lock("x").acquire().release()
         proxy.refuse()
@@ -136,9 +135,9 @@ def test_a_fence_raised_while_the_connection_was_lost_is_known_afterwards(
         assert later.fence > raised >= 2**50
 
 
-def test_a_renewal_that_one_session_did_not_confirm_promises_no_more_than_before(proxy: FaultProxy) -> None:
+def test_a_renewal_that_one_session_did_not_confirm_promises_no_more_than_before(proxy: OneWayProxy) -> None:
     """Two ttls are two sessions; one of them is answered."""
-    backend = opened(f"zk://127.0.0.1:{proxy.port}/partly")
+    backend = opened(proxy.url("/partly"))
     silent, loud = (run(backend.join(claim(f"ns:{name}", ttl))) for name, ttl in (("silent", 30.0), ("loud", 60.0)))
     granted = RUNTIME.now()
     proxy.lose(b"ns%3Asilent", then="silence")
@@ -149,12 +148,12 @@ def test_a_renewal_that_one_session_did_not_confirm_promises_no_more_than_before
     assert isinstance(unconfirmed, Grant)
     assert isinstance(confirmed, Grant)
     assert confirmed.ttl >= 60
-    assert started + unconfirmed.ttl <= granted + 30.01, "it is believed for longer than what was confirmed"
+    assert started + unconfirmed.ttl <= granted + 30.01, "it is valid for longer than what was confirmed"
     proxy.heal()
     run(backend.close())
 
 
-def test_a_grant_after_a_wait_is_believed_for_no_longer_than_its_session(zookeeper_server: ZooKeeperServer) -> None:
+def test_a_grant_after_a_wait_is_valid_for_no_longer_than_its_session(zookeeper_server: ZooKeeperServer) -> None:
     """The lock was handed over some time after the leader last answered: the ttl counts from that answer."""
     backend, other = opened(zookeeper_server.url("/handed")), opened(zookeeper_server.url("/handed"))
     held = run(other.join(claim()))
@@ -162,20 +161,20 @@ def test_a_grant_after_a_wait_is_believed_for_no_longer_than_its_session(zookeep
     time.sleep(0.3)
     assert run(other.release(held)) is True
     run(woken(place))
-    asked = RUNTIME.now()
+    requested = RUNTIME.now()
     grant = run(backend.turn(place))
-    believed = (asked if grant.since is None else grant.since) + grant.ttl
+    valid_until = (requested if grant.since is None else grant.since) + grant.ttl
     session = next(iter(backend._pool._sessions.values()))
-    assert believed <= session.validity.until + 0.001
+    assert valid_until <= session.validity.until + 0.001
     for each in (backend, other):
         run(each.close())
 
 
 def test_a_waiter_looks_again_as_soon_as_its_connection_is_back(
-    zookeeper_server: ZooKeeperServer, proxy: FaultProxy
+    zookeeper_server: ZooKeeperServer, proxy: OneWayProxy
 ) -> None:
     """Not only when its next look would be due, a third of its ttl later."""
-    backend, other = opened(f"zk://127.0.0.1:{proxy.port}/back"), opened(zookeeper_server.url("/back"))
+    backend, other = opened(proxy.url("/back")), opened(zookeeper_server.url("/back"))
     run(other.join(claim(ttl=600.0)))
     place = run(backend.join(claim(ttl=600.0)))
     place.signal.clear()
@@ -204,7 +203,7 @@ def test_a_fence_that_equals_a_waiters_own_is_raised_above_it(
 def test_a_session_is_closed_through_the_first_server_that_answers(
     zookeeper_server: ZooKeeperServer, eye: KazooClient
 ) -> None:
-    """Nothing listens at the first address, and the second one accepts and says nothing."""
+    """Nothing listens at the first address, and the second one accepts and sends nothing."""
     with looking_at(zookeeper_server) as other:
         other.create("/closed-elsewhere", ephemeral=True)
         with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -216,9 +215,9 @@ def test_a_session_is_closed_through_the_first_server_that_answers(
 # --- calls that have little time
 
 
-def mute_after_connecting(proxy: FaultProxy, root: str) -> tuple[Any, Grant, Place]:
+def mute_after_connecting(proxy: OneWayProxy, root: str) -> tuple[Any, Grant, Place]:
     """A store that was connected, held one lock and waited for another; then the ensemble falls silent."""
-    backend = opened(f"zk://127.0.0.1:{proxy.port}{root}")
+    backend = opened(proxy.url(root))
     held, busy = run(backend.join(claim("ns:held"))), run(backend.join(claim("ns:busy")))
     place = run(backend.join(claim("ns:busy")))
     assert isinstance(held, Grant)
@@ -235,7 +234,7 @@ def took(call: Callable[[], Any], *errors: type[Exception]) -> float:
     return RUNTIME.now() - started
 
 
-def test_every_call_on_a_mute_ensemble_ends_when_its_caller_has_no_time_left(proxy: FaultProxy) -> None:
+def test_every_call_on_a_mute_ensemble_ends_when_its_caller_has_no_time_left(proxy: OneWayProxy) -> None:
     """The store itself would wait for seconds: a twentieth of a session of 90 s, or three seconds for a connection."""
     backend, held, place = mute_after_connecting(proxy, "/mute")
     unknown, either = (leasehold.OutcomeUnknown,), (leasehold.OutcomeUnknown, leasehold.BackendUnavailable)
@@ -249,20 +248,20 @@ def test_every_call_on_a_mute_ensemble_ends_when_its_caller_has_no_time_left(pro
     run(backend.close())
 
 
-def test_a_call_that_sent_nothing_says_so_when_its_time_is_over(proxy: FaultProxy) -> None:
-    """The connection is not there; or only questions were sent, about what fences are counted from."""
+def test_a_call_that_sent_nothing_is_unavailable_when_its_time_is_over(proxy: OneWayProxy) -> None:
+    """There is no connection; or only reads were sent, of the floor of the fences."""
     backend = opened(f"zk://127.0.0.1:{free_port()}/nowhere")
     assert took(lambda: backend.join(claim(), soon()), leasehold.BackendUnavailable) < OWN_LIMIT
     run(backend.close())
-    backend = opened(f"zk://127.0.0.1:{proxy.port}/questions")
-    proxy.lose(b"/questions/fence", then="silence")
+    backend = opened(proxy.url("/reads"))
+    proxy.lose(b"/reads/fence", then="silence")
     assert took(lambda: backend.join(claim(), soon()), leasehold.BackendUnavailable) < OWN_LIMIT
     assert proxy.done == 1
     run(backend.close())
 
 
-def test_a_renewal_of_many_sessions_takes_no_longer_than_one(proxy: FaultProxy) -> None:
-    backend = opened(f"zk://127.0.0.1:{proxy.port}/many")
+def test_a_renewal_of_many_sessions_takes_no_longer_than_one(proxy: OneWayProxy) -> None:
+    backend = opened(proxy.url("/many"))
     grants = [run(backend.join(claim(f"ns:{ttl}", float(ttl)))) for ttl in (60, 70, 80, 90)]
     proxy.black_hole()
     assert took(lambda: backend.renew(grants), leasehold.OutcomeUnknown, leasehold.BackendUnavailable) < 10
@@ -270,8 +269,8 @@ def test_a_renewal_of_many_sessions_takes_no_longer_than_one(proxy: FaultProxy) 
     run(backend.close())
 
 
-def test_a_caller_without_time_does_not_cost_the_others_their_connection(proxy: FaultProxy) -> None:
-    backend = opened(f"zk://127.0.0.1:{proxy.port}/shared")
+def test_a_caller_without_time_does_not_cost_the_others_their_connection(proxy: OneWayProxy) -> None:
+    backend = opened(proxy.url("/shared"))
     held = run(backend.join(claim("ns:held")))
     proxy.delay(to_client=0.2)
     with pytest.raises(leasehold.OutcomeUnknown):

@@ -24,11 +24,13 @@ from verification.lab.proxy import FaultProxy
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from leasehold import Client
     from leasehold.spi import Place
     from verification.lab.zookeeper import Ensemble, ZooKeeperServer
 
 WORKER = Path(__file__).with_name("zookeeper_worker.py")
 LIMIT = 90.0  # for what has to happen; generous, because a loaded machine is slow
+OWN_LIMIT = 2.0  # the shortest time that the store itself gives one answer
 
 
 def now() -> float:
@@ -87,7 +89,7 @@ class Contest:
 
     def __enter__(self) -> Contest:
         self.contenders = [Contender(*self._terms) for _ in range(self._number)]
-        self.everybody_is_served()
+        self.all_are_served()
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
@@ -99,8 +101,8 @@ class Contest:
         if kind is None:
             check_history(self.grants())
 
-    def everybody_is_served(self, times: int = 3) -> None:
-        """Nobody is left out from now on."""
+    def all_are_served(self, times: int = 3) -> None:
+        """Wait until each contender had so many grants from now on."""
         for contender in self.contenders:
             contender.wait_for_grants(times)
 
@@ -149,6 +151,10 @@ class OneWayProxy(FaultProxy):
 
     answers_vanish = False
 
+    def url(self, root: str) -> str:
+        """The URL of a store behind this proxy."""
+        return f"zk://127.0.0.1:{self.port}{root}"
+
     def _on_answer(self, link: Any, chunk: bytes) -> bool:
         if self.answers_vanish:
             link.hears_answers = False
@@ -161,6 +167,13 @@ RUNTIME = ThreadRuntime()
 def opened(url: str) -> Any:
     """A store, used by its port."""
     return find_store(url).open_backend(RUNTIME)
+
+
+def session_of(client: Client) -> Any:
+    """The one session of a client."""
+    backend: Any = client._twin._opened and client._twin._opened.backend
+    (session,) = backend._pool._sessions.values()
+    return session
 
 
 def claim(key: str = "ns:x", ttl: float = 60.0, mode: Mode = Mode.EXCLUSIVE) -> Claim:

@@ -12,6 +12,7 @@ import time
 from _thread import start_new_thread
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -28,13 +29,13 @@ from leasehold.errors import BackendError
 from leasehold.findings import Finding, Level
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from leasehold.backends.zookeeper.calls import Calls
     from leasehold.backends.zookeeper.keys import Paths
     from leasehold.backends.zookeeper.options import Options
     from leasehold.backends.zookeeper.pool import Pool
-    from leasehold.spi import Runtime, Signal
+    from leasehold.spi import Runtime
 
 __all__ = ["Doctor", "Facts", "Server", "findings"]
 
@@ -122,7 +123,7 @@ class Doctor:
         )
         facts.foreign = await self._foreign(session)
         facts.shortest, facts.longest = await self._negotiated(SHORTEST), await self._negotiated(LONGEST)
-        facts.servers = await self._query_servers()
+        facts.servers = await self._runtime.offload(self._query_servers)
         return findings(facts)
 
     async def _read(self, session: Session, request: Any, facts: Facts, what: str) -> Any:
@@ -166,44 +167,25 @@ class Doctor:
         finally:
             start_new_thread(session.close, ())
 
-    async def _query_servers(self) -> list[Server]:
-        """Query every server of the URL, on a thread of its own, because sockets block."""
-        query = _Query(self._options, self._runtime.signal())
-        start_new_thread(query.run, ())
-        limit = 2 * WORD_TIMEOUT * len(self._options.hosts) + 1.0
-        await self._runtime.wait(query.done, self._runtime.now() + limit)
-        return list(query.servers)
+    def _query_servers(self) -> list[Server]:
+        """Every server of the URL."""
+        return [_query(host, self._options) for host in self._options.hosts]
 
 
-@dataclass
-class _Query:
-    """`srvr` and `conf` to every server."""
-
-    options: Options
-    done: Signal
-    servers: list[Server] = field(default_factory=list)
-
-    def run(self) -> None:
-        for host, port in self.options.hosts:
-            self.servers.append(self._query(host, port))
-        self.done.set()
-
-    def _query(self, host: str, port: int) -> Server:
-        try:
-            return Server(f"{host}:{port}", self._word(host, port, "srvr"), self._word(host, port, "conf"))
-        except OSError as error:
-            return Server(f"{host}:{port}", failure=str(error))
-
-    def _word(self, host: str, port: int, word: str) -> str:
-        connection = open_socket((host, port), timeout=WORD_TIMEOUT, **self.options.socket_options)
-        with closing(connection):
-            connection.settimeout(WORD_TIMEOUT)
-            connection.sendall(word.encode())
-            return b"".join(iter(_receiver(connection), b"")).decode(errors="replace")
+def _query(host: tuple[str, int], options: Options) -> Server:
+    address = f"{host[0]}:{host[1]}"
+    try:
+        return Server(address, _answer_to("srvr", host, options), _answer_to("conf", host, options))
+    except OSError as error:
+        return Server(address, failure=str(error))
 
 
-def _receiver(connection: Any) -> Callable[[], bytes]:
-    return lambda: connection.recv(65536)
+def _answer_to(word: str, host: tuple[str, int], options: Options) -> str:
+    """The answer to a four-letter word, after which the server closes the connection."""
+    with closing(open_socket(host, timeout=WORD_TIMEOUT, **options.socket_options)) as connection:
+        connection.settimeout(WORD_TIMEOUT)
+        connection.sendall(word.encode())
+        return b"".join(iter(partial(connection.recv, 65536), b"")).decode(errors="replace")
 
 
 # --- what the facts mean for a lock
@@ -311,9 +293,9 @@ def _rights(facts: Facts) -> Iterator[Finding]:
     where = root if facts.acl else f"{root}, which does not exist yet,"
     if any(rule.id.scheme == "world" and rule.perms & ~READ for rule in rules):
         advice = "give a user and password in the URL (zk://user:password@…), or acl=…"
-        yield Finding("rights", Level.WARNING, f"{where} is open to everybody", why, advice)
+        yield Finding("rights", Level.WARNING, f"{where} is open to every client", why, advice)
     else:
-        yield Finding("rights", Level.OK, f"{where} is not open to everybody", why)
+        yield Finding("rights", Level.OK, f"{where} is not open to every client", why)
 
 
 def _nodes(facts: Facts) -> Iterator[Finding]:

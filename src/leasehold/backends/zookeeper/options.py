@@ -1,4 +1,4 @@
-"""What a URL, or a kazoo client of the user's own, says about an ensemble: hosts, root, account, rights, TLS. No I/O.
+"""From a URL, or a kazoo client of the user's own: the hosts, root, account, rights and TLS of an ensemble. No I/O.
 
 zk://user:password@h1,h2:2181,h3/root?acl=creator
 zks://h1,h2,h3/root?tls_ca=/etc/ssl/ca.pem&tls_cert=...&tls_key=...
@@ -33,7 +33,7 @@ KAZOO_NAMES = (  # of what an adopted client knows about its connections
 ACLS = text(
     "acl",
     "the rights on every node: `creator` (its creator only; the default for a user or a client certificate), `open` "
-    "(everybody; the default without either), or a list of rules",
+    "(every client; the default without either), or a list of rules",
     takes="`creator`, `open`, or a list like `digest:user:hash:cdrwa,world:anyone:r`",
 )
 CHECK_HOSTNAME = flag("check_hostname", "whether the name in the server's certificate is checked", default=True)
@@ -157,7 +157,7 @@ def _credentials(url: StoreURL) -> tuple[tuple[str, str], ...]:
 
 
 def _acl(given: str | None, *, is_known: bool) -> Sequence[Any]:
-    """The rules of an `acl` option. A client that the ensemble can tell apart keeps others out by default."""
+    """The rules of an `acl` option. A client with an account keeps others out by default."""
     if given is None:
         given = "creator" if is_known else "open"
     if given == "creator":

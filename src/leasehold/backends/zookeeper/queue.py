@@ -52,7 +52,7 @@ _in_order = attrgetter("sequence")
 
 
 class QueueView:
-    """The claims ahead of one claim, in order. Only the thread that asks for the claim changes it."""
+    """The claims ahead of one claim, in order. Only the caller's thread changes it."""
 
     __slots__ = ("_capacity", "_granted", "_mode", "ahead", "is_stale", "watched")
 
