@@ -113,7 +113,7 @@ def test_whatever_ends_the_hearing_is_told(driver: contract.Driver, redis_server
             raise RuntimeError("a bug of ours")
 
         router = backend._router
-        subscription = await router.wire.listen(await router.node_for(backend._names.keys("k")), hear, lost.set)
+        subscription = await router.wire.subscribe(await router.node_for(backend._names.keys("k")), hear, lost.set)
         subscription.send(pack("SUBSCRIBE", "channel"))
         assert await runtime.wait(lost, runtime.now() + LIMIT)
         await backend.close()
