@@ -58,7 +58,7 @@ class RedisStore:
 
     def _wire(self, runtime: Runtime) -> Wire:
         """The wire for this runtime; asyncio is loaded only where it is used."""
-        if type(runtime).__name__ == "AsyncioRuntime":
+        if not runtime.blocking:
             from leasehold.backends.redis.asyncio_wire import AsyncioWire  # noqa: PLC0415
 
             return AsyncioWire(self.dialer, runtime, self.label)

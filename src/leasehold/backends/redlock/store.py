@@ -56,7 +56,7 @@ class RedlockStore:
 
     def _wire(self, dialer: Dialer, address: Address, runtime: Runtime, undelivered: Undelivered) -> NodeWire:
         """The connections for this runtime; asyncio is loaded only where it is used."""
-        if type(runtime).__name__ == "AsyncioRuntime":
+        if not runtime.blocking:
             from leasehold.backends.redlock.asyncio_wire import AsyncioWire  # noqa: PLC0415
 
             return AsyncioWire(dialer, address, self.options.answer_timeout)
