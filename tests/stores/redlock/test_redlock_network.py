@@ -300,19 +300,19 @@ def test_what_shall_be_said_behind_a_lost_question_is_kept(driver: contract.Driv
     driver.run(body())
 
 
-def test_connections_that_are_too_many_or_of_no_use_leave_what_they_owe_to_others(nodes: RedlockNodes) -> None:
+def test_connections_that_are_too_many_or_of_no_use_leave_pending_calls_to_others(nodes: RedlockNodes) -> None:
     claim = Claim("leasehold:name", "f" * 32, 30.0, Mode.EXCLUSIVE, 1, 0.0, Holder("host", 1))
     calls = Calls(nodes.max_ttl, 5)
     store: Any = find_store(nodes.url()).open_backend(ThreadRuntime())
     run(store._nodes.ready())
     node = store._nodes.all[0]
-    lines = [node.wire.take(node) for _ in range(MOST_IDLE + 1)]
+    connections = [node.wire.take(node) for _ in range(MOST_IDLE + 1)]
     nodes.servers[0].pause()
     try:
-        for number, line in enumerate(lines):
+        for number, connection in enumerate(connections):
             late = calls.release(claim, number, time.monotonic())
-            line.ask(Pending(late, late.count), late.short)
-            node.wire.give_back(line)
+            connection.start(Pending(late, late.count), late.short)
+            node.wire.give_back(connection)
         assert len(node.undelivered) == 1, "one is too many"
         with pytest.raises(leasehold.BackendError):
             run(node.wire.exchange(b"PING\r\n", 1))
