@@ -147,8 +147,8 @@ REDIS_MUTANTS: tuple[Mutant, ...] = (
         "redis-nobody-heard",
         "a waiter whose client is gone is made the holder",
         _QUEUE,
-        "        if heard > 0 then grant(head,",
-        "        if heard >= 0 then grant(head,",
+        "        if receivers > 0 then grant(head,",
+        "        if receivers >= 0 then grant(head,",
     ),
     Mutant(
         "redis-tells-before-it-writes",
@@ -182,8 +182,8 @@ REDIS_MUTANTS: tuple[Mutant, ...] = (
         "redis-one-at-a-time",
         "of several waiters that could be let in together only the first is",
         _QUEUE,
-        "min_hold, facts) end\n        leave_queue(head)\n",
-        "min_hold, facts) end\n        leave_queue(head)\n        if true then return mine end\n",
+        "min_hold, description) end\n        leave_queue(head)\n",
+        "min_hold, description) end\n        leave_queue(head)\n        if true then return mine end\n",
     ),
     Mutant(
         "redis-place-not-refreshed",
@@ -289,8 +289,8 @@ REDIS_MUTANTS: tuple[Mutant, ...] = (
         "redis-abandoned-not-told",
         "the next holder does not learn that the last one vanished",
         _QUEUE,
-        "    alone, alone_facts = false, false\n    note_that_somebody_left()\n",
-        "    alone, alone_facts = false, false\n",
+        "    alone, alone_description = false, false\n    note_abandonment()\n",
+        "    alone, alone_description = false, false\n",
     ),
     Mutant(
         "redis-abandoned-share-overlooked",

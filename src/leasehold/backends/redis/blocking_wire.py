@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FRESH", "BlockingWire"]
 
-MOST_IDLE = 8  # connections kept for later; more are opened while more threads talk at once
+MOST_IDLE = 8  # connections kept for later; more are opened while more threads need one at once
 FRESH = 1.0  # one that was used within this time is taken to be alive
 
 

@@ -49,7 +49,7 @@ CODE_IN_SCRIPT = re.compile(r"@user_script: ?\d+: -?([A-Z]+) ")
 
 
 def error_code(text: str) -> str:
-    """The word by which Redis tells its errors apart."""
+    """The first word of an error reply, which is its kind."""
     inside = CODE_IN_SCRIPT.search(text)
     if inside is not None:
         return inside[1]

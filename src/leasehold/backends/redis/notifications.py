@@ -192,12 +192,11 @@ class Listener:
         return f"{keys.base}:p:{self._id}" if self._sharded else self._channel
 
     def verify(self, keys: Keys) -> None:
-        """Subscribe once more, because a message is missing: a hand-over was found only by polling, or a live waiter
-        lost its place.
+        """Subscribe once more, because a message is missing.
 
-        A connection without traffic can be dead for hours and look alive. Until the new subscription is confirmed, no
-        waiter relies on it.
-        """  # noqa: D205 - one sentence
+        A hand-over was found only by polling, or a live waiter lost its place. A connection without traffic can be dead
+        for hours and look alive. Until the new subscription is confirmed, no waiter relies on it.
+        """
         node = self._router.topology.known(keys.slot_key)
         source = None if node is None else self.sources.get(node)
         name = self._channel_for(keys)

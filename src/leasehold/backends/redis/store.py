@@ -112,7 +112,7 @@ def new_dialer(
     connect_timeout: float = CONNECT_TIMEOUT,
     sentinel: Mapping[str, Any] | None = None,
 ) -> Dialer:
-    """What makes connections as this URL says; `secure_url` tells how it would ask for TLS."""
+    """What makes connections for this URL; `secure_url` is the advice for a URL that should use TLS."""
     timeouts = {"socket_connect_timeout": connect_timeout, "socket_timeout": connect_timeout}
     arguments = timeouts | _passed_on(url, values)
     if db is not None:

@@ -191,7 +191,7 @@ class RedlockBackend:
     async def withdraw(self, claim: Claim, until: float = math.inf, /, *, doubt: bool = True) -> None:
         """Every node that can be reached must get it, or a late vote would stay there without a holder.
 
-        A node that has not answered everything is in doubt, whatever the caller says of the claim as a whole: a grant
+        A node that has not answered everything is in doubt, whatever the caller knows of the claim as a whole: a grant
         does not wait for all votes, and a repair is not waited for at all.
         """
         await self._nodes.ready(until)

@@ -168,7 +168,7 @@ async def _memory(send: Any, options: Options, count: int) -> list[Finding]:
     if known is None or known.decode() != run_id:
         return [Finding("memory of grants", Level.WARNING, "it has not been used since it started", why, advice)]
     if terms.decode() != f"{milliseconds(options.max_ttl)}/{count}":
-        found = f"it {agreed_on(terms)}, and this URL says max_ttl={options.max_ttl:g} and names {count} nodes"
+        found = f"it {agreed_on(terms)}, and this URL has max_ttl={options.max_ttl:g} and {count} nodes"
         advice = f"give all clients the same URL; to change it, stop them and delete the key {MARKER} on every node"
         return [Finding("terms", Level.PROBLEM, found, "nodes sit out, and majorities meet, according to them", advice)]
     seconds, microseconds = await send("TIME")

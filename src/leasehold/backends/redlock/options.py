@@ -1,4 +1,4 @@
-"""What a Redlock URL may say: options of the store, TLS, and those that are passed on to redis-py's connections."""
+"""The options of a Redlock URL: those of the store, TLS, and those that are passed on to redis-py's connections."""
 
 from __future__ import annotations
 
