@@ -112,7 +112,7 @@ class AsyncFencedRedis:
     def _require_exclusive(self) -> None:
         if self._token.shared:
             raise ConfigurationError(
-                "this lease is shared with others: it allows reading; take the write lock to change values"
+                "this lease is shared with others: it allows to read, and not to write; take the write lock for that"
             )
 
     async def _perform(self, body: str, keys: Sequence[str | bytes], args: Sequence[Value]) -> Any:
