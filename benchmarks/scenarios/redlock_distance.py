@@ -32,7 +32,7 @@ def run(settings: Settings) -> Iterator[Table]:
         yield measure("Redlock, far away", [Candidate(OURS, Role.OURS, None, missing)], settings)
         return
     for delay in settings.pick((0.001, 0.010), (0.001,)):
-        with RedlockNodes(5, max_ttl=60, node_timeout=0.5) as nodes, ExitStack() as stack:
+        with RedlockNodes(5, max_ttl=60, answer_timeout=0.5) as nodes, ExitStack() as stack:
             proxies = [stack.enter_context(FaultProxy(server.address)) for server in nodes.servers]
             for proxy in proxies:
                 proxy.delay(delay, delay)

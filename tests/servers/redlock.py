@@ -15,5 +15,5 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def redlock_nodes() -> Iterator[RedlockNodes]:
     """Five nodes. Machines that run tests are busy, so a node gets more time than it would by default."""
-    with RedlockNodes(5, max_ttl=10_000, node_timeout=0.5) as nodes:
+    with RedlockNodes(5, max_ttl=10_000, answer_timeout=0.5) as nodes:
         yield nodes

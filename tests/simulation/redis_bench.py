@@ -11,7 +11,7 @@ from verification.simulation import SimRuntime, World
 from verification.simulation.network import Link
 from verification.simulation.redis.server import SimRedis
 from verification.simulation.redis.store import open_plain
-from verification.simulation.redis.wire import SimEar
+from verification.simulation.redis.wire import SimSubscription
 
 T = TypeVar("T")
 
@@ -42,8 +42,8 @@ class Bench:
         """Run it to its end, in the main process."""
         return self.world.run(coroutine, self.main.process)
 
-    def silence_ears(self) -> None:
+    def silence_subscriptions(self) -> None:
         """From now on no message arrives on the connections for messages, and nobody is told."""
         for session in self.server.sessions.values():
-            if isinstance(session, SimEar):
+            if isinstance(session, SimSubscription):
                 session._down.is_silent = True

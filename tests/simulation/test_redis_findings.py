@@ -9,7 +9,7 @@ import pytest
 
 from leasehold._core.validity import believed_until
 from leasehold.backends.redis.backend import RedisBackend
-from leasehold.backends.redis.pushes import Handed, Waiter
+from leasehold.backends.redis.notifications import HandOver, Waiter
 from leasehold.errors import BackendUnavailable
 from leasehold.spi import Place
 from leasehold.values import Grant, Mode, Refusal
@@ -153,8 +153,8 @@ def test_a_waiter_keeps_its_place_while_its_client_cannot_hear() -> None:
     waiter = bench.client()
 
     def deafen() -> None:
-        bench.silence_ears()
-        waiter._pushes.doubt(waiter._names.keys("k"))
+        bench.silence_subscriptions()
+        waiter._listener.verify(waiter._names.keys("k"))
 
     keeps_its_place(bench, waiter, deafen)
 
@@ -269,6 +269,36 @@ def test_a_hand_over_to_a_process_with_a_slow_clock_is_not_believed_for_too_long
     bench.run(history())
 
 
+def test_a_hand_over_after_a_missed_recheck_is_believed_for_its_claim_window_only() -> None:
+    """The server hands over to such a waiter for half of its place's life: it may be dead, and the next one waits."""
+    bench = Bench()
+    holder, waiter = bench.client(), bench.client(rate=0.991)  # a clock just slow enough not to see the miss
+    process = bench.links[1].process
+
+    async def history() -> None:
+        first = await holder.try_acquire(bench.claim(ttl=60.0))
+        place = await waiter.join(bench.claim(ttl=10.0))
+        assert isinstance(first, Grant)
+        assert isinstance(place, Place)
+        await bench.main.sleep(3.0)
+        await holder.release(first)
+        made_at = bench.world.now
+        assert await bench.main.wait(place.signal, bench.main.now() + 1)
+        grant = await waiter.turn(place)
+        state = await holder.inspect("k")
+        assert state is not None
+        assert 2.5 < state.holdings[0].expires_in <= 3.0, "the server granted a claim window"
+        assert isinstance(grant, Grant)
+        assert grant.since is not None, "it came by message"
+        assert grant.ttl == 3.0
+        assert process.instant(believed_until(grant.since, grant.ttl)) < made_at + 3.1
+        (renewed,) = await waiter.renew([grant])
+        assert isinstance(renewed, Grant)
+        assert (renewed.ttl, renewed.since) == (10.0, None), "a renewal brings the whole ttl"
+
+    bench.run(history())
+
+
 @pytest.mark.parametrize(("step", "pause"), [(0.5, 2.3), (2.0, 3.2), (5.0, 5.2)])
 def test_a_step_of_the_clock_does_not_hide_behind_a_process_that_stood_still(step: float, pause: float) -> None:
     """It did: a hand-over taken up late was believed for as much too long as the server's clock had stepped ahead."""
@@ -306,8 +336,8 @@ def test_a_hand_over_within_the_millisecond_of_the_join_is_believed_and_not_from
     async def history() -> None:
         await bench.main.sleep(1.0)
         took = max(0, apart - 1) / 1000 + 0.0001  # nearly a millisecond less than the stamps say
-        waiter = Waiter(runtime.signal(), waiting._names.keys(claim.key), sent=runtime.now() - took, told=10_000)
-        waiter.handed = Handed(fence=7, at=10_000 + apart, abandoned=False, ttl=claim.ttl)
+        waiter = Waiter(runtime.signal(), waiting._names.keys(claim.key), sent=runtime.now() - took, stamp=10_000)
+        waiter.handed = HandOver(fence=7, at=10_000 + apart, abandoned=False, ttl=claim.ttl)
         grant = waiting._handed_over(claim, waiter)
         assert grant is not None
         assert grant.since is not None
@@ -323,8 +353,8 @@ def test_several_holders_keep_out_programs_that_lock_by_set_nx_until_the_last_is
     keys = client._names.keys("k")
 
     async def is_kept_out() -> bool:
-        node = await client._courier.node_for(keys)
-        (found,) = await client._courier.commands(node, ("EXISTS", keys.slot_key.decode()), timeout=1.0)
+        node = await client._router.node_for(keys)
+        (found,) = await client._router.commands(node, ("EXISTS", keys.slot_key.decode()), timeout=1.0)
         return bool(found)
 
     async def history() -> None:

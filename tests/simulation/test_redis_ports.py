@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from leasehold.backends.redis.commands import Call
+from leasehold.backends.redis.calls import Call
 from leasehold.backends.redis.scripts import script
 from leasehold.spi import Place
 from leasehold.values import Grant, Loss, LossReason, Mode, Refusal
@@ -281,7 +281,7 @@ def test_strict_mode_holds_off_for_a_name_that_another_life_has_granted_however_
 
     async def ask(owner: str, life: str) -> int:
         words = ("0", owner, "10000", "x", "0", "0", "[]", "0", "6000", "", life, "30000", str(age))
-        reply = await client._courier.ask(Call.of(script("acquire"), keys, owner, *words), 1.0)
+        reply = await client._router.execute(Call.of(script("acquire"), keys, owner, *words), 1.0)
         return int(reply[0])
 
     async def history() -> None:

@@ -27,7 +27,7 @@ def test_a_loss_is_an_unknown_outcome(shared: bool, weather: str, applied: bool)
         await client.release(Grant(bench.claim(), 1, 1.0))  # the connection is open
         setattr(bench.links[0].weather, weather, 1.0)
         with pytest.raises(OutcomeUnknown):
-            await client._courier.command(await client._courier.node_for(client._names.keys("k")), "SET", "k", "v")
+            await client._router.command(await client._router.node_for(client._names.keys("k")), "SET", "k", "v")
 
     bench.run(history())
     assert (keys_left(bench) > 0) is applied
@@ -122,7 +122,7 @@ def test_a_message_travels_and_can_be_lost() -> None:
             bench.links[1].weather.reply_loss = loss
             await holder.release(grant)
             await bench.main.wait(place.signal, bench.main.now() + 1)
-            return waiter._pushes.waiter(place.claim.owner).handed is not None  # type: ignore[union-attr]
+            return waiter._listener.waiter(place.claim.owner).handed is not None  # type: ignore[union-attr]
 
         assert bench.run(history()) is rung
 

@@ -21,11 +21,13 @@ def settle(server: RedisServer, max_ttl: float, nodes: int = 5) -> None:
 
 
 class RedlockNodes:
-    """Some nodes; `node_timeout` goes into the URL, and every further keyword is a server's."""
+    """Some nodes; `answer_timeout` goes into the URL, and every further keyword is a server's."""
 
-    def __init__(self, number: int = 5, *, max_ttl: float = 30.0, node_timeout: float = 0.05, **settings: Any) -> None:
+    def __init__(
+        self, number: int = 5, *, max_ttl: float = 30.0, answer_timeout: float = 0.05, **settings: Any
+    ) -> None:
         self.max_ttl = max_ttl
-        self._options = {"max_ttl": max_ttl, "node_timeout": node_timeout}
+        self._options = {"max_ttl": max_ttl, "answer_timeout": answer_timeout}
         self.servers = [RedisServer(f"redlock-{place}", **settings) for place in range(number)]
 
     def start(self) -> None:

@@ -21,7 +21,8 @@ _RENEW = _SCRIPTS + "renew.lua"
 _WITHDRAW = _SCRIPTS + "withdraw.lua"
 _WRITE = _SCRIPTS + "write_record.lua"
 _BACKEND = "backends/redis/backend.py"
-_COURIER = "backends/redis/courier.py"
+_ROUTER = "backends/redis/router.py"
+_FINDINGS = "tests/simulation/test_redis_findings.py"
 
 REDIS_MUTANTS: tuple[Mutant, ...] = (
     # --- whose grant it is
@@ -146,8 +147,8 @@ REDIS_MUTANTS: tuple[Mutant, ...] = (
         "redis-nobody-heard",
         "a waiter whose client is gone is made the holder",
         _QUEUE,
-        "        if heard > 0 then grant(head,",
-        "        if heard >= 0 then grant(head,",
+        "        if receivers > 0 then grant(head,",
+        "        if receivers >= 0 then grant(head,",
     ),
     Mutant(
         "redis-tells-before-it-writes",
@@ -181,8 +182,8 @@ REDIS_MUTANTS: tuple[Mutant, ...] = (
         "redis-one-at-a-time",
         "of several waiters that could be let in together only the first is",
         _QUEUE,
-        "min_hold, facts) end\n        leave_queue(head)\n",
-        "min_hold, facts) end\n        leave_queue(head)\n        if true then return mine end\n",
+        "min_hold, description) end\n        leave_queue(head)\n",
+        "min_hold, description) end\n        leave_queue(head)\n        if true then return mine end\n",
     ),
     Mutant(
         "redis-place-not-refreshed",
@@ -288,8 +289,8 @@ REDIS_MUTANTS: tuple[Mutant, ...] = (
         "redis-abandoned-not-told",
         "the next holder does not learn that the last one vanished",
         _QUEUE,
-        "    alone, alone_facts = false, false\n    note_that_somebody_left()\n",
-        "    alone, alone_facts = false, false\n",
+        "    alone, alone_description = false, false\n    note_abandonment()\n",
+        "    alone, alone_description = false, false\n",
     ),
     Mutant(
         "redis-abandoned-share-overlooked",
@@ -317,7 +318,7 @@ REDIS_MUTANTS: tuple[Mutant, ...] = (
         "redis-handed-over-now",
         "a grant that came by message is counted from its arrival",
         _BACKEND,
-        "        since = handed_over_since(waiter.sent, max(0, handed.at - waiter.told - 1) / 1000)\n",
+        "        since = handed_over_since(waiter.sent, max(0, handed.at - waiter.stamp - 1) / 1000)\n",
         "        since = self._runtime.now()\n",
     ),
     Mutant(
@@ -333,6 +334,7 @@ REDIS_MUTANTS: tuple[Mutant, ...] = (
         _BACKEND,
         "        return Grant(claim, handed.fence, handed.ttl, since, handed.abandoned)\n",
         "        return Grant(claim, handed.fence, claim.ttl, since, handed.abandoned)\n",
+        tests=(f"{_FINDINGS}::test_a_hand_over_after_a_missed_recheck_is_believed_for_its_claim_window_only",),
     ),
     Mutant(
         "redis-late-hand-over-believed",
@@ -352,11 +354,11 @@ REDIS_MUTANTS: tuple[Mutant, ...] = (
         "redis-deaf-for-ever",
         "a client that was passed over does not look whether it can be reached",
         _BACKEND,
-        "            self._pushes.doubt(keys)\n        self._pushes.forget(claim.owner)\n        return self._refused",
-        "            pass\n        self._pushes.forget(claim.owner)\n        return self._refused",
+        "            self._listener.verify(keys)\n        self._listener.remove(claim.owner)\n        return self._ref",
+        "            pass\n        self._listener.remove(claim.owner)\n        return self._ref",
     ),
     Mutant(
-        "redis-waits-for-a-dead-ear",
+        "redis-waits-for-a-dead-subscription",
         "a waiter loses its place while its client waits for a connection that is dead",
         _BACKEND,
         "LISTENING = 6  #",
@@ -366,8 +368,8 @@ REDIS_MUTANTS: tuple[Mutant, ...] = (
         "redis-life-by-process",
         "strict mode does not notice that the first primary was promoted again",
         _BACKEND,
-        """{facts[b'run_id'].decode()}:{facts.get(b'master_replid', b'').decode()}""",
-        """{facts[b'run_id'].decode()}""",
+        """{info[b'run_id'].decode()}:{info.get(b'master_replid', b'').decode()}""",
+        """{info[b'run_id'].decode()}""",
     ),
     Mutant(
         "redis-age-by-process",
@@ -379,8 +381,8 @@ REDIS_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "redis-script-not-sent",
         "a server that does not know a script is not told it",
-        _COURIER,
+        _ROUTER,
         "            payload = call.whole  #",
-        '            payload = call.short if word == "NOSCRIPT" else call.whole  #',
+        '            payload = call.short if code == "NOSCRIPT" else call.whole  #',
     ),
 )

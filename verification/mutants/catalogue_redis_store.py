@@ -15,7 +15,7 @@ _WITHDRAW = _SCRIPTS + "withdraw.lua"
 _BACKEND = "backends/redis/backend.py"
 _BLOCKING = "backends/redis/blocking_wire.py"
 _ASYNCIO = "backends/redis/asyncio_wire.py"
-_COURIER = "backends/redis/courier.py"
+_ROUTER = "backends/redis/router.py"
 _TOPOLOGY = "backends/redis/topology.py"
 _WIRE = "backends/redis/wire.py"
 
@@ -46,8 +46,8 @@ REDIS_STORE_MUTANTS: tuple[Mutant, ...] = (
         "redis-raised-fence-lifts-all",
         "a fence raised by hand for one name lifts the fences of every name of that client for ever",
         _BACKEND,
-        "        if fence > self._seen and fence < time_ms * 1000 + HOUR_US:\n",
-        "        if fence > self._seen:\n",
+        "        if fence > self._highest and fence < time_ms * 1000 + HOUR_US:\n",
+        "        if fence > self._highest:\n",
         tests=(f"{_PORTS}::test_fence_that_was_raised_for_one_name_does_not_lift_those_of_others",),
     ),
     Mutant(
@@ -95,8 +95,8 @@ REDIS_STORE_MUTANTS: tuple[Mutant, ...] = (
         "redis-hasty-caller-kills-link",
         "a task with little time costs all others the shared connection",
         _ASYNCIO,
-        "        self._questions.append((answer, count, deadline, now + timeout))\n",
-        "        self._questions.append((answer, count, deadline, deadline))\n",
+        "        self._pending.append((answer, count, deadline, now + timeout))\n",
+        "        self._pending.append((answer, count, deadline, deadline))\n",
         tests=(f"{_UNTIL}::test_caller_with_little_time_does_not_cost_others_their_answers",),
     ),
     Mutant(
@@ -110,7 +110,7 @@ REDIS_STORE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "redis-acks-use-all-time",
         "replicas are waited for until the call has no time left to undo the grant",
-        _COURIER,
+        _ROUTER,
         "        patience = min(patience, max(0.0, self.wire.left(until)) / 2)\n",
         "        patience = min(patience, max(0.0, self.wire.left(until)))\n",
         tests=(f"{_UNTIL}::test_replicas_that_do_not_acknowledge_are_not_waited_for_beyond_the_call",),
@@ -119,7 +119,7 @@ REDIS_STORE_MUTANTS: tuple[Mutant, ...] = (
         "redis-close-leaves-callers",
         "a thread that waits for an answer goes on waiting when its client is closed",
         _BLOCKING,
-        "                link.interrupt()\n",
+        "                connection.interrupt()\n",
         "                pass\n",
         tests=(f"{_CLOSING}::test_call_that_waits_for_an_answer_ends_when_its_client_is_closed[threads--try_acquire]",),
     ),
@@ -192,16 +192,16 @@ REDIS_STORE_MUTANTS: tuple[Mutant, ...] = (
         "redis-late-connection-lost",
         "a connection that came too late for its caller is neither kept nor closed",
         _BLOCKING,
-        "                opening.left = link is None\n",
-        "                opening.left = False\n",
+        "                opening.abandoned = connection is None\n",
+        "                opening.abandoned = False\n",
         tests=(f"{_UNTIL}::test_connection_that_came_too_late_for_its_caller_serves_the_next",),
     ),
     Mutant(
         "redis-release-without-patience",
         "a release is refused while its slot is being moved",
-        _COURIER,
-        '            elif word == "TRYAGAIN" and self._runtime.now() + SLOT_PAUSE < moved_by:\n',
-        '            elif word == "TRYAGAIN" and moved_by < 0:\n',
+        _ROUTER,
+        '            elif code == "TRYAGAIN" and self._runtime.now() + SLOT_PAUSE < moved_by:\n',
+        '            elif code == "TRYAGAIN" and moved_by < 0:\n',
         tests=("tests/stores/redis/test_redis_slots.py::test_release_waits_for_a_slot_on_the_move",),
     ),
     Mutant(

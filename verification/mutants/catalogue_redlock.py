@@ -8,7 +8,7 @@ __all__ = ["REDLOCK_MUTANTS"]
 
 _REDLOCK = "backends/redlock/"
 _SCRIPTS = _REDLOCK + "scripts/"
-_COUNTING = ("tests/stores/redlock/test_redlock_counting.py",)
+_TALLY = ("tests/stores/redlock/test_redlock_tally.py",)
 _CALLS = "tests/stores/redlock/test_redlock_calls.py::"
 _NODE = "tests/stores/redlock/test_redlock_scripts.py::"
 _NODES = ("tests/stores/redlock/test_redlock_node_states.py",)
@@ -20,34 +20,34 @@ REDLOCK_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "redlock-earlier-vote-stays",
         "a vote for an earlier number of the same claim stays on a silent node",
-        _REDLOCK + "votes.py",
+        _REDLOCK + "acquire.py",
         "        return *earlier, proposed\n",
         "        return (proposed,)\n",
-        tests=_COUNTING,
+        tests=_TALLY,
     ),
     Mutant(
         "redlock-busy-is-in-doubt",
         "while nodes are down, a lock of somebody else is in doubt instead of refused",
-        _REDLOCK + "votes.py",
+        _REDLOCK + "acquire.py",
         "        return left - sum(1 for _ in self._with(BUSY)) < self._needed <= left\n",
         "        return False\n",
-        tests=_COUNTING,
+        tests=_TALLY,
     ),
     Mutant(
         "redlock-lost-answer-decides",
         "an answer that got lost ends a ballot before those that would settle it have come",
-        _REDLOCK + "votes.py",
+        _REDLOCK + "acquire.py",
         "        elif isinstance(answer, (BackendUnavailable, BackendRejected)):\n            no += 1\n",
         "        elif answer is not None:\n            no += 1\n",
-        tests=_COUNTING,
+        tests=_TALLY,
     ),
     Mutant(
         "redlock-objection-decides",
         "with two nodes down the first objection to a number ends the ballot: a free lock is refused",
-        _REDLOCK + "votes.py",
+        _REDLOCK + "acquire.py",
         "    return bool(objected) and decided(yes, no + objected, nodes) and yes + objected >= majority(nodes)\n",
         "    return bool(objected) and decided(yes, no + objected, nodes)\n",
-        tests=_COUNTING,
+        tests=_TALLY,
     ),
     # --- scripts
     Mutant(
@@ -87,31 +87,31 @@ REDLOCK_MUTANTS: tuple[Mutant, ...] = (
         "redlock-no-mark-on-a-node-in-doubt",
         "a vote that arrives after a withdrawal without doubt takes the lock for nobody",
         _REDLOCK + "backend.py",
-        "                if answer != 1 or question.node.may_get_late(claim.ttl):\n",
+        "                if answer != 1 or request.node.may_receive_late(claim.ttl):\n",
         "                if isinstance(answer, Exception):\n",
         tests=(_CALLS + "test_withdrawal_without_doubt_leaves_a_mark_where_a_vote_may_still_arrive",),
     ),
     Mutant(
         "redlock-silent-connection-kept",
         "clean-ups that were sent on a connection which fell silent are never sent again",
-        _REDLOCK + "blocking_lines.py",
-        "            self._give_up_silent()\n",
+        _REDLOCK + "blocking_wire.py",
+        "            self._discard_silent()\n",
         "",
         tests=(_CALLS + "test_withdrawal_without_doubt_leaves_a_mark_where_a_vote_may_still_arrive",),
     ),
     Mutant(
         "redlock-connects-without-limit",
         "a thread that has to connect waits for a silent node for as long as the driver would",
-        _REDLOCK + "blocking_lines.py",
-        "        self._line = line = self._lines.take(self.node, self._until)\n",
-        "        self._line = line = self._lines.take(self.node)\n",
+        _REDLOCK + "blocking_wire.py",
+        "        self._connection = connection = self._wire.take(self.node, self._until)\n",
+        "        self._connection = connection = self._wire.take(self.node)\n",
         tests=(_CALLS + "test_connection_for_one_more_thread_is_not_waited_for_too_long",),
     ),
     Mutant(
         "redlock-waits-after-close",
         "a call of another thread goes on waiting for the nodes after the client was closed",
-        _REDLOCK + "blocking_lines.py",
-        "        for line in tuple(self._taken):\n            line.hang_up()\n",
+        _REDLOCK + "blocking_wire.py",
+        "        for connection in tuple(self._taken):\n            connection.hang_up()\n",
         "",
         tests=(_CALLS + "test_call_that_is_under_way_ends_with_the_client",),
     ),
@@ -127,10 +127,10 @@ REDLOCK_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "redlock-renewal-keeps-since",
         "a grant that took two rounds is believed too short after its renewal",
-        _REDLOCK + "counting.py",
+        _REDLOCK + "renew.py",
         "return grant if grant.since is None else _counted_from_now(grant)",
         "return grant",
-        tests=_COUNTING,
+        tests=_TALLY,
     ),
     Mutant(
         "redlock-dead-clocks-propose",
@@ -144,14 +144,14 @@ REDLOCK_MUTANTS: tuple[Mutant, ...] = (
         "redlock-clean-up-said-once",
         "clean-ups are forgotten when the connection breaks while they are sent again",
         _REDLOCK + "node.py",
-        "            for call in calls:\n                self.unsaid.keep(call)\n            raise\n",
+        "            for call in calls:\n                self.undelivered.keep(call)\n            raise\n",
         "            raise\n",
         tests=_NODES,
     ),
     Mutant(
         "redlock-lists-one-page",
         "a list ends after the first page of keys",
-        _REDLOCK + "inspecting.py",
+        _REDLOCK + "inspect.py",
         '            if cursor == b"0":\n                return found\n',
         "            return found\n",
         tests=(_NODE + "test_all_pages_of_a_list_are_read",),

@@ -5,8 +5,8 @@
     left = int(fenced.client.get("stock"))
     fenced.set("stock", left - 1)              # StaleFence if a newer holder has been here
 
-Knows how a client sends a script, and neither Lua clients by name nor the lock's own store: any client with `evalsha`
-and `eval` will do, blocking or asyncio.
+It depends neither on a driver nor on the lock's own store: any client with `evalsha` and `eval` will do, blocking or
+asyncio.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ return added"""
 class AsyncFencedRedis:
     """The values of one resource in Redis, written under one lease; a client of `redis.asyncio` sends the scripts.
 
-    `resource` names what is protected, if that is more or less than what the lock's name says; it belongs to one lock
+    `resource` names what is protected, if that is more or less than the lock's name; it belongs to one lock
     for ever. Its register is the hash `leasehold:guard:RESOURCE`. In a cluster, register and values must be in one
-    slot: pass a resource with the values' hash tag, such as `"{order:42}"`. `keep_ms` lets the register go when nobody
-    has written for so long, together with what it knew about late writers; without it, it stays.
+    slot: pass a resource with the values' hash tag, such as `"{order:42}"`. `keep_ms` lets the register expire when
+    it was not written for so long, together with what it knew about late writers; without it, it stays.
 
     Promises that no late writer that comes through here overwrites a value, as long as Redis keeps what it
     acknowledged: a failover to a replica that had not got the register forgets it. Raises `StaleFence`.
@@ -87,7 +87,7 @@ class AsyncFencedRedis:
         """HSET fields of a hash; how many are new."""
         self._require_exclusive()
         if not mapping:
-            raise ConfigurationError("hset needs at least one field")
+            raise ConfigurationError("hset needs at least one field: pass a mapping that is not empty")
         pairs = [part for pair in mapping.items() for part in pair]
         return int(await self._perform(_HSET, (key,), pairs))
 
@@ -95,7 +95,7 @@ class AsyncFencedRedis:
         """DEL values; how many there were."""
         self._require_exclusive()
         if not keys:
-            raise ConfigurationError("delete needs at least one key")
+            raise ConfigurationError('delete needs at least one key: delete("stock")')
         return int(await self._perform(_DELETE, keys, ()))
 
     async def run(self, script: str, *, keys: Sequence[str | bytes] = (), args: Sequence[Value] = ()) -> Any:
@@ -104,12 +104,16 @@ class AsyncFencedRedis:
         With the lease of a reader it must only read.
         """
         if script.lstrip().startswith("#!"):
-            raise ConfigurationError("a script with a first line of flags (#!lua) cannot be put into another one")
+            raise ConfigurationError(
+                "a script with a first line of flags (#!lua) cannot be put into another one; leave that line out"
+            )
         return await self._perform(script, keys, args)
 
     def _require_exclusive(self) -> None:
         if self._token.shared:
-            raise ConfigurationError("this lease is shared with others: it allows to read, and not to write")
+            raise ConfigurationError(
+                "this lease is shared with others: it allows to read, and not to write; take the write lock for that"
+            )
 
     async def _perform(self, body: str, keys: Sequence[str | bytes], args: Sequence[Value]) -> Any:
         token, register = self._token, REGISTER + self._token.resource
@@ -181,7 +185,7 @@ class FencedRedis:
 
 @functools.lru_cache(64)
 def _script(body: str) -> tuple[str, str]:
-    """The whole script around a body, and what Redis calls it."""
+    """The whole script around a body, and its digest."""
     frame = (files("leasehold.fencing") / "guarded.lua").read_text()
     text = frame.replace("--BODY--", body)
     return text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["VERBS", "backend_of", "claim_of", "failure_of", "no_answer_to_a_connection", "unread"]
 
-PATIENT = "command_timeout=30&socket_timeout=30&socket_connect_timeout=30"
+PATIENT = "answer_timeout=30&socket_timeout=30&socket_connect_timeout=30"
 
 
 def claim_of(owner: str = "o1", name: str = "name", ttl: float = 60.0, mode: Mode = Mode.EXCLUSIVE) -> Claim:

@@ -262,14 +262,14 @@ def test_what_an_account_may_not_ask_is_a_finding_and_not_an_error(server: Redis
     server.ask("ACL", "SETUSER", "poor", "on", ">word", "~*", "+ping")
     found = examine(server, ("poor", "word"))
     for command, right in (("INFO", "+info"), ("CONFIG", "+config|get"), ("TIME", "+time")):
-        finding = found[f"may not ask {command}"]
+        finding = found[f"right to use {command}"]
         assert "NOPERM" in finding.found or "permission" in finding.found
         assert right in finding.advice
         server.ask("ACL", "SETUSER", "poor", right)
-    assert found["may not ask TIME"].level is Level.PROBLEM
-    assert found["may not ask CONFIG"].level is Level.WARNING
+    assert found["right to use TIME"].level is Level.PROBLEM
+    assert found["right to use CONFIG"].level is Level.WARNING
     again = examine(server, ("poor", "word"))
-    assert [check for check in again if check.startswith("may not ask")] == []
+    assert [check for check in again if check.startswith("right to use")] == []
 
 
 def test_an_account_without_scripts_is_a_problem(server: RedisServer) -> None:

@@ -25,7 +25,7 @@ WORD = b"{leasehold:name}"  # only the requests about this lock
 
 def through(proxy: FaultProxy) -> str:
     """Through the proxy; an answer that does not come is waited for a shorter time than usual."""
-    return f"redis://127.0.0.1:{proxy.port}/0?command_timeout=0.5"
+    return f"redis://127.0.0.1:{proxy.port}/0?answer_timeout=0.5"
 
 
 async def holdings(client: AsyncClient, name: str = "name") -> list[int]:

@@ -180,7 +180,7 @@ def test_connection_that_came_too_late_for_its_caller_serves_the_next(
             redis_proxy.delay(to_client=0.3)
             error = await failure_of(backend.try_acquire(claim_of(), runtime.now() + 0.05))
             assert isinstance(error, BackendUnavailable)
-            wire = backend._courier.wire
+            wire = backend._router.wire
             kept = wire._idle if driver.name == "threads" else wire._shared
             end = runtime.now() + 30
             while not any(kept.values()):

@@ -33,7 +33,7 @@ async def connected(driver: contract.Driver, client: AsyncClient) -> None:
         lease = await client.lock("warm").acquire(timeout=60)
         await lease.release()
         nodes = client._opened.backend._nodes.all  # type: ignore[union-attr]  # it is open
-        if all(node.is_up and node.lines.is_ready and not node.opening for node in nodes):
+        if all(node.is_up and node.wire.is_ready and not node.opening for node in nodes):
             return
         assert time.monotonic() < end, "some node is never connected"
         await driver.breathe()
@@ -46,7 +46,7 @@ async def opened_store(runtime: Any, url: str) -> Any:
     while True:
         with suppress(BackendUnavailable):
             await store.inspect("leasehold:warm")
-            if all(node.is_up and node.lines.is_ready and not node.opening for node in store._nodes.all):
+            if all(node.is_up and node.wire.is_ready and not node.opening for node in store._nodes.all):
                 return store
         assert time.monotonic() < end, "some node is never connected"
         await runtime.sleep(0.005)

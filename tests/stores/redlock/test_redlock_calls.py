@@ -39,7 +39,7 @@ PATIENT = 20.0  # a limit of the store's own that no call may need
 
 @pytest.fixture
 def nodes() -> Iterator[RedlockNodes]:
-    with RedlockNodes(5, max_ttl=60, node_timeout=0.5) as started:
+    with RedlockNodes(5, max_ttl=60, answer_timeout=0.5) as started:
         yield started
 
 
@@ -93,7 +93,7 @@ def test_lock_of_another_is_refused_and_never_in_doubt_while_nodes_are_down(
     driver: contract.Driver, nodes: RedlockNodes, down: int
 ) -> None:
     async def body() -> None:
-        patient = nodes.url(node_timeout=10)  # so that a busy machine is no silent node
+        patient = nodes.url(answer_timeout=10)  # so that a busy machine is no silent node
         async with opened(driver, patient) as holder, opened(driver, patient) as client:
             held = await granted(driver, nodes, await store_of_connected(driver, holder), claim_of("a", 60))
             await connected(driver, client)
@@ -141,7 +141,7 @@ def test_call_ends_when_its_answer_is_of_no_use_any_more(
 
     async def body() -> None:
         with proxied(nodes, 5) as (proxies, url):
-            patient = url.replace("node_timeout=0.5", "node_timeout=10")
+            patient = url.replace("answer_timeout=0.5", "answer_timeout=10")
             async with opened(driver, patient) as client:
                 await connected(driver, client)
                 store, claim = store_of(client), claim_of("b")
@@ -185,13 +185,13 @@ def test_connection_for_one_more_thread_is_not_waited_for_too_long(nodes: Redloc
         patient = f"{url}&socket_timeout={PATIENT}&socket_connect_timeout={PATIENT}"
         store = run(opened_store(ThreadRuntime(), patient))
         node = store._nodes.all[0]
-        taken = node.lines.take(node)
+        taken = node.wire.take(node)
         proxy.black_hole()
         started = time.monotonic()
         grant = run(store.try_acquire(claim_of("b"), ThreadRuntime().now() + 1.0))
         assert time.monotonic() - started < PATIENT / 3
         assert isinstance(grant, Grant), "the others are a majority"
-        node.lines.give_back(taken)
+        node.wire.give_back(taken)
         run(store.close())
 
 
@@ -213,7 +213,7 @@ def test_nothing_is_sent_when_there_is_no_time_left(driver: contract.Driver, nod
 def test_call_that_is_under_way_ends_with_the_client(driver: contract.Driver, nodes: RedlockNodes, verb: str) -> None:
     async def body() -> None:
         with proxied(nodes, 5) as (proxies, url):
-            store = await opened_store(driver.runtime(), url.replace("node_timeout=0.5", "node_timeout=10"))
+            store = await opened_store(driver.runtime(), url.replace("answer_timeout=0.5", "answer_timeout=10"))
             for proxy in proxies:
                 proxy.black_hole()
             claim = claim_of("b")
@@ -284,7 +284,7 @@ def test_votes_of_an_attempt_that_failed_are_taken_back_although_the_client_is_c
             held = await granted(driver, nodes, await store_of_connected(driver, rival), claim_of("a"))
             for server in nodes.servers[:2]:
                 drop_lock(server)
-            store = await opened_store(driver.runtime(), nodes.url(node_timeout=10))
+            store = await opened_store(driver.runtime(), nodes.url(answer_timeout=10))
             assert isinstance(await store.try_acquire(claim_of("b")), Refusal)
             await store.close()
             await until(driver, lambda: held_on(nodes) == 3, "a vote was left behind")
@@ -303,7 +303,7 @@ def test_withdrawal_without_doubt_leaves_nothing_on_nodes_that_answer(
         async with opened(driver, nodes.url(), ttl=30) as client:
             store = await store_of_connected(driver, client)
             grant = await granted(driver, nodes, store, claim_of("b"))
-            await until(driver, lambda: not any(node.lines.is_owed for node in settled(store)))
+            await until(driver, lambda: not any(node.wire.has_pending for node in settled(store)))
             await store.withdraw(grant.claim, doubt=False)
             assert marks(nodes) == [0] * 5
             assert held_on(nodes) == 0
@@ -318,7 +318,7 @@ def test_withdrawal_without_doubt_leaves_nothing_on_nodes_that_answer(
 def settled(store: Any) -> list[Any]:
     """The nodes, after late answers that have come were read."""
     for node in store._nodes.all:
-        for line in getattr(node.lines, "_idle", ()):
+        for line in getattr(node.wire, "_idle", ()):
             with suppress(leasehold.OutcomeUnknown):
                 line.catch_up()
     return list(store._nodes.all)
@@ -378,7 +378,7 @@ def test_repair_that_is_under_way_does_not_take_a_lock_back_that_was_withdrawn(
 ) -> None:
     """Whether the node had the lock when it was withdrawn, or the repair shall bring it."""
     calls, claim = Calls(nodes.max_ttl, 5), claim_of("b")
-    store = run(opened_store(ThreadRuntime(), nodes.url(node_timeout=10)))
+    store = run(opened_store(ThreadRuntime(), nodes.url(answer_timeout=10)))
     grant = run(store.try_acquire(claim))
     assert isinstance(grant, Grant)
     server = nodes.servers[0]
@@ -419,15 +419,15 @@ def test_release_of_a_broken_grant_answers_with_the_break_and_frees_what_was_kep
 
 
 def test_connections_of_an_interrupted_call_are_not_used_again(nodes: RedlockNodes) -> None:
-    store = run(opened_store(ThreadRuntime(), nodes.url(node_timeout=10)))
+    store = run(opened_store(ThreadRuntime(), nodes.url(answer_timeout=10)))
 
     def interrupted(_: Any) -> bool:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run(store._nodes.ask(Calls(nodes.max_ttl, 5).look(["leasehold:name"]), interrupted, 1.0, math.inf))
+        run(store._nodes.poll(Calls(nodes.max_ttl, 5).look(["leasehold:name"]), interrupted, 1.0, math.inf))
     for node in store._nodes.all:
-        assert not node.lines._taken
-        assert not node.lines.is_owed, "an answer may be half read"
+        assert not node.wire._taken
+        assert not node.wire.has_pending, "an answer may be half read"
     assert run(store.inspect("leasehold:name")) is None
     run(store.close())

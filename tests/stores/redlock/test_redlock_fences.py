@@ -133,7 +133,7 @@ def hurt(server: RedisServer, kind: str) -> None:
 
 @pytest.fixture
 def nodes() -> Iterator[RedlockNodes]:
-    with RedlockNodes(5, max_ttl=SHORT, node_timeout=0.2) as started:
+    with RedlockNodes(5, max_ttl=SHORT, answer_timeout=0.2) as started:
         yield started
 
 

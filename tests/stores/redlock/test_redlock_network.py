@@ -15,7 +15,7 @@ import pytest
 import leasehold
 from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold.backends.redis.blocking_wire import FRESH
-from leasehold.backends.redlock.blocking_lines import MOST_IDLE, Owed
+from leasehold.backends.redlock.blocking_wire import MOST_IDLE, Pending
 from leasehold.backends.redlock.calls import Calls
 from leasehold.backends.redlock.scripts import script
 from leasehold.urls import find_store
@@ -37,7 +37,7 @@ WORD = b"leasehold:name"  # only the requests about this lock
 
 @pytest.fixture
 def nodes() -> Iterator[RedlockNodes]:
-    with RedlockNodes(5, max_ttl=60, node_timeout=0.5) as started:
+    with RedlockNodes(5, max_ttl=60, answer_timeout=0.5) as started:
         yield started
 
 
@@ -93,7 +93,7 @@ def test_answers_that_come_after_the_ttl_grant_nothing_and_leave_nothing(
 ) -> None:
     async def body() -> None:
         with proxied(nodes, 5) as (proxies, url):
-            patient = url.replace("node_timeout=0.5", "node_timeout=5")
+            patient = url.replace("answer_timeout=0.5", "answer_timeout=5")
             async with opened(driver, patient) as client, opened(driver, nodes.url()) as witness:
                 await connected(driver, client)
                 for proxy in proxies:
@@ -198,14 +198,14 @@ def test_late_clean_up_does_not_free_what_the_same_claim_was_granted_later(
                     proxy.swallow(script("vote").digest, then="silence")
                 with pytest.raises(leasehold.OutcomeUnknown):
                     await store.try_acquire(claim)
-                (unheard,) = {has_lock(server) for server in nodes.servers[:3]}
-                assert unheard is not None, "the votes were not given"
+                (missing,) = {has_lock(server) for server in nodes.servers[:3]}
+                assert missing is not None, "the votes were not given"
                 for server in nodes.servers[3:]:
                     server.kill()  # so that those three must agree
                 for node in store._nodes.all[:3]:
-                    await node.lines.open()  # as another thread does; so all nodes can be asked again at once
+                    await node.wire.open()  # as another thread does; so all nodes can be asked again at once
                 grant = await granted(driver, store, claim)
-                late = Calls(nodes.max_ttl, 5).release(claim, unheard, 0.0)
+                late = Calls(nodes.max_ttl, 5).release(claim, missing, 0.0)
                 for server in nodes.servers[:3]:
                     tell(server, late.whole)
                     assert has_lock(server) == grant.fence
@@ -231,7 +231,7 @@ def test_clean_up_that_got_lost_is_said_again_although_the_node_stays_up(
 ) -> None:
     async def body() -> None:
         with proxied(nodes, 1) as ((proxy,), url):
-            patient = url.replace("node_timeout=0.5", "node_timeout=10")
+            patient = url.replace("answer_timeout=0.5", "answer_timeout=10")
             async with opened(driver, patient, ttl=60) as client, opened(driver, nodes.url(), ttl=60) as rival:
                 await connected(driver, client)
                 held = await rival.lock("name").acquire()
@@ -287,36 +287,36 @@ def test_what_shall_be_said_behind_a_lost_question_is_kept(driver: contract.Driv
         async with opened(driver, nodes.url()) as client:
             await connected(driver, client)
             node = client._opened.backend._nodes.all[0]  # type: ignore[union-attr]  # it is open
-            node.trouble = leasehold.BackendUnavailable("left out")
+            node.failure = leasehold.BackendUnavailable("left out")
             calls = Calls(nodes.max_ttl, 5)
-            question = node.lines.question(node, calls.vote(claim, 1), math.inf)
+            request = node.wire.request(node, calls.vote(claim, 1), math.inf)
             with pytest.raises(leasehold.BackendUnavailable):
-                await question.perform()
+                await request.perform()
             late = calls.release(claim, 1, driver.runtime().now())
-            question.behind(late)
-            question.behind(late)
-            assert len(node.unsaid) == 1
+            request.send_after(late)
+            request.send_after(late)
+            assert len(node.undelivered) == 1
 
     driver.run(body())
 
 
-def test_connections_that_are_too_many_or_of_no_use_leave_what_they_owe_to_others(nodes: RedlockNodes) -> None:
+def test_connections_that_are_too_many_or_of_no_use_leave_pending_calls_to_others(nodes: RedlockNodes) -> None:
     claim = Claim("leasehold:name", "f" * 32, 30.0, Mode.EXCLUSIVE, 1, 0.0, Holder("host", 1))
     calls = Calls(nodes.max_ttl, 5)
     store: Any = find_store(nodes.url()).open_backend(ThreadRuntime())
     run(store._nodes.ready())
     node = store._nodes.all[0]
-    lines = [node.lines.take(node) for _ in range(MOST_IDLE + 1)]
+    connections = [node.wire.take(node) for _ in range(MOST_IDLE + 1)]
     nodes.servers[0].pause()
     try:
-        for number, line in enumerate(lines):
+        for number, connection in enumerate(connections):
             late = calls.release(claim, number, time.monotonic())
-            line.ask(Owed(late, late.count), late.short)
-            node.lines.give_back(line)
-        assert len(node.unsaid) == 1, "one is too many"
+            connection.start(Pending(late, late.count), late.short)
+            node.wire.give_back(connection)
+        assert len(node.undelivered) == 1, "one is too many"
         with pytest.raises(leasehold.BackendError):
-            run(node.lines.exchange(b"PING\r\n", 1))
-        assert len(node.unsaid) == 2, "one is of no use"
+            run(node.wire.exchange(b"PING\r\n", 1))
+        assert len(node.undelivered) == 2, "one is of no use"
     finally:
         nodes.servers[0].resume()
         run(store.close())
@@ -377,7 +377,7 @@ def test_five_equal_contenders_all_get_their_turns(nodes: RedlockNodes) -> None:
 
 @pytest.mark.parametrize("shift", [3600.0, -3600.0])
 def test_node_whose_clock_is_an_hour_off_has_no_vote_and_does_no_harm(driver: contract.Driver, shift: float) -> None:
-    nodes = RedlockNodes(5, max_ttl=60, node_timeout=0.5)
+    nodes = RedlockNodes(5, max_ttl=60, answer_timeout=0.5)
     nodes.servers[2] = ShiftedRedisServer()
     nodes.start()
     shifted = nodes.servers[2]
@@ -406,7 +406,7 @@ def test_node_whose_clock_is_an_hour_off_has_no_vote_and_does_no_harm(driver: co
 
 def test_clock_that_jumps_ahead_frees_a_key_early_and_the_rival_has_a_higher_number() -> None:
     """Redlock cannot prevent this. The number is what is left."""
-    nodes = RedlockNodes(3, max_ttl=60, node_timeout=0.5)
+    nodes = RedlockNodes(3, max_ttl=60, answer_timeout=0.5)
     nodes.servers[0] = ShiftedRedisServer()
     nodes.start()
     jumping = nodes.servers[0]

@@ -9,8 +9,9 @@ import pytest
 from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold.backends.redis.wire import Node as Address
 from leasehold.backends.redlock.calls import Calls
-from leasehold.backends.redlock.node import LINE_TIMEOUT, Node
+from leasehold.backends.redlock.node import Node
 from leasehold.backends.redlock.nodes import Nodes
+from leasehold.backends.redlock.wire import SILENCE_LIMIT
 from leasehold.errors import BackendUnavailable
 from leasehold.values import Claim, Holder, Mode
 
@@ -22,7 +23,7 @@ class Connections:
     """They answer nothing."""
 
     is_ready = True
-    is_owed = False
+    has_pending = False
 
     async def exchange(self, *_: Any, **__: Any) -> list[Any]:
         raise BackendUnavailable("the connection broke")
@@ -46,19 +47,19 @@ def test_clocks_of_nodes_that_are_down_propose_nothing() -> None:
 def test_what_could_not_be_said_is_said_again_later() -> None:
     one = node(1)
     call = CALLS.release(CLAIM, 1, 0.0)
-    one.say_later(call)
+    one.deliver_later(call)
     with pytest.raises(BackendUnavailable):
-        run(one.say_now(1.0))
-    assert one.unsaid.take(1.0) == [call]
+        run(one.deliver_missed(1.0))
+    assert one.undelivered.take(1.0) == [call]
 
 
 def test_request_may_arrive_late_at_a_node_that_owes_answers_or_was_lost_within_the_ttl() -> None:
     one = node(1)
-    assert not one.may_get_late(10.0)
-    one.lines.is_owed = True  # type: ignore[misc]  # of the stand-in above
-    assert one.may_get_late(10.0)
-    one.lines.is_owed = False  # type: ignore[misc]
+    assert not one.may_receive_late(10.0)
+    one.wire.has_pending = True  # type: ignore[misc]  # of the stand-in above
+    assert one.may_receive_late(10.0)
+    one.wire.has_pending = False  # type: ignore[misc]
     one.failed(BackendUnavailable("down"))
-    assert one.may_get_late(10.0)
-    one.lost_at -= 10.0 + LINE_TIMEOUT
-    assert not one.may_get_late(10.0)
+    assert one.may_receive_late(10.0)
+    one.lost_at -= 10.0 + SILENCE_LIMIT
+    assert not one.may_receive_late(10.0)

@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def nodes() -> Iterator[RedlockNodes]:
-    with RedlockNodes(5, max_ttl=60, node_timeout=0.5) as started:
+    with RedlockNodes(5, max_ttl=60, answer_timeout=0.5) as started:
         yield started
 
 
 @pytest.fixture
 def forgetful() -> Iterator[RedlockNodes]:
     """Nodes that sit out for only 5 s."""
-    with RedlockNodes(5, max_ttl=SHORT, node_timeout=0.5) as started:
+    with RedlockNodes(5, max_ttl=SHORT, answer_timeout=0.5) as started:
         yield started
 
 
@@ -65,7 +65,7 @@ async def pair(client: AsyncClient, name: str = "other") -> int:
 
 def test_two_dead_nodes_of_five_cost_neither_the_lock_nor_time(driver: contract.Driver, nodes: RedlockNodes) -> None:
     async def body() -> None:
-        async with opened(driver, nodes.url(node_timeout=5)) as client:
+        async with opened(driver, nodes.url(answer_timeout=5)) as client:
             lease = await client.lock("name").acquire()
             await on_all(driver, nodes, lease)
             nodes.servers[1].kill()
@@ -169,7 +169,7 @@ def test_slow_node_is_not_waited_for(driver: contract.Driver, nodes: RedlockNode
 
     async def body() -> None:
         with proxied(nodes, 1) as ((proxy,), url):
-            async with opened(driver, url.replace("node_timeout=0.5", "node_timeout=5")) as client:
+            async with opened(driver, url.replace("answer_timeout=0.5", "answer_timeout=5")) as client:
                 await pair(client)
                 proxy.delay(to_client=0.2)
                 started = time.monotonic()
@@ -227,7 +227,7 @@ def test_cold_start_of_all_nodes_grants_nothing_names_the_seconds_left_and_can_b
     driver: contract.Driver,
 ) -> None:
     async def body() -> None:
-        nodes = RedlockNodes(3, max_ttl=SHORT, node_timeout=0.5)
+        nodes = RedlockNodes(3, max_ttl=SHORT, answer_timeout=0.5)
         for server in nodes.servers:
             server.start()
         try:
@@ -333,7 +333,7 @@ def test_repaired_node_that_still_sits_out_does_not_confirm(driver: contract.Dri
                 server.flush()
             await on_all(driver, nodes, lease)
             nodes.servers[2].kill()
-            with pytest.raises(leasehold.BackendError, match="of 5 nodes extended it, and 2 sit out"):
+            with pytest.raises(leasehold.BackendError, match="of 5 nodes extended it, 3 are needed; 2 sit out"):
                 await lease.renew()
             assert await lease.release()
 

@@ -33,7 +33,7 @@ def node() -> Iterator[RedisServer]:
 
 @pytest.fixture
 def nodes() -> Iterator[RedlockNodes]:
-    with RedlockNodes(5, max_ttl=60, node_timeout=0.5) as started:
+    with RedlockNodes(5, max_ttl=60, answer_timeout=0.5) as started:
         yield started
 
 
@@ -104,13 +104,13 @@ def test_client_that_learned_of_a_raised_fence_teaches_nodes_that_do_not_know_it
 
     async def body() -> None:
         raised = int(time.time() * 1e6) + 10**12
-        async with opened(driver, nodes.url(node_timeout=10)) as operator:
+        async with opened(driver, nodes.url(answer_timeout=10)) as operator:
             await connected(driver, operator)
             await operator.raise_fence("name", raised, reason="test")
         for server in nodes.servers[1:3]:
             server.ask("DEL", lock_key("name"))
         nodes.servers[0].kill()
-        async with opened(driver, nodes.url(node_timeout=10)) as client:
+        async with opened(driver, nodes.url(answer_timeout=10)) as client:
             lease = await client.lock("name").acquire(timeout=30)
             assert lease.fence > raised
             assert await lease.release()
@@ -120,7 +120,7 @@ def test_client_that_learned_of_a_raised_fence_teaches_nodes_that_do_not_know_it
 
 def test_clean_up_reaches_a_node_that_forgot_its_script(driver: contract.Driver, nodes: RedlockNodes) -> None:
     async def body() -> None:
-        patient = nodes.url(node_timeout=10)
+        patient = nodes.url(answer_timeout=10)
         async with opened(driver, patient, ttl=60) as rival, opened(driver, patient, ttl=60) as client:
             await connected(driver, client)
             held = await rival.lock("name").acquire(timeout=30)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def nodes() -> Iterator[RedlockNodes]:
-    with RedlockNodes(3, max_ttl=60, node_timeout=0.5) as started:
+    with RedlockNodes(3, max_ttl=60, answer_timeout=0.5) as started:
         yield started
 
 
@@ -86,10 +86,12 @@ def test_numbers_of_nodes_that_bring_nothing_are_warned_of(
     ("query", "said"),
     [
         ("max_ttl=0", "max_ttl must be"),
-        ("max_ttl=soon", "max_ttl must be"),
-        ("node_timeout=60", "node_timeout must be"),
+        ("max_ttl=soon", "max_ttl must look like"),
+        ("answer_timeout=60", "answer_timeout must be"),
         ("acks=1", "has no option 'acks'"),
-        ("ssl_ca_certs=x", "has no option 'ssl_ca_certs'"),
+        ("ssl_ca_certs=x", "has no option 'ssl_ca_certs'; it is called tls_ca here"),
+        ("node_timeout=1", "has no option 'node_timeout'; it is called answer_timeout here"),
+        ("tls_ca=x", "tls_ca has no meaning without TLS; add tls=yes"),
     ],
 )
 def test_options_are_checked_by_name(query: str, said: str) -> None:
@@ -118,7 +120,7 @@ def test_clients_that_disagree_about_the_number_of_nodes_do_not_lock_together(no
     two = nodes.url(addresses=[server.address for server in nodes.servers[:2]])
     with (
         leasehold.connect(two) as client,
-        pytest.raises(leasehold.BackendRejected, match="as one of 3 nodes: all clients must say the same") as caught,
+        pytest.raises(leasehold.BackendRejected, match="as one of 3 nodes: give all clients the same URL") as caught,
     ):
         client.lock("x").acquire(timeout=30)
     assert "delete the key leasehold:redlock:node on every node" in str(caught.value)
@@ -126,7 +128,7 @@ def test_clients_that_disagree_about_the_number_of_nodes_do_not_lock_together(no
 
 @pytest.mark.parametrize("count", [2, 3])
 def test_looking_writes_nothing_so_a_wrong_url_does_not_set_the_nodes_up(driver: contract.Driver, count: int) -> None:
-    nodes = RedlockNodes(3, max_ttl=60, node_timeout=0.5)
+    nodes = RedlockNodes(3, max_ttl=60, answer_timeout=0.5)
     for server in nodes.servers:
         server.start()
 
@@ -161,7 +163,7 @@ def test_value_of_another_program_under_a_key_is_refused_and_not_touched(nodes: 
 
 
 def test_password_and_database_are_those_of_every_node(driver: contract.Driver) -> None:
-    with RedlockNodes(3, max_ttl=60, node_timeout=0.5, password="secret-word") as nodes:
+    with RedlockNodes(3, max_ttl=60, answer_timeout=0.5, password="secret-word") as nodes:
         url = nodes.url().replace("redlock://", "redlock://:secret-word@")
 
         async def body() -> None:
@@ -177,10 +179,10 @@ def test_password_and_database_are_those_of_every_node(driver: contract.Driver) 
 
 def test_nodes_behind_tls(driver: contract.Driver, tmp_path: Path) -> None:
     certificates = Certificates(tmp_path)
-    with RedlockNodes(3, max_ttl=60, node_timeout=0.5, certificates=certificates) as nodes:
+    with RedlockNodes(3, max_ttl=60, answer_timeout=0.5, certificates=certificates) as nodes:
 
         async def body() -> None:
-            async with opened(driver, nodes.url(tls=1, ssl_ca_certs=certificates.authority)) as client:
+            async with opened(driver, nodes.url(tls=1, tls_ca=certificates.authority)) as client:
                 await works(client)
             async with opened(driver, nodes.url(tls=1), connect_timeout=0.5) as client:
                 with pytest.raises(leasehold.BackendRejected, match="TLS failed"):
@@ -197,7 +199,7 @@ def test_clients_of_the_users_own_can_be_the_nodes(nodes: RedlockNodes, module: 
         with client.lock("name").hold(timeout=30), leasehold.connect(nodes.url(), ttl=0.5) as other:
             assert other.lock("name").try_acquire() is None
         assert client.store.startswith("redlock://localhost:")
-    with pytest.raises(leasehold.ConfigurationError, match="no option 'tls'; it takes max_ttl, node_timeout"):
+    with pytest.raises(leasehold.ConfigurationError, match="no option 'tls'; it takes answer_timeout, max_ttl"):
         leasehold.connect(clients, options={"tls": True})
 
 
@@ -240,7 +242,7 @@ def test_doctor_names_a_max_ttl_that_differs_and_an_even_number(nodes: RedlockNo
 )
 def test_doctor_says_for_each_node_what_its_persistence_means_here(settings: tuple[str, ...], said: str) -> None:
     with (
-        RedlockNodes(3, max_ttl=60, node_timeout=0.5, settings=settings) as nodes,
+        RedlockNodes(3, max_ttl=60, answer_timeout=0.5, settings=settings) as nodes,
         leasehold.connect(nodes.url()) as client,
     ):
         findings = {finding.check: finding for finding in client.examine()}

@@ -87,7 +87,7 @@ class RedisStage:
 
     def store(self, link: Link) -> Store:
         """See `Stage`."""
-        options = Options(**self._options, command_timeout=link.timeout)  # type: ignore[arg-type] # by name
+        options = Options(**self._options, answer_timeout=link.timeout)  # type: ignore[arg-type] # by name
         shared = self._world.random.random() < 0.6
         return RedisOverLink(self._server, link, self._watcher, options, shared=shared, queueing=self._queueing)
 

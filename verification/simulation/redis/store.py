@@ -1,4 +1,4 @@
-"""The Redis store of one simulated process: the shipped backend, courier and pushes over the simulated wire.
+"""The Redis store of one simulated process: the shipped backend, router and listener over the simulated wire.
 
 `Watched` stands in front of the backend and tells who asks for what, and what got no answer; it changes nothing.
 """
@@ -9,8 +9,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from leasehold.backends.redis.backend import RedisBackend
-from leasehold.backends.redis.courier import Courier
 from leasehold.backends.redis.keys import Names
+from leasehold.backends.redis.router import Router
 from leasehold.backends.redis.topology import OneServer
 from leasehold.backends.redis.wire import Node
 from leasehold.errors import BackendError, BackendUnavailable, OutcomeUnknown
@@ -36,9 +36,9 @@ __all__ = ["RedisOverLink", "open_plain"]
 def open_plain(server: SimRedis, link: Link, runtime: Any, options: Options, *, shared: bool) -> RedisBackend:
     """The shipped backend over the simulated wire, and nothing in front of it."""
     wire = SimWire(link, runtime, server, shared=shared)
-    courier = Courier(wire, OneServer(Node("simulated")), runtime, LABEL)
+    router = Router(wire, OneServer(Node("simulated")), runtime, LABEL)
     names = Names(options.prefix, compat=options.compat)
-    return RedisBackend(courier, names, options, runtime, LABEL)
+    return RedisBackend(router, names, options, runtime, LABEL)
 
 
 class RedisOverLink:

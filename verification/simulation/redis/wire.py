@@ -22,7 +22,7 @@ from verification.simulation.redis.server import Later
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from leasehold.backends.redis.wire import Ear, Node
+    from leasehold.backends.redis.wire import Node, Subscription
     from leasehold.spi import Request
     from verification.simulation.network import Link
     from verification.simulation.redis.server import SimRedis
@@ -192,7 +192,7 @@ class Connection:
     # --- the server's end
 
     def hear(self, message: list[Any]) -> None:
-        """See `Session`. Only an ear subscribes."""
+        """See `Session`. Only a subscription receives messages."""
         raise AssertionError(f"nobody listens for {message}")
 
     def hang_up(self, *, in_silence: bool) -> None:
@@ -206,19 +206,19 @@ class Connection:
         self._up.put(self._end_at_server, self.link.delay())
 
 
-class SimEar(Connection):
+class SimSubscription(Connection):
     """A connection for messages, and the task that hears them."""
 
-    def __init__(self, wire: SimWire, hear: Callable[[list[Any]], None], lost: Callable[[], None]) -> None:
+    def __init__(self, wire: SimWire, on_message: Callable[[Any], None], on_lost: Callable[[], None]) -> None:
         super().__init__(wire)
         self._runtime = wire.runtime
         self._inbox: deque[Any] = deque()
         self._something = wire.runtime.signal()
         self._closed = False
-        self._runtime.spawn(self._listen(hear, lost), "redis messages")
+        self._runtime.spawn(self._listen(on_message, on_lost), "redis messages")
 
     def send(self, payload: bytes) -> None:
-        """See `Ear`."""
+        """See `Subscription`."""
         self._up.put(lambda: self._command(payload), self.link.delay())
 
     def _command(self, payload: bytes) -> None:
@@ -243,19 +243,19 @@ class SimEar(Connection):
         super()._fail(why)
         self._something.set()
 
-    async def _listen(self, hear: Callable[[list[Any]], None], lost: Callable[[], None]) -> None:
+    async def _listen(self, on_message: Callable[[Any], None], on_lost: Callable[[], None]) -> None:
         while True:
             await self._runtime.wait(self._something, None)
             self._something.clear()
             while self._inbox:
-                hear(self._inbox.popleft())
+                on_message(self._inbox.popleft())
             if not self.is_open:
                 break
         if not self._closed:
-            lost()
+            on_lost()
 
     def close(self) -> None:
-        """See `Ear`."""
+        """See `Subscription`."""
         self._closed = True
         super().close()
 
@@ -334,20 +334,20 @@ class SimWire:
         """See `Wire`."""
         return SimRequest(self, node, commands, timeout, until)
 
-    async def listen(
+    async def subscribe(
         self,
         node: Node,  # noqa: ARG002 - there is one
-        hear: Callable[[list[Any]], None],
-        lost: Callable[[], None],
+        on_message: Callable[[Any], None],
+        on_lost: Callable[[], None],
         until: float = math.inf,
-    ) -> Ear:
+    ) -> Subscription:
         """See `Wire`."""
         await self._reach(until)
-        ear = SimEar(self, hear, lost)
-        self._everything.append(ear)
-        return ear
+        subscription = SimSubscription(self, on_message, on_lost)
+        self._everything.append(subscription)
+        return subscription
 
-    def distrust(self, node: Node) -> None:
+    def drop_connections(self, node: Node) -> None:
         """See `Wire`. No password is wanted here."""
 
     async def close(self) -> None:

@@ -1,9 +1,9 @@
 """The asyncio wire: one connection per server, shared by all tasks.
 
 What tasks send in one turn of the loop leaves in few writes, and replies come back in order: the connection pipelines
-by itself. A cancelled task leaves its place in the line of replies: the reply is read and dropped, so nobody ever gets
-another's. The same holds for a task that has less time than the connection. If the oldest question is not answered
-within the time of the connection, that is given up, and with it all that wait on it.
+by itself. A cancelled task keeps its place in the order of replies: its reply is read and dropped, so that no task ever
+gets the reply of another. The same holds for a task that has less time than the connection. A connection that has not
+answered its oldest call in time is closed, and every call that waits on it ends with it.
 """
 
 from __future__ import annotations
@@ -14,36 +14,34 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from leasehold.backends.redis.trouble import could_not_connect
-from leasehold.backends.redis.wire import NOTHING_YET, new_reader, no_time
-from leasehold.errors import BackendError, BackendUnavailable, ClientClosed, ConfigurationError, OutcomeUnknown
+from leasehold.backends.redis.errors import could_not_connect
+from leasehold.backends.redis.wire import NOTHING_YET, new_reader, no_connection, no_time
+from leasehold.errors import BackendError, ClientClosed, ConfigurationError, OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
-    from leasehold.backends.redis.wire import Dialer, Ear, Node
+    from leasehold.backends.redis.wire import Dialer, Node, Subscription
     from leasehold.spi import Runtime
 
 __all__ = ["AsyncioWire"]
 
-FLUSH_AT = (
-    16  # commands that wait for the end of the turn; more are sent at once, so that the server has work meanwhile
-)
+FLUSH_AT = 16  # calls that wait for the end of the loop's turn; more are sent at once, so that the server has work
 PART = 500  # of many commands
-MOST_IDLE = 8  # connections kept for those who must be alone on one
+MOST_IDLE = 8  # connections kept for calls that share theirs with no other
 
 
-class AsyncioLink(asyncio.Protocol):
-    """One connection. redis-py opens it (TLS, password, database); then its transport talks to us."""
+class AsyncioConnection(asyncio.Protocol):
+    """One connection. redis-py opens it (TLS, password, database); then this is the protocol of its transport."""
 
     def __init__(self, label: str) -> None:
         self.label = label
         self.is_open = False
         self._loop = asyncio.get_running_loop()
         self._reader = new_reader()
-        # The answer, how many replies it takes, until when somebody waits, when the connection is dead without it.
-        self._questions: deque[tuple[asyncio.Future[list[Any]], int, float, float]] = deque()
-        self._replies: list[Any] = []  # to the oldest question, so far
+        # The answer, how many replies it takes, when its caller gives up, when the connection is dead without it.
+        self._pending: deque[tuple[asyncio.Future[list[Any]], int, float, float]] = deque()
+        self._replies: list[Any] = []  # to the oldest call, so far
         self._out: list[bytes] = []
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
@@ -53,26 +51,26 @@ class AsyncioLink(asyncio.Protocol):
     async def open(self, dialer: Dialer, node: Node) -> None:
         """Connect and greet, then take the transport over."""
         try:
-            connection = dialer.connection("redis.asyncio.connection", node)
+            driver = dialer.connection("redis.asyncio.connection", node)
         except ConfigurationError:
             raise
         except Exception as error:
             raise could_not_connect(error, self.label) from error
         try:
-            await connection.connect()
+            await driver.connect()
         except Exception as error:
             raise could_not_connect(error, self.label) from error
         except BaseException:
-            if connection._writer is not None:  # noqa: SLF001 - see the head of this file
-                connection._writer.close()  # noqa: SLF001
+            if driver._writer is not None:  # noqa: SLF001 - redis-py has no other way to hand over its transport
+                driver._writer.close()  # noqa: SLF001
             raise
-        self._writer, connection._writer = connection._writer, None  # noqa: SLF001 - see the head of this file
-        connection._reader = None  # noqa: SLF001
+        self._writer, driver._writer = driver._writer, None  # noqa: SLF001
+        driver._reader = None  # noqa: SLF001
         self._transport = self._writer.transport
         self._transport.set_protocol(self)
         self.is_open = not self._transport.is_closing()
 
-    def ask(self, payload: bytes, count: int, timeout: float, patience: float = math.inf) -> asyncio.Future[list[Any]]:
+    def call(self, payload: bytes, count: int, timeout: float, patience: float = math.inf) -> asyncio.Future[list[Any]]:
         """Send with the next write of the loop; the future gets the replies.
 
         `patience`: how long this caller waits, if that is less than the connection is given.
@@ -81,7 +79,7 @@ class AsyncioLink(asyncio.Protocol):
         answer = loop.create_future()
         now = loop.time()
         deadline = now + (patience if patience < timeout else timeout)
-        self._questions.append((answer, count, deadline, now + timeout))
+        self._pending.append((answer, count, deadline, now + timeout))
         out = self._out
         out.append(payload)
         if len(out) == 1:
@@ -89,11 +87,11 @@ class AsyncioLink(asyncio.Protocol):
         elif len(out) == FLUSH_AT:
             self._flush()
         if self._timer is None or deadline < self._timer_at:
-            self._look_again_at(deadline)
+            self._set_timer(deadline)
         return answer
 
     def send(self, payload: bytes) -> None:
-        """Send something whose answer is heard like a message."""
+        """Send something whose answer arrives as a message."""
         if self._transport is not None:
             self._transport.write(payload)
 
@@ -102,60 +100,60 @@ class AsyncioLink(asyncio.Protocol):
         if self._transport is not None and out:
             self._transport.write(b"".join(out) if len(out) > 1 else out[0])
 
-    def _look_again_at(self, deadline: float) -> None:
+    def _set_timer(self, deadline: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_at(deadline, self._look_at_deadlines)
+        self._timer = self._loop.call_at(deadline, self._check_deadlines)
         self._timer_at = deadline
 
-    def _look_at_deadlines(self) -> None:
-        """One that may wait less long than those before it just leaves, like a cancelled task."""
+    def _check_deadlines(self) -> None:
+        """A call with less time than those before it ends alone, like a cancelled task; the connection goes on."""
         self._timer = None
-        if not self._questions:
+        if not self._pending:
             return
         now = self._loop.time()
-        next_look = self._questions[0][3]
-        if next_look <= now:
+        next_check = self._pending[0][3]
+        if next_check <= now:
             self._fail("did not answer in time")
             self.close()
             return
-        for answer, _, gives_up, _ in self._questions:
+        for answer, _, gives_up, _ in self._pending:
             if gives_up > now:
-                next_look = min(next_look, gives_up)
+                next_check = min(next_check, gives_up)
             elif not answer.done():
                 answer.set_exception(self._unknown("did not answer in time"))
-        self._look_again_at(next_look)
+        self._set_timer(next_check)
 
     def data_received(self, data: bytes) -> None:
-        """Hand each reply to whoever asked first."""
+        """Give each reply to the oldest call."""
         self._reader.feed(data)
-        take, questions, replies = self._reader.gets, self._questions, self._replies
+        take, pending, replies = self._reader.gets, self._pending, self._replies
         while (reply := take()) is not NOTHING_YET:
-            if not questions:  # nothing was asked: this cannot be trusted any more
+            if not pending:  # a reply to no call: this connection cannot be trusted any more
                 self.close()
                 return
             replies.append(reply)
-            answer, count, _, _ = questions[0]
+            answer, count, _, _ = pending[0]
             if len(replies) == count:
-                questions.popleft()
+                pending.popleft()
                 if not answer.done():  # a cancelled task's replies are dropped here
                     answer.set_result(replies)
                 self._replies = replies = []
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nobody will be answered any more."""
+        """No call will be answered any more."""
         self._fail(f"closed the connection without an answer{f': {exc}' if exc else ''}")
         self.is_open = False
 
     def _fail(self, why: str, *, closed: bool = False) -> None:
         self.is_open = False
-        while self._questions:
-            answer = self._questions.popleft()[0]
+        while self._pending:
+            answer = self._pending.popleft()[0]
             if not answer.done():
                 answer.set_exception(ClientClosed(backend=self.label) if closed else self._unknown(why))
 
     def end(self) -> None:
-        """Close it because the client is closed, and say so to all who wait."""
+        """Close it because the client is closed; every call that waits on it raises that."""
         self._fail("", closed=True)
         self.close()
 
@@ -163,7 +161,7 @@ class AsyncioLink(asyncio.Protocol):
         return OutcomeUnknown(f"{self.label} {why}", backend=self.label)
 
     def close(self) -> None:
-        """Give it up."""
+        """Close it."""
         self.is_open = False
         if self._timer is not None:
             self._timer.cancel()
@@ -172,36 +170,36 @@ class AsyncioLink(asyncio.Protocol):
                 self._transport.abort()
 
 
-class AsyncioEar(AsyncioLink):
+class AsyncioSubscription(AsyncioConnection):
     """A connection for messages."""
 
-    def __init__(self, label: str, hear: Callable[[list[Any]], None], lost: Callable[[], None]) -> None:
+    def __init__(self, label: str, on_message: Callable[[Any], None], on_lost: Callable[[], None]) -> None:
         super().__init__(label)
-        self._hear = hear
-        self._lost = lost
+        self._on_message = on_message
+        self._on_lost = on_lost
         self._closed = False
 
     def data_received(self, data: bytes) -> None:
         """Pass every message on."""
         self._reader.feed(data)
         while (message := self._reader.gets()) is not NOTHING_YET:
-            self._hear(message)
+            self._on_message(message)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell who relies on hearing."""
+        """No waiter must rely on it any more."""
         super().connection_lost(exc)
         if not self._closed:
             self._closed = True
-            self._lost()
+            self._on_lost()
 
     def close(self) -> None:
-        """Hear no more."""
+        """Receive no more."""
         self._closed = True
         super().close()
 
 
 class AsyncioRequest:
-    """Many commands for one server, a part after the other: tasks that ask meanwhile wait for one part only."""
+    """Many commands for one server, a part after the other: calls of other tasks wait for one part only."""
 
     def __init__(self, wire: AsyncioWire, node: Node, commands: Sequence[bytes], timeout: float, until: float) -> None:
         self._wire = wire
@@ -211,7 +209,7 @@ class AsyncioRequest:
         self._until = until
 
     async def perform(self) -> list[Any]:
-        """Ask and wait."""
+        """Send and wait."""
         replies: list[Any] = []
         for start in range(0, len(self._commands), PART):
             part = self._commands[start : start + PART]
@@ -231,85 +229,80 @@ class AsyncioWire:
         self._dialer = dialer
         self._runtime = runtime
         self._label = label
-        self._shared: dict[Node, AsyncioLink] = {}
-        self._opening: dict[Node, asyncio.Task[AsyncioLink]] = {}
+        self._shared: dict[Node, AsyncioConnection] = {}
+        self._opening: dict[Node, asyncio.Task[AsyncioConnection]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()  # all that open a connection
-        self._alone: dict[Node, list[AsyncioLink]] = {}
-        self._busy: set[AsyncioLink] = set()  # of those for one, and those for messages
+        self._alone: dict[Node, list[AsyncioConnection]] = {}
+        self._busy: set[AsyncioConnection] = set()  # of those for one call at a time, and those for messages
         self._closed = False
 
     def left(self, until: float) -> float:
-        """See `Wire`."""
         return until - self._runtime.now()
 
     def exchange(
         self, node: Node, payload: bytes, count: int, timeout: float, until: float = math.inf, *, alone: bool = False
     ) -> Awaitable[list[Any]]:
-        """Send commands and wait for so many replies."""
         if alone:
             return self._exchange_alone(node, payload, count, timeout, until)
-        link = self._shared.get(node)
-        if link is not None and link.is_open:
-            return self._ask(link, payload, count, timeout, until)
+        connection = self._shared.get(node)
+        if connection is not None and connection.is_open:
+            return self._call(connection, payload, count, timeout, until)
         return self._connect_and_exchange(node, payload, count, timeout, until)
 
-    def _ask(
-        self, link: AsyncioLink, payload: bytes, count: int, timeout: float, until: float
+    def _call(
+        self, connection: AsyncioConnection, payload: bytes, count: int, timeout: float, until: float
     ) -> asyncio.Future[list[Any]]:
         if until == math.inf:
-            return link.ask(payload, count, timeout)
+            return connection.call(payload, count, timeout)
         left = until - self._runtime.now()
         if left <= 0:
             raise no_time(self._label)
-        return link.ask(payload, count, timeout, left)
+        return connection.call(payload, count, timeout, left)
 
     async def _connect_and_exchange(
         self, node: Node, payload: bytes, count: int, timeout: float, until: float
     ) -> list[Any]:
-        return await self._ask(await self._connected(node, until), payload, count, timeout, until)
+        return await self._call(await self._connected(node, until), payload, count, timeout, until)
 
     def request(self, node: Node, commands: Sequence[bytes], timeout: float, until: float = math.inf) -> AsyncioRequest:
-        """Many commands for one server."""
         return AsyncioRequest(self, node, commands, timeout, until)
 
-    async def listen(
-        self, node: Node, hear: Callable[[list[Any]], None], lost: Callable[[], None], until: float = math.inf
-    ) -> Ear:
-        """A connection for messages."""
-        ear = AsyncioEar(self._label, hear, lost)
-        await self._opened(self._start(self._open(ear, node)), until)
-        self._busy = {other for other in self._busy if other.is_open} | {ear}
-        return ear
+    async def subscribe(
+        self, node: Node, on_message: Callable[[Any], None], on_lost: Callable[[], None], until: float = math.inf
+    ) -> Subscription:
+        subscription = AsyncioSubscription(self._label, on_message, on_lost)
+        await self._opened(self._start(self._open(subscription, node)), until)
+        self._busy = {other for other in self._busy if other.is_open} | {subscription}
+        return subscription
 
-    def distrust(self, node: Node) -> None:
-        """See `Wire`."""
-        link = self._shared.pop(node, None)
-        if link is not None:
-            link.close()
+    def drop_connections(self, node: Node) -> None:
+        connection = self._shared.pop(node, None)
+        if connection is not None:
+            connection.close()
 
     # --- opening
 
-    async def _connected(self, node: Node, until: float) -> AsyncioLink:
-        """The shared connection. It is opened by a task of its own, so that a caller that leaves harms nobody else."""
+    async def _connected(self, node: Node, until: float) -> AsyncioConnection:
+        """The shared connection. A task of its own opens it, so that a caller that leaves does not harm the others."""
         task = self._opening.get(node)
         if task is None:
-            task = self._opening[node] = self._start(self._open(AsyncioLink(self._label), node))
+            task = self._opening[node] = self._start(self._open(AsyncioConnection(self._label), node))
             task.add_done_callback(lambda done: self._shares(node, done))
         return await self._wait_for(task, until)
 
-    def _start(self, opening: Coroutine[Any, Any, AsyncioLink]) -> asyncio.Task[AsyncioLink]:
+    def _start(self, opening: Coroutine[Any, Any, AsyncioConnection]) -> asyncio.Task[AsyncioConnection]:
         task = asyncio.get_running_loop().create_task(opening, name="leasehold redis connection")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _open(self, link: AsyncioLink, node: Node) -> AsyncioLink:
+    async def _open(self, connection: AsyncioConnection, node: Node) -> AsyncioConnection:
         if self._closed:
             raise ClientClosed(backend=self._label)
-        await link.open(self._dialer, node)
-        return link
+        await connection.open(self._dialer, node)
+        return connection
 
-    async def _opened(self, task: asyncio.Task[AsyncioLink], until: float) -> AsyncioLink:
+    async def _opened(self, task: asyncio.Task[AsyncioConnection], until: float) -> AsyncioConnection:
         """A connection for this caller only."""
         try:
             return await self._wait_for(task, until)
@@ -318,15 +311,15 @@ class AsyncioWire:
             task.add_done_callback(_dropped)
             raise
 
-    async def _wait_for(self, task: asyncio.Task[AsyncioLink], until: float) -> AsyncioLink:
+    async def _wait_for(self, task: asyncio.Task[AsyncioConnection], until: float) -> AsyncioConnection:
         await asyncio.wait([task], timeout=None if until == math.inf else max(0.0, self.left(until)))
         if self._closed:
             raise ClientClosed(backend=self._label)
         if not task.done():
-            raise BackendUnavailable(f"{self._label} cannot be reached: no connection in time", backend=self._label)
+            raise no_connection(self._label)
         return task.result()
 
-    def _shares(self, node: Node, task: asyncio.Task[AsyncioLink]) -> None:
+    def _shares(self, node: Node, task: asyncio.Task[AsyncioConnection]) -> None:
         self._opening.pop(node, None)
         if task.cancelled() or task.exception() is not None:
             return
@@ -337,21 +330,21 @@ class AsyncioWire:
 
     async def _exchange_alone(self, node: Node, payload: bytes, count: int, timeout: float, until: float) -> list[Any]:
         idle = self._alone.setdefault(node, [])
-        link = idle.pop() if idle else None
-        if link is None or not link.is_open:
-            link = await self._opened(self._start(self._open(AsyncioLink(self._label), node)), until)
-        self._busy.add(link)
+        connection = idle.pop() if idle else None
+        if connection is None or not connection.is_open:
+            connection = await self._opened(self._start(self._open(AsyncioConnection(self._label), node)), until)
+        self._busy.add(connection)
         try:
-            replies = await self._ask(link, payload, count, timeout, until)
+            replies = await self._call(connection, payload, count, timeout, until)
         except BaseException:
-            link.close()
+            connection.close()
             raise
         finally:
-            self._busy.discard(link)
+            self._busy.discard(connection)
         if self._closed or len(idle) >= MOST_IDLE:
-            link.close()
+            connection.close()
         else:
-            idle.append(link)
+            idle.append(connection)
         return replies
 
     async def close(self) -> None:
@@ -362,12 +355,16 @@ class AsyncioWire:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        for link in [*self._shared.values(), *self._busy, *(link for idle in self._alone.values() for link in idle)]:
-            link.end()
+        for connection in [
+            *self._shared.values(),
+            *self._busy,
+            *(connection for idle in self._alone.values() for connection in idle),
+        ]:
+            connection.end()
         await asyncio.sleep(0)  # transports close in the next turn of the loop
 
 
-def _dropped(task: asyncio.Task[AsyncioLink]) -> None:
-    """It was opened after all, when nobody wanted it any more."""
+def _dropped(task: asyncio.Task[AsyncioConnection]) -> None:
+    """It was opened after its caller had left."""
     if not task.cancelled() and task.exception() is None:
         task.result().close()

@@ -1,9 +1,9 @@
 """Claims become script calls, replies become grants: the protocol, once for threads and asyncio.
 
 Validity. A grant that a call of ours brought counts from before that call. A grant that came by message counts from an
-earlier exchange of ours: sent at s, stamped T by the server; handed over at T', it is ours since s + (T' - T) at the
-earliest, a little less because clocks drift. If the server's clock looks odd, or we were so slow to take it up that a
-step of that clock could hide behind it, the server is asked instead.
+earlier call of ours: sent at s, stamped T by the server; handed over at T', it is ours since s + (T' - T) at the
+earliest, a little less because clocks drift. If the server's clock looks odd, or the message was taken up so late that
+a step of that clock could hide behind the delay, a further call replaces the message.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from leasehold.backends.redis.commands import Call, RecordCall, Shape
-from leasehold.backends.redis.facts import read_holder, write_holder
-from leasehold.backends.redis.inspecting import read_state
-from leasehold.backends.redis.pushes import Pushes, Waiter
+from leasehold.backends.redis.calls import Call, CallTemplate, RecordCall
+from leasehold.backends.redis.errors import hold_off_reason
+from leasehold.backends.redis.inspect import read_holder, read_state
+from leasehold.backends.redis.notifications import Listener, Waiter
 from leasehold.backends.redis.scripts import script
-from leasehold.backends.redis.trouble import held_off
 from leasehold.errors import BackendError, BackendRejected, BackendUnavailable
+from leasehold.kit.holder import holder_to_json
 from leasehold.kit.rules import check_kind, handed_over_since
 from leasehold.spi import Place
 from leasehold.values import Capability, Claim, Grant, LockState, Loss, LossReason, Mode, Reading, Record, Refusal
@@ -25,21 +25,21 @@ from leasehold.values import Capability, Claim, Grant, LockState, Loss, LossReas
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
-    from leasehold.backends.redis.courier import Courier
     from leasehold.backends.redis.keys import Keys, Names
     from leasehold.backends.redis.options import Options
+    from leasehold.backends.redis.router import Router
     from leasehold.findings import Finding
     from leasehold.spi import Runtime, Signal
 
 __all__ = ["RedisBackend"]
 
 TRY, JOIN, TURN = "0", "1", "2"
-GIVE = "release"
+RELEASE = "release"
 NOTHING_PACKED: tuple[object, Any] = (None, None)
-RECHECK = 2.0  # a waiter is told when it is its turn; this is for the message that gets lost
+RECHECK = 2.0  # a message wakes a waiter when it is its turn; this is for the message that gets lost
 LONGEST_PLACE = 3 * RECHECK
-LISTENING = 6  # the part of a place's life that may be spent on being called instead of asking
-POLL_AT_THE_HEAD = 0.1  # a waiter that cannot be told asks
+LISTENING = 6  # the part of a place's life that may be spent on subscribing
+POLL_AT_THE_HEAD = 0.1  # for a waiter that no message can wake
 SHORTEST_TIMEOUT = 0.25
 HOUR_US = 3_600_000_000
 SCAN_PAGE = 1000
@@ -53,53 +53,50 @@ class RedisBackend:
 
     capabilities = frozenset(Capability) - {Capability.SESSION}
 
-    def __init__(self, courier: Courier, names: Names, options: Options, runtime: Runtime, label: str) -> None:
+    def __init__(self, router: Router, names: Names, options: Options, runtime: Runtime, label: str) -> None:
         self.label = label
-        self._courier = courier
+        self._router = router
         self._names = names
         self._options = options
         self._runtime = runtime
-        self._seen = options.fence_floor  # the highest fence this client knows of
-        self._pushes = Pushes(courier, runtime, direct=options.hands_over, prefix=options.prefix)
+        self._highest = options.fence_floor  # the highest fence this client has seen
+        self._listener = Listener(router, runtime, direct=options.hands_over, prefix=options.prefix)
         self._is_plain = not (options.strict or options.acks)
 
     # --- claims
 
     async def try_acquire(self, claim: Claim, until: float = math.inf, /) -> Grant | Refusal:
-        """See `Backend`."""
-        reply = await self._ask(TRY, claim, self._names.keys(claim.key), "", until)
+        reply = await self._request(TRY, claim, self._names.keys(claim.key), "", until)
         return self._granted(claim, reply) if reply[0] == 1 else self._refused(claim, reply)
 
     async def join(self, claim: Claim, until: float = math.inf, /) -> Grant | Place | Refusal:
-        """See `Queueing`. Only who really has to wait opens a connection for messages, and then asks once more."""
-        keys = self._names.keys(claim.key)
-        if not self._pushes.how_to_call(keys):
-            reply = await self._ask(TRY, claim, keys, "", until)
+        """Only a claim that really has to wait opens a connection for messages; it then calls once more."""
+        keys, listener = self._names.keys(claim.key), self._listener
+        if not listener.sources or not listener.wake_address(keys):
+            reply = await self._request(TRY, claim, keys, "", until)
             if reply[0] == 1:
                 return self._granted(claim, reply)
             if reply[0] == 3:
                 return self._refused(claim, reply)
-            await self._pushes.listen(keys, _place_lifetime(claim) / LISTENING, until)
+            await listener.listen(keys, _place_lifetime(claim) / LISTENING, until)
         waiter = Waiter(self._runtime.signal(), keys)
-        self._pushes.expect(claim.owner, waiter)
+        listener.add(claim.owner, waiter)
         return await self._stand(JOIN, claim, waiter, until)
 
     async def turn(self, place: Place, until: float = math.inf, /) -> Grant | Place | Refusal:
-        """See `Queueing`."""
         claim = place.claim
         keys = self._names.keys(claim.key)
-        waiter = self._pushes.waiter(claim.owner)
+        waiter = self._listener.waiter(claim.owner)
         if waiter is None:
             waiter = Waiter(place.signal, keys)
-            self._pushes.expect(claim.owner, waiter)
+            self._listener.add(claim.owner, waiter)
         elif waiter.handed is not None and (grant := self._handed_over(claim, waiter)) is not None:
             return grant
-        if not self._pushes.how_to_call(keys):
-            await self._pushes.listen(keys, _place_lifetime(claim) / LISTENING, until)
+        if not self._listener.wake_address(keys):
+            await self._listener.listen(keys, _place_lifetime(claim) / LISTENING, until)
         return await self._stand(TURN, claim, waiter, until)
 
     async def renew(self, grants: Sequence[Grant], until: float = math.inf, /) -> Sequence[Grant | Loss | BackendError]:
-        """See `Backend`."""
         if not grants:
             return []
         calls: list[Call] = []
@@ -108,43 +105,40 @@ class RedisBackend:
                 await self._runtime.sleep(0)  # thousands of leases must not keep an event loop busy
             calls += [self._renewal(grant) for grant in grants[start : start + SLICE]]
         timeout = min(self._timeout(grant.claim.ttl) for grant in grants)
-        replies = await self._courier.ask_all(calls, timeout, until)
+        replies = await self._router.execute_all(calls, timeout, until)
         return [_renewed(grant, reply) for grant, reply in zip(grants, replies, strict=True)]
 
     async def release(self, grant: Grant, until: float = math.inf, /) -> bool | Loss:
-        """See `Backend`."""
         claim = grant.claim
         keys, owner = self._names.keys(claim.key), claim.owner.encode()
         terms = (claim.ttl, len(owner))
-        known, shape = keys.shapes.get(GIVE, NOTHING_PACKED)
+        known, template = keys.templates.get(RELEASE, NOTHING_PACKED)
         if known != terms:
-            shape = Shape(script("release"), keys, len(owner), self._timeout(claim.ttl), marked=True)
-            keys.shapes[GIVE] = (terms, shape)
-        reply = await self._courier.ask(shape.call(owner, grant.fence), shape.timeout, until)
+            template = CallTemplate(script("release"), keys, len(owner), self._timeout(claim.ttl), marked=True)
+            keys.templates[RELEASE] = (terms, template)
+        reply = await self._router.execute(template.call(owner, grant.fence), template.timeout, until)
         return reply == 1 if isinstance(reply, int) else _broken(reply)
 
     async def withdraw(self, claim: Claim, until: float = math.inf, /, *, doubt: bool = True) -> None:
-        """See `Backend`."""
-        self._pushes.forget(claim.owner)
+        self._listener.remove(claim.owner)
         keys = self._names.keys(claim.key)
         mark = _milliseconds(claim.ttl) if doubt else "0"
         call = Call.of(script("withdraw"), keys, claim.owner, claim.owner, mark)
-        await self._courier.ask(call, self._timeout(claim.ttl), until)
+        await self._router.execute(call, self._timeout(claim.ttl), until)
 
     # --- operators
 
     async def inspect(self, key: str) -> LockState | None:
-        """See `Inspecting`."""
         reply = await self._look(self._names.keys(key))
         return read_state(key, reply)
 
     async def list(self, prefix: str) -> Sequence[LockState]:
-        """See `Inspecting`. Looks through all keys of the database, page by page; the server stays responsive."""
+        """Goes through all keys of the database, page by page; the server stays responsive."""
         found: set[str] = set()
-        for node in await self._courier.topology.all(self._courier.wire):
+        for node in await self._router.topology.all(self._router.wire):
             cursor: Any = b"0"
             while True:
-                cursor, page = await self._courier.command(
+                cursor, page = await self._router.command(
                     node, "SCAN", cursor, "MATCH", self._names.pattern(prefix), "COUNT", SCAN_PAGE
                 )
                 keys = (self._names.key_of(text.decode(), prefix) for text in page)
@@ -155,7 +149,7 @@ class RedisBackend:
         return [state for state in states if state is not None]
 
     async def break_(self, key: str, fence: int, reason: str, *, now: bool) -> bool:
-        """See `Inspecting`. Two steps: the owner has to be known to name the key that tells it why."""
+        """Two steps: the key that keeps the reason for the holder contains its owner value, which has to be read."""
         keys = self._names.keys(key)
         _, holders, _ = await self._look(keys)
         for place in range(0, len(holders), 8):
@@ -163,66 +157,61 @@ class RedisBackend:
             if owner and int(its_fence) == fence:
                 arguments = (owner.decode(), str(fence), reason, "1" if now else "0")
                 call = Call.of(script("break"), keys, owner.decode(), *arguments)
-                return bool(await self._courier.ask(call, self._options.command_timeout) == 1)
+                return bool(await self._router.execute(call, self._options.answer_timeout) == 1)
         return False
 
     async def raise_fence(self, key: str, fence: int) -> int:
-        """See `Inspecting`."""
         call = Call.of(script("raise_fence"), self._names.keys(key), None, str(fence))
-        return int(await self._courier.ask(call, self._options.command_timeout))
+        return int(await self._router.execute(call, self._options.answer_timeout))
 
     async def examine(self) -> Sequence[Finding]:
-        """See `Examining`."""
-        from leasehold.backends.redis.doctor import examine  # noqa: PLC0415 - only for who asks
+        from leasehold.backends.redis.doctor import examine  # noqa: PLC0415 - it is rarely needed
 
         findings: list[Finding] = []
-        for node in await self._courier.topology.all(self._courier.wire):
+        for node in await self._router.topology.all(self._router.wire):
 
-            async def ask(*parts: str | bytes | int, node: Any = node) -> Any:
-                return await self._courier.command(node, *parts)
+            async def command(*parts: str | bytes | int, node: Any = node) -> Any:
+                return await self._router.command(node, *parts)
 
-            findings.extend(await examine(ask, self._options.prefix))
+            findings.extend(await examine(command, self._options.prefix))
         return findings
 
     # --- records
 
     async def read(self, key: str, fence: int = 0) -> Reading:
-        """See `Recording`."""
         call = RecordCall(script("read_record"), self._names.keys(key), (fence,))
-        value, left, highest, time_us = await self._courier.ask(call, self._options.command_timeout)
+        value, left, highest, time_us = await self._router.execute(call, self._options.answer_timeout)
         record = None if value is None else Record(key, value, highest, left / 1000)
         return Reading(record, highest, time_us / 1e6)
 
     async def write(self, record: Record) -> bool:
-        """See `Recording`."""
         arguments = (record.value, record.fence, _milliseconds(record.ttl))
         call = RecordCall(script("write_record"), self._names.keys(record.key), arguments)
-        return bool(await self._courier.ask(call, self._options.command_timeout) == 1)
+        return bool(await self._router.execute(call, self._options.answer_timeout) == 1)
 
     async def close(self) -> None:
-        """See `Backend`."""
-        self._pushes.close()
-        await self._courier.wire.close()
+        self._listener.close()
+        await self._router.wire.close()
 
-    # --- asking
+    # --- calling the acquire script
 
-    def _ask(self, step: str, claim: Claim, keys: Keys, call_me: str, until: float) -> Coroutine[Any, Any, Any]:
-        """Put a claim to the store."""
+    def _request(self, step: str, claim: Claim, keys: Keys, address: str, until: float) -> Coroutine[Any, Any, Any]:
+        """Call the script for one step of a claim."""
         if not self._is_plain:
-            return self._ask_with_care(step, claim, keys, call_me, until)
+            return self._request_with_proof(step, claim, keys, address, until)
         owner = claim.owner.encode()
-        # A lock asks the same again and again, so it is packed once.
-        terms = (claim.ttl, claim.mode, claim.holder, claim.capacity, claim.min_hold, call_me, len(owner))
-        known, shape = keys.shapes.get(step, NOTHING_PACKED)
+        # A lock makes the same call again and again, so it is packed once.
+        terms = (claim.ttl, claim.mode, claim.holder, claim.capacity, claim.min_hold, address, len(owner))
+        known, template = keys.templates.get(step, NOTHING_PACKED)
         if known != terms:
-            shape = self._new_shape(step, claim, keys, () if step == TRY else (call_me,))
-            keys.shapes[step] = (terms, shape)
-        return self._courier.ask(shape.call(owner, self._seen), shape.timeout, until)
+            template = self._new_template(step, claim, keys, () if step == TRY else (address,))
+            keys.templates[step] = (terms, template)
+        return self._router.execute(template.call(owner, self._highest), template.timeout, until)
 
-    def _new_shape(self, step: str, claim: Claim, keys: Keys, more: Sequence[str]) -> Shape:
-        """`more`: how to call a waiter, and what strict mode adds."""
+    def _new_template(self, step: str, claim: Claim, keys: Keys, more: Sequence[str]) -> CallTemplate:
+        """`more`: how to wake a waiter, and what strict mode adds."""
         kind = str(claim.capacity) if claim.mode is Mode.PERMIT else "0"
-        return Shape(
+        return CallTemplate(
             script("acquire"),
             keys,
             len(claim.owner.encode()),
@@ -234,31 +223,31 @@ class RedisBackend:
                 LETTER[claim.mode],
                 kind,
                 _milliseconds(claim.min_hold),
-                write_holder(claim.holder),
+                holder_to_json(claim.holder),
             ),
             after=(_milliseconds(_place_lifetime(claim)), *more) if more else (),
         )
 
-    async def _ask_with_care(self, step: str, claim: Claim, keys: Keys, call_me: str, until: float) -> Any:
+    async def _request_with_proof(self, step: str, claim: Claim, keys: Keys, address: str, until: float) -> Any:
         """With `strict` the server's process has to be known; with `acks` a grant has to be on replicas."""
-        more = [call_me]
+        more = [address]
         if self._options.strict:
             life, age = await self._life(keys, self._timeout(claim.ttl), until)
             more += [life, _milliseconds(max(claim.ttl, self._options.strict)), str(age)]
-        shape = self._new_shape(step, claim, keys, more)
-        call = shape.call(claim.owner.encode(), self._seen)
+        template = self._new_template(step, claim, keys, more)
+        call = template.call(claim.owner.encode(), self._highest)
         if self._options.acks:
-            # The place in line goes on ageing while we wait for replicas.
+            # The place in the queue goes on ageing while the call waits for replicas.
             patience = self._options.acks_timeout
             patience = patience if step == TRY else min(patience, _place_lifetime(claim) / 2)
-            return await self._ask_replicated(claim, call, patience, until)
-        return await self._courier.ask(call, shape.timeout, until)
+            return await self._request_replicated(claim, call, patience, until)
+        return await self._router.execute(call, template.timeout, until)
 
-    async def _ask_replicated(self, claim: Claim, call: Call, patience: float, until: float) -> Any:
+    async def _request_replicated(self, claim: Claim, call: Call, patience: float, until: float) -> Any:
         """With `acks`: a grant counts only when enough replicas have it; otherwise it is undone."""
         options = self._options
         timeout = self._timeout(claim.ttl)
-        reply, acknowledged = await self._courier.ask_and_wait(call, options.acks, patience, timeout, until)
+        reply, acknowledged = await self._router.execute_replicated(call, options.acks, patience, timeout, until)
         if isinstance(acknowledged, BackendError):
             await self.withdraw(claim, until)  # a rejection would leave the grant to its ttl
             raise acknowledged
@@ -275,48 +264,48 @@ class RedisBackend:
         """Which life of which server this is, and for how many milliseconds it has surely been the primary.
 
         A server that restarts has another run id, a replica that is promoted another replication id. How long ago it
-        was promoted nobody can tell, so for a name that it does not know that may have been just now.
+        was promoted cannot be known, so for a name without state it is taken to have been just now.
         """
-        node = await self._courier.node_for(keys, until)
-        questions = (("INFO", "server"), ("INFO", "replication"))
-        replies = await self._courier.commands(node, *questions, timeout=timeout, until=until)
-        facts = dict(line.partition(b":")[::2] for line in b"\r\n".join(replies).split(b"\r\n") if b":" in line)
-        was_promoted = bool(facts.get(b"master_replid2", b"").strip(b"0"))
-        uptime = 0 if was_promoted else int(facts[b"uptime_in_seconds"]) * 1000
-        return f"{facts[b'run_id'].decode()}:{facts.get(b'master_replid', b'').decode()}", uptime
+        node = await self._router.node_for(keys, until)
+        sections = (("INFO", "server"), ("INFO", "replication"))
+        replies = await self._router.commands(node, *sections, timeout=timeout, until=until)
+        info = dict(line.partition(b":")[::2] for line in b"\r\n".join(replies).split(b"\r\n") if b":" in line)
+        was_promoted = bool(info.get(b"master_replid2", b"").strip(b"0"))
+        uptime = 0 if was_promoted else int(info[b"uptime_in_seconds"]) * 1000
+        return f"{info[b'run_id'].decode()}:{info.get(b'master_replid', b'').decode()}", uptime
 
     async def _stand(self, step: str, claim: Claim, waiter: Waiter, until: float) -> Grant | Place | Refusal:
-        """Ask with a place in the queue."""
+        """Take or keep a place in the queue."""
         keys = waiter.keys
-        call_me = self._pushes.how_to_call(keys)
+        address = self._listener.wake_address(keys)
         sent = self._runtime.now()
-        reply = await self._ask(step, claim, keys, call_me, until)
+        reply = await self._request(step, claim, keys, address, until)
         if reply[0] == 2:
-            waiter.sent, waiter.told = sent, reply[2]
-            return self._place(claim, waiter.signal, reply, told=bool(call_me))
+            waiter.sent, waiter.stamp = sent, reply[2]
+            return self._place(claim, waiter.signal, reply, woken=bool(address))
         if reply[0] == 1:
             if reply[5] and waiter.handed is None:
-                self._pushes.doubt(keys)
-            self._pushes.forget(claim.owner)
+                self._listener.verify(keys)
+            self._listener.remove(claim.owner)
             return self._granted(claim, reply)
-        if step == TURN and reply[0] == 0:  # it was skipped as one who cannot be reached, or has slept too long
-            self._pushes.doubt(keys)
-        self._pushes.forget(claim.owner)
+        if step == TURN and reply[0] == 0:  # it was skipped: no message reached it, or it has slept too long
+            self._listener.verify(keys)
+        self._listener.remove(claim.owner)
         return self._refused(claim, reply)
 
     def _handed_over(self, claim: Claim, waiter: Waiter) -> Grant | None:
-        """The grant that a message brought; None if it has to be asked about."""
+        """The grant that a message brought; None if a further call has to confirm it."""
         handed, waiter.handed = waiter.handed, None
         assert handed is not None  # noqa: S101 - for the type checker
         # Both stamps are cut off to milliseconds, so what lies between them may be nearly one less.
-        since = handed_over_since(waiter.sent, max(0, handed.at - waiter.told - 1) / 1000)
+        since = handed_over_since(waiter.sent, max(0, handed.at - waiter.stamp - 1) / 1000)
         now = self._runtime.now()
-        if waiter.told == 0 or handed.at < waiter.told or since > now:
+        if waiter.stamp == 0 or handed.at < waiter.stamp or since > now:
             return None  # the server's clock is not what it was
         lifetime = _place_lifetime(claim)
         if now > min(since + lifetime / 4, waiter.sent + lifetime / 2):
-            return None  # our process stood still: by as much its clock may have stepped ahead unseen
-        self._pushes.forget(claim.owner)
+            return None  # our process stood still: by as much the server's clock may have stepped ahead unseen
+        self._listener.remove(claim.owner)
         self._note(handed.fence, handed.at)
         return Grant(claim, handed.fence, handed.ttl, since, handed.abandoned)
 
@@ -331,27 +320,30 @@ class RedisBackend:
         if reply[0] == 3:
             present = int(reply[1])
             check_kind(claim, Mode.PERMIT if present else Mode.EXCLUSIVE, present or 1, self.label)
-            raise BackendRejected(f"{self.label}: the kind of this lock cannot be read", backend=self.label)
-        _, waiting, left, facts, off = reply
-        holder = read_holder(facts)
+            raise BackendRejected(
+                f"{self.label}: the stored kind of this lock cannot be read; another program may have changed its keys",
+                backend=self.label,
+            )
+        _, waiting, left, stored, off = reply
+        holder = read_holder(stored)
         retry_after = left / 1000 if left > 0 else None
-        return Refusal(claim.key, holder, retry_after, waiting, None if holder else held_off(off))
+        return Refusal(claim.key, holder, retry_after, waiting, None if holder else hold_off_reason(off))
 
-    def _place(self, claim: Claim, signal: Signal, reply: Any, *, told: bool) -> Place:
-        _, ahead, _, left, facts, off = reply
+    def _place(self, claim: Claim, signal: Signal, reply: Any, *, woken: bool) -> Place:
+        _, ahead, _, left, stored, off = reply
         recheck = _place_lifetime(claim) / 3
         if ahead == 0 and left > 0:
-            recheck = min(recheck, (left + 1) / 1000)  # the first in line is there when the holder's ttl is over
-        if not told:
+            recheck = min(recheck, (left + 1) / 1000)  # the first in the queue is granted when the holder's ttl is over
+        if not woken:
             recheck = min(recheck, POLL_AT_THE_HEAD if ahead == 0 else 5 * POLL_AT_THE_HEAD)
-        holder = read_holder(facts)
-        why = None if holder else held_off(off)
+        holder = read_holder(stored)
+        why = None if holder else hold_off_reason(off)
         return Place(claim, signal, recheck, ahead, holder, retry_after=off / 1000 if why else None, why=why)
 
     def _note(self, fence: int, time_ms: int) -> None:
         """Later fences must be higher. One far ahead of the server's clock was raised by hand, for its own name."""
-        if fence > self._seen and fence < time_ms * 1000 + HOUR_US:
-            self._seen = fence
+        if fence > self._highest and fence < time_ms * 1000 + HOUR_US:
+            self._highest = fence
 
     def _renewal(self, grant: Grant) -> Call:
         claim = grant.claim
@@ -360,11 +352,11 @@ class RedisBackend:
 
     def _timeout(self, ttl: float) -> float:
         """An answer that comes after half of the ttl is hardly worth waiting for."""
-        longest = self._options.command_timeout
+        longest = self._options.answer_timeout
         return longest if ttl >= 2 * longest else max(ttl / 2, min(SHORTEST_TIMEOUT, longest))
 
     async def _look(self, keys: Keys) -> Any:
-        return await self._courier.ask(Call.of(script("inspect"), keys, None), self._options.command_timeout)
+        return await self._router.execute(Call.of(script("inspect"), keys, None), self._options.answer_timeout)
 
 
 def _renewed(grant: Grant, reply: Any) -> Grant | Loss | BackendError:
@@ -376,17 +368,17 @@ def _renewed(grant: Grant, reply: Any) -> Grant | Loss | BackendError:
 
 
 def _broken(reply: Any) -> Loss:
-    """What an operator's order says, in the same words to whoever renews and to whoever releases."""
+    """An operator's order, in the same words for a renewal and for a release."""
     return Loss(LossReason.BROKEN, reply[1].decode(errors="replace"))
 
 
 def _whole(grant: Grant) -> Grant:
-    """What was handed over for a claim window is now granted for its ttl."""
+    """What was handed over for a claim window is granted for its whole ttl from now on."""
     return Grant(grant.claim, grant.fence, grant.claim.ttl, None, grant.abandoned)
 
 
 def _place_lifetime(claim: Claim) -> float:
-    """How long a place in the queue lives without being asked for."""
+    """How long a place in the queue lives without a call."""
     return min(claim.ttl, LONGEST_PLACE)
 
 

@@ -1,8 +1,9 @@
 """The blocking wire: a few plain sockets, each used by one thread at a time.
 
-A connection whose exchange was interrupted is closed, never used again: the reply that is still to come belongs to
-nobody. A new one is opened by a thread of its own, because nothing else can leave a slow name server, a silent host or
-a mute greeting in time; a connection that came too late for its caller is kept for the next one.
+A connection whose exchange was interrupted is closed, never used again: the reply that is still to come would be taken
+for the answer to the next call. A new one is opened by a thread of its own, because nothing else can abandon a slow
+name server, a silent host or a greeting without an answer in time; a connection that came too late for its caller is
+kept for the next one.
 """
 
 from __future__ import annotations
@@ -14,36 +15,36 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from leasehold.backends.redis.blocking_link import BlockingEar, BlockingLink
-from leasehold.backends.redis.wire import is_hasty, no_time, stepped
-from leasehold.errors import BackendUnavailable, ClientClosed, LeaseholdError, OutcomeUnknown
+from leasehold.backends.redis.connection import BlockingConnection, BlockingSubscription
+from leasehold.backends.redis.wire import is_hasty, no_connection, no_time, stepped
+from leasehold.errors import ClientClosed, LeaseholdError, OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from leasehold.backends.redis.wire import Dialer, Ear, Node
+    from leasehold.backends.redis.wire import Dialer, Node, Subscription
     from leasehold.spi import Runtime, Signal
 
-__all__ = ["FRESH", "BlockingLink", "BlockingWire"]
+__all__ = ["FRESH", "BlockingWire"]
 
-MOST_IDLE = 8  # connections kept for later; more are opened while more threads talk at once
+MOST_IDLE = 8  # connections kept for later; more are opened while more threads need one at once
 FRESH = 1.0  # one that was used within this time is taken to be alive
 
 
 class Opening:
-    """A connection that a thread opens for one that waits. If the wait is over first, it is `left` to others."""
+    """A connection that a thread opens for a caller that waits. A caller that leaves first marks it `abandoned`."""
 
-    __slots__ = ("error", "left", "link", "over")
+    __slots__ = ("abandoned", "connection", "error", "over")
 
     def __init__(self, over: Signal) -> None:
         self.over = over
-        self.link: BlockingLink | None = None
+        self.connection: BlockingConnection | None = None
         self.error: LeaseholdError | None = None
-        self.left = False
+        self.abandoned = False
 
 
 class BlockingRequest:
-    """A question that has to connect first. That blocks, so it cannot share a thread with those to other servers."""
+    """A request that has to connect first. That blocks, so it cannot share a thread with those to other servers."""
 
     def __init__(self, wire: BlockingWire, node: Node, commands: Sequence[bytes], timeout: float, until: float) -> None:
         self._wire, self._node = wire, node
@@ -51,49 +52,50 @@ class BlockingRequest:
         self._timeout, self._until = timeout, until
 
     async def perform(self) -> list[Any]:
-        """Ask and wait."""
+        """Send and wait."""
         return await self._wire.exchange(self._node, self._payload, self._count, self._timeout, self._until)
 
 
-class BlockingQuestion(BlockingRequest):
-    """A question on a connection that is there: it can be sent now and collected later."""
+class BlockingPollable(BlockingRequest):
+    """A request on an open connection: it can be sent now and collected later."""
 
     def __init__(
-        self, wire: BlockingWire, link: BlockingLink, commands: Sequence[bytes], timeout: float, until: float
-    ) -> None:
-        super().__init__(wire, link.node, commands, timeout, until)
-        self._link = link
+        self, wire: BlockingWire, connection: BlockingConnection, commands: Sequence[bytes], timeout: float,
+        until: float,
+    ) -> None:  # fmt: skip
+        super().__init__(wire, connection.node, commands, timeout, until)
+        self._connection = connection
         self._replies: list[Any] = []
 
     async def perform(self) -> list[Any]:
-        """Ask and wait."""
-        return self._wire.talk(self._link, self._payload, self._count, self._timeout, self._until)
+        """Send and wait."""
+        return self._wire.exchange_on(self._connection, self._payload, self._count, self._timeout, self._until)
 
     def send(self) -> None:
         """Send without waiting."""
         left = self._wire.left(self._until)
         if left <= 0:
-            self._wire.give_back(self._link)
-            raise no_time(self._link.label)
-        self._link.set_timeout(stepped(self._timeout, left))
-        self._link.send(self._payload)
+            self._wire.give_back(self._connection)
+            raise no_time(self._connection.label)
+        self._connection.set_timeout(stepped(self._timeout, left))
+        self._connection.send(self._payload)
 
     def fileno(self) -> int:
         """The descriptor that becomes readable."""
-        return self._link.fileno()
+        return self._connection.fileno()
 
     def receive(self) -> tuple[list[Any]] | None:
         """Read what is there. The connection goes back only with the last reply; otherwise it ends with this object."""
-        link = self._link
+        connection = self._connection
         try:
-            link.feed()
+            connection.feed()
         except OutcomeUnknown:
             self._wire.broke(self._node)
             raise
-        link.take_replies(self._replies, self._count)
+        connection.take_replies(self._replies, self._count)
         if len(self._replies) < self._count:
             return None
-        self._wire.give_back(link)
+        self._wire.give_back(connection)
         return (self._replies,)
 
 
@@ -105,13 +107,12 @@ class BlockingWire:
         self._runtime = runtime
         self._label = label
         self._guard = runtime.guard()
-        self._idle: dict[Node, deque[BlockingLink]] = {}
-        self._links: dict[int, weakref.ref[BlockingLink]] = {}  # idle or in use
+        self._idle: dict[Node, deque[BlockingConnection]] = {}
+        self._connections: dict[int, weakref.ref[BlockingConnection]] = {}  # idle or in use
         self._openings: set[Opening] = set()
         self._closed = False
 
     def left(self, until: float) -> float:
-        """See `Wire`."""
         return until - self._runtime.now()
 
     async def exchange(
@@ -124,75 +125,76 @@ class BlockingWire:
         *,
         alone: bool = False,  # noqa: ARG002 - it always is
     ) -> list[Any]:
-        """Send commands and wait for so many replies."""
         if self._closed:
             raise ClientClosed(backend=self._label)
-        link = self._idle_link(node) or await self._open(node, until)
-        return self.talk(link, payload, count, timeout, until)
+        connection = self._take(node) or await self._open(node, until)
+        return self.exchange_on(connection, payload, count, timeout, until)
 
-    def talk(self, link: BlockingLink, payload: bytes, count: int, timeout: float, until: float) -> list[Any]:
-        """The same on a connection of the caller's, which is kept for later."""
+    def exchange_on(
+        self, connection: BlockingConnection, payload: bytes, count: int, timeout: float, until: float
+    ) -> list[Any]:
+        """The same on a connection that the caller took; it is given back."""
         limit = timeout
         if until != math.inf:
             left = until - self._runtime.now()
             if left <= 0:
-                self.give_back(link)
+                self.give_back(connection)
                 raise no_time(self._label)
-            limit = stepped(timeout, left)
+            if left < timeout:
+                limit = stepped(timeout, left)
         try:
-            link.set_timeout(limit)
-            replies = link.exchange(payload, count)
+            if connection.timeout != limit:
+                connection.set_timeout(limit)
+            replies = connection.exchange(payload, count)
         except OutcomeUnknown:
-            link.close()
-            self.broke(link.node, hasty=is_hasty(limit, timeout))
+            connection.close()
+            self.broke(connection.node, hasty=is_hasty(limit, timeout))
             raise
         except BaseException:
-            link.close()
+            connection.close()
             raise
-        self.give_back(link)
+        self.give_back(connection)
         return replies
 
     def request(
         self, node: Node, commands: Sequence[bytes], timeout: float, until: float = math.inf
     ) -> BlockingRequest:
-        """In one write: nobody else waits on the same connection."""
-        link = None if self._closed else self._idle_link(node)
-        if link is None:
+        connection = None if self._closed else self._take(node)
+        if connection is None:
             return BlockingRequest(self, node, commands, timeout, until)
-        return BlockingQuestion(self, link, commands, timeout, until)
+        return BlockingPollable(self, connection, commands, timeout, until)
 
-    async def listen(
-        self, node: Node, hear: Callable[[list[Any]], None], lost: Callable[[], None], until: float = math.inf
-    ) -> Ear:
-        """A connection for messages."""
+    async def subscribe(
+        self, node: Node, on_message: Callable[[Any], None], on_lost: Callable[[], None], until: float = math.inf
+    ) -> Subscription:
         if self._closed:
             raise ClientClosed(backend=self._label)
-        return BlockingEar(await self._open(node, until), self._runtime, hear, lost)
+        return BlockingSubscription(await self._open(node, until), self._runtime, on_message, on_lost)
 
     # --- opening
 
-    async def _open(self, node: Node, until: float) -> BlockingLink:
+    async def _open(self, node: Node, until: float) -> BlockingConnection:
         """A new connection, if there is one in time."""
         opening = Opening(self._runtime.signal())
         self._openings.add(opening)
         try:
             await self._start(node, opening)
-            if not self._closed:  # it was asked before the opening was known to `close`
+            if not self._closed:  # `close` sets the signal only of openings that it sees
                 await self._runtime.wait(opening.over, None if until == math.inf else until)
         finally:
             self._openings.discard(opening)
             with self._guard:
-                link, error = opening.link, opening.error
-                opening.left = link is None
+                connection, error = opening.connection, opening.error
+                opening.abandoned = connection is None
         if self._closed:
-            if link is not None:
-                link.close()
+            if connection is not None:
+                connection.close()
             raise ClientClosed(backend=self._label)
         if error is not None:
             raise error
-        if link is None:
-            raise BackendUnavailable(f"{self._label} cannot be reached: no connection in time", backend=self._label)
-        return link
+        if connection is None:
+            raise no_connection(self._label)
+        return connection
 
     async def _start(self, node: Node, opening: Opening) -> None:
         connecting = self._connect(node, opening)
@@ -204,59 +206,58 @@ class BlockingWire:
 
     async def _connect(self, node: Node, opening: Opening) -> None:
         try:
-            link = BlockingLink(self._dialer, node, self._label)
+            connection = BlockingConnection(self._dialer, node, self._label)
         except LeaseholdError as error:
             opening.error = error
         else:
-            number = id(link)
-            self._links[number] = weakref.ref(link, lambda _: self._links.pop(number, None))
+            number = id(connection)
+            self._connections[number] = weakref.ref(connection, lambda _: self._connections.pop(number, None))
             with self._guard:
-                opening.link = link
-                left = opening.left
-            if left:
-                self.give_back(link)
+                opening.connection = connection
+                abandoned = opening.abandoned
+            if abandoned:
+                self.give_back(connection)
         finally:
             opening.over.set()
 
-    # --- those that nobody uses
+    # --- idle connections
 
-    def _idle_link(self, node: Node) -> BlockingLink | None:
-        """A connection that nobody uses; the one used last, which is the likeliest to be alive."""
+    def _take(self, node: Node) -> BlockingConnection | None:
+        """An idle connection; the one used last, which is the likeliest to be alive."""
         idle = self._idle.get(node)
         if idle is None:
             return None
         while True:
             try:
-                link = idle.pop()
+                connection = idle.pop()
             except IndexError:
                 return None
             now = time.monotonic()
-            if now - link.used_at < FRESH or link.is_quiet():
-                link.used_at = now
-                return link
-            link.close()
+            if now - connection.used_at < FRESH or connection.is_quiet():
+                connection.used_at = now
+                return connection
+            connection.close()
 
-    def give_back(self, link: BlockingLink) -> None:
+    def give_back(self, connection: BlockingConnection) -> None:
         """Keep it for later."""
-        idle = self._idle.get(link.node)
+        idle = self._idle.get(connection.node)
         if idle is None:
-            idle = self._idle.setdefault(link.node, deque())
+            idle = self._idle.setdefault(connection.node, deque())
         if self._closed or len(idle) >= MOST_IDLE:
-            link.close()
+            connection.close()
             return
-        link.used_at = time.monotonic()
-        idle.append(link)
+        connection.used_at = time.monotonic()
+        idle.append(connection)
 
     def broke(self, node: Node, *, hasty: bool = False) -> None:
         """A connection to this server died: the idle ones most likely died too, and would cost an attempt each."""
         if self._closed:
             raise ClientClosed(backend=self._label)
         if not hasty:
-            self.distrust(node)
+            self.drop_connections(node)
 
-    def distrust(self, node: Node) -> None:
-        """See `Wire`."""
-        idle: deque[BlockingLink] = self._idle.get(node, deque())
+    def drop_connections(self, node: Node) -> None:
+        idle: deque[BlockingConnection] = self._idle.get(node, deque())
         while idle:
             with suppress(IndexError):  # another thread was quicker
                 idle.pop().close()
@@ -270,7 +271,7 @@ class BlockingWire:
             while idle:
                 with suppress(IndexError):
                     idle.pop().close()
-        for known in tuple(self._links.values()):
-            link = known()
-            if link is not None:
-                link.interrupt()
+        for known in tuple(self._connections.values()):
+            connection = known()
+            if connection is not None:
+                connection.interrupt()

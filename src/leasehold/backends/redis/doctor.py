@@ -1,7 +1,7 @@
 """How well a Redis or Valkey server is set up for locks: settings, role, rights, version, memory, clock.
 
-It knows what a server says about itself and what that means for a lease. It must not change anything, and knows
-neither connections nor our scripts: it is given a way to ask. What the account may not ask is a finding, too.
+It knows what a server reports about itself and what that means for a lease. It must not change anything, and knows
+neither connections nor our scripts: it is given a way to send commands. A command that is denied is a finding, too.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ NEARLY_FULL = 0.9
 SETTINGS = ("maxmemory-policy", "appendonly", "appendfsync", "save", "min-replicas-to-write", "min-replicas-max-lag")
 
 
-async def examine(ask: Callable[..., Awaitable[Any]], prefix: str = "leasehold:") -> list[Finding]:
-    """Look at one server through `ask(*command)`, which raises `BackendRejected` for an error reply.
+async def examine(send: Callable[..., Awaitable[Any]], prefix: str = "leasehold:") -> list[Finding]:
+    """Look at one server through `send(*command)`, which raises `BackendRejected` for an error reply.
 
-    `prefix` is what the keys of locks begin with. Changes nothing. Errors that say that the server is not there are the
+    `prefix` is what the keys of locks begin with. Changes nothing. Errors of a server that cannot be reached are the
     caller's.
     """
-    facts = await _look(ask)
+    facts = await _look(send)
     findings = [finding for check in CHECKS for finding in check(facts)]
-    findings.extend(await rights(ask, prefix, sharded=facts.info.get("cluster_enabled") == "1"))
+    findings.extend(await rights(send, prefix, sharded=facts.info.get("cluster_enabled") == "1"))
     findings.extend(_refused(facts))
     return findings
 
 
-# --- asking ----------------------------------------------------------------------------------------------------------
+# --- collecting ------------------------------------------------------------------------------------------------------
 
 
 @dataclass
 class _Facts:
-    """What was learned; where nothing was, a field is empty and `refused` says why."""
+    """What was reported; where nothing was, a field is empty and `refused` has the reason."""
 
     info: dict[str, str] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
@@ -62,12 +62,12 @@ class _Facts:
         return int(text) if text.isdigit() else 0
 
 
-async def _look(ask: Callable[..., Awaitable[Any]]) -> _Facts:
+async def _look(send: Callable[..., Awaitable[Any]]) -> _Facts:
     facts = _Facts()
 
     async def attempt(*command: str) -> Any:
         try:
-            return await ask(*command)
+            return await send(*command)
         except BackendRejected as error:
             facts.refused.setdefault(command[0], str(error))
             return None
@@ -202,7 +202,7 @@ def _memory(facts: _Facts) -> Iterator[Finding]:
     if "used_memory" not in facts.info:
         return
     used, limit = facts.number("used_memory"), facts.number("maxmemory")
-    why = "a server that is full answers OOM: nobody gets a lock and no renewal is granted"
+    why = "a server that is full answers OOM: no lock and no renewal is granted"
     if limit == 0:
         yield Finding("memory", Level.OK, f"{_megabytes(used)} used, no limit set", why)
         return
@@ -238,7 +238,7 @@ def _persistence(facts: _Facts) -> Iterator[Finding]:
     if facts.info.get("loading") == "1":
         yield Finding("loading", Level.PROBLEM, "it is still reading its data", "it answers LOADING", "wait for it")
     if "err" in (facts.info.get("aof_last_write_status"), facts.info.get("rdb_last_bgsave_status")):
-        advice = "look at its log and at the disk; CONFIG GET dir says where it writes"
+        advice = "look at its log and at the disk; CONFIG GET dir is the folder it writes to"
         yield Finding("disk", Level.PROBLEM, "its last write to disk failed", "it may answer MISCONF to writes", advice)
     fsync, snapshots = facts.settings.get("appendfsync", "everysec"), facts.settings.get("save", "")
     if logs == "yes" and fsync == "always":
@@ -261,7 +261,7 @@ def _cluster(facts: _Facts) -> Iterator[Finding]:
     if state == "ok" and served == "16384":
         yield Finding("cluster", Level.OK, found, why)
     else:
-        advice = "redis-cli --cluster check HOST:PORT says which node or slot is missing, --cluster fix mends it"
+        advice = "redis-cli --cluster check HOST:PORT names the node or slot that is missing, --cluster fix mends it"
         yield Finding("cluster", Level.PROBLEM, found, why, advice)
 
 
@@ -275,7 +275,7 @@ def _latency(facts: _Facts) -> Iterator[Finding]:
         yield Finding("round trip", Level.OK, found, why)
         return
     level = Level.PROBLEM if usual >= TOO_SLOW else Level.WARNING
-    advice = "SLOWLOG GET 10 and LATENCY LATEST say what holds it up; meanwhile use a longer ttl"
+    advice = "SLOWLOG GET 10 and LATENCY LATEST show what holds it up; meanwhile use a longer ttl"
     yield Finding("round trip", level, found, why, advice)
 
 
@@ -301,7 +301,7 @@ def _refused(facts: _Facts) -> Iterator[Finding]:
         advice = f"to let doctor look: ACL SETUSER <account> {right}"
         if level is Level.PROBLEM:
             why = "the store itself uses this command"
-        yield Finding(f"may not ask {command}", level, error, why, advice)
+        yield Finding(f"right to use {command}", level, error, why, advice)
 
 
 CHECKS: tuple[Callable[[_Facts], Iterator[Finding]], ...] = (

@@ -1,7 +1,7 @@
-"""What the account of a client may do on a Redis or Valkey server, asked without doing it.
+"""What the account of a client may do on a Redis or Valkey server, found out without doing it.
 
-It knows which commands the store sends and which ones its scripts call. Servers since Redis 7 tell by ACL DRYRUN; on
-others, and where the account may not ask that, only the attempt to lock tells.
+It knows which commands the store sends and which ones its scripts call. Servers since Redis 7 have ACL DRYRUN for that;
+on others, and where the account may not use it, only an attempt to lock shows it.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ def needed(prefix: str, *, sharded: bool) -> list[tuple[str, ...]]:
     return [*commands, ("PUBLISH", channel, ""), ("SUBSCRIBE", channel)]
 
 
-async def rights(ask: Callable[..., Awaitable[Any]], prefix: str, *, sharded: bool) -> list[Finding]:
+async def rights(send: Callable[..., Awaitable[Any]], prefix: str, *, sharded: bool) -> list[Finding]:
     """Findings about scripts, and about every command that a store with this prefix of keys needs."""
-    account = await _account(ask)
-    return [await _scripts(ask, account), *await _commands(ask, account, needed(prefix, sharded=sharded))]
+    account = await _account(send)
+    return [await _scripts(send, account), *await _commands(send, account, needed(prefix, sharded=sharded))]
 
 
-async def _account(ask: Callable[..., Awaitable[Any]]) -> str | None:
+async def _account(send: Callable[..., Awaitable[Any]]) -> str | None:
     try:
-        name = await ask("ACL", "WHOAMI")
+        name = await send("ACL", "WHOAMI")
     except BackendRejected:
         return None
     return name.decode(errors="replace") if isinstance(name, bytes) else str(name)
 
 
-async def _scripts(ask: Callable[..., Awaitable[Any]], account: str | None) -> Finding:
-    why = "each step of a lock is one script, so that nobody can come in between"
+async def _scripts(send: Callable[..., Awaitable[Any]], account: str | None) -> Finding:
+    why = "each step of a lock is one script, so that no other client can come in between"
     try:
-        await ask("EVAL", "return 1", "0")
+        await send("EVAL", "return 1", "0")
     except BackendRejected as error:
         advice = f"ACL SETUSER {account or '<account>'} +eval +evalsha; some services have a switch for scripts"
         return Finding("scripts", Level.PROBLEM, str(error), why, advice)
@@ -62,7 +62,7 @@ async def _scripts(ask: Callable[..., Awaitable[Any]], account: str | None) -> F
 
 
 async def _commands(
-    ask: Callable[..., Awaitable[Any]], account: str | None, commands: Sequence[Sequence[str]]
+    send: Callable[..., Awaitable[Any]], account: str | None, commands: Sequence[Sequence[str]]
 ) -> list[Finding]:
     why = "a command that is refused in the middle of a script leaves the lock unusable"
     if account is None:
@@ -70,7 +70,7 @@ async def _commands(
     denied = []
     for command in commands:
         try:
-            answer = await ask("ACL", "DRYRUN", account, *command)
+            answer = await send("ACL", "DRYRUN", account, *command)
         except BackendRejected as error:
             if _is_unknown_command(error):
                 continue  # this server has no such command, so the store does not send it there
@@ -85,7 +85,7 @@ def _is_unknown_command(error: BackendRejected) -> bool:
 
 
 def _unknown(command: str, why: str) -> Finding:
-    found = f"this account may not ask {command}, or the server has it not; the attempt to lock below tells"
+    found = f"this account may not use {command}, or the server has it not; the attempt to lock below shows more"
     advice = "nothing, if locking works; ACL SETUSER <account> +acl|whoami +acl|dryrun lets doctor look"
     return Finding("rights", Level.OK, found, why, advice)
 

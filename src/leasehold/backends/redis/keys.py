@@ -10,22 +10,22 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from leasehold.backends.redis.commands import Shape
+    from leasehold.backends.redis.calls import CallTemplate
 
 __all__ = ["DEFAULT_PREFIX", "Keys", "Names", "glob_escaped"]
 
 DEFAULT_PREFIX = "leasehold:"
 PARTS = ("s", "q", "w", "z", "d")
-KNOWN_NAMES = 2048  # whose keys are kept at hand, with the calls that were made of them
+KNOWN_NAMES = 2048  # whose keys are cached, with the templates of their calls
 
 
 class Keys:
     """The keys of one lock; `packed` is the first six, as the protocol sends them.
 
-    `shapes` is room for calls on this lock that are packed already: by step of an acquire, with the terms they are for.
+    `templates` caches packed calls for this lock: by step of an acquire, with the terms that each was packed for.
     """
 
-    __slots__ = ("base", "mark", "packed", "record", "shapes", "slot_key")
+    __slots__ = ("base", "mark", "packed", "record", "slot_key", "templates")
 
     def __init__(self, holder: str, base: str) -> None:
         self.slot_key = holder.encode()
@@ -33,15 +33,14 @@ class Keys:
         self.mark = f"{base}:x:".encode()  # and an owner
         self.record = f"{base}:r".encode()
         self.packed = b"".join([_packed(key.encode()) for key in (holder, *(f"{base}:{part}" for part in PARTS))])
-        self.shapes: dict[str, tuple[object, Shape]] = {}
+        self.templates: dict[str, tuple[object, CallTemplate]] = {}
 
 
 class Names:
     """From the core's keys to Redis' and back.
 
     In compat mode the holder key is the bare name behind the prefix, as another program writes it; the other keys are
-    put into its slot. A name with braces has a slot that we cannot aim at: its base ends in `}%`, and a Cluster refuses
-    it.
+    put into its slot. For a name with braces that is impossible: its base ends in `}%`, and a Cluster refuses it.
     """
 
     def __init__(self, prefix: str, *, compat: bool) -> None:
@@ -61,12 +60,12 @@ class Names:
 
     def pattern(self, prefix: str) -> str:
         """A glob that matches every key of the locks whose key starts with `prefix`."""
-        if self._compat:  # names with braces are written in two ways, so the prefix is looked at afterwards
+        if self._compat:  # names with braces have two forms, so `key_of` compares the prefix
             return f"{glob_escaped(DEFAULT_PREFIX)}{{*"
         return f"{glob_escaped(self._prefix)}{{{glob_escaped(_quoted(prefix))}*"
 
     def key_of(self, found: str, prefix: str) -> str | None:
-        """The core's key behind a key that the pattern found; None if it says nothing about who holds or waits."""
+        """The core's key behind a key that the pattern found; None for a key without holders or waiters in it."""
         front = DEFAULT_PREFIX if self._compat else self._prefix
         body, brace, part = found[len(front) + 1 :].rpartition("}")
         if self._compat:
@@ -74,7 +73,7 @@ class Names:
         return _unquoted(body) if brace and part in ("", ":q") else None
 
     def _compat_key(self, body: str, part: str, prefix: str) -> str | None:
-        """The holder key may be the other program's, so our own state is looked for."""
+        """The holder key may be the other program's, so only our own state and queue count."""
         holder = _unquoted(body) if part.startswith("%") else body
         namespace, _, start = prefix.partition(":")
         if part.removeprefix("%") not in (":s", ":q") or not holder.startswith(self._prefix + start):

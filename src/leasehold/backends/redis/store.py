@@ -6,32 +6,38 @@ import ssl
 from typing import TYPE_CHECKING, Any
 
 from leasehold.backends.redis.backend import RedisBackend
-from leasehold.backends.redis.courier import Courier
 from leasehold.backends.redis.keys import Names
-from leasehold.backends.redis.options import OURS, Options
+from leasehold.backends.redis.options import (
+    DB,
+    OPTIONS,
+    PASSED_ON,
+    PASSED_ON_TLS,
+    PORT,
+    RENAMED,
+    SENTINEL,
+    SENTINEL_PASSWORD,
+    SENTINEL_USERNAME,
+    TLS,
+    Options,
+)
+from leasehold.backends.redis.router import Router
 from leasehold.backends.redis.topology import Cluster, OneServer, SentinelGroup
-from leasehold.backends.redis.wire import Dialer, Node
+from leasehold.backends.redis.wire import CONNECT_TIMEOUT, Dialer, Node
 from leasehold.errors import ConfigurationError
-from leasehold.store_url import refuse_unknown
+from leasehold.kit.options import TLS_OPTIONS, read_options, read_tls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from leasehold.backends.redis.topology import Topology
     from leasehold.backends.redis.wire import Wire
+    from leasehold.kit.options import Values
     from leasehold.spi import Backend, Runtime, Store
     from leasehold.store_url import StoreURL
 
-__all__ = ["RedisStore", "adopt", "open_url"]
+__all__ = ["RedisStore", "adopt", "database_of", "new_dialer", "open_url", "require_driver"]
 
-PORT, SENTINEL_PORT = 6379, 26379
-TLS_OPTIONS = (
-    "ssl_ca_certs", "ssl_ca_data", "ssl_ca_path", "ssl_cert_reqs", "ssl_certfile", "ssl_check_hostname", "ssl_ciphers",
-    "ssl_keyfile", "ssl_min_version", "ssl_password",
-)  # fmt: skip
-THEIRS = ("client_name", "db", "password", "protocol", "socket_connect_timeout", "socket_keepalive", "socket_timeout",
-          "username")  # fmt: skip
-SENTINEL_OPTIONS = ("sentinel_password", "sentinel_username")
+SENTINEL_PORT = 26379
 PLAIN, SECURE, LOCAL = "Connection", "SSLConnection", "UnixDomainSocketConnection"
 
 
@@ -46,51 +52,137 @@ class RedisStore:
 
     def open_backend(self, runtime: Runtime) -> Backend:
         """Make a backend; each has connections and knowledge of its own."""
-        courier = Courier(self._wire(runtime), self._topology(), runtime, self.label)
+        router = Router(self._wire(runtime), self._topology(), runtime, self.label)
         names = Names(self.options.prefix, compat=self.options.compat)
-        return RedisBackend(courier, names, self.options, runtime, self.label)
+        return RedisBackend(router, names, self.options, runtime, self.label)
 
     def _wire(self, runtime: Runtime) -> Wire:
-        return open_wire(self.dialer, runtime, self.label)
+        """The wire for this runtime; asyncio is loaded only where it is used."""
+        if not runtime.blocking:
+            from leasehold.backends.redis.asyncio_wire import AsyncioWire  # noqa: PLC0415
+
+            return AsyncioWire(self.dialer, runtime, self.label)
+        from leasehold.backends.redis.blocking_wire import BlockingWire  # noqa: PLC0415
+
+        return BlockingWire(self.dialer, runtime, self.label)
 
 
-def open_wire(dialer: Dialer, runtime: Runtime, label: str) -> Wire:
-    """The wire for this runtime; asyncio is loaded only where it is used."""
-    if not runtime.blocking:
-        from leasehold.backends.redis.asyncio_wire import AsyncioWire  # noqa: PLC0415
-
-        return AsyncioWire(dialer, runtime, label)
-    from leasehold.backends.redis.blocking_wire import BlockingWire  # noqa: PLC0415
-
-    return BlockingWire(dialer, runtime, label)
+# --- from a URL ------------------------------------------------------------------------------------------------------
 
 
 def open_url(url: StoreURL) -> Store:
     """`redis://`, `rediss://`, `unix://`, `valkey://`, `redis+sentinel://`, `redis+cluster://`."""
-    _require_driver()
+    require_driver()
     family, _, kind = url.scheme.partition("+")
-    secure = family in ("rediss", "valkeys") or url.options.get("tls", "0") not in ("0", "no", "false")
-    url.refuse_options(
-        *OURS,
-        *THEIRS,
-        *(TLS_OPTIONS if secure else ()),
-        *(SENTINEL_OPTIONS if kind == "sentinel" else ()),
-        *(("tls",) if kind else ()),
-    )
-    options = Options.read(url.options)
-    arguments = _arguments(url, secure=secure)
-    label = str(url)
+    values = read_options(url.options, _options_of(family, kind), f"{url.scheme}:", RENAMED)
+    options, label = Options.of(values), str(url)
     if family == "unix":
-        return _unix(url, arguments, options, label)
-    class_name = SECURE if secure else PLAIN
+        return _unix(url, values, options, label)
+    secure = family in ("rediss", "valkeys") or values[TLS]
+    secure_url = f"write {family}s+{kind}:// or add tls=yes" if kind else f"write {family}s://"
     if kind == "sentinel":
-        return _sentinel(url, Dialer(class_name, arguments, _sentinel_arguments(url)), options, label)
+        dialer = new_dialer(url, values, secure=secure, secure_url=secure_url, sentinel=_sentinel_arguments(values))
+        return _sentinel(url, dialer, options, label)
+    database = database_of(url, values)
+    dialer = new_dialer(url, values, secure=secure, secure_url=secure_url, db=database)
     if kind == "cluster":
-        return _cluster(url, Dialer(class_name, arguments), options, label)
+        return _cluster(url, dialer, database, options, label)
     url.refuse_several_hosts()
-    arguments["db"] = _database(url, url.path)
     node = Node(url.host or "localhost", url.port or PORT)
-    return RedisStore(Dialer(class_name, arguments), lambda: OneServer(node), options, label)
+    return RedisStore(dialer, lambda: OneServer(node), options, label)
+
+
+def _options_of(family: str, kind: str) -> list[Any]:
+    """Those that mean something for this scheme; any other is refused by name."""
+    without: list[Any] = [] if kind else [TLS]
+    if kind != "sentinel":
+        without += SENTINEL
+    if family == "unix":
+        without += [*TLS_OPTIONS, *PASSED_ON_TLS]
+    return [option for option in OPTIONS if option not in without]
+
+
+def new_dialer(
+    url: StoreURL,
+    values: Values,
+    *,
+    secure: bool,
+    secure_url: str,
+    db: int | None = None,
+    connect_timeout: float = CONNECT_TIMEOUT,
+    sentinel: Mapping[str, Any] | None = None,
+) -> Dialer:
+    """What makes connections for this URL; `secure_url` is the advice for a URL that should use TLS."""
+    timeouts = {"socket_connect_timeout": connect_timeout, "socket_timeout": connect_timeout}
+    arguments = timeouts | _passed_on(url, values)
+    if db is not None:
+        arguments["db"] = db
+    files = read_tls(values, used=secure, secure_url=secure_url)
+    if files is None:
+        if useless := next((option.name for option in PASSED_ON_TLS if option in values), None):
+            raise ConfigurationError(f"{useless} has no meaning without TLS; {secure_url}")
+        return Dialer(PLAIN, arguments, sentinel)
+    arguments |= {option.name: values[option] for option in PASSED_ON_TLS if option in values}
+    if "ssl_min_version" in arguments:
+        arguments["ssl_min_version"] = _tls_version(arguments["ssl_min_version"])
+    arguments["ssl_cert_reqs"] = "required" if files.verify else "none"
+    arguments["ssl_check_hostname"] = files.verify and arguments.get("ssl_check_hostname", True)
+    arguments |= {"ssl_ca_certs": files.ca, "ssl_certfile": files.cert, "ssl_keyfile": files.key}
+    arguments["ssl_password"] = files.key_password
+    return Dialer(SECURE, arguments, sentinel)
+
+
+def _passed_on(url: StoreURL, values: Values) -> dict[str, Any]:
+    """The parameters of redis-py's connections that have nothing to do with TLS."""
+    arguments: dict[str, Any] = {"username": url.username or None, "password": url.password}
+    return arguments | {option.name: values[option] for option in PASSED_ON if option in values}
+
+
+def _tls_version(name: str) -> ssl.TLSVersion:
+    try:
+        return ssl.TLSVersion[name]
+    except KeyError:
+        raise ConfigurationError(f"ssl_min_version must be TLSv1_2 or TLSv1_3, not {name!r}") from None
+
+
+def _sentinel_arguments(values: Values) -> dict[str, Any]:
+    return {"db": 0, "username": values[SENTINEL_USERNAME], "password": values[SENTINEL_PASSWORD]}
+
+
+def database_of(url: StoreURL, values: Values) -> int:
+    """The path of the URL, or `db`; a Cluster has no other than 0."""
+    path = url.path.strip("/")
+    if path and not (path.isascii() and path.isdigit()):
+        raise ConfigurationError(f"{url.scheme}: the path is the number of a database, not {path!r}")
+    return int(path) if path else values[DB]
+
+
+def _unix(url: StoreURL, values: Values, options: Options, label: str) -> Store:
+    if not url.path or url.host:
+        raise ConfigurationError("unix: takes the path of a socket: unix:///run/redis.sock")
+    dialer = Dialer(LOCAL, _passed_on(url, values) | {"db": values[DB]})
+    node = Node("", 0, url.path)
+    return RedisStore(dialer, lambda: OneServer(node), options, label)
+
+
+def _sentinel(url: StoreURL, dialer: Dialer, options: Options, label: str) -> Store:
+    service, _, database = url.path.strip("/").partition("/")
+    if not service:
+        raise ConfigurationError(f"{url.scheme}: needs the name of the service: {url.scheme}://h1,h2,h3/mymaster")
+    if database:
+        raise ConfigurationError(f"{url.scheme}: the database is an option: ?db={database}")
+    nodes = [Node(host or "localhost", port or SENTINEL_PORT, is_sentinel=True) for host, port in url.hosts]
+    return RedisStore(dialer, lambda: SentinelGroup(nodes, service, label), options, label)
+
+
+def _cluster(url: StoreURL, dialer: Dialer, database: int, options: Options, label: str) -> Store:
+    if database:
+        raise ConfigurationError(f"{url.scheme}: a Cluster has one database, 0; leave the number out")
+    nodes = [Node(host or "localhost", port or PORT) for host, port in url.hosts]
+    return RedisStore(dialer, lambda: Cluster(nodes, label), options, label)
+
+
+# --- from a client of the user's own ---------------------------------------------------------------------------------
 
 
 def adopt(client: Any, given: Mapping[str, str]) -> Store:
@@ -99,9 +191,8 @@ def adopt(client: Any, given: Mapping[str, str]) -> Store:
     Its address, credentials and TLS settings are used for connections of our own: its retries and its way of decoding
     replies would not do for a lock, and its pool stays its own.
     """
-    _require_driver()
-    refuse_unknown(given, OURS, f"a {type(client).__name__} client")
-    options = Options.read(given)
+    require_driver()
+    options = Options.read(given, f"a {type(client).__name__} client")
     if type(client).__name__ in ("RedisCluster", "ValkeyCluster"):
         return _adopt_cluster(client, options)
     pool = getattr(client, "connection_pool", None)
@@ -129,86 +220,24 @@ def _adopt_sentinel(pool: Any, kind: str, arguments: dict[str, Any], options: Op
     return RedisStore(dialer, lambda: SentinelGroup(nodes, pool.service_name, label), options, label)
 
 
+# Of the parameters of a Cluster client those that its connections take, and none that concern the Cluster.
+OF_CONNECTIONS = frozenset(
+    {option.name for option in (*PASSED_ON, *PASSED_ON_TLS)} | {name for name in RENAMED if name.startswith("ssl_")}
+)
+
+
 def _adopt_cluster(client: Any, options: Options) -> Store:
     manager = client.nodes_manager
     nodes = [Node(node.host, int(node.port)) for node in manager.startup_nodes.values()]
     arguments = dict(getattr(manager, "connection_kwargs", None) or client.connection_kwargs)
     secure = any(name.startswith("ssl_context") or name == "ssl_cert_reqs" for name in arguments)
-    arguments = {name: value for name, value in arguments.items() if name in (*THEIRS, *TLS_OPTIONS)}
+    arguments = {name: value for name, value in arguments.items() if name in OF_CONNECTIONS}
     label = f"redis+cluster://{','.join(map(str, nodes))}"
     return RedisStore(Dialer(SECURE if secure else PLAIN, arguments), lambda: Cluster(nodes, label), options, label)
 
 
-def _unix(url: StoreURL, arguments: dict[str, Any], options: Options, label: str) -> Store:
-    if not url.path or url.host:
-        raise ConfigurationError("unix: takes the path of a socket: unix:///run/redis.sock")
-    arguments["db"] = _database(url, "")
-    node = Node("", 0, url.path)
-    return RedisStore(Dialer(LOCAL, arguments), lambda: OneServer(node), options, label)
-
-
-def _sentinel(url: StoreURL, dialer: Dialer, options: Options, label: str) -> Store:
-    service, _, database = url.path.strip("/").partition("/")
-    if not service:
-        raise ConfigurationError("redis+sentinel: needs the name of the service: redis+sentinel://h1,h2,h3/mymaster")
-    if database:
-        raise ConfigurationError("redis+sentinel: the database is an option: ?db=1")
-    nodes = [Node(host or "localhost", port or SENTINEL_PORT, is_sentinel=True) for host, port in url.hosts]
-    return RedisStore(dialer, lambda: SentinelGroup(nodes, service, label), options, label)
-
-
-def _cluster(url: StoreURL, dialer: Dialer, options: Options, label: str) -> Store:
-    if url.path.strip("/") not in ("", "0") or url.options.get("db", "0") != "0":
-        raise ConfigurationError("redis+cluster: has one database, 0")
-    nodes = [Node(host or "localhost", port or PORT) for host, port in url.hosts]
-    return RedisStore(dialer, lambda: Cluster(nodes, label), options, label)
-
-
-def _arguments(url: StoreURL, *, secure: bool) -> dict[str, Any]:
-    """The parameters of redis-py's connections; TLS is verified unless the URL says otherwise."""
-    arguments: dict[str, Any] = {}
-    for name, value in url.options.items():
-        if name in THEIRS or name in TLS_OPTIONS:
-            arguments[name] = _converted(name, value)
-    arguments.setdefault("username", url.username)
-    arguments.setdefault("password", url.password)
-    if arguments["username"] == "":
-        arguments["username"] = None
-    if secure:
-        arguments.setdefault("ssl_cert_reqs", "required")
-        verified = arguments["ssl_cert_reqs"] != "none"
-        arguments.setdefault("ssl_check_hostname", verified)
-    return arguments
-
-
-def _sentinel_arguments(url: StoreURL) -> dict[str, Any]:
-    names = {"username": "sentinel_username", "password": "sentinel_password"}
-    return {"db": 0, **{name: url.options.get(option) for name, option in names.items()}}
-
-
-def _converted(name: str, value: str) -> Any:
-    try:
-        if name in ("db", "protocol"):
-            return int(value)
-        if name in ("socket_timeout", "socket_connect_timeout"):
-            return float(value)
-        if name == "ssl_min_version":
-            return ssl.TLSVersion[value]
-    except (ValueError, KeyError):
-        raise ConfigurationError(f"{name} cannot be {value!r}") from None
-    if name in ("ssl_check_hostname", "socket_keepalive"):
-        return value.lower() in ("1", "true", "yes")
-    return value
-
-
-def _database(url: StoreURL, path: str) -> int:
-    text = path.strip("/") or url.options.get("db", "0")
-    if not (text.isascii() and text.isdigit()):
-        raise ConfigurationError(f"{url.scheme}: the path is the number of a database, not {text!r}")
-    return int(text)
-
-
-def _require_driver() -> None:
+def require_driver() -> None:
+    """Refuse to go on without redis-py and hiredis."""
     from importlib.util import find_spec  # noqa: PLC0415
 
     missing = [name for name in ("redis", "hiredis") if find_spec(name) is None]

@@ -1,7 +1,6 @@
-"""Which server to ask for a lock: the only one, the primary that Sentinels name, or the owner of a slot in a Cluster.
+"""Which server has a lock: the only one, the primary that Sentinels name, or the owner of a slot in a Cluster.
 
-What is known is kept until a server contradicts it; then it is asked for again. It sends questions over the wire, and
-decides nothing about locks.
+What is known is kept until a server contradicts it; then it is found out anew. Nothing here decides about locks.
 """
 
 from __future__ import annotations
@@ -10,8 +9,8 @@ import math
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-from leasehold.backends.redis.commands import pack
-from leasehold.backends.redis.trouble import from_reply
+from leasehold.backends.redis.calls import pack
+from leasehold.backends.redis.errors import error_from_reply
 from leasehold.backends.redis.wire import Node, load_driver
 from leasehold.errors import BackendError, BackendRejected, BackendUnavailable
 
@@ -32,6 +31,10 @@ class Topology(Protocol):
 
     sharded: bool  # whether messages stay with the server of their slot
 
+    @property
+    def only(self) -> Node | None:
+        """The server for every key, if there is one for all of them and it is known."""
+
     def known(self, slot_key: bytes) -> Node | None:
         """The server for this key, if it is known."""
 
@@ -42,7 +45,7 @@ class Topology(Protocol):
         """This server did not answer, or is not what it was taken for."""
 
     def moved(self, slot: int, node: Node) -> None:
-        """A server said that this slot belongs to another."""
+        """A server redirected us: this slot belongs to another one."""
 
     async def all(self, wire: Wire) -> Sequence[Node]:
         """Every server that holds locks."""
@@ -54,32 +57,29 @@ class OneServer:
     sharded = False
 
     def __init__(self, node: Node) -> None:
-        self._node = node
+        self.only: Node = node
 
     def known(self, slot_key: bytes) -> Node | None:  # noqa: ARG002 - it has them all
-        """The server."""
-        return self._node
+        return self.only
 
     async def find(self, wire: Wire, slot_key: bytes, until: float = math.inf) -> Node:  # noqa: ARG002 - it is known
-        """The server."""
-        return self._node
+        return self.only
 
     def lost(self, node: Node) -> None:
         """There is no other."""
 
     def moved(self, slot: int, node: Node) -> None:
-        """It does not belong to a cluster that we know of."""
+        """It does not belong to a Cluster that we know of."""
 
     async def all(self, wire: Wire) -> Sequence[Node]:  # noqa: ARG002 - nothing to find out
-        """The server."""
-        return [self._node]
+        return [self.only]
 
 
 class SentinelGroup:
     """A primary that Sentinels watch.
 
-    After a fail-over Sentinels disagree for a while, and the old primary may come back believing that it still is one.
-    So all of them are asked, the newest configuration counts, and the server itself has to agree.
+    After a failover Sentinels disagree for a while, and the old primary may come back as one. So all of them are
+    queried, the newest configuration counts, and the server itself has to confirm its role.
     """
 
     sharded = False
@@ -88,71 +88,76 @@ class SentinelGroup:
         self._sentinels = list(sentinels)
         self._service = service
         self._label = label
-        self._primary: Node | None = None
+        self.only: Node | None = None  # the primary
 
     def known(self, slot_key: bytes) -> Node | None:  # noqa: ARG002 - it has them all
-        """The primary, if it is known."""
-        return self._primary
+        return self.only
 
     async def find(self, wire: Wire, slot_key: bytes, until: float = math.inf) -> Node:  # noqa: ARG002 - it has all
-        """Ask the Sentinels, then the server. Each has its share of the time, because one may be silent."""
-        answers, troubles = [], []
-        for asked, sentinel in enumerate(self._sentinels):
+        """Query the Sentinels, then the server. Each has its share of the time, because one may be silent."""
+        answers, errors = [], []
+        for done, sentinel in enumerate(self._sentinels):
             try:
-                answers.append(await self._ask(wire, sentinel, len(self._sentinels) - asked + 2, until))
+                answers.append(await self._query(wire, sentinel, len(self._sentinels) - done + 2, until))
             except BackendError as error:
-                troubles.append(error)
+                errors.append(error)
         if not answers:
-            raise self._unknown(troubles)
+            raise self._unknown(errors)
         primary = newest(answers)
         (role,) = await _exchange(wire, primary, pack("ROLE"), 2, until)
         if isinstance(role, Exception):
-            role = [b"master"]  # the account may not ask; READONLY would tell
+            role = [b"master"]  # this account may not use ROLE; a replica would answer READONLY to the call
         if role[0] != b"master":
-            raise BackendUnavailable(f"{self._label}: {primary} is not the primary yet", backend=self._label)
-        self._primary = primary
+            raise BackendUnavailable(
+                f"{self._label}: {primary} is not the primary yet; a failover is under way", backend=self._label
+            )
+        self.only = primary
         return primary
 
-    def _unknown(self, troubles: Sequence[BackendError]) -> BackendError:
-        refusal = refused_by_all(troubles)
+    def _unknown(self, errors: Sequence[BackendError]) -> BackendError:
+        refusal = refused_by_all(errors)
         if refusal is not None:
             return refusal
-        refusals = [trouble for trouble in troubles if isinstance(trouble, BackendRejected)]
-        said = next(iter([*refusals, *troubles]), "no Sentinel answered")
-        return BackendUnavailable(f"{self._label}: the primary is not known: {said}", backend=self._label)
+        refusals = [error for error in errors if isinstance(error, BackendRejected)]
+        why = next(iter([*refusals, *errors]), "no Sentinel answered")
+        return BackendUnavailable(f"{self._label}: the primary is not known: {why}", backend=self._label)
 
-    async def _ask(self, wire: Wire, sentinel: Node, parts: int, until: float) -> tuple[int, Node]:
+    async def _query(self, wire: Wire, sentinel: Node, parts: int, until: float) -> tuple[int, Node]:
         (reply,) = await _exchange(wire, sentinel, pack("SENTINEL", "MASTER", self._service), parts, until)
         if isinstance(reply, Exception):
             text = str(reply)
             if "No such master" in text:
-                raise BackendRejected(f"{self._label}: {sentinel} does not know {self._service!r}", backend=self._label)
+                raise BackendRejected(
+                    f"{self._label}: {sentinel} does not know the service {self._service!r}; "
+                    "SENTINEL MASTERS lists those it knows",
+                    backend=self._label,
+                )
             if "unknown command" in text:
                 raise BackendRejected(
                     f"{self._label}: {sentinel} is not a Sentinel; for a server itself the URL begins with redis://",
                     backend=self._label,
                 )
-            raise from_reply(text, self._label)
+            raise error_from_reply(text, self._label)
         facts = reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))
         return int(facts[b"config-epoch"]), Node(facts[b"ip"].decode(), int(facts[b"port"]))
 
     def lost(self, node: Node) -> None:
-        """Ask the Sentinels again next time."""
-        if node == self._primary:
-            self._primary = None
+        """Query the Sentinels again next time."""
+        if node == self.only:
+            self.only = None
 
     def moved(self, slot: int, node: Node) -> None:
-        """It is not a cluster."""
+        """It is not a Cluster."""
 
     async def all(self, wire: Wire) -> Sequence[Node]:
-        """The primary."""
-        return [self._primary or await self.find(wire, b"")]
+        return [self.only or await self.find(wire, b"")]
 
 
 class Cluster:
     """Slots, each with a server of its own."""
 
     sharded = True
+    only = None
 
     def __init__(self, seeds: Sequence[Node], label: str) -> None:
         self._seeds = list(seeds)
@@ -160,28 +165,27 @@ class Cluster:
         self._owners: dict[int, Node] = {}
 
     def known(self, slot_key: bytes) -> Node | None:
-        """The owner of the key's slot, if it is known."""
         return self._owners.get(slot_of(slot_key))
 
     async def find(self, wire: Wire, slot_key: bytes, until: float = math.inf) -> Node:
-        """Ask any server for the whole map. Each has its share of the time, because one may be silent."""
-        troubles: list[BackendError] = []
+        """Get the whole map from any server. Each has its share of the time, because one may be silent."""
+        errors: list[BackendError] = []
         nodes = list(dict.fromkeys([*self._owners.values(), *self._seeds]))
-        for asked, node in enumerate(nodes):
+        for done, node in enumerate(nodes):
             try:
-                owners = await self._ask(wire, node, len(nodes) - asked + 1, until)
+                owners = await self._query(wire, node, len(nodes) - done + 1, until)
             except BackendError as error:
-                troubles.append(error)
+                errors.append(error)
                 continue
             owner = owners.get(slot_of(slot_key))
             if owner is not None:
                 self._owners = owners
                 return owner
-            said = f"{self._label}: nobody serves the slot of this name now"
-            troubles.append(BackendUnavailable(said, backend=self._label))
-        raise refused_by_all(troubles) or BackendUnavailable(str(troubles[-1]), backend=self._label)
+            why = f"{self._label}: no server has the slot of this name now; `redis-cli --cluster check` names the gap"
+            errors.append(BackendUnavailable(why, backend=self._label))
+        raise refused_by_all(errors) or BackendUnavailable(str(errors[-1]), backend=self._label)
 
-    async def _ask(self, wire: Wire, node: Node, parts: int, until: float) -> dict[int, Node]:
+    async def _query(self, wire: Wire, node: Node, parts: int, until: float) -> dict[int, Node]:
         (reply,) = await _exchange(wire, node, pack("CLUSTER", "SLOTS"), parts, until)
         if not isinstance(reply, Exception):
             return _read_map(reply, node)
@@ -191,7 +195,7 @@ class Cluster:
                 f"{self._label}: {node} does not belong to a Cluster; for one server the URL begins with redis://",
                 backend=self._label,
             )
-        raise from_reply(text, self._label)
+        raise error_from_reply(text, self._label)
 
     def lost(self, node: Node) -> None:
         """Forget its slots; they may have a new owner."""
@@ -202,7 +206,6 @@ class Cluster:
         self._owners[slot] = node
 
     async def all(self, wire: Wire) -> Sequence[Node]:
-        """Every owner of a slot."""
         await self.find(wire, b"")
         return list(dict.fromkeys(self._owners.values()))
 
@@ -213,14 +216,14 @@ def newest(answers: Sequence[tuple[int, Node]]) -> Node:
     return primary
 
 
-def refused_by_all(troubles: Sequence[BackendError]) -> BackendRejected | None:
-    """One that refuses may have been set up anew; only if all of them do it is for good."""
-    refusals = [trouble for trouble in troubles if isinstance(trouble, BackendRejected)]
-    return refusals[0] if refusals and len(refusals) == len(troubles) else None
+def refused_by_all(errors: Sequence[BackendError]) -> BackendRejected | None:
+    """One server that refuses may have been set up anew; only if all of them refuse it is for good."""
+    refusals = [error for error in errors if isinstance(error, BackendRejected)]
+    return refusals[0] if refusals and len(refusals) == len(errors) else None
 
 
 def share(left: float, parts: int) -> float:
-    """How much of the time that is left one server may use of so many that have to be asked."""
+    """How much of the time that is left one server may use, of so many that have to be queried."""
     return min(DISCOVERY_TIMEOUT, max(left / parts, LEAST_SHARE))
 
 
@@ -240,10 +243,10 @@ def slot_of(key: bytes) -> int:
     return int(key_slot(key))
 
 
-def _read_map(reply: list[Any], asked: Node) -> dict[int, Node]:
+def _read_map(reply: list[Any], sender: Node) -> dict[int, Node]:
     owners: dict[int, Node] = {}
     for first, last, owner, *_ in reply:
-        host = owner[0].decode() if owner[0] else asked.host  # a server that does not know its own name
+        host = owner[0].decode() if owner[0] else sender.host  # a server that does not know its own name
         node = Node(host, int(owner[1]))
         with suppress(TypeError):
             owners.update(dict.fromkeys(range(first, last + 1), node))

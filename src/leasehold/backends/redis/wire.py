@@ -1,4 +1,4 @@
-"""What the store needs of a connection, in either face: send bytes to a server, get replies, hear messages.
+"""What the store needs of its connections, in either face: send bytes to a server, get replies, receive messages.
 
 A wire repeats nothing. It raises `BackendUnavailable` when nothing was sent, `OutcomeUnknown` when something was and no
 answer came. Error replies are answers, and are returned. `until` is an instant of the runtime's clock by which the call
@@ -22,12 +22,13 @@ __all__ = [
     "CONNECT_TIMEOUT",
     "NOTHING_YET",
     "Dialer",
-    "Ear",
     "Node",
+    "Subscription",
     "Wire",
     "is_hasty",
     "load_driver",
     "new_reader",
+    "no_connection",
     "no_time",
     "stepped",
 ]
@@ -51,14 +52,14 @@ class Node(NamedTuple):
         return self.path or f"{self.host}:{self.port}"
 
 
-class Ear(Protocol):
-    """A connection that hears messages."""
+class Subscription(Protocol):
+    """A connection that receives the messages of channels."""
 
     def send(self, payload: bytes) -> None:
-        """Subscribe or unsubscribe; the server's confirmation is heard like a message."""
+        """Subscribe or unsubscribe; the server's confirmation arrives as a message."""
 
     def close(self) -> None:
-        """Hear no more."""
+        """Receive no more."""
 
 
 class Wire(Protocol):
@@ -70,19 +71,19 @@ class Wire(Protocol):
     def exchange(
         self, node: Node, payload: bytes, count: int, timeout: float, until: float = math.inf, *, alone: bool = False
     ) -> Awaitable[list[Any]]:
-        """Send commands and wait for so many replies. `alone`: on a connection that nobody else waits on."""
+        """Send commands and wait for so many replies. `alone`: on a connection that no other call shares."""
 
     def request(
         self, node: Node, commands: Sequence[bytes], timeout: float, until: float = math.inf
     ) -> Request[list[Any]]:
-        """Many commands as one request; requests to several servers can be put at once."""
+        """Many commands as one request; requests to several servers can be under way at once."""
 
-    async def listen(
-        self, node: Node, hear: Callable[[list[Any]], None], lost: Callable[[], None], until: float = math.inf
-    ) -> Ear:
-        """Open a connection for messages; `lost` is called once when it ends, unless it was closed."""
+    async def subscribe(
+        self, node: Node, on_message: Callable[[Any], None], on_lost: Callable[[], None], until: float = math.inf
+    ) -> Subscription:
+        """Open a connection for messages; `on_lost` is called once when it ends, unless it was closed."""
 
-    def distrust(self, node: Node) -> None:
+    def drop_connections(self, node: Node) -> None:
         """The connections to this server are over, or most likely are: use none of them again."""
 
     async def close(self) -> None:
@@ -149,13 +150,23 @@ def stepped(timeout: float, left: float) -> float:
 
 
 def is_hasty(timeout: float, own: float) -> bool:
-    """Whether so short a wait without an answer says nothing about the connection."""
+    """Whether so short a wait without an answer proves nothing about the connection."""
     return timeout < min(own, HASTY)
 
 
 def no_time(label: str) -> BackendUnavailable:
     """What to raise when the time was over before anything was sent."""
-    return BackendUnavailable(f"{label}: there was no time left to send the request", backend=label)
+    return BackendUnavailable(
+        f"{label}: there was no time left to send the request; allow a longer timeout", backend=label
+    )
+
+
+def no_connection(label: str) -> BackendUnavailable:
+    """What to raise when the time was over before there was a connection."""
+    return BackendUnavailable(
+        f"{label} cannot be reached: no connection in time; see whether the server and the way to it are up",
+        backend=label,
+    )
 
 
 def new_reader() -> Any:

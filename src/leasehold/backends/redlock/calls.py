@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from leasehold.backends.redis.commands import pack
-from leasehold.backends.redis.facts import write_holder
+from leasehold.backends.redis.calls import pack
 from leasehold.backends.redis.keys import glob_escaped
 from leasehold.backends.redlock.scripts import script
+from leasehold.kit.holder import holder_to_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +27,7 @@ RENEWED_TOGETHER = 100  # grants in one call of the script, which nothing interr
 class Call:
     """One or more calls of scripts that are sent together. The answer is that of the last one, or of `all`.
 
-    `until`: a node that did not get it must still be told before this instant of our clock; 0: it need not.
+    `until`: to a node that missed it, it is sent again up to this instant of our clock; 0: never.
     """
 
     __slots__ = ("_parts", "all", "count", "short", "until")
@@ -35,7 +35,7 @@ class Call:
     def __init__(
         self,
         *parts: tuple[Script, bytes, int],
-        all: bool = False,  # noqa: A002 - the right word
+        all: bool = False,  # noqa: A002 - the plain word
         until: float = 0.0,
     ) -> None:
         """Each part is a script, what follows its digest, and how many words that is."""
@@ -49,7 +49,7 @@ class Call:
 
     @property
     def whole(self) -> bytes:
-        """With the texts of the scripts, for a node that does not know them yet."""
+        """With the texts of the scripts, for a node that has not cached them."""
         return b"".join(
             b"*%d\r\n$4\r\nEVAL\r\n$%d\r\n%b\r\n%b" % (words + 2, len(text.text), text.text, rest)
             for text, rest, words in self._parts
@@ -68,7 +68,7 @@ class Calls:
         self._vote, self._release = script("vote"), script("release")
 
     def greet(self) -> Call:
-        """Get to know a node."""
+        """Find out which process a node is, and its time."""
         return _call("greet", [MARKER], [self._terms])
 
     def vote(self, claim: Claim, number: int) -> Call:
@@ -78,7 +78,7 @@ class Calls:
             _lock(claim.key),
             len(GONE) + len(claim.owner),
             (GONE + claim.owner).encode(),
-            _words(claim.owner, str(number), milliseconds(claim.ttl), write_holder(claim.holder), self._terms),
+            _words(claim.owner, str(number), milliseconds(claim.ttl), holder_to_json(claim.holder), self._terms),
         )
         return Call((self._vote, rest, 9))
 
@@ -88,7 +88,7 @@ class Calls:
         return Call((self._release, rest, 4), until=now + claim.ttl)
 
     def withdraw(self, claim: Claim, now: float, *, mark: bool = True) -> Call:
-        """Undo a claim. With a mark its requests are refused for one ttl, and a node that is away is told later."""
+        """Undo a claim. With a mark its requests are refused for one ttl, and a node that is away gets it later."""
         words = [claim.owner, milliseconds(claim.ttl) if mark else "0"]
         part = _part("withdraw", [LOCK + claim.key, GONE + claim.owner], words)
         return Call(part, until=now + claim.ttl if mark else 0.0)
@@ -99,18 +99,18 @@ class Calls:
         for start in range(0, len(grants), RENEWED_TOGETHER):
             some = grants[start : start + RENEWED_TOGETHER]
             keys = [MARKER, *(LOCK + grant.claim.key for grant in some)]
-            facts = [(grant.claim.owner, str(grant.fence), milliseconds(grant.claim.ttl)) for grant in some]
-            parts.append(_part("renew", keys, [self._terms, *(word for words in facts for word in words)]))
+            fields = [(grant.claim.owner, str(grant.fence), milliseconds(grant.claim.ttl)) for grant in some]
+            parts.append(_part("renew", keys, [self._terms, *(word for words in fields for word in words)]))
         return Call(*parts, all=True)
 
     def repair(self, grant: Grant) -> Call:
         """Put a lock back."""
         claim = grant.claim
-        words = [claim.owner, str(grant.fence), milliseconds(claim.ttl), write_holder(claim.holder)]
+        words = [claim.owner, str(grant.fence), milliseconds(claim.ttl), holder_to_json(claim.holder)]
         return _call("repair", [LOCK + claim.key, GONE + claim.owner], words)
 
     def look(self, keys: Sequence[str]) -> Call:
-        """See who holds."""
+        """Read the holders."""
         return _call("look", [LOCK + key for key in keys], [])
 
     def break_(self, key: str, number: int, reason: str, *, now: bool) -> Call:
@@ -118,7 +118,7 @@ class Calls:
         return _call("break", [LOCK + key], [str(number), reason, "1" if now else "0"])
 
     def raise_fence(self, key: str, number: int) -> Call:
-        """Lift later numbers."""
+        """Let later numbers be above this one."""
         return _call("raise_fence", [LOCK + key], [str(number)])
 
     def scan(self, cursor: bytes, prefix: str) -> bytes:

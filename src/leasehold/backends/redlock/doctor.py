@@ -12,11 +12,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from leasehold._core.quorum import WINDOW, majority, median, sits_out
-from leasehold.backends.redis.commands import pack
+from leasehold.backends.redis.calls import pack
 from leasehold.backends.redis.doctor import examine as examine_one
+from leasehold.backends.redlock.acquire import agreed_on
 from leasehold.backends.redlock.calls import MARKER, milliseconds
-from leasehold.backends.redlock.node import checked
-from leasehold.backends.redlock.votes import agreed_on
+from leasehold.backends.redlock.wire import checked
 from leasehold.errors import BackendError
 from leasehold.findings import Finding, Level
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["examine"]
 
-# What a single server's examination says that means something else for a node, and is judged below.
+# Findings about a single server that mean something else for a node, and are judged below.
 JUDGED_HERE = frozenset({"role", "replicas", "min-replicas-to-write", "persistence", "server clock", "round trip"})
 PINGS = 5
 
@@ -45,18 +45,18 @@ async def examine(nodes: Nodes, options: Options) -> list[Finding]:
 
 
 async def _node(node: Node, options: Options, count: int, clocks: dict[str, float]) -> list[Finding]:
-    async def ask(*parts: str | bytes | int) -> Any:
-        (reply,) = await node.lines.exchange(pack(*parts), 1)
+    async def send(*parts: str | bytes | int) -> Any:
+        (reply,) = await node.wire.exchange(pack(*parts), 1)
         return checked(reply, str(node))
 
     try:
-        if node.trouble is not None:
-            raise node.trouble
-        own = [*await _round_trip(ask, options), *await _replicas(ask), *await _memory(ask, options, count)]
+        if node.failure is not None:
+            raise node.failure
+        own = [*await _round_trip(send, options), *await _replicas(send), *await _memory(send, options, count)]
         started = time.monotonic()
-        seconds, microseconds = await ask("TIME")
+        seconds, microseconds = await send("TIME")
         clocks[str(node)] = int(seconds) + int(microseconds) / 1e6 - (started + time.monotonic()) / 2
-        alone = await examine_one(ask)
+        alone = await examine_one(send)
         own.extend(_persistence(alone, options))
         general = [finding for finding in alone if finding.check not in JUDGED_HERE]
     except BackendError as error:
@@ -120,23 +120,23 @@ def _clocks(clocks: dict[str, float]) -> Iterator[Finding]:
 # --- one node --------------------------------------------------------------------------------------------------------
 
 
-async def _round_trip(ask: Any, options: Options) -> list[Finding]:
+async def _round_trip(send: Any, options: Options) -> list[Finding]:
     times: list[float] = []
     for _ in range(PINGS):
         started = time.perf_counter()
-        await ask("PING")
+        await send("PING")
         times.append(time.perf_counter() - started)
-    usual, limit = median(times), options.node_timeout
+    usual, limit = median(times), options.answer_timeout
     found = f"{usual * 1000:.2f} ms for a PING (median of {PINGS}, worst {max(times) * 1000:.2f} ms)"
-    why = f"a node that does not answer within node_timeout={limit:g} s is not waited for"
+    why = f"a node that does not answer within answer_timeout={limit:g} s is not waited for"
     if usual < limit / 2:
         return [Finding("round trip", Level.OK, found, why)]
     level = Level.PROBLEM if usual >= limit else Level.WARNING
-    return [Finding("round trip", level, found, why, f"add ?node_timeout={max(usual * 4, 0.1):.1f} to the URL")]
+    return [Finding("round trip", level, found, why, f"add ?answer_timeout={max(usual * 4, 0.1):.1f} to the URL")]
 
 
-async def _replicas(ask: Any) -> list[Finding]:
-    lines = (await ask("INFO", "replication")).decode(errors="replace").splitlines()
+async def _replicas(send: Any) -> list[Finding]:
+    lines = (await send("INFO", "replication")).decode(errors="replace").splitlines()
     count = next((line.partition(":")[2] for line in lines if line.startswith("connected_slaves:")), "0")
     why = "a replica that is promoted has not seen the last votes; it would sit out, and the node is gone meanwhile"
     if count == "0":
@@ -158,20 +158,20 @@ def _persistence(alone: list[Finding], options: Options) -> Iterator[Finding]:
             yield Finding("persistence", Level.OK, found, why)
 
 
-async def _memory(ask: Any, options: Options, count: int) -> list[Finding]:
+async def _memory(send: Any, options: Options, count: int) -> list[Finding]:
     """How long the node has known what it granted."""
-    run_id = _field((await ask("INFO", "server")).decode(errors="replace"), "run_id")
-    known, since, terms = await ask("HMGET", MARKER, "r", "s", "x")
+    run_id = _field((await send("INFO", "server")).decode(errors="replace"), "run_id")
+    known, since, terms = await send("HMGET", MARKER, "r", "s", "x")
     why = "a node that lost what it knew must not vote until every grant from before is over"
     whole = sits_out(options.max_ttl)
     advice = f"wait {whole:g} s after the first client has reached it"
     if known is None or known.decode() != run_id:
         return [Finding("memory of grants", Level.WARNING, "it has not been used since it started", why, advice)]
     if terms.decode() != f"{milliseconds(options.max_ttl)}/{count}":
-        found = f"it {agreed_on(terms)}, and this URL says max_ttl={options.max_ttl:g} and names {count} nodes"
+        found = f"it {agreed_on(terms)}, and this URL has max_ttl={options.max_ttl:g} and {count} nodes"
         advice = f"give all clients the same URL; to change it, stop them and delete the key {MARKER} on every node"
         return [Finding("terms", Level.PROBLEM, found, "nodes sit out, and majorities meet, according to them", advice)]
-    seconds, microseconds = await ask("TIME")
+    seconds, microseconds = await send("TIME")
     age = int(seconds) + int(microseconds) / 1e6 - int(since) / 1000
     if age < whole:
         found = f"it sits out for {whole - age:.1f} s more"

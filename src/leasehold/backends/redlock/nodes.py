@@ -1,7 +1,7 @@
-"""All nodes together: connecting, asking all at once, leaving out those that are down, and probing them meanwhile.
+"""All nodes together: connecting, polling all at once, leaving out those that are down, and probing them meanwhile.
 
-A node that is down costs nothing: it is not asked, and a task of its own finds out when it answers again. That task
-ends when all nodes are up, or nobody has used the client for a while.
+A node that is down costs nothing: it gets no requests, and a worker finds out when it answers again. That worker ends
+when all nodes are up, or the client has not been used for a while.
 """
 
 from __future__ import annotations
@@ -18,35 +18,36 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from leasehold.backends.redlock.calls import Call, Calls
-    from leasehold.backends.redlock.node import Node, Question
+    from leasehold.backends.redlock.node import Node
+    from leasehold.backends.redlock.wire import NodeRequest
     from leasehold.spi import Runtime, Signal
 
 __all__ = ["Nodes", "Poll"]
 
 SOFT = 0.1  # how long the first use waits for every node; a majority is waited for longer
-HARD = 5.0  # the limit of the store itself, for a machine that is busy; a caller with less time says so
-LOOK_AGAIN = 0.02  # several may wait for the same news
+HARD = 5.0  # the limit of the store itself, for a machine that is busy; a caller may have less time
+LOOK_AGAIN = 0.02  # several callers may wait for the same change
 PROBE_EVERY = (0.005, 0.05, 0.1, 0.2, 0.5, 1.0)
-IDLE = 10.0  # a client that was not used for so long is not probed for
+IDLE = 10.0  # for a client that was not used for so long, no node is probed
 
 
 class Poll:
-    """The questions of one round and the answers to them, in the order of the nodes."""
+    """The requests of one round and their answers, in the order of the nodes."""
 
-    __slots__ = ("answers", "call", "questions", "sent")
+    __slots__ = ("answers", "call", "requests", "sent")
 
-    def __init__(self, call: Call, questions: Sequence[Question], answers: Sequence[Any], sent: float) -> None:
+    def __init__(self, call: Call, requests: Sequence[NodeRequest], answers: Sequence[Any], sent: float) -> None:
         self.call = call
-        self.questions = questions
+        self.requests = requests
         self.answers = answers
         self.sent = sent
 
     def finish(self) -> None:
-        """Let go of the connections. A node that was left out, or lost, may have to be told later."""
-        for question, answer in zip(self.questions, self.answers, strict=True):
+        """Let go of the connections. A node that was left out, or lost, may get the call later."""
+        for request, answer in zip(self.requests, self.answers, strict=True):
             if isinstance(answer, Exception):
-                question.node.say_later(self.call)
-            question.finish()
+                request.node.deliver_later(self.call)
+            request.finish()
 
 
 class Nodes:
@@ -58,32 +59,34 @@ class Nodes:
         self.label = label
         self._calls = calls
         self._runtime = runtime
-        self._news = runtime.signal()  # a node came up, or turned out to be down
+        self._changed = runtime.signal()  # a node came up, or turned out to be down
         self._end = runtime.signal()
         self._probing = False
-        self._twins: str | None = None
+        self._duplicates: str | None = None
         self._used = 0.0
         self.is_closed = False
 
     def __len__(self) -> int:
         return len(self.all)
 
-    async def ask(
+    async def poll(
         self, call: Call, enough: Callable[[Sequence[Any]], bool], timeout: float, until: float = math.inf
     ) -> Poll:
-        """Put one call to all nodes at once. The caller made them ready, says when it heard enough, and finishes."""
+        """Send one call to all nodes at once, until the answers are `enough`. The caller made ready, and finishes."""
         sent = self._runtime.now()
         if sent >= until:
-            raise BackendUnavailable(f"{self.label}: there was no time left to ask", backend=self.label)
+            raise BackendUnavailable(
+                f"{self.label}: there was no time left to send the request; allow a longer timeout", backend=self.label
+            )
         connect_by = time.monotonic() + until - sent
-        questions = [node.lines.question(node, call, connect_by) for node in self.all]
+        requests = [node.wire.request(node, call, connect_by) for node in self.all]
         try:
-            answers = await self._runtime.scatter(questions, enough, min(sent + timeout, until))
+            answers = await self._runtime.scatter(requests, enough, min(sent + timeout, until))
         except BaseException:
-            for question in questions:
-                question.drop()
+            for request in requests:
+                request.abort()
             raise
-        return Poll(call, questions, answers, sent)
+        return Poll(call, requests, answers, sent)
 
     def number(self) -> int:
         """What to propose: the median of the nodes' clocks, now."""
@@ -96,12 +99,13 @@ class Nodes:
             raise ClientClosed(backend=self.label)
         self._used = self._runtime.now()
         for node in self.all:
-            if node.trouble is not None or node.run_id is None or not node.lines.is_ready or node.unsaid:
+            if node.failure is not None or node.run_id is None or not node.wire.is_ready or node.undelivered:
                 await self._make_ready(until)
                 break
-        if self._twins is not None:
+        if self._duplicates is not None:
             raise BackendRejected(
-                f"{self.label}: {self._twins} are one and the same server; name each server once", backend=self.label
+                f"{self.label}: {self._duplicates} are one and the same server; name each server once",
+                backend=self.label,
             )
 
     async def _make_ready(self, until: float) -> None:
@@ -114,8 +118,8 @@ class Nodes:
             raise self._too_few()
 
     def _is_old(self, node: Node) -> bool:
-        """Whether nobody has looked whether it is still down, and its vote may be needed."""
-        return node.trouble is not None and not self._probing and self._count_up() < self.majority
+        """Whether its failure may be outdated, because no probe runs, and its vote may be needed."""
+        return node.failure is not None and not self._probing and self._count_up() < self.majority
 
     def _count_up(self) -> int:
         return sum(node.is_up for node in self.all)
@@ -124,13 +128,13 @@ class Nodes:
         """Close every connection and end the probing. Calls that wait for a node end with it."""
         self.is_closed = True
         self._end.set()
-        self._news.set()
+        self._changed.set()
         await self._runtime.sleep(0)  # on asyncio, clean-ups of the last call leave in the next turn of the loop
         limit = self._runtime.now() + HARD
         while any(node.opening for node in self.all) and self._runtime.now() < limit:
             await self._runtime.sleep(LOOK_AGAIN / 10)
         for node in self.all:
-            node.lines.close()
+            node.wire.close()
         await self._runtime.sleep(0)  # transports of asyncio close in the next turn of the loop
 
     # --- connecting
@@ -142,46 +146,46 @@ class Nodes:
         await self._runtime.scatter(openings, _all_answered, min(now + SOFT, until))
         limit = min(now + HARD, until)
         while not self._is_settled() and not self.is_closed and self._runtime.now() < limit:
-            await self._runtime.wait(self._news, min(self._runtime.now() + LOOK_AGAIN, limit))
-            self._news.clear()
+            await self._runtime.wait(self._changed, min(self._runtime.now() + LOOK_AGAIN, limit))
+            self._changed.clear()
 
     def _is_settled(self) -> bool:
         return self._count_up() >= self.majority or not any(node.opening for node in self.all)
 
     async def connect(self, node: Node) -> None:
-        """Connect to one node, and get to know it if it is new or was down."""
-        if node.opening:  # another task was chosen for it in the same turn; a second connection would end the first
+        """Connect to one node, and introduce it if it is new or was down."""
+        if node.opening:  # another task connects to it in the same turn; a second connection would end the first
             return
         node.opening = True
         try:
             if not node.is_up:
-                await node.get_to_know(self._calls.greet(), self._runtime.now)
-                self._look_for_twins()
-            elif not node.lines.is_ready:
-                await node.lines.open()
-            await node.say_now(self._runtime.now())
+                await node.introduce(self._calls.greet(), self._runtime.now)
+                self._find_duplicates()
+            elif not node.wire.is_ready:
+                await node.wire.open()
+            await node.deliver_missed(self._runtime.now())
         except Exception as error:
             node.failed(error)
             raise
         finally:
             node.opening = False
-            self._news.set()
+            self._changed.set()
 
-    def _look_for_twins(self) -> None:
+    def _find_duplicates(self) -> None:
         """One server under two names would have two votes."""
-        groups = duplicates({str(node): node.run_id if node.trouble is None else None for node in self.all})
-        self._twins = " and ".join(groups[0]) if groups else None
+        groups = duplicates({str(node): node.run_id if node.failure is None else None for node in self.all})
+        self._duplicates = " and ".join(groups[0]) if groups else None
 
     def _too_few(self) -> BackendError:
-        """Why there is no majority; refused for good if that is what most of them say."""
+        """Why there is no majority; refused for good if so many nodes refuse that there cannot be one."""
         late = BackendUnavailable(f"{self.label} does not answer", backend=self.label)
-        troubles = [node.trouble or late for node in self.all if not node.is_up]
-        refused = [trouble for trouble in troubles if isinstance(trouble, BackendRejected)]
+        failures = [node.failure or late for node in self.all if not node.is_up]
+        refused = [failure for failure in failures if isinstance(failure, BackendRejected)]
         kind = BackendRejected if len(self.all) - len(refused) < self.majority else BackendUnavailable
-        said = "; ".join(dict.fromkeys(str(trouble) for trouble in (refused or troubles)))
+        why = "; ".join(dict.fromkeys(str(failure) for failure in (refused or failures)))
         return kind(
-            f"{self.label}: {len(troubles)} of {len(self.all)} nodes are not there, and {self.majority} are needed: "
-            f"{said}",
+            f"{self.label}: {len(failures)} of {len(self.all)} nodes are not there, and {self.majority} are needed: "
+            f"{why}",
             backend=self.label,
         )
 
@@ -193,7 +197,7 @@ class Nodes:
             self._runtime.spawn(_probe(weakref.ref(self), self._runtime, self._end), "leasehold redlock probe")
 
     async def probe_once(self) -> bool:
-        """Try the nodes that are down, and tell the others what they missed; False when there is nothing left to do."""
+        """Try the nodes that are down, and send the others what they missed; False when there is nothing left to do."""
         down = [node for node in self.all if _wants_probe(node) and not node.opening]
         idle = self._runtime.now() - self._used > IDLE
         if self.is_closed or idle or not down:
@@ -227,12 +231,12 @@ async def _probe(nodes: weakref.ref[Nodes], runtime: Runtime, end: Signal) -> No
 
 
 def _wants_connection(node: Node) -> bool:
-    return node.trouble is None and (node.run_id is None or not node.lines.is_ready)
+    return node.failure is None and (node.run_id is None or not node.wire.is_ready)
 
 
 def _wants_probe(node: Node) -> bool:
-    """Whether it is down, or is up and does not know yet what it missed: nobody shall wait for that."""
-    return node.trouble is not None or bool(node.unsaid)
+    """Whether it is down, or has not got all that it missed: no caller waits for that."""
+    return node.failure is not None or bool(node.undelivered)
 
 
 def _all_answered(answers: Sequence[Any]) -> bool:

@@ -1,47 +1,50 @@
-"""The options of a Redlock URL that are ours; the others are redis-py's."""
+"""The options of a Redlock URL: those of the store, TLS, and those that are passed on to redis-py's connections."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from leasehold.errors import ConfigurationError
+from leasehold.backends.redis.options import PASSED_ON, PASSED_ON_TLS, TLS
+from leasehold.backends.redis.options import RENAMED as RENAMED_IN_REDIS
+from leasehold.kit.options import TLS_OPTIONS, Option, duration, read_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["OF_CLIENTS", "OURS", "Options"]
+    from leasehold.kit.options import Values
 
-OF_CLIENTS = ("max_ttl", "node_timeout")  # what goes with clients of the user's own, which know their TLS
-OURS = (*OF_CLIENTS, "tls")
+__all__ = ["OPTIONS", "RENAMED", "STORE", "Options"]
+
+MAX_TTL = duration(
+    "max_ttl",
+    30.0,
+    "the longest ttl that any client may use, the same for all clients; a node that may have lost its data has no "
+    "vote for so long, and 4 s more",
+    least=0.001,
+    most=86_400.0,
+)
+ANSWER_TIMEOUT = duration(
+    "answer_timeout", 0.05, "how long one round waits for the answers of the nodes", least=0.001, most=10.0
+)
+STORE: tuple[Option[Any], ...] = (MAX_TTL, ANSWER_TIMEOUT)
+OPTIONS = (*STORE, TLS, *TLS_OPTIONS, *PASSED_ON, *PASSED_ON_TLS)
+RENAMED = {**RENAMED_IN_REDIS, "node_timeout": "answer_timeout"}
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How the store behaves.
-
-    `max_ttl`: the longest ttl that any client may use; a node that lost its memory sits out for so long, and more. All
-    clients must say the same. `node_timeout`: how long one round waits for the answers of the nodes.
-    """
+    """How the store behaves; the meaning of each is in `STORE`."""
 
     max_ttl: float = 30.0
-    node_timeout: float = 0.05
+    answer_timeout: float = 0.05
 
     @classmethod
-    def read(cls, given: Mapping[str, str]) -> Options:
-        """From a URL's query."""
-        return cls(
-            max_ttl=_seconds(given, "max_ttl", 30.0, 86_400.0),
-            node_timeout=_seconds(given, "node_timeout", 0.05, 10.0),
-        )
+    def of(cls, values: Values) -> Options:
+        """From the values of a URL."""
+        return cls(max_ttl=values[MAX_TTL], answer_timeout=values[ANSWER_TIMEOUT])
 
-
-def _seconds(given: Mapping[str, str], name: str, default: float, most: float) -> float:
-    text = given.get(name, str(default))
-    try:
-        value = float(text.removesuffix("s"))
-    except ValueError:
-        value = -1.0
-    if not 0.001 <= value <= most:
-        raise ConfigurationError(f"{name} must be a number of seconds from 0.001 to {most:g}, not {text!r}")
-    return value
+    @classmethod
+    def read(cls, given: Mapping[str, str], owner: str) -> Options:
+        """From options that go with clients of the user's own, which have their own TLS and credentials."""
+        return cls.of(read_options(given, STORE, owner, RENAMED))

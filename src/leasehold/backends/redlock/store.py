@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from leasehold._core.quorum import majority
-from leasehold.backends.redis.store import PORT, THEIRS, TLS_OPTIONS, RedisStore
+from leasehold.backends.redis.options import PORT, TLS
+from leasehold.backends.redis.store import RedisStore, database_of, new_dialer, require_driver
 from leasehold.backends.redis.store import adopt as adopt_one
-from leasehold.backends.redis.store import open_url as open_one
 from leasehold.backends.redis.wire import Node as Address
 from leasehold.backends.redlock.backend import RedlockBackend
 from leasehold.backends.redlock.calls import Calls
 from leasehold.backends.redlock.node import Node
 from leasehold.backends.redlock.nodes import Nodes
-from leasehold.backends.redlock.options import OF_CLIENTS, OURS, Options
-from leasehold.backends.redlock.unsaid import Unsaid
+from leasehold.backends.redlock.options import OPTIONS, RENAMED, Options
+from leasehold.backends.redlock.undelivered import Undelivered
 from leasehold.errors import ConfigurationError
-from leasehold.store_url import refuse_unknown
+from leasehold.kit.options import read_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from leasehold.backends.redis.wire import Dialer
-    from leasehold.backends.redlock.node import Lines
+    from leasehold.backends.redlock.wire import NodeWire
     from leasehold.spi import Backend, Runtime, Store
     from leasehold.store_url import StoreURL
 
 __all__ = ["RedlockStore", "adopt", "open_url"]
 
 MOST_NODES = 9
+CONNECT_TIMEOUT = 1.0  # less than for a single server: the others make the majority meanwhile
 
 logger = logging.getLogger("leasehold")
 
@@ -51,39 +51,39 @@ class RedlockStore:
         return RedlockBackend(Nodes(nodes, calls, runtime, self.label), calls, self.options, runtime)
 
     def _node(self, dialer: Dialer, address: Address, runtime: Runtime) -> Node:
-        unsaid = Unsaid()
-        return Node(address, self._lines(dialer, address, runtime, unsaid), unsaid=unsaid)
+        undelivered = Undelivered()
+        return Node(address, self._wire(dialer, address, runtime, undelivered), undelivered=undelivered)
 
-    def _lines(self, dialer: Dialer, address: Address, runtime: Runtime, unsaid: Unsaid) -> Lines:
+    def _wire(self, dialer: Dialer, address: Address, runtime: Runtime, undelivered: Undelivered) -> NodeWire:
         """The connections for this runtime; asyncio is loaded only where it is used."""
         if not runtime.blocking:
-            from leasehold.backends.redlock.asyncio_lines import AsyncioLines  # noqa: PLC0415
+            from leasehold.backends.redlock.asyncio_wire import AsyncioWire  # noqa: PLC0415
 
-            return AsyncioLines(dialer, address, self.options.node_timeout)
-        from leasehold.backends.redlock.blocking_lines import BlockingLines  # noqa: PLC0415
+            return AsyncioWire(dialer, address, self.options.answer_timeout)
+        from leasehold.backends.redlock.blocking_wire import BlockingWire  # noqa: PLC0415
 
-        return BlockingLines(dialer, address, self.options.node_timeout, unsaid)
+        return BlockingWire(dialer, address, self.options.answer_timeout, undelivered)
 
 
 def open_url(url: StoreURL) -> Store:
-    """`redlock://h1,h2,h3,h4,h5`, or `rediss`-like with `?tls=1`; credentials and database are those of every node."""
-    secure = url.options.get("tls", "0").lower() not in ("0", "no", "false")
-    url.refuse_options(*OURS, *THEIRS, *(TLS_OPTIONS if secure else ()))
-    options = Options.read(url.options)
-    theirs = {name: value for name, value in url.options.items() if name not in OURS}
-    theirs = {"socket_connect_timeout": "1", "socket_timeout": "1", **theirs}
-    servers = []
-    for host, port in url.hosts:
-        address = Address(host or "localhost", port or PORT)
-        one = replace(url, scheme="rediss" if secure else "redis", hosts=((host, port),), options=theirs)
-        servers.append((cast("RedisStore", open_one(one)).dialer, address))
-    return RedlockStore(servers, options, str(url))
+    """`redlock://h1,h2,h3,h4,h5`, with TLS by `?tls=yes`; credentials and database are those of every node."""
+    require_driver()
+    values = read_options(url.options, OPTIONS, f"{url.scheme}:", RENAMED)
+    dialer = new_dialer(
+        url,
+        values,
+        secure=values[TLS],
+        secure_url="add tls=yes",
+        db=database_of(url, values),
+        connect_timeout=CONNECT_TIMEOUT,
+    )
+    servers = [(dialer, Address(host or "localhost", port or PORT)) for host, port in url.hosts]
+    return RedlockStore(servers, Options.of(values), str(url))
 
 
 def adopt(clients: Iterable[Any], given: Mapping[str, str]) -> Store:
     """A store over the servers of several redis-py (or valkey-py) clients; only their settings are used."""
-    refuse_unknown(given, OF_CLIENTS, "Redlock over clients of your own")
-    options = Options.read(given)
+    options = Options.read(given, "Redlock over clients of your own")
     servers = []
     for client in clients:
         store = adopt_one(client, {})
@@ -104,11 +104,12 @@ def _check_number(addresses: list[Address], label: str) -> None:
         raise ConfigurationError(f"{label}: Redlock takes 1 to {MOST_NODES} nodes, and these are {count}")
     if len(set(addresses)) < count:
         twice = next(str(address) for address in addresses if addresses.count(address) > 1)
-        raise ConfigurationError(f"{label}: {twice} is named twice; each node has one vote")
+        raise ConfigurationError(f"{label}: {twice} is named twice; each node has one vote, so name it once")
     if count == 1:
         logger.warning("%s: one node is no majority of anything; redis:// does more on one server", label)
     elif count % 2 == 0:
         logger.warning(
-            "%s: %d nodes survive the loss of %d, no more than %d nodes do, and need one vote more",
+            "%s: %d nodes survive the loss of %d, no more than %d nodes do, and need one vote more; "
+            "take one out, or add one",
             label, count, count - majority(count), count - 1,
         )  # fmt: skip

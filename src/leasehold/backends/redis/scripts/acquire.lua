@@ -1,21 +1,21 @@
--- Ask for a lock: now or never, or with a place in the queue.
+-- Take a lock: now or never, or with a place in the queue.
 --
 -- KEYS   1-6 as in queue.lua; 7 the mark of a withdrawn claim
 -- ARGV   1 step: 0 try, 1 join the queue, 2 keep the place in it   2 owner   3 ttl (ms)   4 mode: x s p   5 kind
---        6 min_hold (ms)   7 facts about the holder   8 hint: the highest fence this client has seen
---        to join or stay, or in strict mode: 9 how long a place lives (ms)   10 how to call this waiter: '' not at all,
+--        6 min_hold (ms)   7 description of the holder   8 hint: the highest fence this client has seen
+--        to join or stay, or in strict mode: 9 how long a place lives (ms)   10 how to wake this waiter: '' not at all,
 --        g or w and a channel: grant or wake by a message there (G or W: sharded)
 --        in strict mode only: 11 which life of which server this is   12 hold off (ms)   13 for how long it has surely
 --        been the primary (ms)
 -- Reply  {1, fence, abandoned, now, ttl, again}   granted; again: it was ours already
---        {2, ahead, now, ttl left, facts, off}    in the queue; off: for how long the server grants nothing (ms)
---        {0, waiting, ttl left, facts, off}       refused; nothing is left of the claim
+--        {2, ahead, now, ttl left, description, off}    in the queue; off: for how long the server grants nothing (ms)
+--        {0, waiting, ttl left, description, off}       refused; nothing is left of the claim
 --        {3, kind}                                the name is in use as another kind of lock
--- Invariant: the same claim asked twice is granted once; its expiry then starts anew. Nobody overtakes a waiter.
+-- Invariant: the same claim sent twice is granted once; its expiry then starts anew. No claim overtakes a waiter.
 local owner, mode = ARGV[2], ARGV[4]
 -- include clock.lua
 if mode == 'x' and not ARGV[11] and redis.call('EXISTS', KEYS[1], KEYS[3], KEYS[5], KEYS[7]) == 0 then
-  -- Free, and nobody waits: the common case, in as few calls as it takes.
+  -- Free, without waiters: the common case, in as few calls as it takes.
   local state = redis.call('HMGET', KEYS[2], 'f', 'o', 'l')
   local fence = math.max(tonumber(state[1] or '0') + 1, now_us, tonumber(ARGV[8]) + 1)
   local abandoned = (state[2] or state[3]) and '1' or '0'
@@ -32,20 +32,20 @@ end
 -- include queue.lua
 local step, kind, ttl = ARGV[1], ARGV[5], tonumber(ARGV[3])
 
-local function who_is_in_the_way()
-  local facts = false
+local function obstacle()
+  local description = false
   if holder == CROWD then
     local first = redis.call('ZRANGE', Z, 0, 0)[1]
-    facts = first and redis.call('HGET', D, first .. ':d')
+    description = first and redis.call('HGET', D, first .. ':d')
   elseif holder and (holder == COOLING or holder == alone) then
-    facts = alone_facts
+    description = alone_description
   end
-  return holder and redis.call('PTTL', H) or -2, facts or ''
+  return holder and redis.call('PTTL', H) or -2, description or ''
 end
 
 local function refused()
-  local left, facts = who_is_in_the_way()
-  return {0, redis.call('ZCARD', Q), left, facts, 0}
+  local left, description = obstacle()
+  return {0, redis.call('ZCARD', Q), left, description, 0}
 end
 
 -- A grant that we have already: its answer was lost, or it was handed over.
@@ -108,13 +108,13 @@ if off == 0 then
     return {1, fence, tonumber(grant(owner, fence, mode, kind, ttl, ARGV[6], ARGV[7])), now, ttl, 0}
   end
 end
-local left, facts = who_is_in_the_way()
+local left, description = obstacle()
 left = math.max(left, off)
-if step == '0' then return {0, redis.call('ZCARD', Q), left, facts, off} end
+if step == '0' then return {0, redis.call('ZCARD', Q), left, description, off} end
 if not place then
   redis.call('ZADD', Q, redis.call('HINCRBY', S, 'n', 1), owner)
   if kind_in_use ~= kind then redis.call('HSET', S, 'k', kind) end
   stand_here()
   if not highest then keep(ttl) end
 end
-return {2, redis.call('ZRANK', Q, owner), now, left, facts, off}
+return {2, redis.call('ZRANK', Q, owner), now, left, description, off}

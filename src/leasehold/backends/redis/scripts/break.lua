@@ -15,7 +15,7 @@ if alone == owner and alone_fence == fence then
     return 1
   end
   redis.call('SET', KEYS[7], 'b' .. why, 'PX', text(math.max(1, redis.call('PTTL', H))))
-  note_that_somebody_left()
+  note_abandonment()
   pass_on()
   return 1
 elseif redis.call('HGET', D, owner .. ':f') == fence and not redis.call('HGET', D, owner .. ':c') then
@@ -30,6 +30,6 @@ elseif redis.call('HGET', D, owner .. ':f') == fence and not redis.call('HGET', 
 else
   return 0
 end
-note_that_somebody_left()
+note_abandonment()
 advance(false)
 return 1

@@ -1,20 +1,20 @@
--- Who holds a lock and who waits for it.
+-- The holders and waiters of a lock.
 --
 -- KEYS   1-6 as in queue.lua
 -- ARGV   none
 -- Reply  {kind, holders, waiters}
---        holders {owner, mode, fence, held for (us), ttl left (ms), broken, cooling, facts} one after the other
---        waiters {mode, facts} one after the other
---        a foreign value under the holder key is a holder without facts, with fence 0
+--        holders {owner, mode, fence, held for (us), ttl left (ms), broken, cooling, description} one after the other
+--        waiters {mode, description} one after the other
+--        a foreign value under the holder key is a holder without description, with fence 0
 -- include clock.lua
 -- include queue.lua
 notice_the_end_of_grants()
 local kind = kind_in_use or '0'
 local holders, waiters = {}, {}
 
-local function add(owner, mode, fence, since, left, broken, cooling, facts)
+local function add(owner, mode, fence, since, left, broken, cooling, description)
   local held = since and text(now_us - tonumber(since)) or '0'
-  for _, part in ipairs({owner, mode, fence or '0', held, text(left), broken or '', cooling, facts or ''}) do
+  for _, part in ipairs({owner, mode, fence or '0', held, text(left), broken or '', cooling, description or ''}) do
     holders[#holders + 1] = part
   end
 end
@@ -31,18 +31,18 @@ elseif holder then
   local g = redis.call('HMGET', S, 't', 'b')
   local left = redis.call('PTTL', H)
   if holder == COOLING then
-    add('', 'x', alone_fence, g[1], left, false, '1', alone_facts)
+    add('', 'x', alone_fence, g[1], left, false, '1', alone_description)
   elseif holder == alone then
-    add(holder, 'x', alone_fence, g[1], left, g[2], '0', alone_facts)
+    add(holder, 'x', alone_fence, g[1], left, g[2], '0', alone_description)
   else
     add('', 'x', false, false, left, false, '0', false)
   end
 end
 for _, owner in ipairs(redis.call('ZRANGE', Q, 0, -1)) do
-  local expires, mode, _, _, _, _, _, facts = string.match(redis.call('HGET', W, owner) or '', WAITER)
+  local expires, mode, _, _, _, _, _, description = string.match(redis.call('HGET', W, owner) or '', WAITER)
   if expires and tonumber(expires) > now then
     waiters[#waiters + 1] = mode
-    waiters[#waiters + 1] = facts
+    waiters[#waiters + 1] = description
   end
 end
 return {kind, holders, waiters}

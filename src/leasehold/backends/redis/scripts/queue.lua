@@ -1,27 +1,27 @@
--- Who holds, who waits, who is next: the part that all scripts share which may change it. Needs clock.lua.
+-- Holders, waiters and hand-over: the part shared by all scripts that may change them. Needs clock.lua.
 --
--- Keys   H  holder      string   who has it alone: the owner; several: CROWD; nobody any more, but not free yet: COOLING
---        S  state       hash     f highest fence, k kind, n last ticket, l somebody left without releasing;
---                                of the one who has it alone: o owner, g fence, t since (us), m min_hold, a abandoned,
---                                b broken (why), d facts; strict mode: r which life of the server, u held off until
+-- Keys   H  holder      string   one holder: its owner; several: CROWD; released, but kept for min_hold: COOLING
+--        S  state       hash     f highest fence, k kind, n last ticket, l a grant ended without a release;
+--                                of a single holder: o owner, g fence, t since (us), m min_hold, a abandoned,
+--                                b broken (why), d description; strict mode: r which life of the server, u held off until
 --        Q  queue       zset     owner of each waiter, by ticket
---        W  waiters     hash     by owner, what is to be known about each waiter, in lines: see `stand`
+--        W  waiters     hash     by owner, the claim of each waiter, in lines: see `stand`
 --        Z  crowd       zset     owner of each of several holders, by when its ttl is over
 --        D  crowd       hash     owner:field of each of several holders: f t m a b c d as above; c is cooling
 -- Kind   '0' for a lock, exclusive or shared; the number of permits for a semaphore.
 --
--- Invariant: after a script no waiter stands in the queue who could be let in, unless it asks for itself (it has no
--- channel, or takes no hand-over). So somebody new is let in only when the queue is empty. And nothing is published
--- before the script has written.
+-- Invariant: after a script no waiter that could be let in is in the queue, unless it polls (it has no channel, or takes
+-- no hand-over). So a new claim is let in only when the queue is empty. And nothing is published before the script has
+-- written.
 local H, S, Q, W, Z, D = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local CROWD, COOLING = '*several*', '*cooling*'
 local DAY, QUEUE_KEPT = 86400000, 20000
 local WAITER = '^(%d+)\n(%a)\n(%d+)\n(%d+)\n(%d+)\n(%d+)\n(%d+)\n([^\n]*)\n(.*)$'
 
--- A call of the server costs more than anything else here. So what nearly everybody needs is read once, and whoever
--- changes it changes it in both places. What is not there is false.
+-- A call of the server costs more than anything else here. So what nearly every script needs is read once, and a change
+-- is made in both places. What is not there is false.
 local holder = redis.call('GET', H)
-local highest, kind_in_use, left_behind, alone, alone_fence, alone_facts, broken =
+local highest, kind_in_use, left_behind, alone, alone_fence, alone_description, broken =
   unpack(redis.call('HMGET', S, 'f', 'k', 'l', 'o', 'g', 'd', 'b'))
 
 -- A server that refuses writes (READONLY, NOREPLICAS, MISCONF, OOM) refuses the first of a script. This one changes
@@ -39,13 +39,13 @@ local function keep(ttl)
   redis.call('PEXPIREAT', S, text(math.max(math.floor(tonumber(highest or '0') / 1000), now + ttl) + DAY))
 end
 
-local function note_that_somebody_left()
+local function note_abandonment()
   if not left_behind then redis.call('HSET', S, 'l', '1') end
   left_behind = '1'
 end
 
 -- The holder key lasts as long as the last of several holders. Their details are kept a day longer, so that the next
--- one learns that somebody left without releasing.
+-- one learns that a grant ended without a release.
 local function settle_crowd_key()
   local last = redis.call('ZREVRANGE', Z, 0, 0, 'WITHSCORES')
   if not last[1] then
@@ -65,17 +65,17 @@ local function forget_in_crowd(owner)
              owner .. ':d')
 end
 
--- Notice what ran out since the last script: whoever did not release has left something behind, perhaps.
+-- Notice which grants ran out since the last script: without a release their work may be half done.
 local function notice_the_end_of_grants()
   if alone and holder == alone then return end -- then there is no crowd
   if alone then
     redis.call('HDEL', S, 'o', 'b', 'd')
-    alone, alone_facts = false, false
-    note_that_somebody_left()
+    alone, alone_description = false, false
+    note_abandonment()
   end
   local over = redis.call('ZRANGEBYSCORE', Z, '-inf', text(now))
   for _, gone in ipairs(over) do
-    if not redis.call('HGET', D, gone .. ':c') then note_that_somebody_left() end
+    if not redis.call('HGET', D, gone .. ':c') then note_abandonment() end
     forget_in_crowd(gone)
   end
   if #over > 0 then settle_crowd_key() end
@@ -88,20 +88,20 @@ local function admits(mode, kind)
 end
 
 -- Make this owner a holder. Returns whether the one before left without releasing.
-local function grant(owner, fence, mode, kind, ttl, min_hold, facts)
+local function grant(owner, fence, mode, kind, ttl, min_hold, description)
   local abandoned, number = left_behind and '1' or '0', text(fence)
   if mode == 'x' then
     redis.call('SET', H, owner, 'PX', text(ttl))
     redis.call('HSET', S, 'f', number, 'k', kind, 'o', owner, 'g', number, 't', text(now_us), 'm', min_hold,
-               'a', abandoned, 'd', facts)
+               'a', abandoned, 'd', description)
     if left_behind then redis.call('HDEL', S, 'l') end
-    holder, alone, alone_fence, alone_facts = owner, owner, number, facts
+    holder, alone, alone_fence, alone_description = owner, owner, number, description
   else
     redis.call('HSET', S, 'f', number, 'k', kind)
     if left_behind then redis.call('HDEL', S, 'l') end
     redis.call('ZADD', Z, text(now + ttl), owner)
     redis.call('HSET', D, owner .. ':f', number, owner .. ':t', text(now_us), owner .. ':m', min_hold,
-               owner .. ':a', abandoned, owner .. ':d', facts)
+               owner .. ':a', abandoned, owner .. ':d', description)
     settle_crowd_key()
   end
   highest, kind_in_use, left_behind = number, kind, false
@@ -109,10 +109,10 @@ local function grant(owner, fence, mode, kind, ttl, min_hold, facts)
   return abandoned
 end
 
--- Write down, or refresh, what the queue has to know about a waiter: until when its place lives, its claim, whether it
--- has missed a re-check (`window` before the end), how to call it.
-local function stand(owner, lifetime, mode, kind, ttl, min_hold, hint, facts, push)
-  local lines = {text(now + lifetime), mode, kind, ttl, min_hold, text(math.ceil(lifetime / 2)), hint, facts, push}
+-- Write, or refresh, the line of a waiter: until when its place lives, its claim, whether it has missed a re-check
+-- (`window` before the end), how to wake it.
+local function stand(owner, lifetime, mode, kind, ttl, min_hold, hint, description, push)
+  local lines = {text(now + lifetime), mode, kind, ttl, min_hold, text(math.ceil(lifetime / 2)), hint, description, push}
   redis.call('HSET', W, owner, table.concat(lines, '\n'))
   redis.call('PEXPIRE', Q, QUEUE_KEPT)
   redis.call('PEXPIRE', W, QUEUE_KEPT)
@@ -123,7 +123,7 @@ local function leave_queue(owner)
   redis.call('HDEL', W, owner)
 end
 
--- Those at the head of the queue who were not heard of for too long are not waited for, and not counted.
+-- Waiters at the head of the queue without a call for too long are not waited for, and not counted.
 local function forget_the_dead()
   while true do
     local head = redis.call('ZRANGE', Q, 0, 0)[1]
@@ -133,51 +133,51 @@ local function forget_the_dead()
   end
 end
 
--- Tell the waiter over its client's channel; how many heard it, or nil if this account may not publish. A server that
--- refuses writes never refuses a message, so a write goes first, or somebody would hear of a grant that is never made.
-local function tell(push, message)
+-- Notify the waiter on its client's channel; the number of receivers, or nil if this account may not publish. A server
+-- that refuses writes never refuses a message, so a write goes first, or a message would bring a grant that is not made.
+local function notify(push, message)
   write_first()
   local how = string.sub(push, 1, 1)
   local command = (how == 'G' or how == 'W') and 'SPUBLISH' or 'PUBLISH'
-  local heard = redis.pcall(command, string.sub(push, 2), message)
-  if type(heard) == 'table' then return nil end
-  return heard
+  local receivers = redis.pcall(command, string.sub(push, 2), message)
+  if type(receivers) == 'table' then return nil end
+  return receivers
 end
 
--- Hand the lock to the head of the queue, again and again while it can be let in. A waiter that was not heard of for
--- too long, or whose client is gone, is skipped. Returns {fence, abandoned} if `me` was let in.
+-- Hand the lock to the head of the queue, again and again while it can be let in. A waiter without a call for too
+-- long, or whose client is gone, is skipped. Returns {fence, abandoned} if `me` was let in.
 local function advance(me)
   local mine = nil
   while not holder or holder == CROWD do
     local head = redis.call('ZRANGE', Q, 0, 0)[1]
     if not head then return mine end
     local waiter = redis.call('HGET', W, head)
-    local expires, mode, kind, ttl, min_hold, window, hint, facts, push = string.match(waiter or '', WAITER)
+    local expires, mode, kind, ttl, min_hold, window, hint, description, push = string.match(waiter or '', WAITER)
     if not expires or tonumber(expires) <= now then
       leave_queue(head)
     elseif not admits(mode, kind) then
       return mine
     elseif head == me then
       local fence = next_fence(hint)
-      mine = {fence, grant(head, fence, mode, kind, tonumber(ttl), min_hold, facts)}
+      mine = {fence, grant(head, fence, mode, kind, tonumber(ttl), min_hold, description)}
       leave_queue(head)
     else
       local how = string.sub(push, 1, 1)
       if how == 'g' or how == 'G' then
-        -- Heard of lately: it gets its whole ttl. Otherwise it may be dead, and gets a claim window only.
+        -- With a recent call it gets its whole ttl. Otherwise it may be dead, and gets a claim window only.
         local granted = tonumber(ttl)
         if tonumber(expires) - now < tonumber(window) then granted = math.min(granted, tonumber(window)) end
         local fence = next_fence(hint)
         local left = left_behind and '1' or '0'
-        local heard = tell(push, table.concat({'g', head, text(fence), text(now), left, text(granted)}, '\n'))
-        if heard == nil then return mine end
-        if heard > 0 then grant(head, fence, mode, kind, granted, min_hold, facts) end
+        local receivers = notify(push, table.concat({'g', head, text(fence), text(now), left, text(granted)}, '\n'))
+        if receivers == nil then return mine end
+        if receivers > 0 then grant(head, fence, mode, kind, granted, min_hold, description) end
         leave_queue(head)
       elseif how == '' then
         return mine
       else
-        local heard = tell(push, 'w\n' .. head)
-        if heard ~= 0 then return mine end
+        local receivers = notify(push, 'w\n' .. head)
+        if receivers ~= 0 then return mine end
         leave_queue(head)
       end
     end
@@ -185,9 +185,9 @@ local function advance(me)
   return mine
 end
 
--- Whoever had it alone is through with it: hand it to the next in line, or free it.
+-- The single holder is through with it: hand it to the head of the queue, or free it.
 local function pass_on()
-  holder, alone, alone_facts = false, false, false
+  holder, alone, alone_description = false, false, false
   advance(false)
   if not holder then redis.call('DEL', H) end
   if not alone then

@@ -10,7 +10,7 @@ local state = is_alone and redis.call('HMGET', KEYS[2], 'g', 'm', 'b', 't')
 if is_alone and state[1] ~= fence then return 0 end
 if is_alone and state[2] == '0' and redis.call('EXISTS', KEYS[3]) == 0 then
   redis.call('DEL', KEYS[1])
-  redis.call('HDEL', KEYS[2], 'o', 'b') -- the facts stay until the next holder's: nobody reads them meanwhile
+  redis.call('HDEL', KEYS[2], 'o', 'b') -- the description stays until the next holder's, and is not read meanwhile
   return state[3] and {2, state[3]} or 1
 end
 -- include clock.lua

@@ -17,12 +17,12 @@ end
 notice_the_end_of_grants()
 if alone == owner then
   -- If the one before left without releasing, this one never got to know: the next has to.
-  if redis.call('HGET', S, 'a') == '1' then note_that_somebody_left() end
+  if redis.call('HGET', S, 'a') == '1' then note_abandonment() end
   pass_on()
   return 1
 end
 if redis.call('ZSCORE', Z, owner) and not redis.call('HGET', D, owner .. ':c') then
-  if redis.call('HGET', D, owner .. ':a') == '1' then note_that_somebody_left() end
+  if redis.call('HGET', D, owner .. ':a') == '1' then note_abandonment() end
   forget_in_crowd(owner)
   settle_crowd_key()
 end

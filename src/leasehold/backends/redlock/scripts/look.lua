@@ -1,8 +1,8 @@
--- Who holds these locks on this node.
+-- The holders of these locks on this node.
 --
 -- KEYS   a lock each, as in vote.lua
 -- ARGV   none
--- Reply  {place, number, held for (us), left (ms), broken, facts} one after the other, for those that are held
+-- Reply  {place, number, held for (us), left (ms), broken, description} one after the other, for those that are held
 -- include clock.lua
 local reply = {}
 for i = 1, #KEYS do

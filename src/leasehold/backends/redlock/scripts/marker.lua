@@ -1,12 +1,12 @@
 -- For how many milliseconds this node still sits out, because it may have forgotten votes and numbers.
 --
--- The marker lies among the data and says which process has known them since when: {r run id, s since (ms), x terms}.
+-- The marker lies among the data: which process has known them, and since when: {r run id, s since (ms), x terms}.
 -- The terms are what all clients must agree on, `max_ttl (ms)/number of nodes`: with other terms a node would sit out for
 -- too short, and two majorities would not share a node.
 -- It is missing after FLUSHALL or a restart that comes up empty, and names another process after a restart from a
 -- snapshot or a failover. Uptime would see neither FLUSHALL nor, behind a proxy, the restart.
 --
--- Only a caller that asks for a vote or a renewal may write: whoever just looks must not decide on the terms.
+-- Only a vote or a renewal may write it: a call that just reads must not decide on the terms.
 --
 -- Returns the milliseconds, the terms of the marker if they are not the caller's, and the run id.
 -- Invariant: a node votes and confirms only when it has known everything for max_ttl + 2 windows.

@@ -6,7 +6,7 @@
 --        1 extended   2 broken, and why   3 extended, but the node sits out: it does not count
 --        4 not there, and may be repaired   0 not there
 -- Invariant: only the grant with this owner and this number is extended. A node that sits out confirms nothing: it may
--- have voted for somebody else before it forgot (see the model `exclusion-sits-and-confirms`).
+-- have voted for another claim before it forgot (see the model `exclusion-sits-and-confirms`).
 -- include clock.lua
 -- include marker.lua
 local out, theirs = sits_out(KEYS[1], ARGV[1], true)

@@ -1,7 +1,7 @@
 -- Put a lock back on a node that lost it. Sent only by a holder that a majority has just confirmed.
 --
 -- KEYS   1 the lock, as in vote.lua   2 the mark of an owner that withdrew its claim
--- ARGV   1 owner   2 number   3 ttl (ms)   4 facts
+-- ARGV   1 owner   2 number   3 ttl (ms)   4 description
 -- Reply  1 repaired, 0 not
 -- Invariant: the node is free and knows no higher number. A release raises the highest number above its own, so a
 -- repair that arrives after the release is refused. The window does not matter: no new number is accepted here.

@@ -1,12 +1,12 @@
--- Ask a node for its vote: lock it for this owner and remember the proposed number, in one step, or refuse.
+-- Get the vote of a node: lock it for this owner and remember the proposed number, in one step, or refuse.
 --
--- KEYS   1 the marker   2 the lock {o owner, f number, e ends (ms), s since (us), d facts, b why it was broken,
+-- KEYS   1 the marker   2 the lock {o owner, f number, e ends (ms), s since (us), d description, b why it was broken,
 --                                   c the highest number ever accepted, u whether an operator raised it, w and v owner
 --                                   and why of the last one that was broken and is gone}
 --        3 the mark of an owner that withdrew its claim
--- ARGV   1 owner   2 number   3 ttl (ms)   4 facts   5 terms, as in marker.lua
+-- ARGV   1 owner   2 number   3 ttl (ms)   4 description   5 terms, as in marker.lua
 -- Reply  {1, now, number}              the vote; the number is an earlier one if this owner has the lock already
---        {0, now, highest, left, facts} somebody else has it
+--        {0, now, highest, left, description} another claim has it
 --        {2, now, highest}             a number as high was accepted before
 --        {3, now, highest}             the number is outside the window of this node's clock
 --        {4, now, left}                it sits out

@@ -1,6 +1,6 @@
-"""Takes a script call to the right server and follows what the server says about it.
+"""Sends each script call to the server of its lock, and follows redirections.
 
-A script that the server does not know was not run, and neither was a call that it redirected or put off because a slot
+A script that the server has not cached was not run, and neither was a call that it redirected or put off because a slot
 is being moved: sending these again is safe, and is part of the same attempt. Nothing else is ever sent twice.
 
 `until` is the instant by which a call has ended.
@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Protocol
 
-from leasehold.backends.redis.commands import pack
-from leasehold.backends.redis.trouble import from_reply, is_not_logged_in, prefix_of
+from leasehold.backends.redis.calls import pack
+from leasehold.backends.redis.errors import error_code, error_from_reply, is_not_logged_in
 from leasehold.backends.redis.wire import Node
 from leasehold.errors import BackendError, BackendUnavailable, ClientClosed, OutcomeUnknown
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from leasehold.backends.redis.wire import Wire
     from leasehold.spi import Request, Runtime
 
-__all__ = ["Courier", "Sendable"]
+__all__ = ["Router", "Sendable"]
 
 MOST_DETOURS = 6
-SLOT_PAUSE = 0.05  # before a server is asked again that put us off because it moves the slot
+SLOT_PAUSE = 0.05  # before a call is sent again that was put off because its slot is being moved
 
 
 class Sendable(Protocol):
@@ -44,7 +44,7 @@ class Sendable(Protocol):
         """With the text."""
 
 
-class Courier:
+class Router:
     """Sends calls and commands for one store."""
 
     def __init__(self, wire: Wire, topology: Topology, runtime: Runtime, label: str) -> None:
@@ -57,10 +57,13 @@ class Courier:
         """The server of this lock."""
         return self.topology.known(keys.slot_key) or await self.topology.find(self.wire, keys.slot_key, until)
 
-    async def ask(self, call: Sendable, timeout: float, until: float = math.inf) -> Any:
+    async def execute(self, call: Sendable, timeout: float, until: float = math.inf) -> Any:
         """One call, one reply. While its slot is being moved it waits, at most as long as for an answer."""
-        topology, slot_key = self.topology, call.keys.slot_key
-        node = topology.known(slot_key) or await topology.find(self.wire, slot_key, until)
+        topology = self.topology
+        node = topology.only
+        if node is None:
+            slot_key = call.keys.slot_key
+            node = topology.known(slot_key) or await topology.find(self.wire, slot_key, until)
         try:
             (reply,) = await self.wire.exchange(node, call.short, 1, timeout, until)
         except (BackendUnavailable, OutcomeUnknown):
@@ -71,7 +74,7 @@ class Courier:
             (reply,) = await self._detour(node, call, reply, b"", timeout, until=until, moved_by=moved_by)
         return reply
 
-    async def ask_and_wait(
+    async def execute_replicated(
         self, call: Sendable, replicas: int, patience: float, timeout: float, until: float = math.inf
     ) -> tuple[Any, int | BackendError]:
         """One call, and how many replicas have acknowledged it; or why that cannot be known."""
@@ -83,28 +86,28 @@ class Courier:
             wait = self._wait(replicas, patience, until)
             reply, acknowledged = await self._detour(node, call, reply, wait, timeout, until=until)
         if isinstance(acknowledged, Exception):
-            return reply, from_reply(str(acknowledged), self._label)
+            return reply, error_from_reply(str(acknowledged), self._label)
         return reply, int(acknowledged)
 
     def _wait(self, replicas: int, patience: float, until: float) -> bytes:
-        """Half of the time stays, because what is not acknowledged has to be undone."""
+        """Half of the time is kept back, because what is not acknowledged has to be undone."""
         patience = min(patience, max(0.0, self.wire.left(until)) / 2)
         return pack("WAIT", replicas, max(1, round(patience * 1000)))
 
-    async def ask_all(self, calls: Sequence[Sendable], timeout: float, until: float = math.inf) -> list[Any]:
+    async def execute_all(self, calls: Sequence[Sendable], timeout: float, until: float = math.inf) -> list[Any]:
         """Many calls, each with its reply or its error; one write per server, all servers at once."""
         answers: list[Any] = [None] * len(calls)
         groups: dict[Node, list[int]] = {}
-        trouble: BackendError | None = None  # nobody serves the slot of one: no reason to give up the others
+        error: BackendError | None = None  # the slot of one call has no server: no reason to give up the others
         for place, call in enumerate(calls):
             node = self.topology.known(call.keys.slot_key)
-            if node is None and trouble is None:
+            if node is None and error is None:
                 try:
                     node = await self.topology.find(self.wire, call.keys.slot_key, until)
-                except BackendError as error:
-                    trouble = error
+                except BackendError as problem:
+                    error = problem
             if node is None:
-                answers[place] = trouble
+                answers[place] = error
             else:
                 groups.setdefault(node, []).append(place)
         requests = [
@@ -135,7 +138,7 @@ class Courier:
         replies = await self._exchange(node, payload, len(commands), timeout, until)
         for reply in replies:
             if isinstance(reply, Exception):
-                raise from_reply(str(reply), self._label)
+                raise error_from_reply(str(reply), self._label)
         return replies
 
     async def _replies(
@@ -182,49 +185,49 @@ class Courier:
     ) -> list[Any]:
         """The call was not run: find out where and how it can be. `moved_by`: until when to wait for a moving slot."""
         count, detours, owner = 2 if after else 1, 0, node
-        put_off = ""  # what a server said that moves the slot
+        put_off = ""  # the reply of a server that moves the slot
         while detours < MOST_DETOURS:
             text = str(error)
-            word = prefix_of(text)
+            code = error_code(text)
             asking = b""
-            payload = call.whole  # the other server may not know the script, and a detour is rare
-            if word in ("MOVED", "ASK"):
+            payload = call.whole  # the other server may not have cached the script, and a detour is rare
+            if code in ("MOVED", "ASK"):
                 node = self.redirected(text, node)
-                owner = node if word == "MOVED" else owner
-                asking = pack("ASKING") if word == "ASK" else b""
-            elif word == "TRYAGAIN" and self._runtime.now() + SLOT_PAUSE < moved_by:
+                owner = node if code == "MOVED" else owner
+                asking = pack("ASKING") if code == "ASK" else b""
+            elif code == "TRYAGAIN" and self._runtime.now() + SLOT_PAUSE < moved_by:
                 put_off = text
                 await self._runtime.sleep(SLOT_PAUSE)
                 node, detours = owner, 0
-            elif word != "NOSCRIPT":
+            elif code != "NOSCRIPT":
                 self._refused(node, text)
-                raise from_reply(text, self._label)
+                raise error_from_reply(text, self._label)
             try:
                 replies = await self._exchange(
                     node, asking + payload + after, count + bool(asking), timeout, until, alone=bool(after)
                 )
             except BackendUnavailable:
                 if put_off and self.wire.left(until) <= 0:  # the time went by with waiting for the slot
-                    raise from_reply(put_off, self._label) from None
+                    raise error_from_reply(put_off, self._label) from None
                 raise
             replies = replies[bool(asking) :]
             if not isinstance(replies[0], Exception):
                 return replies
             error = replies[0]
             detours += 1
-        raise from_reply(str(error), self._label)
+        raise error_from_reply(str(error), self._label)
 
     def _refused(self, node: Node, text: str) -> None:
         self.topology.lost(node)
         if is_not_logged_in(text):
-            self.wire.distrust(node)  # after this answer the server hangs up
+            self.wire.drop_connections(node)  # after this answer the server closes the connection
 
-    def redirected(self, text: str, asked: Node) -> Node:
-        """`MOVED slot host:port`, which is remembered, or ASK; an empty host is the one that was asked."""
-        word, slot, address = text.split()[:3]
+    def redirected(self, text: str, sender: Node) -> Node:
+        """`MOVED slot host:port`, which is remembered, or ASK; an empty host is that of the sender."""
+        code, slot, address = text.split()[:3]
         host, _, port = address.rpartition(":")
-        node = Node(host or asked.host, int(port))
-        if word == "MOVED":
+        node = Node(host or sender.host, int(port))
+        if code == "MOVED":
             self.topology.moved(int(slot), node)
         return node
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from leasehold._runtimes.asyncio import AsyncioRuntime
-from leasehold.backends.redis.commands import pack
+from leasehold.backends.redis.calls import pack
 from leasehold.errors import ClientClosed, OutcomeUnknown
 from leasehold.spi import Place, Runtime
 from leasehold.urls import find_store
@@ -86,7 +86,7 @@ def test_what_others_say_on_the_channel_is_not_heard_and_does_not_deafen(
         place = await waiter.join(claim(runtime))
         assert isinstance(place, Place)
         said = words.format(owner=place.claim.owner) if isinstance(words, str) else words
-        assert redis_server.ask("PUBLISH", waiter._pushes._channel, said) == 1
+        assert redis_server.ask("PUBLISH", waiter._listener._channel, said) == 1
         assert await holder.release(grant)
         assert await runtime.wait(place.signal, runtime.now() + LIMIT), "it is deaf"
         handed = await waiter.turn(place)
@@ -112,9 +112,9 @@ def test_whatever_ends_the_hearing_is_told(driver: contract.Driver, redis_server
         def hear(_: object) -> None:
             raise RuntimeError("a bug of ours")
 
-        courier = backend._courier
-        ear = await courier.wire.listen(await courier.node_for(backend._names.keys("k")), hear, lost.set)
-        ear.send(pack("SUBSCRIBE", "channel"))
+        router = backend._router
+        subscription = await router.wire.subscribe(await router.node_for(backend._names.keys("k")), hear, lost.set)
+        subscription.send(pack("SUBSCRIBE", "channel"))
         assert await runtime.wait(lost, runtime.now() + LIMIT)
         await backend.close()
 
@@ -135,11 +135,13 @@ def test_client_hears_again_after_a_slot_has_moved(driver: contract.Driver, clus
         grant = await holder.try_acquire(claim(runtime))
         place = await waiter.join(claim(runtime))
         keys = waiter._names.keys("leasehold:name")
-        assert waiter._pushes.how_to_call(keys)
+        assert waiter._listener.wake_address(keys)
         cluster_nodes.move(slot)
-        await until(runtime, lambda: not waiter._pushes.how_to_call(keys), "it relies on a server that has it no more")
+        await until(
+            runtime, lambda: not waiter._listener.wake_address(keys), "it relies on a server that has it no more"
+        )
         end = runtime.now() + LIMIT
-        while not waiter._pushes.how_to_call(keys):
+        while not waiter._listener.wake_address(keys):
             assert runtime.now() < end, "it never listens again"
             place = await waiter.turn(place)
             assert isinstance(place, Place)
@@ -162,18 +164,18 @@ def test_short_question_is_given_up_in_time_behind_a_long_one(redis_proxy: Fault
 
     async def body() -> None:
         backend: Any = find_store(f"redis://127.0.0.1:{redis_proxy.port}").open_backend(AsyncioRuntime())
-        courier = backend._courier
-        node = await courier.node_for(backend._names.keys("k"))
-        await courier.wire.exchange(node, pack("PING"), 1, LIMIT)
+        router = backend._router
+        node = await router.node_for(backend._names.keys("k"))
+        await router.wire.exchange(node, pack("PING"), 1, LIMIT)
         redis_proxy.lose(b"ECHO", then="silence")
-        long = asyncio.ensure_future(courier.wire.exchange(node, pack("ECHO", "long"), 1, LIMIT))
+        long = asyncio.ensure_future(router.wire.exchange(node, pack("ECHO", "long"), 1, LIMIT))
         began = time.monotonic()
         with pytest.raises(OutcomeUnknown):
-            await courier.wire.exchange(node, pack("ECHO", "short"), 1, 0.25)
+            await router.wire.exchange(node, pack("ECHO", "short"), 1, 0.25)
         assert time.monotonic() - began < LIMIT / 2
         assert not long.done(), "it has still time"
         with pytest.raises(OutcomeUnknown):
-            await courier.wire.exchange(node, pack("ECHO", "short"), 1, 0.25)
+            await router.wire.exchange(node, pack("ECHO", "short"), 1, 0.25)
         long.cancel()
         await backend.close()
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from leasehold.backends.redlock.taken_back import TakenBack
+from leasehold.backends.redlock.fences import RevokedNumbers
 
 
 def test_numbers_are_remembered_by_claim_and_once() -> None:
-    taken = TakenBack()
+    taken = RevokedNumbers()
     for number in (7, 9, 7):
         taken.note("a", number, 0.0, 10.0)
     taken.note("b", 8, 0.0, 10.0)
@@ -16,7 +16,7 @@ def test_numbers_are_remembered_by_claim_and_once() -> None:
 
 
 def test_what_is_over_is_forgotten_and_what_was_noted_again_is_not() -> None:
-    taken = TakenBack()
+    taken = RevokedNumbers()
     taken.note("a", 7, 0.0, 10.0)
     taken.note("b", 8, 0.0, 10.0)
     taken.note("a", 9, 5.0, 15.0)

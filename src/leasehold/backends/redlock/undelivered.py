@@ -1,4 +1,4 @@
-"""What one node may not have heard, and must still be told. Its connections and the node itself share it."""
+"""Releases and withdrawals that one node may have missed; sent again when it answers again."""
 
 from __future__ import annotations
 
@@ -9,30 +9,33 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from leasehold.backends.redlock.calls import Call
 
-__all__ = ["Unsaid"]
+__all__ = ["Undelivered"]
 
-MOST_UNSAID = 200  # releases that a node which is away will be told
+MOST_UNDELIVERED = 200  # calls kept for a node that is away
 
 
-class Unsaid:
-    """Calls in the order in which they got lost, each once. When there are too many, the oldest is left to its ttl."""
+class Undelivered:
+    """Calls in the order in which they got lost, each once. When there are too many, the oldest is left to its ttl.
+
+    A node and its connections share it, and so do threads.
+    """
 
     def __init__(self) -> None:
-        self._calls: OrderedDict[Call, None] = OrderedDict()  # its methods are atomic; threads share it
+        self._calls: OrderedDict[Call, None] = OrderedDict()  # its methods are atomic
 
     def __len__(self) -> int:
         return len(self._calls)
 
     def keep(self, call: Call) -> None:
-        """The node may not have got this; if that matters, it is told."""
+        """The node may have missed this call. One without an end need not be sent again."""
         if call.until:
             self._calls[call] = None
-            if len(self._calls) > MOST_UNSAID:
+            if len(self._calls) > MOST_UNDELIVERED:
                 with suppress(KeyError):
                     self._calls.popitem(last=False)
 
     def take(self, now: float) -> list[Call]:
-        """All that still matters; the ttl was quicker for the rest."""
+        """All that still matter; for the rest the ttl is over."""
         calls = []
         with suppress(KeyError):  # nothing is left
             while True:

@@ -1,6 +1,6 @@
-"""Which numbers of a claim this client has taken back. Such a number is never granted again. Pure.
+"""Which numbers of a claim this client has revoked. Such a number is never granted again. Pure.
 
-A release that takes back a vote may still be under way, or be said much later, when a node is back. If the same claim
+A release that revokes a vote may still be under way, or may be sent much later, when a node is back. If the same claim
 were then granted that very number, because nodes still have it, that release would free a live grant.
 """
 
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import deque
 
-__all__ = ["TakenBack"]
+__all__ = ["RevokedNumbers"]
 
 
-class TakenBack:
+class RevokedNumbers:
     """Numbers by owner, for as long as a node may have votes for them. Several threads may use it, each for a claim."""
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class TakenBack:
         return () if known is None else known[1]
 
     def note(self, owner: str, number: int, now: float, until: float) -> None:
-        """This number is taken back; all those of this claim are remembered until then."""
+        """This number is revoked; all those of this claim are remembered until then."""
         before = self.numbers(owner)
         self._numbers[owner] = until, before if number in before else (*before, number)
         self._ends.append((until, owner))

@@ -1,4 +1,4 @@
-"""What the answers to a renewal or a release mean, counted over all nodes. Pure."""
+"""What the answers to a renewal mean, counted over all nodes. Pure."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 
     from leasehold.values import Grant
 
-__all__ = ["Renewals", "check_heard", "enough_renewals", "freed", "yes_or_no"]
+__all__ = ["Renewals", "enough_renewals"]
 
 GONE, EXTENDED, BROKEN, SITS_OUT, TO_REPAIR = range(5)
-UNHEARD = (None, b"") * RENEWED_TOGETHER
+MISSING = (None, b"") * RENEWED_TOGETHER
 
 
 def enough_renewals(count: int) -> Callable[[Sequence[Any]], bool]:
-    """A test that says whether it is decided for every one of so many grants."""
+    """A test whether it is decided for every one of so many grants."""
 
     def enough(answers: Sequence[Any]) -> bool:
-        heard = sum(answer is not None for answer in answers)
-        if heard == len(answers):
+        answered = sum(answer is not None for answer in answers)
+        if answered == len(answers):
             return True
-        if heard < majority(len(answers)):
+        if answered < majority(len(answers)):
             return False
         tally = Renewals(answers, "")
         return all(tally.is_decided(place) for place in range(count))
@@ -64,7 +64,7 @@ class Renewals:
             return Loss(LossReason.TAKEN, "no majority of the nodes knows this grant any more")
         extended, out = codes.count(EXTENDED), codes.count(SITS_OUT)
         return OutcomeUnknown(
-            f"{self._label}: {extended} of {self._nodes} nodes extended it, and {out} sit out",
+            f"{self._label}: {extended} of {self._nodes} nodes extended it, {self._needed} are needed; {out} sit out",
             backend=self._label,
         )
 
@@ -81,63 +81,16 @@ class Renewals:
 
 
 def _flat(answer: Any) -> list[Any] | None:
-    """One list of codes and reasons out of the answers to several calls; None if the node was not heard.
+    """One list of codes and reasons out of the answers to several calls; None without an answer of the node.
 
-    A call that failed was not heard, for as many grants as there may be in one; those of the others count.
+    A call that failed counts as no answer for as many grants as there may be in one call; the other calls count.
     """
     if not isinstance(answer, list):
         return None
     if len(answer) == 1:
         return answer[0]  # type: ignore[no-any-return]  # the reply to the only call
-    return [word for part in answer for word in (UNHEARD if isinstance(part, Exception) else part)]
+    return [word for part in answer for word in (MISSING if isinstance(part, Exception) else part)]
 
 
 def _counted_from_now(grant: Grant) -> Grant:
     return type(grant)(grant.claim, grant.fence, grant.claim.ttl, None, grant.abandoned)
-
-
-def yes_or_no(answers: Sequence[Any]) -> bool:
-    """Whether a majority freed it, or a majority did not have it or only kept it because it was broken."""
-    freed = gone = 0
-    for answer in answers:
-        if answer is not None:
-            if answer == 1:
-                freed += 1
-            elif isinstance(answer, (int, list)):
-                gone += 1
-    needed = majority(len(answers))
-    return freed >= needed or gone >= needed or all(answer is not None for answer in answers)
-
-
-def freed(answers: Sequence[Any], label: str) -> bool | Loss:
-    """Whether this release freed the lock; the break, if an operator was quicker.
-
-    A grant of a bare majority may have lost a node since. A break that no majority knows is none, as for a renewal.
-    """
-    yes = sum(isinstance(answer, int) and answer == 1 for answer in answers)
-    no = sum(isinstance(answer, list) or (isinstance(answer, int) and answer != 1) for answer in answers)
-    unheard = len(answers) - yes - no
-    broken = next((answer for answer in answers if isinstance(answer, list)), None)
-    if broken is not None and yes < majority(len(answers)):
-        return Loss(LossReason.BROKEN, broken[1].decode(errors="replace"))
-    if yes >= 1:
-        return yes + unheard >= majority(len(answers))
-    if no >= majority(len(answers)):
-        return False
-    raise OutcomeUnknown(f"{label}: {no} of {len(answers)} nodes answered the release", backend=label)
-
-
-def check_heard(answers: Sequence[Any], names: Sequence[str], label: str) -> None:
-    """Refuse to judge by what a minority says."""
-    needed = majority(len(answers))
-    troubles = [
-        (str(answer) or type(answer).__name__) if answer is not None else f"{name} did not answer in time"
-        for name, answer in zip(names, answers, strict=True)
-        if answer is None or isinstance(answer, Exception)
-    ]
-    if len(answers) - len(troubles) < needed:
-        raise OutcomeUnknown(
-            f"{label}: {len(troubles)} of {len(answers)} nodes did not answer, and {needed} are needed: "
-            f"{'; '.join(dict.fromkeys(troubles))}",
-            backend=label,
-        )

@@ -1,4 +1,4 @@
-"""Commands as the bytes that the protocol sends. It knows the protocol's format, and no connection."""
+"""Script calls and plain commands as the bytes of Redis' protocol. It knows the format, and no connection."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from leasehold.backends.redis.keys import Keys
     from leasehold.backends.redis.scripts import Script
 
-__all__ = ["Call", "RecordCall", "Shape", "pack"]
+__all__ = ["Call", "CallTemplate", "RecordCall", "pack"]
 
 KEYS = 6  # of every lock, see queue.lua
 
@@ -21,11 +21,11 @@ def pack(*parts: str | bytes | int) -> bytes:
     return b"*%d\r\n" % len(encoded) + b"".join(b"$%d\r\n%b\r\n" % (len(part), part) for part in encoded)
 
 
-class Shape:
-    """A script call for one lock, packed as far as it is the same each time: only owner and number are put in later.
+class CallTemplate:
+    """A script call for one lock, packed as far as it is the same each time; only owner and number are filled in.
 
-    The arguments are `before`, the owner, `between`, the number (a fence), `after`. A marked call has a seventh key,
-    which ends with the owner.
+    The arguments of the script are `before`, the owner, `between`, the number (a fence), `after`. A marked call has a
+    seventh key, which ends with the owner.
     """
 
     __slots__ = ("_between", "_end", "_start", "_to_second_owner", "keys", "script", "size", "timeout")
@@ -68,7 +68,7 @@ class Shape:
 
 
 class Call:
-    """One call of a script for one lock: by digest, or with its text for a server that does not know it yet."""
+    """One call of a script for one lock: by digest, or with its text for a server that has not cached it."""
 
     __slots__ = ("_script", "_size", "keys", "short")
 

@@ -1,11 +1,11 @@
-"""What the answers to one ballot mean: granted, refused, try a higher number, or no majority to ask. Pure."""
+"""What the answers to one ballot mean: granted, refused, try a higher number, or no majority to vote. Pure."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from leasehold._core.quorum import decided, majority, same_number, waits_for
-from leasehold.backends.redis.facts import read_holder
+from leasehold.backends.redis.inspect import read_holder
 from leasehold.backends.redlock.calls import MARKER
 from leasehold.errors import BackendError, BackendRejected, BackendUnavailable, OutcomeUnknown
 from leasehold.values import Refusal
@@ -53,7 +53,7 @@ def may_have_voted_for(answer: Any, proposed: int, earlier: Sequence[int]) -> Se
 
 
 def agreed_on(terms: bytes) -> str:
-    """What the first client of a node said, in words."""
+    """The terms that the first client of a node set, in words."""
     max_ttl, _, nodes = terms.decode(errors="replace").partition("/")
     return f"was set up with max_ttl={int(max_ttl) / 1000:g} as one of {nodes} nodes"
 
@@ -102,7 +102,7 @@ class Votes:
         """Whether a majority took part and did not agree, or busy nodes rule a majority out.
 
         A node that is busy has surely not voted, as a dead one has not. Where the dead ones alone rule a majority out,
-        nobody refused.
+        it is no refusal.
         """
         if sum(1 for _ in self._with(VOTE, BUSY, TOO_LOW)) >= self._needed:
             return True
@@ -110,26 +110,26 @@ class Votes:
         return left - sum(1 for _ in self._with(BUSY)) < self._needed <= left
 
     def refusal(self, key: str) -> Refusal:
-        """Somebody else has it, or the votes were split."""
-        by_facts: dict[bytes, list[int]] = {}
+        """Another claim has it, or the votes were split."""
+        by_holder: dict[bytes, list[int]] = {}
         for reply in self._with(BUSY):
-            by_facts.setdefault(reply[4] or b"", []).append(reply[3])
-        if not by_facts:
+            by_holder.setdefault(reply[4] or b"", []).append(reply[3])
+        if not by_holder:
             return Refusal(key)
-        facts, left = max(by_facts.items(), key=lambda item: len(item[1]))
+        stored, left = max(by_holder.items(), key=lambda item: len(item[1]))
         may_have = len(left)
         if not any(True for _ in self._with(VOTE)):
             may_have += sum(type(answer) is not list for answer in self._answers)
-        split = may_have < self._needed  # nobody has it: those who want it are in each other's way
-        return Refusal(key, read_holder(facts), None if split else max(1, min(left)) / 1000)
+        split = may_have < self._needed  # it has no holder: rival claims are in each other's way
+        return Refusal(key, read_holder(stored), None if split else max(1, min(left)) / 1000)
 
-    def trouble(self, label: str, window: float) -> BackendError:
-        """Why there is no majority to ask, node by node."""
+    def failure(self, label: str, window: float) -> BackendError:
+        """Why there is no majority that can vote, node by node."""
         reasons = [*self._reasons(window)]
-        said = "; ".join(dict.fromkeys(text for text, _ in reasons))
+        why = "; ".join(dict.fromkeys(text for text, _ in reasons))
         return self._kind([kind for _, kind in reasons])(
             f"{label}: {len(reasons)} of {len(self._answers)} nodes cannot vote, and {self._needed} votes are needed: "
-            f"{said}{self._when()}",
+            f"{why}{self._when()}",
             backend=label,
         )
 
@@ -140,7 +140,7 @@ class Votes:
         return f"; a majority can vote in {seconds:.1f} s" if seconds else ""
 
     def _kind(self, kinds: list[type[BackendError]]) -> type[BackendError]:
-        """Refused for good, surely not granted, or not known: what enough nodes say to rule a majority out."""
+        """Refused for good, surely not granted, or not known: whatever enough nodes answered to rule a majority out."""
         for kind in (BackendRejected, BackendUnavailable):
             sure = sum(issubclass(each, (kind, BackendRejected)) for each in kinds)
             if len(self._answers) - sure < self._needed:
@@ -156,12 +156,17 @@ class Votes:
             elif isinstance(answer, Exception):
                 yield str(answer), type(answer) if isinstance(answer, BackendError) else OutcomeUnknown
             elif answer[0] == SITS_OUT:
-                text = f"{name} does not know what it granted before, and sits out for {answer[2] / 1000:.1f} s more"
+                text = (
+                    f"{name} may have forgotten what it granted before, and sits out for {answer[2] / 1000:.1f} s more"
+                )
                 yield text, BackendUnavailable
             elif answer[0] == OTHER_TERMS:
-                yield f"{name} {agreed_on(answer[2])}: all clients must say the same; {REMEDY}", BackendRejected
+                yield f"{name} {agreed_on(answer[2])}: give all clients the same URL; {REMEDY}", BackendRejected
             elif answer[0] == OUT_OF_WINDOW:
-                yield f"the clock of {name} is more than {window:g} s away from the median of all", BackendUnavailable
+                yield (
+                    f"the clock of {name} is more than {window:g} s away from the median of all: run NTP there",
+                    BackendUnavailable,
+                )
 
     def _with(self, *codes: int) -> Iterator[list[Any]]:
         for answer in self._answers:

@@ -1,7 +1,7 @@
-"""One connection for threads: a plain socket that redis-py has opened, and the connection for messages.
+"""One connection for threads: a plain socket that redis-py has opened; and the connection for messages.
 
-redis-py opens a connection (TLS, password, database); then we use its socket ourselves, because its own layers cost
-more than the server does.
+redis-py opens a connection (TLS, password, database); then its socket is used directly, because redis-py's own layers
+cost more than the server does.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from leasehold.backends.redis.trouble import could_not_connect
+from leasehold.backends.redis.errors import could_not_connect
 from leasehold.backends.redis.wire import NOTHING_YET, new_reader
 from leasehold.errors import ConfigurationError, OutcomeUnknown
 
@@ -23,30 +23,30 @@ if TYPE_CHECKING:
     from leasehold.backends.redis.wire import Dialer, Node
     from leasehold.spi import Runtime
 
-__all__ = ["BlockingEar", "BlockingLink"]
+__all__ = ["BlockingConnection", "BlockingSubscription"]
 
 CHUNK = 16384
 FINEST = 0.25  # of the time for an answer: how early the socket may wake us
 
 
-class BlockingLink:
+class BlockingConnection:
     """One connection; it belongs to one thread at a time."""
 
-    __slots__ = ("__weakref__", "_connection", "_reader", "_socket", "_tick", "_timeout", "label", "node", "used_at")
+    __slots__ = ("__weakref__", "_driver", "_reader", "_socket", "_tick", "label", "node", "timeout", "used_at")
 
     def __init__(self, dialer: Dialer, node: Node, label: str) -> None:
         self.label = label
         self.node = node
         self._reader = new_reader()
-        self._timeout = self._tick = -1.0
+        self.timeout = self._tick = -1.0
         try:
-            self._connection = dialer.connection("redis.connection", node)
-            self._connection.connect()
+            self._driver = dialer.connection("redis.connection", node)
+            self._driver.connect()
         except ConfigurationError:
             raise
         except Exception as error:
             raise could_not_connect(error, label) from error
-        self._socket: socket.socket = self._connection._sock  # noqa: SLF001 - see the head of this file
+        self._socket: socket.socket = self._driver._sock  # noqa: SLF001 - see the head of this file
         self.used_at = time.monotonic()
 
     def set_timeout(self, seconds: float) -> None:
@@ -55,7 +55,7 @@ class BlockingLink:
         The socket itself may wake us earlier: a release and an acquire are given different times, and changing that of
         the socket costs three system calls.
         """
-        self._timeout = seconds
+        self.timeout = seconds
         if seconds == self._tick or seconds * FINEST <= self._tick <= seconds:
             return
         self._tick = seconds
@@ -104,7 +104,7 @@ class BlockingLink:
         try:
             data = self._socket.recv(CHUNK)
         except (TimeoutError, BlockingIOError):
-            if self._tick < self._timeout and not self._is_late():
+            if self._tick < self.timeout and not self._is_late():
                 self.feed()
                 return
             raise self._silent() from None
@@ -115,16 +115,16 @@ class BlockingLink:
         self._reader.feed(data)
 
     def _is_late(self) -> bool:
-        return time.monotonic() - self.used_at >= self._timeout
+        return time.monotonic() - self.used_at >= self.timeout
 
     def _silent(self) -> OutcomeUnknown:
-        return OutcomeUnknown(f"{self.label} did not answer within {self._timeout:.3g} s", backend=self.label)
+        return OutcomeUnknown(f"{self.label} did not answer within {self.timeout:.3g} s", backend=self.label)
 
     def is_quiet(self) -> bool:
-        """Whether the other side has neither closed it nor sent anything unasked."""
+        """Whether the other side has neither closed it nor sent anything that no call waits for."""
         try:
             self._socket.setblocking(False)  # noqa: FBT003 - the standard library's own
-            self._tick = -1.0
+            self._tick = self.timeout = -1.0
             self._socket.recv(1, 0 if isinstance(self._socket, ssl.SSLSocket) else socket.MSG_PEEK)
         except (BlockingIOError, ssl.SSLWantReadError):
             return True
@@ -142,45 +142,49 @@ class BlockingLink:
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Close it; whoever waits on it is woken."""
+        """Close it; a thread that waits on it is woken."""
         self.interrupt()
-        self._connection.disconnect()
+        self._driver.disconnect()
 
 
-class BlockingEar:
-    """A connection for messages, with a thread that hears them."""
+class BlockingSubscription:
+    """A connection for messages, with a thread that receives them."""
 
     def __init__(
-        self, link: BlockingLink, runtime: Runtime, hear: Callable[[list[Any]], None], lost: Callable[[], None]
+        self,
+        connection: BlockingConnection,
+        runtime: Runtime,
+        on_message: Callable[[Any], None],
+        on_lost: Callable[[], None],
     ) -> None:
-        self._link = link
+        self._connection = connection
         self._guard = runtime.guard()
         self._closed = False
-        link.set_timeout(0.0)
-        runtime.spawn(self._listen(hear, lost), "leasehold redis messages")
+        connection.set_timeout(0.0)
+        runtime.spawn(self._receive(on_message, on_lost), "leasehold redis messages")
 
     def send(self, payload: bytes) -> None:
         """Several threads may subscribe at once."""
         with self._guard:
-            self._link.send(payload)
+            self._connection.send(payload)
 
     def close(self) -> None:
         """End the thread."""
         self._closed = True
-        self._link.close()
+        self._connection.close()
 
-    async def _listen(self, hear: Callable[[list[Any]], None], lost: Callable[[], None]) -> None:
+    async def _receive(self, on_message: Callable[[Any], None], on_lost: Callable[[], None]) -> None:
         messages: list[Any] = []
         try:
             while True:
-                self._link.feed()
-                self._link.take_replies(messages, CHUNK)
+                self._connection.feed()
+                self._connection.take_replies(messages, CHUNK)
                 for message in messages:
-                    hear(message)
+                    on_message(message)
                 messages.clear()
         except OutcomeUnknown:
             pass  # the connection ended
-        finally:  # whatever ends this thread, nobody must rely on it any more
+        finally:  # whatever ends this thread, no waiter must rely on it any more
             if not self._closed:
                 self.close()
-                lost()
+                on_lost()

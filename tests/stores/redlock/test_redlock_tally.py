@@ -11,19 +11,20 @@ from redis import ResponseError
 
 import leasehold.backends.redlock.scripts as scripts_package
 from leasehold._core.quorum import WINDOW
-from leasehold.backends.redis.facts import write_holder
+from leasehold.backends.redlock.acquire import Votes, enough_votes, may_have_voted_for
 from leasehold.backends.redlock.calls import RENEWED_TOGETHER, Calls
-from leasehold.backends.redlock.counting import Renewals, check_heard, enough_renewals, freed, yes_or_no
-from leasehold.backends.redlock.inspecting import kept_by_majority, to_states
-from leasehold.backends.redlock.node import meaning
+from leasehold.backends.redlock.inspect import kept_by_majority, require_majority, to_states
+from leasehold.backends.redlock.release import freed, yes_or_no
+from leasehold.backends.redlock.renew import Renewals, enough_renewals
 from leasehold.backends.redlock.scripts import NAMES, script
-from leasehold.backends.redlock.votes import Votes, enough_votes, may_have_voted_for
+from leasehold.backends.redlock.wire import reply_or_error
 from leasehold.errors import BackendError, BackendRejected, BackendUnavailable, OutcomeUnknown
+from leasehold.kit.holder import holder_to_json
 from leasehold.values import Claim, Grant, Holder, Loss, LossReason, Mode
 
 NODES = ["n1", "n2", "n3", "n4", "n5"]
 HOLDER = Holder("db-3", 7, "nightly")
-FACTS = write_holder(HOLDER).encode()
+FACTS = holder_to_json(HOLDER).encode()
 DOWN = BackendUnavailable("n5 cannot be reached")
 LOST = OutcomeUnknown("n4 closed the connection")
 YES = [1, 0, 42]
@@ -138,12 +139,12 @@ def test_a_split_vote_has_no_end_to_wait_for() -> None:
     ],
 )
 def test_the_error_is_as_sure_as_enough_nodes_are(answers: tuple[Any, ...], kind: type[Exception]) -> None:
-    assert type(votes(*answers).trouble("redlock://x", WINDOW)) is kind
+    assert type(votes(*answers).failure("redlock://x", WINDOW)) is kind
 
 
 def test_the_error_names_each_node_with_its_reason() -> None:
-    text = str(votes(OUT, WINDOW_, [6, 0, b"45000/3"], DOWN, None).trouble("redlock://x", WINDOW))
-    assert "n1 does not know what it granted before, and sits out for 2.5 s more" in text
+    text = str(votes(OUT, WINDOW_, [6, 0, b"45000/3"], DOWN, None).failure("redlock://x", WINDOW))
+    assert "n1 may have forgotten what it granted before, and sits out for 2.5 s more" in text
     assert "the clock of n2 is more than 2 s away" in text
     assert "n3 was set up with max_ttl=45 as one of 3 nodes" in text
     assert "n5 cannot be reached" in text
@@ -162,13 +163,13 @@ def test_the_error_names_each_node_with_its_reason() -> None:
 def test_the_error_says_when_there_is_a_majority_again_if_time_brings_one(
     answers: tuple[Any, ...], said: str | None
 ) -> None:
-    text = str(votes(*answers).trouble("redlock://x", WINDOW))
+    text = str(votes(*answers).failure("redlock://x", WINDOW))
     assert text.endswith(said) if said else "a majority can vote in" not in text
 
 
 def test_the_error_for_other_terms_names_the_key_and_what_to_do() -> None:
-    text = str(votes(*([[6, 0, b"30000/2"]] * 3), None, None).trouble("redlock://x", WINDOW))
-    assert "max_ttl=30 as one of 2 nodes: all clients must say the same" in text
+    text = str(votes(*([[6, 0, b"30000/2"]] * 3), None, None).failure("redlock://x", WINDOW))
+    assert "max_ttl=30 as one of 2 nodes: give all clients the same URL" in text
     assert "stop all clients and delete the key leasehold:redlock:node on every node" in text
 
 
@@ -247,15 +248,15 @@ def test_a_part_of_a_renewal_that_failed_was_not_heard_and_the_other_parts_count
     error = ResponseError("OOM command not allowed")
     first, last = [1, b""] * RENEWED_TOGETHER, [1, b""] * 5
     whole, grant = [first, last], Grant(claim(), 1, 10.0)
-    for parts, heard, unheard in (
+    for parts, heard, missing in (
         ([error, last], RENEWED_TOGETHER, RENEWED_TOGETHER - 1),
         ([first, error], RENEWED_TOGETHER - 1, RENEWED_TOGETHER),
     ):
         call = Calls(30, 5).renew([grant] * (RENEWED_TOGETHER + 5))
-        renewals = Renewals([whole, whole, meaning(call, parts, "n3"), None, None], "x")
+        renewals = Renewals([whole, whole, reply_or_error(call, parts, "n3"), None, None], "x")
         assert isinstance(renewals.outcome(heard, grant), Grant)
-        assert isinstance(renewals.outcome(unheard, grant), OutcomeUnknown)
-        assert isinstance(meaning(call, [error, error], "n3"), BackendError)
+        assert isinstance(renewals.outcome(missing, grant), OutcomeUnknown)
+        assert isinstance(reply_or_error(call, [error, error], "n3"), BackendError)
 
 
 # --- releases, looks
@@ -299,15 +300,15 @@ def test_a_lock_lasts_until_its_majority_is_gone() -> None:
     assert kept_by_majority([9, 5, 7], 5) == 5
     assert kept_by_majority([9, 5, 7, 1, 2], 5) == 5
     assert kept_by_majority([9, 5], 5) == 0.0
-    assert kept_by_majority([9, 5], 5, unheard=1) == 5
-    assert kept_by_majority([9], 5, unheard=3) == 9
-    assert kept_by_majority([], 5, unheard=5) == 0.0
+    assert kept_by_majority([9, 5], 5, missing=1) == 5
+    assert kept_by_majority([9], 5, missing=3) == 9
+    assert kept_by_majority([], 5, missing=5) == 0.0
 
 
 def test_a_minority_is_not_believed() -> None:
-    check_heard([0, 1, [], None, DOWN], NODES, "x")
+    require_majority([0, 1, [], None, DOWN], NODES, "x")
     with pytest.raises(OutcomeUnknown, match=r"3 of 5 nodes did not answer.*n5 cannot be reached"):
-        check_heard([0, 1, None, None, DOWN], NODES, "x")
+        require_majority([0, 1, None, None, DOWN], NODES, "x")
 
 
 # --- scripts

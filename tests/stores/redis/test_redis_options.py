@@ -1,0 +1,142 @@
+"""What the URL of a Redis store may say, and what becomes of it. No server is needed."""
+
+from __future__ import annotations
+
+import ssl
+from typing import Any
+
+import pytest
+
+import leasehold
+from leasehold.backends.redis.inspect import read_holder
+from leasehold.backends.redis.options import Options
+from leasehold.backends.redis.wire import Node
+from leasehold.kit.holder import holder_to_json
+from leasehold.urls import find_store
+from leasehold.values import Holder
+
+
+def store(url: str) -> Any:
+    return find_store(url)
+
+
+def connection(url: str, node: Node = Node("h")) -> Any:  # noqa: B008 - a tuple
+    """redis-py's connection, as it would be opened."""
+    return store(url).dialer.connection("redis.connection", node)
+
+
+def test_options_have_their_defaults() -> None:
+    assert store("redis://h").options == Options()
+    assert store("redis://h?compat=1").options == Options(compat=True, prefix="")
+
+
+@pytest.mark.parametrize(
+    ("query", "name", "value"),
+    [
+        ("prefix=mine:", "prefix", "mine:"),
+        ("prefix=", "prefix", ""),
+        ("compat=yes&prefix=x", "prefix", "x"),
+        ("acks=2", "acks", 2),
+        ("acks_timeout=50ms", "acks_timeout", 0.05),
+        ("answer_timeout=0.5", "answer_timeout", 0.5),
+        ("answer_timeout=1m", "answer_timeout", 60.0),
+        ("fence_floor=7", "fence_floor", 7),
+        ("strict=1", "strict", 30.0),
+        ("strict=yes", "strict", 30.0),
+        ("strict=1s", "strict", 1.0),
+        ("strict=45", "strict", 45.0),
+        ("strict=500ms", "strict", 0.5),
+        ("strict=0", "strict", 0.0),
+        ("strict=no", "strict", 0.0),
+    ],
+)
+def test_options_are_read(query: str, name: str, value: object) -> None:
+    assert getattr(store(f"redis://h?{query}").options, name) == value
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("redis://h?command_timeout=1", "redis: has no option 'command_timeout'; it is called answer_timeout here"),
+        ("rediss://h?ssl_ca_certs=x", "rediss: has no option 'ssl_ca_certs'; it is called tls_ca here"),
+        ("rediss://h?ssl_certfile=x", "it is called tls_cert here"),
+        ("rediss://h?ssl_keyfile=x", "it is called tls_key here"),
+        ("rediss://h?ssl_password=x", "it is called tls_key_password here"),
+        ("rediss://h?ssl_cert_reqs=none", "it is called tls_verify here"),
+        ("redis://h?tls_ca=x", "tls_ca has no meaning without TLS; write rediss://"),
+        ("valkey://h?ssl_ciphers=x", "ssl_ciphers has no meaning without TLS; write valkeys://"),
+        ("redis+cluster://h?tls_ca=x", r"write rediss\+cluster:// or add tls=yes"),
+        ("redis://h?tls=yes", "redis: has no option 'tls'"),
+        ("redis://h?sentinel_password=x", "has no option 'sentinel_password'"),
+        ("unix:///run/x.sock?tls_ca=x", "unix: has no option 'tls_ca'"),
+        ("rediss://h?ssl_min_version=SSLv9", "ssl_min_version must be TLSv1_2 or TLSv1_3, not 'SSLv9'"),
+        ("rediss://h?tls_cert=x", "a client certificate needs its key"),
+        ("redis://h?strict=soon", "strict must look like"),
+        ("redis://h?strict=2h", "strict must be from 0 s to 3600 s"),
+        ("redis://h?prefix={x}", "prefix must not contain braces"),
+        ("redis://h/x", "the path is the number of a database, not 'x'"),
+        ("redis://h?db=x", "db must be a whole number"),
+        ("redis+cluster://h/1", "a Cluster has one database, 0"),
+        ("redis+sentinel://h/s/1", r"the database is an option: \?db=1"),
+        ("redis://h?retry=1", "has no option 'retry'"),
+    ],
+)
+def test_bad_options_are_refused_with_what_to_write_instead(url: str, why: str) -> None:
+    with pytest.raises(leasehold.ConfigurationError, match=why):
+        store(url)
+
+
+def test_options_of_redis_py_reach_its_connections() -> None:
+    made = connection("redis://u:p@h/3?client_name=me&socket_timeout=7&socket_connect_timeout=500ms&protocol=3")
+    assert (made.username, made.password, made.db, made.client_name) == ("u", "p", 3, "me")
+    assert (made.socket_timeout, made.socket_connect_timeout) == (7.0, 0.5)
+    assert connection("redis://h?db=4&username=x&password=y").db == 4
+
+
+def test_names_for_tls_are_mapped_to_those_of_redis_py() -> None:
+    made = connection("rediss://h?tls_ca=a&tls_cert=b&tls_key=c&tls_key_password=d&ssl_min_version=TLSv1_3")
+    assert (made.ca_certs, made.certfile, made.keyfile, made.certificate_password) == ("a", "b", "c", "d")
+    assert made.cert_reqs == ssl.CERT_REQUIRED
+    assert made.check_hostname
+    assert made.ssl_min_version is ssl.TLSVersion.TLSv1_3
+    careless = connection("rediss://h?tls_verify=no")
+    assert careless.cert_reqs == ssl.CERT_NONE
+    assert not careless.check_hostname
+    nameless = connection("redis+cluster://h?tls=1&ssl_check_hostname=no")
+    assert nameless.cert_reqs == ssl.CERT_REQUIRED
+    assert not nameless.check_hostname
+
+
+def test_sentinels_have_credentials_of_their_own() -> None:
+    url = "redis+sentinel://u:p@h/service?sentinel_username=su&sentinel_password=sp&db=2"
+    assert (connection(url).username, connection(url).db) == ("u", 2)
+    sentinel = connection(url, Node("s", is_sentinel=True))
+    assert (sentinel.username, sentinel.password, sentinel.db) == ("su", "sp", 0)
+
+
+def test_a_client_of_the_users_own_takes_the_options_of_the_store_only() -> None:
+    import redis
+
+    with pytest.raises(leasehold.ConfigurationError, match="a Redis client has no option 'tls_ca'; it takes acks"):
+        leasehold.connect(redis.Redis(), options={"tls_ca": "x"})
+    with pytest.raises(leasehold.ConfigurationError, match="it is called answer_timeout here"):
+        leasehold.connect(redis.Redis(), options={"command_timeout": 1})
+
+
+@pytest.mark.parametrize(
+    ("stored", "holder"),
+    [
+        (b'["db-3",4711,"nightly",null]', Holder("db-3", 4711, "nightly", None)),
+        (holder_to_json(Holder("db-3", 4711, None, "why")).encode(), Holder("db-3", 4711, None, "why")),
+        (b'{"v":2,"host":"h","pid":1,"colour":"red"}', Holder("h", 1)),
+        (b'["db-3",4711]', None),
+        (b'["db-3","x",null,null]', None),
+        (b"7", None),
+        (b"", None),
+        (b"\xff", None),
+    ],
+)
+def test_a_stored_holder_is_read_in_its_form_and_in_that_of_earlier_clients(
+    stored: bytes, holder: Holder | None
+) -> None:
+    assert read_holder(stored) == holder
