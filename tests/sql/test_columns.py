@@ -17,6 +17,7 @@ from leasehold.errors import ConfigurationError, StaleFence
 from leasehold.sql import fenced_update, fenced_update_async
 from leasehold.sql.identifiers import MAX_BYTES
 from tests.sql.desks import ON_POSTGRESQL, ON_SQLITE, fresh_schema, make_desk, sqlalchemy_url
+from tests.waiting import two_in_turn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,14 +62,6 @@ def desk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Desk]:
 def client() -> Iterator[leasehold.Client]:
     with leasehold.connect("memory://") as client:
         yield client
-
-
-def two_in_turn(lock: leasehold.Lock) -> tuple[leasehold.Lease, leasehold.Lease]:
-    first = lock.acquire()
-    first.release()
-    second = lock.acquire()
-    second.release()
-    return first, second
 
 
 def update(desk: Desk, lease: leasehold.Lease | int, state: str, order: int = 1) -> bool:

@@ -10,6 +10,7 @@ import leasehold
 from leasehold.errors import ConfigurationError, StaleFence
 from leasehold.sql import guard
 from tests.sql.desks import ON_POSTGRESQL, ON_SQLITE, fresh_schema, make_desk
+from tests.waiting import two_in_turn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,14 +66,6 @@ def add_one(desk: Desk, lease: leasehold.Lease | int, resource: str | None = Non
         guard(tx, lease, resource=resource)
         ((n,),) = desk.run(tx, "SELECT n FROM account")
         desk.run(tx, f"UPDATE account SET n = {n + 1}")
-
-
-def two_in_turn(lock: leasehold.Lock) -> tuple[leasehold.Lease, leasehold.Lease]:
-    first = lock.acquire()
-    first.release()
-    second = lock.acquire()
-    second.release()
-    return first, second
 
 
 def test_late_writer_is_refused_and_its_write_is_not_there(desk: Desk, client: leasehold.Client) -> None:

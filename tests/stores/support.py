@@ -6,7 +6,6 @@ import os
 import selectors
 import subprocess
 import sys
-import time
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,29 +13,21 @@ from typing import TYPE_CHECKING, Any
 import leasehold
 from leasehold.client import AsyncClient
 from leasehold.urls import find_store
+from tests.waiting import LIMIT, eventually
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
 
     from leasehold.testing import contract
 
 __all__ = ["Worker", "eventually", "long_form", "opened", "waiters"]
 
 WORKER = Path(__file__).parent / "redis" / "redis_worker.py"
-LIMIT = 60.0
 
 
 def long_form() -> bool:
     """Whether the long forms of these tests shall run."""
     return os.environ.get("LEASEHOLD_LONG_FAULTS") == "1"
-
-
-def eventually(condition: Callable[[], object], what: str = "it did not happen", limit: float = LIMIT) -> None:
-    """Wait for a condition."""
-    end = time.monotonic() + limit
-    while not condition():
-        assert time.monotonic() < end, what
-        time.sleep(0.005)
 
 
 def waiters(client: leasehold.Client, name: str) -> int:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import leasehold
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -94,13 +95,6 @@ def url(tmp_path: Path) -> str:
 def client(url: str) -> Iterator[leasehold.Client]:
     with leasehold.connect(url) as client:
         yield client
-
-
-def eventually(condition: Callable[[], bool], limit: float = 60.0) -> None:
-    end = time.monotonic() + limit
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.005)
 
 
 def waiting(client: leasehold.Client, name: str) -> int:
