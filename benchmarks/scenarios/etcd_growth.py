@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import leasehold
 from benchmarks.etcd_locks import OURS, start, why_no_server
 from benchmarks.harness import Candidate, Role, Sample, measure, timed
-from leasehold.backends.etcd.backlog import MOST_SEATS
+from leasehold.backends.etcd.queue import MOST_IN_STORE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,7 +93,7 @@ def _crowd(settings: Settings, url: str, size: int) -> Candidate:
 
             first = await lock.acquire()
             tasks = [asyncio.create_task(contend(number)) for number in range(size + 1)]
-            there = min(size + 1, MOST_SEATS - 1)  # the others stand in line inside the client
+            there = min(size + 1, MOST_IN_STORE - 1)  # the others stand in line inside the client
             while len(getattr(await client.inspect("bench"), "waiting", ())) < there:  # noqa: ASYNC110 - a store tells nobody
                 await asyncio.sleep(0.05)
             end = time.monotonic() + seconds

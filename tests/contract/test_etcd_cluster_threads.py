@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from verification.lab.etcd import EtcdCluster
 
 
-@pytest.mark.usefixtures("crowded_slots")
+@pytest.mark.usefixtures("crowded_suffixes")
 @pytest.mark.parametrize("case", contract.STORE_CASES, ids=str)
 def test_contract(case: contract.Case, etcd_cluster: EtcdCluster) -> None:
     harness = contract.UrlHarness(
