@@ -124,7 +124,7 @@ REDLOCK = Library(
         "aioredlock, five nodes": Kind(lambda connections, name: Aioredlock(connections.ports, name), ("aioredlock",)),
     },
     why_no_server,
-    serve=lambda: RedlockNodes(5, max_ttl=300, node_timeout=0.5),
+    serve=lambda: RedlockNodes(5, max_ttl=300, answer_timeout=0.5),
     connect=Connections,
     round_trip=ping,
     addresses=lambda nodes: [server.address for server in nodes.servers],

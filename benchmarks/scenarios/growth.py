@@ -19,7 +19,7 @@ from benchmarks.postgres_locks import POSTGRESQL
 from benchmarks.redis_locks import REDIS
 from benchmarks.redlock_locks import REDLOCK
 from benchmarks.zookeeper_locks import ZOOKEEPER
-from leasehold.backends.etcd.backlog import MOST_SEATS
+from leasehold.backends.etcd.queue import MOST_IN_STORE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -58,7 +58,7 @@ SUBJECTS = {
         ETCD,
         lambda server, _: server.url,
         used=(0, 1_000, 10_000),
-        most_queued=MOST_SEATS - 1,
+        most_queued=MOST_IN_STORE - 1,
         options={"ttl": 120},
     ),
 }

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from verification.lab.etcd import EtcdCluster
 
 
-@pytest.mark.usefixtures("crowded_slots")
+@pytest.mark.usefixtures("crowded_suffixes")
 @by_turns(contract.STORE_CASES)
 def test_contract(case: contract.Case, driver: type[contract.Driver], etcd_cluster: EtcdCluster) -> None:
     harness = contract.UrlHarness(

@@ -41,6 +41,6 @@ def etcd_cluster() -> Iterator[EtcdCluster]:
 
 
 @pytest.fixture
-def crowded_slots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All clients begin at the same number, and so meet under one key, which else happens once in 64 times."""
-    monkeypatch.setattr("leasehold.backends.etcd.slots.FIRST_ROOM", 1)
+def crowded_suffixes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All clients begin at the same suffix, and so collide, which else happens once in 64 times."""
+    monkeypatch.setattr("leasehold.backends.etcd.keys.FIRST_RANGE", 1)

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import leasehold
-from leasehold.backends.etcd.answers import Status
-from leasehold.backends.etcd.examining import _Facts, _version
-from leasehold.backends.etcd.messages import Method
+from leasehold.backends.etcd.doctor import _Facts, _version
+from leasehold.backends.etcd.rpc_requests import Method
+from leasehold.backends.etcd.rpc_responses import Status
 from leasehold.backends.etcd.wire import load_grpc
 from leasehold.findings import Level
 from leasehold.values import LossReason
@@ -50,7 +50,7 @@ def test_tls_is_verified_and_works_in_both_faces(tmp_path: Path) -> None:
     certificates = Certificates(tmp_path)
     server = EtcdServer(certificates=certificates)
     with server:
-        url = f"{server.url}?ca={certificates.authority}"
+        url = f"{server.url}?tls_ca={certificates.authority}"
         assert 0 < pair(url) < asyncio.run(async_pair(url))
 
 
@@ -61,7 +61,7 @@ def test_certificate_that_is_not_good_is_refused_at_once(tmp_path: Path, fault: 
     trusted = Certificates(tmp_path / "other") if fault == "another authority" else certificates
     server = EtcdServer(certificates=certificates)
     with server, pytest.raises(leasehold.BackendRejected, match="TLS"):
-        pair(f"{server.url}?ca={trusted.authority}")
+        pair(f"{server.url}?tls_ca={trusted.authority}")
 
 
 def test_plain_client_gets_nothing_from_a_server_that_wants_tls(tmp_path: Path) -> None:
@@ -74,16 +74,16 @@ def test_client_certificate_is_shown_where_the_server_wants_one(tmp_path: Path) 
     certificates = Certificates(tmp_path)
     server = EtcdServer(certificates=certificates, client_certificates=True)
     with server:
-        url = f"{server.url}?ca={certificates.authority}"
+        url = f"{server.url}?tls_ca={certificates.authority}"
         with pytest.raises(leasehold.BackendRejected):
             pair(url)
-        assert pair(f"{url}&cert={certificates.certificate}&key={certificates.key}") > 0
+        assert pair(f"{url}&tls_cert={certificates.certificate}&tls_key={certificates.key}") > 0
 
 
 def test_once_reads_the_clock_of_a_server_with_tls(tmp_path: Path) -> None:
     certificates = Certificates(tmp_path)
     server = EtcdServer(certificates=certificates)
-    with server, leasehold.connect(f"{server.url}?ca={certificates.authority}") as client:
+    with server, leasehold.connect(f"{server.url}?tls_ca={certificates.authority}") as client:
         ran: list[int] = []
         job = client.once("nightly", every="1d")
         assert job.run(lambda: ran.append(1)) is None
@@ -270,7 +270,7 @@ def test_doctor_says_what_it_sees(etcd_server: EtcdServer) -> None:
     ],
 )
 def test_doctor_knows_the_versions_with_faults_that_matter(version: str, level: Level, word: str | None) -> None:
-    facts = _Facts(statuses={0: Status(version, 0, b"1", 1), 1: Status("3.6.1", 0, b"1", 1)})
+    facts = _Facts(statuses={0: Status(version, 0, 1, 1), 1: Status("3.6.1", 0, 1, 1)})
     finding = _version(facts)
     assert finding.level is level
     assert version in finding.found

@@ -113,21 +113,20 @@ def test_claim_that_is_withdrawn_in_doubt_is_refused_for_a_ttl(driver: contract.
 # --- a release of what an operator has broken
 
 
-@pytest.mark.parametrize("min_hold", [0.0, 20.0])
 @pytest.mark.parametrize("now", [False, True])
 @pytest.mark.parametrize("by", ["its client", "another client", "a client that knows"])
-def test_release_of_a_broken_grant_tells_why_and_frees_it_at_once(
-    driver: contract.Driver, own_etcd: EtcdServer, by: str, now: bool, min_hold: float
+def test_release_of_a_broken_grant_returns_the_break_and_frees_it_at_once(
+    driver: contract.Driver, own_etcd: EtcdServer, by: str, now: bool
 ) -> None:
     async def history() -> None:
         runtime = driver.runtime()
         first, operator = backends(own_etcd.url, runtime)
-        grant = await first.join(claim(runtime, min_hold=min_hold))
+        grant = await first.join(claim(runtime))
         place = await operator.join(claim(runtime))
         assert isinstance(place, Place)
         assert await operator.break_("answers:x", grant.fence, BROKEN.detail, now=now)
         if not now:
-            assert isinstance(await operator.turn(place), Place), "what was broken is kept for its ttl"
+            assert isinstance(await operator.turn(place), Place), "a broken grant is kept for its ttl"
         if by == "a client that knows":
             assert await first.renew([grant]) == [BROKEN]
         place.signal.clear()
@@ -136,6 +135,79 @@ def test_release_of_a_broken_grant_tells_why_and_frees_it_at_once(
             assert await runtime.wait(place.signal, runtime.now() + 20), "the next one is not woken"
         assert isinstance(await operator.turn(place), Grant)
         assert await first.renew([grant]) != [grant]
+        for backend in (first, operator):
+            await backend.close()
+
+    driver.run(history())
+
+
+@pytest.mark.parametrize("by", ["its client", "another client", "a client that knows"])
+def test_broken_grant_is_kept_for_its_min_hold_after_its_release(
+    driver: contract.Driver, own_etcd: EtcdServer, by: str
+) -> None:
+    async def history() -> None:
+        runtime = driver.runtime()
+        first, operator = backends(own_etcd.url, runtime)
+        started = runtime.now()
+        grant = await first.join(claim(runtime, min_hold=4.0))
+        place = await operator.join(claim(runtime))
+        assert await operator.break_("answers:x", grant.fence, BROKEN.detail, now=False)
+        if by == "a client that knows":
+            assert await first.renew([grant]) == [BROKEN]
+        assert await (operator if by == "another client" else first).release(grant) == BROKEN
+        state = await operator.inspect("answers:x")
+        if runtime.now() < started + 4.0:
+            assert [(holding.broken, holding.cooling) for holding in state.holdings] == [(BROKEN.detail, True)]
+            assert time_left(own_etcd, key=grant.fence) <= 4, "it is not kept for the rest of its ttl"
+        assert await first.release(grant) is False
+        answer = place
+        while isinstance(answer, Place):
+            assert runtime.now() < started + 60
+            await runtime.wait(place.signal, runtime.now() + 0.3)
+            answer = await operator.turn(place)
+        assert isinstance(answer, Grant)
+        assert runtime.now() >= started + 4.0
+        for backend in (first, operator):
+            await backend.close()
+
+    driver.run(history())
+
+
+def test_broken_at_once_is_free_in_spite_of_its_min_hold(driver: contract.Driver, own_etcd: EtcdServer) -> None:
+    async def history() -> None:
+        runtime = driver.runtime()
+        first, operator = backends(own_etcd.url, runtime)
+        grant = await first.join(claim(runtime, min_hold=20.0))
+        assert await operator.break_("answers:x", grant.fence, BROKEN.detail, now=True)
+        assert isinstance(await operator.join(claim(runtime)), Grant)
+        assert await first.release(grant) == BROKEN
+        for backend in (first, operator):
+            await backend.close()
+
+    driver.run(history())
+
+
+@pytest.mark.parametrize("min_hold", [0.0, 20.0])
+def test_release_that_races_with_a_break_releases_all_the_same(
+    driver: contract.Driver, own_etcd: EtcdServer, monkeypatch: pytest.MonkeyPatch, min_hold: float
+) -> None:
+    async def history() -> None:
+        runtime = driver.runtime()
+        first, operator = backends(own_etcd.url, runtime)
+        grant = await first.join(claim(runtime, min_hold=min_hold))
+        connection = first._connection
+        txn = connection.txn
+
+        async def break_first(request: bytes, *given: Any, **options: Any) -> Any:
+            monkeypatch.undo()
+            assert await operator.break_("answers:x", grant.fence, BROKEN.detail, now=False)
+            return await txn(request, *given, **options)
+
+        monkeypatch.setattr(connection, "txn", break_first)
+        assert await first.release(grant) == BROKEN
+        state = await operator.inspect("answers:x")
+        assert (state is None) == (min_hold == 0.0)
+        assert state is None or state.holdings[0].cooling
         for backend in (first, operator):
             await backend.close()
 
@@ -157,9 +229,10 @@ def test_release_of_what_was_lost_otherwise_is_no_break(driver: contract.Driver,
     driver.run(history())
 
 
-def time_left(server: EtcdServer) -> int:
-    """Seconds of the lease that the only key lives on."""
-    (kept,) = server.ask("/kv/range", {"key": "AA==", "range_end": "AA=="})["kvs"]
+def time_left(server: EtcdServer, key: int | None = None) -> int:
+    """Seconds of the lease that the only key lives on, or the one that this revision created."""
+    found = server.ask("/kv/range", {"key": "AA==", "range_end": "AA=="})["kvs"]
+    (kept,) = [each for each in found if key is None or int(each["create_revision"]) == key]
     return int(server.ask("/lease/timetolive", {"ID": kept["lease"]})["TTL"])
 
 
@@ -275,7 +348,7 @@ def test_keep_alive_counts_from_its_sending_and_not_from_its_answer(
         proxy.delay(0.0, 1.0)
         sent = runtime.now()
         assert isinstance((await backend.renew([grant]))[0], Grant)
-        (session,) = backend._sessions._by_lease.values()
+        (session,) = backend._claims.sessions._by_lease.values()
         assert sent <= session.sent < sent + 0.9
         proxy.delay(0.0, 0.0)
         await backend.close()

@@ -280,7 +280,7 @@ def test_key_that_may_be_gone_is_not_deleted_under_its_next_owner(own_etcd: Etcd
         first.on_event(lambda event: failures.extend([event] if isinstance(event, events.RenewalFailed) else []))
         with first, other:
             for client in (first, other):
-                client._twin._current().backend._asking._tools.slots._first = 7  # type: ignore[attr-defined]
+                client._twin._current().backend._claims.suffixes._first = 7  # type: ignore[attr-defined]
             kept, lost = first.lock("kept").acquire(), first.lock("x").acquire()
             (seat,) = [key for key in seats(own_etcd) if b":x/" in key]
             proxy.swallow(seat, then="silence")  # a cut would cancel it: etcd sends other frames before the answer

@@ -6,14 +6,16 @@ gRPC notices by itself after 15 seconds, which is too late for the ttls used her
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import leasehold
-from leasehold.backends.etcd import messages
-from leasehold.backends.etcd.messages import Method
+from leasehold.backends.etcd import rpc_requests
+from leasehold.backends.etcd.connection import until
+from leasehold.backends.etcd.rpc_requests import Method
 from tests.stores.half_open import gets_its_turn, keeps_its_lease
 from verification.lab.proxy import FaultProxy
 
@@ -55,8 +57,8 @@ def test_a_slow_server_keeps_the_calls_that_are_under_way(proxy: FaultProxy) -> 
             slow = asyncio.create_task(client.lock("half open").acquire(timeout=30))
             await asyncio.sleep(0.1)
             backend: Any = client._current().backend
-            with pytest.raises(leasehold.BackendUnavailable):
-                await backend._connection.call(Method.RANGE, messages.read(b"x"), 0.3, reads=True)
+            with pytest.raises(leasehold.BackendUnavailable), until(math.inf):  # as a verb does
+                await backend._connection.call(Method.RANGE, rpc_requests.read(b"x"), 0.3, reads=True)
             lease = await slow
             proxy.delay(0.0)
             assert await lease.release()

@@ -1,8 +1,10 @@
-"""The parts of the etcd store that need no server: keys, slots, sessions, errors, URLs."""
+"""The parts of the etcd store that need no server: keys, suffixes, claims, sessions, errors, URLs."""
 
 from __future__ import annotations
 
 import itertools
+import json
+import math
 from contextlib import nullcontext
 
 import pytest
@@ -10,43 +12,45 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from leasehold._runtimes.threads import ThreadRuntime, run
-from leasehold.backends.etcd.answers import Header, KeyValue
-from leasehold.backends.etcd.layout import Layout, after
-from leasehold.backends.etcd.options import open_url
-from leasehold.backends.etcd.seat import read_seat
-from leasehold.backends.etcd.sessions import Kept, Pulse, Session, SessionEnded, Sessions
-from leasehold.backends.etcd.slots import Slots
-from leasehold.backends.etcd.trouble import CallFailed, LeaseGone, translated
+from leasehold.backends.etcd.claims import ClaimState, LocalClaim, encode_claim, read_claim
+from leasehold.backends.etcd.connection import until
+from leasehold.backends.etcd.errors import CallFailed, LeaseGone, to_backend_error
+from leasehold.backends.etcd.keys import KeySpace, KeySuffixes, after
+from leasehold.backends.etcd.rpc_responses import Header, KeyValue
+from leasehold.backends.etcd.sessions import KeepAlive, Session, SessionEnded, Sessions
+from leasehold.backends.etcd.store import open_url
 from leasehold.backends.etcd.wire import time_in
 from leasehold.errors import BackendRejected, BackendUnavailable, ConfigurationError, OutcomeUnknown
 from leasehold.store_url import StoreURL
-from leasehold.values import Mode
+from leasehold.values import Claim, Holder, Mode
 
-LAYOUT = Layout("leasehold/")
+KEYS = KeySpace("leasehold/")
 NAMES = some.text(min_size=1, max_size=20)
 
 
+def claim_key(key: str, mode: Mode, capacity: int, suffix: int = 5) -> bytes:
+    return KEYS.of(key, mode, capacity).claims + b"%x" % suffix
+
+
 @given(NAMES, NAMES)
-def test_no_name_stands_in_the_line_of_another(one: str, other: str) -> None:
-    start, end = LAYOUT.queue(one)
-    seat = LAYOUT.lane(other, Mode.EXCLUSIVE, 1).seat(5)
-    assert (start <= seat < end) == (one == other)
+def test_no_name_is_in_the_queue_of_another(one: str, other: str) -> None:
+    start, end = KEYS.queue(one)
+    assert (start <= claim_key(other, Mode.EXCLUSIVE, 1) < end) == (one == other)
 
 
 @given(NAMES, NAMES)
 def test_a_prefix_of_names_is_one_range(prefix: str, rest: str) -> None:
-    start, end = LAYOUT.queues(prefix)
-    assert start <= LAYOUT.lane(prefix + rest, Mode.SHARED, 1).seat(0) < end
+    start, end = KEYS.queues(prefix)
+    assert start <= claim_key(prefix + rest, Mode.SHARED, 1, 0) < end
 
 
 @given(NAMES, some.sampled_from(Mode), some.integers(1, 1000))
-def test_a_seat_says_whose_it_is(key: str, mode: Mode, capacity: int) -> None:
+def test_a_key_has_the_name_and_the_kind_of_its_lock(key: str, mode: Mode, capacity: int) -> None:
     capacity = capacity if mode is Mode.PERMIT else 1
-    spot = LAYOUT.spot(LAYOUT.lane(key, mode, capacity).seat(255))
-    assert (spot.key, spot.mode, spot.capacity) == (key, mode, capacity)
+    assert KEYS.parse(claim_key(key, mode, capacity, 255)) == (key, mode, capacity)
 
 
-def test_kinds_of_one_name_are_strangers_to_each_other_and_to_nobody_else() -> None:
+def test_other_kinds_of_a_name_are_all_kinds_but_its_own() -> None:
     kinds = [
         (Mode.EXCLUSIVE, 1),
         (Mode.SHARED, 1),
@@ -56,16 +60,15 @@ def test_kinds_of_one_name_are_strangers_to_each_other_and_to_nobody_else() -> N
         (Mode.PERMIT, 12),
     ]
     for (mode, capacity), (other, size) in itertools.product(kinds, kinds):
-        lane, seat = LAYOUT.lane("x", mode, capacity), LAYOUT.lane("x", other, size).seat(3)
+        keys, key = KEYS.of("x", mode, capacity), claim_key("x", other, size)
         same = (mode is Mode.PERMIT, capacity) == (other is Mode.PERMIT, size)
-        assert any(start <= seat < end for start, end in lane.strangers) == (not same), (mode, capacity, other, size)
+        assert any(start <= key < end for start, end in keys.other_kinds) == (not same), (mode, capacity, other, size)
 
 
-def test_a_reader_looks_at_writers_only() -> None:
-    reader = LAYOUT.lane("x", Mode.SHARED, 1)
-    start, end = reader.ahead
-    assert not start <= reader.seat(1) < end
-    assert start <= LAYOUT.lane("x", Mode.EXCLUSIVE, 1).seat(1) < end
+def test_only_writers_are_in_the_way_of_a_reader() -> None:
+    start, end = KEYS.of("x", Mode.SHARED, 1).ahead
+    assert not start <= claim_key("x", Mode.SHARED, 1) < end
+    assert start <= claim_key("x", Mode.EXCLUSIVE, 1) < end
 
 
 def test_after_is_the_first_key_that_does_not_begin_with_the_prefix() -> None:
@@ -74,60 +77,65 @@ def test_after_is_the_first_key_that_does_not_begin_with_the_prefix() -> None:
 
 def test_foreign_keys_and_values_are_refused_and_not_guessed() -> None:
     with pytest.raises(BackendRejected):
-        LAYOUT.spot(b"leasehold/1/q/x/nonsense")
+        KEYS.parse(b"leasehold/1/q/x/nonsense")
     for value in (b"", b"text", b"{}", b"[1]", b'{"host": 1}', b"\xff"):
         with pytest.raises(BackendRejected):
-            read_seat(KeyValue(b"k", 1, 1, value, 1))
+            read_claim(KeyValue(b"k", 1, 1, value, 1))
 
 
-# --- slots
+# --- suffixes
 
 
-def test_a_client_uses_the_same_number_again_and_another_for_a_second_claim() -> None:
-    slots = Slots(ThreadRuntime())
-    first = slots.take(b"lane")
-    second = slots.take(b"lane")
+def test_a_client_uses_the_same_suffix_again_and_another_for_a_second_claim() -> None:
+    suffixes = KeySuffixes(ThreadRuntime())
+    first = suffixes.take(b"lock")
+    second = suffixes.take(b"lock")
     assert first != second
-    slots.give(b"lane", first)
-    assert slots.take(b"lane") == first
-    slots.give(b"lane", first)
-    slots.give(b"lane", second)
-    assert slots.take(b"lane") == first
+    suffixes.give_back(b"lock", first)
+    assert suffixes.take(b"lock") == first
+    suffixes.give_back(b"lock", first)
+    suffixes.give_back(b"lock", second)
+    assert suffixes.take(b"lock") == first
 
 
-def test_a_number_that_is_in_doubt_is_not_used_again_while_the_lane_is() -> None:
-    slots = Slots(ThreadRuntime())
-    doubtful = slots.take(b"lane")
-    others = [slots.take(b"lane") for _ in range(20)]
-    for slot in others:
-        slots.give(b"lane", slot)
-    assert doubtful not in {slots.take(b"lane") for _ in range(30)}
+def test_a_suffix_that_was_not_given_back_is_not_used_again_while_others_of_its_lock_are() -> None:
+    suffixes = KeySuffixes(ThreadRuntime())
+    doubtful = suffixes.take(b"lock")
+    others = [suffixes.take(b"lock") for _ in range(20)]
+    for suffix in others:
+        suffixes.give_back(b"lock", suffix)
+    assert doubtful not in {suffixes.take(b"lock") for _ in range(30)}
 
 
-def test_meeting_somebody_leads_to_where_there_is_more_room() -> None:
-    slots = Slots(ThreadRuntime())
+def test_a_collision_leads_to_a_larger_range() -> None:
+    suffixes = KeySuffixes(ThreadRuntime())
     numbers = set()
     for _ in range(8):
-        numbers.add(slots.take(b"lane"))
-        slots.collide(b"lane")
+        numbers.add(suffixes.take(b"lock"))
+        suffixes.collide(b"lock")
     assert max(numbers) > 1000
 
 
 # --- sessions
 
-HERE = Header(b"c", b"m1", 10, 3)
+HERE = Header(7, 1, 10, 3)
+CLAIM = Claim("ns:x", "owner", 10.0, Mode.EXCLUSIVE, 1, 0.0, Holder("host", 1))
+
+
+def local_claim(session: Session) -> LocalClaim:
+    return LocalClaim(CLAIM, KEYS.of("ns:x", Mode.EXCLUSIVE, 1), session, b"key", 3)
 
 
 def test_a_keep_alive_counts_from_its_sending_once_it_is_proven() -> None:
     session = Session(7, 10, 100.0, nullcontext())
-    assert session.prove(Pulse(104.0, HERE), Header(b"c", b"m1", 12, 3)) is True
+    assert session.prove(KeepAlive(104.0, HERE), Header(7, 1, 12, 3)) is True
     assert session.sent == 104.0
 
 
-@pytest.mark.parametrize("after_it", [Header(b"c", b"m1", 12, 4), Header(b"c", b"m2", 12, 3)])
+@pytest.mark.parametrize("after_it", [Header(7, 1, 12, 4), Header(7, 2, 12, 3)])
 def test_a_keep_alive_of_another_term_or_member_does_not_count(after_it: Header) -> None:
     session = Session(7, 10, 100.0, nullcontext())
-    assert session.prove(Pulse(104.0, HERE), after_it) is False
+    assert session.prove(KeepAlive(104.0, HERE), after_it) is False
     assert session.sent == 100.0
 
 
@@ -135,27 +143,93 @@ def test_a_session_is_over_before_its_lease_can_be() -> None:
     session = Session(7, 10, 100.0, nullcontext())
     assert not session.is_over(109.0)
     assert session.is_over(109.9)
-    assert session.deadline < 110.0
 
 
 def test_a_session_that_is_over_is_never_renewed_again() -> None:
     sessions = Sessions(None, ThreadRuntime())  # type: ignore[arg-type]  # it must not even ask
     session = Session(7, 10, -1e9, nullcontext())
-    session.wants(Kept(b"seat", "owner"), 1.0)
+    local_claim(session).keep_for_a_ttl(1.0)
     sessions._by_lease[7] = session
     for _ in range(2):
-        with pytest.raises(SessionEnded):
-            run(sessions.refresh(sessions.borrow(7)))
+        with pytest.raises(SessionEnded), until(math.inf):
+            run(sessions.keep_alive(sessions.borrow(7)))
     assert not session.is_used
 
 
-def test_a_claim_that_somebody_wants_is_not_deleted_and_one_that_is_deleted_cannot_be_wanted() -> None:
-    session, kept = Session(7, 10, 100.0, nullcontext()), Kept(b"seat", "owner")
-    assert session.wants(kept, 110.0)
-    assert not session.dooms(kept, 109.0)
-    assert session.dooms(kept, 110.0)
-    assert not session.wants(kept, 120.0)
-    assert session.dooms(kept, 110.0), "its deletion is sent again until it is confirmed"
+def test_a_claim_that_is_kept_is_not_deleted_and_one_that_is_deleted_cannot_be_kept() -> None:
+    session = Session(7, 10, 100.0, nullcontext())
+    claim = local_claim(session)
+    assert claim.keep_for_a_ttl(100.0)
+    assert not claim.start_deleting(109.0)
+    assert claim.start_deleting(110.0)
+    assert claim.is_being_deleted
+    assert not claim.keep_for_a_ttl(110.0)
+    assert not claim.hold(110.0, 110.0)
+    claim.got_key(KeyValue(b"key", 40, 41), 0)
+    assert claim.is_being_deleted, "nothing leads out of this state"
+    assert claim.start_deleting(110.0), "its deletion is sent again until it is confirmed"
+
+
+def test_a_claim_that_its_session_has_forgotten_is_not_deleted() -> None:
+    session = Session(7, 10, 100.0, nullcontext())
+    claim = local_claim(session)
+    claim.keep_for_a_ttl(100.0)
+    session.forget(claim)
+    assert not claim.start_deleting(200.0)
+
+
+def test_states_of_a_claim_that_waits_and_holds() -> None:
+    claim = local_claim(Session(7, 10, 100.0, nullcontext()))
+    states = [claim.state]
+    claim.got_no_answer()
+    states.append(claim.state)
+    claim.got_key(KeyValue(b"key", 40, 41), 0)
+    claim.got_no_answer()  # of a repeated request: its key is known
+    states.append(claim.state)
+    assert claim.hold(101.0, 102.0)
+    assert claim.hold(103.0, 104.0)
+    states.append(claim.state)
+    assert states == [ClaimState.ASKED, ClaimState.UNCONFIRMED, ClaimState.WAITING, ClaimState.HELD]
+    assert (claim.granted_at, claim.keep_until) == (102.0, 113.0)
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_key_that_an_earlier_request_may_have_made_stays_listed_in_its_session(answered: bool) -> None:
+    old, new = (Session(lease, 10, 100.0, nullcontext()) for lease in (7, 8))
+    first = local_claim(old)
+    first.keep_for_a_ttl(100.0)
+    if not answered:
+        first.got_no_answer()
+    second = first.successor(new, b"other", 4)
+    assert (first in old.claims) == (not answered)
+    assert second.has_no_key == answered
+
+
+# --- what is stored for a claim
+
+
+def test_a_stored_claim_has_the_common_fields_of_a_holder() -> None:
+    holder = Holder("host", 1, "nightly", "rép")
+    claim = Claim("ns:x", "owner", 10.0, Mode.EXCLUSIVE, 1, 0.0, holder)
+    value = encode_claim(claim, 5, 1000.25)
+    assert json.loads(value) == {
+        "v": 1, "host": "host", "pid": 1, "label": "nightly", "reason": "rép", "floor": 5, "since": 1000.25,
+        "owner": "owner",
+    }  # fmt: skip
+    stored = read_claim(KeyValue(b"k", 40, 41, value, 1))
+    assert (stored.owner, stored.holder, stored.fence, stored.broken) == ("owner", holder, 45, None)
+
+
+def test_the_form_without_a_version_and_fields_of_a_newer_one_are_read() -> None:
+    old = b'{"host":"h","pid":7,"floor":0,"label":"l\xc3\xa4b","since":1.5,"owner":"o"}'
+    assert read_claim(KeyValue(b"k", 1, 1, old, 1)).holder == Holder("h", 7, "läb", None)
+    newer = b'~{"v":2,"host":"h","pid":7,"zone":"b","floor":0,"since":1.5,"owner":"o","broken":"stuck"}'
+    stored = read_claim(KeyValue(b"k", 1, 1, newer, 1))
+    assert (stored.cooling, stored.broken) == (True, "stuck")
+    assert json.loads(stored.with_())["zone"] == "b", "what is not known is kept"
+
+
+# --- sessions that are over
 
 
 def test_sessions_that_are_long_over_are_forgotten() -> None:
@@ -171,7 +245,7 @@ def test_sessions_that_are_long_over_are_forgotten() -> None:
 
 
 def failed(code: str, details: str, *, reads: bool = False) -> type[Exception]:
-    return type(translated(CallFailed(code, details), "etcd://x", reads=reads))
+    return type(to_backend_error(CallFailed(code, details), "etcd://x", reads=reads))
 
 
 def test_only_what_surely_was_not_applied_is_called_unavailable() -> None:
@@ -200,9 +274,11 @@ def test_refusals_are_told_apart() -> None:
     "url",
     [
         "etcd://user@host",
-        "etcd://host?ca=x",
-        "etcds://host?cert=x",
-        "etcds://host?key=x",
+        "etcd://host?tls_ca=x",
+        "etcds://host?tls_cert=x",
+        "etcds://host?tls_key=x",
+        "etcds://host?tls_verify=no",
+        "etcd://host?answer_timeout=0",
         "etcd://host?fence_floor=-1",
         "etcd://host?fence_floor=99999999999999999",
         "etcd://host?http_port=x",
@@ -214,8 +290,14 @@ def test_wrong_urls_are_refused_before_any_io(url: str) -> None:
         open_url(StoreURL.parse(url))
 
 
+@pytest.mark.parametrize(("old", "new"), [("ca", "tls_ca"), ("cert", "tls_cert"), ("key", "tls_key")])
+def test_old_names_of_options_are_refused_with_the_new_one(old: str, new: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"etcds: has no option '{old}'; it is called {new} here"):
+        open_url(StoreURL.parse(f"etcds://host?{old}=x"))
+
+
 def test_a_store_shows_neither_password_nor_files() -> None:
-    store = open_url(StoreURL.parse("etcds://user:secret@h1,h2:5,[::1]:7/app?ca=/c&cert=/k&key=/k"))
+    store = open_url(StoreURL.parse("etcds://user:secret@h1,h2:5,[::1]:7/app?tls_ca=/c&tls_cert=/k&tls_key=/k"))
     backend = store.open_backend(ThreadRuntime())
     assert backend.label == "etcds://user@h1,h2:5,[::1]:7/app"
     assert "secret" not in repr(store._options)  # type: ignore[attr-defined]

@@ -140,9 +140,9 @@ def test_look_whose_time_ran_out_is_not_cancelled_either(etcd_server: EtcdServer
         proxy.delay(0.0, 1.0)
         with pytest.raises(leasehold.BackendUnavailable):
             await backend.turn(place, runtime.now() + 0.3)
-        calls = list(wire._whole)
+        calls = list(wire._uncancelled)
         assert len(calls) == 1
-        while wire._whole:
+        while wire._uncancelled:
             await asyncio.sleep(0.01)
         assert [str(await call.code()) for call in calls] == ["StatusCode.OK"]
         proxy.delay(0.0, 0.0)

@@ -1,4 +1,4 @@
-"""Small decisions of the etcd store on which belief and fences rest, without a server."""
+"""Small decisions of the etcd store on which validity and fences rest, without a server."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from leasehold.backends.etcd import answers
-from leasehold.backends.etcd.answers import KeyValue
-from leasehold.backends.etcd.codec import block, number
-from leasehold.backends.etcd.floors import Floor, Floors
-from leasehold.backends.etcd.forking import Calls
-from leasehold.backends.etcd.layout import Layout, Spot
-from leasehold.backends.etcd.member import Member
-from leasehold.backends.etcd.observing import admitted
+from leasehold.backends.etcd import rpc_responses
+from leasehold.backends.etcd.claims import LocalClaim
+from leasehold.backends.etcd.errors import CallFailed, may_work_elsewhere
+from leasehold.backends.etcd.fences import Fences, Floor
+from leasehold.backends.etcd.inspect import count_holders
+from leasehold.backends.etcd.keys import ClaimKey, KeySpace
+from leasehold.backends.etcd.protobuf import block, number
+from leasehold.backends.etcd.rpc_responses import KeyValue
 from leasehold.backends.etcd.sessions import Session
-from leasehold.backends.etcd.trouble import CallFailed, is_elsewhere
+from leasehold.backends.etcd.wire import Calls
 from leasehold.errors import BackendRejected, ConfigurationError
 from leasehold.values import Claim, Holder, Mode
 
@@ -25,20 +25,20 @@ CLAIM = Claim("ns:x", "owner", 10.0, Mode.EXCLUSIVE, 1, 0.0, Holder("host", 1))
 KEY = b"floor"
 
 
-def floors() -> Floors:
-    connection: Any = SimpleNamespace(label="etcd://x")  # it must not be asked
-    return Floors(connection)
+def fences() -> Fences:
+    connection: Any = SimpleNamespace(label="etcd://x")  # it must not be used
+    return Fences(connection)
 
 
-# --- since when a grant is believed
+# --- since when a grant is valid
 
 
 @pytest.mark.parametrize(("sent", "since"), [(100.0, None), (104.0, None), (99.0, 99.0)])
 def test_a_grant_is_dated_by_its_session_when_that_is_older_than_the_call(sent: float, since: float | None) -> None:
     session = Session(7, 10, sent, nullcontext())
-    member = Member(CLAIM, Layout("l/").lane("ns:x", Mode.EXCLUSIVE, 1), session, 3)
-    member.sits(KeyValue(member.seat, 40, 41, b"value"), 1000)
-    grant = member.grant(100.0)
+    local = LocalClaim(CLAIM, KeySpace("l/").of("ns:x", Mode.EXCLUSIVE, 1), session, b"key", 3)
+    local.got_key(KeyValue(b"key", 40, 41, b"value"), 1000)
+    grant = local.grant(100.0)
     assert grant.since == since
     assert (grant.fence, grant.ttl) == (1040, 10.0)
 
@@ -47,37 +47,37 @@ def test_a_grant_is_dated_by_its_session_when_that_is_older_than_the_call(sent: 
 
 
 def test_an_answer_that_comes_late_does_not_lower_what_is_known_of_the_fences() -> None:
-    known = floors()
+    known = fences()
     known.check(KEY, Floor(), 50, 0)
     known.check(KEY, Floor(), 40, 30)  # it was sent before the other
-    assert known.level(KEY) == 50
+    assert known.highest(KEY) == 50
     with pytest.raises(BackendRejected, match="gone back from revision 50 to 49"):
-        known.check(KEY, Floor(), 49, known.level(KEY))
+        known.check(KEY, Floor(), 49, known.highest(KEY))
 
 
 def test_a_floor_lifts_the_level() -> None:
-    known = floors()
+    known = fences()
     known.check(KEY, Floor(1000, 7), 50, 0)
-    assert known.level(KEY) == 1050
+    assert known.highest(KEY) == 1050
     known.check(KEY, Floor(1000, 7), 50, 1050)
 
 
-# --- answers
+# --- responses
 
 
 def test_the_time_of_a_lease_that_is_gone_is_negative() -> None:
     gone = block(1, b"") + number(2, 5) + number(3, -1) + number(4, 0)
-    assert answers.read_lease(gone).ttl == -1
+    assert rpc_responses.read_lease(gone).ttl == -1
 
 
 @pytest.mark.parametrize("code", ["UNAVAILABLE", "DEADLINE_EXCEEDED", "INTERNAL", "UNKNOWN", "CANCELLED"])
 def test_a_member_that_does_not_answer_is_not_the_next_to_be_asked(code: str) -> None:
-    assert is_elsewhere(CallFailed(code, ""))
+    assert may_work_elsewhere(CallFailed(code, ""))
 
 
 @pytest.mark.parametrize("code", ["PERMISSION_DENIED", "NOT_FOUND", "RESOURCE_EXHAUSTED", "UNAUTHENTICATED"])
 def test_a_member_that_refuses_is_asked_again(code: str) -> None:
-    assert not is_elsewhere(CallFailed(code, ""))
+    assert not may_work_elsewhere(CallFailed(code, ""))
 
 
 # --- who holds
@@ -87,10 +87,10 @@ def test_a_member_that_refuses_is_asked_again(code: str) -> None:
     ("modes", "holders"),
     [("", 0), ("w", 1), ("ww", 1), ("wr", 1), ("r", 1), ("rr", 2), ("rrw", 2), ("rwr", 1), ("pp", 2), ("ppp", 2)],
 )
-def test_of_those_in_line_the_first_hold_as_far_as_they_go_together(modes: str, holders: int) -> None:
+def test_the_first_claims_of_a_queue_hold_as_far_as_they_go_together(modes: str, holders: int) -> None:
     kinds = {"w": (Mode.EXCLUSIVE, 1), "r": (Mode.SHARED, 1), "p": (Mode.PERMIT, 2)}
-    line: list[Any] = [(Spot("ns:x", *kinds[letter]), None) for letter in modes]
-    assert admitted(line) == holders
+    queue: list[Any] = [(ClaimKey("ns:x", *kinds[letter]), None) for letter in modes]
+    assert count_holders(queue) == holders
 
 
 # --- forks
@@ -109,7 +109,7 @@ def test_a_child_of_a_quiet_process_may_use_grpc() -> None:
 
 @pytest.mark.parametrize("what", ["a call is under way", "asyncio is used"])
 def test_a_child_that_was_forked_at_the_wrong_moment_refuses(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leasehold.backends.etcd.forking.PATIENCE", 0.01)
+    monkeypatch.setattr("leasehold.backends.etcd.wire.PATIENCE", 0.01)
     calls = Calls()
     if what == "asyncio is used":
         calls.uses_asyncio = True

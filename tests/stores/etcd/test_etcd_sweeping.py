@@ -1,8 +1,9 @@
-"""Keys that nobody wants any more are deleted, and no other; what an outage has left costs a client no place."""
+"""Keys that are not needed any more are deleted, and no other; claims left by an outage cost a client no place."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,8 @@ import pytest
 
 import leasehold
 from leasehold._runtimes.asyncio import AsyncioRuntime
-from leasehold.backends.etcd import requests
+from leasehold.backends.etcd import transactions
+from leasehold.backends.etcd.connection import until
 from leasehold.spi import Place
 from leasehold.urls import find_store
 from leasehold.values import Claim, Grant, Holder, Mode, Refusal
@@ -74,15 +76,16 @@ def test_claim_whose_deletion_is_under_way_is_never_granted(own_etcd: EtcdServer
         held, place = await backend.join(claim_by(runtime)), await backend.join(claim_by(runtime))
         assert isinstance(held, Grant)
         assert isinstance(place, Place)
-        member = backend._asking._tools.members[place.claim.owner]
-        member.session.lets_go(member.kept, runtime.now())
-        assert member.session.dooms(member.kept, runtime.now())
+        local = backend._claims.by_owner[place.claim.owner]
+        local.give_up(runtime.now())
+        assert local.start_deleting(runtime.now())
         assert await backend.release(held)
         assert isinstance(await backend.turn(place), Refusal)
         end = time.monotonic() + 30
         while own_etcd.stored_keys():  # a sweep that began before may have it, and be under way
             assert time.monotonic() < end, "its key was never deleted"
-            await backend._sessions.sweep(member.session)
+            with until(math.inf):  # as a verb does
+                await backend._claims.sessions.sweep(local.session)
             await asyncio.sleep(0.02)
         await backend.close()
 
@@ -94,9 +97,9 @@ def test_holder_whose_deletion_is_under_way_is_told(own_etcd: EtcdServer) -> Non
         runtime = AsyncioRuntime()
         backend: Any = find_store(own_etcd.url).open_backend(runtime)
         held, other = await backend.join(claim_by(runtime)), claim_by(runtime)
-        member = backend._asking._tools.members[held.claim.owner]
-        member.session.lets_go(member.kept, runtime.now())
-        assert member.session.dooms(member.kept, runtime.now())
+        local = backend._claims.by_owner[held.claim.owner]
+        local.give_up(runtime.now())
+        assert local.start_deleting(runtime.now())
         (answer,) = await backend.renew([held])
         assert isinstance(answer, leasehold.Loss)
         assert isinstance(await backend.join(other), Grant), "and its key went before the session was kept alive"
@@ -109,14 +112,14 @@ def test_permit_whose_key_vanishes_before_it_is_marked_is_not_granted(
     own_etcd: EtcdServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was: three holders of two permits."""
-    mark = requests.mark
+    mark_granted = transactions.mark_granted
     lost: list[bytes] = []
 
-    def lose_the_key(seat: bytes, created: int, value: bytes) -> bytes:
+    def lose_the_key(key: bytes, created: int, value: bytes) -> bytes:
         if not lost:
-            own_etcd.delete(seat)
-        lost.append(seat)
-        return mark(seat, created, value)
+            own_etcd.delete(key)
+        lost.append(key)
+        return mark_granted(key, created, value)
 
     async def history() -> None:
         first, second = (leasehold.connect_async(own_etcd.url, ttl=10) for _ in range(2))
@@ -125,7 +128,7 @@ def test_permit_whose_key_vanishes_before_it_is_marked_is_not_granted(
             waiter = asyncio.create_task(second.semaphore("x", 2).acquire(timeout=30))
             while (state := await first.inspect("x")) is None or not state.waiting:
                 await asyncio.sleep(0.02)
-            monkeypatch.setattr(requests, "mark", lose_the_key)
+            monkeypatch.setattr(transactions, "mark_granted", lose_the_key)
             await held[0].release()
             lease = await waiter
             assert lost
@@ -177,8 +180,8 @@ def test_nobody_overtakes_those_who_wait_inside_the_client(own_etcd: EtcdServer)
             while len(own_etcd.stored_keys()) < 65:
                 await asyncio.sleep(0.02)
             early = [asyncio.create_task(take(f"early {number}")) for number in range(5)]
-            backlog = backend_of(client)._backlog
-            while len(backlog._signals) < 5:
+            local_queue = backend_of(client)._claims.local_queue
+            while len(local_queue._signals) < 5:
                 await asyncio.sleep(0.02)
             await asyncio.sleep(1.5)  # then they only wait to be woken
             await held.release()

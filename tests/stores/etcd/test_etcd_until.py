@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import leasehold
-from leasehold.backends.etcd import connection
 from leasehold.errors import BackendUnavailable, ClientClosed, OutcomeUnknown
 from leasehold.spi import Place
 from leasehold.urls import find_store
@@ -30,15 +29,9 @@ GIVEN = 0.3
 ENOUGH = OWN_LIMIT / 3
 
 
-@pytest.fixture(autouse=True)
-def patient_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By itself, a call would wait for very long."""
-    call = connection.Connection.call
-
-    async def patient(self: Any, method: str, request: bytes, timeout: float = 0.0, *, reads: bool = False) -> bytes:
-        return await call(self, method, request, OWN_LIMIT, reads=reads)
-
-    monkeypatch.setattr(connection.Connection, "call", patient)
+def patient(address: str) -> str:
+    """A store that waits for very long by itself."""
+    return f"etcd://{address}?answer_timeout={OWN_LIMIT:g}s"
 
 
 @contextmanager
@@ -86,7 +79,7 @@ def test_call_to_a_peer_that_is_mute_from_the_start_ends_by_its_instant(
 ) -> None:
     async def history(address: str) -> None:
         runtime = driver.runtime()
-        backend: Any = find_store(f"etcd://{user}{address}").open_backend(runtime)
+        backend: Any = find_store(patient(f"{user}{address}")).open_backend(runtime)
         wanted = claim(runtime)
         grant, place = Grant(wanted, 7, 60.0), Place(wanted, runtime.signal(), 1.0, 0)
         started = runtime.now()
@@ -105,7 +98,7 @@ def test_call_to_a_member_that_has_gone_silent_ends_by_its_instant(
 ) -> None:
     async def history(proxy: FaultProxy) -> None:
         runtime = driver.runtime()
-        backend: Any = find_store(f"etcd://127.0.0.1:{proxy.port}").open_backend(runtime)
+        backend: Any = find_store(patient(f"127.0.0.1:{proxy.port}")).open_backend(runtime)
         key = f"until:{runtime.owner()}"
         grant = await backend.join(claim(runtime, key))
         place = await backend.join(claim(runtime, key))
@@ -140,7 +133,7 @@ def test_call_whose_instant_has_passed_sends_nothing(driver: contract.Driver, ow
 def test_claim_that_waits_for_a_session_of_another_one_ends_by_its_own_instant(driver: contract.Driver) -> None:
     async def history(address: str) -> None:
         runtime = driver.runtime()
-        backend: Any = find_store(f"etcd://{address}").open_backend(runtime)
+        backend: Any = find_store(patient(address)).open_backend(runtime)
         failures: list[Exception] = []
 
         async def open_it() -> None:
@@ -150,7 +143,7 @@ def test_claim_that_waits_for_a_session_of_another_one_ends_by_its_own_instant(d
                 failures.append(error)
 
         opening = runtime.spawn(open_it(), "opens the session")
-        while not backend._sessions._opening:
+        while not backend._claims.sessions._opening:
             await runtime.sleep(0.005)
         started = runtime.now()
         with pytest.raises(BackendUnavailable):
@@ -173,7 +166,7 @@ def test_watches_that_a_hurried_waiter_began_go_on_after_it(driver: contract.Dri
         grant = await backend.join(claim(runtime, "until:watched"))
         place = await backend.join(claim(runtime, "until:watched"), runtime.now() + 0.5)
         await runtime.sleep(0.6)
-        backend._watches._stream.close()  # it has to be begun anew, long after that instant
+        backend._claims.notifications._stream.close()  # it has to be begun anew, long after that instant
         await runtime.sleep(0.2)
         place.signal.clear()
         assert await backend.release(grant) is True
@@ -192,7 +185,7 @@ def test_call_that_is_under_way_when_the_client_is_closed_ends_with_that(
 ) -> None:
     async def history(proxy: FaultProxy) -> None:
         runtime = driver.runtime()
-        backend: Any = find_store(f"etcd://127.0.0.1:{proxy.port}").open_backend(runtime)
+        backend: Any = find_store(patient(f"127.0.0.1:{proxy.port}")).open_backend(runtime)
         key = f"until:{runtime.owner()}"
         await backend.join(claim(runtime, key))
         place = await backend.join(claim(runtime, key))
@@ -223,7 +216,7 @@ def test_call_that_is_under_way_when_the_client_is_closed_ends_with_that(
 def test_closed_client_asks_nothing_and_opens_no_connection(driver: contract.Driver, etcd_server: EtcdServer) -> None:
     async def history(proxy: FaultProxy) -> None:
         runtime = driver.runtime()
-        backend: Any = find_store(f"etcd://127.0.0.1:{proxy.port}").open_backend(runtime)
+        backend: Any = find_store(patient(f"127.0.0.1:{proxy.port}")).open_backend(runtime)
         wanted = claim(runtime, f"until:{runtime.owner()}")
         grant = await backend.join(wanted)
         await backend.release(grant)

@@ -6,7 +6,6 @@ import asyncio
 import os
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,7 +15,6 @@ from leasehold.backends.sqlite import notifications
 from leasehold.backends.sqlite.notifications import Notifications
 from leasehold.backends.sqlite.rows import Notification
 from tests.waiting import eventually
-
 
 
 @pytest.fixture

@@ -11,53 +11,58 @@ from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from leasehold.backends.etcd.channels import Channels
-from leasehold.backends.etcd.forking import CALLS
-from leasehold.backends.etcd.trouble import CallFailed
-from leasehold.backends.etcd.wire import CHANNEL_OPTIONS, NO_ANSWER, http_request, load_grpc
+from leasehold.backends.etcd.errors import CallFailed
+from leasehold.backends.etcd.pool import GRACE, ChannelPool
+from leasehold.backends.etcd.wire import (
+    CALLS,
+    CHANNEL_OPTIONS,
+    NO_ANSWER,
+    channel_credentials,
+    http_request,
+    load_grpc,
+    ssl_context,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from leasehold.backends.etcd.channels import Channel
+    from leasehold.backends.etcd.pool import Channel
     from leasehold.backends.etcd.wire import Metadata, Target
     from leasehold.spi import Runtime
 
 __all__ = ["AsyncioWire"]
 
-WHOLE = (
-    30.0  # seconds that a request gets which is not cancelled, however long its caller waits; a deadline cancels, too
-)
+UNCANCELLED = 30.0  # seconds that an uncancelled request gets, however long its caller waits: a deadline cancels too
 LAST_CALLS = 1.0  # seconds that such requests get when the client is closed
 
 
 class AsyncioWire:
-    """See `Wire`."""
+    """One member, over gRPC for asyncio."""
 
-    def __init__(self, target: Target, runtime: Runtime) -> None:
+    def __init__(self, target: Target, runtime: Runtime, longest_call: float) -> None:
         self._target = target
+        self._now = runtime.now
         self._grpc = load_grpc()
         self._aio: Any = None
-        self._channels = Channels(self._connect, runtime.now, nullcontext())
+        self._pool = ChannelPool(self._connect, runtime.now, nullcontext(), max(GRACE, 2 * longest_call))
         self._closed = False
-        self._whole: dict[Any, asyncio.Future[None]] = {}  # gRPC cancels a call that nobody refers to
+        self._uncancelled: dict[Any, asyncio.Future[None]] = {}  # gRPC cancels a call without references to it
 
     async def call(
-        self, method: str, request: bytes, timeout: float, metadata: Metadata, *, to_its_end: bool = False
+        self, method: str, request: bytes, timeout: float, metadata: Metadata, *, uncancelled: bool = False
     ) -> bytes:
-        """See `Wire`."""
-        channel = self._channels.current()
+        channel = self._pool.current or self._pool.open()
         try:
-            given = max(timeout, WHOLE) if to_its_end else timeout
-            call = channel.method(method)(request, timeout=given, metadata=metadata)
-            if to_its_end and not await self._is_done(call, timeout):
-                await self._no_answer(channel, timeout)
+            given = max(timeout, UNCANCELLED) if uncancelled else timeout
+            call = (channel.methods.get(method) or channel.method(method))(request, timeout=given, metadata=metadata)
+            if uncancelled and not await self._is_done(call, timeout):
+                await self._timed_out(channel, timeout)
                 raise CallFailed(NO_ANSWER, "Deadline Exceeded")
-            answer: bytes = await call
+            response: bytes = await call
         except self._grpc.RpcError as error:
             code = error.code().name
             if code == NO_ANSWER:
-                await self._no_answer(channel, timeout)
+                await self._timed_out(channel, timeout)
             raise CallFailed(code, error.details() or "") from None
         except asyncio.CancelledError:
             if self._closed and not _is_cancelled():  # gRPC cancels its calls when their channel is closed
@@ -65,19 +70,19 @@ class AsyncioWire:
             raise
         except self._aio.UsageError as error:  # the channel was closed
             raise CallFailed("UNAVAILABLE", f"Cannot invoke RPC: {error}") from None
-        self._channels.answered(channel)
-        return answer
+        channel.answered_at = self._now()
+        return response
 
-    async def _no_answer(self, channel: Channel, timeout: float) -> None:
-        dead = self._channels.unanswered(channel, timeout)
+    async def _timed_out(self, channel: Channel, timeout: float) -> None:
+        dead = self._pool.timed_out(channel, timeout)
         if dead is not None:
             await dead.close()
 
     async def _is_done(self, call: Any, timeout: float) -> bool:
         """Wait for the end of a call without ending it; False if it takes longer, or the client is closed."""
         loop = asyncio.get_running_loop()
-        self._whole[call] = waiter = loop.create_future()
-        call.add_done_callback(partial(_wake, self._whole))
+        self._uncancelled[call] = waiter = loop.create_future()
+        call.add_done_callback(partial(_wake, self._uncancelled))
         timer = loop.call_later(timeout, _finish, waiter)
         try:
             await waiter
@@ -87,13 +92,12 @@ class AsyncioWire:
         return done
 
     def stream(self, method: str, metadata: Metadata) -> AsyncioStream:
-        """See `Wire`."""
-        return AsyncioStream(self._channels.current().grpc.stream_stream(method), metadata, self._grpc)
+        channel = self._pool.current or self._pool.open()
+        return AsyncioStream(channel.grpc.stream_stream(method), metadata, self._grpc)
 
     async def date(self, timeout: float) -> str:
-        """See `Wire`."""
         target = self._target
-        context = None if target.security is None else target.security.context()
+        context = None if target.tls is None else ssl_context(target.tls)
         async with asyncio.timeout(timeout):
             reader, writer = await asyncio.open_connection(target.host, target.http_port, ssl=context)
             try:
@@ -106,22 +110,21 @@ class AsyncioWire:
         return head.decode("latin-1")
 
     async def close(self) -> None:
-        """See `Wire`."""
         self._closed = True
-        for waiter in list(self._whole.values()):
+        for waiter in list(self._uncancelled.values()):
             _finish(waiter)
-        for channel in self._channels.hang_up():
-            await channel.close(LAST_CALLS if self._whole else None)
+        for channel in self._pool.take_all():
+            await channel.close(LAST_CALLS if self._uncancelled else None)
 
     def _connect(self) -> Any:
         from grpc import aio  # noqa: PLC0415 - only where asyncio is used
 
         self._aio = aio
         CALLS.uses_asyncio = True
-        security = self._target.security
-        if security is None:
+        tls = self._target.tls
+        if tls is None:
             return aio.insecure_channel(str(self._target), options=CHANNEL_OPTIONS)
-        return aio.secure_channel(str(self._target), security.credentials(self._grpc), options=CHANNEL_OPTIONS)
+        return aio.secure_channel(str(self._target), channel_credentials(tls, self._grpc), options=CHANNEL_OPTIONS)
 
 
 def _is_cancelled() -> bool:
@@ -139,7 +142,7 @@ def _finish(waiter: asyncio.Future[None]) -> None:
 
 
 class AsyncioStream:
-    """See `Stream`."""
+    """A stream; the caller of `receive` reads the responses."""
 
     def __init__(self, method: Any, metadata: Metadata, grpc: Any) -> None:
         self._grpc = grpc
@@ -152,23 +155,20 @@ class AsyncioStream:
             yield request
 
     def send(self, request: bytes) -> None:
-        """See `Stream`."""
         self._requests.put_nowait(request)
 
     async def receive(self) -> bytes | None:
-        """See `Stream`."""
         try:
-            answer = await self._call.read()
+            response = await self._call.read()
         except self._grpc.RpcError as error:
             raise CallFailed(error.code().name, error.details() or "") from None
         except asyncio.CancelledError:
-            if self._closed:  # it is the call that was cancelled, and not who reads from it
+            if self._closed:  # the call was cancelled, and not the task that reads from it
                 return None
             raise
-        return answer if isinstance(answer, bytes) else None  # the other is gRPC's mark for the end
+        return response if isinstance(response, bytes) else None  # anything else is gRPC's mark for the end
 
     def close(self) -> None:
-        """See `Stream`."""
         self._closed = True
         self._requests.put_nowait(None)
         self._call.cancel()

@@ -1,16 +1,15 @@
-"""`etcd://h1,h2,h3` and `etcds://`: locks in an etcd cluster. Here the parts become the verbs of the port.
+"""Locks in an etcd cluster: the verbs of the port, handed to the parts of the protocol.
 
-    layout, seat       where a claim is stored, and what with it
-    requests           the transactions of the protocol
-    asking, waiting    getting a lock
-    holding            keeping it and giving it back
-    sessions           the leases that claims live on
-    watching           how a waiter is woken
-    floors             fences
-    observing, records, examining    operators, small values, the doctor
-    connection, wire   members, tokens, deadlines; gRPC
-
-Nothing here decides anything.
+acquire, queue, renew, release    the protocol
+claims             what is stored for a claim, and the state in which its client remembers it
+keys               from a lock's name to keys
+sessions           the leases that claims live on
+transactions       the requests of the protocol, as bytes
+notifications      how a waiter is woken
+fences             fencing tokens
+inspect, records, doctor          the optional ports
+connection, wire, pool            members, tokens, deadlines; gRPC
+rpc_requests, rpc_responses, protobuf    etcd's messages
 """
 
 from __future__ import annotations
@@ -18,20 +17,19 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from leasehold.backends.etcd.asking import Asking
-from leasehold.backends.etcd.backlog import Backlog
+from leasehold.backends.etcd.acquire import Acquire
+from leasehold.backends.etcd.claims import Claims
 from leasehold.backends.etcd.connection import Connection, until
-from leasehold.backends.etcd.examining import Examiner
-from leasehold.backends.etcd.floors import Floors
-from leasehold.backends.etcd.holding import Holdings
-from leasehold.backends.etcd.layout import Layout
-from leasehold.backends.etcd.observing import Observer
+from leasehold.backends.etcd.doctor import Doctor
+from leasehold.backends.etcd.fences import Fences
+from leasehold.backends.etcd.inspect import Inspect
+from leasehold.backends.etcd.keys import KeySpace, KeySuffixes
+from leasehold.backends.etcd.notifications import Notifications
+from leasehold.backends.etcd.queue import LocalQueue, StoreQueue
 from leasehold.backends.etcd.records import Records
+from leasehold.backends.etcd.release import Release
+from leasehold.backends.etcd.renew import Renew
 from leasehold.backends.etcd.sessions import Sessions
-from leasehold.backends.etcd.slots import Slots
-from leasehold.backends.etcd.toolbox import Toolbox
-from leasehold.backends.etcd.waiting import Waiting
-from leasehold.backends.etcd.watching import Watches
 from leasehold.backends.etcd.wire import open_wires
 from leasehold.values import Capability
 
@@ -40,129 +38,102 @@ if TYPE_CHECKING:
 
     from leasehold.backends.etcd.options import Options
     from leasehold.findings import Finding
-    from leasehold.spi import Backend, Place, Runtime
+    from leasehold.spi import Place, Runtime
     from leasehold.values import Claim, Grant, LockState, Loss, Reading, Record, Refusal
 
-__all__ = ["EtcdBackend", "EtcdStore"]
-
-
-class EtcdStore:
-    """A cluster, named but not yet reached."""
-
-    def __init__(self, options: Options) -> None:
-        self._options = options
-
-    def open_backend(self, runtime: Runtime) -> Backend:
-        """A client of its own; channels are opened with the first request."""
-        return EtcdBackend(self._options, runtime)
+__all__ = ["EtcdBackend"]
 
 
 class EtcdBackend:
-    """A client's connection to a cluster."""
+    """One client's connection to a cluster."""
 
     capabilities = frozenset(Capability) - {Capability.ABANDONED}
 
     def __init__(self, options: Options, runtime: Runtime) -> None:
         self.label = options.label
-        wires = open_wires(options.targets, runtime)
-        self._connection = Connection(wires, runtime, options.label, options.user, options.password)
-        self._sessions = Sessions(self._connection, runtime)
-        self._watches = Watches(self._connection, runtime)
-        self._backlog = Backlog(runtime)
-        floors = Floors(self._connection, options.fence_floor)
-        tools = Toolbox(
-            connection=self._connection,
-            layout=Layout(options.root),
-            sessions=self._sessions,
-            floors=floors,
-            slots=Slots(runtime),
-            watches=self._watches,
-            backlog=self._backlog,
+        wires = open_wires(options.targets, runtime, options.answer_timeout)
+        self._connection = connection = Connection(
+            wires, runtime, options.label, options.user, options.password, answer_timeout=options.answer_timeout
+        )
+        self._claims = claims = Claims(
+            connection=connection,
+            keys=KeySpace(options.root),
+            sessions=Sessions(connection, runtime),
+            fences=Fences(connection, options.fence_floor),
+            suffixes=KeySuffixes(runtime),
+            notifications=Notifications(connection, runtime),
+            local_queue=LocalQueue(runtime),
             runtime=runtime,
         )
-        self._waiting = Waiting(tools)
-        self._asking = Asking(tools, self._waiting)
-        self._holdings = Holdings(tools)
-        self._observer = Observer(tools)
-        self._records = Records(tools)
-        self._examiner = Examiner(tools, options)
+        self._queue = StoreQueue(claims)
+        self._acquire = Acquire(claims, self._queue)
+        self._renew = Renew(claims)
+        self._release = Release(claims)
+        self._inspect = Inspect(claims)
+        self._records = Records(claims)
+        self._doctor = Doctor(claims, options)
 
     async def try_acquire(self, claim: Claim, instant: float = math.inf, /) -> Grant | Refusal:
-        """See `Backend`."""
         with until(instant):
-            return await self._asking.try_acquire(claim)
+            return await self._acquire.try_acquire(claim)
 
     async def join(self, claim: Claim, instant: float = math.inf, /) -> Grant | Place | Refusal:
-        """See `Queueing`."""
         with until(instant):
-            return await self._asking.join(claim)
+            return await self._acquire.join(claim)
 
     async def turn(self, place: Place, instant: float = math.inf, /) -> Grant | Place | Refusal:
-        """See `Queueing`."""
         with until(instant):
-            if place.claim.owner in self._backlog:
-                return await self._asking.join(place.claim)
-            return await self._waiting.turn(place)
+            if place.claim.owner in self._claims.local_queue:
+                return await self._acquire.join(place.claim)
+            return await self._queue.turn(place)
 
     async def renew(self, grants: Sequence[Grant], instant: float = math.inf, /) -> Sequence[Grant | Loss]:
-        """See `Backend`."""
         with until(instant):
-            return await self._holdings.renew(grants)
+            return await self._renew.renew(grants)
 
     async def release(self, grant: Grant, instant: float = math.inf, /) -> bool | Loss:
-        """See `Backend`."""
         with until(instant):
-            return await self._holdings.release(grant)
+            return await self._release.release(grant)
 
     async def withdraw(self, claim: Claim, instant: float = math.inf, /, *, doubt: bool = True) -> None:
-        """See `Backend`."""
         with until(instant):
-            await self._asking.withdraw(claim, doubt=doubt)
+            await self._acquire.withdraw(claim, doubt=doubt)
 
     async def inspect(self, key: str) -> LockState | None:
-        """See `Inspecting`."""
         with until(math.inf):
-            return await self._observer.inspect(key)
+            return await self._inspect.inspect(key)
 
     async def list(self, prefix: str) -> Sequence[LockState]:
-        """See `Inspecting`."""
         with until(math.inf):
-            return await self._observer.states(prefix)
+            return await self._inspect.states(prefix)
 
     async def break_(self, key: str, fence: int, reason: str, *, now: bool) -> bool:
-        """See `Inspecting`."""
         with until(math.inf):
-            return await self._observer.break_(key, fence, reason, now=now)
+            return await self._inspect.break_(key, fence, reason, now=now)
 
     async def raise_fence(self, key: str, fence: int) -> int:
-        """See `Inspecting`."""
         with until(math.inf):
-            return await self._observer.raise_fence(key, fence)
+            return await self._inspect.raise_fence(key, fence)
 
     async def read(self, key: str, fence: int = 0) -> Reading:
-        """See `Recording`."""
         with until(math.inf):
             return await self._records.read(key, fence)
 
     async def write(self, record: Record) -> bool:
-        """See `Recording`."""
         with until(math.inf):
             return await self._records.write(record)
 
     def grant_condition(self, grant: Grant) -> tuple[bytes, int, bytes] | None:
-        """See `Conditioning`."""
-        return self._holdings.condition(grant)
+        return self._claims.condition(grant)
 
     async def examine(self) -> Sequence[Finding]:
-        """See `Examining`."""
         with until(math.inf):
-            return await self._examiner.examine()
+            return await self._doctor.examine()
 
     async def close(self) -> None:
-        """See `Backend`."""
         self._connection.refuse()
-        self._backlog.close()
-        await self._watches.close()
+        self._claims.local_queue.close()
+        await self._claims.notifications.close()
         with until(math.inf):
-            await self._sessions.close()
+            await self._claims.sessions.close()
         await self._connection.close()

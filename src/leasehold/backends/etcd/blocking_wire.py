@@ -1,4 +1,4 @@
-"""gRPC for threads: a call blocks the thread that makes it, and nothing ever suspends."""
+"""gRPC for threads: a call blocks its thread, and no coroutine here ever suspends."""
 
 from __future__ import annotations
 
@@ -11,10 +11,17 @@ from contextlib import closing, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from leasehold.backends.etcd.channels import Channels
-from leasehold.backends.etcd.forking import CALLS
-from leasehold.backends.etcd.trouble import CallFailed
-from leasehold.backends.etcd.wire import CHANNEL_OPTIONS, NO_ANSWER, http_request, load_grpc
+from leasehold.backends.etcd.errors import CallFailed
+from leasehold.backends.etcd.pool import GRACE, ChannelPool
+from leasehold.backends.etcd.wire import (
+    CALLS,
+    CHANNEL_OPTIONS,
+    NO_ANSWER,
+    channel_credentials,
+    http_request,
+    load_grpc,
+    ssl_context,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,13 +33,15 @@ __all__ = ["BlockingWire"]
 
 
 class BlockingWire:
-    """See `Wire`."""
+    """One member, over the blocking gRPC."""
 
-    def __init__(self, target: Target, runtime: Runtime) -> None:
+    def __init__(self, target: Target, runtime: Runtime, longest_call: float) -> None:
         self._target = target
+        self._now = runtime.now
         self._grpc = load_grpc()
-        self._channels = Channels(partial(_connect, self._grpc, target), runtime.now, threading.RLock())
-        weakref.finalize(self, _close_dropped, self._channels).atexit = False  # for a client that nobody closed
+        connect = partial(_connect, self._grpc, target)
+        self._pool = ChannelPool(connect, runtime.now, threading.RLock(), max(GRACE, 2 * longest_call))
+        weakref.finalize(self, _close_dropped, self._pool).atexit = False  # for a client that is dropped unclosed
 
     async def call(
         self,
@@ -41,64 +50,61 @@ class BlockingWire:
         timeout: float,
         metadata: Metadata,
         *,
-        to_its_end: bool = False,  # noqa: ARG002 - a thread cannot be cancelled; and gRPC's futures need a Condition
+        uncancelled: bool = False,  # noqa: ARG002 - a thread cannot be cancelled; and gRPC's futures need a Condition
     ) -> bytes:
-        """See `Wire`."""
         with CALLS:
-            channel = self._channels.current()
+            channel = self._pool.current or self._pool.open()
             try:
-                answer: bytes = channel.method(method)(request, timeout=timeout, metadata=metadata)
+                call = channel.methods.get(method) or channel.method(method)
+                response: bytes = call(request, timeout=timeout, metadata=metadata)
             except self._grpc.RpcError as error:
                 code = error.code().name
-                if code == NO_ANSWER and (dead := self._channels.unanswered(channel, timeout)) is not None:
+                if code == NO_ANSWER and (dead := self._pool.timed_out(channel, timeout)) is not None:
                     dead.close()
                 raise CallFailed(code, error.details() or "") from None
             except ValueError as error:  # the channel was closed
                 raise CallFailed("UNAVAILABLE", str(error)) from None
-        self._channels.answered(channel)
-        return answer
+        channel.answered_at = self._now()
+        return response
 
     def stream(self, method: str, metadata: Metadata) -> BlockingStream:
-        """See `Wire`."""
         with CALLS:
-            return BlockingStream(self._channels.current().grpc.stream_stream(method), metadata, self._grpc)
+            channel = self._pool.current or self._pool.open()
+            return BlockingStream(channel.grpc.stream_stream(method), metadata, self._grpc)
 
     async def date(self, timeout: float) -> str:
-        """See `Wire`."""
         target = self._target
         with closing(socket.create_connection((target.host, target.http_port), timeout)) as plain:
-            line = plain
-            if target.security is not None:
-                line = target.security.context().wrap_socket(plain, server_hostname=target.host)
-            line.settimeout(timeout)
-            line.sendall(http_request(target))
+            sock = plain
+            if target.tls is not None:
+                sock = ssl_context(target.tls).wrap_socket(plain, server_hostname=target.host)
+            sock.settimeout(timeout)
+            sock.sendall(http_request(target))
             head = b""
-            while b"\r\n\r\n" not in head and (part := line.recv(4096)):
+            while b"\r\n\r\n" not in head and (part := sock.recv(4096)):
                 head += part
-            if line is not plain:
-                line.close()
+            if sock is not plain:
+                sock.close()
         return head.decode("latin-1")
 
     async def close(self) -> None:
-        """See `Wire`."""
         with CALLS:
-            _close_all(self._channels.hang_up())
+            _close_all(self._pool.take_all())
 
 
 def _connect(grpc: Any, target: Target) -> Any:
-    security = target.security
-    if security is None:
+    if target.tls is None:
         return grpc.insecure_channel(str(target), CHANNEL_OPTIONS)
-    return grpc.secure_channel(str(target), security.credentials(grpc), CHANNEL_OPTIONS)
+    return grpc.secure_channel(str(target), channel_credentials(target.tls, grpc), CHANNEL_OPTIONS)
 
 
-def _close_dropped(channels: Channels) -> None:
-    """Close what a dropped client has left: gRPC keeps the sockets of a channel until it is closed.
+def _close_dropped(pool: ChannelPool) -> None:
+    """Close the channels of a dropped client: gRPC keeps the sockets of a channel until it is closed.
 
     A finalizer runs wherever the garbage collector does, perhaps inside gRPC, whose locks may be taken then: so the
     channels are closed by a thread of their own.
     """
-    dropped = channels.dropped()
+    dropped = pool.dropped()
     if dropped:
         with suppress(RuntimeError):  # the interpreter ends, and the sockets with it
             start_new_thread(_close_all, (dropped,))
@@ -110,7 +116,7 @@ def _close_all(channels: list[Any]) -> None:
 
 
 class BlockingStream:
-    """See `Stream`. gRPC takes the requests on a thread of its own; answers are read by whoever receives."""
+    """A stream. gRPC takes the requests on a thread of its own; the caller of `receive` reads the responses."""
 
     def __init__(self, method: Any, metadata: Metadata, grpc: Any) -> None:
         self._grpc = grpc
@@ -123,11 +129,9 @@ class BlockingStream:
             yield request
 
     def send(self, request: bytes) -> None:
-        """See `Stream`."""
         self._requests.put(request)
 
     async def receive(self) -> bytes | None:
-        """See `Stream`."""
         try:
             return next(self._call, None)
         except self._grpc.RpcError as error:
@@ -136,7 +140,6 @@ class BlockingStream:
             raise CallFailed(error.code().name, error.details() or "") from None
 
     def close(self) -> None:
-        """See `Stream`."""
         self._closed = True
         self._requests.put(None)
         self._call.cancel()

@@ -1,30 +1,58 @@
-"""What a URL says about an etcd store. No I/O."""
+"""The options of an etcd URL."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from leasehold.backends.etcd.backend import EtcdStore
-from leasehold.backends.etcd.wire import Security, Target
+from leasehold.backends.etcd.connection import ANSWER_TIMEOUT as DEFAULT_TIMEOUT
+from leasehold.backends.etcd.wire import Target
 from leasehold.errors import ConfigurationError
-from leasehold.values import MAX_FENCE
+from leasehold.kit.options import (
+    FENCE_FLOOR,
+    TLS_CA,
+    TLS_CERT,
+    TLS_KEY,
+    Option,
+    duration,
+    read_options,
+    read_tls,
+    whole,
+)
 
 if TYPE_CHECKING:
-    from leasehold.spi import Store
     from leasehold.store_url import StoreURL
 
-__all__ = ["Options", "open_url"]
+__all__ = ["OPTIONS", "RENAMED", "Options", "read_url"]
 
 PORT = 2379
 ROOT = "leasehold/"
-OURS = ("fence_floor", "http_port")
-TLS = ("ca", "cert", "key")
+
+ANSWER_TIMEOUT = duration(
+    "answer_timeout", DEFAULT_TIMEOUT, "how long one answer of a member may take", least=0.1, most=60.0
+)
+HTTP_PORT = whole(
+    "http_port",
+    0,
+    "where members answer HTTP, if not on the port for clients; `once` reads the time there",
+    most=65_535,
+)
+OPTIONS: tuple[Option[Any], ...] = (ANSWER_TIMEOUT, FENCE_FLOOR, HTTP_PORT, TLS_CA, TLS_CERT, TLS_KEY)
+RENAMED = {
+    "ca": "tls_ca",
+    "ca_cert": "tls_ca",
+    "cacert": "tls_ca",
+    "cert": "tls_cert",
+    "cert_cert": "tls_cert",
+    "key": "tls_key",
+    "cert_key": "tls_key",
+    "timeout": "answer_timeout",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Where the members are, who we are, and where the keys are."""
+    """Where the members are, as which user, and below which root."""
 
     targets: tuple[Target, ...]
     label: str
@@ -32,41 +60,26 @@ class Options:
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     fence_floor: int = 0
+    answer_timeout: float = DEFAULT_TIMEOUT
 
 
-def open_url(url: StoreURL) -> Store:
-    """`etcd://user:password@h1,h2,h3/root`, and the same with TLS: `etcds://h1,h2?ca=FILE&cert=FILE&key=FILE`."""
-    secure = url.scheme == "etcds"
-    url.refuse_options(*OURS, *(TLS if secure else ()))
+def read_url(url: StoreURL) -> Options:
+    """Read `etcd://user:password@h1,h2,h3/root?...` or `etcds://...`; does no I/O."""
+    values = read_options(url.options, OPTIONS, f"{url.scheme}:", RENAMED)
     if (url.username is None) != (url.password is None):
         raise ConfigurationError("an etcd user needs a password, and a password a user: etcd://user:password@host")
-    security = _security(url) if secure else None
-    http_port = _number(url, "http_port", 65_536)
+    tls = read_tls(values, used=url.scheme == "etcds", secure_url="write etcds://")
+    http_port = values[HTTP_PORT]
     targets = tuple(
-        Target(host or "localhost", port or PORT, http_port or port or PORT, security) for host, port in url.hosts
+        Target(host or "localhost", port or PORT, http_port or port or PORT, tls) for host, port in url.hosts
     )
     root = url.path.strip("/")
-    return EtcdStore(
-        Options(
-            targets,
-            str(url),
-            f"{root}/" if root else ROOT,
-            url.username,
-            url.password,
-            _number(url, "fence_floor", MAX_FENCE),
-        )
+    return Options(
+        targets,
+        str(url),
+        f"{root}/" if root else ROOT,
+        url.username,
+        url.password,
+        values[FENCE_FLOOR],
+        values[ANSWER_TIMEOUT],
     )
-
-
-def _security(url: StoreURL) -> Security:
-    certificate, key = url.options.get("cert"), url.options.get("key")
-    if (certificate is None) != (key is None):
-        raise ConfigurationError("a client certificate needs its key, and a key its certificate: ?cert=FILE&key=FILE")
-    return Security(url.options.get("ca"), certificate, key)
-
-
-def _number(url: StoreURL, option: str, limit: int) -> int:
-    text = url.options.get(option, "0")
-    if not text.isdecimal() or int(text) >= limit:
-        raise ConfigurationError(f"{option} must be a whole number below {limit}")
-    return int(text)

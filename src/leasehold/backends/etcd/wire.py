@@ -1,23 +1,32 @@
-"""The port to gRPC: calls to one member, blocking or asyncio. It knows bytes, not messages."""
+"""The port to gRPC: calls to one member, as bytes, blocking or with asyncio; and forks.
+
+A fork while gRPC is at work leaves a child in which gRPC hangs. gRPC prepares itself for a fork, but not while another
+thread is inside a call: then it does nothing, and what that thread had locked stays locked in the child. So a fork
+waits for a moment until no blocking call is under way, and holds new ones back meanwhile. Where that does not help (a
+call that gets no answer; asyncio, whose gRPC has a thread that is always inside), the child refuses to use etcd, with
+the reason, instead of hanging.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
+import threading
+import time
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
-from leasehold.backends.etcd.forking import CALLS
 from leasehold.errors import BackendRejected, ConfigurationError
 
 if TYPE_CHECKING:
+    from leasehold.kit.options import TLSFiles
     from leasehold.spi import Runtime
 
-__all__ = ["Security", "Stream", "Target", "Wire", "load_grpc", "open_wires"]
+__all__ = ["CALLS", "Calls", "Stream", "Target", "Wire", "load_grpc", "open_wires"]
 
-# Each client has connections of its own, asks nobody how to behave, and never repeats a request by itself.
+# Each client has connections of its own, reads no configuration from DNS, and never repeats a request by itself.
 CHANNEL_OPTIONS = (
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.enable_retries", 0),
@@ -38,35 +47,13 @@ Metadata = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Security:
-    """Files for TLS; `ca` None means those that the system trusts."""
-
-    ca: str | None = None
-    certificate: str | None = None
-    key: str | None = None
-
-    def credentials(self, grpc: Any) -> Any:
-        """For a channel. Read now: a missing file is told at once."""
-        return grpc.ssl_channel_credentials(_read(self.ca), _read(self.key), _read(self.certificate))
-
-    def context(self) -> Any:
-        """For the one question that is not asked over gRPC."""
-        import ssl  # noqa: PLC0415 - only for TLS
-
-        context = ssl.create_default_context(cafile=self.ca)
-        if self.certificate is not None:
-            context.load_cert_chain(self.certificate, self.key)
-        return context
-
-
-@dataclass(frozen=True, slots=True)
 class Target:
     """One member's address for clients."""
 
     host: str
     port: int
     http_port: int
-    security: Security | None = field(default=None, repr=False)
+    tls: TLSFiles | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
         """As gRPC wants it."""
@@ -74,67 +61,67 @@ class Target:
 
 
 class Stream(Protocol):
-    """A call that goes on: requests out, answers in."""
+    """A call with any number of requests and responses."""
 
     def send(self, request: bytes) -> None:
-        """Send when the call is ready; does not wait."""
+        """Send as soon as the call is ready; returns at once."""
 
     async def receive(self) -> bytes | None:
-        """The next answer; None at the end of the stream. Raises `CallFailed`."""
+        """The next response; None at the end of the stream. Raises `CallFailed`."""
 
     def close(self) -> None:
-        """End it; whoever receives gets the end."""
+        """End it; a pending `receive` returns None."""
 
 
 class Wire(Protocol):
-    """One member. Its channel is opened with the first call, and another one when it seems to be dead."""
+    """One member. Its channel is opened by the first call, and replaced when it seems to be dead."""
 
     async def call(
-        self, method: str, request: bytes, timeout: float, metadata: Metadata, *, to_its_end: bool = False
+        self, method: str, request: bytes, timeout: float, metadata: Metadata, *, uncancelled: bool = False
     ) -> bytes:
-        """One request, one answer, within `timeout` seconds. Raises `CallFailed`.
+        """One request, one response, within `timeout` seconds. Raises `CallFailed`.
 
-        `to_its_end`: if it can be helped, a caller that is cancelled, or has no more time, does not cancel the request.
+        `uncancelled`: where possible, the request goes on when its caller is cancelled or has no more time.
         """
 
     def stream(self, method: str, metadata: Metadata) -> Stream:
-        """Begin a call that goes on."""
+        """Begin a stream."""
 
     async def date(self, timeout: float) -> str:
-        """The head of the answer to an HTTP request, which has the member's time of day. Raises OSError."""
+        """The head of an HTTP response, which has the member's time of day. Raises OSError."""
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close all channels."""
 
 
-def open_wires(targets: tuple[Target, ...], runtime: Runtime) -> list[Wire]:
+def open_wires(targets: tuple[Target, ...], runtime: Runtime, longest_call: float) -> list[Wire]:
     """A wire to each member; asyncio is loaded only where it is used."""
     CALLS.check()
     with CALLS:  # a child that is forked in the middle of an import could never finish it
-        if not runtime.blocking:
-            from leasehold.backends.etcd.asyncio_wire import AsyncioWire  # noqa: PLC0415
+        if runtime.blocking:
+            from leasehold.backends.etcd.blocking_wire import BlockingWire  # noqa: PLC0415
 
-            return [AsyncioWire(target, runtime) for target in targets]
-        from leasehold.backends.etcd.blocking_wire import BlockingWire  # noqa: PLC0415
+            return [BlockingWire(target, runtime, longest_call) for target in targets]
+        from leasehold.backends.etcd.asyncio_wire import AsyncioWire  # noqa: PLC0415
 
-        return [BlockingWire(target, runtime) for target in targets]
+        return [AsyncioWire(target, runtime, longest_call) for target in targets]
 
 
 def load_grpc() -> Any:
-    """Import gRPC so that a forked child can use it: it looks at this variable once, when it is loaded."""
+    """Import gRPC so that a forked child can use it: gRPC reads this variable once, when it is loaded."""
     if "grpc" not in sys.modules:
         os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "1")
     try:
-        import grpc  # noqa: PLC0415 - a fifth of a second, paid by those who use etcd
+        import grpc  # noqa: PLC0415 - a fifth of a second, only for users of etcd
     except ImportError:
         raise ConfigurationError("etcd needs the grpcio package: pip install 'leasehold[etcd]'") from None
-    _befriend_gevent()
+    _use_gevent()
     return grpc
 
 
 @cache
-def _befriend_gevent() -> None:
-    """Where gevent has replaced the threads, gRPC must wait by gevent's loop: it would stop all greenlets."""
+def _use_gevent() -> None:
+    """Where gevent has replaced the threads, let gRPC wait by gevent's loop: it would stop all greenlets."""
     monkey = sys.modules.get("gevent.monkey")
     if monkey is not None and (monkey.is_module_patched("threading") or monkey.is_module_patched("socket")):
         from grpc.experimental import gevent  # noqa: PLC0415 - only there
@@ -143,12 +130,12 @@ def _befriend_gevent() -> None:
 
 
 def http_request(target: Target) -> bytes:
-    """The smallest question that a member answers over HTTP on its client port, whoever asks."""
+    """The smallest request that a member answers over HTTP on its client port, without authentication."""
     return f"GET /version HTTP/1.1\r\nHost: {target.host}\r\nConnection: close\r\n\r\n".encode()
 
 
 def time_in(head: str) -> float | None:
-    """The time of day in the head of an HTTP answer."""
+    """The time of day in the head of an HTTP response."""
     for line in head.split("\r\n"):
         name, _, value = line.partition(":")
         if name.lower() == "date":
@@ -159,6 +146,21 @@ def time_in(head: str) -> float | None:
     return None
 
 
+def channel_credentials(tls: TLSFiles, grpc: Any) -> Any:
+    """For a channel. The files are read now, so that a missing one is reported at once."""
+    return grpc.ssl_channel_credentials(_read(tls.ca), _read(tls.key), _read(tls.cert))
+
+
+def ssl_context(tls: TLSFiles) -> Any:
+    """For the one request that does not go over gRPC."""
+    import ssl  # noqa: PLC0415 - only for TLS
+
+    context = ssl.create_default_context(cafile=tls.ca)
+    if tls.cert is not None:
+        context.load_cert_chain(tls.cert, tls.key)
+    return context
+
+
 def _read(path: str | None) -> bytes | None:
     if path is None:
         return None
@@ -166,4 +168,67 @@ def _read(path: str | None) -> bytes | None:
         with open(path, "rb") as file:  # noqa: PTH123 - one read of one file
             return file.read()
     except OSError as error:
-        raise BackendRejected(f"cannot read {path} for TLS: {error.strerror}") from None
+        raise BackendRejected(f"cannot read {path} for TLS: {error.strerror}; check the path and its rights") from None
+
+
+# --- forks
+
+PATIENCE = 1.0  # seconds that a fork waits for the calls that are under way
+PAUSE = 0.001
+
+
+class Calls:
+    """The blocking calls of this process that are under way; `with` it around each.
+
+    It takes no locks: a fork would leave them locked in the child.
+    """
+
+    def __init__(self) -> None:
+        self.inside: set[int] = set()  # threads; an entry that an interruption has left goes with the next call
+        self.is_forking = False
+        self.uses_asyncio = False
+        self.is_broken = False  # this process was forked in the middle of a call
+
+    def __enter__(self) -> None:
+        thread = threading.get_ident()
+        self.inside.add(thread)
+        while self.is_forking:
+            self.inside.discard(thread)
+            time.sleep(PAUSE)
+            self.inside.add(thread)
+
+    def __exit__(self, *_: object) -> None:
+        self.inside.discard(threading.get_ident())
+
+    def check(self) -> None:
+        """Refuse to use gRPC where it would hang."""
+        if self.is_broken:
+            raise ConfigurationError(
+                "this process was forked while its parent used etcd, and gRPC cannot work in it; start it with "
+                "multiprocessing's 'spawn' or 'forkserver', or fork before the first use of etcd"
+            )
+
+    # --- around a fork
+
+    def before(self) -> None:
+        """Wait until no call is under way, and let none begin."""
+        self.is_forking = True
+        deadline = time.monotonic() + PATIENCE
+        while self.inside and time.monotonic() < deadline:
+            time.sleep(PAUSE)
+
+    def after_in_parent(self) -> None:
+        """Let calls begin again."""
+        self.is_forking = False
+
+    def after_in_child(self) -> None:
+        """Note whether gRPC can be used here."""
+        self.is_broken = self.is_broken or self.uses_asyncio or bool(self.inside)
+        self.inside = set()
+        self.is_forking = False
+
+
+CALLS = Calls()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=CALLS.before, after_in_parent=CALLS.after_in_parent, after_in_child=CALLS.after_in_child)

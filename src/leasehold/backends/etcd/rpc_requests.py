@@ -1,13 +1,15 @@
-"""Requests to etcd as bytes; field numbers are those of etcd's `rpc.proto`.
+"""Requests to etcd as bytes; field numbers are those of etcd's `rpc.proto`. Only what a lock needs.
 
-Only what a lock needs. It knows no connection and no layout of keys.
+A transaction is its parts, one behind the other: conditions (`condition`), the operations that are done if all of them
+hold (`then`), and those that are done if one does not (`otherwise`).
 """
 
 from __future__ import annotations
 
 from enum import IntEnum, StrEnum
+from functools import partial
 
-from leasehold.backends.etcd.codec import block, number
+from leasehold.backends.etcd.protobuf import block, number
 
 __all__ = [
     "Method",
@@ -39,7 +41,7 @@ __all__ = [
 
 
 class Method(StrEnum):
-    """The calls that are made."""
+    """The methods of etcd that are called."""
 
     RANGE = "/etcdserverpb.KV/Range"
     PUT = "/etcdserverpb.KV/Put"
@@ -89,49 +91,22 @@ def range_(
     return where + how + number(8, keys_only) + number(9, count_only) + number(13, newest)
 
 
-def read(key: bytes) -> bytes:
-    """Read one key."""
-    return block(1, key)
-
-
 def put(key: bytes, value: bytes, lease: int = 0, *, same_lease: bool = False) -> bytes:
-    """Write a key; it goes with its lease. `same_lease`: it keeps the one that it has."""
+    """Write a key; it is deleted when its lease ends. `same_lease`: it keeps the lease that it has."""
     return block(1, key) + block(2, value) + number(3, lease) + number(6, same_lease)
 
 
-def delete(key: bytes) -> bytes:
-    """Delete a key."""
-    return block(1, key)
+read = delete = partial(block, 1)  # one key
 
+# Operations inside a transaction.
+op_range = partial(block, 1)
+op_put = partial(block, 2)
+op_delete = partial(block, 3)
 
-def op_range(request: bytes) -> bytes:
-    """A read inside a transaction."""
-    return block(1, request)
-
-
-def op_put(request: bytes) -> bytes:
-    """A write inside a transaction."""
-    return block(2, request)
-
-
-def op_delete(request: bytes) -> bytes:
-    """A deletion inside a transaction."""
-    return block(3, request)
-
-
-def condition(comparison: bytes) -> bytes:
-    """Part of a transaction: a condition; all of them must hold."""
-    return block(1, comparison)
-
-
-def then(operation: bytes) -> bytes:
-    """Part of a transaction: what to do if all conditions hold."""
-    return block(2, operation)
-
-
-def otherwise(operation: bytes) -> bytes:
-    """Part of a transaction: what to do if one does not. A transaction is its parts, one behind the other."""
-    return block(3, operation)
+# Parts of a transaction.
+condition = partial(block, 1)
+then = partial(block, 2)
+otherwise = partial(block, 3)
 
 
 def is_absent(key: bytes, end: bytes = b"") -> bytes:
@@ -175,26 +150,26 @@ def value_is(key: bytes, value: bytes) -> bytes:
 
 
 def lease_grant(lease: int, ttl: int) -> bytes:
-    """A lease under a number of our own choice."""
+    """Make a lease, under a number that the client has chosen."""
     return number(1, ttl) + number(2, lease)
 
 
 def lease_id(lease: int) -> bytes:
-    """To revoke a lease, keep it alive, or ask for its time."""
+    """Revoke a lease, keep it alive, or read the time that it has left: the three requests are the same bytes."""
     return number(1, lease)
 
 
 def watch_create(watch: int, key: bytes, end: bytes, *, puts: bool) -> bytes:
-    """Tell of every deletion (and write) of the key or range from now on."""
+    """Begin a watch: an event for every deletion (and put) of the key or range from now on."""
     filters = b"" if puts else block(5, _NO_PUTS)
     return block(1, block(1, key) + (block(2, end) if end else b"") + filters + number(7, watch))
 
 
 def watch_cancel(watch: int) -> bytes:
-    """Tell no more."""
+    """End a watch."""
     return block(2, number(1, watch))
 
 
 def authenticate(name: str, password: str) -> bytes:
-    """Ask for a token."""
+    """Exchange a name and a password for a token."""
     return block(1, name.encode()) + block(2, password.encode())

@@ -1,9 +1,9 @@
-"""Watches: who is to be woken when a key goes. One stream for all waiters of a client, whoever they are.
+"""Notifications: a waiter's signal is set when a key is deleted. One stream carries all watches of a client.
 
-A watch is told of the first event and is over then. It begins when etcd says so, and not in the past: etcd serves
-watches of the past only ten times a second. If anything has changed between the waiter's last look and that beginning,
-the waiter is woken to look again. When a stream ends, for whatever reason, the watches that are left begin anew on the
-next one, in the same way. So nothing is missed, and nothing needs a past that etcd may have forgotten (compaction).
+A watch is over with its first event. It begins with etcd's confirmation, and not at a revision of the past: etcd serves
+watches of the past only ten times a second. If the store has changed between the waiter's last read and that beginning,
+the waiter is woken to read again. When a stream ends, for whatever reason, the watches that are left begin anew on the
+next one, in the same way. So no deletion is missed, and no watch needs history that etcd may have compacted.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from leasehold.backends.etcd import answers, messages
+from leasehold.backends.etcd import rpc_requests, rpc_responses
 from leasehold.backends.etcd.connection import until
-from leasehold.backends.etcd.messages import Method
-from leasehold.backends.etcd.trouble import CallFailed
+from leasehold.backends.etcd.errors import CallFailed
+from leasehold.backends.etcd.rpc_requests import Method
 from leasehold.errors import BackendError, ClientClosed
 
 if TYPE_CHECKING:
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from leasehold.backends.etcd.wire import Stream
     from leasehold.spi import Runtime, Signal, Task
 
-__all__ = ["Watches"]
+__all__ = ["Notifications"]
 
-LINGER = 2.0  # how long a stream without watches is kept
+LINGER = 2.0  # seconds for which a stream without watches is kept
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 CLOSE_PATIENCE = 2.0
 
@@ -35,16 +35,16 @@ class _Watch:
     number: int
     key: bytes
     end: bytes
-    seen: int  # the revision at which its waiter looked
+    seen: int  # the revision that its waiter has read
     puts: bool
     signal: Signal
 
     def request(self) -> bytes:
-        return messages.watch_create(self.number, self.key, self.end, puts=self.puts)
+        return rpc_requests.watch_create(self.number, self.key, self.end, puts=self.puts)
 
 
-class Watches:
-    """The watches of one client."""
+class Notifications:
+    """The watches of one client, and the worker that reads their stream."""
 
     def __init__(self, connection: Connection, runtime: Runtime) -> None:
         self._connection = connection
@@ -55,11 +55,11 @@ class Watches:
         self._stream: Stream | None = None
         self._worker: Task | None = None
         self._closed = False
-        self._used = False  # since the reaper looked last
+        self._used = False  # since the last check whether the stream is idle
         self._stop = runtime.signal()
 
     def watch(self, key: bytes, end: bytes, seen: int, signal: Signal, *, puts: bool = False) -> int:
-        """Raise the signal when the key, or one of the range, was deleted (or written) after the revision `seen`."""
+        """Set the signal when the key, or one of the range, was deleted (or written) after the revision `seen`."""
         with self._guard:
             self._numbers += 1
             watch = _Watch(self._numbers, key, end, seen, puts, signal)
@@ -74,26 +74,26 @@ class Watches:
         return watch.number
 
     def is_active(self, number: int) -> bool:
-        """Whether the signal is still to come."""
+        """Whether its signal is not set yet."""
         return number in self._watches
 
     def cancel(self, number: int) -> None:
-        """Do not wake anybody."""
+        """End a watch without setting its signal."""
         with self._guard:
             known = self._watches.pop(number, None)
             stream = self._stream
         if known is not None and stream is not None:
-            stream.send(messages.watch_cancel(number))
+            stream.send(rpc_requests.watch_cancel(number))
 
     async def close(self) -> None:
-        """End the stream and whoever reads it."""
+        """End the stream and the worker that reads it, and wake all waiters."""
         with self._guard:
             self._closed = True
             watches, self._watches = self._watches, {}
             stream, worker = self._stream, self._worker
         self._stop.set()
         for watch in watches.values():
-            watch.signal.set()  # its waiter asks, and learns that the client is closed
+            watch.signal.set()  # its waiter asks again, and gets `ClientClosed`
         if stream is not None:
             stream.close()
         if worker is not None:
@@ -102,15 +102,15 @@ class Watches:
     # --- the worker
 
     async def _work(self, stop: Signal) -> None:
-        self._runtime.spawn(self._reap(stop), "leasehold etcd watches, idle?")
+        self._runtime.spawn(self._close_when_idle(stop), "leasehold etcd watches, idle?")
         try:
-            with until(math.inf):  # it was begun by a verb, but is not over with it
-                await self._listen_again_and_again(stop)
+            with until(math.inf):  # the verb that started the worker has a deadline, the worker has none
+                await self._listen_until_idle(stop)
         finally:
             self._end(stop)
             stop.set()
 
-    async def _listen_again_and_again(self, stop: Signal) -> None:
+    async def _listen_until_idle(self, stop: Signal) -> None:
         pause = FIRST_PAUSE
         while not self._retire():
             if await self._listen():
@@ -121,7 +121,7 @@ class Watches:
 
     def _end(self, stop: Signal) -> None:
         with self._guard:
-            if self._stop is stop:  # not yet succeeded by another worker
+            if self._stop is stop:  # no other worker has been started since
                 self._worker = None
 
     def _retire(self) -> bool:
@@ -132,8 +132,8 @@ class Watches:
             return False
 
     async def _listen(self) -> bool:
-        """Read one stream to its end; whether it ever told anything."""
-        heard = False
+        """Read one stream to its end; whether there was any message."""
+        has_message = False
         place = -1
         stream: Stream | None = None
         try:
@@ -141,40 +141,38 @@ class Watches:
             for watch in self._begin(stream):
                 stream.send(watch.request())
             while (message := await stream.receive()) is not None:
-                heard = True
-                self._hear(stream, message)
+                has_message = True
+                self._receive(stream, message)
         except (CallFailed, BackendError, ClientClosed, ValueError):
-            self._connection.give_up_on(place)
+            self._connection.move_on(place)
         finally:
             self._stream = None
             if stream is not None:
                 stream.close()
-        return heard
+        return has_message
 
     def _begin(self, stream: Stream) -> list[_Watch]:
-        """From now on new watches are sent by those who make them; these were made before."""
+        """New watches go to this stream from now on; these were made before."""
         with self._guard:
             self._stream = stream
             return list(self._watches.values())
 
-    def _hear(self, stream: Stream, message: bytes) -> None:
-        answer = answers.read_watch(message)
-        watch = self._watches.get(answer.watch)
+    def _receive(self, stream: Stream, message: bytes) -> None:
+        response = rpc_responses.read_watch(message)
+        watch = self._watches.get(response.watch)
         if watch is None:
             return
-        if answer.cancelled:
-            self._watches.pop(
-                watch.number, None
-            )  # refused, and it would be again: the waiter asks by itself, only later
-        elif answer.events:
+        if response.cancelled:  # refused, as every further one would be: the waiter rechecks without notification
             self._watches.pop(watch.number, None)
-            stream.send(messages.watch_cancel(watch.number))
+        elif response.events:
+            self._watches.pop(watch.number, None)
+            stream.send(rpc_requests.watch_cancel(watch.number))
             watch.signal.set()
-        elif answer.created and answer.header.revision > watch.seen:
-            watch.signal.set()  # it may have been this key; the watch goes on
+        elif response.created and response.header.revision > watch.seen:
+            watch.signal.set()  # the change may have been to this key; the watch goes on
 
-    async def _reap(self, stop: Signal) -> None:
-        """End a stream that nobody has used for a while."""
+    async def _close_when_idle(self, stop: Signal) -> None:
+        """End a stream that was without watches for a while."""
         while not await self._runtime.wait(stop, self._runtime.now() + LINGER):
             with self._guard:
                 idle = not self._watches and not self._used

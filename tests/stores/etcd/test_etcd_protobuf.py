@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from leasehold.backends.etcd import answers, messages
-from leasehold.backends.etcd.codec import block, fields, number, unsigned, varint, whole
+from leasehold.backends.etcd import rpc_requests, rpc_responses
+from leasehold.backends.etcd.protobuf import block, fields, number, signed, unsigned, varint
 
 WHOLE = some.integers(-(2**63), 2**63 - 1)
 
 
 @given(WHOLE)
 def test_a_number_is_read_as_it_was_written(value: int) -> None:
-    assert whole(varint(value)) == value
+    assert signed(unsigned(varint(value))) == value
 
 
 @given(some.integers(0, 2**64 - 1))
@@ -29,7 +29,7 @@ def test_fields_are_read_as_they_were_written(written: list[tuple[int, int | byt
     message = b"".join(
         number(field, value) if isinstance(value, int) else block(field, value) for field, value in written
     )
-    assert fields(message) == [(field, varint(value) if isinstance(value, int) else value) for field, value in written]
+    assert fields(message) == written
 
 
 @given(some.binary(max_size=60))
@@ -38,7 +38,7 @@ def test_nonsense_is_refused_and_never_read_beyond_its_end(message: bytes) -> No
         found = fields(message)
     except ValueError:
         return
-    assert sum(len(content) for _, content in found) <= len(message)
+    assert sum(len(content) for _, content in found if isinstance(content, bytes)) <= len(message)
 
 
 @pytest.mark.parametrize("message", [b"\x08", b"\x0a\x05abc", b"\x0b", b"\x80", b"\x09abc", b"\x0d\x00"])
@@ -52,20 +52,20 @@ def test_what_a_newer_server_adds_is_skipped() -> None:
     message = (
         block(1, header) + number(2, 1) + block(3, block(3, number(2, 1))) + number(77, 5) + b"\x99\x06" + b"8" * 8
     )
-    answer = answers.read_txn(message)
-    assert (answer.succeeded, answer.results, answer.header.revision, answer.header.term) == (True, (1,), 41, 3)
+    answer = rpc_responses.read_txn(message)
+    assert (answer.succeeded, len(answer.results), answer.header.revision, answer.header.term) == (True, 1, 41, 3)
 
 
 def test_a_missing_time_to_live_means_that_the_lease_is_gone() -> None:
-    assert answers.read_lease(block(1, b"") + number(2, 5)).ttl == 0
+    assert rpc_responses.read_lease(block(1, b"") + number(2, 5)).ttl == 0
 
 
 def test_events_say_which_key_went_and_when() -> None:
     kept = block(1, b"key") + number(3, 12)
-    answer = answers.read_watch(block(1, b"") + number(2, 4) + block(11, number(1, 1) + block(2, kept)))
+    answer = rpc_responses.read_watch(block(1, b"") + number(2, 4) + block(11, number(1, 1) + block(2, kept)))
     assert answer.watch == 4
-    assert answer.events == (answers.Event(deleted=True, key=b"key", revision=12),)
+    assert answer.events == (rpc_responses.Event(deleted=True, key=b"key", revision=12),)
 
 
 def test_the_password_is_sent_as_text_and_nothing_else() -> None:
-    assert fields(messages.authenticate("user", "pässword")) == [(1, b"user"), (2, "pässword".encode())]
+    assert fields(rpc_requests.authenticate("user", "pässword")) == [(1, b"user"), (2, "pässword".encode())]

@@ -1,0 +1,89 @@
+"""The protobuf wire format, as much of it as etcd's messages need.
+
+Written by hand so that the store does not depend on the protobuf package: generated code refuses to load beside another
+version of it, and a lock must not decide which version its user runs.
+
+A message is a run of fields. A field is a tag (its number and its wire type), then either a varint (whole numbers,
+booleans, enumerations) or a length with so many bytes (text, nested messages). The same tags, lengths and identifiers
+come again with every request, so their encoding and decoding is cached.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any
+
+__all__ = ["block", "fields", "number", "signed", "unsigned", "varint"]
+
+VARINT, FIXED64, BLOCK, FIXED32 = 0, 1, 2, 5
+_WIDTHS = {FIXED64: 8, FIXED32: 4}  # etcd has no such fields, but a later version may
+_VARINT = rb"([\x80-\xff]{0,9}[\x00-\x7f])"
+_find_field = re.compile(_VARINT + _VARINT + b"?").match  # a tag, and the number or the length behind it
+
+# --- writing
+
+
+@lru_cache(maxsize=4096)
+def varint(value: int) -> bytes:
+    """A whole number in groups of seven bits; a negative one takes ten bytes."""
+    value &= 0xFFFF_FFFF_FFFF_FFFF
+    last = max(0, value.bit_length() - 1) // 7 * 7
+    return bytes([value >> shift & 127 | 128 for shift in range(0, last, 7)] + [value >> last])
+
+
+@lru_cache(maxsize=4096)
+def number(field: int, value: int) -> bytes:
+    """A field with a number; zero is not written, as in every encoder of version 3."""
+    return varint(field << 3 | VARINT) + varint(value) if value else b""
+
+
+def block(field: int, content: bytes) -> bytes:
+    """A field with bytes or a nested message; always written, because an empty message has a meaning."""
+    return varint(field << 3 | BLOCK) + varint(len(content)) + content
+
+
+# --- reading
+
+
+def fields(message: bytes) -> list[tuple[int, Any]]:
+    """Every field in order: its number, and its value as a number without sign or as bytes, by its wire type."""
+    found: list[tuple[int, Any]] = []
+    place, end = 0, len(message)
+    while place < end:
+        match = _find_field(message, place)
+        if match is None:
+            raise ValueError("the message ends in the middle of a tag")
+        tag, place, kind = unsigned(match[1]), match.end(), unsigned(match[1]) & 7
+        value: Any
+        if kind in _WIDTHS:
+            start = match.end(1)
+            place = start + _WIDTHS[kind]
+            value = message[start:place]
+        elif match[2] is None:
+            raise ValueError("the message ends in the middle of a field")
+        elif kind == VARINT:
+            value = unsigned(match[2])
+        elif kind == BLOCK:
+            start, place = place, place + unsigned(match[2])
+            value = message[start:place]
+        else:
+            raise ValueError(f"wire type {kind} is not used by any message")
+        if place > end:
+            raise ValueError("a field is longer than its message")
+        found.append((tag >> 3, value))
+    return found
+
+
+@lru_cache(maxsize=4096)
+def unsigned(digits: bytes) -> int:
+    """The number that a varint stands for."""
+    value = 0
+    for digit in reversed(digits):
+        value = value << 7 | digit & 127
+    return value & 0xFFFF_FFFF_FFFF_FFFF
+
+
+def signed(value: int) -> int:
+    """The same number where its field may be negative."""
+    return value - (1 << 64) if value >> 63 else value
