@@ -35,10 +35,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from leasehold.backends.sqlite.location import Location
-
 from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold.backends.memory import MemoryStore
+from leasehold.backends.sqlite.options import Location
 from leasehold.backends.sqlite.store import SqliteStore
 from leasehold.errors import BackendError, ModeConflict
 from leasehold.spi import Place
