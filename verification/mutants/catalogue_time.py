@@ -178,7 +178,7 @@ TIME_MUTANTS: tuple[Mutant, ...] = (
         _VALIDITY,
         "    return max(SHORTEST_RETRY, ttl / RETRIES_PER_TTL)\n",
         "    return min(SHORTEST_RETRY, ttl / RETRIES_PER_TTL)\n",
-        ("tests/unit/test_tenure.py::test_while_the_store_is_down_a_lease_asks_about_fifteen_times_per_ttl",),
+        ("tests/unit/test_tenure.py::test_while_the_store_is_down_a_lease_is_renewed_about_fifteen_times_per_ttl",),
     ),
     Mutant(
         "R9-hedged-late",
@@ -219,7 +219,7 @@ TIME_MUTANTS: tuple[Mutant, ...] = (
         _CLEANUP,
         "        if now >= action.ends:\n            return True\n",
         "",
-        _background("test_the_cleaner_stops_when_the_ttl_has_done_its_work"),
+        _background("test_the_cleanup_stops_when_the_ttl_has_done_its_work"),
     ),
     Mutant(
         "waits-for-itself",
@@ -235,6 +235,6 @@ TIME_MUTANTS: tuple[Mutant, ...] = (
         _ACQUIRE,
         "                self._silent = True\n                if isinstance",
         "                if isinstance",
-        _background("test_a_call_that_gives_up_in_doubt_leaves_its_withdrawal_to_the_cleaner"),
+        _background("test_a_call_that_gives_up_in_doubt_leaves_its_withdrawal_to_the_cleanup"),
     ),
 )
