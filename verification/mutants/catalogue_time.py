@@ -129,6 +129,14 @@ TIME_MUTANTS: tuple[Mutant, ...] = (
         contract("life:closing_ends_the_calls_that_wait"),
     ),
     Mutant(
+        "C1-warns-of-what-is-over",
+        "a closing client warns of a lease as held whose time is over",
+        _KEEPER,
+        '"its client was closed"), now)\n',
+        '"its client was closed"))\n',
+        ("tests/faces/test_warnings_of_close.py",),
+    ),
+    Mutant(
         "C1-waiters-go-on",
         "a waiting call goes on after its client was closed",
         _WAITING_CALLS,
