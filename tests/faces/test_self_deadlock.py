@@ -1,4 +1,4 @@
-"""A program that waits for a lock it holds itself is told so, and what helps."""
+"""A program that waits for a lock it holds itself gets a message with the reason and what helps."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_reader_that_wants_to_write_is_not_advised_to_be_re_entrant() -> None:
             assert "release it first" in str(late.value)
 
 
-def test_another_thread_of_this_process_is_told_apart() -> None:
+def test_another_thread_of_this_process_is_distinguished() -> None:
     with leasehold.connect("memory://") as client:
         leases: list[Lease] = []
         thread = threading.Thread(target=lambda: leases.append(client.lock("x").acquire()))
@@ -111,7 +111,7 @@ def test_an_endless_wait_for_a_lock_of_ones_own_is_reported_at_once_and_can_stil
 
 
 def events_are_slow() -> float:
-    """The time after which every wait is reported, whoever holds the lock."""
+    """The time after which every wait is reported, whichever process holds the lock."""
     from leasehold._core.acquire import SLOW_WAIT
 
     return SLOW_WAIT

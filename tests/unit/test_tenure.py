@@ -56,7 +56,7 @@ def test_a_confirmation_counts_from_the_send() -> None:
     assert held.due == 120.0
 
 
-def test_a_store_that_cannot_give_the_whole_ttl_is_not_asked_again_and_again() -> None:
+def test_a_store_that_cannot_give_the_whole_ttl_is_not_sent_renewals_without_end() -> None:
     held = tenure(granted=24.0)
     assert held.due == 100.0
     held.confirm(Grant(held.grant.claim, 1, 24.0), sent=101.0, now=101.5)
@@ -98,7 +98,7 @@ def test_a_renewal_under_way_is_hedged_as_often_as_a_failed_one_is_tried_again()
     assert held.wants_renewal(now)
 
 
-def test_a_store_that_is_only_slow_is_not_asked_more_than_it_can_answer() -> None:
+def test_a_store_that_is_only_slow_is_not_sent_more_than_it_can_answer() -> None:
     assert hedge_after(30.0, usual=0.0) == 2.0
     assert hedge_after(30.0, usual=3.0) == 6.0
     assert hedge_after(30.0, usual=8.0) == 10.0
@@ -106,7 +106,7 @@ def test_a_store_that_is_only_slow_is_not_asked_more_than_it_can_answer() -> Non
 
 
 @given(st.floats(0.1, 1e5))
-def test_while_the_store_is_down_a_lease_asks_about_fifteen_times_per_ttl(ttl: float) -> None:
+def test_while_the_store_is_down_a_lease_is_renewed_about_fifteen_times_per_ttl(ttl: float) -> None:
     pause = retry_due(0.0, ttl)
     assert ttl / 20 <= pause <= max(0.02, ttl / 10)
 
@@ -131,7 +131,7 @@ def test_a_failure_of_an_older_request_after_a_confirmation_changes_nothing() ->
     assert held.failure is None
 
 
-def test_a_confirmation_ends_an_outage_so_that_the_next_one_and_a_pause_are_told_apart() -> None:
+def test_a_confirmation_ends_an_outage_so_that_the_next_one_and_a_pause_are_distinguished() -> None:
     held = tenure()
     held.renewal_sent(110.0, 2.0)
     held.renewal_ended()
