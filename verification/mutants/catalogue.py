@@ -76,7 +76,7 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         "B26-renewed-after-release",
         "the keeper goes on renewing a lease whose release got no answer",
         _KEEPER,
-        "            self._known.pop(tenure.number, None)  # nothing to renew or to tell, even if the release fails\n"
+        "            self._known.pop(tenure.number, None)  # nothing to renew or to report, even if the release fails\n"
         "            return tenure.state is State.RELEASING\n",
         "            asked = tenure.state is State.RELEASING\n"
         "            tenure.state = State.HELD if asked else tenure.state\n"
@@ -202,8 +202,8 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         "no-margin",
         "nothing is given up to clock drift",
         "_core/validity.py",
-        "    return ttl * DRIFT + DRIFT_FIXED\n",
-        "    return 0.0\n",
+        "    return since + ttl - (ttl * DRIFT + DRIFT_FIXED)\n",
+        "    return since + ttl\n",
     ),
     Mutant(
         "loss-told-twice",

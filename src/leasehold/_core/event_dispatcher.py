@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EventDispatcher"]
 
-MOST_EVENTS = (
-    10_000  # with so many undelivered a listener has hung; later events are dropped, so that memory is bounded
-)
+MOST_EVENTS = 10_000  # with so many undelivered a listener has hung; later events are dropped, to bound memory
 
 
 class EventDispatcher:
@@ -41,9 +39,8 @@ class EventDispatcher:
         with self._guard:
             if not self._is_running:
                 self._task = self._runtime.spawn(self._deliver(), "leasehold events")
-                self._is_running = (
-                    True  # set last: an interruption above may start a second task, but never leaves none
-                )
+                # Set last: an interruption above may start a second task, but never leaves none.
+                self._is_running = True
 
     async def finish(self, deadline: float) -> None:
         """Wait until the queue is empty."""
