@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold.backends.sqlite import SqliteBackend
 from leasehold.backends.sqlite.host import ThisHost
-from leasehold.backends.sqlite.location import Location
+from leasehold.backends.sqlite.options import Location
 from leasehold.spi import Place
 from leasehold.values import Claim, Grant, Holder, Mode, Refusal
 

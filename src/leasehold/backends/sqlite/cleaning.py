@@ -11,8 +11,8 @@ import sqlite3
 from typing import TYPE_CHECKING
 
 from leasehold.backends.sqlite import statements as sql
-from leasehold.backends.sqlite.entry import Entry
-from leasehold.backends.sqlite.file import transaction
+from leasehold.backends.sqlite.connection import transaction
+from leasehold.backends.sqlite.rows import SqliteRows
 
 if TYPE_CHECKING:
     from leasehold.backends.sqlite.host import Host
@@ -61,7 +61,7 @@ class Cleaner:
         if last is not None:
             keys = connection.execute(sql.EXPIRED_KEYS, (after, last, now, now, now)).fetchall()
             for (key,) in keys:
-                Entry(connection, key, now).settle()  # waiters find out by themselves
+                SqliteRows(connection, key, now).enter().settle()  # waiters find out by themselves
             connection.execute(sql.CLEAN_LOCKS, (after, last, self._old_fence()))
 
     def _clean_records(self, connection: sqlite3.Connection) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import sqlite3
 
     from leasehold.backends.sqlite.host import Host
-    from leasehold.backends.sqlite.location import Location
+    from leasehold.backends.sqlite.options import Location
 
 __all__ = ["APPLICATION_ID", "VERSION", "set_up"]
 

@@ -14,19 +14,27 @@ import errno
 import os
 import re
 import stat
-import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from leasehold.errors import BackendRejected, ConfigurationError
+from leasehold.errors import BackendRejected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from leasehold.store_url import StoreURL
+    from leasehold.backends.sqlite.options import Location
 
-__all__ = ["Location", "identity", "is_missing", "locate", "prepare"]
+__all__ = [
+    "MOUNTS",
+    "NETWORKED",
+    "identity",
+    "is_missing",
+    "is_mount_point",
+    "mount_points",
+    "mount_table",
+    "mount_type",
+    "prepare",
+]
 
 MOUNTS = Path("/proc/self/mountinfo")
 _OCTAL = re.compile(r"\\([0-7]{3})")  # how blanks in a path are written there
@@ -71,63 +79,12 @@ NETWORKED = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Location:
-    """A lock file that may not exist yet."""
-
-    path: str
-    private: bool  # of one user: nobody else may even read it
-    label: str
-
-    @property
-    def directory(self) -> str:
-        """Where the file is."""
-        return os.path.dirname(self.path)  # noqa: PTH120 - text, as it was given
-
-
-def locate(url: StoreURL) -> Location:
-    """Read a URL; no I/O."""
-    if url.host or url.port or url.username:
-        raise ConfigurationError(f"{url.scheme}: is a file on this host and takes no host name; {_EXAMPLES}")
-    if url.scheme == "local":
-        if url.path:
-            raise ConfigurationError(f"local: takes no path; {_EXAMPLES}")
-        return Location(_state_file(), private=True, label="local:")
-    path = url.path.removeprefix("/")
-    if not path:
-        raise ConfigurationError(f"the URL names no file; {_EXAMPLES}, or memory://NAME inside one process")
-    if not os.path.isabs(path):  # noqa: PTH117
-        raise ConfigurationError(
-            "the path of the lock file is relative, so that each working directory would have locks of its own; "
-            f"{_EXAMPLES}"
-        )
-    if "\0" in path or path.endswith("/"):
-        raise ConfigurationError(f"the URL does not name a file; {_EXAMPLES}")
-    return Location(os.path.normpath(path), private=False, label=f"sqlite:///{path}")
-
-
-_EXAMPLES = "write local: for a file of this user, or sqlite:////var/lib/app/locks.db (four slashes)"
-
-
-def _state_file() -> str:
-    """The file of this user on this host."""
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or str(Path("~/AppData/Local").expanduser())
-    else:
-        base = os.environ.get("XDG_STATE_HOME", "")
-        if not os.path.isabs(base):  # noqa: PTH117 - the specification says that others must be ignored
-            base = str(Path("~/.local/state").expanduser())
-    if not os.path.isabs(base):  # noqa: PTH117
-        raise ConfigurationError("local: needs a home directory, and there is none; set XDG_STATE_HOME or give a path")
-    return os.path.join(base, "leasehold", "locks.db")  # noqa: PTH118
-
-
 def prepare(location: Location, mounts: Path = MOUNTS) -> tuple[int, int, int]:
     """Make sure that there is a file that can be used, with rights that are not too wide; returns its identity."""
     try:
         if location.private:
             _make_private_directory(location)
-        text = _mount_table(mounts)
+        text = mount_table(mounts)
         _refuse_network(location, text)
         _create(location)
         status = os.lstat(location.path)
@@ -171,7 +128,7 @@ def _refuse_second_name(location: Location, links: int, mounts: str) -> None:
             f"has {links} hard links: under each of its names it would have locks of its own; delete the other names "
             "(find -samefile shows them)",
         )
-    if _is_mount_point(os.path.realpath(location.path), mounts):
+    if is_mount_point(os.path.realpath(location.path), mounts):
         raise _rejected(
             location,
             "is a mount of its own: here it would have other locks than where it was mounted from; mount its "
@@ -221,7 +178,7 @@ def _create(location: Location) -> None:
 
 
 def _refuse_network(location: Location, mounts: str) -> None:
-    kind = _mount_type(location.directory, mounts)
+    kind = mount_type(location.directory, mounts)
     if kind in NETWORKED:
         raise _rejected(
             location,
@@ -230,7 +187,7 @@ def _refuse_network(location: Location, mounts: str) -> None:
         )
 
 
-def _mount_table(mounts: Path) -> str:
+def mount_table(mounts: Path) -> str:
     """The mounts that this process sees, as the kernel lists them; empty where it does not."""
     try:
         return mounts.read_text(errors="surrogateescape")
@@ -238,19 +195,19 @@ def _mount_table(mounts: Path) -> str:
         return ""
 
 
-def _mount_type(directory: str, text: str) -> str | None:
+def mount_type(directory: str, text: str) -> str | None:
     """The type of the file system that a directory is on; None where the kernel does not say."""
     device = os.stat(directory).st_dev  # noqa: PTH116
     by_device = re.search(rf"^\d+ \d+ {os.major(device)}:{os.minor(device)} .* - (\S+) ", text, re.MULTILINE)
     return by_device[1] if by_device else _type_by_path(os.path.realpath(directory), text)
 
 
-def _is_mount_point(path: str, text: str) -> bool:
+def is_mount_point(path: str, text: str) -> bool:
     """Whether something is mounted on this very path."""
-    return any(point == path for point, _ in _mount_points(text))
+    return any(point == path for point, _ in mount_points(text))
 
 
-def _mount_points(text: str) -> Iterator[tuple[str, str]]:
+def mount_points(text: str) -> Iterator[tuple[str, str]]:
     """Each mount point with the type of its file system, in the order of mounting."""
     for line in text.splitlines():
         before, _, after = line.partition(" - ")
@@ -262,7 +219,7 @@ def _mount_points(text: str) -> Iterator[tuple[str, str]]:
 def _type_by_path(directory: str, text: str) -> str | None:
     """For file systems whose files show another device number than their mount does."""
     best, found = -1, None
-    for point, kind in _mount_points(text):
+    for point, kind in mount_points(text):
         inside = directory == point or directory.startswith(point.rstrip("/") + "/")
         if inside and len(point) >= best:  # the later of two mounts on one point hides the earlier
             best, found = len(point), kind

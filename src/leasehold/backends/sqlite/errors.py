@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from leasehold.errors import BackendError, BackendRejected, BackendUnavailable, OutcomeUnknown
 
 if TYPE_CHECKING:
-    from leasehold.backends.sqlite.location import Location
+    from leasehold.backends.sqlite.options import Location
 
 __all__ = ["BUSY", "is_busy", "is_fatal", "translated"]
 

@@ -19,16 +19,16 @@ import weakref
 from typing import TYPE_CHECKING, ParamSpec, TypeVar, TypeVarTuple, Unpack
 from urllib.parse import quote
 
-from leasehold.backends.sqlite.location import identity, is_missing, prepare
+from leasehold.backends.sqlite.errors import is_busy, is_fatal, translated
+from leasehold.backends.sqlite.lock_file import identity, is_missing, prepare
 from leasehold.backends.sqlite.schema import set_up
-from leasehold.backends.sqlite.trouble import is_busy, is_fatal, translated
 from leasehold.errors import BackendUnavailable, ClientClosed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leasehold.backends.sqlite.host import Host
-    from leasehold.backends.sqlite.location import Location
+    from leasehold.backends.sqlite.options import Location
 
 __all__ = ["Busy", "LockFile", "single_change", "transaction"]
 

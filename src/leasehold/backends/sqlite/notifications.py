@@ -1,10 +1,11 @@
 """Waking a waiter in another process: a named pipe per client, in a directory beside the lock file.
 
-A waiter's row names its client's pipe. Whoever makes room writes the waiter's number into it; a thread of the waiting
-client reads it and raises the waiter's signal. The pipe and the thread exist only while somebody waits, and for a
-moment after. Nothing depends on a message: a waiter asks again by itself within a second.
+A waiter's row names its client's pipe, the listener. The client that makes room writes the number of the row into it;
+a thread of the waiting client reads that and raises the waiter's signal. The pipe and the thread exist only while the
+client waits for something, and for a moment after. Nothing depends on a notification: a waiter asks again by itself
+within a second.
 
-A pipe that nobody reads is the pipe of a process that died: its waiter leaves the queue at once.
+A pipe without a reader is the pipe of a process that died: its waiter leaves the queue at once.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from leasehold.backends.sqlite.entry import Wake
+    from leasehold.backends.sqlite.rows import Notification
     from leasehold.spi import Signal
 
-__all__ = ["Bells"]
+__all__ = ["Notifications"]
 
 LINGER = 2.0  # how long an idle listener stays, so that a loop of short waits does not start it each time
-LOOK_AGAIN = 10.0  # how often a listener with waiters looks whether they have gone away without a word
-YOUNG = 60.0  # a pipe under a provisional name may be somebody's who is just about to open it
+LOOK_AGAIN = 10.0  # how often a listener with waiters looks whether they still exist
+YOUNG = 60.0  # a pipe under a provisional name may be about to be opened
 _TOKEN = re.compile(r"[0-9a-f]{16}")
 _NUMBER = struct.Struct("<q")
 _NOBODY = 0  # a number that no waiter has: wakes the listener itself
@@ -40,7 +41,7 @@ _NOBODY = 0  # a number that no waiter has: wakes the listener itself
 logger = logging.getLogger("leasehold.sqlite")
 
 
-class Bells:
+class Notifications:
     """One client's pipe, and its way to the pipes of others."""
 
     def __init__(self, lock_file: str) -> None:
@@ -50,11 +51,11 @@ class Bells:
         self._signals: weakref.WeakValueDictionary[int, Signal] = weakref.WeakValueDictionary()
         self._listener: _Listener | None = None
         self._unusable = not hasattr(os, "mkfifo")
-        _BELLS.add(self)
+        _ALL.add(self)
 
     # --- waiting
 
-    def open(self) -> str | None:
+    def listen(self) -> str | None:
         """Be ready to be woken; returns the name of the pipe, None where there can be none."""
         with self._mutex:
             if self._listener is None or not self._listener.is_alive():
@@ -65,7 +66,7 @@ class Bells:
             return self._listener.token
 
     def expect(self, number: int, signal: Signal) -> None:
-        """Raise this signal when the number is rung. It is known weakly: whoever waits holds it."""
+        """Raise this signal when the row of this number is notified. It is known weakly: the waiter holds it."""
         self._signals[number] = signal
 
     def close(self) -> None:
@@ -78,7 +79,7 @@ class Bells:
             signal.set()
 
     def retire(self, listener: _Listener) -> bool:
-        """Let an idle listener go, unless somebody has come to wait; called by the listener itself."""
+        """Let an idle listener end, unless it has a new waiter; called by the listener itself."""
         with self._mutex:
             if self._listener is not listener:
                 return True
@@ -98,7 +99,10 @@ class Bells:
         except OSError as error:
             self._unusable = True
             logger.warning(
-                "no pipe can be made in %s (%s): waiters ask again and again instead", self._directory, error.strerror
+                "no pipe can be made in %s (%s): waiters poll instead, and get a lock up to 0.2 s later; give this "
+                "user the right to write there",
+                self._directory,
+                error.strerror,
             )
             return None
         if listener.token.startswith("0"):  # once in a while is enough
@@ -124,19 +128,19 @@ class Bells:
                 elif _TOKEN.fullmatch(name):
                     _reach(path)
 
-    # --- ringing
+    # --- notifying
 
-    def ring(self, wakes: Iterable[Wake]) -> list[Wake]:
+    def notify(self, notifications: Iterable[Notification]) -> list[Notification]:
         """Wake these waiters; returns those that are surely dead."""
         dead = []
-        for wake in wakes:
-            if self._listener is not None and wake.bell == self._listener.token:
-                signal = self._signals.get(wake.number)
+        for each in notifications:
+            if self._listener is not None and each.listener == self._listener.token:
+                signal = self._signals.get(each.number)
                 if signal is not None:
                     signal.set()
-            elif _TOKEN.fullmatch(wake.bell):
-                alive = _reach(f"{self._directory}/{wake.bell}", _NUMBER.pack(wake.number))
-                dead += [wake] if alive is False else []
+            elif _TOKEN.fullmatch(each.listener):
+                alive = _reach(f"{self._directory}/{each.listener}", _NUMBER.pack(each.number))
+                dead += [each] if alive is False else []
         return dead
 
     def after_fork_in_child(self) -> None:
@@ -148,15 +152,15 @@ class Bells:
 
 
 class _Listener(threading.Thread):
-    """Reads one pipe and raises the signals of those who are called."""
+    """Reads one pipe and raises the signals of the waiters that are notified."""
 
     def __init__(
-        self, bells: Bells, directory: str, rights: int, signals: weakref.WeakValueDictionary[int, Signal]
+        self, owner: Notifications, directory: str, rights: int, signals: weakref.WeakValueDictionary[int, Signal]
     ) -> None:
         super().__init__(name="leasehold sqlite wake-up", daemon=True)
         self.token = os.urandom(8).hex()
         self.wanted = True
-        self._bells = bells
+        self._owner = owner
         self._path = f"{directory}/{self.token}"
         self._signals = signals
         self._ended = False
@@ -165,7 +169,7 @@ class _Listener(threading.Thread):
     def _make_pipe(self, provisional: str, rights: int) -> int:
         os.mkfifo(provisional, 0o600)
         try:
-            os.chmod(provisional, rights)  # noqa: PTH101 - whoever may write the lock file may ring
+            os.chmod(provisional, rights)  # noqa: PTH101 - all who may write the lock file may notify
             # Open for both, so that there is always a writer and the pipe never ends.
             descriptor = os.open(provisional, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
             os.rename(provisional, self._path)  # noqa: PTH104 - from now on a pipe without a reader is a dead one
@@ -176,13 +180,13 @@ class _Listener(threading.Thread):
         return descriptor
 
     def run(self) -> None:
-        """Listen until nobody waits any more."""
+        """Listen until there is no waiter any more."""
         poll = select.poll()
         poll.register(self.descriptor, select.POLLIN)
         while not self._ended:
             if poll.poll((LOOK_AGAIN if self._signals else LINGER) * 1000):
                 self._deliver()
-            elif self._bells.retire(self):
+            elif self._owner.retire(self):
                 break
         with contextlib.suppress(OSError):
             os.unlink(self._path)  # noqa: PTH108
@@ -208,7 +212,7 @@ class _Listener(threading.Thread):
 
 
 def _reach(path: str, message: bytes = b"") -> bool | None:
-    """Find the reader of a pipe, and tell it something; False if there is none, and then the pipe is removed.
+    """Find the reader of a pipe, and send it a message; False if there is none, and then the pipe is removed.
 
     None if that is not known.
     """
@@ -233,12 +237,12 @@ def _reach(path: str, message: bytes = b"") -> bool | None:
         os.close(descriptor)
 
 
-_BELLS: weakref.WeakSet[Bells] = weakref.WeakSet()
+_ALL: weakref.WeakSet[Notifications] = weakref.WeakSet()
 
 
 def _leave_pipes_to_the_parent() -> None:
-    for bells in list(_BELLS):
-        bells.after_fork_in_child()
+    for notifications in list(_ALL):
+        notifications.after_fork_in_child()
 
 
 if hasattr(os, "register_at_fork"):
