@@ -202,7 +202,7 @@ def test_doctor_is_content_with_a_good_store_and_leaves_nothing_behind(program: 
     findings = {finding["check"]: finding for finding in map(json.loads, result.stdout.splitlines())}
     assert result.returncode == 0, result.stdout
     assert set(findings) == {"version", "clock", "file", "file system", "room", "opens", "fences", "latency", "rights",
-                             "one name"}  # fmt: skip
+                             "one name", "journal"}  # fmt: skip
     assert all(finding["why"] for finding in findings.values())
     assert findings["opens"]["level"] == "ok"
     assert len(program.finish("ls", "--url", url).stdout.splitlines()) == 1

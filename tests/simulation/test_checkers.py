@@ -27,7 +27,7 @@ def grant(owner: str, fence: int, abandoned: bool = False, **options: object) ->
 
 
 class Bench:
-    """A model that is told answers by hand."""
+    """A model that gets its answers by hand."""
 
     def __init__(self) -> None:
         self.world = World(1)
@@ -86,7 +86,7 @@ def test_a_successor_that_is_not_told_of_an_abandoned_lock_is_seen(bench: Bench)
     bench.granted(grant("a", 1))
     bench.world.now = 10.0
     bench.granted(grant("b", 2, abandoned=False))
-    assert bench.violated == ["told wrongly whether the last holder released"]
+    assert bench.violated == ["wrong about whether the last holder released"]
 
 
 def test_a_fence_that_does_not_rise_is_seen(bench: Bench) -> None:
@@ -216,14 +216,14 @@ def test_a_loss_that_is_not_told_in_time_is_seen(bench: Bench) -> None:
     for moment in (9.95, 10.5, 12.0):
         bench.world.now = moment
         bench.beliefs.look()
-    assert bench.violated == ["loss not told in time"]
+    assert bench.violated == ["loss not announced in time"]
     assert tenure.loss is None
 
 
 def test_a_loss_that_is_told_twice_is_seen(bench: Bench) -> None:
     for _ in range(2):
         bench.beliefs.lost(bench.link, "k", 1, LossReason.TAKEN)
-    assert bench.violated == ["loss told twice"]
+    assert bench.violated == ["loss announced twice"]
 
 
 def test_a_loss_without_need_is_seen(bench: Bench) -> None:

@@ -16,12 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import leasehold
 from leasehold import errors
+from leasehold.backends.sqlite.doctor import _rights
 from leasehold.cli import exit_codes
 from leasehold.cli.child import group_is_alive
 from leasehold.cli.completion import options_of
-from leasehold.cli.doctor_file import _rights, file_of, file_system_of
 from leasehold.cli.durations import duration, show_duration
 from leasehold.cli.inspect import _break_command
 from leasehold.cli.manual import PAGES
@@ -162,34 +161,6 @@ def test_watch_tells_ends_before_beginnings() -> None:
     told = changes({("a", 1): held, ("a", "y"): waiting}, {("a", 2): after})
     assert [(change["change"], change["who"]) for change in told] == [("free", "x"), ("left", "y"), ("held", "y")]
     assert changes({("a", 2): after}, {("a", 2): after}) == []
-
-
-def test_the_file_system_is_that_of_the_innermost_mount(tmp_path: Path) -> None:
-    inner = tmp_path / "with space"
-    inner.mkdir()
-    mounts = tmp_path / "mounts"
-    escaped = str(inner).replace(" ", "\\040")
-    mounts.write_text(f"disk / ext4 rw 0 0\nhost:/x {escaped} nfs4 rw 0 0\nother {tmp_path}x tmpfs rw 0 0\n")
-    assert file_system_of(tmp_path, mounts) == "ext4"
-    assert file_system_of(inner, mounts) == "nfs4"
-    assert file_system_of(inner, tmp_path / "none") is None
-
-
-def test_the_file_behind_a_store_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    assert file_of("local:") == tmp_path / "leasehold" / "locks.db"
-    assert file_of("sqlite:////var/lib/x.db") == Path("/var/lib/x.db")
-
-
-def test_a_client_knows_whether_its_store_is_private_and_whether_it_exists(tmp_path: Path) -> None:
-    with leasehold.connect("memory://pieces") as inside:
-        assert inside.is_private
-        assert inside.exists()
-    with leasehold.connect(f"sqlite:///{tmp_path}/locks.db") as file:
-        assert not file.is_private
-        assert not file.exists()
-        file.lock("job").acquire(5).release()
-        assert file.exists()
 
 
 def test_a_command_to_break_a_lock_never_shows_a_password() -> None:

@@ -1,4 +1,4 @@
-"""Certificates for servers of our own: made here and now, valid for loopback, known to nobody else."""
+"""Certificates for servers of our own: made here and now, valid for loopback, and trusted nowhere else."""
 
 from __future__ import annotations
 

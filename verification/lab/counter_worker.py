@@ -1,8 +1,8 @@
 """One worker of the counter experiment: reads a counter in PostgreSQL, adds one and writes it back, under a lock.
 
 It never looks whether its lease is lost while it does so, as a process cannot that is paused in the wrong place; and it
-stops itself now and then between the read and the write. Whoever runs it wakes it up, see `counters`. What it says on
-the pipe, one line each: `stop NUMBER`, `over NUMBER` (it got the lock from one that did not release), `done {JSON}`.
+stops itself now and then between the read and the write. `counters`, which runs it, wakes it up. What it writes to the
+pipe, one line each: `stop NUMBER`, `over NUMBER` (it got the lock from one that did not release), `done {JSON}`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["Job", "Tally", "main"]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a worker is told to do."""
+    """The orders of a worker."""
 
     number: int
     folder: str

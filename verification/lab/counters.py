@@ -33,8 +33,8 @@ LEVELS = ("read committed", "repeatable read", "serializable")
 ROOT = Path(__file__).resolve().parents[2]
 TTL = 0.3
 THINK = 0.05
-LONGEST_STOP = 3.0  # a stopped worker that nobody takes over from is woken up all the same
-NO_NEWS = 120.0  # something is wrong if nothing at all is heard for so long
+LONGEST_STOP = 3.0  # a stopped worker is woken up after this, also when no other took over
+NO_NEWS = 120.0  # something is wrong if no worker writes a line for so long
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class Nemesis:
         self._workers = workers
         self._pipe = pipe
         self._random = random.Random(seed)
-        self._wake: dict[int, float] = {}  # when to wake whom
+        self._wake: dict[int, float] = {}  # when to wake each worker
         self._next_stop = time.monotonic() + 0.5
         self.tallies: dict[int, Tally] = {}
         self.random_stops = 0
@@ -66,20 +66,20 @@ class Nemesis:
     def watch(self) -> None:
         """Until every worker is done."""
         buffer = b""
-        heard = time.monotonic()
+        last_line = time.monotonic()
         with selectors.DefaultSelector() as selector:
             selector.register(self._pipe, selectors.EVENT_READ)
             while len(self.tallies) < len(self._workers):
                 if selector.select(0.002):
                     buffer += os.read(self._pipe, 65536)
-                    heard = time.monotonic()
+                    last_line = time.monotonic()
                 *lines, buffer = buffer.split(b"\n")
                 for line in lines:
-                    self._hear(line.decode())
+                    self._read(line.decode())
                 self._act(time.monotonic())
-                self._complain(heard)
+                self._check(last_line)
 
-    def _hear(self, line: str) -> None:
+    def _read(self, line: str) -> None:
         word, _, rest = line.partition(" ")
         if word == "stop":
             self._wake[int(rest)] = time.monotonic() + LONGEST_STOP
@@ -106,11 +106,11 @@ class Nemesis:
         if worker.poll() is None:
             worker.send_signal(what)
 
-    def _complain(self, heard: float) -> None:
+    def _check(self, last_line: float) -> None:
         dead = [number for number, worker in self._workers.items() if worker.poll() not in (None, 0)]
         if dead:
             raise RuntimeError(f"workers {dead} ended with an error")
-        if time.monotonic() - heard > NO_NEWS:
+        if time.monotonic() - last_line > NO_NEWS:
             raise TimeoutError(f"no news for {NO_NEWS:.0f} s")
 
 

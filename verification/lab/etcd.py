@@ -2,7 +2,7 @@
 
 Two versions: "3.4" is the system's, "3.5" comes inside a wheel. The election is quick, so that leases of one second are
 granted (etcd raises shorter ones to one and a half election timeouts) and a new leader is found soon; three members get
-more time for it than one, which has nobody to wait for. Nothing waits for the disk: a test has no power cuts.
+more time for it than one, which has no other to wait for. Nothing waits for the disk: a test has no power cuts.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ class EtcdCluster:
             member.wait_ready()
 
     def leader(self, among: Sequence[EtcdServer] | None = None) -> EtcdServer:
-        """The member that leads, as the members that are asked see it; waits until there is one."""
+        """The member that leads, as these members see it; waits until there is one."""
         found: list[EtcdServer] = []
 
         def known() -> bool:

@@ -35,7 +35,7 @@ class Namespace:
         self.prefix = [find_program("ip", "iproute2"), "netns", "exec", name]  # before a command that runs in there
 
     def cut(self) -> None:
-        """Packets vanish in both directions, and nobody is told."""
+        """Packets vanish in both directions, silently."""
         _ip("link", "set", self.cable, "down")
 
     def heal(self) -> None:

@@ -28,8 +28,8 @@ class _Link:
 
     client: asyncio.StreamWriter
     server: asyncio.StreamWriter
-    hears_requests: bool = True  # what the client sends is passed on
-    hears_answers: bool = True  # what the server sends is passed on
+    passes_requests: bool = True  # what the client sends is passed on
+    passes_answers: bool = True  # what the server sends is passed on
     swallowing: bool = False  # the next answer is dropped
     kept_back: bytes = b""  # a request that waits for `deliver`
     pumps: list[asyncio.Task[None]] = field(default_factory=list)
@@ -101,11 +101,11 @@ class FaultProxy:
         self._run(self._listen())
 
     def black_hole(self) -> None:
-        """Drop everything without a word, on connections that exist and on new ones."""
+        """Drop everything silently, on connections that exist and on new ones."""
         self._run(self._black_hole())
 
     def half_open(self) -> None:
-        """Close the server's side of every connection without telling the client; new connections work."""
+        """Close the server's side of every connection while the client's stays open; new connections work."""
         self._run(self._half_open())
 
     def swallow(self, word: bytes = b"", *, count: int = 1, skip: int = 0, then: str = CUT) -> None:
@@ -116,7 +116,7 @@ class FaultProxy:
         self._order(_Order("swallow", word, count, then, skip))
 
     def lose(self, word: bytes = b"", *, count: int = 1, skip: int = 0, then: str = CUT) -> None:
-        """Do not pass on the next `count` requests that contain `word`: they were not applied, and nobody can know."""
+        """Do not pass on the next `count` requests that contain `word`: they are not applied."""
         self._order(_Order("lose", word, count, then, skip))
 
     def keep_back(self, word: bytes = b"", *, skip: int = 0, then: str = CUT) -> None:
@@ -192,7 +192,7 @@ class FaultProxy:
             to_server.transport.abort()
             return
         link = _Link(writer, to_server)
-        link.hears_requests = link.hears_answers = not self._is_hole
+        link.passes_requests = link.passes_answers = not self._is_hole
         self._links.add(link)
         link.pumps = [
             asyncio.create_task(self._pump(link, reader, self._on_request, to_server)),
@@ -216,13 +216,13 @@ class FaultProxy:
             while chunk := await reader.read(65536):
                 if passes(link, chunk):
                     self._loop.call_later(self._delays[delay], _write, writer, chunk)
-        heard = link.hears_answers if delay else link.hears_requests
-        if heard:
+        passing = link.passes_answers if delay else link.passes_requests
+        if passing:
             self._loop.call_later(self._delays[delay], writer.close)
 
     def _on_request(self, link: _Link, chunk: bytes) -> bool:
         """Whether the server shall see what a client sent."""
-        if not link.hears_requests:
+        if not link.passes_requests:
             return False
         order = next((order for order in self._orders if order.word in chunk), None)
         if order is None:
@@ -234,15 +234,15 @@ class FaultProxy:
         if not order.left:
             self._orders.remove(order)
         if order.kind == "swallow":
-            link.swallowing, link.hears_requests = True, order.then != SILENCE
-            link.hears_answers = order.then != SILENCE
+            link.swallowing, link.passes_requests = True, order.then != SILENCE
+            link.passes_answers = order.then != SILENCE
             if order.then == SILENCE:
                 self.done += 1
             return True
         self.done += 1
         if order.kind == "keep":
             link.kept_back = chunk
-        link.hears_requests = link.hears_answers = False
+        link.passes_requests = link.passes_answers = False
         if order.then == CUT:
             link.client.transport.abort()
             if order.kind != "keep":
@@ -251,11 +251,11 @@ class FaultProxy:
 
     def _on_answer(self, link: _Link, _: bytes) -> bool:
         """Whether the client shall see what the server sent."""
-        if link.hears_answers and link.swallowing:
+        if link.passes_answers and link.swallowing:
             self.done += 1
-            link.hears_answers = link.hears_requests = False
+            link.passes_answers = link.passes_requests = False
             link.cut()
-        return link.hears_answers
+        return link.passes_answers
 
     async def _cut(self) -> None:
         for link in list(self._links):
@@ -276,11 +276,11 @@ class FaultProxy:
     async def _black_hole(self) -> None:
         self._is_hole = True
         for link in self._links:
-            link.hears_requests = link.hears_answers = False
+            link.passes_requests = link.passes_answers = False
 
     async def _half_open(self) -> None:
         for link in list(self._links):
-            link.hears_requests = link.hears_answers = False
+            link.passes_requests = link.passes_answers = False
             link.server.transport.abort()
 
     async def _deliver(self) -> None:
@@ -301,7 +301,9 @@ class FaultProxy:
         for task in mine:
             task.cancel()
         await asyncio.gather(*mine, return_exceptions=True)
-        while others := asyncio.all_tasks() - {asyncio.current_task()}:  # asyncio's own: it just accepts somebody
+        while others := asyncio.all_tasks() - {
+            asyncio.current_task()
+        }:  # asyncio's own, for a client that was just accepted
             await asyncio.wait(others)
 
 

@@ -128,14 +128,14 @@ class RedisServer(ServerProcess):
             return connection.ask(*words)
 
     def info(self, section: str) -> dict[str, str]:
-        """One section of what it says about itself."""
+        """One section of its INFO."""
         text: str = self.ask("INFO", section).decode()
         return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
 
     def is_role(self, role: str) -> bool:
         """Whether it takes itself for a "master" or a "slave" now.
 
-        A Sentinel that changes the role hangs up on everybody in the same moment: who hears that asks again.
+        A Sentinel that changes the role closes all connections in the same moment: then the answer is False for now.
         """
         with suppress(ConnectionError):
             return self.info("replication")["role"] == role
@@ -144,7 +144,7 @@ class RedisServer(ServerProcess):
     def has_replicated(self, number: int = 1, within: float = 1.0) -> bool:
         """Whether so many replicas have everything that this server has now.
 
-        WAIT counts from the last command of its own connection, and on a new one says yes to whoever is connected.
+        WAIT counts from the last command of its own connection; on a new one it counts every connected replica.
         """
         with self.connect() as connection:
             connection.ask("PING")
@@ -168,7 +168,7 @@ class RedisServer(ServerProcess):
         return int(count)
 
     def leave_replicas_behind(self) -> None:
-        """Close the connections of all replicas; one that is paused hears of nothing that happens from now on."""
+        """Close the connections of all replicas; one that is paused receives nothing from now on."""
         self.ask("CLIENT", "KILL", "TYPE", "replica")
 
     def clients(self) -> list[dict[str, str]]:

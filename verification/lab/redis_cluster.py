@@ -100,7 +100,7 @@ class RedisCluster:
         for first, last, (_, port, *_), *_ in witness.ask("CLUSTER", "SLOTS"):
             if first <= slot <= last:
                 return next(node for node in self.nodes if node.port == port)
-        raise LookupError(f"nobody has slot {slot}")
+        raise LookupError(f"no node has slot {slot}")
 
     def begin_move(self, slot: int) -> ClusterNode:
         """Open a slot for its move to another master, which is returned: keys that are not there yet answer ASK."""
@@ -111,7 +111,7 @@ class RedisCluster:
         return target
 
     def finish_move(self, slot: int, target: ClusterNode) -> None:
-        """Take the keys along and tell everybody: the old owner answers MOVED from now on."""
+        """Take the keys along and announce it to all nodes: the old owner answers MOVED from now on."""
         source = self.owner_of(slot)
         while keys := source.ask("CLUSTER", "GETKEYSINSLOT", slot, 100):
             source.ask("MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *keys)

@@ -101,7 +101,7 @@ class SentinelGroup:
         self.wait_settled()
 
     def wait_settled(self) -> None:
-        """Wait until every Sentinel knows everybody, and both servers are up."""
+        """Wait until every Sentinel knows the others, and both servers are up."""
         wait_until(
             lambda: all(sentinel.is_settled() for sentinel in self.sentinels),
             "the Sentinels do not know each other and the replica",

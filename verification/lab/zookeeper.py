@@ -101,7 +101,9 @@ class ZooKeeperServer(ServerProcess):
         yield from {**defaults, **self.settings}.items()
 
     def is_ready(self) -> bool:
-        return "Mode:" in ask("srvr", self.port, self.host, timeout=0.3)  # one asked too early is never answered
+        return "Mode:" in ask(
+            "srvr", self.port, self.host, timeout=0.3
+        )  # a connection made too early is never answered
 
     def ask(self, word: str) -> str:
         """The answer to a four-letter word."""
@@ -117,7 +119,7 @@ class ZooKeeperServer(ServerProcess):
         return ""
 
     def answers_inside(self, prefix: Sequence[str]) -> bool:
-        """Whether it serves those who are in its own network, when that can only be asked from there."""
+        """Whether it serves clients inside its own network, checked from there."""
         program = (
             "import socket, sys; c = socket.create_connection((sys.argv[1], int(sys.argv[2])), 5);"
             "c.sendall(b'srvr'); sys.exit(b'Mode:' not in c.recv(65536))"
@@ -203,14 +205,14 @@ class Ensemble:
         return f"zk://{','.join(server.address for server in self.servers)}{root}"
 
     def start(self) -> None:
-        """Start all, and wait until there is a leader and everybody follows."""
+        """Start all, and wait until there is a leader that all others follow."""
         for server in self.servers:
             server.launch()
         for server in self.servers:
             server.wait_ready()
 
     def leader(self) -> ZooKeeperServer:
-        """Whoever leads now."""
+        """The server that leads now."""
         wait_until(self._leading, "there is no leader")
         return self._leading()[0]
 

@@ -58,7 +58,7 @@ def _as_toml(found: Iterable[tuple[Instance, Result[Any]]]) -> str:
 
 
 class _Progress:
-    """Tells how far a long search is, on stderr."""
+    """Shows how far a long search is, on stderr."""
 
     def __init__(self, name: str) -> None:
         self._name = name

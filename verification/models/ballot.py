@@ -2,7 +2,7 @@
 
 A state is one column for each node and one row for each attempt. A vote may arrive at any time after its attempt began,
 also after the attempt was granted or given up; a lock may vanish from a node at any time (it expired, it was released,
-a failed attempt was cleaned up: the model need not tell these apart); messages are lost by not arriving, and a client
+a failed attempt was cleaned up: the model need not distinguish these); messages are lost by not arriving, and a client
 crashes by doing nothing more. An attempt is granted at any moment after a majority has voted for it. So every order of
 messages is searched without a network in the state.
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Ballot", "CounterOfEachNode", "ReadThenWrite", "State"]
 
-NOBODY = -1
-WAITING, ASKED, WRITING, GRANTED = range(4)
+FREE = -1
+WAITING, ASKING, WRITING, GRANTED = range(4)
 
 
 class Node(NamedTuple):
-    """What one node knows, and what it has told each attempt (0: nothing; else a yes, with a number)."""
+    """What one node knows, and its answer to each attempt (0: none; else a yes, with a number)."""
 
     holder: int
     highest: int
-    told: tuple[int, ...]
+    answered: tuple[int, ...]
     confirmed: tuple[int, ...]  # in the second round of a protocol that has two, or by a renewal
 
 
@@ -62,7 +62,7 @@ class Protocol:
     wipes: int = 0
 
     def initial(self) -> State:
-        empty = Node(NOBODY, 0, (0,) * self.attempts, (0,) * self.attempts)
+        empty = Node(FREE, 0, (0,) * self.attempts, (0,) * self.attempts)
         return State((empty,) * self.nodes, (Attempt(WAITING, 0, 0),) * self.attempts, self.wipes)
 
     def canonical(self, state: State) -> State:
@@ -85,13 +85,13 @@ class Protocol:
             if attempt.phase != WAITING:
                 yield from self._attempt_steps(state, name, attempt)
         for place, node in enumerate(state.nodes):
-            if node.holder != NOBODY:
+            if node.holder != FREE:
                 yield (
                     f"on node {place} the lock of {_client(node.holder)} is gone (expired or released)",
-                    self._with_node(state, place, node._replace(holder=NOBODY)),
+                    self._with_node(state, place, node._replace(holder=FREE)),
                 )
-            if state.wipes and (node.highest or node.holder != NOBODY):
-                wiped = self._with_node(state, place, node._replace(holder=NOBODY, highest=0))
+            if state.wipes and (node.highest or node.holder != FREE):
+                wiped = self._with_node(state, place, node._replace(holder=FREE, highest=0))
                 yield f"node {place} restarts empty", wiped._replace(wipes=state.wipes - 1)
 
     def _begin(self, state: State) -> Iterator[tuple[str, State]]:
@@ -146,20 +146,20 @@ class Ballot(Protocol):
         if name is None:
             return
         for number in range(1, self.numbers + 1):
-            attempt = Attempt(ASKED, number, self._floor(state))
+            attempt = Attempt(ASKING, number, self._floor(state))
             yield f"{_client(name)} proposes {number} to all nodes", self._with_attempt(state, name, attempt)
 
     def _attempt_steps(self, state: State, name: int, attempt: Attempt) -> Iterator[tuple[str, State]]:
         for place, node in enumerate(state.nodes):
-            if node.holder == NOBODY and self._accepts(node, attempt.number):
+            if node.holder == FREE and self._accepts(node, attempt.number):
                 voted = node._replace(
-                    holder=name, highest=max(node.highest, attempt.number), told=_replaced(node.told, name, 1)
+                    holder=name, highest=max(node.highest, attempt.number), answered=_replaced(node.answered, name, 1)
                 )
                 yield (
                     f"node {place} votes for {_client(name)}: highest {node.highest} -> {voted.highest}",
                     self._with_node(state, place, voted),
                 )
-        if attempt.phase == ASKED and sum(node.told[name] for node in state.nodes) >= self.majority:
+        if attempt.phase == ASKING and sum(node.answered[name] for node in state.nodes) >= self.majority:
             yield self._granted(state, name, attempt.number)
         if self.repair and attempt.phase == GRANTED:
             yield from self._renew_and_repair(state, name, attempt)
@@ -173,34 +173,34 @@ class Ballot(Protocol):
             if node.holder == name and not node.confirmed[name]:
                 known = node._replace(confirmed=_replaced(node.confirmed, name, 1))
                 yield f"node {place} confirms {_client(name)}", self._with_node(state, place, known)
-            if confirmed >= self.majority and node.holder == NOBODY and node.highest <= attempt.number:
+            if confirmed >= self.majority and node.holder == FREE and node.highest <= attempt.number:
                 repaired = node._replace(holder=name, highest=attempt.number)
                 yield f"{_client(name)} repairs node {place}", self._with_node(state, place, repaired)
 
 
 @dataclass(frozen=True)
 class CounterOfEachNode(Protocol):
-    """Known to be wrong: each node counts for itself when it votes, and the number is the highest that was told."""
+    """Known to be wrong: each node counts for itself when it votes, and the number is the highest answer."""
 
     def _begin(self, state: State) -> Iterator[tuple[str, State]]:
         name = self._waiting(state)
         if name is not None:
-            attempt = Attempt(ASKED, 0, self._floor(state))
+            attempt = Attempt(ASKING, 0, self._floor(state))
             yield f"{_client(name)} asks all nodes", self._with_attempt(state, name, attempt)
 
     def _attempt_steps(self, state: State, name: int, attempt: Attempt) -> Iterator[tuple[str, State]]:
         for place, node in enumerate(state.nodes):
-            if node.holder == NOBODY and not node.told[name]:
+            if node.holder == FREE and not node.answered[name]:
                 count = node.highest + 1
-                voted = node._replace(holder=name, highest=count, told=_replaced(node.told, name, count))
+                voted = node._replace(holder=name, highest=count, answered=_replaced(node.answered, name, count))
                 yield (
                     f"node {place} votes for {_client(name)} and counts to {count}",
                     self._with_node(state, place, voted),
                 )
-        if attempt.phase == ASKED:
-            told = [node.told[name] for node in state.nodes if node.told[name]]
-            for heard in range(self.majority, len(told) + 1):  # late answers are not waited for
-                for number in {max(some) for some in combinations(told, heard)}:
+        if attempt.phase == ASKING:
+            answered = [node.answered[name] for node in state.nodes if node.answered[name]]
+            for counted in range(self.majority, len(answered) + 1):  # late answers are not waited for
+                for number in {max(some) for some in combinations(answered, counted)}:
                     yield self._granted(state, name, number)
 
 
@@ -216,26 +216,26 @@ class ReadThenWrite(Protocol):
     def _begin(self, state: State) -> Iterator[tuple[str, State]]:
         name = self._waiting(state)
         if name is not None:
-            attempt = Attempt(ASKED, 0, self._floor(state))
+            attempt = Attempt(ASKING, 0, self._floor(state))
             yield f"{_client(name)} asks all nodes to lock", self._with_attempt(state, name, attempt)
 
     def _attempt_steps(self, state: State, name: int, attempt: Attempt) -> Iterator[tuple[str, State]]:
         for place, node in enumerate(state.nodes):
-            if node.holder == NOBODY and not node.told[name]:
-                voted = node._replace(holder=name, told=_replaced(node.told, name, node.highest + 1))
+            if node.holder == FREE and not node.answered[name]:
+                voted = node._replace(holder=name, answered=_replaced(node.answered, name, node.highest + 1))
                 yield (
                     f"node {place} votes for {_client(name)} and says {node.highest}",
                     self._with_node(state, place, voted),
                 )
-        if attempt.phase == ASKED:
+        if attempt.phase == ASKING:
             yield from self._propose(state, name, attempt)
         if attempt.phase >= WRITING:
             yield from self._write(state, name, attempt)
 
     def _propose(self, state: State, name: int, attempt: Attempt) -> Iterator[tuple[str, State]]:
-        told = [node.told[name] for node in state.nodes if node.told[name]]
-        for heard in range(self.majority, len(told) + 1):
-            for number in {max(some) for some in combinations(told, heard)}:
+        answered = [node.answered[name] for node in state.nodes if node.answered[name]]
+        for counted in range(self.majority, len(answered) + 1):
+            for number in {max(some) for some in combinations(answered, counted)}:
                 following = attempt._replace(phase=WRITING, number=number)
                 yield f"{_client(name)} writes {number} to all nodes", self._with_attempt(state, name, following)
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FLAWS", "Exclusion", "State"]
 
-NOBODY = -1
-WAITING, ASKED, HELD, RELEASED = range(4)
+FREE = -1
+WAITING, ASKING, HELD, RELEASED = range(4)
 
 FLAWS = (
     "validity counts from the answer",
@@ -37,7 +37,7 @@ class Node(NamedTuple):
     left: int
     highest: int
     out: int
-    told: tuple[bool, ...]
+    answered: tuple[bool, ...]
     renewed: tuple[bool, ...]
 
 
@@ -76,7 +76,7 @@ class Exclusion:
     def initial(self) -> State:
         nothing = (False,) * self.attempts
         return State(
-            (Node(NOBODY, 0, 0, 0, nothing, nothing),) * self.nodes,
+            (Node(FREE, 0, 0, 0, nothing, nothing),) * self.nodes,
             (Attempt(WAITING, 0, 0, -1, repairing=False),) * self.attempts,
             self.wipes,
             int(self.flaw == "a clock jumps"),
@@ -99,7 +99,7 @@ class Exclusion:
                 yield from self._release(state, name, attempt)
             if attempt.repairing:
                 yield from self._repairs(state, name)
-            if attempt.phase == RELEASED or (attempt.phase == ASKED and attempt.age >= self.ttl):
+            if attempt.phase == RELEASED or (attempt.phase == ASKING and attempt.age >= self.ttl):
                 yield from self._clean_up(state, name)
         yield from self._losses(state)
         yield self._tick(state)
@@ -111,17 +111,19 @@ class Exclusion:
     def _begin(self, state: State) -> Iterator[tuple[str, State]]:
         name = next((name for name, attempt in enumerate(state.attempts) if attempt.phase == WAITING), None)
         if name is not None:
-            asked = state.attempts[name]._replace(phase=ASKED)
+            asked = state.attempts[name]._replace(phase=ASKING)
             yield f"{'ABCDEFG'[name]} asks all nodes for its vote", self._with_attempt(state, name, asked)
 
     def _votes(self, state: State, name: int, attempt: Attempt) -> Iterator[tuple[str, State]]:
         client = "ABCDEFG"[name]
         for place, node in enumerate(state.nodes):
-            if node.holder == NOBODY and not node.out and node.highest < name + 1 and not node.told[name]:
-                voted = node._replace(holder=name, left=self.ttl, highest=name + 1, told=_marked(node.told, name))
+            if node.holder == FREE and not node.out and node.highest < name + 1 and not node.answered[name]:
+                voted = node._replace(
+                    holder=name, left=self.ttl, highest=name + 1, answered=_marked(node.answered, name)
+                )
                 yield f"node {place} votes for {client}", self._with_node(state, place, voted)
-        votes = sum(node.told[name] for node in state.nodes)
-        if attempt.phase == ASKED and votes >= self.majority and attempt.age < self.ttl:
+        votes = sum(node.answered[name] for node in state.nodes)
+        if attempt.phase == ASKING and votes >= self.majority and attempt.age < self.ttl:
             belief = self.ttl if self.flaw == "validity counts from the answer" else self.ttl - attempt.age
             held = attempt._replace(phase=HELD, age=0, belief=belief)
             yield f"{client} is granted, and believes for {belief} ticks", self._with_attempt(state, name, held)
@@ -165,7 +167,7 @@ class Exclusion:
 
     def _repairs(self, state: State, name: int) -> Iterator[tuple[str, State]]:
         for place, node in enumerate(state.nodes):
-            if node.holder == NOBODY and node.highest <= name + 1:
+            if node.holder == FREE and node.highest <= name + 1:
                 repaired = node._replace(holder=name, left=self.ttl, highest=name + 1)
                 yield f"node {place} is repaired for {'ABCDEFG'[name]}", self._with_node(state, place, repaired)
 
@@ -178,30 +180,28 @@ class Exclusion:
         mine = {name, 1 - name} if self.flaw == "a retry keeps its owner" and name < 2 else {name}
         for place, node in enumerate(state.nodes):
             if node.holder in mine:
-                freed = node._replace(holder=NOBODY, left=0)
+                freed = node._replace(holder=FREE, left=0)
                 yield f"a clean-up of {'ABCDEFG'[name]} frees node {place}", self._with_node(state, place, freed)
 
     def _losses(self, state: State) -> Iterator[tuple[str, State]]:
         for place, node in enumerate(state.nodes):
             if state.wipes:
-                wiped = self._with_node(
-                    state, place, node._replace(holder=NOBODY, left=0, highest=0, out=self.sits_out)
-                )
+                wiped = self._with_node(state, place, node._replace(holder=FREE, left=0, highest=0, out=self.sits_out))
                 yield f"node {place} forgets everything", wiped._replace(wipes=state.wipes - 1)
-            if state.jumps and node.holder != NOBODY:
-                jumped = self._with_node(state, place, node._replace(holder=NOBODY, left=0))
+            if state.jumps and node.holder != FREE:
+                jumped = self._with_node(state, place, node._replace(holder=FREE, left=0))
                 yield f"the clock of node {place} jumps ahead", jumped._replace(jumps=state.jumps - 1)
 
     def _tick(self, state: State) -> tuple[str, State]:
         nodes = tuple(
             node._replace(
-                holder=node.holder if node.left > 1 else NOBODY, left=max(0, node.left - 1), out=max(0, node.out - 1)
+                holder=node.holder if node.left > 1 else FREE, left=max(0, node.left - 1), out=max(0, node.out - 1)
             )
             for node in state.nodes
         )
         attempts = tuple(
             attempt._replace(
-                age=min(self.ttl, attempt.age + 1) if attempt.phase == ASKED else attempt.age,
+                age=min(self.ttl, attempt.age + 1) if attempt.phase == ASKING else attempt.age,
                 belief=max(0, attempt.belief - 1),
                 renewal=-1 if attempt.renewal < 0 or attempt.belief <= 1 else min(self.ttl, attempt.renewal + 1),
             )

@@ -1,7 +1,7 @@
 """A breadth-first search through all states of a model. It knows no protocol.
 
 States are hashable values and are visited once. Because the search goes in breadth, the first violation found has a
-shortest way to it, and that way is told as a list of steps that a person can follow.
+shortest way to it, and that way is printed as a list of steps that a person can follow.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CHECK_EVERY = 20_000  # states between two looks at the clock
 
 
 class Model(Protocol[S]):
-    """What the search asks a model."""
+    """What the search needs of a model."""
 
     def initial(self) -> S:
         """Where everything begins."""
@@ -127,7 +127,7 @@ class _Search(Generic[S]):
         )
 
     def _trace(self, last: S) -> tuple[str, ...]:
-        """The steps from the beginning to here, told again by the model, so that every node keeps its name."""
+        """The steps from the beginning to here, replayed by the model, so that every node keeps its name."""
         way = [last]
         while (before := self._before[way[-1]]) is not None:
             way.append(before)

@@ -69,7 +69,7 @@ class Guard:
         return state.wrong or None
 
     def is_over(self, state: State) -> bool:
-        """Whether everybody is done."""
+        """Whether all are done."""
         return all(holder.phase == DONE or holder.refused for holder in state.holders)
 
     def steps(self, state: State) -> Iterator[tuple[str, State]]:

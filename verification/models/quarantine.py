@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["GUARDS", "Quarantine", "State"]
 
-WAITING, ASKED, GRANTED = range(3)
+WAITING, ASKING, GRANTED = range(3)
 
-# What each guard notices. A marker kept among the data vanishes with them; the run id in it tells another process.
+# What each guard notices. A marker kept among the data vanishes with them; the run id in it identifies the process.
 GUARDS = {
     "none": frozenset(),
     "uptime": frozenset({"restarts empty", "restarts from an old snapshot"}),
@@ -38,7 +38,7 @@ class Node(NamedTuple):
     skew: int
     highest: int
     out: int
-    told: tuple[bool, ...]
+    answered: tuple[bool, ...]
 
 
 class Attempt(NamedTuple):
@@ -129,15 +129,20 @@ class Quarantine:
         reach = self.window + max(self.skews)
         top = max([state.tick, *(node.highest for node in state.nodes if state.raised)])
         for number in range(max(1, state.tick - reach), top + reach + 1):
-            yield f"{'ABCDEFG'[name]} proposes {number}", self._with_attempt(state, name, Attempt(ASKED, number, floor))
+            yield (
+                f"{'ABCDEFG'[name]} proposes {number}",
+                self._with_attempt(state, name, Attempt(ASKING, number, floor)),
+            )
 
     def _votes(self, state: State, name: int, attempt: Attempt) -> Iterator[tuple[str, State]]:
         client = "ABCDEFG"[name]
         for place, node in enumerate(state.nodes):
             if self._accepts(state, node, attempt.number):
-                voted = node._replace(highest=attempt.number, told=(*node.told[:name], True, *node.told[name + 1 :]))
+                voted = node._replace(
+                    highest=attempt.number, answered=(*node.answered[:name], True, *node.answered[name + 1 :])
+                )
                 yield f"node {place} votes for {client}, number {attempt.number}", self._with_node(state, place, voted)
-        if attempt.phase == ASKED and sum(node.told[name] for node in state.nodes) > self.nodes // 2:
+        if attempt.phase == ASKING and sum(node.answered[name] for node in state.nodes) > self.nodes // 2:
             granted = attempt._replace(phase=GRANTED)
             yield f"{client} is granted, number {attempt.number}", self._with_attempt(state, name, granted)
 

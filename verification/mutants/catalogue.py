@@ -1,6 +1,6 @@
 """The known bugs, as exact replacements of text in the library. Numbers such as B11 name the bug reports they repeat.
 
-The old text of each must occur exactly once: a test says so when a refactoring has moved it.
+The old text of each must occur exactly once: a test fails when a refactoring has moved it.
 """
 
 from __future__ import annotations
@@ -214,14 +214,14 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "B34-loss-not-told",
-        "the holder is not told of a loss that the store announced",
+        "a loss that the store announced does not reach the holder",
         _KEEPER,
         "            if tenure.state is State.LOST or now >= tenure.deadline:\n",
         "            if now >= tenure.deadline + 5:\n",
     ),
     Mutant(
         "loss-does-not-cancel",
-        "the block goes on although its loss was told",
+        "the block goes on although its loss was announced",
         "hold.py",
         "        self._scope.cancel()\n",
         "",
@@ -345,7 +345,7 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "fence-kept-on-hand-over",
-        "the fence does not rise when somebody waits",
+        "the fence does not rise while a claim waits",
         _MEMORY,
         "        self._fence += 1\n",
         "        self._fence += 0 if any(rows.waiting() for rows in self._names.values()) else 1\n",

@@ -1,7 +1,7 @@
-"""The rules, told a second time: what the store may answer, and who has what.
+"""The rules, written a second time: what the store may answer, and which claim owns what.
 
-`StoreModel` watches every answer of the store and compares it with its own small account of who may hold what. It is
-written from the port's promises and shares no line with any store. How a store counts time is said by a `StoreClock`.
+`StoreModel` watches every answer of the store and compares it with its own small account of the owners. It is written
+from the port's promises and shares no line with any store. How a store counts time is in a `StoreClock`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["Book", "Ownership", "StoreClock", "StoreModel", "WorldClock", "compa
 class StoreClock(Protocol):
     """How a store counts time. An instant that was reached is over."""
 
-    keeps_silent_places: bool  # a place that was not asked for in time may stay until somebody else wants it
+    keeps_silent_places: bool  # a place that was not renewed in time may stay until another claim needs it
 
     def now(self) -> float:
         """What the store's clock shows."""
@@ -36,7 +36,7 @@ class StoreClock(Protocol):
         """The instant at which a grant is over that was made now."""
 
     def end_of_place(self, recheck: float) -> float:
-        """The instant at which a place is over that was asked for now, and should have been again after `recheck`."""
+        """The instant at which a place is over that was renewed now, and should be again after `recheck`."""
 
     def end_of_mark(self, ttl: float) -> float:
         """The instant from which a withdrawn claim is not refused any more."""
@@ -104,7 +104,7 @@ class Book:
         return None if record is None or record.fence != grant.fence else record
 
     def ahead(self, owner: str, now: float) -> list[Claim]:
-        """The claims that wait before this one, and were heard of in time."""
+        """The claims that wait before this one, and are alive."""
         claims = []
         for other, (claim, expires) in self.waiting.items():
             if other == owner:
@@ -139,11 +139,11 @@ class StoreModel:
         self.forgotten: set[str] = set()  # owners whose grants the store lost, or revived, or ended by another clock
         self.waits_out = False  # whether the store lets what it may have forgotten run out before it grants again
         self.passed_over: set[str] = set()  # owners whose clients the store could not reach when it was their turn
-        self.come_themselves: set[str] = set()  # owners that wait, and have to ask for what is free
+        self.come_themselves: set[str] = set()  # owners that wait, and have to call `turn` for what is free
         self.unwithdrawn: set[str] = set()  # owners whose withdrawal or release got no answer
         self.unanswered: set[str] = set()  # owners of which a request failed: they may be withdrawn in the background
         self.released: dict[str, float] = {}  # owners whose release returned, and when
-        self.asked_by: dict[int, set[str]] = {}  # owners of claims by the number of the task that asked
+        self.claims_of: dict[int, set[str]] = {}  # owners of claims by the number of the task that made them
 
     # --- for other checks
 
@@ -173,7 +173,7 @@ class StoreModel:
         """Note who asks; and that nothing is renewed long after its release."""
         task = self._world.current
         if verb in ("try_acquire", "join") and task is not None:
-            self.asked_by.setdefault(task.number, set()).add(subject.owner)
+            self.claims_of.setdefault(task.number, set()).add(subject.owner)
         if verb == "renew":
             for grant in subject:
                 over = self.released.get(grant.claim.owner)
@@ -206,7 +206,7 @@ class StoreModel:
             self._broken(*subject, done=answer)
 
     def handed_over(self, grant: Grant) -> None:
-        """The store made a waiter the holder, without being asked by it."""
+        """The store made a waiter the holder, without a call of it."""
         self._granted("hand-over", self._book(grant.claim.key), grant.claim, grant)
 
     def skipped(self, claim: Claim) -> None:
@@ -226,7 +226,9 @@ class StoreModel:
     def _claimed(self, verb: str, claim: Claim, answer: Any) -> None:
         book, now = self._book(claim.key), self.clock.now()
         if claim.owner in book.left:
-            self._violate("a request came after all were said to be answered", f"{verb} {claim.key} {claim.owner[:6]}")
+            self._violate(
+                "a request came after its claim was withdrawn without doubt", f"{verb} {claim.key} {claim.owner[:6]}"
+            )
         if isinstance(answer, Grant):
             self._granted(verb, book, claim, answer)
         elif isinstance(answer, Place):
@@ -245,14 +247,14 @@ class StoreModel:
                 book.waiting.pop(claim.owner, None)
 
     def _is_free(self, book: Book, claim: Claim) -> bool:
-        """Whether the claim has to be granted; not behind somebody who was called and has not come yet."""
+        """Whether the claim has to be granted; not behind a waiter that was notified and has not called yet."""
         now = self.clock.now()
         if claim.owner in book.records or claim.owner in self.broken_at_once or not book.admits(claim, now):
             return False
         return not any(other.owner in self.come_themselves for other in book.ahead(claim.owner, now))
 
     def _check_place(self, link: Link, claim: Claim) -> None:
-        """A waiter that lives and is not disturbed asks often enough to keep its place."""
+        """A waiter that lives and is not disturbed calls `turn` often enough to keep its place."""
         book = self._book(claim.key)
         if claim.owner in self.passed_over:
             return
@@ -278,7 +280,7 @@ class StoreModel:
         book.highest = max(book.highest, grant.fence)
         book.waiting.pop(claim.owner, None)
         if grant.abandoned is not book.abandoned:
-            self._violate("told wrongly whether the last holder released", f"{what}: {grant.abandoned}")
+            self._violate("wrong about whether the last holder released", f"{what}: {grant.abandoned}")
         ends = self.clock.end_of_grant(claim, grant.ttl)
         book.records[claim.owner] = Ownership(claim, grant.fence, now, ends, book.abandoned)
         book.abandoned = False

@@ -1,6 +1,6 @@
 """What holders may believe, and in which order fences rise.
 
-`Beliefs` watches the holders: whoever believes in a lease must be in the account of `accounts.StoreModel` at this
+`Beliefs` watches the holders: each that believes in a lease must be in the account of `accounts.StoreModel` at this
 moment. The function at the end judges a finished history.
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Beliefs", "fence_disorder"]
 
-TELLING = 1.25  # the keeper sleeps at most one second; the rest is slack
+ANNOUNCED_WITHIN = 1.25  # the keeper sleeps at most one second; the rest is slack
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class Beliefs:
         self._history = history
         self._model = model
         self._present: list[_Belief] = []
-        self._told: set[tuple[str, int]] = set()  # names and fences whose loss was announced
+        self._announced: set[tuple[str, int]] = set()  # names and fences whose loss was announced
 
     def admitted(self, link: Link, tenure: Tenure) -> None:
         """A client has a new lease."""
@@ -67,14 +67,14 @@ class Beliefs:
     def lost(self, link: Link, name: str, fence: int, reason: LossReason) -> None:
         """A client announced a loss."""
         self._history.counts["losses"] += 1
-        if (name, fence) in self._told:
-            self._history.violate("loss told twice", f"{link.process.name} {name} fence {fence}")
-        self._told.add((name, fence))
+        if (name, fence) in self._announced:
+            self._history.violate("loss announced twice", f"{link.process.name} {name} fence {fence}")
+        self._announced.add((name, fence))
         if reason in (LossReason.EXPIRED, LossReason.UNCONFIRMED):
             self._check_needless(link, name, fence, reason)
 
     def look(self) -> None:
-        """Check everybody's belief now."""
+        """Check every belief now."""
         ended = False
         believers: dict[str, list[Claim]] = {}
         for belief in self._present:
@@ -122,14 +122,16 @@ class Beliefs:
             process.crashed
             or tenure is None
             or tenure.state is State.RELEASED
-            or (belief.name, belief.fence) in self._told
+            or (belief.name, belief.fence) in self._announced
         ):
             return True
         if process.paused or tenure.state is State.RELEASING:
             return False
         late = self._world.now - max(belief.over_since, process.resumed_at)
-        if late > TELLING:
-            self._history.violate("loss not told in time", f"{process.name} fence {belief.fence}, {late:.2f} s late")
+        if late > ANNOUNCED_WITHIN:
+            self._history.violate(
+                "loss not announced in time", f"{process.name} fence {belief.fence}, {late:.2f} s late"
+            )
         return False
 
     def _check_needless(self, link: Link, name: str, fence: int, reason: LossReason) -> None:

@@ -33,7 +33,7 @@ class Attempt:
     patient: bool  # it waits without a timeout
     began: int
     began_at: float
-    owners: set[str] = field(default_factory=set)  # the claims it asked with; only looked up, never listed
+    owners: set[str] = field(default_factory=set)  # of its claims; only looked up, never listed
     ended: int | None = None
 
 

@@ -18,7 +18,7 @@ __all__ = ["Nemesis"]
 
 
 class Nemesis:
-    """Disturbs links and their processes until it is told to heal."""
+    """Disturbs links and their processes until `heal` is called."""
 
     def __init__(self, world: World, history: History, links: Sequence[Link], ttl: float) -> None:
         self._world = world

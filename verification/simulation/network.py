@@ -4,7 +4,7 @@ On the way a request or a reply can be lost or late, and a request can be applie
 crashed (a zombie). What the caller sees follows the port: `BackendUnavailable` only when the request surely never
 left, `OutcomeUnknown` when no answer came in time. Signals of the store travel the same way and can be lost.
 
-It knows what the verbs of the port look like. It judges nothing: an `Observer` is told what was sent, applied and
+It knows what the verbs of the port look like. It judges nothing: an `Observer` sees what was sent, applied and
 failed.
 """
 
@@ -45,7 +45,7 @@ class Fate(StrEnum):
 
 
 class Observer(Protocol):
-    """Whoever wants to know what happens between processes and the store."""
+    """Sees what happens between processes and the store."""
 
     def sent(self, process: Process, verb: str, subject: Any) -> None:
         """A request leaves."""
@@ -77,7 +77,7 @@ class Link:
     def __init__(self, process: Process, timeout: float) -> None:
         self.process = process
         self.weather = Weather()
-        self.cut = False  # silently: no packet arrives, nobody is told
+        self.cut = False  # silently: no packet arrives, and no error is raised
         self.timeout = timeout
         self.ambush: Callable[[], None] | None = None  # happens with the next request
         self.on_crash: Callable[[], None] | None = None  # what the host does when the process is gone

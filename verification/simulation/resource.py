@@ -1,4 +1,4 @@
-"""The thing that locks protect: a register that is read, changed and written back by whoever holds the lock.
+"""The thing that locks protect: a register that is read, changed and written back by the holders of the lock.
 
 It lives outside the store and is reached over a network of its own, so a write can arrive long after its writer was
 paused or crashed. A fenced register refuses what is older than the newest fence it has seen; a plain one takes all, and

@@ -159,7 +159,7 @@ class _Run:
         await self._stage.look_for_leaks(self._observer)
 
     async def _end_of(self, tasks: list[SimTask], heal_at: float) -> None:
-        """Everybody alive gets through: each still has its last operations to do, one contest each at the worst."""
+        """Every live task gets through: each still has its last operations to do, one contest each at the worst."""
         limit = heal_at + 6 * self._scene.patience
         for task in tasks:
             while not task.done and not task.process.crashed:
@@ -182,7 +182,7 @@ class _Run:
                 self._history.violate("tasks are left", f"{process.name}: {left}")
 
     async def _close_one(self, site: Site) -> None:
-        """Close a client that still holds a lease: its holder is told, and the keeper ends at once."""
+        """Close a client that still holds a lease: its loss is announced, and the keeper ends at once."""
         name = site.link.process.name
         lease = await site.client.lock(f"last of {name}").acquire()
         began = self.world.now

@@ -26,7 +26,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class SimSignal:
-    """A flag; whoever waits is woken in order of arrival, and chance decides who runs first."""
+    """A flag; waiting tasks are woken in order of arrival, and chance decides which runs first."""
 
     __slots__ = ("_up", "waiters")
 
@@ -51,7 +51,7 @@ class SimSignal:
 
 
 class SimGuard:
-    """A mutex in a world where one task runs at a time: it only makes sure that nobody waits inside."""
+    """A mutex in a world where one task runs at a time: it only makes sure that no task waits inside."""
 
     __slots__ = ("_world",)
 
@@ -114,7 +114,7 @@ class SimTaskHandle:
 class SimRuntime:
     """Time, waiting and workers of one simulated process.
 
-    `interrupts`: whether a lost lease cancels its holder, as under asyncio, or only tells it, as with threads.
+    `interrupts`: whether a lost lease cancels its holder, as under asyncio, or only sets `lost`, as with threads.
     """
 
     blocking = False
@@ -142,7 +142,7 @@ class SimRuntime:
         return self.world.current
 
     def guard(self) -> AbstractContextManager[Any]:
-        """A check that nobody waits inside."""
+        """A check that no task waits inside."""
         return SimGuard(self.world)
 
     def signal(self) -> Signal:
@@ -166,10 +166,10 @@ class SimRuntime:
     async def sleep(self, seconds: float) -> None:
         """Suspend the task."""
         deadline = self.now() + seconds
-        nobody: list[SimTask] = []
+        no_waiters: list[SimTask] = []
         await self.switch()
         while self.now() < deadline:
-            await self.park_in(nobody, deadline)
+            await self.park_in(no_waiters, deadline)
 
     async def switch(self) -> None:
         """Let another task run, if chance wants it."""

@@ -31,7 +31,7 @@ class Stage(Protocol):
     model: StoreModel
     drift: float  # by how much a process' clock may be fast or slow against the world's
     delay: float  # how much longer than others a waiter may have to wait here
-    keeps_until: bool  # whether its calls end when they are told to
+    keeps_until: bool  # whether its calls end at the instant `until`
 
     def prepare(self, ttl: float, *, queueing: bool) -> None:
         """The ttl that most claims of the run will have, and whether the store has a queue."""
@@ -46,7 +46,7 @@ class Stage(Protocol):
         """It works from now on."""
 
     async def look_for_leaks(self, runtime: SimRuntime) -> None:
-        """After the longest ttl nothing is held and nobody waits; after the retention nothing is remembered."""
+        """After the longest ttl nothing is held and nothing waits; after the retention nothing is remembered."""
 
 
 class MemoryStage:

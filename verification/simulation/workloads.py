@@ -1,6 +1,6 @@
 """What the simulated programs do with locks: every way to take, use, lose and give back, drawn from the seed.
 
-It uses the public face of the library, and tells the checkers what it asked and what it got.
+It uses the public face of the library, and reports to the checkers what it requested and what it got.
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ class Actor:
             await self._release(first)
 
     async def _watch_the_end(self) -> None:
-        """Without renewal a lease is lost at its deadline, and whoever waits for that is told."""
+        """Without renewal a lease is lost at its deadline, and a wait for that ends."""
         lease = await self._acquire(self._site.client.lock(self._mutex(), renew=False), self._timeout())
         ends = self._runtime.now() + lease.remaining()
         limit = self._random.random() * 2 * self._scene.ttl
@@ -254,12 +254,12 @@ class Actor:
     # --- taking, using and giving back
 
     async def _hold(self, lock: AsyncLock | AsyncLockSet, timeout: float | None, register: str | None) -> None:
-        told: list[Loss] = []
+        losses: list[Loss] = []
         held: list[AsyncLease | AsyncLeaseSet] = []
         try:
-            async with AsyncHold(lock._client, lambda _: self._acquire(lock, timeout), timeout, told.append) as lease:
+            async with AsyncHold(lock._client, lambda _: self._acquire(lock, timeout), timeout, losses.append) as lease:
                 held.append(lease)
-                await self._work(lease, register, told)
+                await self._work(lease, register, losses)
                 if self._random.random() < 0.1:
                     raise BodyError
         except LeaseLost:
@@ -270,8 +270,8 @@ class Actor:
         else:
             self._check_gone(held)
         finally:
-            if len(told) > len(getattr(lock, "names", ("one",))):
-                self._scene.history.violate("on_lost was called twice", f"{told!r}")
+            if len(losses) > len(getattr(lock, "names", ("one",))):
+                self._scene.history.violate("on_lost was called twice", f"{losses!r}")
 
     async def _acquire(self, lock: Any, timeout: float | None) -> Any:
         lease = await self._ask(lock, lock.acquire(timeout), patient=timeout is None, timeout=timeout)
@@ -283,7 +283,7 @@ class Actor:
         scene, world, task = self._scene, self._world, self._world.current
         assert task is not None
         attempt = scene.history.begin("+".join(names), self._site.link.process, patient=patient)
-        scene.model.asked_by[task.number] = set()
+        scene.model.claims_of[task.number] = set()
         lease = None
         why = "busy"
         try:
@@ -292,7 +292,7 @@ class Actor:
             why = type(error).__name__
             raise
         finally:
-            asked = scene.model.asked_by.pop(task.number)
+            claimed = scene.model.claims_of.pop(task.number)
             if timeout is not None and len(names) == 1 and why != "Cancelled" and scene.keeps_until:
                 self._check_timeout(attempt.began_at, timeout)
             leases = [] if lease is None else _each(lease)
@@ -300,8 +300,8 @@ class Actor:
                 scene.history.refused(attempt, why)
             if not world.over:
                 granted = {each._tenure.grant.claim.owner for each in leases}
-                self._check_nothing_left(names, asked - granted - scene.model.unanswered, why)
-                later = (asked - granted) & scene.model.unanswered
+                self._check_nothing_left(names, claimed - granted - scene.model.unanswered, why)
+                later = (claimed - granted) & scene.model.unanswered
                 if later:
                     self._runtime.start(self._check_cleaned_up(names, later, why), "check")
         for each in leases:
@@ -312,11 +312,11 @@ class Actor:
         self._check_patience(attempt.began_at, lock, patient=patient)
         return lease
 
-    async def _work(self, lease: Any, register: str | None, told: Sequence[Loss] = ()) -> None:
+    async def _work(self, lease: Any, register: str | None, losses: Sequence[Loss] = ()) -> None:
         """Use the lease as programs do: look, renew, change what it protects; sometimes without looking."""
         for _ in range(self._random.randrange(1, 4)):
-            if told and self._runtime.interrupts:
-                self._scene.history.violate("a block ran on after its loss was told", f"{lease!r}")
+            if losses and self._runtime.interrupts:
+                self._scene.history.violate("a block ran on after its loss was announced", f"{lease!r}")
             chance = self._random.random()
             if chance < 0.2 or (register is None and chance >= 0.5):
                 await self._runtime.sleep(self._random.random() * self._scene.ttl / 2)
@@ -359,7 +359,7 @@ class Actor:
     # --- checks at the moment they can be made
 
     def _check_alive(self, lease: AsyncLease | AsyncLeaseSet, need: float = 0.0) -> None:
-        """The library has just said that the lease is ours for so long: the store must agree."""
+        """The library has just promised the lease for so long: the store must agree."""
         model = self._scene.model
         for each in _each(lease):
             grant, left = each._tenure.grant, each.remaining()

@@ -29,7 +29,7 @@ DIGEST_MASK = (1 << 64) - 1
 
 
 class Cancelled(BaseException):
-    """Thrown into a task that is cancelled; `origin` is the scope that did it, or None for anybody else."""
+    """Thrown into a task that is cancelled; `origin` is the scope that did it, or None."""
 
     def __init__(self, origin: object = None) -> None:
         super().__init__("cancelled")
@@ -85,7 +85,7 @@ class SimTask:
         self.error: BaseException | None = None
         self.cancels: list[object] = []  # the origins of cancellations that were not delivered yet
         self.joiners: list[SimTask] = []
-        self.quiet = False  # its error is somebody's business, not a failure of the program
+        self.quiet = False  # its error is handled elsewhere, and not a failure of the program
         self._scheduled = False
 
     def wake(self) -> None:
@@ -203,9 +203,9 @@ class World:
         self.looks = 0  # at something that is over, without waiting, in this step
         self.guarded = 0  # how many guards the running task is inside
         self.over = False
-        self.halted = False  # somebody has seen enough
+        self.halted = False  # a checker has seen enough
         self.processes: list[Process] = []
-        self.failures: list[SimTask] = []  # tasks that ended with an error nobody waited for
+        self.failures: list[SimTask] = []  # tasks that ended with an error and had no joiner
         self.trace: list[tuple[Any, ...]] = []
         self.on_step: Callable[[], object] | None = None
         self._max_steps = max_steps
@@ -265,7 +265,7 @@ class World:
         for process in self.processes:
             while process.tasks:  # one that is closed may start another
                 _, task = process.tasks.popitem()
-                with suppress(BaseException):  # what it does now matters to nobody
+                with suppress(BaseException):  # what it does now does not matter
                     task.coroutine.close()
 
     def ready(self, task: SimTask) -> None:
@@ -315,7 +315,7 @@ class World:
 
 @coroutine
 def park(world: World) -> Generator[None, None, None]:
-    """Wait until somebody wakes the running task; the caller looks again at what it waits for."""
+    """Wait until the running task is woken; the caller looks again at what it waits for."""
     if world.over:
         raise WorldEnded
     if world.guarded:

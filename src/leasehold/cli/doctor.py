@@ -48,16 +48,22 @@ def _examine(client: Client) -> Iterator[Finding]:
     yield _clock()
     opens = _opens(client)
     yield opens
-    scheme = client.store.partition(":")[0]
     if opens.level is not Level.PROBLEM:
-        if scheme == "memory":
-            yield _memory()
-        yield from client.examine()
         yield from _try_a_lock(client)
-    if scheme in ("local", "sqlite"):  # last: a new file is there by now
-        from leasehold.cli.doctor_file import examine_file  # noqa: PLC0415 - only for stores that are files
+    yield from _examined(client, opened=opens.level is not Level.PROBLEM)
 
-        yield from examine_file(client.store)
+
+def _examined(client: Client, *, opened: bool) -> Iterator[Finding]:
+    """What the store finds about itself: last, because a new file is there by now.
+
+    A file has findings also when it does not open. A server that does not answer has none: "opens" says so already.
+    """
+    try:
+        yield from client.examine()
+    except LeaseholdError as error:
+        if opened:
+            found, why = f"the store could not be examined: {error}", "its settings decide what it keeps"
+            yield Finding("settings", Level.WARNING, found, why, "see the message; then run doctor again")
 
 
 def _version() -> Finding:
@@ -89,16 +95,6 @@ def _opens(client: Client) -> Finding:
     except LeaseholdError as error:
         return Finding("opens", Level.PROBLEM, str(error), why, "see the message; then run doctor again")
     return Finding("opens", Level.OK, f"yes; locks in use in this namespace: {count}", why)
-
-
-def _memory() -> Finding:
-    return Finding(
-        "scope",
-        Level.PROBLEM,
-        "a memory store lives inside one process",
-        "two programs would each lock a store of their own, and both would run; `run` and `once` refuse it",
-        "use local: or sqlite:////path between processes, a server between hosts",
-    )
 
 
 def _try_a_lock(client: Client) -> Iterator[Finding]:

@@ -87,11 +87,11 @@ def fence_of(scope: Scope) -> int:
 class FenceMiddleware:
     """Refuses requests whose fence is older than one that was seen before.
 
-    `resource` says what a request writes to, or None if it needs no fence. `authenticated` says whether the caller is
-    known, and may be awaited: a fence is trusted input, because whoever may send any number can lock out all others
-    with a very high one, so the number of an unknown caller is not looked at. `register` remembers the highest fence;
-    None leaves that to the guard of the handler. `methods` are the ones that write. Not `required`: requests without a
-    fence are let through.
+    `resource` names what a request writes to, or None if it needs no fence. `authenticated` decides whether the caller
+    is known, and may be awaited: a fence is trusted input, because a caller that may send any number can lock out all
+    others with a very high one, so the number of an unknown caller is not looked at. `register` remembers the highest
+    fence; None leaves that to the guard of the handler. `methods` are the ones that write. Not `required`: requests
+    without a fence are let through.
 
     Answers 412 with the highest fence seen, as header and in a JSON body; 428 without a fence, 400 for what is no
     fence, 403 for a fence from an unknown caller.

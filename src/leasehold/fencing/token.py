@@ -35,7 +35,7 @@ class Token:
     resource: str
     lock: str | None  # namespace and name; None when only the number is known
     shared: bool
-    grant: str | None  # tells grants apart without giving the owner away; None when only the number is known
+    grant: str | None  # distinguishes grants without giving the owner away; None when only the number is known
 
     @property
     def name(self) -> str | None:
@@ -68,7 +68,7 @@ def checked_fence(fence: int) -> int:
 
 def _token_of_number(number: int, resource: str | None) -> Token:
     if resource is None:
-        raise ConfigurationError("a fence alone does not say what it protects; pass resource= as well, or the lease")
+        raise ConfigurationError("a fence alone does not name what it protects; pass resource= as well, or the lease")
     return Token(checked_fence(number), resource, None, shared=False, grant=None)
 
 
@@ -107,7 +107,7 @@ def wrong_lock(token: Token, bound_to: str) -> ConfigurationError:
 
 
 def feed_back(lease: Lease | AsyncLease | int, refusal: StaleFence) -> StaleFence:
-    """Tell the lease's client what the resource has seen, so that its next grant is higher; the error to raise.
+    """Pass on to the lease's client what the resource has seen, so that its next grant is higher; the error to raise.
 
     A lease that is still ours by its own clock and yet far behind what the resource has seen is not late: its store
     has gone back, or the resource was given a number from elsewhere.

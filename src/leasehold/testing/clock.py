@@ -1,4 +1,4 @@
-"""A clock that moves only when it is told to."""
+"""A clock that moves only in `advance`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["ManualClock"]
 
 
 class ManualClock:
-    """Seconds that pass only in `advance`; everybody who waits on it looks again every few milliseconds."""
+    """Seconds that pass only in `advance`; waits on it look at it every few milliseconds."""
 
     granularity: float | None = 0.002
 
@@ -39,7 +39,7 @@ class ManualClock:
             self._now, self._running_since = self.now(), None
 
     def advance(self, seconds: float) -> None:
-        """Jump ahead, as a clock does while its host is suspended: nobody gets to do anything in between."""
+        """Jump ahead, as a clock does while its host is suspended: nothing runs in between."""
         if not seconds >= 0:
             raise ConfigurationError(f"a clock does not go back by {seconds!r}")
         self._now += seconds

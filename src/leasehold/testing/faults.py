@@ -1,4 +1,4 @@
-"""Scripted trouble between a client and its store.
+"""Scripted faults between a client and its store.
 
 `Faults` is the script, `FaultyBackend` plays it. Rules are used up in the order in which they were given, each by the
 first call that it fits.
@@ -79,7 +79,7 @@ class Faults:
         """Requests that were dropped on the way reach the store now."""
         late, self._late = self._late, []
         for request in late:
-            await request(math.inf)  # whoever sent it has given up by now; the store does not know
+            await request(math.inf)  # its sender has given up by now, which the store does not know
 
     def next_for(self, verb: str) -> _Rule | None:
         """Take the first rule that fits."""
@@ -100,7 +100,7 @@ class Faults:
 
 
 class FaultyBackend:
-    """A backend that goes wrong as the script says."""
+    """A backend that fails as scripted. Each verb is that of its port, with a fault on the way."""
 
     def __init__(self, inner: Backend, runtime: Runtime, faults: Faults) -> None:
         self._inner = inner
@@ -118,55 +118,42 @@ class FaultyBackend:
         return self._inner.label
 
     async def try_acquire(self, claim: Claim, until: float = math.inf, /) -> Grant | Refusal:
-        """See `Backend`."""
         return await self._play("try_acquire", lambda until: self._inner.try_acquire(claim, until), until)
 
     async def renew(self, grants: Sequence[Grant], until: float = math.inf, /) -> Sequence[Grant | Loss | BackendError]:
-        """See `Backend`."""
         return await self._play("renew", lambda until: self._inner.renew(grants, until), until)
 
     async def release(self, grant: Grant, until: float = math.inf, /) -> bool | Loss:
-        """See `Backend`."""
         return await self._play("release", lambda until: self._inner.release(grant, until), until)
 
     async def withdraw(self, claim: Claim, until: float = math.inf, /, *, doubt: bool = True) -> None:
-        """See `Backend`."""
         await self._play("withdraw", lambda until: self._inner.withdraw(claim, until, doubt=doubt), until)
 
     async def close(self) -> None:
-        """See `Backend`."""
         await self._inner.close()
 
     async def join(self, claim: Claim, until: float = math.inf, /) -> Grant | Place | Refusal:
-        """See `Queueing`."""
         return await self._play("join", lambda until: cast("Queueing", self._inner).join(claim, until), until)
 
     async def turn(self, place: Place, until: float = math.inf, /) -> Grant | Place | Refusal:
-        """See `Queueing`."""
         return await self._play("turn", lambda until: cast("Queueing", self._inner).turn(place, until), until)
 
     async def inspect(self, key: str) -> LockState | None:
-        """See `Inspecting`."""
         return await self._play("inspect", lambda _: cast("Inspecting", self._inner).inspect(key))
 
     async def list(self, prefix: str) -> Sequence[LockState]:
-        """See `Inspecting`."""
         return await self._play("list", lambda _: cast("Inspecting", self._inner).list(prefix))
 
     async def break_(self, key: str, fence: int, reason: str, *, now: bool) -> bool:
-        """See `Inspecting`."""
         return await self._play("break_", lambda _: cast("Operating", self._inner).break_(key, fence, reason, now=now))
 
     async def raise_fence(self, key: str, fence: int) -> int:
-        """See `Inspecting`."""
         return await self._play("raise_fence", lambda _: cast("Operating", self._inner).raise_fence(key, fence))
 
     async def read(self, key: str, fence: int = 0) -> Reading:
-        """See `Recording`."""
         return await self._play("read", lambda _: cast("Recording", self._inner).read(key, fence))
 
     async def write(self, record: Record) -> bool:
-        """See `Recording`."""
         return await self._play("write", lambda _: cast("Recording", self._inner).write(record))
 
     async def _play(self, verb: str, request: Callable[[float], Awaitable[T]], until: float = math.inf) -> T:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SharedMemory", "open_url", "serve"]
 
-RECHECK = 0.02  # there is no push through the socket, so waiters ask often
+RECHECK = 0.02  # there is no notification through the socket, so waiters poll often
 
 
 @contextmanager
@@ -58,7 +58,7 @@ def _accept(listener: Listener, store: MemoryStore, over: threading.Event) -> No
 
 
 def _answer(connection: Connection[Any, Any], store: MemoryStore) -> None:
-    signal = ThreadRuntime().signal()  # nobody waits for it: the waiter is in another process
+    signal = ThreadRuntime().signal()  # never waited for: the waiter is in another process
     with connection:
         while True:
             try:
@@ -165,7 +165,7 @@ class _SharedBackend:
                 self._connection = None
                 raise OutcomeUnknown(f"the shared memory store went away: {error}", backend=self.label) from None
             except BaseException:
-                self._connection = None  # the answer would belong to the next question
+                self._connection = None  # the answer would belong to the next request
                 raise
         if isinstance(answer, Exception):
             raise answer

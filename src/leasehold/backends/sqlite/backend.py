@@ -8,6 +8,7 @@ sleep, so that an event loop goes on.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from typing import TYPE_CHECKING, TypeVar, TypeVarTuple, Unpack
 
@@ -16,7 +17,7 @@ from leasehold.backends.sqlite.cleaning import Cleaner
 from leasehold.backends.sqlite.connection import Busy, LockFile
 from leasehold.backends.sqlite.ledger import Ledger
 from leasehold.backends.sqlite.notifications import Notifications
-from leasehold.errors import BackendUnavailable
+from leasehold.errors import BackendError, BackendUnavailable
 from leasehold.values import Capability
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from leasehold.backends.sqlite.host import Host
     from leasehold.backends.sqlite.options import Location
-    from leasehold.errors import BackendError
+    from leasehold.findings import Finding
     from leasehold.spi import Place, Runtime
     from leasehold.values import Claim, Grant, LockState, Loss, Reading, Record, Refusal
 
@@ -50,6 +51,7 @@ class SqliteBackend:
     ) -> None:
         self._runtime = runtime
         self._host = host
+        self._location = location
         self._file = LockFile(location, host, synchronous)
         self._notifications = Notifications(location.path)
         self._ledger = Ledger(host, self._notifications, Cleaner(host), location.label, fence_floor)
@@ -114,6 +116,15 @@ class SqliteBackend:
 
     async def write(self, record: Record) -> bool:
         return await self._perform(math.inf, records.write_record, self._host, record)
+
+    async def examine(self) -> Sequence[Finding]:
+        from leasehold.backends.sqlite.doctor import examine_file, examine_journal  # noqa: PLC0415 - for doctors only
+
+        findings = list(examine_file(self._location))
+        if not self._file.is_missing():
+            with contextlib.suppress(BackendError):  # that it does not open is a finding of every doctor
+                findings.append(await self._perform(math.inf, examine_journal))
+        return findings
 
     async def close(self) -> None:
         self._file.close()

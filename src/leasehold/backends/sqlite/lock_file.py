@@ -24,7 +24,17 @@ if TYPE_CHECKING:
 
     from leasehold.backends.sqlite.options import Location
 
-__all__ = ["identity", "is_missing", "is_mount_point", "mount_points", "mount_table", "mount_type", "prepare"]
+__all__ = [
+    "MOUNTS",
+    "NETWORKED",
+    "identity",
+    "is_missing",
+    "is_mount_point",
+    "mount_points",
+    "mount_table",
+    "mount_type",
+    "prepare",
+]
 
 MOUNTS = Path("/proc/self/mountinfo")
 _OCTAL = re.compile(r"\\([0-7]{3})")  # how blanks in a path are written there

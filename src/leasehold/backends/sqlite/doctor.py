@@ -1,6 +1,7 @@
-"""The doctor's look at a store that is a file: where it lies, how much room there is, who may write to it.
+"""Findings about a lock file: where it lies, how much room there is, who may write to it, how SQLite keeps it.
 
-The file itself is only looked at, never opened: closing any descriptor of it would drop SQLite's own locks.
+All but the last are found from outside, also for a file that does not open. The file itself is never opened for them:
+closing any descriptor of it would drop SQLite's own locks.
 """
 
 from __future__ import annotations
@@ -10,79 +11,66 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from leasehold.backends.sqlite.lock_file import MOUNTS, NETWORKED, is_mount_point, mount_table, mount_type
 from leasehold.findings import Finding, Level
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Iterator
 
-__all__ = ["examine_file", "file_of", "file_system_of"]
+    from leasehold.backends.sqlite.options import Location
+
+__all__ = ["examine_file", "examine_journal"]
 
 MEGABYTE = 1 << 20
 LITTLE = 64 * MEGABYTE
-MOUNTS = Path("/proc/self/mounts")
-NETWORK = ("9p", "afs", "beegfs", "ceph", "cifs", "gfs", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "ocfs2", "smb",
-           "sshfs", "vboxsf", "virtiofs", "vmhgfs")  # fmt: skip
+SYNCHRONOUS = {0: "off", 1: "normal", 2: "full", 3: "extra"}
 
 
-def examine_file(store: str) -> Iterator[Finding]:
+def examine_file(location: Location, mounts: Path = MOUNTS) -> Iterator[Finding]:
     """What can be seen from outside."""
-    path = file_of(store)
+    path = Path(location.path)
     yield Finding("file", Level.OK, str(path), "everybody who shall share a lock must name this very file")
-    folder = path.parent
+    folder, table = path.parent, mount_table(mounts)
     if not folder.is_dir():
-        return  # the finding before this one said that it does not open, and why
-    yield _file_system(file_system_of(folder))
+        return  # that it does not open, and why, is a finding of every doctor
+    yield _file_system(mount_type(str(folder), table))
     yield _room(folder)
     if path.exists():
-        yield _one_name(path)
+        yield _one_name(path, table)
         yield _rights(path)
 
 
-def file_of(store: str) -> Path:
-    """The path behind the label of the store."""
-    if store == "local:":
-        base = os.environ.get("XDG_STATE_HOME", "")
-        state = Path(base) if Path(base).is_absolute() else Path("~/.local/state").expanduser()
-        return state / "leasehold" / "locks.db"
-    return Path(store.removeprefix("sqlite:///"))
+def examine_journal(connection: sqlite3.Connection) -> Finding:
+    """How SQLite keeps the file, read over an open connection."""
+    (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
+    (synchronous,) = connection.execute("PRAGMA synchronous").fetchone()
+    found = f"{mode}, synchronous={SYNCHRONOUS.get(synchronous, synchronous)}"
+    why = "readers do not wait for writers; without full, a power cut may forget the last grants, never the file"
+    if mode != "wal":
+        return Finding(
+            "journal", Level.PROBLEM, found, why, "end the program that changed the journal mode of the file"
+        )
+    return Finding("journal", Level.OK, found, why)
 
 
-def file_system_of(folder: Path, mounts: Path = MOUNTS) -> str | None:
-    """The kind of file system a folder is on; None where the system does not say."""
-    real, best, kind = folder.resolve(), -1, None
-    for place, name in _mounts(mounts):
-        if real.is_relative_to(place) and len(place.parts) >= best:
-            best, kind = len(place.parts), name
-    return kind
-
-
-def _one_name(path: Path, mounts: Path = MOUNTS) -> Finding:
+def _one_name(path: Path, mounts: str) -> Finding:
     why = "SQLite names its log after the path: under a second name the file has a second log, and a lock two owners"
     links = path.stat().st_nlink
     if links > 1:
         advice = "delete the other names; find -samefile shows them"
         return Finding("one name", Level.PROBLEM, f"the file has {links} hard links", why, advice)
-    if path.resolve() in [point for point, _ in _mounts(mounts)]:
+    if is_mount_point(str(path.resolve()), mounts):
         advice = "mount the directory of the file, not the file"
         return Finding("one name", Level.PROBLEM, "the file is a mount of its own", why, advice)
     return Finding("one name", Level.OK, "no other link to it, and no mount of its own", why)
-
-
-def _mounts(mounts: Path) -> list[tuple[Path, str]]:
-    """Mount points and kinds of file systems; nothing where the system does not say."""
-    try:
-        lines = mounts.read_text(errors="surrogateescape").splitlines()
-    except OSError:
-        return []
-    words = (line.split(" ") for line in lines)
-    return [(Path(point.replace("\\040", " ")), kind) for _, point, kind, *_ in words]
 
 
 def _file_system(kind: str | None) -> Finding:
     why = "SQLite's locks work between the processes of one host, on a disk of that host"
     if kind is None:
         return Finding("file system", Level.OK, "unknown here; make sure that it is a local disk", why)
-    if any(word in kind for word in NETWORK):
+    if kind in NETWORKED:
         advice = "use a local disk, or a store with a server if several hosts must share the lock"
         return Finding("file system", Level.PROBLEM, f"{kind} is a network file system", why, advice)
     if kind == "overlay":
