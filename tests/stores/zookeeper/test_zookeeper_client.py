@@ -33,6 +33,7 @@ from tests.stores.zookeeper.zookeeper_support import (
     now,
     opened,
     session_of,
+    shut,
 )
 from verification.lab.namespaces import Network
 from verification.lab.process import wait_until
@@ -237,7 +238,7 @@ def test_a_node_of_an_older_session_is_never_adopted(
         assert path != stale
         assert eye.get(path)[1].czxid == answer.fence
         assert run(backend.release(answer)) is True
-    run(backend.close())
+    shut(backend)
 
 
 @pytest.mark.parametrize("lost", ["the creation", "the listing behind it"])
@@ -265,7 +266,7 @@ def test_connection_that_breaks_between_two_requests_leaves_a_doubt_only_if_one_
     parent = Paths("/between").lock(second.key)
     assert len([path for path in claims_in(eye, "/between") if path.startswith(parent)]) == 1
     assert run(backend.release(answer)) is True
-    run(backend.close())
+    shut(backend)
 
 
 def test_giving_up_in_doubt_removes_the_nodes_of_older_sessions_and_ones_own(
@@ -283,7 +284,7 @@ def test_giving_up_in_doubt_removes_the_nodes_of_older_sessions_and_ones_own(
     assert len(list(claims_in(eye, "/stale-nodes"))) == 4, "its own was not created"
     run(backend.withdraw(doubtful))
     assert list(claims_in(eye, "/stale-nodes")) == []
-    run(backend.close())
+    shut(backend)
 
 
 def test_a_session_that_ends_before_the_claim_is_sent_does_not_hold_it_up(zookeeper_server: ZooKeeperServer) -> None:
@@ -297,7 +298,7 @@ def test_a_session_that_ends_before_the_claim_is_sent_does_not_hold_it_up(zookee
     answer = run(backend.join(second))
     assert isinstance(answer, Grant)
     assert run(backend.release(answer)) is True
-    run(backend.close())
+    shut(backend)
 
 
 def test_a_session_is_not_closed_while_a_claim_is_about_to_use_it(zookeeper_server: ZooKeeperServer) -> None:

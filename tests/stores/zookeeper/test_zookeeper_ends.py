@@ -13,7 +13,16 @@ from leasehold.backends.zookeeper.keys import node_id
 from leasehold.errors import ClientClosed
 from leasehold.spi import Place
 from leasehold.values import Grant, Loss, Mode, Refusal
-from tests.stores.zookeeper.zookeeper_support import LIMIT, OWN_LIMIT, OneWayProxy, claim, claims_in, opened, woken
+from tests.stores.zookeeper.zookeeper_support import (
+    LIMIT,
+    OWN_LIMIT,
+    OneWayProxy,
+    claim,
+    claims_in,
+    opened,
+    shut,
+    woken,
+)
 from verification.lab.process import wait_until
 
 if TYPE_CHECKING:
@@ -36,7 +45,7 @@ def test_a_withdrawal_without_doubt_leaves_no_node_and_no_mark(zookeeper_server:
     assert isinstance(run(backend.join(waiter)), Grant), "no request of it can be late, so it is not refused"
     run(backend.withdraw(waiter))
     assert isinstance(run(backend.join(waiter)), Refusal)
-    run(backend.close())
+    shut(backend)
 
 
 @pytest.mark.parametrize("at_once", [False, True], ids=["kept for its ttl", "at once"])
@@ -62,8 +71,7 @@ def test_the_release_of_a_broken_grant_answers_the_break_and_frees_the_lock(
     assert place.fence > held.fence
     assert run(operator.release(place)) is True
     assert run(backend.release(held)) is False
-    for each in (backend, operator):
-        run(each.close())
+    shut(backend, operator)
 
 
 def test_the_reason_of_a_break_outlives_the_operators_client(zookeeper_server: ZooKeeperServer) -> None:
@@ -74,9 +82,7 @@ def test_the_reason_of_a_break_outlives_the_operators_client(zookeeper_server: Z
     assert run(operator.break_("ns:x", held.fence, "stuck", now=True)) is True
     run(operator.close())
     assert run(backend.renew([held])) == [Loss(LossReason.BROKEN, "stuck")]
-    run(backend.close())
-    for session in list(operator._pool._sessions.values()):
-        session.close()
+    shut(backend, operator)
 
 
 def test_the_note_for_another_holder_of_the_same_name_is_not_ours(
@@ -91,7 +97,7 @@ def test_the_note_for_another_holder_of_the_same_name_is_not_ours(
         Loss(LossReason.BROKEN, "stuck"),
         Loss(LossReason.TAKEN, "its ZooKeeper node is gone"),
     ]
-    run(backend.close())
+    shut(backend)
 
 
 def test_a_grant_whose_node_was_deleted_without_a_note_is_not_ours_any_more(
@@ -102,7 +108,7 @@ def test_a_grant_whose_node_was_deleted_without_a_note_is_not_ours_any_more(
     for path in claims_in(eye, "/taken"):
         eye.delete(path)
     assert run(backend.release(held)) is False
-    run(backend.close())
+    shut(backend)
 
 
 @pytest.mark.parametrize("holds", [False, True], ids=["holding nothing", "holding another lock"])
@@ -140,7 +146,7 @@ def test_calls_that_wait_when_the_client_is_closed_end_at_once(
         with pytest.raises(ClientClosed, match="this client is closed; make a new one"):
             run(call)
     proxy.heal()
-    run(other.close())
+    shut(backend, other)
 
 
 def test_a_claim_that_waits_when_its_client_is_closed_leaves_no_node(
@@ -156,6 +162,4 @@ def test_a_claim_that_waits_when_its_client_is_closed_leaves_no_node(
         lambda: len(list(claims_in(eye, "/waits"))) == 2, "a waiter of a closed client stays in the queue", LIMIT
     )
     assert run(other.release(busy)) is True
-    for session in list(backend._pool._sessions.values()):
-        session.close()
-    run(other.close())
+    shut(backend, other)

@@ -25,6 +25,7 @@ from tests.stores.zookeeper.zookeeper_support import (
     now,
     opened,
     session_of,
+    shut,
     woken,
 )
 from verification.lab.process import free_port, wait_until
@@ -101,7 +102,7 @@ def test_a_server_with_a_lower_bound_shortens_the_validity() -> None:
         (renewed,) = run(backend.renew([held]))
         assert renewed.ttl <= 2, "a renewal promises more than the ensemble gives"
         assert run(backend.release(held)) is True
-        run(backend.close())
+        shut(backend)
 
 
 def test_a_grant_has_the_ttl_that_the_ensemble_gives() -> None:
@@ -118,7 +119,7 @@ def test_a_grant_has_the_ttl_that_the_ensemble_gives() -> None:
         assert [grant.ttl for grant in (first, second)] == [2.0, 2.0]
         assert renewed.ttl <= 2.0
         assert run(backend.release(second)) is True
-        run(backend.close())
+        shut(backend)
 
 
 def test_a_fence_raised_while_the_connection_was_lost_is_known_afterwards(
@@ -150,7 +151,7 @@ def test_a_renewal_that_one_session_did_not_confirm_promises_no_more_than_before
     assert confirmed.ttl >= 60
     assert started + unconfirmed.ttl <= granted + 30.01, "it is valid for longer than what was confirmed"
     proxy.heal()
-    run(backend.close())
+    shut(backend)
 
 
 def test_a_grant_after_a_wait_is_valid_for_no_longer_than_its_session(zookeeper_server: ZooKeeperServer) -> None:
@@ -166,8 +167,7 @@ def test_a_grant_after_a_wait_is_valid_for_no_longer_than_its_session(zookeeper_
     valid_until = (requested if grant.since is None else grant.since) + grant.ttl
     session = next(iter(backend._pool._sessions.values()))
     assert valid_until <= session.validity.until + 0.001
-    for each in (backend, other):
-        run(each.close())
+    shut(backend, other)
 
 
 def test_a_waiter_looks_again_as_soon_as_its_connection_is_back(
@@ -181,8 +181,7 @@ def test_a_waiter_looks_again_as_soon_as_its_connection_is_back(
     proxy.cut()
     assert place.recheck > LIMIT
     run(woken(place))
-    for each in (backend, other):
-        run(each.close())
+    shut(backend, other)
 
 
 def test_a_fence_that_equals_a_waiters_own_is_raised_above_it(
@@ -197,7 +196,7 @@ def test_a_fence_that_equals_a_waiters_own_is_raised_above_it(
     run(woken(place))
     grant = run(backend.turn(place))
     assert grant.fence > raised >= own
-    run(backend.close())
+    shut(backend)
 
 
 def test_a_session_is_closed_through_the_first_server_that_answers(
@@ -245,19 +244,19 @@ def test_every_call_on_a_mute_ensemble_ends_when_its_caller_has_no_time_left(pro
     assert took(lambda: backend.release(held, soon()), *unknown) < OWN_LIMIT
     assert took(lambda: backend.withdraw(place.claim, soon()), *unknown) < OWN_LIMIT
     proxy.heal()
-    run(backend.close())
+    shut(backend)
 
 
 def test_a_call_that_sent_nothing_is_unavailable_when_its_time_is_over(proxy: OneWayProxy) -> None:
     """There is no connection; or only reads were sent, of the floor of the fences."""
     backend = opened(f"zk://127.0.0.1:{free_port()}/nowhere")
     assert took(lambda: backend.join(claim(), soon()), leasehold.BackendUnavailable) < OWN_LIMIT
-    run(backend.close())
+    shut(backend)
     backend = opened(proxy.url("/reads"))
     proxy.lose(b"/reads/fence", then="silence")
     assert took(lambda: backend.join(claim(), soon()), leasehold.BackendUnavailable) < OWN_LIMIT
     assert proxy.done == 1
-    run(backend.close())
+    shut(backend)
 
 
 def test_a_renewal_of_many_sessions_takes_no_longer_than_one(proxy: OneWayProxy) -> None:
@@ -266,7 +265,7 @@ def test_a_renewal_of_many_sessions_takes_no_longer_than_one(proxy: OneWayProxy)
     proxy.black_hole()
     assert took(lambda: backend.renew(grants), leasehold.OutcomeUnknown, leasehold.BackendUnavailable) < 10
     proxy.heal()
-    run(backend.close())
+    shut(backend)
 
 
 def test_a_caller_without_time_does_not_cost_the_others_their_connection(proxy: OneWayProxy) -> None:
@@ -280,4 +279,4 @@ def test_a_caller_without_time_does_not_cost_the_others_their_connection(proxy: 
     assert proxy.accepted == 1
     proxy.delay()
     assert run(backend.release(held)) is True
-    run(backend.close())
+    shut(backend)
