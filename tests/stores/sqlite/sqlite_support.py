@@ -97,7 +97,7 @@ class Verbs:
         return int(number)
 
     def clean(self) -> None:
-        self.backend._file.perform(self.backend._ledger._cleaner.clean_all)
+        self.backend._file.perform(self.backend._cleaner.clean_all)
 
     def close(self) -> None:
         run(self.backend.close())

@@ -18,6 +18,7 @@ from leasehold.backends.sqlite.connection import Busy, LockFile
 from leasehold.backends.sqlite.ledger import Ledger
 from leasehold.backends.sqlite.notifications import Notifications
 from leasehold.errors import BackendError, BackendUnavailable
+from leasehold.kit.worker import Worker
 from leasehold.values import Capability
 
 if TYPE_CHECKING:
@@ -54,7 +55,9 @@ class SqliteBackend:
         self._location = location
         self._file = LockFile(location, host, synchronous)
         self._notifications = Notifications(location.path)
-        self._ledger = Ledger(host, self._notifications, Cleaner(host), location.label, fence_floor)
+        self._worker = Worker(runtime, self._clean, "leasehold sqlite cleaning")
+        self._cleaner = Cleaner(host, self._worker.start)
+        self._ledger = Ledger(host, self._notifications, self._cleaner, location.label, fence_floor)
         self.label = location.label
 
     def exists(self) -> bool:
@@ -127,8 +130,12 @@ class SqliteBackend:
         return findings
 
     async def close(self) -> None:
+        await self._worker.close()
         self._file.close()
         self._notifications.close()  # last: a waiter that it wakes finds the file closed, and gives up
+
+    async def _clean(self) -> None:
+        self._file.perform(self._cleaner.clean)
 
     async def _perform(self, until: float, work: Callable[[sqlite3.Connection, Unpack[Given]], T], *given: *Given) -> T:
         """Do the work; while another connection is writing, wait a moment and ask again, for a bounded time.

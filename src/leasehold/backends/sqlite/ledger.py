@@ -98,7 +98,7 @@ class Ledger:
             return None
         key, owner, ttl, holder = claim.key, claim.owner, claim.ttl, claim.holder
         now, fence = self._host.now(), self._fence_by_clock()
-        self._cleaner.tick(connection)
+        self._cleaner.tick()
         values = (key, fence, owner, ttl, now, now + ttl, holder.host, holder.pid, holder.label, holder.reason)
         if fence <= MAX_FENCE and single_change(connection, sql.GRANT_PLAIN, values):
             return Grant(claim, fence, ttl, None, abandoned=False)
