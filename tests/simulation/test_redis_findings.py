@@ -78,7 +78,7 @@ def test_a_client_whose_connection_for_messages_died_in_silence_gets_its_turn() 
 
 @pytest.mark.parametrize("mode", [Mode.EXCLUSIVE, Mode.SHARED])
 @pytest.mark.parametrize("refusal", ["NOREPLICAS", "READONLY", "MISCONF", "OOM"])
-def test_nobody_hears_of_a_grant_that_the_server_refuses_to_make(refusal: str, mode: Mode) -> None:
+def test_no_message_announces_a_grant_that_the_server_refuses_to_make(refusal: str, mode: Mode) -> None:
     """They did: a release told the next in line, then the server refused its first write, and two had it."""
     bench = Bench()
     holder, waiter = bench.client(), bench.client()
@@ -102,7 +102,7 @@ def test_nobody_hears_of_a_grant_that_the_server_refuses_to_make(refusal: str, m
 
 
 @pytest.mark.parametrize("refusal", ["NOREPLICAS", "READONLY", "MISCONF", "OOM"])
-def test_nobody_hears_of_a_grant_that_the_question_of_a_third_would_have_made(refusal: str) -> None:
+def test_no_message_announces_a_grant_that_the_call_of_a_third_would_have_made(refusal: str) -> None:
     """They did: once min_hold was over, whoever asked next handed it over, and nothing had to be written before."""
     bench = Bench()
     holder, waiter, third = bench.client(), bench.client(), bench.client()
@@ -147,7 +147,7 @@ def keeps_its_place(bench: Bench, waiter: RedisBackend, then: Callable[[], None]
     bench.run(history())
 
 
-def test_a_waiter_keeps_its_place_while_its_client_cannot_hear() -> None:
+def test_a_waiter_keeps_its_place_while_its_subscription_is_dead() -> None:
     """It did not: its client waited for a dead connection to answer before it asked for the place."""
     bench = Bench()
     waiter = bench.client()
@@ -166,7 +166,7 @@ def test_a_waiter_keeps_its_place_while_replicas_lag() -> None:
     keeps_its_place(bench, bench.client(acks=1), lambda: None)
 
 
-def test_whoever_waits_for_a_server_that_holds_off_has_a_place_in_line() -> None:
+def test_a_claim_on_a_server_that_holds_off_has_a_place_in_the_queue() -> None:
     """It had none: it was refused, and asked again at once, thousands of times until the time was over."""
     bench = Bench()
     bench.server.restart_empty()
@@ -206,7 +206,7 @@ def test_a_late_copy_of_a_first_request_does_not_change_how_a_waiter_is_called()
     bench.run(history())
 
 
-def test_strict_mode_holds_off_for_a_name_that_the_promoted_replica_never_heard_of() -> None:
+def test_strict_mode_holds_off_for_a_name_that_the_promoted_replica_does_not_know() -> None:
     """It did not: it went by the age of the replica's process, which says nothing about when it was promoted."""
     bench = Bench()
     first, second = bench.client(strict=5.0), bench.client(strict=5.0)

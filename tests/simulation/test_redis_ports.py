@@ -124,7 +124,7 @@ def test_release_of_a_broken_grant_wakes_the_next_waiter_at_once(mode: Mode) -> 
     bench.run(history())
 
 
-def test_second_release_of_a_broken_grant_finds_nothing_and_frees_nobody() -> None:
+def test_second_release_of_a_broken_grant_finds_nothing_and_frees_nothing() -> None:
     bench = Bench()
     holder, other = bench.client(), bench.client()
 
@@ -144,7 +144,7 @@ def test_second_release_of_a_broken_grant_finds_nothing_and_frees_nobody() -> No
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_server_without_memory_keeps_the_place_of_who_waits_and_hands_over(mode: Mode) -> None:
+def test_server_without_memory_keeps_the_place_of_a_waiter_and_hands_over(mode: Mode) -> None:
     """It kept it for six seconds: a waiter could not refresh its place."""
     bench = Bench()
     holder, waiter = bench.client(), bench.client()

@@ -128,7 +128,7 @@ def test_renewal_whose_answer_was_lost_does_not_cost_the_lease(
 
 
 @pytest.mark.parametrize("then", ENDINGS)
-def test_requests_that_were_lost_are_asked_again(
+def test_requests_that_were_lost_are_sent_again(
     driver: contract.Driver, redis_proxy: FaultProxy, redis_server: RedisServer, then: str
 ) -> None:
     async def body() -> None:
@@ -169,7 +169,7 @@ def test_request_that_arrives_after_its_claim_was_withdrawn_takes_nothing(
 
 
 @pytest.mark.parametrize("then", ENDINGS)
-def test_every_operator_s_question_survives_a_lost_answer_or_says_so(
+def test_every_operator_s_call_survives_a_lost_answer_or_raises_that(
     driver: contract.Driver, redis_proxy: FaultProxy, then: str
 ) -> None:
     async def body() -> None:
@@ -217,7 +217,7 @@ def test_holder_learns_within_its_ttl_that_packets_vanish(driver: contract.Drive
     driver.run(body())
 
 
-def test_acquire_into_a_black_hole_ends_in_time_and_says_that_it_is_unknown(
+def test_acquire_into_a_black_hole_ends_in_time_with_an_unknown_outcome(
     driver: contract.Driver, redis_proxy: FaultProxy
 ) -> None:
     async def body() -> None:

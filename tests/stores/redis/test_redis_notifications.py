@@ -73,7 +73,7 @@ def test_connection_that_opens_while_its_client_is_closed_does_not_stay(
 @pytest.mark.parametrize(
     "words", ["hello", "", "g\n{owner}", "g\n{owner}\n1\n2\n3\nx", "g\n{owner}\n1\n2\n3\n4\n5", b"\xff\n\xff", "\n\n\n"]
 )
-def test_what_others_say_on_the_channel_is_not_heard_and_does_not_deafen(
+def test_foreign_messages_on_the_channel_are_ignored_and_do_no_harm(
     driver: contract.Driver, redis_server: RedisServer, words: str | bytes
 ) -> None:
     """It did, with threads: the thread ended, and every turn was found by asking from then on."""
@@ -101,7 +101,7 @@ def test_what_others_say_on_the_channel_is_not_heard_and_does_not_deafen(
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_whatever_ends_the_hearing_is_told(driver: contract.Driver, redis_server: RedisServer) -> None:
+def test_whatever_ends_a_subscription_is_reported(driver: contract.Driver, redis_server: RedisServer) -> None:
     """It was not, with threads: everybody relied on a connection that nobody listened to."""
 
     async def body() -> None:
@@ -123,7 +123,7 @@ def test_whatever_ends_the_hearing_is_told(driver: contract.Driver, redis_server
     eventually(lambda: all(thread.name != "leasehold redis messages" for thread in threading.enumerate()))
 
 
-def test_client_hears_again_after_a_slot_has_moved(driver: contract.Driver, cluster_nodes: RedisCluster) -> None:
+def test_client_is_notified_again_after_a_slot_has_moved(driver: contract.Driver, cluster_nodes: RedisCluster) -> None:
     """It did not: any error to a subscription was taken for a missing right, for ever and for every name."""
     cluster_nodes.flush()
     slot = cluster_nodes.slot_of("{leasehold:name}")

@@ -356,7 +356,7 @@ async def until_told(driver: contract.Driver, client: AsyncClient, nodes: Redloc
         await driver.breathe()
 
 
-def test_node_that_was_away_is_told_of_a_withdrawal_without_doubt(driver: contract.Driver, nodes: RedlockNodes) -> None:
+def test_node_that_was_away_gets_a_withdrawal_without_doubt_later(driver: contract.Driver, nodes: RedlockNodes) -> None:
     async def body() -> None:
         with proxied(nodes, 1) as ((proxy,), url):
             async with opened(driver, url, ttl=30) as client:

@@ -262,7 +262,7 @@ def test_flush_of_one_node_does_not_cost_the_lease_and_the_node_gets_it_back(
     driver.run(body())
 
 
-def test_flush_of_a_majority_ends_the_lease_and_nobody_gets_it_before_it_is_safe(
+def test_flush_of_a_majority_ends_the_lease_and_it_is_not_granted_before_it_is_safe(
     driver: contract.Driver, forgetful: RedlockNodes
 ) -> None:
     async def body() -> None:
