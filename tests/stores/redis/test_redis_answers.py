@@ -131,7 +131,7 @@ def test_server_without_memory_is_a_clear_error_and_what_is_held_can_be_released
 
 
 def test_release_that_the_server_refuses_hands_nothing_over(server: RedisServer) -> None:
-    """It told the next in line before the server refused its first write: two had it."""
+    """It notified the next waiter before the server refused its first write: there were two holders."""
     server.flush()
     with leasehold.connect(server.url) as client, leasehold.connect(server.url) as other:
         first = client.lock("name", ttl=3).acquire()
@@ -277,7 +277,7 @@ def is_loading(server: RedisServer) -> bool:
 
 
 def test_busy_server_is_waited_for_or_unavailable(client: leasehold.Client, server: RedisServer) -> None:
-    """Somebody else's script runs for long: the server answers BUSY meanwhile."""
+    """A script of another program runs for long: the server answers BUSY meanwhile."""
     server.configure("busy-reply-threshold", "50")
     with server.connect() as other:
         other.send("EVAL", "while true do end", 0)

@@ -1,4 +1,4 @@
-"""A client that is closed says so to every call that is under way or comes later, and never that the store is away."""
+"""Every call on a closed client, under way or later, raises `ClientClosed`, and never that the store is away."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LIMIT = 10.0  # a third of what the store itself would take
 async def closed_while_it_waits(
     backend: Any, runtime: Runtime, call: Callable[[], Awaitable[Any]], ready: Callable[[], bool]
 ) -> list[BaseException]:
-    """What the call ends with, which is under way when `ready` says so."""
+    """How the call ends that is under way once `ready` is set."""
     errors: list[BaseException] = []
 
     async def wait() -> None:

@@ -67,7 +67,7 @@ def by_check(findings: list[Finding]) -> dict[str, Finding]:
     for finding in findings:
         assert finding.found, finding
         assert finding.why, finding
-        assert finding.level is Level.OK or finding.advice, f"{finding.check} says what is wrong and not what to do"
+        assert finding.level is Level.OK or finding.advice, f"{finding.check} names a problem without advice"
     return found
 
 
@@ -177,7 +177,7 @@ def test_a_disk_that_refuses_is_a_problem() -> None:
 
 
 def follow(server: RedisServer, finding: Finding) -> None:
-    """Do what the advice says, word for word."""
+    """Carry out the advice, word for word."""
     orders = re.findall(r"CONFIG SET (\S+) ([\w.-]+)", finding.advice)
     assert orders, finding.advice
     for name, value in orders:

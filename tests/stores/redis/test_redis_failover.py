@@ -1,4 +1,4 @@
-"""Failover under Sentinel: kept, lost and doubled state. Fences rise, holders are told, waiters go on."""
+"""Failover under Sentinel: kept, lost and doubled state. Fences rise, holders lose their leases, waiters go on."""
 
 from __future__ import annotations
 

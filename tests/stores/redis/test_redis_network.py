@@ -29,7 +29,7 @@ def through(proxy: FaultProxy) -> str:
 
 
 async def holdings(client: AsyncClient, name: str = "name") -> list[int]:
-    """The fences of those who hold it in the store; and nobody waits."""
+    """The fences of its holders in the store; there are no waiters."""
     state = await client.inspect(name)
     if state is None:
         return []
@@ -162,7 +162,7 @@ def test_request_that_arrives_after_its_claim_was_withdrawn_takes_nothing(
             assert await blocker.release()
             redis_proxy.deliver()
             await driver.runtime().sleep(0.2)
-            assert await holdings(witness) == [], "the late request took the lock for nobody"
+            assert await holdings(witness) == [], "the late request took the lock, without a holder"
             await nothing_is_left(witness)
 
     driver.run(body())
@@ -302,7 +302,7 @@ async def until_waiting(client: AsyncClient, driver: contract.Driver) -> None:
         state = await client.inspect("name")
         if state is not None and len(state.waiting) == 1:
             return
-        assert runtime.now() < end, "nobody stands in line"
+        assert runtime.now() < end, "there is no waiter in the queue"
         await runtime.sleep(0.01)
 
 

@@ -166,7 +166,7 @@ def test_release_waits_for_a_slot_on_the_move(driver: contract.Driver, cluster_n
 def test_call_whose_time_is_over_after_it_was_put_off_names_the_moving_slot(
     driver: contract.Driver, cluster_nodes: RedisCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It said that there was no time to send the request, which helps nobody."""
+    """It named the missing time to send the request, and not the reason."""
     cluster_nodes.flush()
     slot = slot_of(cluster_nodes, "moving")
 
@@ -192,7 +192,7 @@ def test_call_whose_time_is_over_after_it_was_put_off_names_the_moving_slot(
 def test_record_in_a_slot_on_the_move_is_found_where_it_is(
     driver: contract.Driver, cluster_nodes: RedisCluster
 ) -> None:
-    """A record is one key: the old owner says ASK when it has gone, and the new one answers."""
+    """A record is one key: the old owner answers ASK when it has gone, and the new one answers."""
     cluster_nodes.flush()
     key = "leasehold:record"
     slot = cluster_nodes.slot_of(f"{{{key}}}")

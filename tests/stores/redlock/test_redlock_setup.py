@@ -1,4 +1,4 @@
-"""Which nodes Redlock accepts, and what it says of the others."""
+"""Which nodes Redlock accepts, and how it refuses the others."""
 
 from __future__ import annotations
 

@@ -246,13 +246,13 @@ def test_a_part_of_a_renewal_that_failed_counts_as_no_answer_and_the_other_parts
     error = ResponseError("OOM command not allowed")
     first, last = [1, b""] * RENEWED_TOGETHER, [1, b""] * 5
     whole, grant = [first, last], Grant(claim(), 1, 10.0)
-    for parts, heard, missing in (
+    for parts, answered, missing in (
         ([error, last], RENEWED_TOGETHER, RENEWED_TOGETHER - 1),
         ([first, error], RENEWED_TOGETHER - 1, RENEWED_TOGETHER),
     ):
         call = Calls(30, 5).renew([grant] * (RENEWED_TOGETHER + 5))
         renewals = Renewals([whole, whole, reply_or_error(call, parts, "n3"), None, None], "x")
-        assert isinstance(renewals.outcome(heard, grant), Grant)
+        assert isinstance(renewals.outcome(answered, grant), Grant)
         assert isinstance(renewals.outcome(missing, grant), OutcomeUnknown)
         assert isinstance(reply_or_error(call, [error, error], "n3"), BackendError)
 

@@ -1,4 +1,4 @@
-"""What a node may not have heard."""
+"""Calls that a node may have missed."""
 
 from __future__ import annotations
 
