@@ -190,7 +190,7 @@ def test_reply_and_errors_of_a_script_are_the_user_s(database: Any, client: leas
             fenced.run("#!lua flags=no-writes\nreturn 1")
 
 
-def test_register_goes_only_if_it_was_told_to(database: Any, client: leasehold.Client) -> None:
+def test_register_expires_only_with_keep_ms(database: Any, client: leasehold.Client) -> None:
     with client.lock("stock").hold() as lease:
         FencedRedis(database, lease, keep_ms=60_000).set("stock", 1)
         assert 0 < database.pttl("leasehold:guard:leasehold:stock") <= 60_000

@@ -52,7 +52,7 @@ def test_a_clock_that_is_set_back_does_not_prolong_min_hold() -> None:
 
 
 def test_a_client_whose_connection_for_messages_died_in_silence_gets_its_turn() -> None:
-    """It did not: nobody heard the hand-over, so it was skipped and stood in line again, time after time."""
+    """It did not: the hand-over had no receiver, so it was skipped and queued again, time after time."""
     bench = Bench()
     rival, waiter = bench.client(), bench.client()
 
@@ -78,8 +78,8 @@ def test_a_client_whose_connection_for_messages_died_in_silence_gets_its_turn() 
 
 @pytest.mark.parametrize("mode", [Mode.EXCLUSIVE, Mode.SHARED])
 @pytest.mark.parametrize("refusal", ["NOREPLICAS", "READONLY", "MISCONF", "OOM"])
-def test_nobody_hears_of_a_grant_that_the_server_refuses_to_make(refusal: str, mode: Mode) -> None:
-    """They did: a release told the next in line, then the server refused its first write, and two had it."""
+def test_no_message_announces_a_grant_that_the_server_refuses_to_make(refusal: str, mode: Mode) -> None:
+    """One did: a release notified the next waiter, then the server refused its first write: two holders."""
     bench = Bench()
     holder, waiter = bench.client(), bench.client()
 
@@ -91,19 +91,19 @@ def test_nobody_hears_of_a_grant_that_the_server_refuses_to_make(refusal: str, m
         bench.server.refuses = f"{refusal} not now"
         with suppress(BackendUnavailable):
             await holder.release(grant)
-        heard = await bench.main.wait(place.signal, bench.main.now() + 0.5)
+        notified = await bench.main.wait(place.signal, bench.main.now() + 0.5)
         bench.server.refuses = ""
         state = await holder.inspect("k")
         assert state is not None
         (holding,) = state.holdings
-        assert (holding.fence != grant.fence) == heard, "who was told has it, and nobody else"
+        assert (holding.fence != grant.fence) == notified, "the notified waiter has it, and no other"
 
     bench.run(history())
 
 
 @pytest.mark.parametrize("refusal", ["NOREPLICAS", "READONLY", "MISCONF", "OOM"])
-def test_nobody_hears_of_a_grant_that_the_question_of_a_third_would_have_made(refusal: str) -> None:
-    """They did: once min_hold was over, whoever asked next handed it over, and nothing had to be written before."""
+def test_no_message_announces_a_grant_that_the_call_of_a_third_would_have_made(refusal: str) -> None:
+    """One did: once min_hold was over, the next call handed it over, and nothing had to be written before."""
     bench = Bench()
     holder, waiter, third = bench.client(), bench.client(), bench.client()
 
@@ -117,10 +117,10 @@ def test_nobody_hears_of_a_grant_that_the_question_of_a_third_would_have_made(re
         bench.server.refuses = f"{refusal} not now"
         with suppress(BackendUnavailable):
             await third.try_acquire(bench.claim())
-        heard = await bench.main.wait(place.signal, bench.main.now() + 0.2)
+        notified = await bench.main.wait(place.signal, bench.main.now() + 0.2)
         bench.server.refuses = ""
         state = await holder.inspect("k")
-        assert (state is not None and bool(state.holdings)) == heard
+        assert (state is not None and bool(state.holdings)) == notified
 
     bench.run(history())
 
@@ -147,7 +147,7 @@ def keeps_its_place(bench: Bench, waiter: RedisBackend, then: Callable[[], None]
     bench.run(history())
 
 
-def test_a_waiter_keeps_its_place_while_its_client_cannot_hear() -> None:
+def test_a_waiter_keeps_its_place_while_its_subscription_is_dead() -> None:
     """It did not: its client waited for a dead connection to answer before it asked for the place."""
     bench = Bench()
     waiter = bench.client()
@@ -166,7 +166,7 @@ def test_a_waiter_keeps_its_place_while_replicas_lag() -> None:
     keeps_its_place(bench, bench.client(acks=1), lambda: None)
 
 
-def test_whoever_waits_for_a_server_that_holds_off_has_a_place_in_line() -> None:
+def test_a_claim_on_a_server_that_holds_off_has_a_place_in_the_queue() -> None:
     """It had none: it was refused, and asked again at once, thousands of times until the time was over."""
     bench = Bench()
     bench.server.restart_empty()
@@ -206,8 +206,8 @@ def test_a_late_copy_of_a_first_request_does_not_change_how_a_waiter_is_called()
     bench.run(history())
 
 
-def test_strict_mode_holds_off_for_a_name_that_the_promoted_replica_never_heard_of() -> None:
-    """It did not: it went by the age of the replica's process, which says nothing about when it was promoted."""
+def test_strict_mode_holds_off_for_a_name_that_the_promoted_replica_does_not_know() -> None:
+    """It did not: it went by the age of the replica's process, which proves nothing about when it was promoted."""
     bench = Bench()
     first, second = bench.client(strict=5.0), bench.client(strict=5.0)
     bench.server.lag = 1.0

@@ -88,7 +88,7 @@ def test_withdrawal_that_lets_the_next_in_tells_it_that_the_last_holder_vanished
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("at_once", [False, True])
 def test_release_of_a_broken_grant_answers_the_break_in_the_words_of_a_renewal(mode: Mode, at_once: bool) -> None:
-    """It said no more than that the grant was gone, and the reason was lost."""
+    """It answered only that the grant was gone, and the reason was lost."""
     bench = Bench()
     holder, operator = bench.client(), bench.client()
 
@@ -124,7 +124,7 @@ def test_release_of_a_broken_grant_wakes_the_next_waiter_at_once(mode: Mode) -> 
     bench.run(history())
 
 
-def test_second_release_of_a_broken_grant_finds_nothing_and_frees_nobody() -> None:
+def test_second_release_of_a_broken_grant_finds_nothing_and_frees_nothing() -> None:
     bench = Bench()
     holder, other = bench.client(), bench.client()
 
@@ -144,7 +144,7 @@ def test_second_release_of_a_broken_grant_finds_nothing_and_frees_nobody() -> No
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_server_without_memory_keeps_the_place_of_who_waits_and_hands_over(mode: Mode) -> None:
+def test_server_without_memory_keeps_the_place_of_a_waiter_and_hands_over(mode: Mode) -> None:
     """It kept it for six seconds: a waiter could not refresh its place."""
     bench = Bench()
     holder, waiter = bench.client(), bench.client()
@@ -160,7 +160,7 @@ def test_server_without_memory_keeps_the_place_of_who_waits_and_hands_over(mode:
         assert isinstance(grant, Grant)
         assert isinstance(answer, Place)
         assert await holder.release(grant)
-        assert await bench.main.wait(answer.signal, bench.main.now() + 0.5), "nobody was told"
+        assert await bench.main.wait(answer.signal, bench.main.now() + 0.5), "no waiter was notified"
         answer.signal.clear()
         assert isinstance(await waiter.turn(answer), Grant)
 
@@ -274,7 +274,7 @@ def test_clock_set_back_prolongs_the_lock_of_a_dead_holder_and_break_ends_it() -
 
 @pytest.mark.parametrize("age", [0, 3_600_000])
 def test_strict_mode_holds_off_for_a_name_that_another_life_has_granted_however_old_the_server_is(age: int) -> None:
-    """A server can be old and yet have just become the one that is asked: its age says nothing about this name."""
+    """A server can be old and yet have just become the primary: its age proves nothing about this name."""
     bench = Bench()
     client = bench.client()
     keys = client._names.keys("k")

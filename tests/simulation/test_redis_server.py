@@ -101,7 +101,7 @@ def test_a_script_has_to_be_sent_once_and_is_forgotten_by_a_new_process(desk: De
     assert "NOSCRIPT" in str(desk.type("EVALSHA", digest, 0))
 
 
-def test_what_is_published_reaches_who_listens_and_says_how_many(desk: Desk) -> None:
+def test_a_message_reaches_its_subscribers_and_returns_their_number(desk: Desk) -> None:
     assert desk.type("PUBLISH", "c", "m") == 0
     assert desk.type("SUBSCRIBE", "c") == [b"subscribe", b"c", 1]
     assert desk.script("return redis.call('PUBLISH', 'c', 'm')") == 1
@@ -150,7 +150,7 @@ def test_what_had_a_time_to_live_still_has_it_after_a_fail_over(desk: Desk) -> N
     assert desk.type("PTTL", "k") == 1000
 
 
-def test_a_promoted_replica_has_another_name_and_says_that_it_was_promoted(desk: Desk) -> None:
+def test_a_promoted_replica_has_another_name_and_reports_its_promotion(desk: Desk) -> None:
     before = desk.type("INFO", "server"), desk.type("INFO", "replication")
     assert b"replid2:0000" in before[1]
     desk.server.fail_over()

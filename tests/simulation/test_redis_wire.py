@@ -46,7 +46,7 @@ def test_a_server_that_is_down_refuses_and_nothing_is_applied() -> None:
     assert keys_left(bench) == 0
 
 
-def test_a_restart_is_heard_of_at_once_or_not_at_all() -> None:
+def test_a_restart_is_noticed_at_once_or_not_at_all() -> None:
     for in_silence in (False, True):
         bench = Bench()
         client = bench.client(shared=True)
@@ -127,7 +127,7 @@ def test_a_message_travels_and_can_be_lost() -> None:
         assert bench.run(history()) is rung
 
 
-def test_a_crash_is_told_to_the_server_or_not() -> None:
+def test_a_crash_closes_the_connection_at_the_server_or_not() -> None:
     """A process that is killed closes its connections; a host that loses its power does not."""
     seen = set()
     for seed in range(20):

@@ -85,7 +85,7 @@ REDIS_MUTANTS: tuple[Mutant, ...] = (
         "    redis.call('PEXPIRE', H, text(ttl))\n    keep(ttl)\n",
         "    keep(ttl)\n",
     ),
-    # --- who may hold
+    # --- grants
     Mutant(
         "redis-one-permit-too-many",
         "a semaphore admits one more than its capacity",
@@ -138,13 +138,13 @@ REDIS_MUTANTS: tuple[Mutant, ...] = (
     # --- the queue
     Mutant(
         "redis-dead-waiter-served",
-        "the lock is handed to a waiter that was not heard of for too long",
+        "the lock is handed to a waiter without a call for too long",
         _QUEUE,
         "    if not expires or tonumber(expires) <= now then\n",
         "    if not expires then\n",
     ),
     Mutant(
-        "redis-nobody-heard",
+        "redis-no-receiver",
         "a waiter whose client is gone is made the holder",
         _QUEUE,
         "        if receivers > 0 then grant(head,",
@@ -152,14 +152,14 @@ REDIS_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "redis-tells-before-it-writes",
-        "a waiter is told of a grant that the server then refuses to make",
+        "a message announces a grant that the server then refuses to make",
         _QUEUE,
         "local function write_first() redis.call('ZREM', Q, '') end\n",
         "local function write_first() end\n",
     ),
     Mutant(
         "redis-try-overtakes",
-        "a claim is granted although somebody waits",
+        "a claim is granted although another one waits",
         _ACQUIRE,
         "  if not place and admits(mode, kind) and (queue == 0 or redis.call('EXISTS', Q) == 0) then\n",
         "  if not place and admits(mode, kind) then\n",
@@ -173,7 +173,7 @@ REDIS_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "redis-place-lost-by-asking",
-        "a waiter that asks again goes to the end of the queue",
+        "a waiter that calls again goes to the end of the queue",
         _ACQUIRE,
         "if not place then\n  redis.call('ZADD', Q,",
         "if true then\n  redis.call('ZADD', Q,",
@@ -215,7 +215,7 @@ REDIS_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "redis-hold-off-without-a-place",
-        "whoever waits for a server that holds off is refused, and asks again at once",
+        "a claim on a server that holds off is refused instead of queued, and comes back at once",
         _ACQUIRE,
         "if step == '0' then return {0, ",
         "if step == '0' or off > 0 then return {0, ",
@@ -284,9 +284,9 @@ REDIS_MUTANTS: tuple[Mutant, ...] = (
         "if fence > highest then\n",
         "if false then\n",
     ),
-    # --- what others are told
+    # --- what the next holder learns
     Mutant(
-        "redis-abandoned-not-told",
+        "redis-abandoned-not-noted",
         "the next holder does not learn that the last one vanished",
         _QUEUE,
         "    alone, alone_description = false, false\n    note_abandonment()\n",
@@ -380,7 +380,7 @@ REDIS_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "redis-script-not-sent",
-        "a server that does not know a script is not told it",
+        "a server that has not cached a script does not get its text",
         _ROUTER,
         "            payload = call.whole  #",
         '            payload = call.short if code == "NOSCRIPT" else call.whole  #',

@@ -124,8 +124,8 @@ REDIS_STORE_MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_CLOSING}::test_call_that_waits_for_an_answer_ends_when_its_client_is_closed[threads--try_acquire]",),
     ),
     Mutant(
-        "redis-closed-said-as-unknown",
-        "a task whose client is closed is told that the outcome is unknown, and asks again",
+        "redis-closed-as-unknown",
+        "a task whose client is closed gets an unknown outcome, and tries again",
         _ASYNCIO,
         '        self._fail("", closed=True)\n',
         '        self._fail("closed")\n',
@@ -150,7 +150,7 @@ REDIS_STORE_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "redis-break-untold-by-release",
-        "a release of a grant that was broken at once does not say why it is gone",
+        "a release of a grant that was broken at once loses the reason",
         _RELEASE,
         "  if mark and string.sub(mark, 1, 1) == 'b' then return {2, string.sub(mark, 2)} end\n",
         "",
@@ -182,7 +182,7 @@ REDIS_STORE_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "redis-withdrawal-hides-the-vanished",
-        "who is let in by the withdrawal of another does not learn that the last holder vanished",
+        "a waiter that is let in by the withdrawal of another does not learn that the last holder vanished",
         _WITHDRAW,
         "notice_the_end_of_grants()\n",
         "",

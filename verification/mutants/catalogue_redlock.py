@@ -27,7 +27,7 @@ REDLOCK_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "redlock-busy-is-in-doubt",
-        "while nodes are down, a lock of somebody else is in doubt instead of refused",
+        "while nodes are down, a lock of another claim is in doubt instead of refused",
         _REDLOCK + "acquire.py",
         "        return left - sum(1 for _ in self._with(BUSY)) < self._needed <= left\n",
         "        return False\n",
@@ -75,8 +75,8 @@ REDLOCK_MUTANTS: tuple[Mutant, ...] = (
         tests=(_CALLS + "test_withdrawal_without_doubt_leaves_nothing_on_nodes_that_answer",),
     ),
     Mutant(
-        "redlock-break-said-once",
-        "a release of a broken grant that is repeated says that it was merely gone",
+        "redlock-break-answered-once",
+        "a release of a broken grant that is repeated answers that it was merely gone",
         _SCRIPTS + "release.lua",
         "    redis.call('HSET', KEYS[1], 'w', ARGV[1], 'v', lock[4])\n",
         "",
@@ -85,7 +85,7 @@ REDLOCK_MUTANTS: tuple[Mutant, ...] = (
     # --- connections and calls
     Mutant(
         "redlock-no-mark-on-a-node-in-doubt",
-        "a vote that arrives after a withdrawal without doubt takes the lock for nobody",
+        "a vote that arrives after a withdrawal without doubt takes the lock, without a holder",
         _REDLOCK + "backend.py",
         "                if answer != 1 or request.node.may_receive_late(claim.ttl):\n",
         "                if isinstance(answer, Exception):\n",
@@ -141,7 +141,7 @@ REDLOCK_MUTANTS: tuple[Mutant, ...] = (
         tests=_NODES,
     ),
     Mutant(
-        "redlock-clean-up-said-once",
+        "redlock-clean-up-sent-once",
         "clean-ups are forgotten when the connection breaks while they are sent again",
         _REDLOCK + "node.py",
         "            for call in calls:\n                self.undelivered.keep(call)\n            raise\n",
@@ -174,7 +174,7 @@ REDLOCK_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "redlock-votes-for-broken",
-        "a claim whose grant was broken gets it again when it is asked again",
+        "a claim whose grant was broken gets it again when it is sent again",
         _SCRIPTS + "vote.lua",
         "  if lock[1] ~= owner or lock[5] then\n",
         "  if lock[1] ~= owner then\n",

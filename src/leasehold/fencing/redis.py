@@ -95,7 +95,7 @@ class AsyncFencedRedis:
         """DEL values; how many there were."""
         self._require_exclusive()
         if not keys:
-            raise ConfigurationError('delete needs at least one key: delete("stock")')
+            raise ConfigurationError("delete needs at least one key, such as 'stock'")
         return int(await self._perform(_DELETE, keys, ()))
 
     async def run(self, script: str, *, keys: Sequence[str | bytes] = (), args: Sequence[Value] = ()) -> Any:

@@ -1,6 +1,6 @@
 """A Redis server and two workers inside a network of their own that loses packets: `python lossy_network.py SECONDS`.
 
-It is started with `unshare --net`, so that the rules are seen by nobody else and end with the last process in there.
+It is started with `unshare --net`, so that the rules affect no other process and end with the last process in there.
 Prints `dropped COUNT`, then the line of each worker.
 """
 

@@ -87,7 +87,7 @@ def no_answer_to_a_connection() -> Iterator[int]:
 
 @contextmanager
 def unread() -> Iterator[int]:
-    """A port that takes connections and never says a word."""
+    """A port that takes connections and never answers."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(64)

@@ -64,7 +64,7 @@ def in_background(work: Callable[[], Any]) -> Callable[[], Any]:
 # --- what was kept is gone
 
 
-def test_flush_while_held_is_told_with_the_next_renewal_and_fences_still_rise(
+def test_flush_while_held_is_a_loss_at_the_next_renewal_and_fences_still_rise(
     driver: contract.Driver, server: RedisServer
 ) -> None:
     async def body() -> None:
@@ -97,7 +97,7 @@ def test_flush_while_waiting_is_noticed_by_the_waiter(client: leasehold.Client, 
     assert first.release() is False
 
 
-def test_evicted_lock_is_told_with_the_next_renewal_and_fences_still_rise() -> None:
+def test_evicted_lock_is_a_loss_at_the_next_renewal_and_fences_still_rise() -> None:
     server = RedisServer(maxmemory="3mb", policy="allkeys-random")
     with server, leasehold.connect(server.url) as client:
         lease = client.lock("name", ttl=3).acquire()
@@ -131,7 +131,7 @@ def test_server_without_memory_is_a_clear_error_and_what_is_held_can_be_released
 
 
 def test_release_that_the_server_refuses_hands_nothing_over(server: RedisServer) -> None:
-    """It told the next in line before the server refused its first write: two had it."""
+    """It notified the next waiter before the server refused its first write: there were two holders."""
     server.flush()
     with leasehold.connect(server.url) as client, leasehold.connect(server.url) as other:
         first = client.lock("name", ttl=3).acquire()
@@ -276,8 +276,8 @@ def is_loading(server: RedisServer) -> bool:
     return False
 
 
-def test_busy_server_is_waited_for_or_said_to_be_unavailable(client: leasehold.Client, server: RedisServer) -> None:
-    """Somebody else's script runs for long: the server answers BUSY meanwhile."""
+def test_busy_server_is_waited_for_or_unavailable(client: leasehold.Client, server: RedisServer) -> None:
+    """A script of another program runs for long: the server answers BUSY meanwhile."""
     server.configure("busy-reply-threshold", "50")
     with server.connect() as other:
         other.send("EVAL", "while true do end", 0)
@@ -380,9 +380,7 @@ def test_missing_and_wrong_passwords_are_rejected_at_once() -> None:
 
 
 @pytest.mark.parametrize("program", [redis_program, valkey_program])
-def test_missing_password_is_said_in_the_same_words_by_every_verb(
-    driver: contract.Driver, program: Callable[[], str]
-) -> None:
+def test_missing_password_has_the_same_error_in_every_verb(driver: contract.Driver, program: Callable[[], str]) -> None:
     """A long request was refused with a sentence about the protocol, which names no password."""
     server = RedisServer(password="secret", program=program())
 

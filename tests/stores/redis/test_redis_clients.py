@@ -147,7 +147,7 @@ def test_databases_and_prefixes_keep_locks_apart(server: RedisServer) -> None:
 @pytest.mark.parametrize(
     "query", ["nonsense=1", "socket_timeot=3", "ttl=5", "compat=perhaps", "acks=-1", "acks=many", "db=x"]
 )
-def test_options_that_nobody_knows_are_refused_by_name(query: str) -> None:
+def test_unknown_options_are_refused_by_name(query: str) -> None:
     with pytest.raises(leasehold.ConfigurationError, match=query.partition("=")[0]):
         leasehold.connect(f"redis://localhost?{query}")
 

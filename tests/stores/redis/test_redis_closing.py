@@ -1,4 +1,4 @@
-"""A client that is closed says so to every call that is under way or comes later, and never that the store is away."""
+"""Every call on a closed client, under way or later, raises `ClientClosed`, and never that the store is away."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LIMIT = 10.0  # a third of what the store itself would take
 async def closed_while_it_waits(
     backend: Any, runtime: Runtime, call: Callable[[], Awaitable[Any]], ready: Callable[[], bool]
 ) -> list[BaseException]:
-    """What the call ends with, which is under way when `ready` says so."""
+    """How the call ends that is under way once `ready` is set."""
     errors: list[BaseException] = []
 
     async def wait() -> None:
@@ -77,7 +77,7 @@ def test_call_that_waits_for_a_connection_ends_when_its_client_is_closed(driver:
         driver.run(body(port))
 
 
-def test_every_call_after_the_end_says_that_the_client_is_closed(
+def test_every_call_after_the_end_raises_that_the_client_is_closed(
     driver: contract.Driver, redis_server: RedisServer
 ) -> None:
     async def body() -> None:
@@ -93,7 +93,7 @@ def test_every_call_after_the_end_says_that_the_client_is_closed(
     driver.run(body())
 
 
-def test_whoever_waits_in_line_is_woken_and_told(driver: contract.Driver, redis_server: RedisServer) -> None:
+def test_closing_wakes_every_waiter_with_an_error(driver: contract.Driver, redis_server: RedisServer) -> None:
     async def body() -> None:
         async with backend_of(driver, redis_server.url) as (backend, runtime):
             assert await backend.try_acquire(claim_of("o1"))

@@ -117,7 +117,7 @@ def test_our_renewal_does_not_prolong_their_lock(server: RedisServer, client: le
     eventually(lambda: not lock.locked(), "their lock does not end", 10)
 
 
-def test_whoever_asks_again_and_again_does_not_starve_beside_our_queue(server: RedisServer, theirs: Any) -> None:
+def test_a_client_that_polls_does_not_starve_beside_our_queue(server: RedisServer, theirs: Any) -> None:
     """A hand-over without a gap would leave no moment for a client that only asks now and then."""
     done = threading.Event()
     rounds = [0, 0, 0]

@@ -30,7 +30,7 @@ def url_of(*sentinels: Sentinel) -> str:
     return f"redis+sentinel://{','.join(f'127.0.0.1:{sentinel.port}' for sentinel in sentinels)}/{SERVICE}"
 
 
-def test_primary_of_the_newest_configuration_is_asked_in_whatever_order_the_sentinels_are_named(
+def test_primary_of_the_newest_configuration_is_used_in_whatever_order_the_sentinels_are_named(
     driver: contract.Driver,
 ) -> None:
     """The old primary is back, and a Sentinel that was cut off sends everybody there: two holders."""
@@ -50,7 +50,7 @@ def test_primary_of_the_newest_configuration_is_asked_in_whatever_order_the_sent
         driver.run(body())
 
 
-def test_server_that_does_not_take_itself_for_the_primary_is_not_asked(driver: contract.Driver) -> None:
+def test_server_that_does_not_take_itself_for_the_primary_gets_no_call(driver: contract.Driver) -> None:
     with RedisServer("primary") as primary, ExitStack() as stack:
         assert isinstance(primary, RedisServer)
         replica = RedisServer("replica", replica_of=primary)
@@ -73,7 +73,7 @@ def test_server_that_does_not_take_itself_for_the_primary_is_not_asked(driver: c
         ("redis+cluster://127.0.0.1:{0}", "does not belong to a Cluster; for one server the URL begins"),
     ],
 )
-def test_url_of_another_kind_of_store_is_rejected_at_once_and_says_so(
+def test_url_of_another_kind_of_store_is_rejected_at_once_with_the_reason(
     redis_server: RedisServer, url: str, words: str
 ) -> None:
     """They were tried again and again until the deadline, as if the store were away."""

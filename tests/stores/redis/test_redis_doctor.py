@@ -67,7 +67,7 @@ def by_check(findings: list[Finding]) -> dict[str, Finding]:
     for finding in findings:
         assert finding.found, finding
         assert finding.why, finding
-        assert finding.level is Level.OK or finding.advice, f"{finding.check} says what is wrong and not what to do"
+        assert finding.level is Level.OK or finding.advice, f"{finding.check} names a problem without advice"
     return found
 
 
@@ -134,7 +134,9 @@ def test_a_server_that_evicts_is_a_problem_once_it_has_a_limit(
     assert examine(server)["eviction"].level is Level.OK
 
 
-def test_a_server_that_is_full_or_nearly_so_is_told(server: RedisServer, setting: Callable[[str, str], None]) -> None:
+def test_a_server_that_is_full_or_nearly_so_is_a_finding(
+    server: RedisServer, setting: Callable[[str, str], None]
+) -> None:
     used = int(server.info("memory")["used_memory"])
     setting("maxmemory", str(round(used * 1.05)))
     assert examine(server)["memory"].level is Level.WARNING
@@ -142,7 +144,7 @@ def test_a_server_that_is_full_or_nearly_so_is_told(server: RedisServer, setting
     assert examine(server)["memory"].level is Level.PROBLEM
 
 
-def test_a_server_with_hardly_a_free_connection_is_told(
+def test_a_server_with_hardly_a_free_connection_is_a_finding(
     server: RedisServer, setting: Callable[[str, str], None]
 ) -> None:
     setting("maxclients", "3")
@@ -151,7 +153,7 @@ def test_a_server_with_hardly_a_free_connection_is_told(
         assert examine(server)["connections"].level is Level.WARNING
 
 
-def test_what_a_server_keeps_over_a_restart_is_told(redis_server: RedisServer) -> None:
+def test_what_a_server_keeps_over_a_restart_is_a_finding(redis_server: RedisServer) -> None:
     found = examine(redis_server)["persistence"]
     assert found.level is Level.WARNING
     assert found.found == "none: it is empty after a restart"
@@ -175,7 +177,7 @@ def test_a_disk_that_refuses_is_a_problem() -> None:
 
 
 def follow(server: RedisServer, finding: Finding) -> None:
-    """Do what the advice says, word for word."""
+    """Carry out the advice, word for word."""
     orders = re.findall(r"CONFIG SET (\S+) ([\w.-]+)", finding.advice)
     assert orders, finding.advice
     for name, value in orders:
@@ -222,7 +224,7 @@ def test_a_sentinel_is_not_a_store(redis_server: RedisServer) -> None:
         assert "redis+sentinel://" in found.advice
 
 
-def test_a_slow_server_is_told(server: RedisServer) -> None:
+def test_a_slow_server_is_a_finding(server: RedisServer) -> None:
     with FaultProxy(server.address) as proxy, Connection(proxy.address) as connection:
         proxy.delay(to_client=0.06)
         found = by_check(run(doctor.examine(raw(connection))))
@@ -230,7 +232,7 @@ def test_a_slow_server_is_told(server: RedisServer) -> None:
 
 
 @pytest.mark.parametrize(("shift", "level"), [(2.5, Level.WARNING), (-2.5, Level.WARNING), (7200, Level.PROBLEM)])
-def test_a_clock_that_differs_is_told(server: RedisServer, shift: float, level: Level) -> None:
+def test_a_clock_that_differs_is_a_finding(server: RedisServer, shift: float, level: Level) -> None:
     with server.connect() as connection:
         plain = raw(connection)
 
@@ -281,14 +283,14 @@ def test_an_account_without_scripts_is_a_problem(server: RedisServer) -> None:
     assert "EVALSHA" in found["rights"].found
 
 
-def test_an_account_that_may_not_ask_for_rights_is_told_so_without_alarm(server: RedisServer) -> None:
+def test_an_account_without_the_right_to_check_rights_is_a_finding_without_alarm(server: RedisServer) -> None:
     server.ask("ACL", "SETUSER", "modest", "on", ">word", "~*", "&*", "+@all", "-acl")
     assert examine(server, ("modest", "word"))["rights"].level is Level.OK
     server.ask("ACL", "SETUSER", "modest", "+acl|whoami")
     assert examine(server, ("modest", "word"))["rights"].level is Level.OK
 
 
-def test_the_doctor_asks_for_the_documented_rights_and_for_all_that_the_scripts_call() -> None:
+def test_the_doctor_checks_the_documented_rights_and_all_that_the_scripts_call() -> None:
     asked = {command.lower() for command, *_ in needed("leasehold:", sharded=False)}
     page = (ROOT / "docs/how-to/redis-acl.md").read_text()
     documented = set(re.findall(r"\+(\w+)", page.split("```")[1]))

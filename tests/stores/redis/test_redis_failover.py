@@ -1,4 +1,4 @@
-"""Failover under Sentinel: kept, lost and doubled state. Fences rise, holders are told, waiters go on."""
+"""Failover under Sentinel: kept, lost and doubled state. Fences rise, holders lose their leases, waiters go on."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_failover_that_keeps_the_lock_costs_neither_holder_nor_waiter(
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_failover_that_loses_the_lock_is_told_to_the_holder_and_the_new_fence_is_higher(
+def test_failover_that_loses_the_lock_is_a_loss_for_the_holder_and_the_new_fence_is_higher(
     group: SentinelGroup, start: Callable[..., Worker], task: str
 ) -> None:
     with leasehold.connect(group.url) as client:

@@ -72,7 +72,7 @@ def test_a_pattern_matches_only_what_starts_like_it() -> None:
 
 
 @pytest.mark.parametrize("name", ["acquire", "release", "renew", "withdraw", "break", "inspect", "raise_fence"])
-def test_a_script_is_whole_and_says_what_it_takes(name: str) -> None:
+def test_a_script_is_whole_and_documents_what_it_takes(name: str) -> None:
     from pathlib import Path
 
     import leasehold.backends.redis.scripts as package

@@ -79,8 +79,8 @@ def test_fences_that_ran_ahead_are_kept_by_the_client_that_saw_them_and_healed_f
         redis_server.flush()
         forgotten = other.lock("name").acquire()
         forgotten.release()
-        assert forgotten.fence < again.fence, "nobody can know; a guard would refuse it, and say so"
-        other.raise_fence("name", again.fence, reason="the guard said so")
+        assert forgotten.fence < again.fence, "the store cannot know; a guard would refuse it"
+        other.raise_fence("name", again.fence, reason="a guard refused it")
         healed = other.lock("name").acquire()
         assert healed.fence > again.fence
         healed.release()

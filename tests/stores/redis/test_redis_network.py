@@ -29,7 +29,7 @@ def through(proxy: FaultProxy) -> str:
 
 
 async def holdings(client: AsyncClient, name: str = "name") -> list[int]:
-    """The fences of those who hold it in the store; and nobody waits."""
+    """The fences of its holders in the store; there are no waiters."""
     state = await client.inspect(name)
     if state is None:
         return []
@@ -128,7 +128,7 @@ def test_renewal_whose_answer_was_lost_does_not_cost_the_lease(
 
 
 @pytest.mark.parametrize("then", ENDINGS)
-def test_requests_that_were_lost_are_asked_again(
+def test_requests_that_were_lost_are_sent_again(
     driver: contract.Driver, redis_proxy: FaultProxy, redis_server: RedisServer, then: str
 ) -> None:
     async def body() -> None:
@@ -162,14 +162,14 @@ def test_request_that_arrives_after_its_claim_was_withdrawn_takes_nothing(
             assert await blocker.release()
             redis_proxy.deliver()
             await driver.runtime().sleep(0.2)
-            assert await holdings(witness) == [], "the late request took the lock for nobody"
+            assert await holdings(witness) == [], "the late request took the lock, without a holder"
             await nothing_is_left(witness)
 
     driver.run(body())
 
 
 @pytest.mark.parametrize("then", ENDINGS)
-def test_every_operator_s_question_survives_a_lost_answer_or_says_so(
+def test_every_operator_s_call_survives_a_lost_answer_or_raises_that(
     driver: contract.Driver, redis_proxy: FaultProxy, then: str
 ) -> None:
     async def body() -> None:
@@ -217,7 +217,7 @@ def test_holder_learns_within_its_ttl_that_packets_vanish(driver: contract.Drive
     driver.run(body())
 
 
-def test_acquire_into_a_black_hole_ends_in_time_and_says_that_it_is_unknown(
+def test_acquire_into_a_black_hole_ends_in_time_with_an_unknown_outcome(
     driver: contract.Driver, redis_proxy: FaultProxy
 ) -> None:
     async def body() -> None:
@@ -302,7 +302,7 @@ async def until_waiting(client: AsyncClient, driver: contract.Driver) -> None:
         state = await client.inspect("name")
         if state is not None and len(state.waiting) == 1:
             return
-        assert runtime.now() < end, "nobody stands in line"
+        assert runtime.now() < end, "there is no waiter in the queue"
         await runtime.sleep(0.01)
 
 

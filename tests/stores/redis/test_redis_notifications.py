@@ -1,4 +1,4 @@
-"""The connection on which a client hears that it is its turn: what may be said on it, and how it ends."""
+"""The subscription that brings hand-overs to a client: which messages it takes, and how it ends."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def until(runtime: Runtime, condition: Callable[[], object], what: str) ->
 def test_connection_that_opens_while_its_client_is_closed_does_not_stay(
     driver: contract.Driver, redis_server: RedisServer, redis_proxy: FaultProxy
 ) -> None:
-    """It did, with threads together with the thread that heard on it."""
+    """It did, with threads together with the thread that received from it."""
 
     async def body() -> None:
         runtime = driver.runtime()
@@ -73,7 +73,7 @@ def test_connection_that_opens_while_its_client_is_closed_does_not_stay(
 @pytest.mark.parametrize(
     "words", ["hello", "", "g\n{owner}", "g\n{owner}\n1\n2\n3\nx", "g\n{owner}\n1\n2\n3\n4\n5", b"\xff\n\xff", "\n\n\n"]
 )
-def test_what_others_say_on_the_channel_is_not_heard_and_does_not_deafen(
+def test_foreign_messages_on_the_channel_are_ignored_and_do_no_harm(
     driver: contract.Driver, redis_server: RedisServer, words: str | bytes
 ) -> None:
     """It did, with threads: the thread ended, and every turn was found by asking from then on."""
@@ -85,8 +85,8 @@ def test_what_others_say_on_the_channel_is_not_heard_and_does_not_deafen(
         grant = await holder.try_acquire(claim(runtime))
         place = await waiter.join(claim(runtime))
         assert isinstance(place, Place)
-        said = words.format(owner=place.claim.owner) if isinstance(words, str) else words
-        assert redis_server.ask("PUBLISH", waiter._listener._channel, said) == 1
+        message = words.format(owner=place.claim.owner) if isinstance(words, str) else words
+        assert redis_server.ask("PUBLISH", waiter._listener._channel, message) == 1
         assert await holder.release(grant)
         assert await runtime.wait(place.signal, runtime.now() + LIMIT), "it is deaf"
         handed = await waiter.turn(place)
@@ -101,29 +101,31 @@ def test_what_others_say_on_the_channel_is_not_heard_and_does_not_deafen(
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_whatever_ends_the_hearing_is_told(driver: contract.Driver, redis_server: RedisServer) -> None:
-    """It was not, with threads: everybody relied on a connection that nobody listened to."""
+def test_whatever_ends_a_subscription_is_reported(driver: contract.Driver, redis_server: RedisServer) -> None:
+    """It was not, with threads: all waiters relied on a connection without a reader."""
 
     async def body() -> None:
         runtime = driver.runtime()
         backend: Any = find_store(redis_server.url).open_backend(runtime)
         lost = runtime.signal()
 
-        def hear(_: object) -> None:
+        def on_message(_: object) -> None:
             raise RuntimeError("a bug of ours")
 
         router = backend._router
-        subscription = await router.wire.subscribe(await router.node_for(backend._names.keys("k")), hear, lost.set)
+        subscription = await router.wire.subscribe(
+            await router.node_for(backend._names.keys("k")), on_message, lost.set
+        )
         subscription.send(pack("SUBSCRIBE", "channel"))
         assert await runtime.wait(lost, runtime.now() + LIMIT)
         await backend.close()
 
     driver.run(body())
-    # Its thread says so a moment later, which must not be in another test.
+    # Its thread reports that a moment later, which must not be in another test.
     eventually(lambda: all(thread.name != "leasehold redis messages" for thread in threading.enumerate()))
 
 
-def test_client_hears_again_after_a_slot_has_moved(driver: contract.Driver, cluster_nodes: RedisCluster) -> None:
+def test_client_is_notified_again_after_a_slot_has_moved(driver: contract.Driver, cluster_nodes: RedisCluster) -> None:
     """It did not: any error to a subscription was taken for a missing right, for ever and for every name."""
     cluster_nodes.flush()
     slot = cluster_nodes.slot_of("{leasehold:name}")
@@ -160,7 +162,7 @@ def test_client_hears_again_after_a_slot_has_moved(driver: contract.Driver, clus
 
 
 def test_short_question_is_given_up_in_time_behind_a_long_one(redis_proxy: FaultProxy) -> None:
-    """It was not: a timer that was set for a question long answered was left to run, and nobody looked before."""
+    """It was not: a timer that was set for a call long answered was left to run, and nothing looked before."""
 
     async def body() -> None:
         backend: Any = find_store(f"redis://127.0.0.1:{redis_proxy.port}").open_backend(AsyncioRuntime())

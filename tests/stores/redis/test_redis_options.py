@@ -1,9 +1,10 @@
-"""What the URL of a Redis store may say, and what becomes of it. No server is needed."""
+"""The options of a Redis URL, what becomes of them, and the stored form of a holder."""
 
 from __future__ import annotations
 
+import json
 import ssl
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,6 +15,9 @@ from leasehold.backends.redis.wire import Node
 from leasehold.kit.holder import holder_to_json
 from leasehold.urls import find_store
 from leasehold.values import Holder
+
+if TYPE_CHECKING:
+    from verification.lab.redis import RedisServer
 
 
 def store(url: str) -> Any:
@@ -140,3 +144,17 @@ def test_a_stored_holder_is_read_in_its_form_and_in_that_of_earlier_clients(
     stored: bytes, holder: Holder | None
 ) -> None:
     assert read_holder(stored) == holder
+
+
+def test_a_holder_is_stored_as_a_json_object_and_that_of_an_earlier_client_is_shown(redis_server: RedisServer) -> None:
+    redis_server.flush()
+    with leasehold.connect(redis_server.url, label="nightly") as client, client.lock("x").hold():
+        stored = json.loads(redis_server.ask("HGET", "leasehold:{leasehold:x}:s", "d"))
+        assert (stored["v"], stored["label"]) == (1, "nightly")
+        redis_server.ask("HSET", "leasehold:{leasehold:x}:s", "d", '["db-3",4711,"old",null]')
+        with leasehold.connect(redis_server.url) as other:
+            with pytest.raises(leasehold.AcquireTimeout) as caught:
+                other.lock("x").acquire(timeout=0)
+            assert caught.value.holder == Holder("db-3", 4711, "old", None)
+            (state,) = other.locks()
+            assert state.holdings[0].holder == Holder("db-3", 4711, "old", None)

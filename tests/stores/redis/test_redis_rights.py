@@ -167,7 +167,7 @@ def exercise(server: RedisServer) -> None:
 
 
 def can_be_called(server: RedisServer) -> bool:
-    """Whether the waiter has told the store a channel."""
+    """Whether the waiter has a channel in the store."""
     return any(b"push:" in value for value in server.ask("HVALS", "leasehold:{leasehold:handed}:w"))
 
 
@@ -231,7 +231,7 @@ def test_rights_for_options_are_the_documented_ones(server: RedisServer, what: s
         client.lock("name").acquire(timeout=5)
     server.ask("ACL", "SETUSER", "locks", *also(what))
     with leasehold.connect(target) as client:
-        if what == "?acks=N":  # there is no replica, and that is said
+        if what == "?acks=N":  # there is no replica, and the error names that
             with pytest.raises(leasehold.BackendUnavailable, match="0 of 1 replicas"):
                 client.lock("name").acquire(timeout=0)
         else:

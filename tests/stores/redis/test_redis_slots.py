@@ -163,10 +163,10 @@ def test_release_waits_for_a_slot_on_the_move(driver: contract.Driver, cluster_n
     driver.run(body())
 
 
-def test_call_whose_time_is_over_after_it_was_put_off_says_that_the_slot_is_moved(
+def test_call_whose_time_is_over_after_it_was_put_off_names_the_moving_slot(
     driver: contract.Driver, cluster_nodes: RedisCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It said that there was no time to send the request, which helps nobody."""
+    """It named the missing time to send the request, and not the reason."""
     cluster_nodes.flush()
     slot = slot_of(cluster_nodes, "moving")
 
@@ -192,7 +192,7 @@ def test_call_whose_time_is_over_after_it_was_put_off_says_that_the_slot_is_move
 def test_record_in_a_slot_on_the_move_is_found_where_it_is(
     driver: contract.Driver, cluster_nodes: RedisCluster
 ) -> None:
-    """A record is one key: the old owner says ASK when it has gone, and the new one answers."""
+    """A record is one key: the old owner answers ASK when it has gone, and the new one answers."""
     cluster_nodes.flush()
     key = "leasehold:record"
     slot = cluster_nodes.slot_of(f"{{{key}}}")
@@ -219,7 +219,7 @@ def test_record_in_a_slot_on_the_move_is_found_where_it_is(
     driver.run(body())
 
 
-def test_slot_that_nobody_serves_is_unavailable_until_its_replica_takes_over(
+def test_slot_without_a_server_is_unavailable_until_its_replica_takes_over(
     cluster: RedisCluster, start: Callable[..., Worker]
 ) -> None:
     with leasehold.connect(cluster.url) as client:
@@ -239,7 +239,7 @@ def test_slot_that_nobody_serves_is_unavailable_until_its_replica_takes_over(
         assert int(waiter.line()[1]) > lease.fence
 
 
-def test_failover_that_loses_the_lock_is_told_and_fences_still_rise(cluster: RedisCluster) -> None:
+def test_failover_that_loses_the_lock_is_a_loss_and_fences_still_rise(cluster: RedisCluster) -> None:
     with leasehold.connect(cluster.url) as client:
         slot = slot_of(cluster, "name")
         owner = cluster.owner_of(slot)
@@ -259,7 +259,7 @@ def test_failover_that_loses_the_lock_is_told_and_fences_still_rise(cluster: Red
         assert successor.release()
 
 
-def test_cluster_without_a_node_and_without_replicas_serves_the_other_slots_when_told_to() -> None:
+def test_cluster_without_a_node_and_without_replicas_serves_the_other_slots_if_configured() -> None:
     with RedisCluster(settings=["cluster-require-full-coverage no"]) as cluster:
         with leasehold.connect(cluster.url) as client:
             dead = cluster.masters[0]
@@ -304,7 +304,7 @@ def test_stopped_node_does_not_keep_leases_on_the_others_from_being_renewed(driv
         driver.run(body())
 
 
-def test_slot_of_nobody_does_not_keep_leases_in_others_from_being_renewed(driver: contract.Driver) -> None:
+def test_slot_without_a_server_does_not_keep_leases_in_others_from_being_renewed(driver: contract.Driver) -> None:
     """It did: looking for the server of one lock failed, and nothing was sent for the others."""
     with RedisCluster(settings=["cluster-require-full-coverage no"]) as cluster:
         slot = slot_of(cluster, "n0")

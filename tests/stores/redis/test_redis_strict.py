@@ -24,7 +24,7 @@ def test_strict_store_grants_nothing_until_every_lease_of_a_lost_life_is_over() 
 
 
 @pytest.mark.parametrize("timeout", [0, 0.5])
-def test_lock_that_only_the_server_withholds_is_not_said_to_be_held_by_somebody(timeout: float) -> None:
+def test_lock_that_only_the_server_withholds_is_shown_without_a_holder(timeout: float) -> None:
     with RedisServer() as server, leasehold.connect(f"{server.url}?strict=30", ttl=1) as client:
         with pytest.raises(leasehold.AcquireTimeout, match=r"strict= lets the server grant nothing") as caught:
             client.lock("x").acquire(timeout=timeout)

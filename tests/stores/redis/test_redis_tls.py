@@ -39,7 +39,7 @@ def url(server: RedisServer, authority: Path | None, host: str = "localhost", **
 
 
 def refused(target: str) -> str:
-    """Ask for a lock; why it was refused, which must be said soon and without the password."""
+    """Acquire a lock; why it was refused, which must be known soon, and without the password."""
     began = time.monotonic()
     with leasehold.connect(target) as client, pytest.raises(leasehold.BackendError) as caught:
         client.lock("name").acquire(timeout=20)

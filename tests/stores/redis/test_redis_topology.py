@@ -47,7 +47,7 @@ def test_timeout_of_a_socket_seldom_changes() -> None:
     assert len({stepped(2.0, 1.0 - microseconds * 1e-6) for microseconds in range(1, 1000)}) == 1
 
 
-def test_short_wait_says_nothing_about_a_connection_unless_it_is_all_that_it_is_given() -> None:
+def test_short_wait_proves_nothing_about_a_connection_unless_it_is_all_that_it_is_given() -> None:
     assert is_hasty(0.1, own=2.0)
     assert not is_hasty(0.1, own=0.1)
     assert not is_hasty(1.0, own=2.0)

@@ -65,7 +65,7 @@ def has_lock(server: RedisServer, name: str = "name") -> int | None:
 
 
 def held_on(nodes: RedlockNodes, name: str = "name") -> int:
-    """On how many of the running nodes somebody has the lock."""
+    """On how many of the running nodes the lock is held."""
     return sum(has_lock(server, name) is not None for server in nodes.servers if server.is_running)
 
 

@@ -335,22 +335,22 @@ def test_withdrawal_without_doubt_leaves_a_mark_where_a_vote_may_still_arrive(
                 slow.deliver()
                 for _ in range(20):
                     await driver.breathe()
-                assert has_lock(nodes.servers[0]) is None, "it took the lock for nobody"
+                assert has_lock(nodes.servers[0]) is None, "it took the lock, without a holder"
 
     driver.run(body())
 
 
 async def until_told(driver: contract.Driver, client: AsyncClient, nodes: RedlockNodes) -> None:
-    """The silent connection is given up, and what was said behind it is said again."""
+    """The silent connection is closed, and what was sent on it is sent again."""
     end = time.monotonic() + 30
     while marks(nodes)[0] == 0:
-        assert time.monotonic() < end, "the node in doubt was not told"
+        assert time.monotonic() < end, "the node in doubt did not get it"
         with suppress(leasehold.BackendError):
             await pair(client)
         await driver.breathe()
 
 
-def test_node_that_was_away_is_told_of_a_withdrawal_without_doubt(driver: contract.Driver, nodes: RedlockNodes) -> None:
+def test_node_that_was_away_gets_a_withdrawal_without_doubt_later(driver: contract.Driver, nodes: RedlockNodes) -> None:
     async def body() -> None:
         with proxied(nodes, 1) as ((proxy,), url):
             async with opened(driver, url, ttl=30) as client:
@@ -402,7 +402,7 @@ def test_release_of_a_broken_grant_answers_with_the_break_and_frees_what_was_kep
                 loss = await store.release(grant)
                 assert loss == Loss(LossReason.BROKEN, "the job hangs")
             (renewed,) = await store.renew([grant])
-            assert renewed == loss, "a renewal says the same"
+            assert renewed == loss, "a renewal answers the same"
             await until(driver, lambda: held_on(nodes) == 0, "it is kept although its holder has left")
             later = await store.try_acquire(claim_of("c"))
             assert isinstance(later, Grant)

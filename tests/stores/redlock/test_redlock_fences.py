@@ -51,7 +51,7 @@ class Given:
         return sum(map(len, self.grants.values()))
 
     def enter(self, name: str, asked: float, lease: Any) -> None:
-        """Somebody got it; whoever had it before must not believe in it any more."""
+        """A claim was granted; no earlier holder may believe in its lease any more."""
         with self.mutex:
             self.grants[name].append((asked, time.monotonic(), lease.fence))
             before = self.holding.get(name)

@@ -153,7 +153,7 @@ def test_votes_that_come_after_a_success_are_kept(driver: contract.Driver, nodes
     driver.run(body())
 
 
-def test_node_that_was_away_at_the_release_is_told_when_it_is_back(
+def test_node_that_was_away_at_the_release_gets_it_when_it_is_back(
     driver: contract.Driver, nodes: RedlockNodes
 ) -> None:
     """Otherwise it would keep the lock, and refuse its vote, until the ttl is over."""
@@ -174,7 +174,7 @@ def test_node_that_was_away_at_the_release_is_told_when_it_is_back(
                 proxy.accept()
                 end = time.monotonic() + 60
                 while has_lock(nodes.servers[0]) is not None:
-                    assert time.monotonic() < end, "it was never told"
+                    assert time.monotonic() < end, "it never got it"
                     await pair(client)
 
     driver.run(body())
@@ -184,7 +184,7 @@ def test_node_that_was_away_at_the_release_is_told_when_it_is_back(
 def test_late_clean_up_does_not_free_what_the_same_claim_was_granted_later(
     driver: contract.Driver, nodes: RedlockNodes, is_raised: bool
 ) -> None:
-    """Three votes were given and never heard of, so they are taken back; the same claim is asked again meanwhile."""
+    """Three votes were given and their answers lost, so they are revoked; the same claim is sent again meanwhile."""
     claim = Claim("leasehold:name", "f" * 32, 30.0, Mode.EXCLUSIVE, 1, 0.0, Holder("host", 1))
 
     async def body() -> None:
@@ -226,7 +226,7 @@ async def granted(driver: contract.Driver, store: Any, claim: Claim) -> Grant:
     raise AssertionError("the votes that were lost are in its way")
 
 
-def test_clean_up_that_got_lost_is_said_again_although_the_node_stays_up(
+def test_clean_up_that_got_lost_is_sent_again_although_the_node_stays_up(
     driver: contract.Driver, nodes: RedlockNodes
 ) -> None:
     async def body() -> None:
@@ -245,7 +245,7 @@ def test_clean_up_that_got_lost_is_said_again_although_the_node_stays_up(
                 await driver.runtime().sleep(2 * FRESH)  # so the connection is found dead before it is used
                 end = time.monotonic() + 30
                 while has_lock(nodes.servers[0]) is not None:
-                    assert time.monotonic() < end, "it was never told"
+                    assert time.monotonic() < end, "it never got it"
                     await pair(client)
                 assert await held.release()
 
@@ -280,7 +280,7 @@ async def refused_after_the_vote(driver: contract.Driver, nodes: RedlockNodes, c
     assert answers == [None]
 
 
-def test_what_shall_be_said_behind_a_lost_question_is_kept(driver: contract.Driver, nodes: RedlockNodes) -> None:
+def test_a_call_after_a_lost_request_is_kept(driver: contract.Driver, nodes: RedlockNodes) -> None:
     claim = Claim("leasehold:name", "f" * 32, 30.0, Mode.EXCLUSIVE, 1, 0.0, Holder("host", 1))
 
     async def body() -> None:
@@ -322,9 +322,7 @@ def test_connections_that_are_too_many_or_of_no_use_leave_pending_calls_to_other
         run(store.close())
 
 
-def test_node_that_forgot_only_some_scripts_is_told_all_of_a_ballot(
-    driver: contract.Driver, nodes: RedlockNodes
-) -> None:
+def test_node_that_forgot_only_some_scripts_gets_all_of_a_ballot(driver: contract.Driver, nodes: RedlockNodes) -> None:
     """A number that was raised ahead of the clock goes with every ballot, for nodes that do not know of it."""
 
     async def body() -> None:
@@ -348,7 +346,7 @@ def test_node_that_forgot_only_some_scripts_is_told_all_of_a_ballot(
 
 
 def test_five_equal_contenders_all_get_their_turns(nodes: RedlockNodes) -> None:
-    """No split vote lasts: whoever fails comes back after a pause of its own."""
+    """No split vote lasts: a claim that fails comes back after a pause of its own."""
     turns, fences, errors = 15, [], []
     guard = threading.Lock()
 

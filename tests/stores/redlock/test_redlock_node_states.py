@@ -44,7 +44,7 @@ def test_clocks_of_nodes_that_are_down_propose_nothing() -> None:
     assert nodes.number() == pytest.approx((runtime.now() + 1000) * 1e6, abs=60e6)
 
 
-def test_what_could_not_be_said_is_said_again_later() -> None:
+def test_undelivered_calls_are_sent_again_later() -> None:
     one = node(1)
     call = CALLS.release(CLAIM, 1, 0.0)
     one.deliver_later(call)

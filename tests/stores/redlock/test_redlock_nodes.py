@@ -63,7 +63,7 @@ def test_two_dead_nodes_of_five_cost_neither_the_lock_nor_time(driver: contract.
             await on_all(driver, nodes, lease)
             nodes.servers[1].kill()
             nodes.servers[3].kill()
-            assert await pair(client) > 0  # somebody has to find out
+            assert await pair(client) > 0  # one call has to find out
             started = time.monotonic()
             for _ in range(20):
                 await pair(client)
@@ -104,7 +104,7 @@ def test_three_dead_nodes_of_five_stop_it_and_say_so_until_they_are_back(
 def test_first_try_after_a_long_rest_finds_out_that_nodes_are_back(
     driver: contract.Driver, nodes: RedlockNodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody probes for a client that is not used, so what it knows of the nodes is old."""
+    """Nodes are not probed for a client that is not used, so what it knows of them is old."""
     monkeypatch.setattr("leasehold.backends.redlock.nodes.IDLE", 0.1)
 
     runtime = driver.runtime()
@@ -225,8 +225,8 @@ def test_cold_start_of_all_nodes_grants_nothing_names_the_seconds_left_and_can_b
             server.start()
         try:
             async with opened(driver, nodes.url(), ttl=SHORT) as client:
-                said = r"sits out for [0-5]\.\d s more.*; a majority can vote in [0-5]\.\d s$"
-                with pytest.raises(leasehold.BackendUnavailable, match=said):
+                why = r"sits out for [0-5]\.\d s more.*; a majority can vote in [0-5]\.\d s$"
+                with pytest.raises(leasehold.BackendUnavailable, match=why):
                     await client.lock("name").try_acquire()
                 began = time.monotonic()
                 lease = await client.lock("name").acquire(timeout=60)
@@ -255,7 +255,7 @@ def test_flush_of_one_node_does_not_cost_the_lease_and_the_node_gets_it_back(
     driver.run(body())
 
 
-def test_flush_of_a_majority_ends_the_lease_and_nobody_gets_it_before_it_is_safe(
+def test_flush_of_a_majority_ends_the_lease_and_it_is_not_granted_before_it_is_safe(
     driver: contract.Driver, forgetful: RedlockNodes
 ) -> None:
     async def body() -> None:

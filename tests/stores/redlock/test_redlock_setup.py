@@ -1,4 +1,4 @@
-"""Which nodes Redlock accepts, and what it says of the others."""
+"""Which nodes Redlock accepts, and how it refuses the others."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ def test_doctor_names_a_max_ttl_that_differs_and_an_even_number(nodes: RedlockNo
         (("appendonly yes", "appendfsync always"), "on disk before it is confirmed"),
     ],
 )
-def test_doctor_says_for_each_node_what_its_persistence_means_here(settings: tuple[str, ...], said: str) -> None:
+def test_doctor_judges_the_persistence_of_each_node_for_redlock(settings: tuple[str, ...], said: str) -> None:
     with (
         RedlockNodes(3, max_ttl=60, answer_timeout=0.5, settings=settings) as nodes,
         leasehold.connect(nodes.url()) as client,

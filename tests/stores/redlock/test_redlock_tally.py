@@ -160,9 +160,7 @@ def test_the_error_names_each_node_with_its_reason() -> None:
         ((WINDOW_, WINDOW_, WINDOW_, YES, YES), None),
     ],
 )
-def test_the_error_says_when_there_is_a_majority_again_if_time_brings_one(
-    answers: tuple[Any, ...], said: str | None
-) -> None:
+def test_the_error_names_the_time_until_there_is_a_majority_again(answers: tuple[Any, ...], said: str | None) -> None:
     text = str(votes(*answers).failure("redlock://x", WINDOW))
     assert text.endswith(said) if said else "a majority can vote in" not in text
 
@@ -243,18 +241,18 @@ def test_many_grants_are_renewed_in_several_calls_and_answered_in_order() -> Non
     assert isinstance(renewals.outcome(RENEWED_TOGETHER, Grant(claim(), 1, 10.0)), Loss)
 
 
-def test_a_part_of_a_renewal_that_failed_was_not_heard_and_the_other_parts_count() -> None:
+def test_a_part_of_a_renewal_that_failed_counts_as_no_answer_and_the_other_parts_count() -> None:
     """Whichever part it is, and a node that refused all of them is an error."""
     error = ResponseError("OOM command not allowed")
     first, last = [1, b""] * RENEWED_TOGETHER, [1, b""] * 5
     whole, grant = [first, last], Grant(claim(), 1, 10.0)
-    for parts, heard, missing in (
+    for parts, answered, missing in (
         ([error, last], RENEWED_TOGETHER, RENEWED_TOGETHER - 1),
         ([first, error], RENEWED_TOGETHER - 1, RENEWED_TOGETHER),
     ):
         call = Calls(30, 5).renew([grant] * (RENEWED_TOGETHER + 5))
         renewals = Renewals([whole, whole, reply_or_error(call, parts, "n3"), None, None], "x")
-        assert isinstance(renewals.outcome(heard, grant), Grant)
+        assert isinstance(renewals.outcome(answered, grant), Grant)
         assert isinstance(renewals.outcome(missing, grant), OutcomeUnknown)
         assert isinstance(reply_or_error(call, [error, error], "n3"), BackendError)
 
@@ -320,7 +318,7 @@ def test_the_scripts_and_the_decisions_agree_on_the_window() -> None:
     assert int(number) == WINDOW * 1_000_000
 
 
-def test_every_script_is_loaded_at_the_greeting_and_says_what_it_takes_and_answers() -> None:
+def test_every_script_is_loaded_at_the_greeting_and_documents_its_arguments_and_replies() -> None:
     files = {path.stem for path in Path(scripts_package.__file__).parent.glob("*.lua")} - {"clock", "marker"}
     assert files == set(NAMES)
     for name in NAMES:

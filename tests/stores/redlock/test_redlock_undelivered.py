@@ -1,4 +1,4 @@
-"""What a node may not have heard."""
+"""Calls that a node may have missed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_the_oldest_is_left_out_when_there_are_too_many() -> None:
     assert undelivered.take(1.0) == calls[1:]
 
 
-def test_what_its_ttl_has_ended_and_what_need_not_be_said_is_not_said() -> None:
+def test_calls_whose_ttl_is_over_or_that_do_not_matter_are_not_sent_again() -> None:
     undelivered, late = Undelivered(), release(2, now=5.0)
     for call in (release(1), late, CALLS.vote(CLAIM, 3)):
         undelivered.keep(call)
