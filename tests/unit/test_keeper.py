@@ -71,9 +71,9 @@ def test_a_lease_is_collected_at_once_and_not_by_the_garbage_collector() -> None
         client = store.connect()
         hold = client.lock("x").hold(on_lost=lambda loss: None)
         hold.__enter__()
-        session = client._twin._session
-        assert session is not None
-        (known,) = session.keeper._known.values()
+        opened = client._twin._opened
+        assert opened is not None
+        (known,) = opened.keeper._known.values()
         assert known() is not None
         del hold
         assert known() is None
@@ -103,7 +103,7 @@ def test_an_error_in_on_lost_does_not_end_the_keeper(caplog: pytest.LogCaptureFi
     assert "on_lost failed" in caplog.text
 
 
-def test_a_loss_is_told_exactly_once() -> None:
+def test_on_lost_is_called_exactly_once() -> None:
     store = ManualStore()
     losses: list[leasehold.Loss] = []
     with store.connect() as client:
@@ -117,7 +117,7 @@ def test_a_loss_is_told_exactly_once() -> None:
 
 
 def test_a_store_that_hangs_does_not_delay_the_news_of_the_loss() -> None:
-    """The renewal is a task of its own: the keeper waits for nobody."""
+    """The renewal is a task of its own: the keeper never waits for it."""
     store = ManualStore()
     told = threading.Event()
     with store.connect() as client, pytest.raises(LeaseLost) as lost:

@@ -10,8 +10,8 @@ from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from leasehold._runtimes.chance import fresh_owner, jitter
 from leasehold._runtimes.clock import SYSTEM_CLOCK, look_again
+from leasehold._runtimes.randomness import fresh_owner, jitter
 from leasehold._runtimes.scatter import scatter_over_tasks
 from leasehold.errors import ConfigurationError
 
@@ -37,16 +37,16 @@ class AsyncioSignal:
         self._thread = 0
 
     def set(self) -> None:
-        """Raise the flag and wake all who wait."""
+        """Raise the flag and wake all waiters."""
         self._up = True
         if self._loop is None:
-            return  # nobody has waited yet
+            return  # there has been no waiter yet
         if threading.get_ident() == self._thread:
             self._wake()
             return
         try:
             self._loop.call_soon_threadsafe(self._wake)
-        except RuntimeError:  # the loop is closed: nobody waits there any more
+        except RuntimeError:  # the loop is closed, and its waiters with it
             self._waiters.clear()
 
     def clear(self) -> None:
@@ -126,7 +126,7 @@ class AsyncioScope:
             self._cancelled = True
             self._task.cancel("leasehold: the lease is lost")
 
-    def told(self) -> None:
+    def loss_is_raised(self) -> None:
         """If the body itself is calling, it gets an exception and needs no cancellation."""
         if _current_task() is self._task:
             self._over = True
@@ -160,7 +160,7 @@ class AsyncioRuntime:
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
-        self.now = clock.now  # type: ignore[method-assign]  # asked several times in every call
+        self.now = clock.now  # type: ignore[method-assign]  # several times in every call
         self.owner = fresh_owner  # type: ignore[method-assign]
         self.current = asyncio.current_task  # type: ignore[method-assign]
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -184,7 +184,7 @@ class AsyncioRuntime:
         return _current_task()
 
     def guard(self) -> AbstractContextManager[Any]:
-        """One thread runs everything, and nothing awaits inside a guard: there is nobody to keep out.
+        """One thread runs everything, and nothing awaits inside a guard: there is nothing to keep out.
 
         So anything would do. This one is written in C, which `contextlib.nullcontext` is not.
         """
@@ -256,7 +256,7 @@ class AsyncioRuntime:
         enough: Callable[[Sequence[T | Exception | None]], bool],
         deadline: float,
     ) -> Sequence[T | Exception | None]:
-        """Start all at once, or ask in tasks of their own where a request cannot be started."""
+        """Start all at once, or send each in a task of its own where a request cannot be started."""
         if self._clock.granularity is None and all(hasattr(request, "start") for request in requests):
             return await _Round(cast("Sequence[Startable[T]]", requests), enough).until(deadline - self.now())
         return await scatter_over_tasks(self, requests, enough, deadline)

@@ -56,7 +56,7 @@ def still_held(lease: Lease | AsyncLease) -> StillHeld:
         raise ConfigurationError(
             f"still_held() needs a lease, not {type(lease).__name__}; pass what acquire() or hold() returned"
         )
-    backend = face._session.backend  # noqa: SLF001 - a friend, as the guards are
+    backend = face._opened.backend  # noqa: SLF001 - a friend, as the guards are
     if not isinstance(backend, Conditioning):
         raise ConfigurationError(f"{backend.label} is no etcd store; guard its resources by the fence of the lease")
     found = backend.grant_condition(tenure.grant)
