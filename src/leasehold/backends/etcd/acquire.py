@@ -12,8 +12,8 @@ from leasehold.backends.etcd.errors import LeaseGone
 from leasehold.backends.etcd.queue import MOST_IN_STORE
 from leasehold.backends.etcd.rpc_responses import KeyValue
 from leasehold.backends.etcd.transactions import NewClaim
-from leasehold.backends.rules import check_kind
 from leasehold.errors import BackendError, BackendRejected, BackendUnavailable, OutcomeUnknown
+from leasehold.kit.rules import check_kind
 from leasehold.spi import Place
 from leasehold.values import Grant, Mode, Refusal
 
