@@ -43,7 +43,7 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
         "backends/etcd/errors.py",
         '("UNAVAILABLE", "DEADLINE_EXCEEDED", "INTERNAL",',
         '("UNAVAILABLE", "INTERNAL",',
-        tests=(f"{_RULES}::test_a_member_that_does_not_answer_is_not_the_next_to_be_asked",),
+        tests=(f"{_RULES}::test_after_a_member_that_does_not_answer_the_next_one_is_used",),
     ),
     Mutant(
         "etcd-hurried-caller",
@@ -83,7 +83,7 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
         "backends/etcd/queue.py",
         "        if local.session.is_over(claims.runtime.now()):\n",
         "        if local.session.ended:\n",
-        tests=(f"{_ANSWERS}::test_look_that_is_answered_after_the_end_of_its_session_grants_nothing",),
+        tests=(f"{_ANSWERS}::test_read_that_is_answered_after_the_end_of_its_session_grants_nothing",),
     ),
     Mutant(
         "etcd-endless-marks",
@@ -187,7 +187,9 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
         "backends/etcd/inspect.py",
         "max(NOTE_KEPT if now else 1, left + 1)",
         "max(NOTE_KEPT if now else 1, left // 2)",
-        tests=(f"{_ANSWERS}::test_what_was_broken_is_kept_for_the_rest_of_its_ttl_and_no_longer_when_it_is_asked_for",),
+        tests=(
+            f"{_ANSWERS}::test_broken_grant_is_kept_for_the_rest_of_its_ttl_and_a_repeated_claim_does_not_extend_it",
+        ),
     ),
     Mutant(
         "etcd-broken-and-refreshed",
@@ -195,7 +197,9 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
         "backends/etcd/queue.py",
         "        if own.cooling or own.broken is not None:\n",
         "        if own.cooling:\n",
-        tests=(f"{_ANSWERS}::test_what_was_broken_is_kept_for_the_rest_of_its_ttl_and_no_longer_when_it_is_asked_for",),
+        tests=(
+            f"{_ANSWERS}::test_broken_grant_is_kept_for_the_rest_of_its_ttl_and_a_repeated_claim_does_not_extend_it",
+        ),
     ),
     Mutant(
         "etcd-readers-behind-a-writer",

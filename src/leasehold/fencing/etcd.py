@@ -5,7 +5,7 @@
 
 A transaction under this condition is applied only while the lock is held, in the same step: no clock and no fence has
 to be compared. It protects what is in the same etcd cluster as the lock, and nothing else. The condition is etcd's own,
-so any client will do; knows the messages of none of them.
+so it fits any client of etcd.
 """
 
 from __future__ import annotations
@@ -46,18 +46,24 @@ class StillHeld:
 
 
 def still_held(lease: Lease | AsyncLease) -> StillHeld:
-    """The condition for this lease. Asks nobody: whether it holds is decided in the transaction.
+    """The condition for this lease. Does no I/O: whether it holds is decided in the transaction.
 
-    Raises `LeaseLost` where that is known to be in vain, and `ConfigurationError` for a lease of another store.
+    Raises `LeaseLost` if the lease is known to be over, and `ConfigurationError` for a lease of another store.
     """
     face = cast("AsyncLease", getattr(lease, "_twin", lease))  # the blocking face wraps the async one
     tenure = getattr(face, "_tenure", None)
     if tenure is None:
-        raise ConfigurationError(f"still_held() needs a lease, not {type(lease).__name__}")
+        raise ConfigurationError(
+            f"still_held() needs a lease, not {type(lease).__name__}; pass what acquire() or hold() returned"
+        )
     backend = face._opened.backend  # noqa: SLF001 - a friend, as the guards are
     if not isinstance(backend, Conditioning):
-        raise ConfigurationError(f"{backend.label} is no etcd store; its resources are guarded by the fence")
+        raise ConfigurationError(f"{backend.label} is no etcd store; guard its resources by the fence of the lease")
     found = backend.grant_condition(tenure.grant)
     if found is None:
-        raise LeaseLost(f"the lock {lease.name!r} is not held any more", name=lease.name, backend=backend.label)
+        raise LeaseLost(
+            f"the lock {lease.name!r} is not held any more; stop what it protects, or acquire it again",
+            name=lease.name,
+            backend=backend.label,
+        )
     return StillHeld(*found)

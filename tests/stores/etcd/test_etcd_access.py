@@ -129,7 +129,7 @@ def test_token_that_ran_out_is_replaced(guarded: EtcdServer) -> None:
             time.sleep(3.5)  # etcd forgets tokens that nobody has used for a second, and looks once a second
 
 
-def test_user_without_rights_is_refused_at_once_and_told_what_to_do(guarded: EtcdServer) -> None:
+def test_user_without_rights_is_refused_at_once_with_the_remedy(guarded: EtcdServer) -> None:
     with pytest.raises(leasehold.BackendRejected, match="rights"):
         pair(f"etcd://elsewhere:secret@{guarded.address}")
     assert pair(f"etcd://elsewhere:secret@{guarded.address}/other") > 0
@@ -150,12 +150,12 @@ def test_user_where_there_are_none_is_refused(etcd_server: EtcdServer) -> None:
 # --- members
 
 
-def test_member_that_is_not_there_is_passed_over(etcd_server: EtcdServer) -> None:
+def test_member_that_is_absent_is_passed_over(etcd_server: EtcdServer) -> None:
     url = f"etcd://127.0.0.1:{free_port()},127.0.0.1:{free_port()},{etcd_server.address}"
     assert 0 < pair(url) < asyncio.run(async_pair(url))
 
 
-def test_store_that_nobody_answers_for_is_unavailable() -> None:
+def test_store_without_a_reachable_member_is_unavailable() -> None:
     with leasehold.connect(f"etcd://127.0.0.1:{free_port()}") as client, pytest.raises(leasehold.BackendUnavailable):
         client.lock("x").acquire(timeout=0.5)
 
@@ -246,7 +246,7 @@ def test_fence_floor_in_the_url_lifts_every_fence(etcd_server: EtcdServer) -> No
 # --- the doctor
 
 
-def test_doctor_says_what_it_sees(etcd_server: EtcdServer) -> None:
+def test_doctor_reports_members_version_and_leader(etcd_server: EtcdServer) -> None:
     with leasehold.connect(etcd_server.url) as client:
         findings = {finding.check: finding for finding in client.examine()}
     assert findings["members"].level is Level.WARNING
@@ -289,7 +289,7 @@ def test_doctor_finds_users_without_rights(guarded: EtcdServer) -> None:
 # --- what etcd makes of a ttl
 
 
-def test_ttl_is_what_etcd_granted_and_not_what_was_asked_for() -> None:
+def test_ttl_is_what_etcd_granted_and_not_what_was_requested() -> None:
     server = EtcdServer(election_ms=1000)  # etcd raises a lease to one and a half of these, in whole seconds
     with server, leasehold.connect(server.url, ttl=0.4) as client:
         lease = client.lock("x").acquire()

@@ -236,7 +236,7 @@ def time_left(server: EtcdServer, key: int | None = None) -> int:
     return int(server.ask("/lease/timetolive", {"ID": kept["lease"]})["TTL"])
 
 
-def test_what_was_broken_is_kept_for_the_rest_of_its_ttl_and_no_longer_when_it_is_asked_for(
+def test_broken_grant_is_kept_for_the_rest_of_its_ttl_and_a_repeated_claim_does_not_extend_it(
     driver: contract.Driver, own_etcd: EtcdServer
 ) -> None:
     async def history() -> None:
@@ -374,7 +374,7 @@ def test_keep_alive_that_is_not_proven_is_no_renewal(
     driver.run(history())
 
 
-def test_look_that_is_answered_after_the_end_of_its_session_grants_nothing(
+def test_read_that_is_answered_after_the_end_of_its_session_grants_nothing(
     driver: contract.Driver, own_etcd: EtcdServer
 ) -> None:
     async def history(proxy: FaultProxy) -> None:

@@ -41,11 +41,11 @@ class Patience:
         wait_until(lambda: self._seen >= number, "nobody waits for long")
 
 
-def seats(server: EtcdServer) -> list[bytes]:
+def claim_keys(server: EtcdServer) -> list[bytes]:
     return [key for key in server.stored_keys() if b"/q/" in key]
 
 
-def _stands(client: leasehold.Client, number: int) -> bool:
+def _waits(client: leasehold.Client, number: int) -> bool:
     return waiting(client, "x") == number
 
 
@@ -76,13 +76,13 @@ def test_holder_that_is_cut_off_silently_from_every_member_knows_before_the_next
                 lease.release()
 
 
-def test_waiter_that_is_killed_in_the_middle_of_the_line_is_passed_over(own_etcd: EtcdServer) -> None:
+def test_waiter_that_is_killed_in_the_middle_of_the_queue_is_passed_over(own_etcd: EtcdServer) -> None:
     with leasehold.connect(own_etcd.url, ttl=2, namespace="faults") as client:
         first = client.lock("x").acquire()
         with Worker(own_etcd.url, "x", 2) as dead:
-            wait_until(lambda: waiting(client, "x") == 1, "the first waiter does not stand in line")
+            wait_until(lambda: waiting(client, "x") == 1, "the first waiter is not in the queue")
             with Worker(own_etcd.url, "x", 2) as live:
-                wait_until(lambda: waiting(client, "x") == 2, "the second waiter does not stand in line")
+                wait_until(lambda: waiting(client, "x") == 2, "the second waiter is not in the queue")
                 dead.kill()
                 first.release()
                 assert live.line()[0] == "held"
@@ -99,7 +99,7 @@ class _Counting:
         return FaultyBackend(self._store.open_backend(runtime), runtime, self._faults)
 
 
-def test_one_release_wakes_one_of_two_hundred_who_wait(own_etcd: EtcdServer) -> None:
+def test_one_release_wakes_one_of_two_hundred_waiters(own_etcd: EtcdServer) -> None:
     async def crowd() -> tuple[int, int]:
         faults, go_on, served = Faults(), asyncio.Event(), []
         clients = [
@@ -135,30 +135,30 @@ def test_one_release_wakes_one_of_two_hundred_who_wait(own_etcd: EtcdServer) -> 
     assert served == 200
 
 
-def test_holder_whose_key_was_deleted_behind_its_back_is_told(own_etcd: EtcdServer) -> None:
+def test_key_that_another_program_deleted_is_a_loss(own_etcd: EtcdServer) -> None:
     losses: list[Loss] = []
     with leasehold.connect(own_etcd.url, ttl=3) as client, pytest.raises(leasehold.LeaseLost):
         with client.lock("x").hold(on_lost=losses.append) as lease:
-            (seat,) = seats(own_etcd)
-            assert own_etcd.delete(seat) == 1
+            (key,) = claim_keys(own_etcd)
+            assert own_etcd.delete(key) == 1
             assert lease.lost.wait(60)
             assert lease.loss is not None
             assert lease.loss.reason is LossReason.TAKEN
     assert [loss.reason for loss in losses] == [LossReason.TAKEN]
 
 
-def test_waiter_whose_lease_has_died_is_not_granted_but_stands_in_line_again(own_etcd: EtcdServer) -> None:
+def test_waiter_whose_lease_has_died_is_not_granted_but_joins_the_queue_again(own_etcd: EtcdServer) -> None:
     with leasehold.connect(own_etcd.url, ttl=60) as holder, leasehold.connect(own_etcd.url, ttl=30) as client:
         first = holder.lock("x").acquire()
         known = set(own_etcd.leases())
         got: list[leasehold.Lease] = []
         thread = threading.Thread(target=lambda: got.append(client.lock("x").acquire(timeout=90)))
         thread.start()
-        wait_until(lambda: waiting(holder, "x") == 1, "the waiter does not stand in line")
-        before = set(seats(own_etcd))
+        wait_until(lambda: waiting(holder, "x") == 1, "the waiter is not in the queue")
+        before = set(claim_keys(own_etcd))
         (lease,) = set(own_etcd.leases()) - known
         own_etcd.ask("/lease/revoke", {"ID": lease})
-        assert len(seats(own_etcd)) == 1
+        assert len(claim_keys(own_etcd)) == 1
         first.release()
         thread.join(90)
         assert len(got) == 1
@@ -213,7 +213,7 @@ def test_permit_goes_on_to_a_waiter_when_the_first_holder_leaves_first(own_etcd:
         for number in range(3):
             threads.append(threading.Thread(target=lambda: got.append(other.semaphore("x", 2).acquire(timeout=90))))
             threads[-1].start()
-            wait_until(partial(_stands, client, number + 1), "a waiter does not stand in line")
+            wait_until(partial(_waits, client, number + 1), "a waiter is not in the queue")
         patience.ends(3)
         first.release()
         wait_until(lambda: len(got) == 1, "the first waiter was not woken", 8)
@@ -263,12 +263,12 @@ def test_request_whose_answer_was_lost_is_found_again_and_not_made_twice(own_etc
             proxy.swallow(b"/q/leasehold:x/", then="silence")
             lease = client.lock("x").acquire(timeout=30)
             proxy.wait_done()
-            assert len(seats(own_etcd)) == 1
+            assert len(claim_keys(own_etcd)) == 1
             state = client.inspect("x")
             assert state is not None
             assert [holding.fence for holding in state.holdings] == [lease.fence]
             assert lease.release() is True
-            assert seats(own_etcd) == []
+            assert claim_keys(own_etcd) == []
 
 
 def test_key_that_may_be_gone_is_not_deleted_under_its_next_owner(own_etcd: EtcdServer) -> None:
@@ -282,15 +282,15 @@ def test_key_that_may_be_gone_is_not_deleted_under_its_next_owner(own_etcd: Etcd
             for client in (first, other):
                 client._twin._current().backend._claims.suffixes._first = 7  # type: ignore[attr-defined]
             kept, lost = first.lock("kept").acquire(), first.lock("x").acquire()
-            (seat,) = [key for key in seats(own_etcd) if b":x/" in key]
-            proxy.swallow(seat, then="silence")  # a cut would cancel it: etcd sends other frames before the answer
+            (key,) = [key for key in claim_keys(own_etcd) if b":x/" in key]
+            proxy.swallow(key, then="silence")  # a cut would cancel it: etcd sends other frames before the answer
             releasing = threading.Thread(target=_release_somehow, args=(lost,))
             releasing.start()
-            wait_until(lambda: seat not in seats(own_etcd), "the key was not deleted")
+            wait_until(lambda: key not in claim_keys(own_etcd), "the key was not deleted")
             proxy.refuse()
             releasing.join(60)
             mine = other.lock("x").acquire(timeout=10)
-            assert seats(own_etcd).count(seat) == 1
+            assert claim_keys(own_etcd).count(key) == 1
             wait_until(lambda: failures, "no renewal failed")  # and with it the first try to clean up
             kept.check()
             proxy.accept()

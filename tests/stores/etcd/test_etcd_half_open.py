@@ -1,4 +1,4 @@
-"""A connection to etcd whose other side is gone, and nobody told us: what we send vanishes, a new one would work.
+"""A connection to etcd whose other side is gone without an error: what we send vanishes, a new one would work.
 
 gRPC notices by itself after 15 seconds, which is too late for the ttls used here.
 """
@@ -47,7 +47,7 @@ def test_waiter_on_a_half_open_connection_still_gets_its_turn(
 
 
 def test_a_slow_server_keeps_the_calls_that_are_under_way(proxy: FaultProxy) -> None:
-    """Whoever did not wait so long must not take the channel away from those who do."""
+    """A call with little time must not replace the channel of calls that wait longer."""
 
     async def history() -> None:
         async with leasehold.connect_async(url(proxy), ttl=60) as client:

@@ -119,7 +119,7 @@ def test_holder_beside_a_leader_that_is_cut_off_is_not_fooled_by_its_answers(clu
             lease.release()
 
 
-def test_rolling_restart_costs_nobody_a_lease(cluster: EtcdCluster) -> None:
+def test_rolling_restart_costs_no_lease(cluster: EtcdCluster) -> None:
     """Each member is away for a while, and the leader changes; that is less than the ttl."""
     with leasehold.connect(cluster.url, ttl=15) as client, leasehold.connect(cluster.url, ttl=15) as other:
         lease = client.lock("rolling").acquire(timeout=30)

@@ -260,7 +260,7 @@ def test_only_what_surely_was_not_applied_is_called_unavailable() -> None:
     assert failed("UNKNOWN", "") is OutcomeUnknown
 
 
-def test_refusals_are_told_apart() -> None:
+def test_each_refusal_has_its_error() -> None:
     assert failed("NOT_FOUND", "etcdserver: requested lease not found") is LeaseGone
     assert failed("PERMISSION_DENIED", "etcdserver: permission denied") is BackendRejected
     assert failed("RESOURCE_EXHAUSTED", "etcdserver: mvcc: database space exceeded") is BackendRejected

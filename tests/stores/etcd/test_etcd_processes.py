@@ -98,7 +98,7 @@ def permit(runtime: AsyncioRuntime) -> Claim:
 
 
 async def waiters(backends: Sequence[Any], runtime: AsyncioRuntime, number: int) -> list[tuple[Any, Place]]:
-    """Who waits for one of two permits looks at the whole line whenever it asks."""
+    """A waiter for one of two permits reads the whole queue whenever it asks."""
     for _ in range(2):
         await backends[0].join(permit(runtime))
     return [(backend, await backend.join(permit(runtime))) for backend in backends for _ in range(number)]
@@ -129,7 +129,7 @@ def test_cancelled_waiters_do_not_end_a_member() -> None:
         asyncio.run(history(server))
 
 
-def test_look_whose_time_ran_out_is_not_cancelled_either(etcd_server: EtcdServer) -> None:
+def test_read_whose_time_ran_out_is_not_cancelled_either(etcd_server: EtcdServer) -> None:
     """For etcd a deadline is a cancellation."""
 
     async def history(proxy: FaultProxy) -> None:

@@ -60,7 +60,7 @@ def test_a_missing_time_to_live_means_that_the_lease_is_gone() -> None:
     assert rpc_responses.read_lease(block(1, b"") + number(2, 5)).ttl == 0
 
 
-def test_events_say_which_key_went_and_when() -> None:
+def test_events_have_the_deleted_key_and_its_revision() -> None:
     kept = block(1, b"key") + number(3, 12)
     answer = rpc_responses.read_watch(block(1, b"") + number(2, 4) + block(11, number(1, 1) + block(2, kept)))
     assert answer.watch == 4

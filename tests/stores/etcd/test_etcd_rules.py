@@ -55,7 +55,7 @@ def test_an_answer_that_comes_late_does_not_lower_what_is_known_of_the_fences() 
         known.check(KEY, Floor(), 49, known.highest(KEY))
 
 
-def test_a_floor_lifts_the_level() -> None:
+def test_a_floor_raises_the_highest_fence() -> None:
     known = fences()
     known.check(KEY, Floor(1000, 7), 50, 0)
     assert known.highest(KEY) == 1050
@@ -71,12 +71,12 @@ def test_the_time_of_a_lease_that_is_gone_is_negative() -> None:
 
 
 @pytest.mark.parametrize("code", ["UNAVAILABLE", "DEADLINE_EXCEEDED", "INTERNAL", "UNKNOWN", "CANCELLED"])
-def test_a_member_that_does_not_answer_is_not_the_next_to_be_asked(code: str) -> None:
+def test_after_a_member_that_does_not_answer_the_next_one_is_used(code: str) -> None:
     assert may_work_elsewhere(CallFailed(code, ""))
 
 
 @pytest.mark.parametrize("code", ["PERMISSION_DENIED", "NOT_FOUND", "RESOURCE_EXHAUSTED", "UNAUTHENTICATED"])
-def test_a_member_that_refuses_is_asked_again(code: str) -> None:
+def test_a_member_that_refuses_stays_in_use(code: str) -> None:
     assert not may_work_elsewhere(CallFailed(code, ""))
 
 

@@ -37,7 +37,7 @@ def claim_by(runtime: AsyncioRuntime, ttl: float = 30.0) -> Claim:
     return Claim("ns:x", runtime.owner(), ttl, Mode.EXCLUSIVE, 1, 0.0, Holder("host", 1))
 
 
-def test_clean_up_of_one_claim_does_not_delete_the_next_one_under_its_number(own_etcd: EtcdServer) -> None:
+def test_clean_up_of_one_claim_does_not_delete_the_next_one_under_its_suffix(own_etcd: EtcdServer) -> None:
     """It did: two holders, on a healthy own_etcd, when a release met a waiter of the same client that looked around."""
 
     async def history() -> None:
@@ -92,7 +92,7 @@ def test_claim_whose_deletion_is_under_way_is_never_granted(own_etcd: EtcdServer
     play(history())
 
 
-def test_holder_whose_deletion_is_under_way_is_told(own_etcd: EtcdServer) -> None:
+def test_renewal_of_a_claim_whose_deletion_is_under_way_is_a_loss(own_etcd: EtcdServer) -> None:
     async def history() -> None:
         runtime = AsyncioRuntime()
         backend: Any = find_store(own_etcd.url).open_backend(runtime)
@@ -140,7 +140,7 @@ def test_permit_whose_key_vanishes_before_it_is_marked_is_not_granted(
 
 
 def test_failures_of_an_outage_do_not_use_up_the_places_of_a_client(own_etcd: EtcdServer) -> None:
-    """They did: after 64 of them in all, the client never stood in line for that name again."""
+    """They did: after 64 of them in all, the client never joined the queue of that name again."""
 
     async def history(proxy: FaultProxy) -> None:
         url = f"etcd://127.0.0.1:{proxy.port}"
@@ -166,7 +166,7 @@ def test_failures_of_an_outage_do_not_use_up_the_places_of_a_client(own_etcd: Et
         play(history(proxy))
 
 
-def test_nobody_overtakes_those_who_wait_inside_the_client(own_etcd: EtcdServer) -> None:
+def test_no_claim_overtakes_the_local_queue(own_etcd: EtcdServer) -> None:
     async def history() -> None:
         order: list[str] = []
         async with leasehold.connect_async(own_etcd.url, ttl=30) as client:
@@ -176,7 +176,7 @@ def test_nobody_overtakes_those_who_wait_inside_the_client(own_etcd: EtcdServer)
                     order.append(name)
 
             held = await client.lock("x").acquire()
-            tasks = [asyncio.create_task(take("in line")) for _ in range(64)]
+            tasks = [asyncio.create_task(take("in store")) for _ in range(64)]
             while len(own_etcd.stored_keys()) < 65:
                 await asyncio.sleep(0.02)
             early = [asyncio.create_task(take(f"early {number}")) for number in range(5)]
@@ -187,7 +187,7 @@ def test_nobody_overtakes_those_who_wait_inside_the_client(own_etcd: EtcdServer)
             await held.release()
             late = [asyncio.create_task(take(f"late {number}")) for number in range(3)]
             await asyncio.gather(*tasks, *early, *late)
-        inside = [name for name in order if name != "in line"]
+        inside = [name for name in order if name != "in store"]
         assert inside == [f"early {number}" for number in range(5)] + [f"late {number}" for number in range(3)]
 
     play(history())

@@ -213,7 +213,7 @@ def test_call_that_is_under_way_when_the_client_is_closed_ends_with_that(
         driver.run(history(proxy))
 
 
-def test_closed_client_asks_nothing_and_opens_no_connection(driver: contract.Driver, etcd_server: EtcdServer) -> None:
+def test_closed_client_sends_nothing_and_opens_no_connection(driver: contract.Driver, etcd_server: EtcdServer) -> None:
     async def history(proxy: FaultProxy) -> None:
         runtime = driver.runtime()
         backend: Any = find_store(patient(f"127.0.0.1:{proxy.port}")).open_backend(runtime)
