@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from leasehold.errors import ConfigurationError, LeaseholdError, RetryTransaction
 from leasehold.fencing.token import refused, wrong_lock
+from leasehold.sql.errors import is_retryable, sqlstate
 from leasehold.sql.identifiers import escaped, literal, quoted
-from leasehold.sql.trouble import is_retryable, sqlstate
 from leasehold.sql.wires import Transaction
 
 if TYPE_CHECKING:

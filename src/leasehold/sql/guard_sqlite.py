@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from leasehold.errors import ConfigurationError, RetryTransaction
 from leasehold.fencing.token import refused, wrong_lock
-from leasehold.sql.trouble import is_retryable, sqlite_code
+from leasehold.sql.errors import is_retryable, sqlite_code
 from leasehold.sql.wires import Transaction
 
 if TYPE_CHECKING:
