@@ -236,7 +236,7 @@ class Scope(Protocol):
     def cancel(self) -> None:
         """Interrupt the body if the runtime can; called by the keeper."""
 
-    def told(self) -> None:
+    def loss_is_raised(self) -> None:
         """The body's own call is about to raise the loss, so it must not be cancelled as well."""
 
     async def leave(self, error: BaseException | None) -> bool:

@@ -48,22 +48,22 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         "B1-unshielded-release",
         "a cancelled release leaves the key",
         _RELEASE,
-        "        freed = await runtime.shielded(lambda: _attempt(session, tenure, limit))\n",
-        "        freed = await _attempt(session, tenure, limit)\n",
+        "        freed = await runtime.shielded(lambda: _attempt(opened, tenure, limit))\n",
+        "        freed = await _attempt(opened, tenure, limit)\n",
     ),
     Mutant(
         "B1-cleared-first",
         "release ends the lease here before the store confirmed, so a failed one cannot be repeated",
         _RELEASE,
         "    limit = runtime.now() + GRACE\n",
-        "    limit = runtime.now() + GRACE\n    session.keeper.finish_release(tenure)\n",
+        "    limit = runtime.now() + GRACE\n    opened.keeper.finish_release(tenure)\n",
     ),
     Mutant(
         "B2-closed-first",
         "the lease object forgets that it is open before the store confirmed",
         _LEASE,
-        "        freed = await release(self._session, self._tenure)\n        self._open = False\n",
-        "        self._open = False\n        freed = await release(self._session, self._tenure)\n",
+        "        freed = await release(self._opened, self._tenure)\n        self._unreleased = False\n",
+        "        self._unreleased = False\n        freed = await release(self._opened, self._tenure)\n",
     ),
     Mutant(
         "B26-held-while-releasing",
@@ -76,7 +76,7 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         "B26-renewed-after-release",
         "the keeper goes on renewing a lease whose release got no answer",
         _KEEPER,
-        "            self._known.pop(tenure.number, None)  # nothing to renew or to tell, even if the release fails\n"
+        "            self._known.pop(tenure.number, None)  # nothing to renew or to report, even if the release fails\n"
         "            return tenure.state is State.RELEASING\n",
         "            asked = tenure.state is State.RELEASING\n"
         "            tenure.state = State.HELD if asked else tenure.state\n"
@@ -181,7 +181,7 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         "S03-used-up-grant",
         "a grant that was used up before it arrived is returned",
         _ACQUIRE,
-        "        if self._runtime.now() >= tenure.deadline:\n            logger",
+        "        if runtime.now() >= tenure.deadline:\n            logger",
         "        if answer.ttl <= 0:\n            logger",
     ),
     Mutant(
@@ -202,8 +202,8 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         "no-margin",
         "nothing is given up to clock drift",
         "_core/validity.py",
-        "    return ttl * DRIFT_SHARE + DRIFT_FIXED\n",
-        "    return 0.0\n",
+        "    return since + ttl - (ttl * DRIFT_SHARE + DRIFT_FIXED)\n",
+        "    return since + ttl\n",
     ),
     Mutant(
         "loss-told-twice",
@@ -247,7 +247,7 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         _ACQUIRE,
         "                    unknown, self._doubt, self._traceless = error, True, False\n"
         "                await self._outlast",
-        "                    return Refusal(self._wish.key)  # type: ignore[return-value]\n"
+        "                    return Refusal(self._spec.key)  # type: ignore[return-value]\n"
         "                await self._outlast",
     ),
     Mutant(

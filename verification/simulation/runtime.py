@@ -80,7 +80,7 @@ class SimScope:
             self._cancelled = True
             self._task.cancel(self)
 
-    def told(self) -> None:
+    def loss_is_raised(self) -> None:
         """If the body itself is calling, it gets an exception and needs no cancellation."""
         if self._task.process.world.current is self._task:
             self._over = True

@@ -10,8 +10,8 @@ from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from leasehold._runtimes.chance import fresh_owner, jitter
 from leasehold._runtimes.clock import SYSTEM_CLOCK, look_again
+from leasehold._runtimes.randomness import fresh_owner, jitter
 from leasehold._runtimes.scatter import scatter_over_tasks
 from leasehold.errors import ConfigurationError
 
@@ -126,7 +126,7 @@ class AsyncioScope:
             self._cancelled = True
             self._task.cancel("leasehold: the lease is lost")
 
-    def told(self) -> None:
+    def loss_is_raised(self) -> None:
         """If the body itself is calling, it gets an exception and needs no cancellation."""
         if _current_task() is self._task:
             self._over = True

@@ -54,7 +54,7 @@ def still_held(lease: Lease | AsyncLease) -> StillHeld:
     tenure = getattr(face, "_tenure", None)
     if tenure is None:
         raise ConfigurationError(f"still_held() needs a lease, not {type(lease).__name__}")
-    backend = face._session.backend  # noqa: SLF001 - a friend, as the guards are
+    backend = face._opened.backend  # noqa: SLF001 - a friend, as the guards are
     if not isinstance(backend, Conditioning):
         raise ConfigurationError(f"{backend.label} is no etcd store; its resources are guarded by the fence")
     found = backend.grant_condition(tenure.grant)

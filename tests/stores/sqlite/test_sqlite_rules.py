@@ -429,5 +429,5 @@ def test_synchronous_is_what_the_url_says(tmp_path: Path) -> None:
     for word, number in (("off", 0), ("normal", 1), ("full", 2)):
         with leasehold.connect(f"sqlite:///{tmp_path}/{word}.db?synchronous={word}") as client:
             client.lock("name").acquire().release()
-            connection = client._twin._session.backend._file._connection  # type: ignore[union-attr]
+            connection = client._twin._opened.backend._file._connection  # type: ignore[union-attr]
             assert connection.execute("PRAGMA synchronous").fetchone() == (number,)

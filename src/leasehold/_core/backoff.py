@@ -1,4 +1,4 @@
-"""How long to wait before asking again. Pure: chance comes in as a number in [0, 1)."""
+"""How long to wait before the next try. Pure: randomness comes in as a number in [0, 1)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 __all__ = ["CONTENTION", "GRACE", "OUTAGE", "Backoff"]
 
-GRACE = 1.0  # by so many seconds a call may exceed its timeout, to learn what became of a request without answer
+GRACE = 1.0  # seconds by which a call may exceed its timeout, to learn the outcome of a request without answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +20,10 @@ class Backoff:
     steps: tuple[float, ...] = (0.010, 0.050, 0.200, 0.500)
 
     def delay(self, attempt: int, chance: float) -> float:
-        """The pause after the attempt with this number, counted from 0."""
+        """The pause after the attempt with this number, counted from 0; `chance` is in [0, 1)."""
         step = self.steps[min(attempt, len(self.steps) - 1)]
         return step * (0.5 + chance / 2)
 
 
-CONTENTION = Backoff()  # somebody else holds the lock and the store has no queue
+CONTENTION = Backoff()  # the lock is held, and the store has no queue
 OUTAGE = Backoff((0.020, 0.100, 0.500, 1.000))  # the store did not answer

@@ -1,4 +1,4 @@
-"""Chance from the operating system, for both runtimes.
+"""Randomness from the operating system, for both runtimes.
 
 Not `random` and `secrets`: loading them costs a cron job several milliseconds, and a forked child would have to be kept
 from drawing the same numbers as its parent.
@@ -12,7 +12,7 @@ __all__ = ["fresh_owner", "jitter"]
 
 
 def fresh_owner() -> str:
-    """128 random bits; whoever knows them can release."""
+    """128 random bits: knowledge of them is the right to release."""
     return urandom(16).hex()
 
 
