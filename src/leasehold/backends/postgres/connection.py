@@ -1,7 +1,7 @@
 """One connection, one request at a time. It decides nothing about locks and never sends a request twice.
 
 psycopg makes the connection (addresses, TLS, authentication); the requests go straight to libpq through `psycopg.pq`. A
-cursor would cost more than the rest of a call, and could not tell a request that was sent from one that was not. How to
+cursor would cost more than the rest of a call, and would not show whether a request was sent. How to
 wait for a socket is all that differs between threads and asyncio: see `wire`.
 
 Statements are prepared at their third use, if the session is known to stay the same from call to call. Behind a pooler

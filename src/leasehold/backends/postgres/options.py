@@ -153,7 +153,7 @@ def _connection_parameters(url: StoreURL, values: Values) -> dict[str, Any]:
 
 
 def _tls_parameters(values: Values) -> dict[str, str]:
-    """What `tls_*` mean in libpq's words. Any of them asks for TLS, as the scheme of the URL does on other stores."""
+    """What `tls_*` mean in libpq's words. Any of them means TLS, as the scheme of the URL does on other stores."""
     tls = read_tls(values, used=any(option in values for option in TLS_OPTIONS), secure_url="")
     if tls is None:
         return {}

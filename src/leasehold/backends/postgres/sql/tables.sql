@@ -21,7 +21,7 @@
 
 DO $$
 BEGIN
-  IF pg_catalog.to_regnamespace('@schema@') IS NULL THEN  -- asked first: IF NOT EXISTS wants the right to create even if it exists
+  IF pg_catalog.to_regnamespace('@schema@') IS NULL THEN  -- checked first: IF NOT EXISTS needs the right to create even if it exists
     CREATE SCHEMA @schema@;
   END IF;
 END

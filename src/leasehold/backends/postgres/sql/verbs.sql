@@ -51,7 +51,7 @@ DECLARE
 BEGIN
   moment := date_part('epoch', at);
   own := @schema@.own_3(the_owner);
-  IF own.state = 1 AND own.broken IS NULL THEN  -- asked again, because its answer was lost
+  IF own.state = 1 AND own.broken IS NULL THEN  -- sent again, because its answer was lost
     UPDATE @schema@.claim AS c SET expires = at + make_interval(secs => the_ttl), session = the_session
       WHERE c.number = own.number;
     verdict := 'granted';
@@ -103,8 +103,8 @@ $$;
 
 -- The common case, an exclusive claim on a name that is not in use, is one write. Otherwise the rules decide.
 -- `waits`: take a place in the queue if it cannot be had at once. `the_floor`: the fence is above this.
--- `in_session`: the claim ends with this session, which was named before; asked again by another, it moves there.
--- Invariant: the same claim asked twice gives the same grant, with a new expiry; a withdrawn claim gets nothing.
+-- `in_session`: the claim ends with this session, which has its number; sent again in another, it moves there.
+-- Invariant: the same claim sent twice gives the same grant, with a new expiry; a withdrawn claim gets nothing.
 -- A claim that does not wait, on a name with one exclusive holder, is refused without a lock on the name's row: many
 -- clients that poll would otherwise keep that row locked in turn, and the release would be one more in their line.
 CREATE OR REPLACE FUNCTION @schema@.acquire_3(
