@@ -161,8 +161,8 @@ POSTGRES_MUTANTS: tuple[Mutant, ...] = (
         "PG-refused-under-lock",
         "clients that poll lock the row of the name in turn, and a release waits for all of them",
         _VERBS,
-        "  IF NOT waits AND the_mode OPERATOR(pg_catalog.<>) 'permit' THEN\n",
-        "  IF false THEN\n",
+        "    IF NOT waits AND the_mode OPERATOR(pg_catalog.<>) 'permit' THEN\n",
+        "    IF false THEN\n",
         (_OF_GRANTS, "-k", "without_a_lock"),
     ),
     Mutant(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold.backends.postgres.ddl import VERSION
 from leasehold.urls import find_store
 from leasehold.values import Claim, Grant, Holder, Loss, LossReason, Mode, Refusal
+from tests.stores.support import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -208,6 +210,31 @@ def test_claim_that_does_not_wait_is_refused_without_a_lock_on_the_row_of_its_na
     assert 50 < refusal.retry_after <= 60
     assert run(backend.release(grant)) is True
     assert isinstance(run(backend.try_acquire(claim_of())), Grant)
+
+
+def test_claims_that_raced_for_a_free_name_leave_its_holder_in_the_row_of_the_name(
+    database: str, backend: Any, table: psycopg.Connection[Any]
+) -> None:
+    """Each loser gave the holder a row of its own: one more write under the lock that the release waits for."""
+    run(backend.release(run(backend.try_acquire(claim_of()))))
+    others: list[Any] = [find_store(f"{database}?mode=session").open_backend(RUNTIME) for _ in range(4)]
+    answers: list[Any] = []
+    with table.transaction():
+        table.execute("SELECT 1 FROM leasehold.lock FOR UPDATE")
+        threads = [
+            threading.Thread(target=lambda other=other: answers.append(run(other.try_acquire(claim_of()))))
+            for other in others
+        ]
+        for thread in threads:
+            thread.start()
+        waiting = "pg_locks WHERE NOT granted AND locktype IN ('tuple', 'transactionid')"
+        eventually(lambda: table.execute(f"SELECT count(*) FROM {waiting}".encode()).fetchone() == (4,))
+    for thread in threads:
+        thread.join()
+    assert sorted(type(answer).__name__ for answer in answers) == ["Grant", *["Refusal"] * 3]
+    assert count(table, "claim") == 0
+    for other in others:
+        run(other.close())
 
 
 def test_min_hold_is_kept_after_a_release(backend: Any) -> None:

@@ -115,26 +115,28 @@ CREATE OR REPLACE FUNCTION @schema@.acquire_3(
   OUT ends double precision, OUT facts pg_catalog.text, OUT mode pg_catalog.text, OUT capacity integer)
 LANGUAGE plpgsql AS $$
 DECLARE
-  at timestamp with time zone := pg_catalog.clock_timestamp();
+  at timestamp with time zone;
   the_session bigint := CASE WHEN in_session THEN CAST(pg_catalog.current_setting('leasehold.session') AS bigint) END;
   held @schema@.lock;
 BEGIN
-  IF NOT waits AND the_mode OPERATOR(pg_catalog.<>) 'permit' THEN
-    SELECT l.* INTO held FROM @schema@.lock AS l
-      WHERE l.key OPERATOR(pg_catalog.=) the_key AND l.shape OPERATOR(pg_catalog.=) 1
-        AND l.owner OPERATOR(pg_catalog.<>) the_owner AND l.expires OPERATOR(pg_catalog.>) at
-        AND NOT @schema@.is_over_3(l.session);
-    IF FOUND THEN
-      verdict := 'refused';
-      moment := pg_catalog.date_part('epoch', at);
-      ahead := 0;
-      ends := pg_catalog.date_part('epoch', held.expires OPERATOR(pg_catalog.-) at);
-      facts := held.holder;
-      RETURN;
-    END IF;
-  END IF;
-  IF the_mode OPERATOR(pg_catalog.=) 'exclusive' AND the_min_hold OPERATOR(pg_catalog.=) 0 THEN
+  FOR attempt IN 1 .. 2 LOOP  -- the second time after a wait for the row, which may have a new holder
+    at := pg_catalog.clock_timestamp();
     moment := pg_catalog.date_part('epoch', at);
+    IF NOT waits AND the_mode OPERATOR(pg_catalog.<>) 'permit' THEN
+      SELECT l.* INTO held FROM @schema@.lock AS l
+        WHERE l.key OPERATOR(pg_catalog.=) the_key AND l.shape OPERATOR(pg_catalog.=) 1
+          AND l.owner OPERATOR(pg_catalog.<>) the_owner AND l.expires OPERATOR(pg_catalog.>) at
+          AND NOT @schema@.is_over_3(l.session);
+      IF FOUND THEN
+        verdict := 'refused';
+        ahead := 0;
+        ends := pg_catalog.date_part('epoch', held.expires OPERATOR(pg_catalog.-) at);
+        facts := held.holder;
+        RETURN;
+      END IF;
+    END IF;
+    EXIT WHEN attempt OPERATOR(pg_catalog.=) 2 OR the_mode OPERATOR(pg_catalog.<>) 'exclusive'
+      OR the_min_hold OPERATOR(pg_catalog.<>) 0;
     INSERT INTO @schema@.lock AS l (key, fence, shape, owner, ttl, since, expires, holder, session)
       VALUES (the_key, greatest(CAST(moment OPERATOR(pg_catalog.*) 1000000 AS bigint), the_floor OPERATOR(pg_catalog.+) 1), 1, the_owner, the_ttl, at,
               at OPERATOR(pg_catalog.+) pg_catalog.make_interval(secs => the_ttl), the_holder, the_session)
@@ -149,7 +151,7 @@ BEGIN
       abandoned := false;
       RETURN;
     END IF;
-  END IF;
+  END LOOP;
   SELECT r.* INTO verdict, fence, abandoned, moment, ahead, ends, facts, mode, capacity
     FROM @schema@.acquire_by_rules_3(the_key, the_owner, the_ttl, the_mode, the_capacity, the_min_hold, the_holder,
                                      the_floor, waits, the_channel, the_session) AS r;
