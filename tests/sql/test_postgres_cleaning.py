@@ -38,7 +38,7 @@ def age(connection: psycopg.Connection) -> None:
 
 
 def clean(connection: psycopg.Connection, slice_: int = 1000) -> int:
-    row = connection.execute("SELECT leasehold.clean_2(%s, 0)", (slice_,)).fetchone()
+    row = connection.execute("SELECT leasehold.clean_3(%s, 0)", (slice_,)).fetchone()
     assert row is not None
     return int(row[0])
 
@@ -122,6 +122,6 @@ def test_cleaning_walks_on_through_many_rows(database: str, connection: psycopg.
 def test_one_cleans_at_a_time_and_not_too_often(connection: psycopg.Connection) -> None:
     connection.execute("INSERT INTO leasehold.lock (key, fence) VALUES ('a', 1)")
     for expected in (1, 0):
-        row = connection.execute("SELECT leasehold.clean_2(100, 3600)").fetchone()
+        row = connection.execute("SELECT leasehold.clean_3(100, 3600)").fetchone()
         assert row == (expected,)
         connection.execute("INSERT INTO leasehold.lock (key, fence) VALUES ('b', 1) ON CONFLICT DO NOTHING")

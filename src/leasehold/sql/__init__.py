@@ -6,12 +6,12 @@ with database.transaction():        # psycopg, sqlite3, SQLAlchemy, Django
 """
 
 from leasehold.sql.columns import fenced_update, fenced_update_async
+from leasehold.sql.errors import is_retryable
 from leasehold.sql.guard import guard, guard_async, guard_schema
 from leasehold.sql.register import DatabaseRegister
 from leasehold.sql.store import store_schema
 from leasehold.sql.transaction_lock import transaction_lock, transaction_lock_async
 from leasehold.sql.triggers import fence_schema
-from leasehold.sql.trouble import is_retryable
 
 __all__ = [
     "DatabaseRegister",

@@ -1,7 +1,7 @@
 """`fenced_update`: a fence kept in a column of the user's own table, for rows that are written without reading first.
 
-The row itself remembers the highest fence. That refuses a late writer of this row, and nothing more: whoever reads a
-row, thinks, and writes it back must raise the fence *before the read*, or an update can be lost between the two.
+The row itself remembers the highest fence. That refuses a late writer of this row, and nothing more: a program
+that reads a row and writes it back must raise the fence *before the read*, or an update can be lost between the two.
 """
 
 from __future__ import annotations

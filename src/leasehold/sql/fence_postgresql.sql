@@ -1,11 +1,11 @@
 -- Every write to {table_text} must carry a fence, whatever program it comes from. Needs PostgreSQL 14 or newer.
 --
 -- A row is protected by the lock {lock_text} of the namespace {namespace_text}. A transaction carries a fence if it
--- called leasehold.sql.guard(tx, lease) first, or, from any other program, if it said
+-- called leasehold.sql.guard(tx, lease) first, or, in any other program, executed
 --     SET LOCAL leasehold.fence = '1794724016973247';
 -- which ends with the transaction. A fence lower than one that was seen before is refused, with the code LH001.
 -- A write without a fence is {unfenced}.
--- The owner of the table and superusers can switch triggers off; nobody else can.
+-- Only the owner of the table and superusers can switch triggers off.
 
 {guard_table};
 

@@ -1,7 +1,6 @@
 """`guard(tx, lease)`: the one statement at the start of a transaction that keeps a late writer out.
 
-Knows which databases there are; each has a module of its own that is loaded when it is used. How a database is reached
-is the business of `wires`.
+Each database has a module of its own, which is loaded when it is used. `wires` knows the drivers.
 """
 
 from __future__ import annotations
@@ -48,10 +47,10 @@ def guard(
     `Session`) or Django (a connection, or its alias). A connection that opens transactions by itself is made to open
     one. `lease` is a lease of a lock or of a read/write lock, or the number of a fence that another process was given,
     with `resource`. `resource` names what is protected, if that is more or less than what the lock's name says; it
-    belongs to one lock for ever. `trust_earlier_reads` says that what this transaction has read before has nothing to
-    do with the resource, as when a framework has looked up the user first; nobody can check that. `schema` is where the
-    guard's table is in PostgreSQL, for databases in which each schema has data, and a table of the guard, of its own;
-    without it there is one table for the whole database, wherever it was made first.
+    belongs to one lock for ever. `trust_earlier_reads` says that what this transaction has read before has nothing
+    to do with the resource, as when a framework has looked up the user first; that cannot be checked. `schema` is
+    where the guard's table is in PostgreSQL, for databases in which each schema has data, and a table of the guard,
+    of its own; without it there is one table for the whole database, wherever it was made first.
 
     Promises that no acknowledged write of a later holder is overwritten, as long as every writer of the resource calls
     the guard first in its transaction and the database keeps what it committed. Raises `StaleFence` for a late writer;

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from leasehold.errors import ConfigurationError, LeaseholdError, RetryTransaction
 from leasehold.fencing.token import refused, wrong_lock
+from leasehold.sql.errors import is_retryable, sqlstate
 from leasehold.sql.identifiers import escaped, literal, quoted
-from leasehold.sql.trouble import is_retryable, sqlstate
 from leasehold.sql.wires import Transaction
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ async def raise_fence(
             await wire.query(_ABORT, {})
         raise
     except Exception as error:
-        _explain_trouble(wire, error)
+        _explain(wire, error)
         raise
 
 
@@ -234,7 +234,7 @@ async def _find_table(wire: Wire, schema: str | None, trust: bool) -> str:  # no
     found, _, touched = await _look(wire)
     home = _home_among(found, schema)
     if home is not None:
-        with suppress(TypeError):  # a driver whose connections cannot be known weakly is asked every time
+        with suppress(TypeError):  # without weak references to its connections, the table is looked for every time
             _SEEN[driver] = home
         return home
     if touched and not trust:
@@ -244,7 +244,7 @@ async def _find_table(wire: Wire, schema: str | None, trust: bool) -> str:  # no
 
 async def _make_table(wire: Wire, schema: str | None) -> str:
     await wire.query(_ALONE, {})
-    found, current, _ = await _look(wire)  # another one may have been quicker, in another schema
+    found, current, _ = await _look(wire)  # another transaction may have been faster, in another schema
     home = _home_among(found, schema)
     if home is None:
         home = schema or current
@@ -291,8 +291,8 @@ def _used_before() -> ConfigurationError:
     )
 
 
-def _explain_trouble(wire: Wire, error: Exception) -> None:
-    """Say what to do about the errors that a guard may meet; others are raised as they are."""
+def _explain(wire: Wire, error: Exception) -> None:
+    """Raise an error that says what to do, for those that a guard may meet; others are left as they are."""
     state = sqlstate(error)
     if is_retryable(error):
         raise RetryTransaction(
@@ -313,5 +313,6 @@ def _explain_trouble(wire: Wire, error: Exception) -> None:
         ) from error
     if state == "25006":
         raise ConfigurationError(
-            "guard() has to write, also for a shared lease, and this transaction or server is read-only"
+            "guard() has to write, also for a shared lease, and this transaction or server is read-only: use a "
+            "read-write transaction on the primary"
         ) from error

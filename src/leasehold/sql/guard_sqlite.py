@@ -1,7 +1,7 @@
 """The guard in SQLite.
 
 A transaction that has read before the guard is refused exactly when that does harm: SQLite keeps a reader's snapshot
-for the whole transaction, and does not let it write once somebody else has written after that. What was read *before*
+for the whole transaction, and does not let it write once another one has written after that. What was read *before*
 the transaction was opened cannot be known here.
 """
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from leasehold.errors import ConfigurationError, RetryTransaction
 from leasehold.fencing.token import refused, wrong_lock
-from leasehold.sql.trouble import is_retryable, sqlite_code
+from leasehold.sql.errors import is_retryable, sqlite_code
 from leasehold.sql.wires import Transaction
 
 if TYPE_CHECKING:

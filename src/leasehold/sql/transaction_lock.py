@@ -31,10 +31,10 @@ LONGEST_NAME = 512
 def transaction_lock(
     tx: Any, name: str, *, wait: bool = True, shared: bool = False, namespace: str = "leasehold"
 ) -> bool:
-    """Lock `name` until the end of the transaction that `tx` is in; False if `wait=False` and somebody else has it.
+    """Lock `name` until the end of the transaction that `tx` is in; False if `wait=False` and another has it.
 
     `tx` is a connection, cursor or session inside a transaction: of psycopg, SQLAlchemy or Django, as for `guard`.
-    The same transaction may lock a name twice. `shared`: with others that say so too. Locks of this kind and leases
+    The same transaction may lock a name twice. `shared`: together with other shared ones. Locks of this kind and leases
     of a store do not know of each other.
 
     Call it before the first read, at READ COMMITTED: a transaction that sees the database as of an earlier moment

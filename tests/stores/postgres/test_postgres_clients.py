@@ -66,19 +66,19 @@ def test_four_hundred_idle_clients_hold_no_connection(postgres: PostgresServer, 
 def test_client_that_is_closed_while_its_listener_connects_ends_it(database: str) -> None:
     """It did not: nobody interrupted a connection that was made a moment later, and close() waited for it in vain."""
     backend: Any = find_store(database).open_backend(ThreadRuntime())
-    bells, connecting = backend._bells, threading.Event()
-    connect = bells._connect
+    listener, connecting = backend._listener, threading.Event()
+    connect = listener._connect
 
     async def connect_slowly() -> Any:
         connecting.set()
-        eventually(lambda: bells._closed)
+        eventually(lambda: listener._closed)
         return await connect()
 
-    bells._connect = connect_slowly
-    bells.ensure()
+    listener._connect = connect_slowly
+    listener.ensure()
     assert connecting.wait(30)
     run(backend.close())
-    assert not bells._serves
+    assert not listener._has_worker
 
 
 def test_client_listens_only_while_somebody_waits(postgres: PostgresServer, database: str) -> None:
@@ -107,7 +107,7 @@ def test_notify_is_sent_only_when_somebody_waits(postgres: PostgresServer, datab
                 "CREATE FUNCTION leasehold.pg_notify(text, text) RETURNS void LANGUAGE plpgsql AS "
                 "'BEGIN RAISE EXCEPTION ''sent''; END'"
             )
-            connection.execute("ALTER FUNCTION leasehold.advance_2 SET search_path = leasehold, pg_catalog")
+            connection.execute("ALTER FUNCTION leasehold.advance_3 SET search_path = leasehold, pg_catalog")
         for _ in range(3):
             assert client.lock("job").acquire().release() is True
         with client.lock("job").hold():

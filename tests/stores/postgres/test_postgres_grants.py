@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,14 +11,16 @@ import pytest
 
 import leasehold
 from leasehold._runtimes.threads import ThreadRuntime, run
+from leasehold.backends.postgres.ddl import VERSION
 from leasehold.urls import find_store
 from leasehold.values import Claim, Grant, Holder, Loss, LossReason, Mode, Refusal
+from tests.stores.support import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MODES = ["rows", "session"]
-FIRST_TABLES = Path(__file__).parents[2] / "servers" / "postgres_tables_1.sql"
+EARLIER_TABLES = Path(__file__).parents[2] / "servers"
 RUNTIME = ThreadRuntime()
 
 
@@ -133,20 +136,36 @@ def seen_rows(table: psycopg.Connection[Any]) -> int:
     return int(row[0])
 
 
-@pytest.mark.parametrize("now", [False, True])
-def test_release_of_a_broken_grant_answers_with_the_reason_and_frees_what_was_kept(
-    backend: Any,
-    table: psycopg.Connection[Any],
-    now: bool,
-) -> None:
+def test_release_of_a_broken_grant_answers_with_the_reason_and_keeps_it_for_its_min_hold(backend: Any) -> None:
     grant = run(backend.try_acquire(claim_of(min_hold=30.0)))
-    assert run(backend.break_(grant.claim.key, grant.fence, "it \"hangs\" 'ä'", now=now)) is True
+    assert run(backend.break_(grant.claim.key, grant.fence, "it \"hangs\" 'ä'", now=False)) is True
     (renewal,) = run(backend.renew([grant]))
-    answer = run(backend.release(grant))
-    assert answer == renewal == Loss(LossReason.BROKEN, "it \"hangs\" 'ä'")
-    assert count(table, "claim") == 0
-    assert isinstance(run(backend.try_acquire(claim_of())), Grant)
+    assert run(backend.release(grant)) == renewal == Loss(LossReason.BROKEN, "it \"hangs\" 'ä'")
+    refusal = run(backend.try_acquire(claim_of()))
+    assert isinstance(refusal, Refusal)
+    assert refusal.retry_after is not None
+    assert 20 < refusal.retry_after <= 30
+    (holding,) = run(backend.inspect(grant.claim.key)).holdings
+    assert (holding.cooling, holding.broken) == (True, "it \"hangs\" 'ä'")
     assert run(backend.release(grant)) is False
+
+
+def test_reason_of_a_break_at_once_outlives_a_release_and_a_withdrawal(
+    backend: Any, table: psycopg.Connection[Any]
+) -> None:
+    """The answer to the first release may be lost; the second one must not say that the lock was free all the time."""
+    grant = run(backend.try_acquire(claim_of(min_hold=30.0)))
+    broken = Loss(LossReason.BROKEN, "stuck")
+    assert run(backend.break_(grant.claim.key, grant.fence, "stuck", now=True)) is True
+    assert run(backend.renew([grant])) == [broken]
+    assert isinstance(run(backend.try_acquire(claim_of())), Grant), "its place is free at once"
+    assert run(backend.release(grant)) == broken
+    run(backend.withdraw(grant.claim))
+    assert run(backend.release(grant)) == broken
+    table.execute("UPDATE leasehold.claim SET expires = now() - interval '1 s' WHERE state = 5")
+    table.execute("UPDATE leasehold.lock SET look = '-infinity'")
+    assert run(backend.release(grant)) is False, "the note ends with the ttl"
+    assert count(table, "claim WHERE state = 5") == 0
 
 
 def test_release_of_a_broken_grant_lets_the_next_in_line_in(rows: Any) -> None:
@@ -175,6 +194,49 @@ def test_clock_that_fell_back_does_not_keep_a_lock_that_is_released(
         assert run(backend.release(again)) is True
 
 
+def test_claim_that_does_not_wait_is_refused_without_a_lock_on_the_row_of_its_name(
+    backend: Any, table: psycopg.Connection[Any]
+) -> None:
+    """Clients that poll kept the row locked in turn; a release waited for each of them, and missed its time."""
+    grant = run(backend.try_acquire(claim_of()))
+    with table.transaction():
+        table.execute("SELECT 1 FROM leasehold.lock FOR UPDATE")
+        refusal = run(backend.try_acquire(claim_of(), RUNTIME.now() + 10))
+        shared = run(backend.try_acquire(claim_of(mode=Mode.SHARED), RUNTIME.now() + 10))
+    assert isinstance(refusal, Refusal)
+    assert isinstance(shared, Refusal)
+    assert refusal.holder == grant.claim.holder
+    assert refusal.retry_after is not None
+    assert 50 < refusal.retry_after <= 60
+    assert run(backend.release(grant)) is True
+    assert isinstance(run(backend.try_acquire(claim_of())), Grant)
+
+
+def test_claims_that_raced_for_a_free_name_leave_its_holder_in_the_row_of_the_name(
+    database: str, backend: Any, table: psycopg.Connection[Any]
+) -> None:
+    """Each loser gave the holder a row of its own: one more write under the lock that the release waits for."""
+    run(backend.release(run(backend.try_acquire(claim_of()))))
+    others: list[Any] = [find_store(f"{database}?mode=session").open_backend(RUNTIME) for _ in range(4)]
+    answers: list[Any] = []
+    with table.transaction():
+        table.execute("SELECT 1 FROM leasehold.lock FOR UPDATE")
+        threads = [
+            threading.Thread(target=lambda other=other: answers.append(run(other.try_acquire(claim_of()))))
+            for other in others
+        ]
+        for thread in threads:
+            thread.start()
+        waiting = "pg_locks WHERE NOT granted AND locktype IN ('tuple', 'transactionid')"
+        eventually(lambda: table.execute(f"SELECT count(*) FROM {waiting}".encode()).fetchone() == (4,))
+    for thread in threads:
+        thread.join()
+    assert sorted(type(answer).__name__ for answer in answers) == ["Grant", *["Refusal"] * 3]
+    assert count(table, "claim") == 0
+    for other in others:
+        run(other.close())
+
+
 def test_min_hold_is_kept_after_a_release(backend: Any) -> None:
     grant = run(backend.try_acquire(claim_of(min_hold=30.0)))
     assert run(backend.release(grant)) is True
@@ -184,12 +246,15 @@ def test_min_hold_is_kept_after_a_release(backend: Any) -> None:
     assert 20 < refusal.retry_after <= 30
 
 
-def test_tables_of_the_first_version_are_upgraded_and_what_is_held_stays_held(
-    database: str, table: psycopg.Connection[Any]
+@pytest.mark.parametrize(("earlier", "freed"), [(1, True), (2, "freed")])
+def test_tables_of_an_earlier_version_are_upgraded_and_what_is_held_stays_held(
+    database: str, table: psycopg.Connection[Any], earlier: int, freed: bool | str
 ) -> None:
-    table.execute(FIRST_TABLES.read_bytes())
+    table.execute((EARLIER_TABLES / f"postgres_tables_{earlier}.sql").read_bytes())
+    assert table.execute("SELECT version FROM leasehold.about").fetchone() == (earlier,)
     table.execute(
-        "SELECT leasehold.acquire_1('leasehold:job', 'somebody', 60, 'exclusive', 1, 0, '{}', 0, false, NULL, false)"
+        f"SELECT leasehold.acquire_{earlier}('leasehold:job', 'other', 60, 'exclusive', 1, 0, '{{}}', 0, false, NULL, "
+        "false)".encode()
     )
     with leasehold.connect(database, ttl=20) as client:
         assert client.lock("job").try_acquire() is None
@@ -201,10 +266,11 @@ def test_tables_of_the_first_version_are_upgraded_and_what_is_held_stays_held(
         ).fetchall()
         assert rows == [], "older clients call these still"
         fence = client.inspect("job").holdings[0].fence  # type: ignore[union-attr]
-        row = table.execute("SELECT leasehold.release_1('leasehold:job', 'somebody', %s)", [fence]).fetchone()
-        assert row == (True,), "an older client works beside a newer one"
+        release = f"SELECT leasehold.release_{earlier}('leasehold:job', 'other', %s)".encode()
+        row = table.execute(release, [fence]).fetchone()
+        assert row == (freed,), "an older client works beside a newer one"
         client.lock("job").acquire(timeout=20).release()
-        assert table.execute("SELECT version FROM leasehold.about").fetchone() == (2,)
+        assert table.execute("SELECT version FROM leasehold.about").fetchone() == (VERSION,)
 
 
 @pytest.mark.parametrize("contended", [False, True])

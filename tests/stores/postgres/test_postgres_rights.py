@@ -10,7 +10,8 @@ import pytest
 from psycopg import sql
 
 import leasehold
-from leasehold.backends.postgres import ddl, schema
+from leasehold.backends.postgres import ddl, doctor, schema
+from leasehold.findings import Finding
 from leasehold.sql import store_schema
 from tests.servers.postgres import fresh_database
 from tests.stores.support import eventually
@@ -111,7 +112,7 @@ def test_tables_of_a_newer_leasehold_are_left_alone(database: str) -> None:
     owner_runs(database, "UPDATE leasehold.about SET version = 99")
     with leasehold.connect(database) as client:
         client.lock("job").acquire().release()  # the functions that it knows are still there
-    owner_runs(database, "DROP FUNCTION leasehold.withdraw_2, leasehold.release_2")
+    owner_runs(database, "DROP FUNCTION leasehold.withdraw_3, leasehold.release_3")
     with leasehold.connect(database) as client:
         lease = client.lock("job").acquire()
         with pytest.raises(leasehold.BackendRejected, match="newer leasehold"):
@@ -120,7 +121,7 @@ def test_tables_of_a_newer_leasehold_are_left_alone(database: str) -> None:
 
 def test_function_that_is_missing_from_tables_of_this_version_is_told_with_what_to_do(database: str) -> None:
     owner_runs(database, store_schema())
-    owner_runs(database, "DROP FUNCTION leasehold.turns_2")
+    owner_runs(database, "DROP FUNCTION leasehold.turns_3")
     errors: list[BaseException] = []
     with leasehold.connect(database, ttl=20) as client:
         lease = client.lock("job").acquire()
@@ -134,7 +135,7 @@ def test_function_that_is_missing_from_tables_of_this_version_is_told_with_what_
         threads = [threading.Thread(target=wait) for _ in range(10)]  # several, so that they ask together
         for thread in threads:
             thread.start()
-        eventually(lambda: errors, "nobody is told")
+        eventually(lambda: errors, "no waiter raises")
         assert "have their owner run what `leasehold schema postgresql` prints" in str(errors[0])
         owner_runs(database, store_schema())
         lease.release()
@@ -143,30 +144,56 @@ def test_function_that_is_missing_from_tables_of_this_version_is_told_with_what_
         client.lock("job").acquire(timeout=60).release()
 
 
+def test_clients_that_find_no_tables_at_the_same_time_make_them_once(postgres: PostgresServer, database: str) -> None:
+    """Each made them anew, and all requests waited for locks on the tables meanwhile; releases missed their time."""
+    waiting = (
+        "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database = "
+        f"(SELECT oid FROM pg_database WHERE datname = '{database.rpartition('/')[2]}')"
+    )
+    clients = [leasehold.connect(database, ttl=20) for _ in range(5)]
+    with psycopg.connect(database) as first:
+        first.execute(f"SELECT pg_advisory_xact_lock({ddl.ONE_AT_A_TIME})".encode())
+        threads = [
+            threading.Thread(target=lambda client=client: client.lock("job").acquire(timeout=60).release())
+            for client in clients
+        ]
+        for thread in threads:
+            thread.start()
+        eventually(lambda: postgres.run(waiting) == [(5,)], "not all of them want to make the tables")
+    for thread in threads:
+        thread.join()
+    for client in clients:
+        client.close()
+    with psycopg.connect(database) as connection:
+        remade = "SELECT count(*) FROM pg_proc WHERE pronamespace = 'leasehold'::regnamespace AND xmin <> "
+        row = connection.execute(f"{remade} (SELECT xmin FROM pg_namespace WHERE nspname = 'leasehold')".encode())
+        assert row.fetchone() == (0,), "functions were replaced after they had been made"
+
+
 def test_upgrade_runs_only_the_steps_that_are_missing(
     database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with leasehold.connect(database) as client:
         held = client.lock("held", ttl=600).acquire()
-        step = "CREATE FUNCTION @schema@.newer_3() RETURNS integer LANGUAGE sql AS 'SELECT 3';\n"
+        step = "CREATE FUNCTION @schema@.newer_4() RETURNS integer LANGUAGE sql AS 'SELECT 4';\n"
         (tmp_path / "newer.sql").write_text(step)
-        for name in (*ddl.STEPS[1], *ddl.STEPS[2]):
+        for name in [name for step in ddl.STEPS.values() for name in step]:
             (tmp_path / name).write_text("SELECT 1/0;\n")  # must not be run again
-        for patch, value in (("FOLDER", tmp_path), ("STEPS", {**ddl.STEPS, 3: ("newer.sql",)}), ("VERSION", 3)):
+        for patch, value in (("FOLDER", tmp_path), ("STEPS", {**ddl.STEPS, 4: ("newer.sql",)}), ("VERSION", 4)):
             monkeypatch.setattr(ddl, patch, value)
-        monkeypatch.setattr(schema, "VERSION", 3)
-        owner_runs(database, "DROP FUNCTION leasehold.raise_fence_2")  # whatever is missed first
+        monkeypatch.setattr(schema, "VERSION", 4)
+        owner_runs(database, "DROP FUNCTION leasehold.raise_fence_3")  # whatever is missed first
         with leasehold.connect(database) as other, pytest.raises(leasehold.BackendRejected):
             other.raise_fence("held", 5, reason="test")
         with psycopg.connect(database) as connection:
-            row = connection.execute("SELECT version, leasehold.newer_3() FROM leasehold.about").fetchone()
-            assert row == (3, 3)
+            row = connection.execute("SELECT version, leasehold.newer_4() FROM leasehold.about").fetchone()
+            assert row == (4, 4)
         held.check()
         assert held.release() is True
 
 
 def test_schema_can_be_chosen_and_two_do_not_meet(database: str) -> None:
-    with leasehold.connect(f"{database}?schema=one") as one, leasehold.connect(f"{database}?schema=Two_2") as two:
+    with leasehold.connect(f"{database}?schema=one") as one, leasehold.connect(f"{database}?schema=Two_3") as two:
         with one.lock("job").hold(), two.lock("job").hold():
             assert one.lock("job").try_acquire() is None
 
@@ -244,3 +271,35 @@ def test_two_databases_of_one_server_are_two_stores(postgres: PostgresServer, da
     with leasehold.connect(database) as one, leasehold.connect(other) as two:
         with one.lock("job").hold(), two.lock("job").hold():
             pass
+
+
+def test_timeout_of_the_role_that_the_query_of_the_doctor_exceeds_is_a_finding(
+    postgres: PostgresServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "_FACTS", f"{doctor._FACTS}, LATERAL pg_catalog.pg_sleep(0.5)")
+    role = f"hasty_{database[-6:]}".replace("/", "_")
+    postgres.run(f"CREATE ROLE {role} LOGIN")
+    url = postgres.url(database.rpartition("/")[2], role)
+    postgres.run(f"ALTER ROLE {role} SET statement_timeout = '100ms'")
+    with leasehold.connect(url) as client:
+        (finding,) = [finding for finding in client.examine() if finding.check == "timeouts"]
+        assert (finding.level.name, finding.found) == ("WARNING", "statement_timeout 100 ms")
+        assert len(client.examine()) > 5, "the other checks are made as well"
+
+
+def test_query_of_the_doctor_that_is_cancelled_is_a_finding(
+    postgres: PostgresServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "_FACTS", f"{doctor._FACTS}, LATERAL pg_catalog.pg_sleep(60)")
+    name = database.rpartition("/")[2]
+    cancel = f"SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = '{name}'"
+    with leasehold.connect(f"{database}?answer_timeout=60") as client:
+        found: list[object] = []
+        thread = threading.Thread(target=lambda: found.extend(client.examine()))
+        thread.start()
+        eventually(lambda: postgres.run(cancel), "it does not run")
+        thread.join()
+        (finding,) = found
+        assert isinstance(finding, Finding)
+        assert (finding.check, finding.level.name) == ("timeouts", "PROBLEM")
+        client.lock("job").acquire().release()  # the connection is in no transaction

@@ -16,7 +16,7 @@ import pytest
 import leasehold
 from leasehold import sql as ours
 from leasehold._runtimes.threads import ThreadRuntime, run
-from leasehold.backends.postgres import ddl, examining, statements
+from leasehold.backends.postgres import ddl, doctor, statements
 from leasehold.sql import fence_schema, guard, guard_schema, store_schema, transaction_lock
 from leasehold.urls import find_store
 from leasehold.values import Claim, Holder, Mode
@@ -39,7 +39,7 @@ RUNTIME = ThreadRuntime()
 def words() -> list[str]:
     """Every word that stands in one of our statements."""
     files = [*ddl.FOLDER.glob("*.sql"), *Path(str(ours.__file__)).parent.glob("*.*")]
-    files += [Path(str(module.__file__)) for module in (examining, statements)]
+    files += [Path(str(module.__file__)) for module in (doctor, statements)]
     text = " ".join(file.read_text() for file in files if file.suffix in (".sql", ".py"))
     return sorted(set(re.findall(r"[a-z_][a-z_0-9]+", text)))
 
@@ -150,13 +150,13 @@ def test_no_foreign_code_runs_as_the_role_that_waits_records_and_cleans(trapped:
         run(backend.turn(seat))
     keys = statements.array((b"leasehold:job" for _ in seats), binary=True)
     owners = statements.array(seat.claim.owner.encode() for seat in seats)
-    assert run(backend._ask(backend._sql.turns, (keys, owners, None))).ntuples == 3
-    assert run(backend._ask(backend._sql.handed, (keys, owners))).ntuples == 0
+    assert run(backend._execute(backend._sql.turns, (keys, owners, None))).ntuples == 3
+    assert run(backend._execute(backend._sql.handovers, (keys, owners))).ntuples == 0
     assert run(backend.release(grant)) is True
     run(backend.withdraw(seats[1].claim, doubt=False))
     run(backend.withdraw(seats[2].claim))
     assert run(backend.read("leasehold:once", 5)).fence == 5
-    run(backend._ask(backend._sql.clean, (b"100", b"0")))
+    run(backend._execute(backend._sql.clean, (b"100", b"0")))
     run(backend.close())
 
 

@@ -174,7 +174,7 @@ def test_caller_that_waits_for_a_connection_of_ours_is_let_go_in_time(proxy: Fau
 
     thread = threading.Thread(target=hang)
     thread.start()
-    eventually(lambda: not backend._asking.source._idle)
+    eventually(lambda: not backend._executor.source._idle)
     error = run(fails_in_time(runtime, lambda until: backend.try_acquire(claim_of(runtime), until)))
     assert isinstance(error, leasehold.BackendUnavailable)
     run(backend.close())
@@ -187,12 +187,12 @@ def test_idle_connections_outlive_a_caller_that_had_little_time(database: str, p
     runtime = ThreadRuntime()
     backend: Any = find_store(database).open_backend(runtime)
     assert isinstance(run(backend.try_acquire(claim_of(runtime, "stuck"))), Grant)
-    lines = [run(backend._asking.source.take()) for _ in range(3)]
+    lines = [run(backend._executor.source.take()) for _ in range(3)]
     for line in lines:
-        backend._asking.source.give(line)
+        backend._executor.source.give(line)
     with postgres.connect(database.rpartition("/")[2]) as blocker, blocker.transaction():
         blocker.execute("SELECT 1 FROM leasehold.lock FOR UPDATE")
-        error = run(fails_in_time(runtime, lambda until: backend.try_acquire(claim_of(runtime, "stuck"), until)))
+        error = run(fails_in_time(runtime, lambda until: backend.join(claim_of(runtime, "stuck"), until)))
     assert isinstance(error, leasehold.OutcomeUnknown)
     assert sum(line.is_usable() for line in lines) == 2, "only the one whose answer is outstanding is closed"
     run(backend.close())

@@ -1,8 +1,9 @@
 """PostgreSQL as a store: lease rows by default, grants bound to a session with `?mode=session`. Needs psycopg 3.
 
-`store` reads URLs, pools and engines; `rows` and `session` are the two backends over the `verbs` that they share;
-`statements` are the calls, `sql/` what they do in the database; `pool`, `borrowed` and `line` carry them over `wires`;
-`bells` hears whose turn it is; `trouble` says what an error means for a lock.
+`store` reads URLs, pools and engines; `backend` and `session` are the two modes over `base`, which they share;
+`statements` are the calls, `sql/` the functions in the database; `pool`, `adopted_pool` and `connection` carry them
+over a `wire`; `notifications` wakes waiters and `queue` batches their turns; `errors` says what an error means for a
+lock.
 """
 
 from __future__ import annotations

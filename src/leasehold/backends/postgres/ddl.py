@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["STEPS", "VERSION", "ddl", "grants"]
+__all__ = ["STEPS", "VERSION", "ddl", "grants", "guarded_ddl"]
 
 FOLDER = Path(__file__).with_name("sql")
-STEPS: dict[int, tuple[str, ...]] = {  # the functions of version 1 are gone from here, and stay where they were made
+STEPS: dict[int, tuple[str, ...]] = {  # functions of earlier versions are not made any more, and stay where they are
     1: ("tables.sql",),
-    2: ("upgrade_2.sql", "rules.sql", "verbs.sql", "records.sql"),
+    2: ("upgrade_2.sql",),
+    3: ("rules.sql", "verbs.sql", "records.sql"),
 }
 VERSION = max(STEPS)
+ONE_AT_A_TIME = 5_496_912_345_067_201  # the advisory lock of a client that makes tables
 
 
 def ddl(schema: str, after: int = 0) -> str:
@@ -26,6 +28,32 @@ def ddl(schema: str, after: int = 0) -> str:
     older = f"version OPERATOR(pg_catalog.<) {VERSION}"
     done = f"UPDATE {quoted}.about SET version = {VERSION} WHERE {older};\n"  # noqa: S608 - checked names
     return "\n".join([*parts, done])
+
+
+def guarded_ddl(schema: str, after: int = 0) -> str:
+    """The same in one transaction that other clients wait for, and that does nothing if one of them was faster.
+
+    Many clients may find the tables missing at once. Each new run would replace all functions, lock `claim` against
+    writes meanwhile, and make every session compile the functions anew: requests of clients that already hold locks
+    would wait for all those runs.
+    """
+    about = f'"{schema}".about'
+    return f"""\
+SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+DO $leasehold$
+DECLARE
+  present integer := 0;
+BEGIN
+  PERFORM pg_catalog.pg_advisory_xact_lock({ONE_AT_A_TIME});
+  IF pg_catalog.to_regclass('{about}') IS NOT NULL THEN
+    SELECT version INTO present FROM {about};
+  END IF;
+  IF present IS NULL OR present OPERATOR(pg_catalog.<) {VERSION} THEN
+    EXECUTE $leasehold_ddl${ddl(schema, after)}$leasehold_ddl$;
+  END IF;
+END
+$leasehold$;
+"""  # noqa: S608 - checked names
 
 
 def grants(schema: str, role: str) -> str:

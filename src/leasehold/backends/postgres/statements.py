@@ -1,15 +1,15 @@
-"""The calls that are sent, and how values become parameters and rows become values. It knows no connection.
+"""The statements that are sent, and how values become parameters and rows become values. It knows no connection.
 
-`sql/verbs.sql` says what each function means. Parameters are always bound; keys and record values travel in binary.
-Every name is qualified, operators too: `sql/rules.sql` says why.
+`sql/verbs.sql` describes each function. Parameters are always bound; keys and record values are sent in binary. Every
+name is qualified, operators too; the reason is in `sql/rules.sql`.
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from leasehold.kit.holder import holder_from_json, holder_to_json
 from leasehold.values import Holder
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ Parameter = bytes | None
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One call: its text, the types of its parameters, and which of them are in binary."""
+    """One statement: its text, the types of its parameters, and which of them are in binary."""
 
     name: bytes
     text: bytes
@@ -51,23 +51,23 @@ class Statement:
 
 
 class Answer:
-    """One's part of an answer: a row of it, whose columns start at some place; no row: the claim is not there."""
+    """The part of an answer that belongs to one claim: a row, whose columns start at `first`; None: no such claim."""
 
-    __slots__ = ("_first", "_row", "_rows", "sent")
+    __slots__ = ("first", "row", "rows", "sent")
 
     def __init__(self, rows: PGresult, sent: float, row: int | None = 0, first: int = 0) -> None:
-        self._rows = rows
-        self._row = row
-        self._first = first
-        self.sent = sent  # before the request left
+        self.rows = rows
+        self.row = row
+        self.first = first
+        self.sent = sent  # before the request was sent
 
     def value(self, column: int) -> bytes | None:
-        """A column of the reply that `verbs.sql` describes; nothing of a row that is not there."""
-        return None if self._row is None else self._rows.get_value(self._row, self._first + column)
+        """A column of the reply that `verbs.sql` describes; None for a claim that is not there."""
+        return None if self.row is None else self.rows.get_value(self.row, self.first + column)
 
 
 class Statements:
-    """All calls, for one schema, whose name was checked before."""
+    """All statements, for one schema, whose name was checked before."""
 
     def __init__(self, schema: str) -> None:
         self.schema = schema
@@ -79,55 +79,55 @@ class Statements:
 
         self.acquire = call(
             "acquire",
-            "SELECT * FROM @schema@.acquire_2($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+            "SELECT * FROM @schema@.acquire_3($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
             *(BYTEA, TEXT, FLOAT8, TEXT, INT4, FLOAT8, TEXT, INT8, BOOL, TEXT, BOOL),
             hot=True,
         )
-        self.turn = call("turn", "SELECT * FROM @schema@.turn_2($1, $2, $3)", BYTEA, TEXT, TEXT, hot=True)
-        self.release = call("release", "SELECT @schema@.release_2($1, $2, $3)", BYTEA, TEXT, INT8, hot=True)
+        self.turn = call("turn", "SELECT * FROM @schema@.turn_3($1, $2, $3)", BYTEA, TEXT, TEXT, hot=True)
+        self.release = call("release", "SELECT @schema@.release_3($1, $2, $3)", BYTEA, TEXT, INT8, hot=True)
         self.renew = call(
             "renew",
-            "SELECT place, broken FROM @schema@.renew_2($1, $2, $3, $4, $5)",
+            "SELECT place, broken FROM @schema@.renew_3($1, $2, $3, $4, $5)",
             *(BYTEA_ARRAY, TEXT_ARRAY, INT8_ARRAY, FLOAT8_ARRAY, BOOL),
             hot=True,
         )
-        self.withdraw = call("withdraw", "SELECT @schema@.withdraw_2($1, $2, $3, $4)", BYTEA, TEXT, FLOAT8, BOOL)
-        self.break_ = call("break", "SELECT @schema@.break_2($1, $2, $3, $4)", BYTEA, INT8, TEXT, BOOL)
-        self.raise_fence = call("raise_fence", "SELECT @schema@.raise_fence_2($1, $2)", BYTEA, INT8)
+        self.withdraw = call("withdraw", "SELECT @schema@.withdraw_3($1, $2, $3, $4)", BYTEA, TEXT, FLOAT8, BOOL)
+        self.break_ = call("break", "SELECT @schema@.break_3($1, $2, $3, $4)", BYTEA, INT8, TEXT, BOOL)
+        self.raise_fence = call("raise_fence", "SELECT @schema@.raise_fence_3($1, $2)", BYTEA, INT8)
         self.read = call("read", _READ, BYTEA, INT8)
-        self.write = call("write", "SELECT @schema@.write_2($1, $2, $3, $4)", BYTEA, BYTEA, INT8, FLOAT8)
-        self.clean = call("clean", "SELECT @schema@.clean_2($1, $2)", INT4, FLOAT8)
+        self.write = call("write", "SELECT @schema@.write_3($1, $2, $3, $4)", BYTEA, BYTEA, INT8, FLOAT8)
+        self.clean = call("clean", "SELECT @schema@.clean_3($1, $2)", INT4, FLOAT8)
         self.states = call("states", _STATES, BYTEA, BYTEA)
-        self.handed = call("handed", _HANDED, BYTEA_ARRAY, TEXT_ARRAY, hot=True)
+        self.handovers = call("handovers", _HANDOVERS, BYTEA_ARRAY, TEXT_ARRAY, hot=True)
         self.turns = call(
-            "turns", "SELECT * FROM @schema@.turns_2($1, $2, $3)", BYTEA_ARRAY, TEXT_ARRAY, TEXT, hot=True
+            "turns", "SELECT * FROM @schema@.turns_3($1, $2, $3)", BYTEA_ARRAY, TEXT_ARRAY, TEXT, hot=True
         )
-        self.ring = call("ring", "SELECT pg_catalog.pg_notify($1, '')", TEXT)
+        self.notify = call("notify", "SELECT pg_catalog.pg_notify($1, '')", TEXT)
         self.greet = call("greet", _GREET)
         self.begin = call("begin", _BEGIN, INT8, TEXT)
         self.version = call("version", "SELECT version FROM @schema@.about")
 
 
-# first key, first key behind -> who holds and who waits, in one snapshot; what has run out is left out
+# first key, first key behind -> holders and waiters, in one snapshot; what has run out is left out
 _STATES = """
 SELECT pg_catalog.encode(key, 'hex'), 1 AS state, 'exclusive', 1, holder, fence,
        pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) since),
        pg_catalog.date_part('epoch', expires OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp()), NULL, 0 AS number
 FROM @schema@.lock
 WHERE key OPERATOR(pg_catalog.>=) $1 AND key OPERATOR(pg_catalog.<) $2 AND shape OPERATOR(pg_catalog.=) 1
-  AND expires OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp() AND NOT @schema@.is_over_2(session)
+  AND expires OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp() AND NOT @schema@.is_over_3(session)
 UNION ALL
 SELECT pg_catalog.encode(key, 'hex'), state, mode, capacity, holder, fence,
        pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) since),
        pg_catalog.date_part('epoch', expires OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp()), broken, number
 FROM @schema@.claim
 WHERE key OPERATOR(pg_catalog.>=) $1 AND key OPERATOR(pg_catalog.<) $2 AND state OPERATOR(pg_catalog.<=) 3
-  AND expires OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp() AND NOT @schema@.is_over_2(session)
+  AND expires OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp() AND NOT @schema@.is_over_3(session)
 ORDER BY 1, state, number
 """
 
-# keys, owners -> who of these has been let in: owner, fence, when in seconds since 1970, abandoned
-_HANDED = """
+# keys, owners -> which of these waiters were granted: owner, fence, when in seconds since 1970, abandoned
+_HANDOVERS = """
 SELECT c.owner, c.fence, pg_catalog.date_part('epoch', c.since), CAST(c.abandoned AS integer)
 FROM ROWS FROM (pg_catalog.unnest($1), pg_catalog.unnest($2)) AS given (key, owner)
 JOIN @schema@.claim AS c ON c.key OPERATOR(pg_catalog.=) given.key AND c.owner OPERATOR(pg_catalog.=) given.owner
@@ -135,13 +135,12 @@ JOIN @schema@.claim AS c ON c.key OPERATOR(pg_catalog.=) given.key AND c.owner O
 """
 
 # key, fence -> value in hexadecimal digits, highest fence, seconds left, time in seconds since 1970
-_READ = "SELECT pg_catalog.encode(content, 'hex'), highest, remaining, moment FROM @schema@.read_2($1, $2)"
+_READ = "SELECT pg_catalog.encode(content, 'hex'), highest, remaining, moment FROM @schema@.read_3($1, $2)"
 
-# nothing -> the process that answers, and how its transactions run by default
+# nothing -> the process that answers, and the isolation of its transactions by default
 _GREET = "SELECT pg_catalog.pg_backend_pid(), pg_catalog.current_setting('default_transaction_isolation')"
 
-
-# number, the same as text -> true; the session is named by it, and has its lock until it ends
+# number, the same as text -> true; the session has this number, and its advisory lock until it ends
 _BEGIN = """
 SELECT pg_catalog.pg_try_advisory_lock($1)
   AND pg_catalog.set_config('leasehold.session', $2, false) OPERATOR(pg_catalog.=) $2
@@ -152,26 +151,26 @@ SELECT pg_catalog.pg_try_advisory_lock($1)
 
 
 def claim_values(
-    claim: Claim, floor: int, *, waits: bool = False, bell: Parameter = None, in_session: bool = False
+    claim: Claim, floor: int, *, waits: bool = False, channel: Parameter = None, in_session: bool = False
 ) -> list[Parameter]:
     """The parameters of `acquire`."""
     return [
         claim.key.encode(),
         claim.owner.encode(),
-        number(claim.ttl),
-        claim.mode.value.encode(),
+        repr(float(claim.ttl)).encode(),
+        claim.mode.encode(),
         b"%d" % claim.capacity,
-        number(claim.min_hold),
+        repr(float(claim.min_hold)).encode(),
         holder_text(claim.holder),
         b"%d" % floor,
         b"t" if waits else b"f",
-        bell,
+        channel,
         b"t" if in_session else b"f",
     ]
 
 
 def key_bytes(key: str) -> bytes:
-    """A key as the store keeps it: its bytes, so that any character may be in it."""
+    """A key as it is stored: its bytes, so that any character may be in it."""
     return key.encode()
 
 
@@ -181,12 +180,12 @@ def upper_bound(prefix: bytes) -> bytes:
 
 
 def number(value: float) -> bytes:
-    """A float, so that it arrives exactly."""
+    """A float, without loss."""
     return repr(float(value)).encode()
 
 
 def seconds(text: bytes | None) -> float | None:
-    """A float out of a row."""
+    """A float of a row."""
     return None if text is None else float(text)
 
 
@@ -201,23 +200,18 @@ _LAST_HOLDER: tuple[Holder | None, bytes] = (None, b"")
 
 
 def holder_text(holder: Holder) -> bytes:
-    """Who holds, as JSON in ASCII: a text of PostgreSQL cannot hold every character. One client asks for one mostly."""
+    """The holder in its stored form. The last one is kept, because the claims of one client mostly have the same."""
     global _LAST_HOLDER  # noqa: PLW0603 - one assignment of a pair, which any thread may read
     last, text = _LAST_HOLDER
     if last is holder:
         return text
-    facts = {"host": holder.host, "pid": holder.pid, "label": holder.label, "reason": holder.reason}
-    text = json.dumps({name: fact for name, fact in facts.items() if fact is not None}).encode()
+    text = holder_to_json(holder).encode()
     _LAST_HOLDER = (holder, text)
     return text
 
 
 def holder_from(text: bytes | None) -> Holder | None:
-    """Read it back; what another program wrote there is shown as it is."""
+    """Read it back, also in the form before it had a version; a text of another program is shown as it is."""
     if text is None:
         return None
-    try:
-        facts: dict[str, Any] = json.loads(text)
-        return Holder(str(facts["host"]), int(facts["pid"]), facts.get("label"), facts.get("reason"))
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return Holder(text.decode(errors="replace"), 0)
+    return holder_from_json(text) or Holder(text.decode(errors="replace"), 0)

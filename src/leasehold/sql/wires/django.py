@@ -28,23 +28,19 @@ class DjangoWire:
 
     @property
     def dialect(self) -> str:
-        """See `Wire`."""
         return str(self._connection.vendor)
 
     @property
     def driver(self) -> Any:
-        """See `Wire`."""
         self._connection.ensure_connection()
         return self._connection.connection
 
     def transaction(self) -> Transaction:
-        """See `Wire`."""
         if self._connection.in_atomic_block:
             return Transaction.OPEN
         return Transaction.AUTOCOMMIT if self._connection.get_autocommit() else Transaction.OPENS
 
     async def query(self, statement: str, values: Mapping[str, object]) -> Answer:
-        """See `Wire`."""
         with self._connection.cursor() as cursor:
             cursor.execute(statement, dict(values))
             rows = [tuple(row) for row in cursor.fetchall()] if cursor.description else []

@@ -42,11 +42,9 @@ class PsycopgWire:
         self.driver = connection
 
     def transaction(self) -> Transaction:
-        """See `Wire`."""
         return psycopg_transaction(self.driver)
 
     async def query(self, statement: str, values: Mapping[str, object]) -> Answer:
-        """See `Wire`."""
         # A cursor of our own: the connection's default may give other rows, or take values in another form.
         with psycopg.Cursor(self.driver, row_factory=tuple_row) as cursor:
             cursor.execute(statement, values)
@@ -64,11 +62,9 @@ class AsyncPsycopgWire:
         self.driver = connection
 
     def transaction(self) -> Transaction:
-        """See `Wire`."""
         return psycopg_transaction(self.driver)
 
     async def query(self, statement: str, values: Mapping[str, object]) -> Answer:
-        """See `Wire`."""
         async with psycopg.AsyncCursor(self.driver, row_factory=tuple_row) as cursor:
             await cursor.execute(statement, values)
             return Answer(await cursor.fetchall() if cursor.description else [], cursor.rowcount)

@@ -32,23 +32,20 @@ class SqlalchemyWire:
 
     @property
     def dialect(self) -> str:
-        """See `Wire`."""
         return self._connection.dialect.name
 
     @property
     def driver(self) -> Any:
-        """See `Wire`."""
         return self._connection.connection.driver_connection
 
     @property
     def holds_objects(self) -> bool:
-        """See `Wire`: whether the session has objects whose values it would not read again."""
+        """Whether the session has objects whose values it would not read again."""
         if self._session is None:
             return False
         return any(not state.expired for state in self._session.identity_map.all_states())
 
     def transaction(self) -> Transaction:
-        """See `Wire`."""
         driver = self.driver
         if self.dialect == "sqlite":
             return sqlite_transaction(driver)
@@ -61,7 +58,6 @@ class SqlalchemyWire:
         return Transaction.OPEN if self._connection.in_transaction() else Transaction.OPENS
 
     async def query(self, statement: str, values: Mapping[str, object]) -> Answer:
-        """See `Wire`."""
         # Handed to the driver as it is: what SQLAlchemy reads out of a text could be part of a name.
         text, bound = in_style(statement, values, self._connection.dialect.paramstyle)
         result = self._connection.exec_driver_sql(text, bound)

@@ -35,11 +35,9 @@ class Sqlite3Wire:
         self.driver = connection
 
     def transaction(self) -> Transaction:
-        """See `Wire`."""
         return sqlite_transaction(self.driver)
 
     async def query(self, statement: str, values: Mapping[str, object]) -> Answer:
-        """See `Wire`."""
         cursor = self.driver.cursor()
         cursor.row_factory = None  # the connection may have one of its own
         cursor.execute(with_colons(statement), values)

@@ -1,18 +1,17 @@
--- The rules of one name, for the verbs. Each takes for granted that the caller has locked the name's row by
--- `enter_2`. Statements inside see what was committed before the lock was had: functions that write take a new
--- snapshot for each.
+-- The rules of one name, for the verbs. Precondition of each: the caller has locked the name's row by `enter_3`.
+-- Statements inside see what was committed before the lock was had, because functions that write take a new snapshot for each.
 --
 -- A role that may create functions and operators in a schema of the caller's search path could put its own in the place
 -- of PostgreSQL's, and they would run as the caller. So the verbs pin their search path. The functions of this file are
--- called by those only, and inherit it; setting it costs microseconds on each call. `micros_2` and `is_over_2`, and the
+-- called by those only, and inherit it; setting it costs microseconds on each call. `micros_3` and `is_over_3`, and the
 -- verbs that do the common case, are called with the caller's path: there every name is qualified, operators too.
 
 -- When -> a fence by the clock: microseconds since 1970.
-CREATE OR REPLACE FUNCTION @schema@.micros_2(at timestamp with time zone) RETURNS bigint
+CREATE OR REPLACE FUNCTION @schema@.micros_3(at timestamp with time zone) RETURNS bigint
 LANGUAGE sql IMMUTABLE AS 'SELECT CAST(pg_catalog.date_part(''epoch'', at) OPERATOR(pg_catalog.*) 1000000 AS bigint)';
 
--- Whether those who hold leave room for such a claim. Whoever waits ahead is the caller's business.
-CREATE OR REPLACE FUNCTION @schema@.admits_2(the_key pg_catalog.bytea, the_mode pg_catalog.text, the_capacity integer) RETURNS boolean
+-- Whether the holders leave room for such a claim. Waiters ahead of it are checked by the caller.
+CREATE OR REPLACE FUNCTION @schema@.admits_3(the_key pg_catalog.bytea, the_mode pg_catalog.text, the_capacity integer) RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN
   IF the_mode = 'exclusive' THEN
@@ -25,28 +24,29 @@ BEGIN
 END
 $$;
 
--- Let in everybody whose turn it is, in order, and tell each on its bell: owner, fence, time, abandoned.
+-- Grant to all waiters whose turn it is, in order, and notify each on the channel of its client (column `bell`): owner,
+-- fence, time, abandoned.
 -- A lock that is handed over lasts for three re-checks only, until its new holder has shown that it lives.
-CREATE OR REPLACE FUNCTION @schema@.advance_2(the_key pg_catalog.bytea, at timestamp with time zone) RETURNS void
+CREATE OR REPLACE FUNCTION @schema@.advance_3(the_key pg_catalog.bytea, at timestamp with time zone) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
   next @schema@.claim;
   top bigint;
-  news boolean;
+  vanished boolean;
   ends timestamp with time zone := 'infinity';
 BEGIN
-  SELECT fence, abandoned_until > at INTO top, news FROM @schema@.lock WHERE key = the_key;
+  SELECT fence, abandoned_until > at INTO top, vanished FROM @schema@.lock WHERE key = the_key;
   LOOP
     SELECT * INTO next FROM @schema@.claim WHERE key = the_key AND state = 3 ORDER BY number LIMIT 1;
-    EXIT WHEN NOT FOUND OR NOT @schema@.admits_2(the_key, next.mode, next.capacity);
-    top := greatest(top + 1, @schema@.micros_2(at));
+    EXIT WHEN NOT FOUND OR NOT @schema@.admits_3(the_key, next.mode, next.capacity);
+    top := greatest(top + 1, @schema@.micros_3(at));
     next.expires := at + make_interval(secs => least(next.ttl, 3));
-    UPDATE @schema@.claim SET state = 1, fence = top, since = at, expires = next.expires, abandoned = news
+    UPDATE @schema@.claim SET state = 1, fence = top, since = at, expires = next.expires, abandoned = vanished
       WHERE number = next.number;
     IF next.bell IS NOT NULL THEN
-      PERFORM pg_notify(next.bell, concat_ws(' ', next.owner, top, date_part('epoch', at), news::integer));
+      PERFORM pg_notify(next.bell, concat_ws(' ', next.owner, top, date_part('epoch', at), vanished::integer));
     END IF;
-    news := false;
+    vanished := false;
     ends := least(ends, next.expires);
     EXIT WHEN next.mode = 'exclusive';
   END LOOP;
@@ -57,16 +57,16 @@ END
 $$;
 
 -- Nothing but the fence has to be remembered, if nothing else is left.
-CREATE OR REPLACE FUNCTION @schema@.settle_2(the_key pg_catalog.bytea, at timestamp with time zone) RETURNS void
+CREATE OR REPLACE FUNCTION @schema@.settle_3(the_key pg_catalog.bytea, at timestamp with time zone) RETURNS void
 LANGUAGE sql AS $$
   UPDATE @schema@.lock SET shape = 0, look = 'infinity', abandoned_until = '-infinity'
   WHERE key = the_key AND shape = 2 AND abandoned_until <= at
     AND NOT EXISTS (SELECT FROM @schema@.claim WHERE key = the_key)
 $$;
 
--- Whether the session with this number has ended. Nobody else ever takes its advisory lock for longer than this
--- question; our own session, which could take it again, is told apart by its name for itself.
-CREATE OR REPLACE FUNCTION @schema@.is_over_2(the_session bigint) RETURNS boolean
+-- Whether the session with this number has ended. Others take its advisory lock only for the time of this check; our own
+-- session, which could take it again, is known by the setting `leasehold.session`.
+CREATE OR REPLACE FUNCTION @schema@.is_over_3(the_session bigint) RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN
   IF the_session IS NULL
@@ -78,10 +78,11 @@ BEGIN
 END
 $$;
 
--- Remove what has run out, and let others in for it. A holder that ran out did not release: the next one is told.
+-- Remove what has run out, and grant to waiters for it. A holder that ran out did not release: the next one's reply says
+-- `abandoned`.
 -- Marks of withdrawn claims may be many, and nothing depends on when they go: at most a hundred go at a time, the oldest
 -- first, until none of them has run out; the next look is then when the youngest has.
-CREATE OR REPLACE FUNCTION @schema@.expire_2(the_key pg_catalog.bytea, at timestamp with time zone) RETURNS void
+CREATE OR REPLACE FUNCTION @schema@.expire_3(the_key pg_catalog.bytea, at timestamp with time zone) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
   vanished boolean;
@@ -90,7 +91,7 @@ DECLARE
 BEGIN
   WITH gone AS (
     DELETE FROM @schema@.claim WHERE key = the_key AND state <= 3
-      AND (expires <= at OR session IS NOT NULL AND @schema@.is_over_2(session)) RETURNING state)
+      AND (expires <= at OR session IS NOT NULL AND @schema@.is_over_3(session)) RETURNING state)
   SELECT coalesce(bool_or(state = 1), false), coalesce(bool_or(state <= 3), false) INTO vanished, room FROM gone;
   DELETE FROM @schema@.claim WHERE key = the_key AND state = 5 AND expires <= at;
   WITH old AS (
@@ -108,14 +109,14 @@ BEGIN
                  'infinity')
     WHERE key = the_key;
   IF room THEN
-    PERFORM @schema@.advance_2(the_key, at);
+    PERFORM @schema@.advance_3(the_key, at);
   END IF;
 END
 $$;
 
 -- Lock a name, and bring it to how it is now -> the time. A holder that was folded into the row gets a claim of its
 -- own.
-CREATE OR REPLACE FUNCTION @schema@.enter_2(the_key pg_catalog.bytea) RETURNS timestamp with time zone
+CREATE OR REPLACE FUNCTION @schema@.enter_3(the_key pg_catalog.bytea) RETURNS timestamp with time zone
 LANGUAGE plpgsql AS $$
 DECLARE
   row @schema@.lock;
@@ -135,22 +136,22 @@ BEGIN
     UPDATE @schema@.lock SET shape = 2, look = row.look, owner = NULL WHERE key = the_key;
   END IF;
   IF row.look <= at THEN
-    PERFORM @schema@.expire_2(the_key, at);
+    PERFORM @schema@.expire_3(the_key, at);
   END IF;
   RETURN at;
 END
 $$;
 
 -- Put a row into `claim`.
-CREATE OR REPLACE FUNCTION @schema@.add_2(
+CREATE OR REPLACE FUNCTION @schema@.add_3(
   the_key pg_catalog.bytea, the_owner pg_catalog.text, the_state integer, the_mode pg_catalog.text, the_capacity integer, the_ttl double precision,
   the_min_hold double precision, the_holder pg_catalog.text, the_fence bigint, at timestamp with time zone, the_expires timestamp with time zone,
-  the_abandoned boolean, the_bell pg_catalog.text, the_session bigint) RETURNS void
+  the_abandoned boolean, the_channel pg_catalog.text, the_session bigint) RETURNS void
 LANGUAGE sql AS $$
   INSERT INTO @schema@.claim (key, owner, state, mode, capacity, ttl, min_hold, holder, fence, since, expires, abandoned,
                               bell, session)
     VALUES (the_key, the_owner, the_state, the_mode, the_capacity, the_ttl, the_min_hold, the_holder, the_fence, at,
-            the_expires, the_abandoned, the_bell, the_session);
+            the_expires, the_abandoned, the_channel, the_session);
   UPDATE @schema@.lock SET
     shape = 2, look = CASE WHEN the_session IS NULL THEN least(look, the_expires) ELSE '-infinity' END
     WHERE key = the_key;

@@ -4,22 +4,24 @@
 -- UTF-8, so that any name fits and no collation orders them. `holder` and `broken` are JSON texts: they may hold any
 -- character.
 --
--- A row of `lock` says where the rest of a name's state is; whoever changes anything of a name has locked this row:
+-- A row of `lock` says where the rest of a name's state is; every change of a name's state locks this row first:
 --   shape 0   nothing is remembered but the fence
 --   shape 1   one exclusive holder, and nothing else: it is in this very row, so that the common case is one write
 --   shape 2   everything is in `claim` (and in `abandoned_until`); nothing there runs out before `look`
 --
 -- A row of `claim` is, by `state`: 1 holding, 2 released but kept for its min_hold, 3 waiting, 4 withdrawn (a late
--- copy of this claim is refused), 5 broken at once (its holder learns why).
+-- copy of this claim is refused), 5 broken at once (kept until its ttl is over, so that its holder gets the reason).
+-- `bell` is the channel on which the client of a waiter listens; null while it does not.
 --
 -- `session` is the number of an advisory lock that the holder's session has for as long as it lives: the claim ends
--- with it. It is null for those who do not depend on a session.
+-- with it. It is null for claims that do not depend on a session.
 --
--- While anybody waits, the first in line cannot be admitted: whoever makes room lets the next one in, in the same step.
+-- While there are waiters, the first of them cannot be admitted: a change that makes room grants to the next one in the
+-- same transaction.
 
 DO $$
 BEGIN
-  IF pg_catalog.to_regnamespace('@schema@') IS NULL THEN  -- asked first: IF NOT EXISTS wants the right to create even if it exists
+  IF pg_catalog.to_regnamespace('@schema@') IS NULL THEN  -- checked first: IF NOT EXISTS needs the right to create even if it exists
     CREATE SCHEMA @schema@;
   END IF;
 END

@@ -1,4 +1,4 @@
--- The verbs of the store, one call each. Common reply of `acquire_2` and `turn_2`:
+-- The verbs of the store, one call each. Common reply of `acquire_3` and `turn_3`:
 --   verdict     granted, placed, refused, or conflict (in use as another kind of lock: see mode and capacity)
 --   fence       of the grant
 --   abandoned   the holder before left without releasing
@@ -12,8 +12,8 @@
 -- whole table; and a statement names a claim by its owner, which no two claims share, or by key and state, but never by
 -- key and owner: then the planner may go through all claims of the name.
 
--- What is there of a claim. A mark of its withdrawal may stand beside a note that it was broken.
-CREATE OR REPLACE FUNCTION @schema@.own_2(the_owner pg_catalog.text) RETURNS @schema@.claim
+-- The row of a claim. A mark of its withdrawal may stand beside a note that it was broken.
+CREATE OR REPLACE FUNCTION @schema@.own_3(the_owner pg_catalog.text) RETURNS @schema@.claim
 LANGUAGE plpgsql AS $$
 DECLARE
   own @schema@.claim;
@@ -23,8 +23,8 @@ BEGIN
 END
 $$;
 
--- What a claim is told that was not granted.
-CREATE OR REPLACE FUNCTION @schema@.describe_2(
+-- The part of the reply to a claim that was not granted.
+CREATE OR REPLACE FUNCTION @schema@.describe_3(
   the_key pg_catalog.bytea, before bigint, at timestamp with time zone, OUT ahead integer, OUT ends double precision, OUT facts pg_catalog.text)
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -36,22 +36,22 @@ BEGIN
 END
 $$;
 
--- What the rules say to a claim. For the parameters and the reply see `acquire_2`.
-CREATE OR REPLACE FUNCTION @schema@.acquire_by_rules_2(
+-- Acquire by the rules. For the parameters and the reply see `acquire_3`.
+CREATE OR REPLACE FUNCTION @schema@.acquire_by_rules_3(
   the_key pg_catalog.bytea, the_owner pg_catalog.text, the_ttl double precision, the_mode pg_catalog.text,
   the_capacity integer, the_min_hold double precision, the_holder pg_catalog.text, the_floor bigint, waits boolean,
-  the_bell pg_catalog.text, the_session bigint,
+  the_channel pg_catalog.text, the_session bigint,
   OUT verdict pg_catalog.text, OUT fence bigint, OUT abandoned boolean, OUT moment double precision, OUT ahead integer,
   OUT ends double precision, OUT facts pg_catalog.text, OUT mode pg_catalog.text, OUT capacity integer)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
-  at timestamp with time zone := @schema@.enter_2(the_key);
+  at timestamp with time zone := @schema@.enter_3(the_key);
   own @schema@.claim;
   present @schema@.claim;
 BEGIN
   moment := date_part('epoch', at);
-  own := @schema@.own_2(the_owner);
-  IF own.state = 1 AND own.broken IS NULL THEN  -- asked again, because its answer was lost
+  own := @schema@.own_3(the_owner);
+  IF own.state = 1 AND own.broken IS NULL THEN  -- sent again, because its answer was lost
     UPDATE @schema@.claim AS c SET expires = at + make_interval(secs => the_ttl), session = the_session
       WHERE c.number = own.number;
     verdict := 'granted';
@@ -72,11 +72,11 @@ BEGIN
       UPDATE @schema@.lock AS l SET fence = the_floor WHERE l.key = the_key AND l.fence < the_floor;
     END IF;
     IF NOT EXISTS (SELECT FROM @schema@.claim AS c WHERE c.key = the_key AND c.state = 3)
-       AND @schema@.admits_2(the_key, the_mode, the_capacity) THEN
-      SELECT greatest(l.fence + 1, @schema@.micros_2(at)), l.abandoned_until > at INTO fence, abandoned
+       AND @schema@.admits_3(the_key, the_mode, the_capacity) THEN
+      SELECT greatest(l.fence + 1, @schema@.micros_3(at)), l.abandoned_until > at INTO fence, abandoned
         FROM @schema@.lock AS l WHERE l.key = the_key;
-      UPDATE @schema@.lock AS l SET fence = acquire_by_rules_2.fence, abandoned_until = '-infinity' WHERE l.key = the_key;
-      PERFORM @schema@.add_2(the_key, the_owner, 1, the_mode, the_capacity, the_ttl, the_min_hold, the_holder, fence, at,
+      UPDATE @schema@.lock AS l SET fence = acquire_by_rules_3.fence, abandoned_until = '-infinity' WHERE l.key = the_key;
+      PERFORM @schema@.add_3(the_key, the_owner, 1, the_mode, the_capacity, the_ttl, the_min_hold, the_holder, fence, at,
                              at + make_interval(secs => the_ttl), abandoned, NULL, the_session);
       verdict := 'granted';
       RETURN;
@@ -84,40 +84,59 @@ BEGIN
   END IF;
   verdict := 'refused';
   IF waits AND own.state IS NULL THEN
-    PERFORM @schema@.add_2(the_key, the_owner, 3, the_mode, the_capacity, the_ttl, the_min_hold, the_holder, 0, at,
-                           at + make_interval(secs => least(the_ttl, 3)), false, the_bell, NULL);
+    PERFORM @schema@.add_3(the_key, the_owner, 3, the_mode, the_capacity, the_ttl, the_min_hold, the_holder, 0, at,
+                           at + make_interval(secs => least(the_ttl, 3)), false, the_channel, NULL);
     verdict := 'placed';
     SELECT c.number INTO own.number FROM @schema@.claim AS c WHERE c.owner = the_owner;
   ELSIF waits AND own.state = 3 THEN
-    UPDATE @schema@.claim AS c SET expires = at + make_interval(secs => least(the_ttl, 3)), bell = the_bell
+    UPDATE @schema@.claim AS c SET expires = at + make_interval(secs => least(the_ttl, 3)), bell = the_channel
       WHERE c.number = own.number;
     verdict := 'placed';
   ELSE
-    PERFORM @schema@.settle_2(the_key, at);
+    PERFORM @schema@.settle_3(the_key, at);
   END IF;
   SELECT d.ahead, d.ends, d.facts INTO ahead, ends, facts
-    FROM @schema@.describe_2(the_key, coalesce(CASE WHEN verdict = 'placed' THEN own.number END, 9223372036854775807),
+    FROM @schema@.describe_3(the_key, coalesce(CASE WHEN verdict = 'placed' THEN own.number END, 9223372036854775807),
                              at) AS d;
 END
 $$;
 
--- The common case: an exclusive claim on a name that nobody uses is one write. Otherwise the rules decide.
+-- The common case, an exclusive claim on a name that is not in use, is one write. Otherwise the rules decide.
 -- `waits`: take a place in the queue if it cannot be had at once. `the_floor`: the fence is above this.
--- `in_session`: the claim ends with this session, which was named before; asked again by another, it moves there.
--- Invariant: the same claim asked twice gives the same grant, with a new expiry; a withdrawn claim gets nothing.
-CREATE OR REPLACE FUNCTION @schema@.acquire_2(
+-- `in_session`: the claim ends with this session, which has its number; sent again in another, it moves there.
+-- Invariant: the same claim sent twice gives the same grant, with a new expiry; a withdrawn claim gets nothing.
+-- A claim that does not wait, on a name with one exclusive holder, is refused without a lock on the name's row: many
+-- clients that poll would otherwise keep that row locked in turn, and the release would be one more in their line.
+CREATE OR REPLACE FUNCTION @schema@.acquire_3(
   the_key pg_catalog.bytea, the_owner pg_catalog.text, the_ttl double precision, the_mode pg_catalog.text,
   the_capacity integer, the_min_hold double precision, the_holder pg_catalog.text, the_floor bigint, waits boolean,
-  the_bell pg_catalog.text, in_session boolean,
+  the_channel pg_catalog.text, in_session boolean,
   OUT verdict pg_catalog.text, OUT fence bigint, OUT abandoned boolean, OUT moment double precision, OUT ahead integer,
   OUT ends double precision, OUT facts pg_catalog.text, OUT mode pg_catalog.text, OUT capacity integer)
 LANGUAGE plpgsql AS $$
 DECLARE
-  at timestamp with time zone := pg_catalog.clock_timestamp();
+  at timestamp with time zone;
   the_session bigint := CASE WHEN in_session THEN CAST(pg_catalog.current_setting('leasehold.session') AS bigint) END;
+  held @schema@.lock;
 BEGIN
-  IF the_mode OPERATOR(pg_catalog.=) 'exclusive' AND the_min_hold OPERATOR(pg_catalog.=) 0 THEN
+  FOR attempt IN 1 .. 2 LOOP  -- the second time after a wait for the row, which may have a new holder
+    at := pg_catalog.clock_timestamp();
     moment := pg_catalog.date_part('epoch', at);
+    IF NOT waits AND the_mode OPERATOR(pg_catalog.<>) 'permit' THEN
+      SELECT l.* INTO held FROM @schema@.lock AS l
+        WHERE l.key OPERATOR(pg_catalog.=) the_key AND l.shape OPERATOR(pg_catalog.=) 1
+          AND l.owner OPERATOR(pg_catalog.<>) the_owner AND l.expires OPERATOR(pg_catalog.>) at
+          AND NOT @schema@.is_over_3(l.session);
+      IF FOUND THEN
+        verdict := 'refused';
+        ahead := 0;
+        ends := pg_catalog.date_part('epoch', held.expires OPERATOR(pg_catalog.-) at);
+        facts := held.holder;
+        RETURN;
+      END IF;
+    END IF;
+    EXIT WHEN attempt OPERATOR(pg_catalog.=) 2 OR the_mode OPERATOR(pg_catalog.<>) 'exclusive'
+      OR the_min_hold OPERATOR(pg_catalog.<>) 0;
     INSERT INTO @schema@.lock AS l (key, fence, shape, owner, ttl, since, expires, holder, session)
       VALUES (the_key, greatest(CAST(moment OPERATOR(pg_catalog.*) 1000000 AS bigint), the_floor OPERATOR(pg_catalog.+) 1), 1, the_owner, the_ttl, at,
               at OPERATOR(pg_catalog.+) pg_catalog.make_interval(secs => the_ttl), the_holder, the_session)
@@ -132,25 +151,25 @@ BEGIN
       abandoned := false;
       RETURN;
     END IF;
-  END IF;
+  END LOOP;
   SELECT r.* INTO verdict, fence, abandoned, moment, ahead, ends, facts, mode, capacity
-    FROM @schema@.acquire_by_rules_2(the_key, the_owner, the_ttl, the_mode, the_capacity, the_min_hold, the_holder,
-                                     the_floor, waits, the_bell, the_session) AS r;
+    FROM @schema@.acquire_by_rules_3(the_key, the_owner, the_ttl, the_mode, the_capacity, the_min_hold, the_holder,
+                                     the_floor, waits, the_channel, the_session) AS r;
 END
 $$;
 
--- Whose turn it is, asked by one who waits; keeps the place alive. Refused: the place is gone.
-CREATE OR REPLACE FUNCTION @schema@.turn_2(
-  the_key pg_catalog.bytea, the_owner pg_catalog.text, the_bell pg_catalog.text,
+-- Whether it is this waiter's turn; keeps its place alive. Refused: the place is gone.
+CREATE OR REPLACE FUNCTION @schema@.turn_3(
+  the_key pg_catalog.bytea, the_owner pg_catalog.text, the_channel pg_catalog.text,
   OUT verdict pg_catalog.text, OUT fence bigint, OUT abandoned boolean, OUT moment double precision, OUT ahead integer,
   OUT ends double precision, OUT facts pg_catalog.text, OUT mode pg_catalog.text, OUT capacity integer)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
-  at timestamp with time zone := @schema@.enter_2(the_key);
+  at timestamp with time zone := @schema@.enter_3(the_key);
   own @schema@.claim;
 BEGIN
   moment := date_part('epoch', at);
-  own := @schema@.own_2(the_owner);
+  own := @schema@.own_3(the_owner);
   IF own.state = 1 AND own.broken IS NULL THEN
     UPDATE @schema@.claim AS c SET expires = at + make_interval(secs => own.ttl) WHERE c.number = own.number;
     verdict := 'granted';
@@ -159,22 +178,22 @@ BEGIN
     RETURN;
   END IF;
   IF own.state = 3 THEN
-    UPDATE @schema@.claim AS c SET expires = at + make_interval(secs => least(own.ttl, 3)), bell = the_bell
+    UPDATE @schema@.claim AS c SET expires = at + make_interval(secs => least(own.ttl, 3)), bell = the_channel
       WHERE c.number = own.number;
     verdict := 'placed';
   ELSE
     verdict := 'refused';
     own.number := 9223372036854775807;
-    PERFORM @schema@.settle_2(the_key, at);
+    PERFORM @schema@.settle_3(the_key, at);
   END IF;
-  SELECT d.ahead, d.ends, d.facts INTO ahead, ends, facts FROM @schema@.describe_2(the_key, own.number, at) AS d;
+  SELECT d.ahead, d.ends, d.facts INTO ahead, ends, facts FROM @schema@.describe_3(the_key, own.number, at) AS d;
 END
 $$;
 
--- The same as `turn_2` for several at once -> a row for each that is there, which begins with its owner. In order of
--- key, as in `renew_2`. The planner cannot know how long the lists are, and would go through one for each member of the
--- other; so it is told not to.
-CREATE OR REPLACE FUNCTION @schema@.turns_2(the_keys pg_catalog.bytea[], the_owners pg_catalog.text[], the_bell pg_catalog.text)
+-- The same as `turn_3` for several at once -> a row for each that is there, which begins with its owner. In order of
+-- key, as in `renew_3`. The planner cannot know how long the lists are, and would go through one for each member of the
+-- other; so nested loops are off.
+CREATE OR REPLACE FUNCTION @schema@.turns_3(the_keys pg_catalog.bytea[], the_owners pg_catalog.text[], the_channel pg_catalog.text)
 RETURNS TABLE (
   owner pg_catalog.text, verdict pg_catalog.text, fence bigint, abandoned boolean, moment double precision, ahead bigint,
   ends double precision, facts pg_catalog.text)
@@ -184,13 +203,13 @@ DECLARE
   at timestamp with time zone;
 BEGIN
   FOR name IN SELECT DISTINCT k FROM unnest(the_keys) AS k ORDER BY k LOOP
-    at := @schema@.enter_2(name);
+    at := @schema@.enter_3(name);
     UPDATE @schema@.claim AS c SET
-      expires = at + make_interval(secs => CASE c.state WHEN 1 THEN c.ttl ELSE least(c.ttl, 3) END), bell = the_bell
+      expires = at + make_interval(secs => CASE c.state WHEN 1 THEN c.ttl ELSE least(c.ttl, 3) END), bell = the_channel
       FROM unnest(the_keys, the_owners) AS given (key, owner)
       WHERE given.key = name AND c.key = name AND c.owner = given.owner AND c.state <= 3 AND c.state <> 2
         AND c.broken IS NULL AND (c.state = 1 OR c.expires < at + make_interval(secs => least(c.ttl, 3) * 0.7)
-             OR c.bell IS DISTINCT FROM the_bell);
+             OR c.bell IS DISTINCT FROM the_channel);
     RETURN QUERY
       SELECT c.owner, CASE c.state WHEN 1 THEN 'granted' ELSE 'placed' END, c.fence, c.abandoned,
              date_part('epoch', at), c.ahead, date_part('epoch', c.soonest - at), c.facts
@@ -208,8 +227,8 @@ $$;
 
 -- Extend grants -> a row for each that is lost: its place in the list, counted from 1, and why, if it was broken.
 -- `in_session`: from now on they end with this session; the one that they lived in must not have ended.
--- In order of key, so that two such calls never wait for each other; whoever else locks names locks one only.
-CREATE OR REPLACE FUNCTION @schema@.renew_2(
+-- In order of key, so that two such calls never wait for each other; all other calls lock one name only.
+CREATE OR REPLACE FUNCTION @schema@.renew_3(
   the_keys pg_catalog.bytea[], the_owners pg_catalog.text[], the_fences bigint[], the_ttls double precision[], in_session boolean)
 RETURNS TABLE (place bigint, broken pg_catalog.text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
@@ -223,13 +242,13 @@ BEGIN
     at := clock_timestamp();
     UPDATE @schema@.lock AS l SET expires = at + make_interval(secs => g.ttl), session = the_session
       WHERE l.key = g.key AND l.shape = 1 AND l.owner = g.owner AND l.fence = g.fence AND l.expires > at
-        AND NOT @schema@.is_over_2(l.session);
+        AND NOT @schema@.is_over_3(l.session);
     CONTINUE WHEN FOUND;
     PERFORM FROM @schema@.lock AS l WHERE l.key = g.key FOR UPDATE;
     at := clock_timestamp();
     UPDATE @schema@.claim AS c SET expires = at + make_interval(secs => g.ttl), session = the_session
       WHERE c.owner = g.owner AND c.fence = g.fence AND c.state = 1 AND c.broken IS NULL
-        AND c.expires > at AND NOT @schema@.is_over_2(c.session);
+        AND c.expires > at AND NOT @schema@.is_over_3(c.session);
     CONTINUE WHEN FOUND;
     place := g.place;
     broken := (SELECT c.broken FROM @schema@.claim AS c
@@ -239,37 +258,41 @@ BEGIN
 END
 $$;
 
--- What the rules say to a release. See `release_2`. A grant that was broken is freed at once, also before its min_hold.
--- A clock that was set back does not make a min_hold longer.
-CREATE OR REPLACE FUNCTION @schema@.release_by_rules_2(
+-- Release by the rules; see `release_3`. A grant that was broken is kept for its min_hold like any other, for that is a
+-- promise to the others. One that was broken at once has no place any more; its note stays until its ttl is over, so
+-- that a release that is sent twice gets the reason twice. A clock that was set back does not make a min_hold longer.
+CREATE OR REPLACE FUNCTION @schema@.release_by_rules_3(
   the_key pg_catalog.bytea, the_owner pg_catalog.text, the_fence bigint) RETURNS pg_catalog.text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
-  at timestamp with time zone := @schema@.enter_2(the_key);
+  at timestamp with time zone := @schema@.enter_3(the_key);
   own @schema@.claim;
 BEGIN
   SELECT * INTO own FROM @schema@.claim WHERE owner = the_owner AND state IN (1, 5) AND fence = the_fence;
   IF NOT FOUND THEN
-    PERFORM @schema@.settle_2(the_key, at);
+    PERFORM @schema@.settle_3(the_key, at);
     RETURN 'gone';
   END IF;
+  IF own.state = 5 THEN
+    RETURN own.broken;
+  END IF;
   own.since := least(own.since, at);
-  IF own.broken IS NULL AND own.min_hold > 0 AND own.since + make_interval(secs => own.min_hold) > at THEN
+  IF own.min_hold > 0 AND own.since + make_interval(secs => own.min_hold) > at THEN
     own.expires := own.since + make_interval(secs => own.min_hold);
     UPDATE @schema@.claim SET state = 2, expires = own.expires WHERE number = own.number;
     UPDATE @schema@.lock SET look = least(look, own.expires) WHERE key = the_key;
-    RETURN 'freed';
+  ELSE
+    DELETE FROM @schema@.claim WHERE number = own.number;
+    PERFORM @schema@.advance_3(the_key, at);
+    PERFORM @schema@.settle_3(the_key, at);
   END IF;
-  DELETE FROM @schema@.claim WHERE number = own.number;
-  PERFORM @schema@.advance_2(the_key, at);
-  PERFORM @schema@.settle_2(the_key, at);
   RETURN coalesce(own.broken, 'freed');
 END
 $$;
 
 -- Free this grant and nothing else -> freed; gone, if it was no longer ours; or, if it was broken, the reason as a JSON
 -- string. A late copy of the claim, granted anew, has another fence.
-CREATE OR REPLACE FUNCTION @schema@.release_2(the_key pg_catalog.bytea, the_owner pg_catalog.text, the_fence bigint)
+CREATE OR REPLACE FUNCTION @schema@.release_3(the_key pg_catalog.bytea, the_owner pg_catalog.text, the_fence bigint)
 RETURNS pg_catalog.text
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -280,19 +303,19 @@ BEGIN
   IF FOUND THEN
     RETURN 'freed';
   END IF;
-  RETURN @schema@.release_by_rules_2(the_key, the_owner, the_fence);
+  RETURN @schema@.release_by_rules_3(the_key, the_owner, the_fence);
 END
 $$;
 
--- Undo a claim whatever became of it. `doubt`: copies of it that arrive late are refused for one ttl. Without doubt none
--- can arrive, and nothing is left of it: not even a row of the name, if there was none.
-CREATE OR REPLACE FUNCTION @schema@.withdraw_2(
+-- Undo a claim whatever its state. `doubt`: copies of it that arrive late are refused for one ttl. Without doubt none can
+-- arrive, and nothing is left of it: not even a row of the name, if there was none. The note of a break at once stays.
+CREATE OR REPLACE FUNCTION @schema@.withdraw_3(
   the_key pg_catalog.bytea, the_owner pg_catalog.text, the_ttl double precision, doubt boolean) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
   at timestamp with time zone;
   row @schema@.lock;
-  unheard boolean;
+  unseen boolean;
 BEGIN
   IF NOT doubt THEN
     SELECT * INTO row FROM @schema@.lock WHERE key = the_key FOR UPDATE;
@@ -300,52 +323,52 @@ BEGIN
       RETURN;
     END IF;
   END IF;
-  at := @schema@.enter_2(the_key);
+  at := @schema@.enter_3(the_key);
   WITH gone AS (
-    DELETE FROM @schema@.claim WHERE owner = the_owner AND state IN (1, 3, 5) RETURNING state, abandoned)
-  SELECT coalesce(bool_or(state = 1 AND abandoned), false) INTO unheard FROM gone;
-  IF unheard THEN  -- it never got to know that the one before had vanished; the next one has to
+    DELETE FROM @schema@.claim WHERE owner = the_owner AND state IN (1, 3) RETURNING state, abandoned)
+  SELECT coalesce(bool_or(state = 1 AND abandoned), false) INTO unseen FROM gone;
+  IF unseen THEN  -- its holder never saw that the one before had vanished; the next one must
     UPDATE @schema@.lock SET abandoned_until = at + interval '1 day' WHERE key = the_key;
   END IF;
   IF doubt THEN
-    PERFORM @schema@.add_2(the_key, the_owner, 4, 'exclusive', 1, the_ttl, 0, '{}', 0, at,
+    PERFORM @schema@.add_3(the_key, the_owner, 4, 'exclusive', 1, the_ttl, 0, '{}', 0, at,
                            at + make_interval(secs => the_ttl), false, NULL, NULL);
   END IF;
-  PERFORM @schema@.advance_2(the_key, at);
-  PERFORM @schema@.settle_2(the_key, at);
+  PERFORM @schema@.advance_3(the_key, at);
+  PERFORM @schema@.settle_3(the_key, at);
 END
 $$;
 
 -- End the grant with this fence; its place stays taken until its ttl is over, unless `at_once` -> whether there was
 -- one.
-CREATE OR REPLACE FUNCTION @schema@.break_2(the_key pg_catalog.bytea, the_fence bigint, the_reason pg_catalog.text, at_once boolean)
+CREATE OR REPLACE FUNCTION @schema@.break_3(the_key pg_catalog.bytea, the_fence bigint, the_reason pg_catalog.text, at_once boolean)
 RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
-  at timestamp with time zone := @schema@.enter_2(the_key);
+  at timestamp with time zone := @schema@.enter_3(the_key);
   own @schema@.claim;
 BEGIN
   SELECT * INTO own FROM @schema@.claim WHERE key = the_key AND fence = the_fence AND state = 1;
   IF NOT FOUND THEN
-    PERFORM @schema@.settle_2(the_key, at);
+    PERFORM @schema@.settle_3(the_key, at);
     RETURN false;
   END IF;
   UPDATE @schema@.claim SET broken = the_reason, state = CASE WHEN at_once THEN 5 ELSE 1 END WHERE number = own.number;
   IF at_once THEN
     UPDATE @schema@.lock SET abandoned_until = at + interval '1 day' WHERE key = the_key;
-    PERFORM @schema@.advance_2(the_key, at);
+    PERFORM @schema@.advance_3(the_key, at);
   END IF;
   RETURN true;
 END
 $$;
 
 -- Make every later fence of the name higher than this -> what they are higher than now.
-CREATE OR REPLACE FUNCTION @schema@.raise_fence_2(the_key pg_catalog.bytea, the_fence bigint) RETURNS bigint
+CREATE OR REPLACE FUNCTION @schema@.raise_fence_3(the_key pg_catalog.bytea, the_fence bigint) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
   highest bigint;
 BEGIN
-  PERFORM @schema@.enter_2(the_key);  -- a holder that was folded into the row has its own fence by now
+  PERFORM @schema@.enter_3(the_key);  -- a holder that was folded into the row has its own fence by now
   UPDATE @schema@.lock SET fence = greatest(fence, the_fence) WHERE key = the_key RETURNING fence INTO highest;
   RETURN highest;
 END

@@ -22,7 +22,7 @@ _NUMBERS = {1213, 1205, 1020}
 
 
 def is_retryable(error: BaseException) -> bool:
-    """Whether the database asks to roll back and to run the whole transaction again.
+    """Whether the cure is to roll back and to run the whole transaction again.
 
     Such an error can come from the guard (as `RetryTransaction`), from any later statement, and from the commit. It
     says nothing about fences: run the transaction again from its beginning, `guard` included, if the lease still holds.

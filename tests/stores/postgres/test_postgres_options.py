@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pytest
 
 from leasehold import ConfigurationError
-from leasehold.backends.postgres.settings import parse
+from leasehold.backends.postgres.options import parse
 from leasehold.store_url import StoreURL
 from leasehold.urls import find_store
 
@@ -17,7 +17,7 @@ def parsed(text: str) -> tuple[object, dict[str, object]]:
 
 
 def test_libpq_parameters_are_passed_on_and_ours_are_not() -> None:
-    settings, parameters = parsed(
+    options, parameters = parsed(
         "postgresql://me:s%40crt@db.example:5433/orders?sslmode=verify-full&sslrootcert=/ca.pem&connect_timeout=3"
         "&mode=session&schema=locks&fence_floor=12&connections=2&answer_timeout=1.5&application_name=worker"
     )
@@ -33,9 +33,9 @@ def test_libpq_parameters_are_passed_on_and_ours_are_not() -> None:
         "application_name": "worker",
         "fallback_application_name": "leasehold",
     }
-    assert "s@crt" not in repr(settings)
-    assert (settings.mode, settings.schema, settings.fence_floor) == ("session", "locks", 12)  # type: ignore[attr-defined]
-    assert (settings.connections, settings.answer_timeout) == (2, 1.5)  # type: ignore[attr-defined]
+    assert "s@crt" not in repr(options)
+    assert (options.mode, options.schema, options.fence_floor) == ("session", "locks", 12)  # type: ignore[attr-defined]
+    assert (options.connections, options.answer_timeout) == (2, 1.5)  # type: ignore[attr-defined]
 
 
 def test_of_several_hosts_one_that_takes_writes_is_wanted() -> None:
@@ -72,7 +72,13 @@ def test_urls_of_other_programs_can_be_pasted(scheme: str) -> None:
         "answer_timeout=0",
         "answer_timeout=inf",
         "answer_timeout=-1",
-        "answer_timeout=5s",
+        "answer_timeout=5x",
+        "command_timeout=5",
+        "sslmod=require",
+        "tls_cert=/c.pem",
+        "tls_verify=maybe",
+        "tls_ca=/ca.pem&sslrootcert=/ca.pem",
+        "tls_verify=no&sslmode=disable",
         "answer_timeout=99999",
         "listen_url=redis://host",
         "listen_url=" + quote("postgresql://host/?nonsense=1"),
@@ -82,10 +88,37 @@ def test_what_cannot_be_right_is_refused_by_name(query: str) -> None:
     with pytest.raises(ConfigurationError) as error:
         parsed(f"postgresql://me:secret@host/db?{query}")
     name = query.partition("=")[0]
-    assert name in str(error.value) or "nonsense" in str(error.value)
+    assert name in str(error.value) or "nonsense" in str(error.value) or "tls_*" in str(error.value)
     assert "secret" not in str(error.value)
 
 
+def test_durations_are_read_as_everywhere() -> None:
+    options, _ = parsed("postgresql://host/db?answer_timeout=1500ms")
+    assert options.answer_timeout == 1.5  # type: ignore[attr-defined]
+
+
+def test_tls_options_of_all_stores_become_those_of_libpq() -> None:
+    _, parameters = parsed("postgresql://host/db?tls_ca=/ca.pem&tls_cert=/c.pem&tls_key=/k.pem&tls_key_password=secret")
+    assert {name: value for name, value in parameters.items() if name.startswith("ssl")} == {
+        "sslmode": "verify-full",
+        "sslrootcert": "/ca.pem",
+        "sslcert": "/c.pem",
+        "sslkey": "/k.pem",
+        "sslpassword": "secret",
+    }
+    assert parsed("postgresql://host/db?tls_verify=no")[1]["sslmode"] == "require"
+    assert parsed("postgresql://host/db?tls_verify=yes")[1]["sslmode"] == "verify-full"
+    listen = quote("postgresql://direct/db?tls_ca=/ca.pem")
+    options, _ = parsed(f"postgresql://host/db?listen_url={listen}")
+    assert options.listen["sslrootcert"] == "/ca.pem"  # type: ignore[attr-defined]
+
+
+def test_name_that_is_almost_right_is_guessed() -> None:
+    for wrong, right in (("sslmod", "sslmode"), ("fencefloor", "fence_floor"), ("command_timeout", "answer_timeout")):
+        with pytest.raises(ConfigurationError, match=right):
+            parsed(f"postgresql://host/db?{wrong}=1")
+
+
 def test_label_has_no_password() -> None:
-    settings, _ = parsed("postgresql://me:secret@host:5433/db?password=secret")
-    assert settings.label == "postgresql://me@host:5433/db"  # type: ignore[attr-defined]
+    options, _ = parsed("postgresql://me:secret@host:5433/db?password=secret")
+    assert options.label == "postgresql://me@host:5433/db"  # type: ignore[attr-defined]

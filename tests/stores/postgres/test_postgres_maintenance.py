@@ -35,7 +35,7 @@ def rows_are_cleaned(database: str, client: leasehold.Client) -> None:
 
 
 def test_old_rows_are_cleaned_away_in_every_mode(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leasehold.backends.postgres.store.CLEAN_EVERY", 0.3)
+    monkeypatch.setattr("leasehold.backends.postgres.maintenance.CLEAN_EVERY", 0.3)
     for mode in ("rows", "session"):
         with leasehold.connect(f"{database}?mode={mode}", ttl=20) as client:
             rows_are_cleaned(database, client)
@@ -53,7 +53,7 @@ def test_old_rows_are_cleaned_away_in_every_mode(database: str, monkeypatch: pyt
 
 
 def test_old_rows_are_cleaned_away_over_a_borrowed_async_pool(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leasehold.backends.postgres.store.CLEAN_EVERY", 0.3)
+    monkeypatch.setattr("leasehold.backends.postgres.maintenance.CLEAN_EVERY", 0.3)
 
     async def use_for_a_while() -> None:
         pool: Any
@@ -72,7 +72,7 @@ def test_old_rows_are_cleaned_away_over_a_borrowed_async_pool(database: str, mon
 
 
 @pytest.mark.parametrize("mode", ["rows", "session"])
-def test_chore_that_fails_is_left_for_later_and_ends_nothing(
+def test_maintenance_that_fails_is_left_for_later_and_ends_nothing(
     postgres: PostgresServer,
     database: str,
     mode: str,
@@ -81,23 +81,23 @@ def test_chore_that_fails_is_left_for_later_and_ends_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Its connection is killed under it. The housekeeper goes on: it still lets go of what is idle."""
-    monkeypatch.setattr("leasehold.backends.postgres.store.CLEAN_EVERY", 0.0)
+    monkeypatch.setattr("leasehold.backends.postgres.maintenance.CLEAN_EVERY", 0.0)
     caplog.set_level(logging.DEBUG, "leasehold.postgres")
     name = database.rpartition("/")[2]
     ours = f"FROM pg_stat_activity WHERE datname = '{name}' AND application_name = 'leasehold'"
     with leasehold.connect(f"{database}?mode={mode}", ttl=20) as client:
         client.lock("job").acquire().release()
         backend: Any = client._twin._opened and client._twin._opened.backend
-        source = backend._asking.source
-        clean = source.chore.do
+        source = backend._executor.source
+        clean = source.maintenance.run
 
         async def fail(line: Any) -> None:
             postgres.run(f"SELECT pg_terminate_backend(pid) {ours}")
             await clean(line)
 
-        source.chore.do = fail
-        eventually(lambda: "a chore was not done" in caplog.text, "it does not fail", 20)
-        source.chore.do = clean
+        source.maintenance.run = fail
+        eventually(lambda: "maintenance failed" in caplog.text, "it does not fail", 20)
+        source.maintenance.run = clean
         client.lock("job").acquire(timeout=20).release()
         eventually(lambda: postgres.run(f"SELECT pid {ours}") == [], "an idle client holds a connection", 20)
         rows_are_cleaned(database, client)

@@ -1,12 +1,16 @@
-"""How well a PostgreSQL is set up for locks. It asks, and changes nothing; what this role may not see it says."""
+"""How well a PostgreSQL is set up for locks. It reads and changes nothing; what this role may not see is left out.
+
+One query reads all facts. It takes longer than those of a lock, so a short `statement_timeout` of the role is switched
+off for it alone, in its transaction. What the role's own setting is, is one of the facts (`reset_val`).
+"""
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING
 
-from leasehold.backends.postgres import trouble
-from leasehold.backends.postgres.line import GOOD
+from leasehold.backends.postgres import errors
+from leasehold.backends.postgres.connection import GOOD
 from leasehold.backends.postgres.statements import TEXT, Statement
 from leasehold.findings import Finding, Level
 
@@ -15,7 +19,8 @@ if TYPE_CHECKING:
 
     from psycopg.pq.abc import PGresult
 
-    from leasehold.backends.postgres.pool import Asking
+    from leasehold.backends.postgres.connection import Connection
+    from leasehold.backends.postgres.pool import Executor
     from leasehold.spi import Runtime
 
 __all__ = ["examine"]
@@ -27,6 +32,8 @@ ALMOST_FULL = 0.9
 MANY_DEAD = 10_000
 LONG_OPEN = 300.0
 OK, WARNING, PROBLEM = Level.OK, Level.WARNING, Level.PROBLEM
+RESET = "coalesce(reset_val, setting)"  # of a setting that we changed in this session or transaction
+TIMEOUTS = "a statement that is cancelled was not applied; it is sent again, but a renewal may come too late"
 
 
 def _setting(name: str, value: str = "setting") -> str:
@@ -43,9 +50,10 @@ SELECT CAST({_setting("server_version_num")} AS integer) AS number, {_setting("s
   (SELECT pg_catalog.date_part('epoch', pg_catalog.max(replay_lag)) FROM pg_catalog.pg_stat_replication) AS lag,
   CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.date_part('epoch',
     pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) pg_catalog.pg_last_xact_replay_timestamp()) END AS behind,
-  {_setting("statement_timeout")} AS statement_timeout, {_setting("transaction_timeout")} AS transaction_timeout,
+  {_setting("statement_timeout", RESET)} AS statement_timeout,
+  {_setting("transaction_timeout")} AS transaction_timeout,
   {_setting("lock_timeout")} AS lock_timeout, {_setting("idle_session_timeout")} AS idle_timeout,
-  {_setting("default_transaction_isolation", "coalesce(reset_val, setting)")} AS isolation,
+  {_setting("default_transaction_isolation", RESET)} AS isolation,
   (SELECT pg_catalog.sum(numbackends) FROM pg_catalog.pg_stat_database) AS connections,
   CAST({_setting("max_connections")} AS integer) OPERATOR(pg_catalog.-)
     CAST({_setting("superuser_reserved_connections")} AS integer) AS most,
@@ -91,33 +99,41 @@ class Facts:
         return self.text(name) in ("t", "on")
 
 
-async def examine(asking: Asking, schema: str, runtime: Runtime, *, hears: bool) -> Sequence[Finding]:
-    """Ask the server about itself; `hears`: there is a way to be told of one's turn around a pooler."""
-    statement = Statement(b"", _FACTS.encode(), (TEXT,), (0,))
-    line = await asking.source.take()
+async def examine(executor: Executor, schema: str, runtime: Runtime, *, has_listen_url: bool) -> Sequence[Finding]:
+    """Query the server; `has_listen_url`: notifications have a way around a pooler."""
+    connection = await executor.source.take()
     try:
         sent = time.time()
-        answer = await line.ask(statement, (schema.encode(),))
-        facts = Facts(answer, pooled=not line.is_direct, sent=sent, received=time.time()) if _is_good(answer) else None
+        answer = await _facts(connection, schema)
+        received = time.time()
     except BaseException:
-        asking.source.discard(line, dead=False)
+        executor.source.discard(connection, dead=False)
         raise
-    asking.source.give(line)
+    executor.source.give(connection)
     await runtime.switch()
-    if facts is None:
-        raise trouble.translated(answer, asking.label)
+    if errors.sqlstate(answer) in (errors.CANCELLED, errors.LOCK_TIMEOUT):
+        found = f"the query of the doctor was cancelled: {errors.message(answer)}"
+        advice = "allow this role a second at the least, then run the doctor again: no other check was made"
+        return [Finding("timeouts", PROBLEM, found, TIMEOUTS, advice)]
+    if answer.status not in GOOD or answer.ntuples != 1:
+        raise errors.translated(answer, executor.label)
+    facts = Facts(answer, pooled=not connection.is_direct, sent=sent, received=received)
     return [
         *_server(facts),
         *_keeping(facts),
-        *_way(facts, hears=hears),
+        *_way(facts, has_listen_url=has_listen_url),
         *_limits(facts),
         *_dead_rows(facts),
         *_rights(facts, schema),
     ]
 
 
-def _is_good(answer: PGresult) -> bool:
-    return answer.status in GOOD and answer.ntuples == 1
+async def _facts(connection: Connection, schema: str) -> PGresult:
+    answer = await connection.run_script(b"BEGIN; SET LOCAL statement_timeout = 0")
+    if answer.status in GOOD:
+        answer = await connection.execute(Statement(b"", _FACTS.encode(), (TEXT,), (0,)), (schema.encode(),))
+    await connection.run_script(b"ROLLBACK")
+    return answer
 
 
 def _server(facts: Facts) -> Iterator[Finding]:
@@ -157,14 +173,16 @@ def _keeping(facts: Facts) -> Iterator[Finding]:
         yield Finding("failover", OK, found + (", synchronous" if facts.text("standbys") else ""), why)
 
 
-def _way(facts: Facts, *, hears: bool) -> Iterator[Finding]:
-    why = "behind a pooler that changes servers nobody can be told of its turn, so waiters have to ask"
+def _way(facts: Facts, *, has_listen_url: bool) -> Iterator[Finding]:
+    why = "behind a pooler that changes servers no notification arrives, so waiters have to poll"
     if not facts.pooled:
         yield Finding("pooler", OK, "none seen", why)
-    elif hears:
+    elif has_listen_url:
         yield Finding("pooler", OK, "seen, and listen_url leads around it", why)
     else:
-        advice = "give ?listen_url= with the address of the server itself; without it, waiters ask 20 times a second"
+        advice = (
+            "give ?listen_url= with the address of the server itself; without it, waiters poll up to 20 times a second"
+        )
         yield Finding("pooler", WARNING, "another process answers than the one that was connected to", why, advice)
     difference = (facts.number("moment") or 0.0) - facts.here
     found = f"{difference:+.3f} s from this host's"
@@ -178,15 +196,14 @@ def _way(facts: Facts, *, hears: bool) -> Iterator[Finding]:
 
 
 def _limits(facts: Facts) -> Iterator[Finding]:
-    why = "a statement that is cancelled was not applied; it is asked again, but a renewal may come too late"
     names = ("statement_timeout", "transaction_timeout", "lock_timeout")
     short = [f"{name} {facts.text(name)} ms" for name in names if 0 < (facts.number(name) or 0) < SHORT_MS]
     if short:
-        yield Finding("timeouts", WARNING, ", ".join(short), why, "allow this role a second at the least")
+        yield Finding("timeouts", WARNING, ", ".join(short), TIMEOUTS, "allow this role a second at the least")
     else:
         idle = int(facts.number("idle_timeout") or 0)
-        yield Finding("timeouts", OK, f"none is too short (idle_session_timeout {idle} ms does no harm)", why)
-    why = "whoever waited for a row must then see what was committed meanwhile"
+        yield Finding("timeouts", OK, f"none is too short (idle_session_timeout {idle} ms does no harm)", TIMEOUTS)
+    why = "a request that waited for a row must see what was committed meanwhile"
     if facts.text("isolation") != "read committed":
         advice = "set default_transaction_isolation to 'read committed' for this role"
         level = WARNING if facts.pooled else OK

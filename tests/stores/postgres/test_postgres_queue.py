@@ -1,4 +1,4 @@
-"""Many who wait in one client ask whose turn it is together, and nobody depends on whoever asks for all."""
+"""Many waiters of one client share queries for their turns, and none depends on the leader that sends them."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
 
 
-class Line:
-    """A held lock, and claims of one client that wait for it; its requests for turns are counted and can be held up."""
+class CountingClient:
+    """A held lock, and claims of one client that wait for it; its queries for turns are counted and can be held up."""
 
     def __init__(self, database: str) -> None:
         self.runtime = AsyncioRuntime()
@@ -32,14 +32,14 @@ class Line:
         self.asked: list[str] = []
         self.gates: dict[int, asyncio.Event] = {}  # answers that are held up, by the number of the request
         turns = self.backend._turns
-        self._ask = turns._asking.ask
-        turns._asking = self
-        self.label = "line"
+        self._execute = turns._executor.execute
+        turns._executor = self
+        self.label = "test"
 
-    async def ask(self, statement: Any, values: Any, _until: float = math.inf) -> Any:
+    async def execute(self, statement: Any, values: Any, _until: float = math.inf) -> Any:
         self.asked.append(statement.name.decode())
         gate = self.gates.get(len(self.asked))
-        answer = await self._ask(statement, values)
+        answer = await self._execute(statement, values)
         if gate is not None:
             await gate.wait()
         return answer
@@ -59,19 +59,19 @@ class Line:
         return first, places
 
 
-def play(line: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(line, 60))
+def play(client: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(client, 60))
 
 
-def test_those_who_ask_together_share_requests_and_each_gets_its_own_answer(database: str) -> None:
+def test_waiters_that_check_together_share_queries_and_each_gets_its_own_answer(database: str) -> None:
     async def history() -> None:
-        line = Line(database)
-        _, places = await line.stand(30)
-        answers = await asyncio.gather(*(line.backend.turn(place) for place in places))
+        client = CountingClient(database)
+        _, places = await client.stand(30)
+        answers = await asyncio.gather(*(client.backend.turn(place) for place in places))
         assert [answer.ahead for answer in answers] == list(range(30))
         assert [answer.claim for answer in answers] == [place.claim for place in places]
-        assert len(line.asked) <= 3
-        await line.backend.close()
+        assert len(client.asked) <= 3
+        await client.backend.close()
 
     play(history())
 
@@ -80,49 +80,49 @@ def test_answer_is_never_older_than_the_question(database: str) -> None:
     """The lock was released after the first had been answered; whoever asks then must not get that answer."""
 
     async def history() -> None:
-        line = Line(database)
-        held, (first, second) = await line.stand(2)
-        line.gates[1] = asyncio.Event()
-        early = asyncio.create_task(line.backend.turn(first))
-        await line.until_asked(1)
-        assert await line.backend.release(held)
-        late = asyncio.create_task(line.backend.turn(first))
-        other = asyncio.create_task(line.backend.turn(second))
+        client = CountingClient(database)
+        held, (first, second) = await client.stand(2)
+        client.gates[1] = asyncio.Event()
+        early = asyncio.create_task(client.backend.turn(first))
+        await client.until_asked(1)
+        assert await client.backend.release(held)
+        late = asyncio.create_task(client.backend.turn(first))
+        other = asyncio.create_task(client.backend.turn(second))
         await asyncio.sleep(0.1)
-        line.gates[1].set()
+        client.gates[1].set()
         assert isinstance(await early, Place)
         assert isinstance(await late, Grant)
         assert isinstance(await other, Place)
-        await line.backend.close()
+        await client.backend.close()
 
     play(history())
 
 
-def test_whoever_asks_for_all_may_be_cancelled(database: str) -> None:
+def test_leader_may_be_cancelled(database: str) -> None:
     async def history() -> None:
-        line = Line(database)
-        _, places = await line.stand(5)
-        line.gates = {1: asyncio.Event(), 2: asyncio.Event()}
-        alone, leader, *others = [asyncio.create_task(line.backend.turn(place)) for place in places]
-        await line.until_asked(1)
-        line.gates[1].set()
-        await line.until_asked(2)
+        client = CountingClient(database)
+        _, places = await client.stand(5)
+        client.gates = {1: asyncio.Event(), 2: asyncio.Event()}
+        alone, leader, *others = [asyncio.create_task(client.backend.turn(place)) for place in places]
+        await client.until_asked(1)
+        client.gates[1].set()
+        await client.until_asked(2)
         leader.cancel()
         await asyncio.wait([leader])
         assert leader.cancelled()
         answers = await asyncio.gather(alone, *others)
         assert [answer.ahead for answer in answers] == [0, 2, 3, 4]
-        assert line.asked == ["leasehold_turn", "leasehold_turns", "leasehold_turns"]
-        await line.backend.close()
+        assert client.asked == ["leasehold_turn", "leasehold_turns", "leasehold_turns"]
+        await client.backend.close()
 
     play(history())
 
 
-def test_whoever_was_interrupted_before_it_could_ask_does_not_hold_up_the_others(database: str) -> None:
+def test_leader_that_was_interrupted_before_its_query_does_not_hold_up_the_others(database: str) -> None:
     async def history() -> None:
-        line = Line(database)
-        _, (first, second) = await line.stand(2)
-        turns = line.backend._turns
+        client = CountingClient(database)
+        _, (first, second) = await client.stand(2)
+        turns = client.backend._turns
         lead = turns._lead
 
         async def interrupted(question: Any) -> None:  # as by a signal handler that raises
@@ -131,13 +131,13 @@ def test_whoever_was_interrupted_before_it_could_ask_does_not_hold_up_the_others
 
         turns._lead = interrupted
         try:
-            await line.backend.turn(first)
+            await client.backend.turn(first)
         except KeyboardInterrupt:
-            answer = await asyncio.wait_for(line.backend.turn(second), 2 * turns._timeout / 3)
+            answer = await asyncio.wait_for(client.backend.turn(second), 2 * turns._timeout / 3)
             assert isinstance(answer, Place)
         else:
             raise AssertionError("it was not interrupted")
-        await line.backend.close()
+        await client.backend.close()
 
     play(history())
 
@@ -152,13 +152,13 @@ def restless() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("restless")
-def test_threads_that_are_taken_for_gone_and_come_back_get_in_nobodys_way(database: str) -> None:
+def test_leaders_that_count_as_interrupted_and_come_back_disturb_no_other(database: str) -> None:
     """With no patience at all everybody takes over from everybody: questions are taken, and taken back, at any time."""
     runtime = ThreadRuntime()
     backend: Any = find_store(database).open_backend(runtime)
     turns = backend._turns
     claim = Claim("ns:x", runtime.owner(), 60.0, Mode.EXCLUSIVE, 1, 0.0, Holder("host", 1))
-    run(turns.ask(claim, None))
+    run(turns.query(claim, None))
     turns._timeout = 0.00001
     errors: list[Exception] = []
     end, answers = time.monotonic() + 4, []
@@ -166,7 +166,7 @@ def test_threads_that_are_taken_for_gone_and_come_back_get_in_nobodys_way(databa
     def ask() -> None:
         while time.monotonic() < end and not errors:
             try:
-                answers.append(run(turns.ask(claim, None)))
+                answers.append(run(turns.query(claim, None)))
             except OutcomeUnknown:
                 pass  # as it should be, after so short a time
             except Exception as error:

@@ -1,12 +1,12 @@
-"""Connections out of a pool or an engine of the user's own: each is borrowed for one request, and left as it was.
+"""Connections of a pool or an engine of the user's own: each is borrowed for one request, and left as it was.
 
-A borrowed connection is used only while it is in no transaction. Where one is needed for longer (to listen), one of
-our own is made with the same parameters, so that nothing of the user's is tied up.
+A borrowed connection is used only while it is in no transaction. Where one is needed for longer (to listen), one of our
+own is made with the same parameters, so that the user's pool keeps all of its connections.
 """
 
 from __future__ import annotations
 
-import asyncio
+import inspect
 import logging
 import math
 import os
@@ -15,28 +15,29 @@ from weakref import WeakKeyDictionary, WeakSet
 
 import psycopg
 
-from leasehold.backends.postgres import trouble
-from leasehold.backends.postgres.background import start
-from leasehold.backends.postgres.line import Line, Memory, open_line
-from leasehold.backends.postgres.wires import BlockingWire, in_time, in_time_async
+from leasehold.backends.postgres import errors
+from leasehold.backends.postgres.asyncio_wire import in_time_async
+from leasehold.backends.postgres.blocking_wire import in_time
+from leasehold.backends.postgres.connection import Connection, SessionFacts, open_connection
+from leasehold.backends.postgres.maintenance import start
 from leasehold.errors import BackendUnavailable, ClientClosed, ConfigurationError
 
 if TYPE_CHECKING:
-    from leasehold.backends.postgres.line import Wire
-    from leasehold.backends.postgres.pool import Chore
-    from leasehold.backends.postgres.settings import Settings
+    from leasehold.backends.postgres.maintenance import Maintenance
+    from leasehold.backends.postgres.options import PostgresOptions
     from leasehold.backends.postgres.statements import Statement
+    from leasehold.backends.postgres.wire import Wire
     from leasehold.spi import Runtime
 
-__all__ = ["BorrowingPool", "Lender", "lender_for"]
+__all__ = ["AdoptedPool", "Lender", "lender_for"]
 
 logger = logging.getLogger("leasehold.postgres")
 
-GOODBYE = 1.0  # how long requests that are under way are waited for
+GOODBYE = 1.0  # how long close() waits for requests that are under way
 
 
 class Lender(Protocol):
-    """One kind of pool. A loan is whatever has to be given back."""
+    """One kind of pool. A loan is the object that has to be given back."""
 
     blocking: bool
     label: str
@@ -51,59 +52,60 @@ class Lender(Protocol):
         """Refuse to work where it cannot."""
 
 
-class BorrowingPool:
-    """A `Source` over somebody else's pool."""
+class AdoptedPool:
+    """A `Source` over a pool or an engine of the user's own."""
 
-    def __init__(self, lender: Lender, settings: Settings, wire: Wire, runtime: Runtime, greet: Statement) -> None:
-        if lender.blocking != isinstance(wire, BlockingWire):
+    def __init__(
+        self, lender: Lender, options: PostgresOptions, wire: Wire, runtime: Runtime, greet: Statement
+    ) -> None:
+        if lender.blocking != runtime.blocking:
             kind, other = ("blocking", "connect()") if lender.blocking else ("asyncio", "connect_async()")
             raise ConfigurationError(f"this is a {kind} pool or engine; give it to {other}")
         self._lender = lender
-        self._settings = settings
+        self._options = options
         self._wire = wire
         self._runtime = runtime
         self._greet = greet
-        self._known: WeakKeyDictionary[psycopg.BaseConnection[Any], Memory] = WeakKeyDictionary()
+        self._known: WeakKeyDictionary[psycopg.BaseConnection[Any], SessionFacts] = WeakKeyDictionary()
         self._debts: dict[object, None] = {}  # one for each connection that is borrowed now, or about to be
-        self._used: WeakSet[Line] = WeakSet()
+        self._used: WeakSet[Connection] = WeakSet()
         self.is_closed = False
-        self.chore: Chore | None = None
+        self.maintenance: Maintenance | None = None
 
-    async def take(self, until: float = math.inf, *, urgent: bool = False) -> Line:  # noqa: ARG002 - the limit is the owner's
-        """See `Source`."""
+    async def take(self, until: float = math.inf, *, first: bool = False, extra: bool = False) -> Connection:  # noqa: ARG002 - order and limit are the owner's
         debt = object()
         self._debts[debt] = None
         try:
-            line = await self._borrow(until)
+            connection = await self._borrow(until)
         except BaseException:
             self._debts.pop(debt, None)
             raise
-        line.slot = (line.slot, debt)
-        self._used.add(line)
-        return line
+        connection.slot = (connection.slot, debt)
+        self._used.add(connection)
+        return connection
 
-    def give(self, line: Line) -> None:
-        """See `Source`."""
-        self._used.discard(line)
-        self._return(*line.slot, broken=False)
-        chore = self.chore
-        if chore is not None and not self.is_closed and chore.is_due():
-            start(self._runtime, lambda: self._do_chore(chore), "leasehold postgres chore")
+    def give(self, connection: Connection) -> None:
+        self._used.discard(connection)
+        self._return(*connection.slot, broken=False)
+        maintenance = self.maintenance
+        if maintenance is not None and not self.is_closed and maintenance.is_due():
+            start(self._runtime, lambda: self._maintain(maintenance), "leasehold postgres maintenance")
 
-    def discard(self, line: Line, *, dead: bool) -> None:  # noqa: ARG002 - the others are the owner's business
-        """See `Source`."""
-        self._used.discard(line)
-        line.close()
-        self._return(*line.slot, broken=True)
+    def discard(self, connection: Connection, *, dead: bool) -> None:  # noqa: ARG002 - idle ones are the owner's
+        self._used.discard(connection)
+        connection.close()
+        self._return(*connection.slot, broken=True)
 
-    async def dedicated(self) -> Line:
-        """A line of our own for one who keeps it for longer, and closes it."""
-        line = await self.take()
-        info = line.connection.info
+    async def dedicated(self) -> Connection:
+        """A connection of our own, which its user keeps for longer, and closes."""
+        borrowed = await self.take()
+        info = borrowed.driver_connection.info
         parameters: dict[str, object] = {**info.get_parameters(), "password": info.password}
-        self.give(line)
-        label, timeout = self._settings.label, self._settings.answer_timeout
-        own = await open_line(self._wire, parameters, self._runtime, label, timeout, is_over=lambda: self.is_closed)
+        self.give(borrowed)
+        label, timeout = self._options.label, self._options.answer_timeout
+        own = await open_connection(
+            self._wire, parameters, self._runtime, label, timeout, is_over=lambda: self.is_closed
+        )
         try:
             await own.greet(self._greet, own=True)
         except BaseException:
@@ -112,70 +114,79 @@ class BorrowingPool:
         return own
 
     async def close(self) -> None:
-        """See `Source`. The pool is the user's; what is borrowed gets back to it before that may be closed."""
+        """The pool stays open. What is borrowed is returned before the user may close it."""
         self.is_closed = True
         deadline = self._runtime.now() + GOODBYE
         while self._debts and self._runtime.now() < deadline:
             await self._runtime.sleep(0.005)
-        for line in list(self._used):  # it got no answer; the pool replaces a connection that has failed
-            self._wire.interrupt(line)
+        for connection in list(self._used):  # it got no answer; the pool replaces a connection that has failed
+            self._wire.interrupt(connection)
 
     def _require_open(self) -> None:
         if self.is_closed:
-            raise ClientClosed(backend=self._settings.label)
+            raise ClientClosed(backend=self._options.label)
 
-    async def _borrow(self, until: float) -> Line:
+    async def _borrow(self, until: float) -> Connection:
         self._require_open()
         self._lender.check()
-        loan, connection = await self._borrowed(until)
+        loan, driver_connection = await self._borrowed(until)
         try:
-            return await self._line(loan, connection, until)
+            return await self._connection(loan, driver_connection, until)
         except BaseException:
             self._return(loan, None, broken=True)
             self._require_open()
             raise
 
     async def _borrowed(self, until: float) -> tuple[Any, psycopg.BaseConnection[Any]]:
-        label = self._settings.label
-        seconds = min(self._settings.answer_timeout, max(until - self._runtime.now(), 0.0))
+        label = self._options.label
+        seconds = min(self._options.answer_timeout, max(until - self._runtime.now(), 0.0))
         try:
             return await self._lender.borrow(seconds)
         except psycopg.Error as error:
             self._require_open()
-            raise trouble.connect_failed(error, label) from None
+            raise errors.connect_failed(error, label) from None
         except Exception as error:
             self._require_open()
-            raise BackendUnavailable(f"no connection could be borrowed: {error}", backend=label) from error
+            raise BackendUnavailable(
+                f"{label}: no connection could be borrowed; is the pool open and large enough? ({error})", backend=label
+            ) from error
 
-    async def _line(self, loan: Any, connection: psycopg.BaseConnection[Any], until: float) -> Line:
-        label = self._settings.label
-        line = Line(connection, self._wire, self._runtime, label, self._settings.answer_timeout)
-        if not line.is_usable():
-            raise BackendUnavailable("the pool lent a connection that is in use or closed", backend=label)
-        known = self._known.get(connection)
-        if known is None:
-            await line.greet(self._greet, own=False, until=until)
-            self._known[connection] = line.memory
-        else:
-            line.memory = known
-        line.slot = loan
-        return line
-
-    async def _do_chore(self, chore: Chore) -> None:
-        """Borrow a connection for it like for any other request: nobody waits for it, and none is kept for longer."""
+    async def _connection(self, loan: Any, driver_connection: psycopg.BaseConnection[Any], until: float) -> Connection:
+        label = self._options.label
         try:
-            line = await self.take()
+            connection = Connection(driver_connection, self._wire, self._runtime, label, self._options.answer_timeout)
+        except psycopg.Error:  # closed
+            connection = None
+        if connection is None or not connection.is_usable():
+            raise BackendUnavailable(
+                f"{label}: the pool lent a connection that is closed or in a transaction; have it return connections "
+                "only after a commit or a rollback",
+                backend=label,
+            )
+        known = self._known.get(driver_connection)
+        if known is None:
+            await connection.greet(self._greet, own=False, until=until)
+            self._known[driver_connection] = connection.facts
+        else:
+            connection.facts = known
+        connection.slot = loan
+        return connection
+
+    async def _maintain(self, maintenance: Maintenance) -> None:
+        """Borrow a connection for it as for any other request, beside the caller, and only for its time."""
+        try:
+            connection = await self.take()
             try:
-                await chore.do(line)
+                await maintenance.run(connection)
             except BaseException:
-                self.discard(line, dead=False)
+                self.discard(connection, dead=False)
                 raise
-            self.give(line)
-        except Exception as error:  # noqa: BLE001 - nobody is there to be told
-            logger.debug("a chore was not done, and is left for later: %s", error)
+            self.give(connection)
+        except Exception as error:  # noqa: BLE001 - there is no caller to raise it to
+            logger.debug("maintenance failed, and is left for later: %s", error)
 
     def _return(self, loan: Any, debt: object, *, broken: bool) -> None:
-        """Give it back: at once where that blocks shortly, beside the caller where it would suspend."""
+        """Return a loan: at once where that blocks shortly, beside the caller where it would suspend."""
 
         async def give_back() -> None:
             try:
@@ -201,7 +212,7 @@ class _PsycopgPool:
     def __init__(self, pool: Any) -> None:
         self._pool = pool
         self._process = os.getpid()
-        self.blocking = not asyncio.iscoroutinefunction(pool.getconn)
+        self.blocking = not inspect.iscoroutinefunction(pool.getconn)
         known = psycopg.conninfo.conninfo_to_dict(pool.conninfo) if isinstance(pool.conninfo, str) else {}
         given = pool.kwargs if isinstance(pool.kwargs, dict) else {}
         self.label = _label({**known, **given})
@@ -210,7 +221,7 @@ class _PsycopgPool:
         def lend() -> Any:
             return self._pool.getconn(timeout=seconds)
 
-        if getattr(self._pool, "_check", None) is None:  # it waits no longer than it is told to
+        if getattr(self._pool, "_check", None) is None:  # then it keeps to the timeout
             connection = lend() if self.blocking else await lend()
         elif self.blocking:
             connection = in_time(lend, self._pool.putconn, seconds)
@@ -236,8 +247,8 @@ class _PsycopgPool:
 class _Engine:
     """A SQLAlchemy engine for PostgreSQL with psycopg, plain or async. It notices a fork by itself.
 
-    Its pool waits as long as the engine was told to, and a new connection as long as libpq does: where that may happen,
-    a blocking caller waits beside it.
+    Its pool waits for as long as the engine's own settings say, and a new connection for as long as libpq's do. Where
+    that may happen, it runs beside the caller, which gives up in time.
     """
 
     def __init__(self, engine: Any) -> None:
@@ -274,7 +285,7 @@ class _Engine:
         return await self._engine.connect()
 
     def _has_idle(self) -> bool:
-        """Whether there is a connection that is lent without asking the server anything."""
+        """Whether there is a connection that is lent without a round trip to the server."""
         pool = self._engine.pool
         return getattr(pool, "_pre_ping", True) is False and getattr(pool, "checkedin", int)() > 0
 
@@ -299,7 +310,7 @@ def _label(facts: dict[str, Any]) -> str:
 
 
 def lender_for(client: Any) -> Lender:
-    """The lender for a pool or an engine, or a sentence that says what can be given."""
+    """The lender for a pool or an engine; anything else is refused with what can be passed."""
     if hasattr(client, "getconn") and hasattr(client, "putconn"):
         return _PsycopgPool(client)
     if hasattr(client, "dialect") and hasattr(client, "url"):

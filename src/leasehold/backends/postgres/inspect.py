@@ -1,0 +1,41 @@
+"""Rows of `claim` and `lock` as the states of locks, for operators."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from leasehold.backends.postgres.statements import holder_from
+from leasehold.values import Holding, LockState, Mode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from psycopg.pq.abc import PGresult
+
+__all__ = ["states_from"]
+
+COOLING, WAITING = b"2", b"3"  # values of `state`; see `sql/tables.sql`
+
+
+def states_from(rows: PGresult) -> Sequence[LockState]:
+    """The states of all keys in the rows of `Statements.states`, which come in order of key, holders first."""
+    states: list[LockState] = []
+    for number in range(rows.ntuples):
+        values = [rows.get_value(number, column) for column in range(9)]
+        name = bytes.fromhex((values[0] or b"").decode()).decode()
+        if not states or states[-1].name != name:
+            states.append(LockState(name, Mode((values[2] or b"").decode()), int(values[3] or 0), (), ()))
+        states[-1] = _with_row(states[-1], values)
+    return states
+
+
+def _with_row(state: LockState, values: Sequence[bytes | None]) -> LockState:
+    holder = holder_from(values[4])
+    assert holder is not None  # noqa: S101 - the column is never null
+    if values[1] == WAITING:
+        return LockState(state.name, state.mode, state.capacity, state.holdings, (*state.waiting, holder))
+    held_for, expires_in = float(values[6] or 0), float(values[7] or 0)
+    broken = None if values[8] is None else str(json.loads(values[8]))
+    holding = Holding(holder, int(values[5] or 0), held_for, expires_in, broken, cooling=values[1] == COOLING)
+    return LockState(state.name, state.mode, state.capacity, (*state.holdings, holding), state.waiting)
