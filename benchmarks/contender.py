@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import leasehold
+from benchmarks.harness import Sample, percentile
 from benchmarks.locks import make
 
 if TYPE_CHECKING:
     from benchmarks.locks import FileLock
     from benchmarks.redis_locks import RedisLock
 
-__all__ = ["Contender", "contend", "say"]
+__all__ = ["Contender", "contend", "contended", "say"]
 
 
 class Contender:
@@ -54,6 +55,19 @@ class Contender:
     def close(self) -> None:
         """Wait for its end."""
         self._process.communicate()
+
+
+def contended(answers: list[tuple[int, list[float]]], seconds: float) -> Sample:
+    """What several contenders for one lock saw together: the grants of each, and how long each grant took."""
+    everyone = [wait for _, waits in answers for wait in waits]
+    counts = [grants for grants, _ in answers]
+    facts = {
+        "least/most": min(counts) / max(*counts, 1),
+        "wait p50 ms": 1000 * percentile(everyone, 0.5),
+        "p99 ms": 1000 * percentile(everyone, 0.99),
+        "longest ms": 1000 * max(everyone),
+    }
+    return Sample(sum(counts) / seconds, facts)
 
 
 def say(value: object) -> None:

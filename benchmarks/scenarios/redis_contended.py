@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from benchmarks.contender import Contender
-from benchmarks.harness import Candidate, Role, Sample, measure, percentile
+from benchmarks.contender import Contender, contended
+from benchmarks.harness import Candidate, Role, Sample, measure
 from benchmarks.redis_contender import NAME
 from benchmarks.redis_locks import OURS, PYTHON_REDIS_LOCK, REDIS_PY, Connections, make, why_missing
 from benchmarks.redis_server import RedisServer
@@ -76,21 +76,9 @@ def _together(settings: Settings, kind: str, server: RedisServer, held: float) -
         for contender in contenders:
             contender.close()
         server.flush()
-        return _contended(answers, seconds)
+        return contended(answers, seconds)
 
     return Candidate(kind, role, sample)
-
-
-def _contended(answers: list[tuple[int, list[float]]], seconds: float) -> Sample:
-    everyone = [wait for _, waits in answers for wait in waits]
-    counts = [grants for grants, _ in answers]
-    facts = {
-        "least/most": min(counts) / max(*counts, 1),
-        "wait p50 ms": 1000 * percentile(everyone, 0.5),
-        "p99 ms": 1000 * percentile(everyone, 0.99),
-        "longest ms": 1000 * max(everyone),
-    }
-    return Sample(sum(counts) / seconds, facts)
 
 
 def _idle(settings: Settings, kind: str, server: RedisServer) -> Candidate:

@@ -9,7 +9,7 @@ import pytest
 import leasehold
 from leasehold.errors import ConfigurationError, StaleFence
 from leasehold.sql import guard
-from tests.sql.desks import ON_POSTGRESQL, ON_SQLITE, fresh_schema, make_desk
+from tests.sql.desks import EVERY_DESK, prepared_desk
 from tests.waiting import two_in_turn
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from tests.sql.desks import Desk
 
-EVERY_DESK = [f"postgresql {kind}" for kind in ON_POSTGRESQL] + [f"sqlite {kind}" for kind in ON_SQLITE]
 HOSTILE = [
     "a'b",
     'a"b',
@@ -35,23 +34,13 @@ HOSTILE = [
 
 @pytest.fixture(params=EVERY_DESK)
 def desk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Desk]:
-    database, _, kind = request.param.partition(" ")
-    if database == "postgresql":
-        url = fresh_schema(request.getfixturevalue("postgres"))
-    else:
-        url = f"sqlite:///{tmp_path}/data.db"
-    desk = make_desk(kind, url)
-    with desk.begin() as tx:
-        desk.run(tx, "CREATE TABLE account (n INTEGER)")
-        desk.run(tx, "INSERT INTO account VALUES (0)")
-    yield desk
-    desk.close()
-
-
-@pytest.fixture
-def client() -> Iterator[leasehold.Client]:
-    with leasehold.connect("memory://") as client:
-        yield client
+    with prepared_desk(
+        request,
+        tmp_path,
+        "CREATE TABLE account (n INTEGER)",
+        "INSERT INTO account VALUES (0)",
+    ) as desk:
+        yield desk
 
 
 def total(desk: Desk) -> int:

@@ -22,8 +22,6 @@ from tests.waiting import two_in_turn
 from verification.lab.process import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from verification.lab.pgbouncer import PgBouncer
     from verification.lab.postgres import PostgresServer
 
@@ -57,12 +55,6 @@ def url(server: PostgresServer) -> str:
         connection.execute("CREATE TABLE account (id integer PRIMARY KEY, n integer)")
         connection.execute("INSERT INTO account VALUES (1, 0)")
     return url
-
-
-@pytest.fixture
-def client() -> Iterator[leasehold.Client]:
-    with leasehold.connect("memory://") as client:
-        yield client
 
 
 def connect(url: str, level: IsolationLevel | None = None) -> psycopg.Connection:
