@@ -60,12 +60,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(name: str, options: argparse.Namespace, bar: Bar) -> list[Table]:
-    scenario = cast("Callable[[Settings], Iterable[Table]]", import_module(SCENARIOS[name]).run)
+    module, _, store = SCENARIOS[name].partition(":")
+    scenario = cast("Callable[..., Iterable[Table]]", import_module(module).run)
     tables = []
     render = as_markdown if options.markdown else as_text
     with tempfile.TemporaryDirectory(prefix="leasehold-bench-") as directory:
         rounds = options.rounds or (1 if options.quick else 5)
-        for table in scenario(Settings(Path(directory), rounds, options.quick, bar)):
+        settings = Settings(Path(directory), rounds, options.quick, bar)
+        for table in scenario(settings, store) if store else scenario(settings):
             bar.clear()
             sys.stdout.write(render(table) + "\n")
             sys.stdout.flush()

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import leasehold
+from benchmarks.harness import Sample, percentile
 from benchmarks.locks import make
 
 if TYPE_CHECKING:
     from benchmarks.locks import FileLock
     from benchmarks.redis_locks import RedisLock
 
-__all__ = ["Contender", "contend", "say"]
+__all__ = ["Contender", "contend", "contended", "say"]
 
 
 class Contender:
@@ -56,6 +57,19 @@ class Contender:
         self._process.communicate()
 
 
+def contended(answers: list[tuple[int, list[float]]], seconds: float) -> Sample:
+    """What several contenders for one lock saw together: the grants of each, and how long each grant took."""
+    everyone = [wait for _, waits in answers for wait in waits]
+    counts = [grants for grants, _ in answers]
+    facts = {
+        "least/most": min(counts) / max(*counts, 1),
+        "wait p50 ms": 1000 * percentile(everyone, 0.5),
+        "p99 ms": 1000 * percentile(everyone, 0.99),
+        "longest ms": 1000 * max(everyone),
+    }
+    return Sample(sum(counts) / seconds, facts)
+
+
 def say(value: object) -> None:
     """Answer with one line."""
     sys.stdout.write(json.dumps(value) + "\n")
@@ -65,7 +79,7 @@ def say(value: object) -> None:
 def contend(lock: FileLock | RedisLock, held: float, until: float) -> tuple[int, list[float]]:
     """Take and give until the instant is reached: how many grants came in time, and all waits.
 
-    The wait that was under way at the end counts as well, as long as it had lasted by then. Whoever is starved has no
+    The wait that was under way at the end counts as well, as long as it had lasted by then. A starved contender has no
     other, and would look as if it had never waited.
     """
     grants, waits = 0, []

@@ -10,14 +10,8 @@ from benchmarks.harness import Sample, percentile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Protocol
 
-    class Taking(Protocol):
-        """A lock of any library, for one thread."""
-
-        def take(self) -> object: ...
-        def give(self) -> object: ...
-
+    from benchmarks.library import Lock
 
 __all__ = ["handed_over", "typical_ms"]
 
@@ -27,13 +21,13 @@ def typical_ms(action: Callable[[], object], count: int) -> float:
     return 1000 * percentile([_clocked(action) for _ in range(count)], 0.5)
 
 
-def handed_over(make: Callable[[], tuple[Taking, Taking]], count: int, pause: float) -> Sample:
-    """From a release to the grant of one who waits, who has this pause to get in line."""
-    delays = [_hand_over(*make(), pause) for _ in range(count)]
+def handed_over(holder: Lock, waiter: Lock, count: int, pause: float) -> Sample:
+    """From a release to the grant of a waiter, which has this pause to join the queue."""
+    delays = [_hand_over(holder, waiter, pause) for _ in range(count)]
     return Sample(1000 * percentile(delays, 0.5), {"longest ms": 1000 * max(delays)})
 
 
-def _hand_over(holder: Taking, waiter: Taking, pause: float) -> float:
+def _hand_over(holder: Lock, waiter: Lock, pause: float) -> float:
     granted: list[float] = []
 
     def wait() -> None:

@@ -1,48 +1,28 @@
-"""The same verbs over ours and over other people's locks on etcd, and the floor: two bare transactions.
-
-A peer is imported when it is asked for; one that is not installed is reported, never left out.
-"""
+"""Ours and other people's locks on etcd, and the floor: two bare transactions."""
 
 from __future__ import annotations
 
-import asyncio
+from functools import cached_property
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-import leasehold
+from benchmarks import library
+from benchmarks.harness import Role
+from benchmarks.library import TTL, AsyncLock, Kind, Library, Lock, Ours, OursAsync, Peer
 from leasehold.backends.etcd import answers, messages
 from leasehold.backends.etcd.wire import CHANNEL_OPTIONS, load_grpc
 from verification.lab.etcd import EtcdServer
 
-__all__ = [
-    "AETCD",
-    "ETCD3GW",
-    "KINDS",
-    "OURS",
-    "OURS_ASYNC",
-    "TOOZ",
-    "Bare",
-    "Lock",
-    "make",
-    "start",
-    "why_missing",
-    "why_no_server",
-]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
-OURS, OURS_ASYNC = "leasehold", "leasehold, asyncio"
-ETCD3GW, TOOZ, AETCD = "etcd3gw", "tooz (etcd3gw)", "aetcd, asyncio"
-_PACKAGES = {ETCD3GW: "etcd3gw", TOOZ: "tooz", AETCD: "aetcd"}
-TTL = 30
-LEASE = 4_711
+    from benchmarks.library import Address
 
+__all__ = ["ETCD", "ETCD3GW", "FLOOR", "OURS", "Bare"]
 
-class Lock(Protocol):
-    """Something to take and to give back, some number of times."""
-
-    def pairs(self, count: int) -> None: ...
-
-    def close(self) -> None: ...
+OURS, ETCD3GW = "leasehold", "etcd3gw"
+FLOOR = "two bare transactions"
 
 
 def why_no_server() -> str:
@@ -56,14 +36,7 @@ def why_no_server() -> str:
     return ""
 
 
-def start() -> EtcdServer:
-    """One server that does not wait for its disk: what is measured is the software."""
-    server = EtcdServer(election_ms=1000)
-    server.start()
-    return server
-
-
-class Bare:
+class Bare(Lock):
     """Two transactions over raw gRPC: put a key if it is not there, delete it if it is ours."""
 
     def __init__(self, address: str, key: bytes = b"bench/bare") -> None:
@@ -86,7 +59,7 @@ class Bare:
                 self._txn(ours + messages.then(messages.op_delete(messages.delete(key))), timeout=3)
             )
             if not (taken.succeeded and given.succeeded):
-                raise RuntimeError("etcd did not do what was asked")
+                raise RuntimeError("etcd refused a bare transaction; is another client using its key?")
 
     def read(self) -> None:
         """One round trip."""
@@ -96,114 +69,67 @@ class Bare:
         self._channel.close()
 
 
-class _Ours:
-    def __init__(self, host: str, port: int, name: str) -> None:
-        self._client = leasehold.connect(f"etcd://{host}:{port}", ttl=TTL)
-        self._lock = self._client.lock(name)
+class Connections(library.Connections):
+    """A client of ours and one of etcd3gw."""
 
-    def pairs(self, count: int) -> None:
-        for _ in range(count):
-            self._lock.acquire().release()
+    def __init__(self, address: Address) -> None:
+        self.host, self.port = address
+        super().__init__(f"etcd://{self.host}:{self.port}")
 
-    def close(self) -> None:
-        self._client.close()
-
-
-class _OursAsync:
-    def __init__(self, host: str, port: int, name: str) -> None:
-        self._runner = asyncio.Runner()
-        self._client = leasehold.connect_async(f"etcd://{host}:{port}", ttl=TTL)
-        self._lock = self._client.lock(name)
-
-    def pairs(self, count: int) -> None:
-        self._runner.run(self._pairs(count))
-
-    async def _pairs(self, count: int) -> None:
-        for _ in range(count):
-            await (await self._lock.acquire()).release()
-
-    def close(self) -> None:
-        self._runner.run(self._client.close())
-        self._runner.close()
+    @cached_property
+    def theirs(self) -> Any:
+        """etcd3gw's, which keeps no connection."""
+        return import_module("etcd3gw").client(host=self.host, port=self.port)
 
 
-class _Etcd3gw:
-    def __init__(self, host: str, port: int, name: str) -> None:
-        self._client: Any = import_module("etcd3gw").client(host=host, port=port)
-        self._name = name
-
-    def pairs(self, count: int) -> None:
-        for _ in range(count):
-            lock = self._client.lock(self._name, ttl=TTL)
-            if not lock.acquire():
-                raise RuntimeError("etcd3gw did not get its lock")
-            lock.release()
-
-    def close(self) -> None:
-        """It has nothing to close."""
+def _tooz(connections: Connections, name: str) -> Lock:
+    coordination: Any = import_module("tooz.coordination")
+    coordinator = coordination.get_coordinator(f"etcd3+http://{connections.host}:{connections.port}", b"bench")
+    coordinator.start()
+    lock = coordinator.get_lock(name.encode())
+    return Peer(lambda: lock, coordinator.stop)
 
 
-class _Tooz:
-    def __init__(self, host: str, port: int, name: str) -> None:
-        coordination: Any = import_module("tooz.coordination")
-        self._coordinator = coordination.get_coordinator(f"etcd3+http://{host}:{port}", b"bench")
-        self._coordinator.start()
-        self._lock = self._coordinator.get_lock(name.encode())
+class Aetcd(AsyncLock):
+    """aetcd, one task."""
 
-    def pairs(self, count: int) -> None:
-        for _ in range(count):
-            self._lock.acquire()
-            self._lock.release()
-
-    def close(self) -> None:
-        self._coordinator.stop()
-
-
-class _Aetcd:
-    def __init__(self, host: str, port: int, name: str) -> None:
-        self._runner = asyncio.Runner()
+    def __init__(self, connections: Connections, name: str) -> None:
+        super().__init__()
         self._name = name.encode()
-        self._client = self._runner.run(self._connect(host, port))
+        self._client = self.runner.run(self._connect(connections))
 
-    async def _connect(self, host: str, port: int) -> Any:
-        client: Any = import_module("aetcd").Client(host=host, port=port)
+    async def _connect(self, connections: Connections) -> Any:
+        client: Any = import_module("aetcd").Client(host=connections.host, port=connections.port)
         await client.connect()
         return client
 
-    def pairs(self, count: int) -> None:
-        self._runner.run(self._pairs(count))
+    async def pair(self) -> None:
+        lock = self._client.lock(self._name, ttl=TTL)
+        if not await lock.acquire():
+            raise RuntimeError("aetcd did not get its lock")
+        await lock.release()
 
-    async def _pairs(self, count: int) -> None:
-        for _ in range(count):
-            lock = self._client.lock(self._name, ttl=TTL)
-            if not await lock.acquire():
-                raise RuntimeError("aetcd did not get its lock")
-            await lock.release()
-
-    def close(self) -> None:
-        self._runner.run(self._client.close())
-        self._runner.close()
+    async def leave(self) -> None:
+        await self._client.close()
 
 
-KINDS: dict[str, Any] = {
-    OURS: _Ours,
-    OURS_ASYNC: _OursAsync,
-    ETCD3GW: _Etcd3gw,
-    TOOZ: _Tooz,
-    AETCD: _Aetcd,
-}
+def _read(_: Any, addresses: Sequence[Address]) -> tuple[str, Callable[[], object], Callable[[], object]]:
+    bare = Bare(f"{addresses[0][0]}:{addresses[0][1]}", b"bench/far")
+    return "a read", bare.read, bare.close
 
 
-def make(kind: str, host: str, port: int, name: str) -> Lock:
-    """A lock of this kind."""
-    lock: Lock = KINDS[kind](host, port, name)
-    return lock
-
-
-def why_missing(kind: str) -> str:
-    """Why this kind cannot run here; empty if it can."""
-    package = _PACKAGES.get(kind)
-    if package is None:
-        return ""
-    needed = [package, "etcd3gw"] if kind == TOOZ else [package]
-    return "" if all(find_spec(each) is not None for each in needed) else "not installed"
+ETCD = Library(
+    "etcd",
+    {
+        OURS: Kind(lambda connections, name: Ours(connections.ours, name), ("grpc",), Role.OURS),
+        "leasehold, asyncio": Kind(lambda connections, name: OursAsync(connections.url, name), ("grpc",), Role.OURS),
+        ETCD3GW: Kind(lambda connections, name: Peer(lambda: connections.theirs.lock(name, ttl=TTL)), ("etcd3gw",)),
+        "tooz (etcd3gw)": Kind(_tooz, ("tooz", "etcd3gw")),
+        "aetcd, asyncio": Kind(Aetcd, ("aetcd",)),
+    },
+    why_no_server,
+    serve=lambda: EtcdServer(election_ms=1000),  # it does not wait for its disk: what is measured is the software
+    connect=lambda _, addresses: Connections(addresses[0]),
+    round_trip=_read,
+    addresses=lambda server: [(server.host, server.port)],
+)

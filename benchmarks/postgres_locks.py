@@ -1,24 +1,24 @@
-"""The same two verbs over ours and over other people's locks on PostgreSQL, and the barest statements there are.
-
-A peer is imported when it is asked for; one that is not installed is reported, never left out.
-"""
+"""Ours and other people's locks on PostgreSQL, and the barest statements there are."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import leasehold
+from benchmarks.harness import Role
+from benchmarks.library import TTL, Connections, Kind, Library, Lock, Ours, Peer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-__all__ = ["FLOORS", "OURS", "PEERS", "PostgresLock", "make", "round_trip", "why_missing", "why_no_server"]
+    from benchmarks.library import Address
 
-PATIENCE = 60.0
-OURS = ("leasehold", "leasehold, mode=session")
-FLOORS = ("two bare statements, a row with a fence", "advisory lock and unlock, without fence")
+__all__ = ["FLOOR", "OURS", "POSTGRESQL", "serve"]
+
+OURS = "leasehold"
+FLOOR = "two bare statements, a row with a fence"
 
 _TABLE = """
 CREATE TABLE IF NOT EXISTS lease (key bytea PRIMARY KEY, fence bigint, held boolean, owner text, ttl double precision,
@@ -37,39 +37,7 @@ WHERE key = %(key)s AND held AND owner = %(owner)s AND fence = %(fence)s AND exp
 """
 
 
-class PostgresLock(Protocol):
-    """Something to take, and to give back."""
-
-    def take(self) -> None:
-        """Wait for it."""
-
-    def give(self) -> None:
-        """Give it back."""
-
-    def close(self) -> None:
-        """Let go of the connection."""
-
-
-class Ours:
-    """leasehold."""
-
-    def __init__(self, url: str, name: str, options: str = "") -> None:
-        self._client = leasehold.connect(f"{url}{options}")
-        self._lock = self._client.lock(name)
-        self._lease: leasehold.Lease | None = None
-
-    def take(self) -> None:
-        self._lease = self._lock.acquire(timeout=PATIENCE)
-
-    def give(self) -> None:
-        if self._lease is not None:
-            self._lease.release()
-
-    def close(self) -> None:
-        self._client.close()
-
-
-class Rows:
+class Rows(Lock):
     """The floor: psycopg, in autocommit, preparing by itself; an upsert that mints a fence, and an update."""
 
     def __init__(self, url: str, name: str) -> None:
@@ -89,8 +57,8 @@ class Rows:
         self._connection.close()
 
 
-class Advisory:
-    """What the peers are made of: no row, no fence, nobody can see who holds it, and it ends with the session."""
+class Advisory(Lock):
+    """What the peers are made of: no row, no fence, no visible holder, and it ends with the session."""
 
     def __init__(self, url: str, name: str) -> None:
         self._connection = import_module("psycopg").connect(url, autocommit=True)
@@ -106,60 +74,36 @@ class Advisory:
         self._connection.close()
 
 
-class Pals:
-    """pals: advisory locks over SQLAlchemy."""
-
-    def __init__(self, url: str, name: str) -> None:
-        self._engine = _engine(url)
-        locker = import_module("pals").Locker("bench", create_engine_callable=lambda: self._engine)
-        self._lock = locker.lock(name)
-
-    def take(self) -> None:
-        self._lock.acquire()
-
-    def give(self) -> None:
-        self._lock.release()
-
-    def close(self) -> None:
-        self._engine.dispose()
+def _in_session(connections: Connections, name: str) -> Lock:
+    client = leasehold.connect(f"{connections.url}?mode=session", ttl=TTL)
+    return Ours(client, name, client.close)
 
 
-class Dlock:
-    """sqlalchemy-dlock: advisory locks on a connection that is kept."""
-
-    def __init__(self, url: str, name: str) -> None:
-        self._engine = _engine(url)
-        self._connection = self._engine.connect()
-        self._lock = import_module("sqlalchemy_dlock").create_sadlock(self._connection, name)
-
-    def take(self) -> None:
-        self._lock.acquire()
-
-    def give(self) -> None:
-        self._lock.release()
-
-    def close(self) -> None:
-        self._connection.close()
-        self._engine.dispose()
+def _pals(connections: Connections, name: str) -> Lock:
+    """Advisory locks over SQLAlchemy."""
+    engine = _engine(connections.url)
+    lock = import_module("pals").Locker("bench", create_engine_callable=lambda: engine).lock(name)
+    return Peer(lambda: lock, engine.dispose)
 
 
-class Pglock:
-    """django-pglock: advisory locks on Django's connection."""
+def _dlock(connections: Connections, name: str) -> Lock:
+    """Advisory locks on a connection that is kept."""
+    engine = _engine(connections.url)
+    connection = engine.connect()
+    lock = import_module("sqlalchemy_dlock").create_sadlock(connection, name)
 
-    def __init__(self, url: str, name: str) -> None:
-        self._connections = _django(url)
-        self._make = import_module("pglock").advisory
-        self._name = name
+    def close() -> None:
+        connection.close()
+        engine.dispose()
 
-    def take(self) -> None:
-        self._lock = self._make(self._name)
-        self._lock.acquire()
+    return Peer(lambda: lock, close)
 
-    def give(self) -> None:
-        self._lock.release()
 
-    def close(self) -> None:
-        self._connections.close_all()
+def _pglock(connections: Connections, name: str) -> Lock:
+    """Advisory locks on Django's connection."""
+    django = _django(connections.url)
+    advisory = import_module("pglock").advisory
+    return Peer(lambda: advisory(name), django.close_all)
 
 
 def _engine(url: str) -> Any:
@@ -187,29 +131,6 @@ def _django(url: str) -> Any:
     return connections
 
 
-PEERS = {"pals": "pals", "sqlalchemy-dlock": "sqlalchemy_dlock", "django-pglock": "pglock"}
-_MAKERS: dict[str, Callable[[str, str], PostgresLock]] = {
-    OURS[0]: Ours,
-    OURS[1]: lambda url, name: Ours(url, name, "?mode=session"),
-    FLOORS[0]: Rows,
-    FLOORS[1]: Advisory,
-    "pals": Pals,
-    "sqlalchemy-dlock": Dlock,
-    "django-pglock": Pglock,
-}
-
-
-def make(kind: str, url: str, name: str) -> PostgresLock:
-    """A lock of this kind."""
-    return _MAKERS[kind](url, name)
-
-
-def why_missing(kind: str) -> str:
-    """Why this kind cannot run here; empty if it can."""
-    module = PEERS.get(kind)
-    return "" if module is None or find_spec(module) else f"{kind} is not installed"
-
-
 def why_no_server() -> str:
     """Why there can be no server; empty if there can."""
     if find_spec("psycopg") is None:
@@ -223,7 +144,39 @@ def why_no_server() -> str:
     return ""
 
 
-def round_trip(url: str) -> tuple[Callable[[], object], Callable[[], object]]:
-    """One empty statement, and how to close its connection."""
-    connection = import_module("psycopg").connect(url, autocommit=True)
-    return (lambda: connection.execute("SELECT 1")), connection.close
+def serve(**settings: str) -> Any:
+    """A server, not yet started."""
+    from verification.lab.postgres import PostgresServer  # noqa: PLC0415 - it needs psycopg
+
+    return PostgresServer(settings=settings)
+
+
+def _connect(_: Any, addresses: Sequence[Address]) -> Connections:
+    from verification.lab.postgres import postgres_url  # noqa: PLC0415 - it needs psycopg
+
+    return Connections(postgres_url(addresses[0][1], "postgres", "postgres"))
+
+
+def _select(server: Any, addresses: Sequence[Address]) -> tuple[str, Callable[[], object], Callable[[], object]]:
+    connection = import_module("psycopg").connect(_connect(server, addresses).url, autocommit=True)
+    return "SELECT 1", lambda: connection.execute("SELECT 1"), connection.close
+
+
+POSTGRESQL = Library(
+    "PostgreSQL",
+    {
+        OURS: Kind(lambda connections, name: Ours(connections.ours, name), ("psycopg",), Role.OURS),
+        "leasehold, mode=session": Kind(_in_session, ("psycopg",), Role.OURS),
+        FLOOR: Kind(lambda connections, name: Rows(connections.url, name), ("psycopg",), Role.FLOOR),
+        "advisory lock and unlock, without fence": Kind(
+            lambda connections, name: Advisory(connections.url, name), ("psycopg",), Role.FLOOR
+        ),
+        "pals": Kind(_pals, ("pals",)),
+        "sqlalchemy-dlock": Kind(_dlock, ("sqlalchemy_dlock",)),
+        "django-pglock": Kind(_pglock, ("pglock",)),
+    },
+    why_no_server,
+    serve=serve,
+    connect=_connect,
+    round_trip=_select,
+)

@@ -1,81 +1,49 @@
-"""Redlock over the same nodes by us and by others, and the barest program that does what ours does.
-
-A peer is imported when it is asked for; one that is not installed is reported, never left out.
-"""
+"""Redlock over the same nodes by us and by others, and the barest program that does what ours does."""
 
 from __future__ import annotations
 
-import asyncio
 import select
 import socket
 import time
 import warnings
+from functools import cached_property
 from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-import leasehold
-from benchmarks.redis_locks import PATIENCE, TTL
+from benchmarks import library
+from benchmarks.harness import Role
+from benchmarks.library import TTL, AsyncLock, Kind, Library, Lock, Ours, OursAsync, Peer
+from benchmarks.redis_locks import RedlockPy, ping
+from benchmarks.redis_server import why_missing as why_no_server
 from leasehold.backends.redlock.calls import Calls
 from leasehold.values import Claim, Holder, Mode
+from verification.lab.redlock import RedlockNodes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
 
-    from verification.lab.redlock import RedlockNodes
+    from benchmarks.library import Address
 
-__all__ = ["KINDS", "OURS", "Bare", "Pairs", "make", "why_missing"]
+__all__ = ["OURS", "REDLOCK", "REDLOCK_PY", "Bare", "Connections"]
 
 OURS = "leasehold, five nodes"
+REDLOCK_PY = "redlock-py, five nodes"
 
 
-class Pairs:
-    """Something that takes and gives a lock so many times."""
+class Connections(library.Connections):
+    """A client of ours, and a client of redis-py for each node."""
 
-    def run(self, count: int) -> None:
-        raise NotImplementedError
+    def __init__(self, nodes: RedlockNodes, addresses: Sequence[Address]) -> None:
+        super().__init__(nodes.url(addresses))
+        self.ports = [port for _, port in addresses]
 
-    def close(self) -> None:
-        """Let go of connections."""
-
-
-class Ours(Pairs):
-    """leasehold."""
-
-    def __init__(self, url: str) -> None:
-        self._client = leasehold.connect(url, ttl=TTL)
-        self._lock = self._client.lock("bench")
-
-    def run(self, count: int) -> None:
-        lock = self._lock
-        for _ in range(count):
-            lock.acquire(timeout=PATIENCE).release()
-
-    def close(self) -> None:
-        self._client.close()
+    @cached_property
+    def theirs(self) -> list[Any]:
+        """redis-py's, one for each node."""
+        return [import_module("redis").Redis(port=port) for port in self.ports]
 
 
-class OursAsync(Pairs):
-    """leasehold on asyncio, one task."""
-
-    def __init__(self, url: str) -> None:
-        self._runner = asyncio.Runner()
-        self._client = leasehold.connect_async(url, ttl=TTL)
-        self._lock = self._client.lock("bench-async")
-
-    def run(self, count: int) -> None:
-        self._runner.run(self._pairs(count))
-
-    async def _pairs(self, count: int) -> None:
-        for _ in range(count):
-            await (await self._lock.acquire(timeout=PATIENCE)).release()
-
-    def close(self) -> None:
-        self._runner.run(self._client.close())
-        self._runner.close()
-
-
-class Bare(Pairs):
+class Bare(Lock):
     """A socket and a parser for each node and our scripts: send to all, wait for all, nothing around them."""
 
     def __init__(self, nodes: RedlockNodes) -> None:
@@ -92,7 +60,7 @@ class Bare(Pairs):
         self._ask(self._calls.vote(self._claim, 1).whole)
         self._ask(self._calls.release(self._claim, 1, 0.0).whole)
 
-    def run(self, count: int) -> None:
+    def pairs(self, count: int) -> None:
         number = 0
         for _ in range(count):
             number = max(number + 2, int(time.time() * 1_000_000))
@@ -115,73 +83,49 @@ class Bare(Pairs):
             each.close()
 
 
-class RedlockPy(Pairs):
-    """redlock-py: one node after the other."""
-
-    def __init__(self, ports: list[int]) -> None:
-        clients = [import_module("redis").Redis(port=port) for port in ports]
-        self._redlock = import_module("redlock").Redlock(clients)
-
-    def run(self, count: int) -> None:
-        for _ in range(count):
-            held = self._redlock.lock("redlock-py", TTL * 1000)
-            if not held:
-                raise RuntimeError("redlock-py was not granted")
-            self._redlock.unlock(held)
-
-
-class Pottery(Pairs):
-    """pottery: a thread for each node."""
-
-    def __init__(self, ports: list[int]) -> None:
-        masters = {import_module("redis").Redis(port=port) for port in ports}
-        self._lock = import_module("pottery").Redlock(key="pottery", masters=masters, auto_release_time=TTL)
-
-    def run(self, count: int) -> None:
-        for _ in range(count):
-            if not self._lock.acquire():
-                raise RuntimeError("pottery was not granted")
-            self._lock.release()
-
-
-class Aioredlock(Pairs):
+class Aioredlock(AsyncLock):
     """aioredlock, one task."""
 
-    def __init__(self, ports: list[int]) -> None:
-        self._runner = asyncio.Runner()
+    def __init__(self, ports: Sequence[int], name: str) -> None:
+        super().__init__()
         self._ports = ports
+        self._name = name
         self._manager: Any = None
 
-    def run(self, count: int) -> None:
+    def pairs(self, count: int) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what it uses has been old for years
-            self._runner.run(self._pairs(count))
+            super().pairs(count)
 
-    async def _pairs(self, count: int) -> None:
+    async def pair(self) -> None:
         if self._manager is None:
             nodes = [f"redis://127.0.0.1:{port}/0" for port in self._ports]
             self._manager = import_module("aioredlock").Aioredlock(nodes, internal_lock_timeout=TTL)
-        for _ in range(count):
-            await self._manager.unlock(await self._manager.lock("aioredlock"))
+        await self._manager.unlock(await self._manager.lock(self._name))
 
-    def close(self) -> None:
+    async def leave(self) -> None:
         if self._manager is not None:
-            self._runner.run(self._manager.destroy())
-        self._runner.close()
+            await self._manager.destroy()
 
 
-KINDS: dict[str, tuple[str, Callable[[list[int]], Pairs]]] = {
-    "redlock-py, five nodes": ("redlock", RedlockPy),
-    "pottery, five nodes": ("pottery", Pottery),
-    "aioredlock, five nodes": ("aioredlock", Aioredlock),
-}
+def _pottery(connections: Connections, name: str) -> Lock:
+    """A thread for each node."""
+    lock = import_module("pottery").Redlock(key=name, masters=set(connections.theirs), auto_release_time=TTL)
+    return Peer(lambda: lock)
 
 
-def make(kind: str, ports: list[int]) -> Pairs:
-    """The peer of this name."""
-    return KINDS[kind][1](ports)
-
-
-def why_missing(kind: str) -> str:
-    """Why it cannot run here; empty if it can."""
-    return "" if find_spec(KINDS[kind][0]) else "not installed"
+REDLOCK = Library(
+    "Redlock, five nodes",
+    {
+        OURS: Kind(lambda connections, name: Ours(connections.ours, name), ("hiredis",), Role.OURS),
+        f"{OURS}, asyncio": Kind(lambda connections, name: OursAsync(connections.url, name), ("hiredis",), Role.OURS),
+        REDLOCK_PY: Kind(lambda connections, name: RedlockPy(connections.theirs, name), ("redlock",)),
+        "pottery, five nodes": Kind(_pottery, ("pottery",)),
+        "aioredlock, five nodes": Kind(lambda connections, name: Aioredlock(connections.ports, name), ("aioredlock",)),
+    },
+    why_no_server,
+    serve=lambda: RedlockNodes(5, max_ttl=300, node_timeout=0.5),
+    connect=Connections,
+    round_trip=ping,
+    addresses=lambda nodes: [server.address for server in nodes.servers],
+)

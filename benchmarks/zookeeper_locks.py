@@ -9,21 +9,24 @@ from __future__ import annotations
 
 import shutil
 import threading
+from functools import cached_property
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-import leasehold
+from benchmarks import library
+from benchmarks.harness import Role
+from benchmarks.library import TTL, Kind, Library, Lock, Ours, Peer
 from verification.lab.zookeeper import JAR, ZooKeeperServer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-__all__ = ["KAZOO", "KINDS", "OURS", "Connections", "KazooFloor", "OwnFloor", "make", "start", "why_missing"]
+    from benchmarks.library import Address
 
-TTL = 30
-PATIENCE = 60.0
+__all__ = ["KAZOO", "OURS", "ZOOKEEPER", "KazooFloor", "OwnFloor"]
+
 OURS = "leasehold"
 KAZOO = "kazoo Lock"
 
@@ -35,129 +38,45 @@ def why_no_server() -> str:
     return "" if find_spec("kazoo") else "kazoo is not installed"
 
 
-def start() -> ZooKeeperServer:
-    """A server with the usual bounds of sessions, which writes to memory only."""
-    server = ZooKeeperServer()
-    server.start()
-    return server
-
-
-class ZooKeeperLock(Protocol):
-    """Something to take, and to give back."""
-
-    def take(self) -> object:
-        """Wait for it."""
-
-    def give(self) -> object:
-        """Give it back."""
-
-
-class Connections:
-    """What the locks of one process share: a client of ours, and one of kazoo."""
+class Connections(library.Connections):
+    """A client of ours and one of kazoo."""
 
     def __init__(self, port: int) -> None:
+        super().__init__(f"zk://127.0.0.1:{port}")
         self.port = port
-        self._ours: leasehold.Client | None = None
-        self._theirs: Any = None
-        self._coordinators: list[Any] = []
 
-    @property
-    def ours(self) -> leasehold.Client:
-        """Our client."""
-        if self._ours is None:
-            self._ours = leasehold.connect(f"zk://127.0.0.1:{self.port}", ttl=TTL)
-        return self._ours
-
-    @property
+    @cached_property
     def theirs(self) -> Any:
         """Kazoo's."""
-        if self._theirs is None:
-            self._theirs = import_module("kazoo.client").KazooClient(f"127.0.0.1:{self.port}", timeout=TTL * 1.5)
-            self._theirs.start()
-        return self._theirs
-
-    def coordinator(self) -> Any:
-        """Tooz's."""
-        url = f"kazoo://127.0.0.1:{self.port}?timeout={TTL}"
-        coordinator = import_module("tooz.coordination").get_coordinator(url, b"bench")
-        coordinator.start()
-        self._coordinators.append(coordinator)
-        return coordinator
-
-    def close(self) -> None:
-        """Close all."""
-        if self._ours is not None:
-            self._ours.close()
-        if self._theirs is not None:
-            self._theirs.stop()
-            self._theirs.close()
-        for coordinator in self._coordinators:
-            coordinator.stop()
+        client = _kazoo_client(self.port)
+        self.stack.callback(client.close)
+        self.stack.callback(client.stop)
+        return client
 
 
-class Ours:
-    """leasehold."""
-
-    def __init__(self, connections: Connections, name: str) -> None:
-        self._lock = connections.ours.lock(name)
-        self._lease: leasehold.Lease | None = None
-
-    def take(self) -> None:
-        self._lease = self._lock.acquire(timeout=PATIENCE)
-
-    def give(self) -> None:
-        if self._lease is not None:
-            self._lease.release()
+def _kazoo_client(port: int) -> Any:
+    client = import_module("kazoo.client").KazooClient(f"127.0.0.1:{port}", timeout=TTL * 1.5)
+    client.start()
+    return client
 
 
-class Peer:
-    """A lock of another library."""
-
-    def __init__(self, make_lock: Callable[[], Any]) -> None:
-        self._make = make_lock
-        self._lock: Any = None
-
-    def take(self) -> None:
-        self._lock = self._make()
-        if not self._lock.acquire():
-            raise RuntimeError(f"{type(self._lock).__name__} was not granted")
-
-    def give(self) -> None:
-        self._lock.release()
-
-
-def _kazoo(connections: Connections, name: str) -> ZooKeeperLock:
+def _kazoo(connections: Connections, name: str) -> Lock:
     return Peer(lambda: connections.theirs.Lock(f"/kazoo/{name}", "bench"))
 
 
-def _tooz(connections: Connections, name: str) -> ZooKeeperLock:
-    lock = connections.coordinator().get_lock(name.encode())
-    return Peer(lambda: lock)
+def _tooz(connections: Connections, name: str) -> Lock:
+    url = f"kazoo://127.0.0.1:{connections.port}?timeout={TTL}"
+    coordinator = import_module("tooz.coordination").get_coordinator(url, b"bench")
+    coordinator.start()
+    lock = coordinator.get_lock(name.encode())
+    return Peer(lambda: lock, coordinator.stop)
 
 
-KINDS: dict[str, tuple[str, Callable[[Connections, str], ZooKeeperLock]]] = {
-    OURS: ("kazoo", Ours),
-    KAZOO: ("kazoo", _kazoo),
-    "tooz": ("tooz", _tooz),
-}
-
-
-def make(kind: str, connections: Connections, name: str) -> ZooKeeperLock:
-    """A lock of this kind and name."""
-    return KINDS[kind][1](connections, name)
-
-
-def why_missing(kind: str) -> str:
-    """Why this kind cannot run here; empty if it can."""
-    return "" if find_spec(KINDS[kind][0]) else "not installed"
-
-
-class KazooFloor:
+class KazooFloor(Lock):
     """Creation with the listing behind it, and deletion, with kazoo's public calls."""
 
     def __init__(self, port: int) -> None:
-        self._client = import_module("kazoo.client").KazooClient(f"127.0.0.1:{port}", timeout=TTL * 1.5)
-        self._client.start()
+        self._client = _kazoo_client(port)
         self._client.ensure_path("/floor")
 
     def pairs(self, count: int) -> None:
@@ -174,7 +93,7 @@ class KazooFloor:
         self._client.close()
 
 
-class OwnFloor:
+class OwnFloor(Lock):
     """The same over leasehold's connection."""
 
     def __init__(self, port: int) -> None:
@@ -210,3 +129,23 @@ class OwnFloor:
 
     def close(self) -> None:
         self._wire.close(goodbye=True)
+
+
+def _sync(_: Any, addresses: Sequence[Address]) -> tuple[str, Callable[[], object], Callable[[], object]]:
+    connections = Connections(addresses[0][1])
+    client = connections.theirs
+    return "sync", lambda: client.sync("/"), connections.close
+
+
+ZOOKEEPER = Library(
+    "ZooKeeper",
+    {
+        OURS: Kind(lambda connections, name: Ours(connections.ours, name), ("kazoo",), Role.OURS),
+        KAZOO: Kind(_kazoo, ("kazoo",)),
+        "tooz": Kind(_tooz, ("tooz",)),
+    },
+    why_no_server,
+    serve=ZooKeeperServer,
+    connect=lambda _, addresses: Connections(addresses[0][1]),
+    round_trip=_sync,
+)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from benchmarks.contender import Contender
-from benchmarks.harness import Candidate, Role, Sample, measure, percentile
+from benchmarks.contender import Contender, contended
+from benchmarks.harness import Candidate, Role, Sample, measure
 from benchmarks.redis_contender import NAME
 from benchmarks.redis_locks import OURS, PYTHON_REDIS_LOCK, REDIS_PY, Connections, make, why_missing
 from benchmarks.redis_server import RedisServer
@@ -76,21 +76,9 @@ def _together(settings: Settings, kind: str, server: RedisServer, held: float) -
         for contender in contenders:
             contender.close()
         server.flush()
-        return _contended(answers, seconds)
+        return contended(answers, seconds)
 
     return Candidate(kind, role, sample)
-
-
-def _contended(answers: list[tuple[int, list[float]]], seconds: float) -> Sample:
-    everyone = [wait for _, waits in answers for wait in waits]
-    counts = [grants for grants, _ in answers]
-    facts = {
-        "least/most": min(counts) / max(*counts, 1),
-        "wait p50 ms": 1000 * percentile(everyone, 0.5),
-        "p99 ms": 1000 * percentile(everyone, 0.99),
-        "longest ms": 1000 * max(everyone),
-    }
-    return Sample(sum(counts) / seconds, facts)
 
 
 def _idle(settings: Settings, kind: str, server: RedisServer) -> Candidate:
@@ -105,7 +93,7 @@ def _idle(settings: Settings, kind: str, server: RedisServer) -> Candidate:
         waiter = Contender("wait in threads", kind, server.port, 1, module=MODULE).started()
         holder.take()
         waiter.tell("wait")
-        time.sleep(settings.pick(0.5, 0.1))  # it is in line
+        time.sleep(settings.pick(0.5, 0.1))  # it is in the queue
         before, started = server.commands(), time.monotonic()
         time.sleep(seconds)
         sent, took = server.commands() - before, time.monotonic() - started

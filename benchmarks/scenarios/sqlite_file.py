@@ -7,8 +7,8 @@ import time
 from typing import TYPE_CHECKING
 
 import leasehold
-from benchmarks.contender import Contender
-from benchmarks.harness import Candidate, Role, Sample, measure, percentile, timed
+from benchmarks.contender import Contender, contended
+from benchmarks.harness import Candidate, Role, Sample, measure, timed
 from benchmarks.locks import KINDS, OURS, make, why_missing
 
 if TYPE_CHECKING:
@@ -110,21 +110,9 @@ def _together(settings: Settings, kind: str, held: float) -> Candidate:
         answers = [contender.answer() for contender in contenders]
         for contender in contenders:
             contender.close()
-        return _contended(answers, seconds)
+        return contended(answers, seconds)
 
     return Candidate(kind, _role(kind), sample)
-
-
-def _contended(answers: list[tuple[int, list[float]]], seconds: float) -> Sample:
-    everyone = [wait for _, waits in answers for wait in waits]
-    counts = [grants for grants, _ in answers]
-    facts = {
-        "least/most": min(counts) / max(*counts, 1),
-        "wait p50 ms": 1000 * percentile(everyone, 0.5),
-        "p99 ms": 1000 * percentile(everyone, 0.99),
-        "longest ms": 1000 * max(everyone),
-    }
-    return Sample(sum(counts) / seconds, facts)
 
 
 def _role(kind: str) -> Role:

@@ -9,13 +9,14 @@ import pytest
 from leasehold.backends.memory import MemoryStore
 from leasehold.kit.records import LocalRecords
 from leasehold.testing import contract
+from leasehold.testing.contract import runner
 from leasehold.testing.contract.registry import Case
 from leasehold.values import Capability, Grant, Loss, LossReason, Reading, Record, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from leasehold.spi import Place, Signal
+    from leasehold.spi import Backend, Place, Runtime, Signal
     from leasehold.values import Claim
 
 
@@ -164,9 +165,33 @@ def test_a_broken_store_fails(kind: type[MemoryStore], case: str) -> None:
         contract.check(case_named(case), BrokenHarness(kind), contract.ThreadDriver())
 
 
-def test_a_capability_that_is_not_declared_must_be_refused() -> None:
+def test_a_store_that_declares_more_than_it_must_fails_every_case() -> None:
     class Liar(contract.MemoryHarness):
         capabilities = contract.REQUIRED["memory"] - {Capability.PERMITS}
 
-    with pytest.raises(AssertionError, match="declared"):
-        contract.check(case_named("a_semaphore_admits_exactly_its_permits"), Liar(), contract.ThreadDriver())
+    with pytest.raises(AssertionError, match="must declare"):
+        contract.check(case_named("the_queue_is_served_in_order"), Liar(), contract.ThreadDriver())
+
+
+class NoSemaphores(MemoryStore):
+    """It can count, and does not declare it."""
+
+    def open_backend(self, runtime: Runtime) -> Backend:
+        backend = super().open_backend(runtime)
+        backend.capabilities -= {Capability.PERMITS}  # type: ignore[misc] # of this connection only
+        return backend
+
+
+def test_without_a_row_of_the_table_what_the_store_declares_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[Capability] = []
+
+    async def check_absent(_: object, capability: Capability) -> None:
+        checked.append(capability)
+
+    class Unlisted(BrokenHarness):
+        capabilities = None
+
+    monkeypatch.setattr(runner, "check_absent", check_absent)
+    for name in ("the_queue_is_served_in_order", "a_semaphore_admits_exactly_its_permits"):
+        contract.check(case_named(name), Unlisted(NoSemaphores), contract.ThreadDriver())
+    assert checked == [Capability.PERMITS]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,20 +11,12 @@ import pytest
 import leasehold
 from leasehold import connect_async, events
 from leasehold.errors import AcquireTimeout
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from leasehold import Lease
 
 ITSELF = "this process; if by the very thread or task that asks"
-
-
-def eventually(condition: Callable[[], bool], what: str) -> None:
-    patience = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < patience, what
-        time.sleep(0.002)
 
 
 @pytest.mark.parametrize("timeout", [0, 0.05])

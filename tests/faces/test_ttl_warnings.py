@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +15,9 @@ from leasehold.backends.memory import MemoryBackend, MemoryStore
 from leasehold.errors import ConfigurationError, LeaseLost
 from leasehold.testing import ManualStore
 from leasehold.values import Grant
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from leasehold import Client
     from leasehold.spi import Backend, Runtime
 
@@ -62,13 +60,6 @@ def news_of(client: Client) -> list[events.TtlDiffers]:
     news: list[events.TtlDiffers] = []
     client.on_event(lambda event: news.append(event) if isinstance(event, events.TtlDiffers) else None)
     return news
-
-
-def eventually(condition: Callable[[], bool], what: str) -> None:
-    patience = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < patience, what
-        time.sleep(0.005)
 
 
 def test_a_lease_says_the_ttl_that_it_was_given() -> None:

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import leasehold
 from leasehold.backends.memory import MemoryBackend, MemoryStore
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from leasehold.spi import Backend, Place, Runtime
 
 
@@ -36,13 +35,6 @@ class CountedStore:
 
     def open_backend(self, runtime: Runtime) -> Backend:
         return CountedBackend(self, runtime)
-
-
-def eventually(condition: Callable[[], bool], what: str) -> None:
-    patience = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < patience, what
-        time.sleep(0.001)
 
 
 def test_a_waiter_that_was_woken_for_nothing_asks_once_and_waits_again() -> None:

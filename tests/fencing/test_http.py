@@ -30,6 +30,7 @@ from leasehold.fencing.http import (
 )
 from leasehold.sql import DatabaseRegister, guard, guard_async
 from tests.sql.desks import fresh_schema, sqlalchemy_url
+from tests.waiting import two_in_turn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,14 +46,6 @@ def client() -> Iterator[leasehold.Client]:
     WRITTEN.clear()
     with leasehold.connect("memory://") as client:
         yield client
-
-
-def two_in_turn(lock: leasehold.Lock) -> tuple[leasehold.Lease, leasehold.Lease]:
-    first = lock.acquire()
-    first.release()
-    second = lock.acquire()
-    second.release()
-    return first, second
 
 
 async def write(request: Request) -> JSONResponse:

@@ -13,6 +13,7 @@ import leasehold
 from leasehold.errors import ConfigurationError, StaleFence
 from leasehold.fencing.redis import AsyncFencedRedis, FencedRedis
 from leasehold.values import MAX_FENCE
+from tests.waiting import two_in_turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,14 +39,6 @@ def database(request: pytest.FixtureRequest) -> Iterator[Any]:
 def client() -> Iterator[leasehold.Client]:
     with leasehold.connect("memory://") as client:
         yield client
-
-
-def two_in_turn(lock: leasehold.Lock) -> tuple[leasehold.Lease, leasehold.Lease]:
-    first = lock.acquire()
-    first.release()
-    second = lock.acquire()
-    second.release()
-    return first, second
 
 
 def text(value: Any) -> str:

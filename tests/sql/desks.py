@@ -22,10 +22,23 @@ from sqlalchemy.orm import Session
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    import pytest
 
     from verification.lab.postgres import PostgresServer
 
-__all__ = ["ON_POSTGRESQL", "ON_SQLITE", "Desk", "django_alias", "fresh_schema", "make_desk", "sqlalchemy_url"]
+__all__ = [
+    "EVERY_DESK",
+    "ON_POSTGRESQL",
+    "ON_SQLITE",
+    "Desk",
+    "django_alias",
+    "fresh_schema",
+    "make_desk",
+    "prepared_desk",
+    "sqlalchemy_url",
+]
 
 _COUNT = itertools.count()
 
@@ -179,8 +192,23 @@ _MAKERS: dict[str, Callable[[str], Desk]] = {
 }
 ON_POSTGRESQL = [kind for kind in _MAKERS if kind != "sqlite3"]
 ON_SQLITE = [kind for kind in _MAKERS if "psycopg" not in kind]
+EVERY_DESK = [f"postgresql {kind}" for kind in ON_POSTGRESQL] + [f"sqlite {kind}" for kind in ON_SQLITE]
 
 
 def make_desk(kind: str, url: str) -> Desk:
     """A connection of this kind to that database."""
     return _MAKERS[kind](url)
+
+
+@contextmanager
+def prepared_desk(request: pytest.FixtureRequest, folder: Path, *statements: str) -> Iterator[Desk]:
+    """The one of `EVERY_DESK` that is the request's parameter, on a new database in which these were executed."""
+    database, _, kind = request.param.partition(" ")
+    on_server = database == "postgresql"
+    url = fresh_schema(request.getfixturevalue("postgres")) if on_server else f"sqlite:///{folder}/data.db"
+    desk = make_desk(kind, url)
+    with desk.begin() as tx:
+        for statement in statements:
+            desk.run(tx, statement)
+    yield desk
+    desk.close()

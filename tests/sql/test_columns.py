@@ -16,7 +16,8 @@ import leasehold
 from leasehold.errors import ConfigurationError, StaleFence
 from leasehold.sql import fenced_update, fenced_update_async
 from leasehold.sql.identifiers import MAX_BYTES
-from tests.sql.desks import ON_POSTGRESQL, ON_SQLITE, fresh_schema, make_desk, sqlalchemy_url
+from tests.sql.desks import EVERY_DESK, fresh_schema, prepared_desk, sqlalchemy_url
+from tests.waiting import two_in_turn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from tests.sql.desks import Desk
     from verification.lab.postgres import PostgresServer
 
-EVERY_DESK = [f"postgresql {kind}" for kind in ON_POSTGRESQL] + [f"sqlite {kind}" for kind in ON_SQLITE]
 HOSTILE = [
     "a'b",
     'a"b',
@@ -44,31 +44,13 @@ HOSTILE = [
 
 @pytest.fixture(params=EVERY_DESK)
 def desk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Desk]:
-    database, _, kind = request.param.partition(" ")
-    if database == "postgresql":
-        url = fresh_schema(request.getfixturevalue("postgres"))
-    else:
-        url = f"sqlite:///{tmp_path}/data.db"
-    desk = make_desk(kind, url)
-    with desk.begin() as tx:
-        desk.run(tx, "CREATE TABLE orders (id INTEGER PRIMARY KEY, state TEXT, fence BIGINT NOT NULL DEFAULT 0)")
-        desk.run(tx, "INSERT INTO orders (id, state) VALUES (1, 'new'), (2, 'new')")
-    yield desk
-    desk.close()
-
-
-@pytest.fixture
-def client() -> Iterator[leasehold.Client]:
-    with leasehold.connect("memory://") as client:
-        yield client
-
-
-def two_in_turn(lock: leasehold.Lock) -> tuple[leasehold.Lease, leasehold.Lease]:
-    first = lock.acquire()
-    first.release()
-    second = lock.acquire()
-    second.release()
-    return first, second
+    with prepared_desk(
+        request,
+        tmp_path,
+        "CREATE TABLE orders (id INTEGER PRIMARY KEY, state TEXT, fence BIGINT NOT NULL DEFAULT 0)",
+        "INSERT INTO orders (id, state) VALUES (1, 'new'), (2, 'new')",
+    ) as desk:
+        yield desk
 
 
 def update(desk: Desk, lease: leasehold.Lease | int, state: str, order: int = 1) -> bool:

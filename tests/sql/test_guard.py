@@ -9,7 +9,8 @@ import pytest
 import leasehold
 from leasehold.errors import ConfigurationError, StaleFence
 from leasehold.sql import guard
-from tests.sql.desks import ON_POSTGRESQL, ON_SQLITE, fresh_schema, make_desk
+from tests.sql.desks import EVERY_DESK, prepared_desk
+from tests.waiting import two_in_turn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
     from tests.sql.desks import Desk
 
-EVERY_DESK = [f"postgresql {kind}" for kind in ON_POSTGRESQL] + [f"sqlite {kind}" for kind in ON_SQLITE]
 HOSTILE = [
     "a'b",
     'a"b',
@@ -34,23 +34,13 @@ HOSTILE = [
 
 @pytest.fixture(params=EVERY_DESK)
 def desk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Desk]:
-    database, _, kind = request.param.partition(" ")
-    if database == "postgresql":
-        url = fresh_schema(request.getfixturevalue("postgres"))
-    else:
-        url = f"sqlite:///{tmp_path}/data.db"
-    desk = make_desk(kind, url)
-    with desk.begin() as tx:
-        desk.run(tx, "CREATE TABLE account (n INTEGER)")
-        desk.run(tx, "INSERT INTO account VALUES (0)")
-    yield desk
-    desk.close()
-
-
-@pytest.fixture
-def client() -> Iterator[leasehold.Client]:
-    with leasehold.connect("memory://") as client:
-        yield client
+    with prepared_desk(
+        request,
+        tmp_path,
+        "CREATE TABLE account (n INTEGER)",
+        "INSERT INTO account VALUES (0)",
+    ) as desk:
+        yield desk
 
 
 def total(desk: Desk) -> int:
@@ -65,14 +55,6 @@ def add_one(desk: Desk, lease: leasehold.Lease | int, resource: str | None = Non
         guard(tx, lease, resource=resource)
         ((n,),) = desk.run(tx, "SELECT n FROM account")
         desk.run(tx, f"UPDATE account SET n = {n + 1}")
-
-
-def two_in_turn(lock: leasehold.Lock) -> tuple[leasehold.Lease, leasehold.Lease]:
-    first = lock.acquire()
-    first.release()
-    second = lock.acquire()
-    second.release()
-    return first, second
 
 
 def test_late_writer_is_refused_and_its_write_is_not_there(desk: Desk, client: leasehold.Client) -> None:

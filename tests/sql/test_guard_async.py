@@ -16,6 +16,7 @@ import leasehold
 from leasehold.errors import ConfigurationError, RetryTransaction, StaleFence
 from leasehold.sql import guard, guard_async
 from tests.sql.desks import fresh_schema, sqlalchemy_url
+from tests.waiting import two_in_turn_async
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -115,17 +116,9 @@ async def total(desk: AsyncDesk) -> int:
     return int(n)
 
 
-async def two_in_turn(lock: leasehold.AsyncLock) -> tuple[leasehold.AsyncLease, leasehold.AsyncLease]:
-    first = await lock.acquire()
-    await first.release()
-    second = await lock.acquire()
-    await second.release()
-    return first, second
-
-
 def test_late_writer_is_refused_and_its_write_is_not_there(desk: AsyncDesk) -> None:
     async def story(client: leasehold.AsyncClient) -> None:
-        stale, current = await two_in_turn(client.lock("account"))
+        stale, current = await two_in_turn_async(client.lock("account"))
         await add_one(desk, current)
         await add_one(desk, current)
         with pytest.raises(StaleFence) as caught:
@@ -139,8 +132,8 @@ def test_late_writer_is_refused_and_its_write_is_not_there(desk: AsyncDesk) -> N
 def test_readers_and_writers_have_registers_of_their_own(desk: AsyncDesk) -> None:
     async def story(client: leasehold.AsyncClient) -> None:
         lock = client.rwlock("account")
-        writer, _ = await two_in_turn(lock.write)
-        _, reader = await two_in_turn(lock.read)
+        writer, _ = await two_in_turn_async(lock.write)
+        _, reader = await two_in_turn_async(lock.read)
         for _ in range(2):
             async with desk.begin() as tx:
                 await guard_async(tx, reader)

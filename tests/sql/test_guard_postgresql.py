@@ -18,11 +18,10 @@ from leasehold.errors import ConfigurationError, RetryTransaction, StaleFence
 from leasehold.sql import guard, guard_schema, is_retryable
 from tests.servers.postgres import fresh_database
 from tests.sql.desks import ON_POSTGRESQL, django_alias, fresh_schema, make_desk, sqlalchemy_url
+from tests.waiting import two_in_turn
 from verification.lab.process import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from verification.lab.pgbouncer import PgBouncer
     from verification.lab.postgres import PostgresServer
 
@@ -56,20 +55,6 @@ def url(server: PostgresServer) -> str:
         connection.execute("CREATE TABLE account (id integer PRIMARY KEY, n integer)")
         connection.execute("INSERT INTO account VALUES (1, 0)")
     return url
-
-
-@pytest.fixture
-def client() -> Iterator[leasehold.Client]:
-    with leasehold.connect("memory://") as client:
-        yield client
-
-
-def two_in_turn(lock: leasehold.Lock) -> tuple[leasehold.Lease, leasehold.Lease]:
-    first = lock.acquire()
-    first.release()
-    second = lock.acquire()
-    second.release()
-    return first, second
 
 
 def connect(url: str, level: IsolationLevel | None = None) -> psycopg.Connection:

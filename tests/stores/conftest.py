@@ -14,12 +14,18 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def start() -> Iterator[Callable[..., Worker]]:
+def kind_of_worker() -> type[Worker]:
+    """Which program a worker runs; a file with a program of its own overrides it."""
+    return Worker
+
+
+@pytest.fixture
+def start(kind_of_worker: type[Worker]) -> Iterator[Callable[..., Worker]]:
     """Starts a worker."""
     workers: list[Worker] = []
 
     def start_worker(*words: object) -> Worker:
-        workers.append(Worker(*words))
+        workers.append(kind_of_worker(*words))
         return workers[-1]
 
     yield start_worker

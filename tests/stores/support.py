@@ -6,37 +6,26 @@ import os
 import selectors
 import subprocess
 import sys
-import time
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import leasehold
 from leasehold.client import AsyncClient
 from leasehold.urls import find_store
+from tests.waiting import LIMIT, eventually
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
 
     from leasehold.testing import contract
 
 __all__ = ["Worker", "eventually", "long_form", "opened", "waiters"]
 
-WORKER = Path(__file__).parent / "redis" / "redis_worker.py"
-LIMIT = 60.0
-
 
 def long_form() -> bool:
     """Whether the long forms of these tests shall run."""
     return os.environ.get("LEASEHOLD_LONG_FAULTS") == "1"
-
-
-def eventually(condition: Callable[[], object], what: str = "it did not happen", limit: float = LIMIT) -> None:
-    """Wait for a condition."""
-    end = time.monotonic() + limit
-    while not condition():
-        assert time.monotonic() < end, what
-        time.sleep(0.005)
 
 
 def waiters(client: leasehold.Client, name: str) -> int:
@@ -53,13 +42,15 @@ async def opened(driver: contract.Driver, url: str, **options: Any) -> AsyncIter
 
 
 class Worker:
-    """A process that runs one task of `redis_worker.py`."""
+    """A process that runs one task of a program that prints a line per event."""
+
+    program: ClassVar[Path] = Path(__file__).parent / "redis" / "redis_worker.py"
 
     def __init__(self, *words: object) -> None:
         source = str(Path(leasehold.__file__).parents[1])
         path = os.pathsep.join([source, os.environ.get("PYTHONPATH", "")])
         self._process = subprocess.Popen(
-            [sys.executable, str(WORKER), *map(str, words)],
+            [sys.executable, str(self.program), *map(str, words)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -71,9 +62,14 @@ class Worker:
     def line(self) -> list[str]:
         """The next line that it prints."""
         assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        assert line, "the worker has ended"
-        return line.split()
+        words = self._process.stdout.readline().split()
+        assert words, f"the worker ended with {self._process.wait()}; its errors are above"
+        return words
+
+    def rest(self) -> list[str]:
+        """Everything that it prints until its end."""
+        output, _ = self._process.communicate(timeout=100)
+        return output.splitlines()
 
     def is_silent(self, seconds: float) -> bool:
         """Whether it prints nothing for so long; call it only when every line before was read."""
@@ -110,6 +106,6 @@ class Worker:
         if self._process.poll() is None:
             self.kill()
         for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
+            if pipe is not None and not pipe.closed:
                 with suppress(BrokenPipeError):
                     pipe.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -118,6 +119,20 @@ def test_the_page_shows_the_last_run_of_each_scenario(tmp_path: Path) -> None:
     assert "4,712" in text
     assert "4,711" not in text
     assert (tmp_path / "docs" / "plots" / "p11.svg").exists()
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS.values())
+def test_every_scenario_can_be_run(scenario: str) -> None:
+    name, _, store = scenario.partition(":")
+    module = import_module(name)
+    assert callable(module.run)
+    assert not store or store == "several" or store in module.SUBJECTS
+
+
+def test_every_subject_of_a_table_is_a_scenario() -> None:
+    for name in ("pair", "distance", "growth"):
+        subjects = import_module(f"benchmarks.scenarios.{name}").SUBJECTS
+        assert all(f"benchmarks.scenarios.{name}:{store}" in SCENARIOS.values() for store in subjects)
 
 
 def test_every_scenario_has_its_title_on_the_page() -> None:

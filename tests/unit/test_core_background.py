@@ -11,7 +11,8 @@ from leasehold import AcquireTimeout, BackendRejected, ClientClosed, OutcomeUnkn
 from leasehold._core.backoff import GRACE
 from leasehold.testing import ManualStore
 from leasehold.values import LossReason, Refusal
-from tests.unit.test_core_time import Script, Turning, eventually, fails
+from tests.unit.test_core_time import Script, Turning, fails
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable

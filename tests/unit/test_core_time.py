@@ -12,6 +12,7 @@ import pytest
 from leasehold import AcquireTimeout, BackendUnavailable, ClientClosed, LeaseLost, OutcomeUnknown, events
 from leasehold._core.backoff import GRACE
 from leasehold.testing import ManualStore
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,14 +40,6 @@ class Script:
 
 def fails(error: BaseException) -> Any:
     raise error
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    for _ in range(10_000):
-        if condition():
-            return
-        time.sleep(0.001)
-    raise AssertionError("did not happen")
 
 
 class Turning:

@@ -14,21 +14,14 @@ import leasehold
 from leasehold import events
 from leasehold.errors import LeaseLost
 from leasehold.testing import ManualStore
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    pass
 
 
 def keepers() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if thread.name == "leasehold keeper"}
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    for _ in range(10_000):
-        if condition():
-            return
-        time.sleep(0.001)
-    raise AssertionError("did not happen")
 
 
 def test_the_worker_starts_with_the_first_lease_and_ends_when_idle() -> None:

@@ -13,16 +13,18 @@ import tempfile
 from pathlib import Path
 
 from verification.lab import watcher
+from verification.lab.postgres import PostgresServer
 from verification.lab.process import find_program
 from verification.lab.redis import RedisServer
 
-__all__ = ["ShiftedClock", "ShiftedRedisServer"]
+__all__ = ["ShiftedClock", "ShiftedPostgresServer", "ShiftedRedisServer"]
 
 
 @functools.cache
 def _library() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="leasehold-clock-"))
     watcher.watch_folder(folder)
+    folder.chmod(0o755)  # servers that run under another account load it too
     library = folder / "shifted_clock.so"
     source = Path(__file__).with_suffix(".c")
     compiler = find_program("gcc", "gcc")
@@ -52,6 +54,18 @@ class ShiftedRedisServer(RedisServer):
 
     def __init__(self, name: str = "shifted") -> None:
         super().__init__(name)
+        self.clock = ShiftedClock(self.folder)
+
+    def environment(self) -> dict[str, str] | None:
+        """With the library in between."""
+        return self.clock.environment()
+
+
+class ShiftedPostgresServer(PostgresServer):
+    """A server whose clock can be set, for all of its processes at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
         self.clock = ShiftedClock(self.folder)
 
     def environment(self) -> dict[str, str] | None:

@@ -263,7 +263,7 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         _ACQUIRE,
         "            if self._doubt:  # an earlier",
         "            if False:  # an earlier",
-        contract("trouble:a_late_copy_of_a_request_that_was_refused_takes_nothing"),
+        contract("failures:a_late_copy_of_a_request_that_was_refused_takes_nothing"),
     ),
     Mutant(
         "B36-cancelled-waiter",

@@ -26,6 +26,7 @@ from tests.stores.redlock.redlock_support import (
     tell,
 )
 from tests.stores.support import opened
+from tests.waiting import until
 from verification.lab.redlock import RedlockNodes
 
 if TYPE_CHECKING:
@@ -64,13 +65,6 @@ async def pair(client: AsyncClient) -> None:
 def marks(nodes: RedlockNodes) -> list[int]:
     """How many withdrawn claims each node remembers."""
     return [len(server.ask("KEYS", f"{GONE}*")) for server in nodes.servers]
-
-
-async def until(driver: contract.Driver, condition: Callable[[], object], what: str = "it did not happen") -> None:
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end, what
-        await driver.breathe()
 
 
 async def granted(driver: contract.Driver, nodes: RedlockNodes, store: Any, claim: Claim) -> Grant:

@@ -19,10 +19,11 @@ from leasehold.urls import find_store
 from leasehold.values import Claim, Grant, Holder, LossReason, Mode
 from tests.stores.redlock.redlock_support import SHORT, drop_lock, has_lock, held_on, proxied, tell
 from tests.stores.support import eventually, opened
+from tests.waiting import until
 from verification.lab.redlock import RedlockNodes, settle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from leasehold.testing import contract
 
@@ -38,14 +39,6 @@ def forgetful() -> Iterator[RedlockNodes]:
     """Nodes that sit out for only 5 s."""
     with RedlockNodes(5, max_ttl=SHORT, node_timeout=0.5) as started:
         yield started
-
-
-async def until(driver: contract.Driver, condition: Callable[[], object]) -> None:
-    """Wait for something that happens behind the scenes, on threads or on this loop."""
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        await driver.breathe()
 
 
 async def on_all(driver: contract.Driver, nodes: RedlockNodes, lease: AsyncLease) -> None:

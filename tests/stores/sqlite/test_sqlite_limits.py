@@ -17,9 +17,10 @@ from leasehold.backends.sqlite import backend as module
 from leasehold.errors import BackendError, BackendUnavailable, ClientClosed
 from leasehold.values import Grant
 from tests.stores.sqlite.sqlite_support import Verbs, claim, granted, placed
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
 PATIENCE = 30.0  # of the store itself in these tests: whoever is back within a third of it obeyed its caller
@@ -37,13 +38,6 @@ def store(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Verbs]:
     verbs = Verbs(path)
     yield verbs
     verbs.close()
-
-
-def eventually(condition: Callable[[], bool], limit: float = 20.0) -> None:
-    end = time.monotonic() + limit
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.005)
 
 
 @pytest.mark.parametrize("verb", ["try_acquire", "join", "turn", "renew", "release", "withdraw"])

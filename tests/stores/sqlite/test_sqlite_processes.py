@@ -6,8 +6,6 @@ import os
 import random
 import signal
 import sqlite3
-import subprocess
-import sys
 import threading
 import time
 from contextlib import closing
@@ -17,72 +15,22 @@ from typing import TYPE_CHECKING
 import pytest
 
 import leasehold
+from tests.stores.support import Worker
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-WORKER = Path(__file__).with_name("sqlite_worker.py")
 
-
-class Worker:
+class SqliteWorker(Worker):
     """A process that runs one task of `sqlite_worker.py`."""
 
-    def __init__(self, *words: object) -> None:
-        source = str(Path(leasehold.__file__).parents[1])
-        self._process = subprocess.Popen(
-            [sys.executable, str(WORKER), *map(str, words)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONPATH": source},
-        )
-        self.pid = self._process.pid
-
-    def line(self) -> list[str]:
-        assert self._process.stdout is not None
-        words = self._process.stdout.readline().split()
-        assert words, f"the worker ended with {self._process.wait()}; its errors are above"
-        return words
-
-    def say(self, word: str) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(word + "\n")
-        self._process.stdin.flush()
-
-    def rest(self) -> list[str]:
-        """Everything it prints until its end."""
-        output, _ = self._process.communicate(timeout=100)
-        return output.splitlines()
-
-    def send(self, number: int) -> None:
-        self._process.send_signal(number)
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
-
-    def stop(self) -> None:
-        if self._process.poll() is None:
-            self.kill()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None and not pipe.closed:
-                try:
-                    pipe.close()
-                except BrokenPipeError:
-                    continue
+    program = Path(__file__).with_name("sqlite_worker.py")
 
 
 @pytest.fixture
-def start() -> Iterator[Callable[..., Worker]]:
-    workers: list[Worker] = []
-
-    def start_worker(*words: object) -> Worker:
-        workers.append(Worker(*words))
-        return workers[-1]
-
-    yield start_worker
-    for worker in workers:
-        worker.stop()
+def kind_of_worker() -> type[Worker]:
+    return SqliteWorker
 
 
 @pytest.fixture
@@ -94,13 +42,6 @@ def url(tmp_path: Path) -> str:
 def client(url: str) -> Iterator[leasehold.Client]:
     with leasehold.connect(url) as client:
         yield client
-
-
-def eventually(condition: Callable[[], bool], limit: float = 60.0) -> None:
-    end = time.monotonic() + limit
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.005)
 
 
 def waiting(client: leasehold.Client, name: str) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,9 +15,10 @@ from leasehold._runtimes.threads import ThreadSignal
 from leasehold.backends.sqlite import notifications
 from leasehold.backends.sqlite.notifications import Notifications
 from leasehold.backends.sqlite.rows import Notification
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    pass
 
 
 @pytest.fixture
@@ -26,13 +26,6 @@ def lock_file(tmp_path: Path) -> Path:
     path = tmp_path / "locks.db"
     path.touch()
     return path
-
-
-def eventually(condition: Callable[[], bool], limit: float = 20.0) -> None:
-    end = time.monotonic() + limit
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.005)
 
 
 def pipes(lock_file: Path) -> list[str]:

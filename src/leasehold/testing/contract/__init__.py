@@ -3,7 +3,6 @@
     from leasehold.testing import contract
 
     class MyHarness(contract.Harness):
-        capabilities = frozenset({...})         # what the store declares
         ttl = 1.0                               # the shortest ttl that it honours
         def open_store(self): return MyStore("...")
 
@@ -12,10 +11,11 @@
     def test_contract(case, driver):
         contract.check(case, MyHarness(), driver())
 
-`STORE_CASES` leaves out what the core decides, for one more server behind a backend that passes them all elsewhere.
+Each case is tagged by what decides whether its promise is kept, the store or the core. `STORE_CASES` are the first, for
+one more server behind a backend that passes all of them elsewhere.
 
-There are no skips. A case that needs a capability which the store does not declare checks instead that asking for it is
-refused. `python -m leasehold.testing.contract URL` runs it all without pytest.
+There are no skips. The capabilities are those that the backend declares; a case that needs another one checks instead
+that asking for it is refused. `python -m leasehold.testing.contract URL` runs it all without pytest.
 """
 
 from leasehold.testing.contract.cases import CASES, STORE_CASES, Case

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from leasehold.errors import ConfigurationError
 from leasehold.testing.contract.expect import raises
-from leasehold.testing.contract.registry import case
+from leasehold.testing.contract.registry import core_case
 from leasehold.testing.faults import Faults
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ BAD_TTLS: tuple[Any, ...] = (*BAD_DURATIONS, 0, 0.0004, timedelta(0), "0s")
 BAD_NAMES: tuple[Any, ...] = ("", "n" * 513, "ä" * 257, "\ud800", None, 7, b"bytes", True)
 
 
-@case(core=True)
+@core_case()
 async def bad_durations_are_refused_before_any_io(lab: Lab) -> None:
     faults = Faults()
     client = lab.client(faults)
@@ -47,7 +47,7 @@ async def bad_durations_are_refused_before_any_io(lab: Lab) -> None:
     assert faults.calls == []
 
 
-@case(core=True)
+@core_case()
 async def bad_names_are_refused_before_any_io(lab: Lab) -> None:
     faults = Faults()
     client = lab.client(faults)
@@ -62,7 +62,7 @@ async def bad_names_are_refused_before_any_io(lab: Lab) -> None:
     assert faults.calls == []
 
 
-@case(core=True)
+@core_case()
 async def bad_facts_and_flags_are_refused_before_any_io(lab: Lab) -> None:
     client = lab.client()
     for fact in ("x" * 257, "\ud800", 7, b"bytes"):
@@ -74,7 +74,7 @@ async def bad_facts_and_flags_are_refused_before_any_io(lab: Lab) -> None:
     _refused(lambda: client.lock("x", min_hold=10, max_hold=5), "min_hold above max_hold")
 
 
-@case(core=True)
+@core_case()
 async def misplaced_words_of_other_libraries_are_explained(lab: Lab) -> None:
     client: Any = lab.client()
     for word, hint in (("timeout", "ttl"), ("blocking_timeout", "timeout"), ("expire", "ttl"), ("nonsense", "help")):

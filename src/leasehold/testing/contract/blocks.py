@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from leasehold.errors import AcquireTimeout, LeaseLost
 from leasehold.testing.contract.expect import raises
-from leasehold.testing.contract.registry import case
+from leasehold.testing.contract.registry import core_case
 from leasehold.testing.faults import Faults
 from leasehold.values import LossReason
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from leasehold.testing.contract.lab import Lab
 
 
-@case(core=True)
+@core_case()
 async def a_block_runs_under_the_lock_and_releases_it(lab: Lab) -> None:
     async with lab.client().lock("x").hold() as lease:
         lease.check()
@@ -22,7 +22,7 @@ async def a_block_runs_under_the_lock_and_releases_it(lab: Lab) -> None:
     assert await lab.free("x")
 
 
-@case(core=True)
+@core_case()
 async def a_block_never_runs_without_the_lock(lab: Lab) -> None:
     lease = await lab.client().lock("x", ttl=lab.ttl * 20).acquire()
     ran = False
@@ -35,7 +35,7 @@ async def a_block_never_runs_without_the_lock(lab: Lab) -> None:
     await lease.release()
 
 
-@case(core=True)
+@core_case()
 async def the_error_of_the_block_is_the_one_that_is_seen(lab: Lab) -> None:
     client = lab.client()
     for exception in (ValueError("mine"), KeyboardInterrupt("mine")):
@@ -49,7 +49,7 @@ async def the_error_of_the_block_is_the_one_that_is_seen(lab: Lab) -> None:
         assert await lab.free("x")
 
 
-@case(core=True)
+@core_case()
 async def the_error_of_the_block_is_not_hidden_by_the_loss(lab: Lab) -> None:
     seen: ValueError | None = None
     try:
@@ -65,7 +65,7 @@ async def the_error_of_the_block_is_not_hidden_by_the_loss(lab: Lab) -> None:
     assert any("lost" in note for note in seen.__notes__)
 
 
-@case(core=True)
+@core_case()
 async def a_loss_before_the_end_of_the_block_is_raised(lab: Lab) -> None:
     error: LeaseLost | None = None
     try:
@@ -79,7 +79,7 @@ async def a_loss_before_the_end_of_the_block_is_raised(lab: Lab) -> None:
         assert error.completed
 
 
-@case(core=True)
+@core_case()
 async def a_loss_seen_by_check_is_raised_once_and_without_a_note(lab: Lab) -> None:
     error: LeaseLost | None = None
     try:
@@ -95,7 +95,7 @@ async def a_loss_seen_by_check_is_raised_once_and_without_a_note(lab: Lab) -> No
     assert not getattr(error, "__notes__", [])
 
 
-@case(core=True)
+@core_case()
 async def a_grant_that_the_store_forgot_is_reported_at_the_end(lab: Lab) -> None:
     error: LeaseLost | None = None
     try:
@@ -107,7 +107,7 @@ async def a_grant_that_the_store_forgot_is_reported_at_the_end(lab: Lab) -> None
     assert error.completed
 
 
-@case(core=True)
+@core_case()
 async def a_failed_release_after_good_work_is_no_error(lab: Lab) -> None:
     faults = Faults()
     async with lab.client(faults).lock("x").hold():
@@ -116,7 +116,7 @@ async def a_failed_release_after_good_work_is_no_error(lab: Lab) -> None:
     assert faults.calls.count("release") >= 1
 
 
-@case(core=True)
+@core_case()
 async def a_hold_is_for_one_block(lab: Lab) -> None:
     hold = lab.client().lock("x").hold()
     async with hold:
@@ -124,7 +124,7 @@ async def a_hold_is_for_one_block(lab: Lab) -> None:
     await raises(TypeError, hold.__aenter__())
 
 
-@case(core=True)
+@core_case()
 async def a_mutex_has_the_shape_of_threading_lock(lab: Lab) -> None:
     mutex = lab.client().lock("x").as_mutex()
     assert await mutex.acquire()
@@ -139,7 +139,7 @@ async def a_mutex_has_the_shape_of_threading_lock(lab: Lab) -> None:
     assert await lab.free("x")
 
 
-@case(core=True)
+@core_case()
 async def a_mutex_does_not_hide_that_its_lease_was_lost(lab: Lab) -> None:
     mutex = lab.client().lock("x", renew=False).as_mutex()
     await mutex.acquire()

@@ -10,7 +10,7 @@ from leasehold.testing.contract import (  # noqa: F401, I001 - the order is the 
     leases,
     blocks,
     crowd,
-    trouble,
+    failures,
     timeouts,
     operators,
     records,
@@ -22,6 +22,6 @@ from leasehold.testing.contract import (  # noqa: F401, I001 - the order is the 
 )
 from leasehold.testing.contract.registry import CASES, Case
 
-STORE_CASES = [case for case in CASES if not case.core]
+STORE_CASES = [case for case in CASES if case.subject == "store"]
 
 __all__ = ["CASES", "STORE_CASES", "Case"]

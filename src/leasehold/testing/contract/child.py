@@ -1,7 +1,8 @@
-"""The other process of a case: `python -m leasehold.testing.contract.child URL NAMESPACE NAME TTL`.
+"""The other process of a case: `python -m leasehold.testing.contract.child PULSE URL NAMESPACE NAME TTL`.
 
-It acquires the lock, prints `held FENCE`, and then obeys words on its input: `check` prints `ok` or `lost REASON`,
-`release` prints `released True` or `released False`, `fork` prints what a forked child sees. It ends with its input.
+PULSE is the descriptor of a pipe for its beat; see `pace`. It acquires the lock, prints `held FENCE`, and then obeys
+words on its input: `check` prints `ok` or `lost REASON`, `release` prints `released True` or `released False`, `fork`
+prints what a forked child sees. It ends with its input.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ import os
 import sys
 
 import leasehold
+from leasehold.testing.contract.pace import beat
 
 __all__: list[str] = []
 
 
-def main(url: str, namespace: str, name: str, ttl: str) -> None:
+def main(pulse: str, url: str, namespace: str, name: str, ttl: str) -> None:
     """Hold the lock and obey."""
+    beat(int(pulse))
     client = leasehold.connect(url, namespace=namespace, ttl=float(ttl))
     lease = client.lock(name).acquire()
     print("held", lease.fence, flush=True)
@@ -30,7 +33,7 @@ def _obey(word: str, client: leasehold.Client, lease: leasehold.Lease) -> str:
         return f"released {lease.release()}"
     if word == "fork":
         return _in_forked_child(client, lease)
-    return f"what is {word!r}?"
+    return f"unknown word {word!r}: one of check, release, fork is expected"
 
 
 def _state(lease: leasehold.Lease) -> str:

@@ -6,7 +6,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from leasehold.errors import AcquireTimeout
-from leasehold.testing.contract.registry import case
+from leasehold.testing.contract.registry import store_case
 
 if TYPE_CHECKING:
     from leasehold.client import AsyncClient
@@ -58,7 +58,7 @@ class _Crowd:
         self._inside[name], self._highest[name] = lease, lease.fence
 
 
-@case()
+@store_case()
 async def a_crowd_of_few_clients_is_never_inside_together(lab: Lab) -> None:
     clients = [lab.client() for _ in range(CLIENTS)]
     crowd = _Crowd(lab)

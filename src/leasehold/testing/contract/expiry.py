@@ -5,28 +5,28 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leasehold.testing.contract.expect import granted, lost, refused
-from leasehold.testing.contract.registry import case
+from leasehold.testing.contract.registry import store_case
 from leasehold.values import LossReason
 
 if TYPE_CHECKING:
     from leasehold.testing.contract.lab import Lab
 
 
-@case()
+@store_case()
 async def an_expired_grant_frees_the_name(lab: Lab) -> None:
     grant = granted(await lab.backend().try_acquire(lab.claim()))
     await lab.pass_time(grant.ttl * 1.1)
     granted(await lab.backend().try_acquire(lab.claim()))
 
 
-@case()
+@store_case()
 async def a_grant_lasts_for_its_ttl(lab: Lab) -> None:
     granted(await lab.backend().try_acquire(lab.claim()))
     await lab.pass_time(lab.ttl * 0.6)
     refused(await lab.backend().try_acquire(lab.claim()))
 
 
-@case()
+@store_case()
 async def the_holders_ttl_rules_and_not_the_contenders(lab: Lab) -> None:
     granted(await lab.backend().try_acquire(lab.claim(ttl=lab.ttl * 4)))
     contender = lab.backend()
@@ -35,7 +35,7 @@ async def the_holders_ttl_rules_and_not_the_contenders(lab: Lab) -> None:
     refused(await contender.try_acquire(lab.claim(ttl=lab.ttl)))
 
 
-@case()
+@store_case()
 async def a_renewed_grant_outlives_its_first_ttl(lab: Lab) -> None:
     backend = lab.backend()
     grant = granted(await backend.try_acquire(lab.claim()))
@@ -46,7 +46,7 @@ async def a_renewed_grant_outlives_its_first_ttl(lab: Lab) -> None:
         refused(await lab.backend().try_acquire(lab.claim()))
 
 
-@case()
+@store_case()
 async def an_expired_grant_cannot_be_renewed_once_the_name_is_taken(lab: Lab) -> None:
     backend = lab.backend()
     old = granted(await backend.try_acquire(lab.claim()))
@@ -56,7 +56,7 @@ async def an_expired_grant_cannot_be_renewed_once_the_name_is_taken(lab: Lab) ->
     granted((await lab.backend().renew([new]))[0])
 
 
-@case()
+@store_case()
 async def a_released_grant_is_not_revived_by_a_renewal(lab: Lab) -> None:
     backend = lab.backend()
     grant = granted(await backend.try_acquire(lab.claim()))
@@ -65,7 +65,7 @@ async def a_released_grant_is_not_revived_by_a_renewal(lab: Lab) -> None:
     granted(await lab.backend().try_acquire(lab.claim()))
 
 
-@case()
+@store_case()
 async def a_withdrawn_claim_is_not_revived_by_a_renewal(lab: Lab) -> None:
     backend = lab.backend()
     grant = granted(await backend.try_acquire(lab.claim()))
@@ -73,7 +73,7 @@ async def a_withdrawn_claim_is_not_revived_by_a_renewal(lab: Lab) -> None:
     lost((await backend.renew([grant]))[0])
 
 
-@case()
+@store_case()
 async def renewals_are_answered_each_and_in_order(lab: Lab) -> None:
     backend = lab.backend()
     grants = [granted(await backend.try_acquire(lab.claim(f"n{number}"))) for number in range(5)]
@@ -84,6 +84,6 @@ async def renewals_are_answered_each_and_in_order(lab: Lab) -> None:
     assert [granted(answers[place]).fence for place in (0, 2, 4)] == [grants[place].fence for place in (0, 2, 4)]
 
 
-@case()
+@store_case()
 async def nothing_to_renew_is_fine(lab: Lab) -> None:
     assert list(await lab.backend().renew([])) == []

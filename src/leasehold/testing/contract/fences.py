@@ -5,21 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leasehold.testing.contract.expect import granted
-from leasehold.testing.contract.registry import case
+from leasehold.testing.contract.registry import core_case, store_case
 from leasehold.values import MAX_FENCE, Capability, Mode
 
 if TYPE_CHECKING:
     from leasehold.testing.contract.lab import Lab
 
 
-@case(Capability.FENCING)
+@store_case(Capability.FENCING)
 async def fences_are_positive_whole_numbers_that_json_keeps_exact(lab: Lab) -> None:
     grant = granted(await lab.backend().try_acquire(lab.claim()))
     assert type(grant.fence) is int
     assert 1 <= grant.fence <= MAX_FENCE
 
 
-@case(Capability.FENCING)
+@store_case(Capability.FENCING)
 async def fences_rise_over_releases_from_different_clients(lab: Lab) -> None:
     backends = [lab.backend(), lab.backend()]
     last = 0
@@ -31,7 +31,7 @@ async def fences_rise_over_releases_from_different_clients(lab: Lab) -> None:
         await backend.release(grant)
 
 
-@case(Capability.FENCING)
+@store_case(Capability.FENCING)
 async def fences_rise_over_expiry_and_withdrawal(lab: Lab) -> None:
     backend = lab.backend()
     first = granted(await backend.try_acquire(lab.claim()))
@@ -42,7 +42,7 @@ async def fences_rise_over_expiry_and_withdrawal(lab: Lab) -> None:
     assert first.fence < second.fence < third.fence
 
 
-@case(Capability.FENCING, Capability.SHARED)
+@store_case(Capability.FENCING, Capability.SHARED)
 async def readers_have_fences_of_their_own_and_a_later_writer_a_higher_one(lab: Lab) -> None:
     backend = lab.backend()
     readers = [granted(await backend.try_acquire(lab.claim(mode=Mode.SHARED))) for _ in range(3)]
@@ -53,7 +53,7 @@ async def readers_have_fences_of_their_own_and_a_later_writer_a_higher_one(lab: 
     assert writer.fence > max(grant.fence for grant in readers)
 
 
-@case(Capability.FENCING, core=True)
+@core_case(Capability.FENCING)
 async def a_lease_keeps_its_own_fence_after_the_loss(lab: Lab) -> None:
     client = lab.client()
     lease = await client.lock("x", renew=False).acquire()

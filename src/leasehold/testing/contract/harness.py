@@ -29,7 +29,7 @@ WALL = 1_767_225_600.0  # added to a clock that does not know the time of day
 class Harness:
     """One store for one case. Subclass it for a store of your own; `open_store` is all that must be written."""
 
-    capabilities: frozenset[Capability] = frozenset()  # what the store declares
+    capabilities: frozenset[Capability] | None = None  # which the store must declare, no more and no less; None: any
     ttl = 1.0  # a short ttl that the store honours
     lateness = 0.0  # how much later than its ttl the store may end a grant, because it looks only now and then
     stride = 1  # of the lines between which a thread can be interrupted, every how many-th is tried
@@ -45,7 +45,7 @@ class Harness:
         raise NotImplementedError("a harness must know how other processes reach its store")
 
     async def pass_time(self, runtime: Runtime, seconds: float) -> None:
-        """Let time pass for the store and for everybody else."""
+        """Let time pass, for the store and for all of its clients."""
         await runtime.sleep(seconds)
 
     def size(self) -> int | None:
@@ -66,6 +66,7 @@ class Harness:
 class UrlHarness(Harness):
     """A store that is reached by the same URL from everywhere.
 
+    `capabilities`: which the store must declare; without them, those that it does declare are checked.
     `stride`: more than 1 for one more server behind a backend, every line of which is interrupted over another server.
     `swept`: "backends" where the lines of the core are interrupted over another store.
     """
@@ -73,7 +74,7 @@ class UrlHarness(Harness):
     def __init__(
         self,
         url: str,
-        capabilities: frozenset[Capability],
+        capabilities: frozenset[Capability] | None = None,
         ttl: float = 1.0,
         lateness: float = 0.0,
         stride: int = 1,
@@ -106,7 +107,7 @@ class MemoryHarness(Harness):
     time is virtual anyway.
     """
 
-    capabilities = REQUIRED["memory"]
+    capabilities: frozenset[Capability] | None = REQUIRED["memory"]
 
     def __init__(self) -> None:
         self._cleanup = ExitStack()
@@ -155,7 +156,7 @@ class MemoryHarness(Harness):
         return None if self._store is None else self._store.size
 
     def stop(self) -> None:
-        """Stop serving, and let everybody go who still waits for the clock."""
+        """Stop serving, and end every wait on the clock."""
         self._cleanup.close()
         if isinstance(self.clock, ManualClock):
             self.clock.advance(1_000_000)

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from leasehold.errors import AcquireTimeout
-from leasehold.testing.contract.registry import case
+from leasehold.testing.contract.registry import store_case
 from leasehold.testing.faults import Faults
 from leasehold.values import Capability
 
@@ -58,11 +58,11 @@ def _points(lab: Lab, most: int) -> range:
 
 
 def _check_that_nothing_is_kept(client: AsyncClient, point: int) -> None:
-    """A lease that nobody can reach any more must be unknown to the keeper, or it would be renewed for ever."""
+    """A lease without a reference must be unknown to the keeper, or it would be renewed for ever."""
     opened = client._opened
     if opened is not None and opened.keeper.tenures():
         gc.collect()
-        assert not opened.keeper.tenures(), f"interrupted at point {point}, a lease is kept that nobody has"
+        assert not opened.keeper.tenures(), f"interrupted at point {point}, a lease without a reference is renewed"
 
 
 async def _all_free_after_a_ttl(lab: Lab, used: list[str]) -> None:
@@ -94,7 +94,7 @@ def _quiet() -> Iterator[None]:
             gc.enable()
 
 
-@case()
+@store_case()
 async def an_interrupted_acquire_leaves_nothing_that_is_renewed(lab: Lab) -> None:
     async def acquire_and_release(client: AsyncClient, name: str) -> None:
         lease = await client.lock(name).acquire(timeout=lab.ttl * 10)
@@ -106,7 +106,7 @@ async def an_interrupted_acquire_leaves_nothing_that_is_renewed(lab: Lab) -> Non
         await _all_free_after_a_ttl(lab, used)
 
 
-@case()
+@store_case()
 async def an_interrupted_block_leaves_nothing_that_is_renewed(lab: Lab) -> None:
     async def hold(client: AsyncClient, name: str) -> None:
         async with client.lock(name).hold(timeout=lab.ttl * 10) as lease:
@@ -118,7 +118,7 @@ async def an_interrupted_block_leaves_nothing_that_is_renewed(lab: Lab) -> None:
         await _all_free_after_a_ttl(lab, used)
 
 
-@case()
+@store_case()
 async def an_interrupted_release_can_be_repeated(lab: Lab) -> None:
     faults = Faults()
     client, witness = lab.client(faults), lab.client()
@@ -136,7 +136,7 @@ async def an_interrupted_release_can_be_repeated(lab: Lab) -> None:
     raise AssertionError("the release never ended by itself")
 
 
-@case(Capability.FIFO)
+@store_case(Capability.FIFO)
 async def an_interrupted_waiter_does_not_stand_in_the_way(lab: Lab) -> None:
     holder = lab.client()
     taken = []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import os
+import signal
 import subprocess
 import sys
 from contextlib import nullcontext, suppress
@@ -10,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from leasehold.client import AsyncClient
 from leasehold.testing.clock import ManualClock
+from leasehold.testing.contract.pace import Pulse
 from leasehold.testing.faults import Faults, FaultyBackend
 from leasehold.values import Claim, Holder, Mode
 
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from leasehold.testing.contract.drivers import Driver
     from leasehold.testing.contract.harness import Harness
     from leasehold.testing.contract.pace import Pace
+    from leasehold.values import Capability
 
 __all__ = ["Child", "Lab"]
 
@@ -34,7 +38,6 @@ class Lab:
         self.harness = harness
         self.driver = driver
         self.ttl = harness.ttl * scale
-        self.capabilities = harness.capabilities
         self._pace = pace
         self._clients: list[AsyncClient] = []
         self._children: list[Child] = []
@@ -54,10 +57,22 @@ class Lab:
         """A namespace of this case alone, so that cases that share a server do not meet."""
         return f"contract {self.runtime.owner()}"
 
+    @functools.cached_property
+    def capabilities(self) -> frozenset[Capability]:
+        """What the store declares; if the harness says what it must declare, exactly that."""
+        declared, required = self.backend().capabilities, self.harness.capabilities
+        if required is not None and declared != required:
+            raise AssertionError(
+                f"the store declares {_listed(declared)}, and must declare {_listed(required)}: "
+                "correct its `capabilities`, or the row of the table that the harness was given"
+            )
+        return declared
+
     def prepare(self) -> None:
         """Make once what all tasks of a case share: two that made it at the same time would never meet in the store."""
         self.harness.open_store()
         assert self.namespace
+        assert self.capabilities
 
     def backend(self, faults: Faults | None = None) -> Backend:
         """A connection of its own to the store."""
@@ -158,12 +173,12 @@ class Lab:
         raise AssertionError(f"there were never {number} waiting for {name!r}")
 
     async def free(self, name: str) -> bool:
-        """Whether nobody holds and nobody waits."""
+        """Whether the name has neither a holder nor a waiter."""
         return await self.client().inspect(name) is None
 
     def child(self, *words: str) -> Child:
         """Start another process; see `child.py` for what it can do."""
-        child = Child(self.harness.url_for_children(), self.namespace, *words)
+        child = Child(self.harness.url_for_children(), self.namespace, *words, pace=self._pace)
         self._children.append(child)
         return child
 
@@ -196,6 +211,10 @@ class Lab:
             return True  # a renewal is under way and stays so until more time has passed
         opened = [client._opened for client in self._clients]
         return all(s is None or (s.keeper.is_quiet() and s.cleanup.is_quiet()) for s in opened)
+
+
+def _listed(capabilities: frozenset[Capability]) -> str:
+    return ", ".join(sorted(capabilities))
 
 
 class Spawned:
@@ -248,10 +267,18 @@ class _FaultyStore:
 class Child:
     """Another process that uses the store; it answers each word on its input with a line."""
 
-    def __init__(self, url: str, namespace: str, *words: str) -> None:
-        command = [sys.executable, "-m", "leasehold.testing.contract.child", url, namespace, *words]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    def __init__(self, url: str, namespace: str, *words: str, pace: Pace | None = None) -> None:
+        self._pulse = pulse = Pulse()
+        command = [sys.executable, "-m", "leasehold.testing.contract.child", str(pulse.writing), url, namespace, *words]
+        try:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, pass_fds=[pulse.writing]
+            )
+        finally:
+            os.close(pulse.writing)
         self.pid = self._process.pid
+        if pace is not None:
+            pace.follow(pulse)
 
     def line(self) -> str:
         """The next line that it prints."""
@@ -259,14 +286,18 @@ class Child:
         return self._process.stdout.readline().strip()
 
     def say(self, word: str) -> None:
-        """Tell it to do something."""
+        """Write a word to its input."""
         assert self._process.stdin is not None
         self._process.stdin.write(word + "\n")
         self._process.stdin.flush()
 
     def signal(self, number: int) -> None:
-        """Send it a signal."""
+        """Send it a signal. What it misses while it is stopped is not counted as a delay of the machine."""
+        if number in (signal.SIGSTOP, signal.SIGKILL):
+            self._pulse.pause()
         self._process.send_signal(number)
+        if number == signal.SIGCONT:
+            self._pulse.resume()
 
     def wait(self) -> int:
         """Wait for its end."""
@@ -274,6 +305,7 @@ class Child:
 
     def stop(self) -> None:
         """End it, whatever it does."""
+        self._pulse.close()
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()

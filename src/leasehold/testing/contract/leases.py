@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from leasehold.errors import ConfigurationError, LeaseLost
 from leasehold.testing.contract.expect import raises
-from leasehold.testing.contract.registry import case
+from leasehold.testing.contract.registry import core_case, store_case
 from leasehold.testing.faults import Faults
 from leasehold.values import Capability, LossReason
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from leasehold.values import Loss
 
 
-@case()
+@store_case()
 async def a_held_lease_is_renewed_for_as_long_as_it_is_held(lab: Lab) -> None:
     lease = await lab.client().lock("x").acquire()
     await lab.live(lab.ttl * 4)
@@ -25,7 +25,7 @@ async def a_held_lease_is_renewed_for_as_long_as_it_is_held(lab: Lab) -> None:
     assert await lease.release()
 
 
-@case(core=True)
+@core_case()
 async def a_released_lease_is_not_renewed_any_more(lab: Lab) -> None:
     faults = Faults()
     lease = await lab.client(faults).lock("x").acquire()
@@ -38,7 +38,7 @@ async def a_released_lease_is_not_renewed_any_more(lab: Lab) -> None:
     assert await lab.free("x")
 
 
-@case(core=True)
+@core_case()
 async def all_due_leases_are_renewed_in_one_call(lab: Lab) -> None:
     faults = Faults()
     client = lab.client(faults)
@@ -51,7 +51,7 @@ async def all_due_leases_are_renewed_in_one_call(lab: Lab) -> None:
         await lease.release()
 
 
-@case(core=True)
+@core_case()
 async def remaining_counts_down_and_is_below_the_ttl(lab: Lab) -> None:
     lease = await lab.client().lock("x", renew=False).acquire()
     first = lease.remaining()
@@ -63,7 +63,7 @@ async def remaining_counts_down_and_is_below_the_ttl(lab: Lab) -> None:
     await lease.release()
 
 
-@case(core=True)
+@core_case()
 async def a_lease_that_is_not_renewed_is_lost_at_its_deadline(lab: Lab) -> None:
     losses: list[Loss] = []
     error = None
@@ -80,7 +80,7 @@ async def a_lease_that_is_not_renewed_is_lost_at_its_deadline(lab: Lab) -> None:
     assert (await raises(LeaseLost, lease.renew())).reason is LossReason.EXPIRED
 
 
-@case(core=True)
+@core_case()
 async def check_wants_the_time_that_is_needed(lab: Lab) -> None:
     lease = await lab.client().lock("x", renew=False).acquire()
     lease.check(need=lab.ttl * 0.2)
@@ -100,7 +100,7 @@ async def check_wants_the_time_that_is_needed(lab: Lab) -> None:
     await lease.release()
 
 
-@case(core=True)
+@core_case()
 async def an_explicit_renewal_moves_the_deadline(lab: Lab) -> None:
     lease = await lab.client().lock("x", renew=False).acquire()
     await lab.pass_time(lab.ttl * 0.6)
@@ -111,7 +111,7 @@ async def an_explicit_renewal_moves_the_deadline(lab: Lab) -> None:
     await lease.release()
 
 
-@case(core=True)
+@core_case()
 async def a_hung_holder_is_stopped_by_max_hold(lab: Lab) -> None:
     lease = await lab.client().lock("x", max_hold=lab.ttl * 2).acquire()
     await lab.live(lab.ttl * 1.5)
@@ -125,16 +125,16 @@ async def a_hung_holder_is_stopped_by_max_hold(lab: Lab) -> None:
     await other.release()
 
 
-@case(core=True)
+@core_case()
 async def a_sleep_of_three_ttls_is_a_loss_and_never_a_renewal_that_hides_it(lab: Lab) -> None:
     lease = await lab.client().lock("x").acquire()
     await lab.pass_time(lab.ttl * 3)
-    if lab.harness.clock is not None:  # on a clock turned by hand nobody could renew meanwhile
+    if lab.harness.clock is not None:  # on a clock turned by hand no keeper could renew meanwhile
         assert lease.lost.is_set()
     await lease.release()
 
 
-@case(core=True)
+@core_case()
 async def waiting_for_the_loss_ends_with_the_loss_or_the_release(lab: Lab) -> None:
     lost = await lab.client().lock("x", renew=False).acquire()
     assert await lab.flowing(lost.lost.wait()) is True
@@ -145,7 +145,7 @@ async def waiting_for_the_loss_ends_with_the_loss_or_the_release(lab: Lab) -> No
     assert await lab.flowing(task.join()) is False
 
 
-@case(core=True)
+@core_case()
 async def a_released_lease_refuses_to_be_used_without_asking_the_store(lab: Lab) -> None:
     faults = Faults()
     lease = await lab.client(faults).lock("x").acquire()
@@ -159,7 +159,7 @@ async def a_released_lease_refuses_to_be_used_without_asking_the_store(lab: Lab)
     assert len(faults.calls) == asked
 
 
-@case(core=True)
+@core_case()
 async def each_lease_of_one_shared_lock_object_is_its_own(lab: Lab) -> None:
     lock = lab.client().lock("x")
     first = await lock.acquire()
@@ -171,7 +171,7 @@ async def each_lease_of_one_shared_lock_object_is_its_own(lab: Lab) -> None:
     await second.release()
 
 
-@case(Capability.ABANDONED)
+@store_case(Capability.ABANDONED)
 async def the_next_holder_learns_that_the_last_one_vanished(lab: Lab) -> None:
     client = lab.client()
     clean = await client.lock("x").acquire()
@@ -188,7 +188,7 @@ async def the_next_holder_learns_that_the_last_one_vanished(lab: Lab) -> None:
     await after.release()
 
 
-@case(Capability.ABANDONED)
+@store_case(Capability.ABANDONED)
 async def the_news_of_an_abandoned_lock_is_not_lost_with_a_withdrawn_claim(lab: Lab) -> None:
     backend = lab.backend()
     first = await backend.try_acquire(lab.claim())
@@ -201,7 +201,7 @@ async def the_news_of_an_abandoned_lock_is_not_lost_with_a_withdrawn_claim(lab: 
     assert getattr(heir, "abandoned", None) is True
 
 
-@case(Capability.MIN_HOLD)
+@store_case(Capability.MIN_HOLD)
 async def a_lock_is_kept_for_its_min_hold_after_an_early_release(lab: Lab) -> None:
     client = lab.client()
     lease = await client.lock("x", min_hold=lab.ttl * 3).acquire()
@@ -215,7 +215,7 @@ async def a_lock_is_kept_for_its_min_hold_after_an_early_release(lab: Lab) -> No
     await later.release()
 
 
-@case(Capability.MIN_HOLD)
+@store_case(Capability.MIN_HOLD)
 async def a_hold_longer_than_min_hold_is_released_at_once(lab: Lab) -> None:
     lease = await lab.client().lock("x", min_hold=lab.ttl * 0.5).acquire()
     await lab.live(lab.ttl * 0.8)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from leasehold.errors import ClientClosed
 from leasehold.testing.contract.expect import raises
-from leasehold.testing.contract.registry import case
+from leasehold.testing.contract.registry import core_case, store_case
 from leasehold.testing.faults import Faults
 from leasehold.values import Capability, LossReason
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from leasehold.testing.contract.lab import Lab
 
 
-@case()
+@store_case()
 async def closing_twice_is_fine_and_use_after_close_is_refused(lab: Lab) -> None:
     client = lab.client()
     lock = client.lock("x")
@@ -29,7 +29,7 @@ async def closing_twice_is_fine_and_use_after_close_is_refused(lab: Lab) -> None
     await raises(ClientClosed, client.inspect("x"))
 
 
-@case()
+@store_case()
 async def closing_ends_the_calls_that_wait(lab: Lab) -> None:
     lease = await lab.client().lock("x", ttl=lab.ttl * 50).acquire()
     client = lab.client()
@@ -46,7 +46,7 @@ async def closing_ends_the_calls_that_wait(lab: Lab) -> None:
     assert await lab.free("x")
 
 
-@case()
+@store_case()
 async def closing_ends_a_call_that_waits_for_a_store_that_is_away(lab: Lab) -> None:
     faults = Faults()
     client = lab.client(faults, connect_timeout=lab.ttl * 1000)
@@ -57,7 +57,7 @@ async def closing_ends_a_call_that_waits_for_a_store_that_is_away(lab: Lab) -> N
     await raises(ClientClosed, task.join())
 
 
-@case()
+@store_case()
 async def an_acquire_that_ends_while_its_client_is_closed_gives_no_lease(lab: Lab) -> None:
     """Nothing would renew it."""
     faults = Faults()
@@ -71,7 +71,7 @@ async def an_acquire_that_ends_while_its_client_is_closed_gives_no_lease(lab: La
     await lab.flowing(_got(lab))
 
 
-@case(core=True)
+@core_case()
 async def closing_with_leases_held_tells_their_holders(lab: Lab) -> None:
     client = lab.client()
     lease = await client.lock("x").acquire()
@@ -85,13 +85,13 @@ async def closing_with_leases_held_tells_their_holders(lab: Lab) -> None:
     assert await lease.release() is False
 
 
-@case(core=True)
+@core_case()
 async def a_dropped_lease_is_not_renewed_any_more(lab: Lab) -> None:
     faults = Faults()
     client = lab.client(faults)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
-        await client.lock("x").acquire()  # nobody keeps it
+        await client.lock("x").acquire()  # the reference is dropped at once
         gc.collect()
         await lab.flowing(_got(lab))
 
@@ -101,7 +101,7 @@ async def _got(lab: Lab) -> None:
     await lease.release()
 
 
-@case(core=True)
+@core_case()
 async def clients_locks_and_leases_refuse_to_be_pickled(lab: Lab) -> None:
     client = lab.client()
     lock = client.lock("x")
@@ -116,7 +116,7 @@ async def clients_locks_and_leases_refuse_to_be_pickled(lab: Lab) -> None:
     await lease.release()
 
 
-@case()
+@store_case()
 async def a_hundred_cycles_leave_nothing_behind(lab: Lab) -> None:
     client = lab.client()
     lock = client.lock("x")
@@ -129,7 +129,7 @@ async def a_hundred_cycles_leave_nothing_behind(lab: Lab) -> None:
         assert list(await client.locks()) == []
 
 
-@case()
+@store_case()
 async def no_text_shows_an_owner_value(lab: Lab) -> None:
     client = lab.client()
     lease = await client.lock("x").acquire()

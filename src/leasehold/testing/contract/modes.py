@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from leasehold.errors import ModeConflict
 from leasehold.testing.contract.expect import granted, lost, placed, raises, refused
-from leasehold.testing.contract.registry import case
+from leasehold.testing.contract.registry import store_case
 from leasehold.values import Capability, Mode
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from leasehold.values import Claim
 
 
-@case(Capability.SHARED)
+@store_case(Capability.SHARED)
 async def readers_share_and_keep_a_writer_out(lab: Lab) -> None:
     backend = lab.backend()
     readers = [granted(await backend.try_acquire(lab.claim(mode=Mode.SHARED))) for _ in range(3)]
@@ -24,7 +24,7 @@ async def readers_share_and_keep_a_writer_out(lab: Lab) -> None:
     granted(await backend.try_acquire(lab.claim()))
 
 
-@case(Capability.SHARED)
+@store_case(Capability.SHARED)
 async def another_share_of_the_same_owner_is_not_touched(lab: Lab) -> None:
     """A late copy of a claim may be granted anew after the release, beside another reader."""
     backend, claim = lab.backend(), lab.claim(mode=Mode.SHARED)
@@ -38,7 +38,7 @@ async def another_share_of_the_same_owner_is_not_touched(lab: Lab) -> None:
     assert granted((await backend.renew([second]))[0]).fence == second.fence
 
 
-@case(Capability.SHARED)
+@store_case(Capability.SHARED)
 async def a_writer_keeps_readers_out(lab: Lab) -> None:
     backend = lab.backend()
     writer = granted(await backend.try_acquire(lab.claim()))
@@ -47,7 +47,7 @@ async def a_writer_keeps_readers_out(lab: Lab) -> None:
     granted(await backend.try_acquire(lab.claim(mode=Mode.SHARED)))
 
 
-@case(Capability.SHARED, Capability.FIFO)
+@store_case(Capability.SHARED, Capability.FIFO)
 async def a_reader_does_not_overtake_a_waiting_writer(lab: Lab) -> None:
     store = lab.queueing()
     reader = granted(await store.join(lab.claim(mode=Mode.SHARED)))
@@ -61,7 +61,7 @@ async def a_reader_does_not_overtake_a_waiting_writer(lab: Lab) -> None:
     granted(await store.turn(late))
 
 
-@case(Capability.SHARED, Capability.FIFO)
+@store_case(Capability.SHARED, Capability.FIFO)
 async def waiting_readers_enter_together(lab: Lab) -> None:
     store = lab.queueing()
     writer = granted(await store.join(lab.claim()))
@@ -76,7 +76,7 @@ def _permit(lab: Lab, capacity: int = 2) -> Claim:
     return lab.claim(mode=Mode.PERMIT, capacity=capacity)
 
 
-@case(Capability.PERMITS)
+@store_case(Capability.PERMITS)
 async def a_semaphore_admits_exactly_its_permits(lab: Lab) -> None:
     backend = lab.backend()
     first, second = [granted(await backend.try_acquire(_permit(lab))) for _ in range(2)]
@@ -87,7 +87,7 @@ async def a_semaphore_admits_exactly_its_permits(lab: Lab) -> None:
     assert len({first.fence, second.fence, third.fence}) == 3
 
 
-@case(Capability.PERMITS, Capability.FIFO)
+@store_case(Capability.PERMITS, Capability.FIFO)
 async def a_permit_goes_to_the_first_in_line_whoever_leaves_first(lab: Lab) -> None:
     store, backend = lab.queueing(), lab.backend()
     first, second = [granted(await store.join(_permit(lab))) for _ in range(2)]
@@ -99,7 +99,7 @@ async def a_permit_goes_to_the_first_in_line_whoever_leaves_first(lab: Lab) -> N
     granted(await store.turn(fourth))
 
 
-@case(Capability.PERMITS)
+@store_case(Capability.PERMITS)
 async def an_expired_permit_is_free_again(lab: Lab) -> None:
     backend = lab.backend()
     grants = [granted(await backend.try_acquire(_permit(lab))) for _ in range(2)]
@@ -107,7 +107,7 @@ async def an_expired_permit_is_free_again(lab: Lab) -> None:
     granted(await backend.try_acquire(_permit(lab)))
 
 
-@case(Capability.PERMITS)
+@store_case(Capability.PERMITS)
 async def one_name_is_one_kind_of_lock_while_it_is_in_use(lab: Lab) -> None:
     backend = lab.backend()
     grant = granted(await backend.try_acquire(_permit(lab)))
@@ -118,7 +118,7 @@ async def one_name_is_one_kind_of_lock_while_it_is_in_use(lab: Lab) -> None:
     await raises(ModeConflict, backend.try_acquire(_permit(lab)))
 
 
-@case(Capability.PERMITS)
+@store_case(Capability.PERMITS)
 async def a_mode_conflict_names_the_lock_and_leaves_nothing(lab: Lab) -> None:
     client = lab.client()
     lease = await client.semaphore("x", 2).acquire()

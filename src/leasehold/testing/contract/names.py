@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from typing import TYPE_CHECKING
 
-from leasehold.testing.contract.registry import case
+from leasehold.testing.contract.registry import store_case
 from leasehold.values import Capability
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def hostile_names() -> list[str]:
     return list(dict.fromkeys(names))[:300]
 
 
-@case()
+@store_case()
 async def three_hundred_hostile_names_are_independent(lab: Lab) -> None:
     names = hostile_names()
     assert len(names) == 300
@@ -49,7 +49,7 @@ async def three_hundred_hostile_names_are_independent(lab: Lab) -> None:
         assert await lease.release() is True
 
 
-@case()
+@store_case()
 async def namespaces_keep_applications_apart(lab: Lab) -> None:
     pairs = [("a", "b:c"), ("a:b", "c"), ("a%3Ab", "c"), ("A", "b:c")]
     leases = []

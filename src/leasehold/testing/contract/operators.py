@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 from leasehold.errors import BackendUnavailable, ConfigurationError, LeaseLost
 from leasehold.testing.contract.expect import granted, lost, raises, refused, signalled
-from leasehold.testing.contract.registry import case
+from leasehold.testing.contract.registry import core_case, store_case
 from leasehold.testing.faults import Faults
 from leasehold.values import Capability, LossReason, Mode
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from leasehold.values import Grant
 
 
-@case(Capability.INSPECT)
+@store_case(Capability.INSPECT)
 async def a_held_lock_shows_its_holder(lab: Lab) -> None:
     client = lab.client(label="worker")
     assert await client.inspect("x") is None
@@ -36,7 +36,7 @@ async def a_held_lock_shows_its_holder(lab: Lab) -> None:
     assert await client.inspect("x") is None
 
 
-@case(Capability.INSPECT, core=True)
+@core_case(Capability.INSPECT)
 async def a_question_whose_answer_was_lost_is_asked_again(lab: Lab) -> None:
     faults = Faults()
     client = lab.client(faults)
@@ -51,7 +51,7 @@ async def a_question_whose_answer_was_lost_is_asked_again(lab: Lab) -> None:
     await lease.release()
 
 
-@case(Capability.INSPECT, Capability.FIFO)
+@store_case(Capability.INSPECT, Capability.FIFO)
 async def waiters_are_shown_in_order(lab: Lab) -> None:
     lease = await lab.client().lock("x", ttl=lab.ttl * 20).acquire()
     tasks = []
@@ -67,7 +67,7 @@ async def waiters_are_shown_in_order(lab: Lab) -> None:
         await (await lab.flowing(task.join())).release()
 
 
-@case(Capability.INSPECT)
+@store_case(Capability.INSPECT)
 async def locks_are_listed_by_prefix_and_only_of_their_namespace(lab: Lab) -> None:
     client = lab.client()
     other = lab.client(namespace=lab.namespace + ":other")
@@ -81,7 +81,7 @@ async def locks_are_listed_by_prefix_and_only_of_their_namespace(lab: Lab) -> No
         await lease.release()
 
 
-@case(Capability.INSPECT)
+@store_case(Capability.INSPECT)
 async def a_broken_lock_is_waited_out_and_its_holder_learns_why(lab: Lab) -> None:
     lease = await lab.client().lock("x", ttl=lab.ttl * 3).acquire()
     operator = lab.client(label="operator")
@@ -99,7 +99,7 @@ async def a_broken_lock_is_waited_out_and_its_holder_learns_why(lab: Lab) -> Non
     await heir.release()
 
 
-@case(Capability.INSPECT)
+@store_case(Capability.INSPECT)
 async def a_lock_broken_now_is_free_at_once(lab: Lab) -> None:
     lease = await lab.client().lock("x", ttl=lab.ttl * 6).acquire()
     operator = lab.client()
@@ -113,7 +113,7 @@ async def a_lock_broken_now_is_free_at_once(lab: Lab) -> None:
     await heir.release()
 
 
-@case(Capability.INSPECT)
+@store_case(Capability.INSPECT)
 async def a_broken_holder_that_releases_lets_the_next_one_in_early(lab: Lab) -> None:
     lease = await lab.client().lock("x", ttl=lab.ttl * 20).acquire()
     operator = lab.client()
@@ -127,7 +127,7 @@ async def a_broken_holder_that_releases_lets_the_next_one_in_early(lab: Lab) -> 
     await heir.release()
 
 
-@case(Capability.INSPECT)
+@store_case(Capability.INSPECT)
 async def a_block_that_ends_before_the_next_renewal_learns_that_its_lock_was_broken(lab: Lab) -> None:
     client, operator = lab.client(), lab.client()
     for now in (False, True):
@@ -143,7 +143,7 @@ async def _hold_while_broken(client: AsyncClient, operator: AsyncClient, *, now:
         assert await operator.break_lock("x", fence=lease.fence, reason="stuck job", now=now)
 
 
-@case(Capability.INSPECT)
+@store_case(Capability.INSPECT)
 async def releasing_a_broken_grant_is_answered_with_the_break_and_frees_what_was_kept(lab: Lab) -> None:
     backend, operator = lab.backend(), cast("Operating", lab.backend())
     grant = granted(await backend.try_acquire(lab.claim(ttl=lab.ttl * 20)))
@@ -156,7 +156,7 @@ async def releasing_a_broken_grant_is_answered_with_the_break_and_frees_what_was
     granted(await lab.backend().try_acquire(lab.claim()))
 
 
-@case(Capability.INSPECT)
+@store_case(Capability.INSPECT)
 async def releasing_a_grant_that_was_broken_at_once_is_answered_with_the_break(lab: Lab) -> None:
     backend, operator = lab.backend(), cast("Operating", lab.backend())
     grant = granted(await backend.try_acquire(lab.claim(ttl=lab.ttl * 20)))
@@ -169,7 +169,7 @@ async def releasing_a_grant_that_was_broken_at_once_is_answered_with_the_break(l
     assert await lab.backend().release(heir) is True
 
 
-@case(Capability.INSPECT, Capability.PUSH)
+@store_case(Capability.INSPECT, Capability.PUSH)
 async def releasing_a_broken_grant_signals_the_next_in_line(lab: Lab) -> None:
     backend, operator = lab.backend(), cast("Operating", lab.backend())
 
@@ -182,7 +182,7 @@ async def releasing_a_broken_grant_signals_the_next_in_line(lab: Lab) -> None:
     await signalled(lab, release_it, "release", before=break_it)
 
 
-@case(Capability.INSPECT)
+@store_case(Capability.INSPECT)
 async def only_the_named_grant_is_broken(lab: Lab) -> None:
     client = lab.client()
     lease = await client.lock("x").acquire()
@@ -192,7 +192,7 @@ async def only_the_named_grant_is_broken(lab: Lab) -> None:
     await lease.release()
 
 
-@case(Capability.INSPECT, Capability.FENCING)
+@store_case(Capability.INSPECT, Capability.FENCING)
 async def a_raised_fence_lifts_every_later_grant_and_no_present_one(lab: Lab) -> None:
     client = lab.client()
     lease = await client.lock("x").acquire()
@@ -215,7 +215,7 @@ async def a_raised_fence_lifts_every_later_grant_and_no_present_one(lab: Lab) ->
     await raises(ConfigurationError, client.raise_fence("x", 7, reason=""))
 
 
-@case(Capability.INSPECT, Capability.FIFO)
+@store_case(Capability.INSPECT, Capability.FIFO)
 async def a_raised_fence_lifts_the_grants_of_those_who_wait_already(lab: Lab) -> None:
     """Also one that is not above what the store gives to newcomers by now."""
     client = lab.client()
@@ -233,7 +233,7 @@ async def a_raised_fence_lifts_the_grants_of_those_who_wait_already(lab: Lab) ->
     await heir.release()
 
 
-@case(Capability.INSPECT, core=True)
+@core_case(Capability.INSPECT)
 async def breaking_needs_a_fence_and_a_reason(lab: Lab) -> None:
     client = lab.client()
     await raises(ConfigurationError, client.break_lock("x", fence=0, reason="r"))

@@ -1,4 +1,4 @@
-"""At most one owner per name, and nobody touches another's grant."""
+"""At most one owner per name, and a request touches no grant but its own."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from leasehold.testing.contract.expect import granted, lost, refused
-from leasehold.testing.contract.registry import case
+from leasehold.testing.contract.registry import store_case
 
 if TYPE_CHECKING:
     from leasehold.testing.contract.lab import Lab
 
 
-@case()
+@store_case()
 async def a_free_name_is_granted(lab: Lab) -> None:
     claim = lab.claim()
     grant = granted(await lab.backend().try_acquire(claim))
@@ -21,7 +21,7 @@ async def a_free_name_is_granted(lab: Lab) -> None:
     assert grant.since is None
 
 
-@case()
+@store_case()
 async def a_held_name_is_refused_and_the_refusal_names_the_holder(lab: Lab) -> None:
     granted(await lab.backend().try_acquire(lab.claim(label="first")))
     refusal = refused(await lab.backend().try_acquire(lab.claim(label="second")))
@@ -30,7 +30,7 @@ async def a_held_name_is_refused_and_the_refusal_names_the_holder(lab: Lab) -> N
     assert refusal.retry_after is None or 0 < refusal.retry_after <= 2 * lab.ttl
 
 
-@case()
+@store_case()
 async def a_released_name_is_free_at_once(lab: Lab) -> None:
     backend = lab.backend()
     grant = granted(await backend.try_acquire(lab.claim()))
@@ -38,7 +38,7 @@ async def a_released_name_is_free_at_once(lab: Lab) -> None:
     granted(await lab.backend().try_acquire(lab.claim()))
 
 
-@case()
+@store_case()
 async def the_second_release_finds_nothing(lab: Lab) -> None:
     backend = lab.backend()
     grant = granted(await backend.try_acquire(lab.claim()))
@@ -46,7 +46,7 @@ async def the_second_release_finds_nothing(lab: Lab) -> None:
     assert await backend.release(grant) is False
 
 
-@case()
+@store_case()
 async def a_foreign_release_changes_nothing(lab: Lab) -> None:
     backend = lab.backend()
     grant = granted(await backend.try_acquire(lab.claim()))
@@ -56,7 +56,7 @@ async def a_foreign_release_changes_nothing(lab: Lab) -> None:
     granted((await backend.renew([grant]))[0])
 
 
-@case()
+@store_case()
 async def a_late_release_does_not_free_the_next_holder(lab: Lab) -> None:
     backend = lab.backend()
     first = granted(await backend.try_acquire(lab.claim()))
@@ -67,7 +67,7 @@ async def a_late_release_does_not_free_the_next_holder(lab: Lab) -> None:
     granted((await backend.renew([second]))[0])
 
 
-@case()
+@store_case()
 async def another_grant_of_the_same_owner_is_not_touched(lab: Lab) -> None:
     """A late copy of a claim may be granted anew after the release: that is another grant, with another fence."""
     backend, claim = lab.backend(), lab.claim()
@@ -80,7 +80,7 @@ async def another_grant_of_the_same_owner_is_not_touched(lab: Lab) -> None:
     assert granted((await backend.renew([second]))[0]).fence == second.fence
 
 
-@case()
+@store_case()
 async def the_same_claim_asked_twice_gives_the_same_grant(lab: Lab) -> None:
     claim = lab.claim()
     first = granted(await lab.backend().try_acquire(claim))
@@ -88,7 +88,7 @@ async def the_same_claim_asked_twice_gives_the_same_grant(lab: Lab) -> None:
     assert again.fence == first.fence
 
 
-@case()
+@store_case()
 async def a_repeated_claim_refreshes_its_expiry(lab: Lab) -> None:
     backend, claim = lab.backend(), lab.claim()
     granted(await backend.try_acquire(claim))
@@ -98,7 +98,7 @@ async def a_repeated_claim_refreshes_its_expiry(lab: Lab) -> None:
     granted((await backend.renew([again]))[0])
 
 
-@case()
+@store_case()
 async def a_withdrawn_claim_is_gone(lab: Lab) -> None:
     backend, claim = lab.backend(), lab.claim()
     granted(await backend.try_acquire(claim))
@@ -106,7 +106,7 @@ async def a_withdrawn_claim_is_gone(lab: Lab) -> None:
     granted(await lab.backend().try_acquire(lab.claim()))
 
 
-@case()
+@store_case()
 async def a_request_that_arrives_after_its_withdrawal_is_refused(lab: Lab) -> None:
     backend, claim = lab.backend(), lab.claim()
     await backend.withdraw(claim)
@@ -114,7 +114,7 @@ async def a_request_that_arrives_after_its_withdrawal_is_refused(lab: Lab) -> No
     granted(await lab.backend().try_acquire(lab.claim()))
 
 
-@case()
+@store_case()
 async def a_claim_withdrawn_without_doubt_leaves_nothing_and_may_be_asked_again(lab: Lab) -> None:
     """Every request was answered, so none has to be refused later: the claim is as fresh as it was."""
     backend, claim = lab.backend(), lab.claim()
@@ -129,7 +129,7 @@ async def a_claim_withdrawn_without_doubt_leaves_nothing_and_may_be_asked_again(
     refused(await backend.try_acquire(claim))
 
 
-@case()
+@store_case()
 async def a_withdrawal_touches_nobody_else(lab: Lab) -> None:
     backend = lab.backend()
     grant = granted(await backend.try_acquire(lab.claim()))
@@ -139,7 +139,7 @@ async def a_withdrawal_touches_nobody_else(lab: Lab) -> None:
     granted((await backend.renew([grant]))[0])
 
 
-@case()
+@store_case()
 async def distinct_names_are_independent(lab: Lab) -> None:
     backend = lab.backend()
     for name in ("a", "a/b", "a:b", "A"):

@@ -6,13 +6,13 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
-from leasehold.testing.contract.registry import case
+from leasehold.testing.contract.registry import store_case
 
 if TYPE_CHECKING:
     from leasehold.testing.contract.lab import Lab
 
 
-@case(processes=True)
+@store_case(processes=True)
 async def a_killed_holder_is_succeeded(lab: Lab) -> None:
     child = lab.child("x", str(lab.ttl))
     held, fence = child.line().split()
@@ -26,7 +26,7 @@ async def a_killed_holder_is_succeeded(lab: Lab) -> None:
     await lease.release()
 
 
-@case(processes=True)
+@store_case(processes=True)
 async def a_paused_holder_is_succeeded_and_knows_it_when_it_wakes(lab: Lab) -> None:
     child = lab.child("x", str(lab.ttl))
     fence = int(child.line().split()[1])
@@ -42,7 +42,7 @@ async def a_paused_holder_is_succeeded_and_knows_it_when_it_wakes(lab: Lab) -> N
     await lease.release()
 
 
-@case(processes=True)
+@store_case(processes=True)
 async def a_paused_waiter_does_not_stop_the_queue_for_ever(lab: Lab) -> None:
     client = lab.client()
     first = await client.lock("x").acquire()
@@ -61,7 +61,7 @@ async def a_paused_waiter_does_not_stop_the_queue_for_ever(lab: Lab) -> None:
     assert child.line() == "ok", "and never returns a lease that is over"
 
 
-@case(processes=True)
+@store_case(processes=True)
 async def a_forked_child_does_not_own_what_its_parent_holds(lab: Lab) -> None:
     child = lab.child("x", str(lab.ttl))
     child.line()

@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leasehold.testing.contract.expect import granted, placed, refused, signalled
-from leasehold.testing.contract.registry import case
+from leasehold.testing.contract.registry import store_case
 from leasehold.values import Capability
 
 if TYPE_CHECKING:
     from leasehold.testing.contract.lab import Lab
 
 
-@case(Capability.FIFO)
+@store_case(Capability.FIFO)
 async def a_free_name_is_granted_to_the_first_who_joins(lab: Lab) -> None:
     granted(await lab.queueing().join(lab.claim()))
 
 
-@case(Capability.FIFO)
+@store_case(Capability.FIFO)
 async def the_queue_is_served_in_order(lab: Lab) -> None:
     store, backend = lab.queueing(), lab.backend()
     holding = granted(await store.join(lab.claim()))
@@ -30,7 +30,7 @@ async def the_queue_is_served_in_order(lab: Lab) -> None:
         holding = granted(await store.turn(places[number]))
 
 
-@case(Capability.FIFO)
+@store_case(Capability.FIFO)
 async def a_place_says_who_holds_the_lock(lab: Lab) -> None:
     granted(await lab.queueing().join(lab.claim(label="first")))
     place = placed(await lab.queueing().join(lab.claim()))
@@ -39,7 +39,7 @@ async def a_place_says_who_holds_the_lock(lab: Lab) -> None:
     assert 0 < place.recheck <= lab.ttl
 
 
-@case(Capability.FIFO)
+@store_case(Capability.FIFO)
 async def try_acquire_never_overtakes_a_waiter(lab: Lab) -> None:
     store, backend = lab.queueing(), lab.backend()
     holding = granted(await store.join(lab.claim()))
@@ -49,7 +49,7 @@ async def try_acquire_never_overtakes_a_waiter(lab: Lab) -> None:
     granted(await store.turn(place))
 
 
-@case(Capability.FIFO)
+@store_case(Capability.FIFO)
 async def joining_twice_keeps_the_place(lab: Lab) -> None:
     store, backend = lab.queueing(), lab.backend()
     holding = granted(await store.join(lab.claim()))
@@ -63,7 +63,7 @@ async def joining_twice_keeps_the_place(lab: Lab) -> None:
     granted(await store.turn(again))
 
 
-@case(Capability.FIFO)
+@store_case(Capability.FIFO)
 async def asking_again_after_the_grant_gives_the_same_grant(lab: Lab) -> None:
     store, backend = lab.queueing(), lab.backend()
     holding = granted(await store.join(lab.claim()))
@@ -74,7 +74,7 @@ async def asking_again_after_the_grant_gives_the_same_grant(lab: Lab) -> None:
     assert granted(await store.join(place.claim)).fence == first.fence
 
 
-@case(Capability.FIFO)
+@store_case(Capability.FIFO)
 async def who_withdraws_leaves_the_queue(lab: Lab) -> None:
     store, backend = lab.queueing(), lab.backend()
     holding = granted(await store.join(lab.claim()))
@@ -86,7 +86,7 @@ async def who_withdraws_leaves_the_queue(lab: Lab) -> None:
     refused(await store.turn(first))
 
 
-@case(Capability.FIFO)
+@store_case(Capability.FIFO)
 async def a_place_given_up_without_doubt_leaves_nothing_and_may_be_asked_for_again(lab: Lab) -> None:
     store, backend = lab.queueing(), lab.backend()
     holding = granted(await store.join(lab.claim()))
@@ -99,7 +99,7 @@ async def a_place_given_up_without_doubt_leaves_nothing_and_may_be_asked_for_aga
     granted(await store.turn(second))
 
 
-@case(Capability.FIFO)
+@store_case(Capability.FIFO)
 async def a_late_join_after_the_withdrawal_takes_no_place(lab: Lab) -> None:
     store, backend = lab.queueing(), lab.backend()
     holding = granted(await store.join(lab.claim()))
@@ -110,7 +110,7 @@ async def a_late_join_after_the_withdrawal_takes_no_place(lab: Lab) -> None:
     granted(await backend.try_acquire(lab.claim()))
 
 
-@case(Capability.FIFO)
+@store_case(Capability.FIFO)
 async def a_waiter_that_stops_asking_loses_its_place(lab: Lab) -> None:
     store, backend = lab.queueing(), lab.backend()
     holding = granted(await store.join(lab.claim(ttl=lab.ttl * 20)))
@@ -127,7 +127,7 @@ async def a_waiter_that_stops_asking_loses_its_place(lab: Lab) -> None:
     refused(await store.turn(dead))
 
 
-@case(Capability.FIFO)
+@store_case(Capability.FIFO)
 async def a_waiter_that_keeps_asking_keeps_its_place(lab: Lab) -> None:
     store, backend = lab.queueing(), lab.backend()
     holding = granted(await store.join(lab.claim(ttl=lab.ttl * 20)))
@@ -139,7 +139,7 @@ async def a_waiter_that_keeps_asking_keeps_its_place(lab: Lab) -> None:
     granted(await store.turn(place))
 
 
-@case(Capability.FIFO)
+@store_case(Capability.FIFO)
 async def the_queue_moves_on_when_the_holder_expires(lab: Lab) -> None:
     store = lab.queueing()
     holding = granted(await store.join(lab.claim()))
@@ -154,18 +154,18 @@ async def the_queue_moves_on_when_the_holder_expires(lab: Lab) -> None:
     raise AssertionError("the holder's ttl is over, and its successor was never let in")
 
 
-@case(Capability.PUSH)
+@store_case(Capability.PUSH)
 async def a_release_signals_the_next_in_line(lab: Lab) -> None:
     await signalled(lab, lab.backend().release, "release")
 
 
-@case(Capability.PUSH)
+@store_case(Capability.PUSH)
 async def a_withdrawal_signals_the_next_in_line(lab: Lab) -> None:
     backend = lab.backend()
     await signalled(lab, lambda holding: backend.withdraw(holding.claim), "withdrawal")
 
 
-@case(Capability.PUSH)
+@store_case(Capability.PUSH)
 async def a_withdrawal_without_doubt_signals_the_next_in_line(lab: Lab) -> None:
     backend = lab.backend()
     await signalled(lab, lambda holding: backend.withdraw(holding.claim, doubt=False), "withdrawal")

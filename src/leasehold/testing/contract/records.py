@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from leasehold.errors import OutcomeUnknown
 from leasehold.testing.contract.expect import raises
-from leasehold.testing.contract.registry import case
+from leasehold.testing.contract.registry import store_case
 from leasehold.testing.faults import Faults
 from leasehold.values import Capability, Reading, Record
 
@@ -37,7 +37,7 @@ async def _value(store: Any, lab: Lab) -> bytes | None:
     return None if record is None else record.value
 
 
-@case(Capability.RECORD)
+@store_case(Capability.RECORD)
 async def a_record_is_read_as_it_was_written(lab: Lab) -> None:
     store = _store(lab)
     assert await _read(store, lab) is None
@@ -50,7 +50,7 @@ async def a_record_is_read_as_it_was_written(lab: Lab) -> None:
     assert 0 < kept.ttl <= 3600
 
 
-@case(Capability.RECORD)
+@store_case(Capability.RECORD)
 async def a_late_writer_with_an_older_fence_is_refused(lab: Lab) -> None:
     store = _store(lab)
     assert await store.write(_record(lab, b"new", 8)) is True
@@ -59,7 +59,7 @@ async def a_late_writer_with_an_older_fence_is_refused(lab: Lab) -> None:
     assert await _value(store, lab) == b"again"
 
 
-@case(Capability.RECORD)
+@store_case(Capability.RECORD)
 async def a_record_expires(lab: Lab) -> None:
     store = _store(lab)
     await store.write(_record(lab, b"short", 9, ttl=lab.ttl))
@@ -67,7 +67,7 @@ async def a_record_expires(lab: Lab) -> None:
     assert await _read(store, lab) is None
 
 
-@case(Capability.RECORD)
+@store_case(Capability.RECORD)
 async def a_record_and_a_lock_of_the_same_key_do_not_meet(lab: Lab) -> None:
     store = _store(lab)
     await store.write(_record(lab, b"value", 1))
@@ -77,7 +77,7 @@ async def a_record_and_a_lock_of_the_same_key_do_not_meet(lab: Lab) -> None:
     assert await _value(store, lab) == b"value"
 
 
-@case(Capability.RECORD)
+@store_case(Capability.RECORD)
 async def reading_under_a_fence_refuses_older_writers_even_where_no_record_is(lab: Lab) -> None:
     store = _store(lab)
     reading = await _reading(store, lab, fence=8)
@@ -88,7 +88,7 @@ async def reading_under_a_fence_refuses_older_writers_even_where_no_record_is(la
     assert await _value(store, lab) == b"ours"
 
 
-@case(Capability.RECORD)
+@store_case(Capability.RECORD)
 async def reading_under_a_fence_keeps_the_record_and_refuses_its_late_writer(lab: Lab) -> None:
     store = _store(lab)
     await store.write(_record(lab, b"first", 7))
@@ -100,7 +100,7 @@ async def reading_under_a_fence_keeps_the_record_and_refuses_its_late_writer(lab
     assert await _value(store, lab) == b"first"
 
 
-@case(Capability.RECORD)
+@store_case(Capability.RECORD)
 async def a_late_reader_learns_that_a_higher_fence_was_seen_and_lowers_nothing(lab: Lab) -> None:
     store = _store(lab)
     await _reading(store, lab, fence=8)
@@ -109,7 +109,7 @@ async def a_late_reader_learns_that_a_higher_fence_was_seen_and_lowers_nothing(l
     assert await store.write(_record(lab, b"late", 7)) is False
 
 
-@case(Capability.RECORD)
+@store_case(Capability.RECORD)
 async def a_fence_is_remembered_longer_than_a_short_record(lab: Lab) -> None:
     store, client = _store(lab), lab.client()
     older = await client.lock("record").acquire(timeout=0)
@@ -123,7 +123,7 @@ async def a_fence_is_remembered_longer_than_a_short_record(lab: Lab) -> None:
     assert await store.write(_record(lab, b"again", newer.fence)) is True
 
 
-@case(Capability.RECORD)
+@store_case(Capability.RECORD)
 async def fences_of_one_record_say_nothing_about_another(lab: Lab) -> None:
     store = _store(lab)
     await _reading(store, lab, fence=8)
@@ -131,7 +131,7 @@ async def fences_of_one_record_say_nothing_about_another(lab: Lab) -> None:
     assert await store.write(other) is True
 
 
-@case(Capability.RECORD)
+@store_case(Capability.RECORD)
 async def the_store_tells_one_time_that_goes_on(lab: Lab) -> None:
     first = await _reading(_store(lab), lab)
     await lab.pass_time(lab.ttl)
@@ -140,7 +140,7 @@ async def the_store_tells_one_time_that_goes_on(lab: Lab) -> None:
     assert later.time - first.time >= lab.ttl * 0.9
 
 
-@case(Capability.RECORD)
+@store_case(Capability.RECORD)
 async def a_repeated_write_after_an_unknown_outcome_is_one_write(lab: Lab) -> None:
     faults = Faults()
     store: Any = lab.backend(faults)

@@ -1,6 +1,7 @@
 """Runs one case over one store and one driver.
 
-A case that fails in real time is believed only if the machine kept pace with it, this process and the store's server.
+A case that fails in real time is believed only if the machine kept pace with it: this process, those that the case
+started, and the store's server.
 Where it did not, the case is run again with a unit of time that is twice as long, until it passes, or fails although
 the machine kept pace, or the unit has been doubled three times. A store that is wrong fails at every unit.
 """

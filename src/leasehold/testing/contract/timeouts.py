@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from leasehold._core.backoff import GRACE
 from leasehold.errors import AcquireTimeout, BackendError, BackendUnavailable, OutcomeUnknown
 from leasehold.testing.contract.expect import raises
-from leasehold.testing.contract.registry import case
+from leasehold.testing.contract.registry import store_case
 from leasehold.testing.faults import Faults
 from leasehold.values import Capability
 
@@ -30,7 +30,7 @@ async def _duration(lab: Lab, awaitable: Coroutine[object, object, object]) -> f
     return lab.runtime.now() - began
 
 
-@case()
+@store_case()
 async def a_timeout_is_used_up_while_nobody_listens(lab: Lab) -> None:
     for timeout in (0.4, 1.5):
         faults = Faults()
@@ -41,7 +41,7 @@ async def a_timeout_is_used_up_while_nobody_listens(lab: Lab) -> None:
         assert timeout <= took < timeout + GRACE + SOON
 
 
-@case()
+@store_case()
 async def connect_timeout_does_not_lengthen_a_shorter_timeout(lab: Lab) -> None:
     faults = Faults()
     client = lab.client(faults, connect_timeout=COMMAND_TIMEOUT)
@@ -50,7 +50,7 @@ async def connect_timeout_does_not_lengthen_a_shorter_timeout(lab: Lab) -> None:
     assert await _duration(lab, raises(BackendUnavailable, client.lock("x").acquire(timeout=0.2))) < SOON
 
 
-@case()
+@store_case()
 async def a_store_that_comes_back_after_connect_timeout_is_waited_for_until_the_timeout(lab: Lab) -> None:
     faults = Faults()
     client = lab.client(faults, connect_timeout=0.01)
@@ -60,7 +60,7 @@ async def a_store_that_comes_back_after_connect_timeout_is_waited_for_until_the_
     await lease.release()
 
 
-@case()
+@store_case()
 async def no_call_waits_for_the_own_limit_of_a_mute_store(lab: Lab) -> None:
     faults = Faults()
     client = lab.client(faults, ttl=COMMAND_TIMEOUT * 10)
@@ -73,7 +73,7 @@ async def no_call_waits_for_the_own_limit_of_a_mute_store(lab: Lab) -> None:
     faults.heal()
 
 
-@case(Capability.FIFO)
+@store_case(Capability.FIFO)
 async def a_waiter_whose_store_becomes_mute_gives_up_in_time(lab: Lab) -> None:
     faults = Faults()
     lease = await lab.client().lock("x", ttl=lab.ttl * 100).acquire()
@@ -90,9 +90,9 @@ async def _timed_out(lab: Lab, faults: Faults) -> None:
     await raises((AcquireTimeout, BackendError), waiting)  # type: ignore[arg-type]
 
 
-@case()
+@store_case()
 async def what_was_left_in_doubt_is_withdrawn_when_the_store_answers_again(lab: Lab) -> None:
-    """Long before its ttl: nobody waited for the withdrawal, and it is made up for."""
+    """Long before its ttl: no call waited for the withdrawal, which is repeated in the background."""
     faults = Faults()
     client = lab.client(faults)
     faults.mute(COMMAND_TIMEOUT)
@@ -101,7 +101,7 @@ async def what_was_left_in_doubt_is_withdrawn_when_the_store_answers_again(lab: 
     await lab.flowing(_free_in_time(lab))
 
 
-@case()
+@store_case()
 async def a_release_that_failed_goes_on_in_the_background(lab: Lab) -> None:
     faults = Faults()
     lease = await lab.client(faults).lock("x", ttl=lab.ttl * 1000).acquire()
@@ -115,7 +115,7 @@ async def a_release_that_failed_goes_on_in_the_background(lab: Lab) -> None:
     assert await lease.release() is False
 
 
-@case()
+@store_case()
 async def closing_waits_for_a_release_in_the_background(lab: Lab) -> None:
     faults = Faults()
     client = lab.client(faults)

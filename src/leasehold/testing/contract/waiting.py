@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from leasehold.errors import AcquireTimeout
 from leasehold.testing.contract.expect import raises
-from leasehold.testing.contract.registry import case
+from leasehold.testing.contract.registry import core_case, store_case
 from leasehold.values import Capability
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 MANY = 150  # holders: more than any store has to do with at a time
 
 
-@case()
+@store_case()
 async def a_waiting_call_gets_the_lock_when_it_is_released(lab: Lab) -> None:
     holder, waiter = lab.client(), lab.client()
     lease = await holder.lock("x").acquire()
@@ -30,7 +30,7 @@ async def a_waiting_call_gets_the_lock_when_it_is_released(lab: Lab) -> None:
     await next_lease.release()
 
 
-@case()
+@store_case()
 async def a_waiting_call_gets_the_lock_when_its_holder_vanishes(lab: Lab) -> None:
     lease = await lab.client().lock("x", renew=False).acquire()
     next_lease = await lab.flowing(lab.client().lock("x").acquire(timeout=lab.ttl * 20))
@@ -39,7 +39,7 @@ async def a_waiting_call_gets_the_lock_when_its_holder_vanishes(lab: Lab) -> Non
     await next_lease.release()
 
 
-@case()
+@store_case()
 async def a_call_that_gives_up_says_who_held_the_lock_and_leaves_nothing(lab: Lab) -> None:
     lease = await lab.client(label="first").lock("x", ttl=lab.ttl * 20).acquire()
     began = lab.runtime.now()
@@ -54,7 +54,7 @@ async def a_call_that_gives_up_says_who_held_the_lock_and_leaves_nothing(lab: La
     assert await lab.free("x")
 
 
-@case(core=True)
+@core_case()
 async def a_call_without_patience_asks_once(lab: Lab) -> None:
     lease = await lab.client().lock("x").acquire(timeout=0)
     client = lab.client()
@@ -65,7 +65,7 @@ async def a_call_without_patience_asks_once(lab: Lab) -> None:
     assert await lab.free("x")
 
 
-@case()
+@store_case()
 async def waits_that_were_given_up_and_fully_answered_leave_nothing(lab: Lab) -> None:
     client = lab.client()
     lease = await lab.client().lock("x", ttl=lab.ttl * 20).acquire()
@@ -80,7 +80,7 @@ async def waits_that_were_given_up_and_fully_answered_leave_nothing(lab: Lab) ->
     assert await lab.free("x")
 
 
-@case(Capability.FIFO)
+@store_case(Capability.FIFO)
 async def waiting_calls_are_served_in_order(lab: Lab) -> None:
     order: list[int] = []
 
@@ -99,7 +99,7 @@ async def waiting_calls_are_served_in_order(lab: Lab) -> None:
     assert order == [0, 1, 2, 3, 4]
 
 
-@case()
+@store_case()
 async def many_contenders_never_overlap_and_all_get_their_turn(lab: Lab) -> None:
     inside: list[int] = []
     overlaps: list[int] = []
@@ -123,7 +123,7 @@ async def many_contenders_never_overlap_and_all_get_their_turn(lab: Lab) -> None
     assert turns == dict.fromkeys(range(6), 3)
 
 
-@case(Capability.SHARED)
+@store_case(Capability.SHARED)
 async def readers_work_together_and_a_writer_alone(lab: Lab) -> None:
     client = lab.client()
     pair = client.rwlock("x")
@@ -135,7 +135,7 @@ async def readers_work_together_and_a_writer_alone(lab: Lab) -> None:
         assert await pair.read.try_acquire() is None
 
 
-@case(Capability.SHARED)
+@store_case(Capability.SHARED)
 async def one_client_may_read_many_times_over(lab: Lab) -> None:
     pair = lab.client().rwlock("x", ttl=lab.ttl * 20)
     leases = [await pair.read.acquire(timeout=lab.ttl * 10) for _ in range(MANY)]
@@ -144,7 +144,7 @@ async def one_client_may_read_many_times_over(lab: Lab) -> None:
     await (await pair.write.acquire(timeout=lab.ttl * 10)).release()
 
 
-@case(Capability.PERMITS)
+@store_case(Capability.PERMITS)
 async def one_client_may_have_all_of_many_permits(lab: Lab) -> None:
     semaphore = lab.client().semaphore("x", MANY, ttl=lab.ttl * 20)
     leases = [await semaphore.acquire(timeout=lab.ttl * 10) for _ in range(MANY)]
@@ -158,7 +158,7 @@ async def _release_all(leases: list[AsyncLease]) -> None:
         assert await lease.release()
 
 
-@case(core=True)
+@core_case()
 async def several_locks_are_taken_together_or_not_at_all(lab: Lab) -> None:
     client = lab.client()
     busy = await lab.client().lock("b", ttl=lab.ttl * 20).acquire()
@@ -173,7 +173,7 @@ async def several_locks_are_taken_together_or_not_at_all(lab: Lab) -> None:
     assert await lab.free("a")
 
 
-@case(core=True)
+@core_case()
 async def a_reentrant_lock_keeps_its_fence_until_the_last_release(lab: Lab) -> None:
     lock = lab.client().lock("x", reentrant=True)
     outer = await lock.acquire()

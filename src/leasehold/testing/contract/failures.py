@@ -13,7 +13,7 @@ from leasehold.errors import (
     OutcomeUnknown,
 )
 from leasehold.testing.contract.expect import raises
-from leasehold.testing.contract.registry import case
+from leasehold.testing.contract.registry import core_case, store_case
 from leasehold.testing.faults import Faults
 from leasehold.values import Capability, LossReason
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 def _acquiring(lab: Lab) -> str:
-    """The verb with which a waiting client asks first."""
+    """The verb of the first request of an acquire that may wait."""
     return "join" if Capability.FIFO in lab.capabilities else "try_acquire"
 
 
-@case()
+@store_case()
 async def a_grant_whose_reply_was_lost_is_recognised(lab: Lab) -> None:
     faults = Faults()
     client = lab.client(faults)
@@ -40,7 +40,7 @@ async def a_grant_whose_reply_was_lost_is_recognised(lab: Lab) -> None:
     assert await lab.free("x")
 
 
-@case()
+@store_case()
 async def a_late_copy_of_a_request_takes_nothing_after_the_release(lab: Lab) -> None:
     faults = Faults()
     client = lab.client(faults)
@@ -51,7 +51,7 @@ async def a_late_copy_of_a_request_takes_nothing_after_the_release(lab: Lab) -> 
     assert await lab.free("x")
 
 
-@case(core=True)
+@core_case()
 async def a_lost_reply_to_a_single_try_is_asked_again(lab: Lab) -> None:
     faults = Faults()
     client = lab.client(faults)
@@ -62,7 +62,7 @@ async def a_lost_reply_to_a_single_try_is_asked_again(lab: Lab) -> None:
     assert await lab.free("x")
 
 
-@case()
+@store_case()
 async def a_late_copy_of_a_request_that_was_refused_takes_nothing(lab: Lab) -> None:
     faults = Faults()
     lease = await lab.client().lock("x", ttl=lab.ttl * 20).acquire()
@@ -73,7 +73,7 @@ async def a_late_copy_of_a_request_that_was_refused_takes_nothing(lab: Lab) -> N
     assert await lab.free("x")
 
 
-@case(Capability.FIFO)
+@store_case(Capability.FIFO)
 async def a_turn_whose_reply_was_lost_is_recognised(lab: Lab) -> None:
     faults = Faults()
     first = await lab.client().lock("x", ttl=lab.ttl * 20).acquire()
@@ -87,7 +87,7 @@ async def a_turn_whose_reply_was_lost_is_recognised(lab: Lab) -> None:
     assert await lab.free("x")
 
 
-@case()
+@store_case()
 async def a_request_that_arrives_after_its_caller_gave_up_gets_nothing(lab: Lab) -> None:
     faults = Faults()
     client = lab.client(faults, connect_timeout=lab.ttl)
@@ -101,7 +101,7 @@ async def a_request_that_arrives_after_its_caller_gave_up_gets_nothing(lab: Lab)
     await lease.release()
 
 
-@case(core=True)
+@core_case()
 async def a_renewal_whose_reply_was_lost_keeps_the_lease(lab: Lab) -> None:
     faults = Faults()
     lease = await lab.client(faults).lock("x").acquire()
@@ -113,7 +113,7 @@ async def a_renewal_whose_reply_was_lost_keeps_the_lease(lab: Lab) -> None:
     assert await lease.release()
 
 
-@case(core=True)
+@core_case()
 async def renewals_that_fail_are_tried_again_until_the_network_heals(lab: Lab) -> None:
     faults = Faults()
     lease = await lab.client(faults).lock("x").acquire()
@@ -125,7 +125,7 @@ async def renewals_that_fail_are_tried_again_until_the_network_heals(lab: Lab) -
     assert await lease.release()
 
 
-@case(core=True)
+@core_case()
 async def a_holder_cut_off_silently_learns_of_its_loss_by_its_own_clock(lab: Lab) -> None:
     losses: list[Loss] = []
     faults = Faults()
@@ -147,7 +147,7 @@ async def a_holder_cut_off_silently_learns_of_its_loss_by_its_own_clock(lab: Lab
     await lab.flowing(raises(LeaseLost, block.join()))
 
 
-@case(core=True)
+@core_case()
 async def a_confirmation_that_comes_after_the_deadline_is_discarded_and_given_back(lab: Lab) -> None:
     faults = Faults()
     lease = await lab.client(faults).lock("x").acquire()
@@ -160,7 +160,7 @@ async def a_confirmation_that_comes_after_the_deadline_is_discarded_and_given_ba
     await other.release()
 
 
-@case(core=True)
+@core_case()
 async def a_grant_that_is_used_up_when_it_arrives_is_never_returned(lab: Lab) -> None:
     faults = Faults()
     faults.delay_next_reply(lab.ttl * 1.5, _acquiring(lab))
@@ -171,7 +171,7 @@ async def a_grant_that_is_used_up_when_it_arrives_is_never_returned(lab: Lab) ->
     await lease.release()
 
 
-@case(core=True)
+@core_case()
 async def validity_counts_from_before_the_request_was_sent(lab: Lab) -> None:
     faults = Faults()
     faults.delay_next_reply(lab.ttl * 0.5, _acquiring(lab))
@@ -180,7 +180,7 @@ async def validity_counts_from_before_the_request_was_sent(lab: Lab) -> None:
     await lease.release()
 
 
-@case()
+@store_case()
 async def a_release_whose_reply_was_lost_has_released(lab: Lab) -> None:
     faults = Faults()
     lease = await lab.client(faults).lock("x", ttl=lab.ttl * 20).acquire()
@@ -189,7 +189,7 @@ async def a_release_whose_reply_was_lost_has_released(lab: Lab) -> None:
     assert await lab.free("x")
 
 
-@case(core=True)
+@core_case()
 async def a_failed_release_can_be_tried_again_and_is_not_renewed_meanwhile(lab: Lab) -> None:
     faults = Faults()
     lease = await lab.client(faults).lock("x", ttl=lab.ttl * 20).acquire()
@@ -201,7 +201,7 @@ async def a_failed_release_can_be_tried_again_and_is_not_renewed_meanwhile(lab: 
     assert await lab.free("x")
 
 
-@case()
+@store_case()
 async def a_late_release_does_not_free_the_same_clients_newer_lease(lab: Lab) -> None:
     faults = Faults()
     client = lab.client(faults)
@@ -217,7 +217,7 @@ async def a_late_release_does_not_free_the_same_clients_newer_lease(lab: Lab) ->
     assert await new.release()
 
 
-@case(core=True)
+@core_case()
 async def a_store_that_was_never_reached_is_unavailable(lab: Lab) -> None:
     faults = Faults()
     client = lab.client(faults, connect_timeout=lab.ttl)
@@ -228,7 +228,7 @@ async def a_store_that_was_never_reached_is_unavailable(lab: Lab) -> None:
     assert "withdraw" not in faults.calls
 
 
-@case(core=True)
+@core_case()
 async def a_store_that_comes_back_in_time_is_waited_for(lab: Lab) -> None:
     faults = Faults()
     for _ in range(3):
@@ -237,14 +237,14 @@ async def a_store_that_comes_back_in_time_is_waited_for(lab: Lab) -> None:
     await lease.release()
 
 
-@case(core=True)
+@core_case()
 async def an_outage_while_waiting_does_not_cost_the_lock(lab: Lab) -> None:
     faults = Faults()
     first = await lab.client().lock("x", ttl=lab.ttl * 50).acquire()
     task = lab.spawn(lab.client(faults).lock("x").acquire(timeout=lab.ttl * 100))
     if Capability.FIFO in lab.capabilities:
         await lab.waiting("x", 1)
-        await lab.eventually(lambda: not faults.under_way, "the waiter is told its place")
+        await lab.eventually(lambda: not faults.under_way, "the answer with the place arrives")
     faults.cut()
     await first.release()
     await lab.live(lab.ttl * 2)
@@ -256,7 +256,7 @@ async def an_outage_while_waiting_does_not_cost_the_lock(lab: Lab) -> None:
     assert await lab.free("x")
 
 
-@case(core=True)
+@core_case()
 async def a_rejection_is_raised_at_once_with_the_name_of_the_lock(lab: Lab) -> None:
     faults = Faults()
     faults.reject_next(_acquiring(lab))
@@ -265,7 +265,7 @@ async def a_rejection_is_raised_at_once_with_the_name_of_the_lock(lab: Lab) -> N
     assert error.backend
 
 
-@case(Capability.FIFO)
+@store_case(Capability.FIFO)
 async def a_waiter_whose_place_was_given_up_stands_in_line_again(lab: Lab) -> None:
     faults = Faults()
     first = await lab.client().lock("x", ttl=lab.ttl * 50).acquire()
@@ -281,7 +281,7 @@ async def a_waiter_whose_place_was_given_up_stands_in_line_again(lab: Lab) -> No
     await lease.release()
 
 
-@case()
+@store_case()
 async def giving_up_during_an_outage_leaves_nothing_that_outlives_a_ttl(lab: Lab) -> None:
     faults = Faults()
     first = await lab.client().lock("x", ttl=lab.ttl * 50).acquire()
