@@ -79,7 +79,7 @@ def say(value: object) -> None:
 def contend(lock: FileLock | RedisLock, held: float, until: float) -> tuple[int, list[float]]:
     """Take and give until the instant is reached: how many grants came in time, and all waits.
 
-    The wait that was under way at the end counts as well, as long as it had lasted by then. Whoever is starved has no
+    The wait that was under way at the end counts as well, as long as it had lasted by then. A starved contender has no
     other, and would look as if it had never waited.
     """
     grants, waits = 0, []

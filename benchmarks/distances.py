@@ -22,7 +22,7 @@ def typical_ms(action: Callable[[], object], count: int) -> float:
 
 
 def handed_over(holder: Lock, waiter: Lock, count: int, pause: float) -> Sample:
-    """From a release to the grant of one who waits, who has this pause to get in line."""
+    """From a release to the grant of a waiter, which has this pause to join the queue."""
     delays = [_hand_over(holder, waiter, pause) for _ in range(count)]
     return Sample(1000 * percentile(delays, 0.5), {"longest ms": 1000 * max(delays)})
 

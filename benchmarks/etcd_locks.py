@@ -59,7 +59,7 @@ class Bare(Lock):
                 self._txn(ours + rpc_requests.then(rpc_requests.op_delete(rpc_requests.delete(key))), timeout=3)
             )
             if not (taken.succeeded and given.succeeded):
-                raise RuntimeError("etcd did not do what was asked")
+                raise RuntimeError("etcd refused a bare transaction; is another client using its key?")
 
     def read(self) -> None:
         """One round trip."""

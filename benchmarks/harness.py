@@ -31,7 +31,7 @@ class Role(StrEnum):
 
 
 class Meter(Protocol):
-    """Is told how far a measurement has come."""
+    """Shows how far a measurement has come."""
 
     def step(self, title: str, done: int, total: int) -> None:
         """`done` of `total` samples are taken."""

@@ -1,8 +1,8 @@
 """What every table of locks on one store is made of: the same verbs over ours and over other people's locks.
 
-A store's own module (`redis_locks`, `etcd_locks` and so on) says which libraries there are for it, how to reach them,
+A store's own module (`redis_locks`, `etcd_locks` and so on) lists the libraries for it, how to reach them,
 and what the smallest program is that does the same; scenarios then run over all stores alike. A peer is imported when
-it is asked for; one that is not installed is reported, never left out.
+it is used; one that is not installed is reported, never left out.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = [
     "Peer",
 ]
 
-TTL = 30  # seconds after which a lock that nobody renews is free, whosever it is
+TTL = 30  # seconds after which a lock that is not renewed is free, for every library
 PATIENCE = 60.0
 Address = tuple[str, int]
 
@@ -201,7 +201,7 @@ class Library:
     def candidate(
         self, kind: str, connections: Connections, make: Callable[[Callable[[str], Lock], Role], Candidate]
     ) -> Candidate:
-        """What `make` makes of the maker of such locks and their role; a row that says why, if it cannot run."""
+        """What `make` makes of the maker of such locks and their role; a row with the reason, if it cannot run."""
         role = self.kinds[kind].role
         if missing := self.why_missing(kind):
             return Candidate(kind, role, None, missing)

@@ -1,6 +1,6 @@
 """The same two verbs over ours and over other people's file locks, so that one loop can drive each of them.
 
-A peer is imported when it is asked for; one that is not installed is reported, never left out.
+A peer is imported when it is used; one that is not installed is reported, never left out.
 """
 
 from __future__ import annotations

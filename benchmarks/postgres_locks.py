@@ -58,7 +58,7 @@ class Rows(Lock):
 
 
 class Advisory(Lock):
-    """What the peers are made of: no row, no fence, nobody can see who holds it, and it ends with the session."""
+    """What the peers are made of: no row, no fence, no visible holder, and it ends with the session."""
 
     def __init__(self, url: str, name: str) -> None:
         self._connection = import_module("psycopg").connect(url, autocommit=True)

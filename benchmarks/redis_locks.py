@@ -57,7 +57,7 @@ class Connections(library.Connections):
 
 
 class RedlockPy(Lock):
-    """redlock-py, which keeps no state in its object. It gives up after 0.6 s unless told otherwise."""
+    """redlock-py, which keeps no state in its object. It gives up after 0.6 s unless configured otherwise."""
 
     def __init__(self, clients: Sequence[Any], name: str) -> None:
         self._redlock = import_module("redlock").Redlock(clients)

@@ -103,7 +103,7 @@ class BareClient:
         """Take and give so many times."""
         for _ in range(count):
             if not self.ask(self._take) or self.ask(self._give) != 1:
-                raise RuntimeError("redis-server did not do what was asked")
+                raise RuntimeError("redis-server refused a bare command; is another client using its key?")
 
     def ask(self, request: bytes) -> Any:
         """One round trip."""
@@ -143,7 +143,7 @@ class ScriptPipeline(ScriptClient):
         """Take and give all names so many times."""
         for _ in range(count):
             if not all(self._ask_all(self._take)) or not all(self._ask_all(self._give)):
-                raise RuntimeError("redis-server did not do what was asked")
+                raise RuntimeError("redis-server refused a bare command; is another client using its key?")
 
     def _ask_all(self, request: bytes) -> list[Any]:
         self._socket.sendall(request)

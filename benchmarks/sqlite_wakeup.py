@@ -41,7 +41,7 @@ class Bell(Protocol):
 
 
 class NamedPipe:
-    """A pipe per waiter, opened and closed by whoever rings."""
+    """A pipe per waiter, opened and closed for each ring."""
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / "pipe"
@@ -76,7 +76,7 @@ class Datagram:
 
 
 class Inotify:
-    """One file that everybody touches and everybody watches, through the C library."""
+    """One file that every process touches and watches, through the C library."""
 
     MODIFY = 2
 

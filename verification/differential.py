@@ -78,7 +78,7 @@ ODDS = {
 
 
 class TooSlow(Exception):
-    """More time passed than the sequence allows for: its answers say nothing."""
+    """More time passed than the sequence allows for: its answers cannot be compared."""
 
 
 # --- stores whose clock is set --------------------------------------------------------------------------------------
@@ -392,7 +392,7 @@ class Difference:
     store: str
     seed: int
     steps: tuple[Step, ...]  # up to the one after which it was seen
-    request: str  # that step itself, or what was asked to see where it led
+    request: str  # that step itself, or a later request that shows its effect
     claim: Claim
     oracle: Answer
     answer: Answer
@@ -536,7 +536,7 @@ class _Sequence:
         past = self._past[self._done[-1].claim]
         return Difference(store, self._seed, tuple(self._done), request, claim, oracle, answer, past)
 
-    # --- what is asked next
+    # --- the next step
 
     def _is_allowed(self, step: Step) -> bool:
         """What the port allows a client to do, as far as both sides know of it."""
@@ -575,7 +575,7 @@ class _Sequence:
                 self._waiters.remove(step.claim)
 
     def _bury_waiters(self) -> None:
-        """So long nobody waits without asking again: their processes are dead."""
+        """No live waiter is silent for so long: the processes of these are dead."""
         for number in self._waiters:
             self._past[number].is_over = True
             self._keys_with_dead.add(self._claims[number].key)

@@ -193,7 +193,7 @@ def queue_of_tasks(
 
             first = await lock.acquire()
             tasks = [asyncio.create_task(contend(number)) for number in range(size)]
-            while len(getattr(await client.inspect("bench"), "waiting", ())) < queued:  # noqa: ASYNC110 - a store tells nobody
+            while len(getattr(await client.inspect("bench"), "waiting", ())) < queued:  # noqa: ASYNC110 - there is no event for it
                 await asyncio.sleep(0.01)
             end = time.monotonic() + seconds
             await first.release()

@@ -1,4 +1,4 @@
-"""P1, P3, P8, P9, P10: one thread, nobody else wants the lock. Ours, the smallest program, other libraries."""
+"""P1, P3, P8, P9, P10: one thread and no other client. Ours, the smallest program, other libraries."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Target:
     words: str
     goal: str
     inverted: bool = False  # how much faster, not how much slower
-    row: str = ""  # ours, unless it says otherwise
+    row: str = ""  # empty: ours
 
     def notes(self, table: Table, ours: str) -> list[str]:
         """One sentence; none if one of the two could not run."""

@@ -93,7 +93,7 @@ def _idle(settings: Settings, kind: str, server: RedisServer) -> Candidate:
         waiter = Contender("wait in threads", kind, server.port, 1, module=MODULE).started()
         holder.take()
         waiter.tell("wait")
-        time.sleep(settings.pick(0.5, 0.1))  # it is in line
+        time.sleep(settings.pick(0.5, 0.1))  # it is in the queue
         before, started = server.commands(), time.monotonic()
         time.sleep(seconds)
         sent, took = server.commands() - before, time.monotonic() - started

@@ -121,7 +121,7 @@ def test_a_case_whose_other_process_was_starved_is_run_again_in_longer_units(mon
         child = lab.child("x", "60")
         assert child.line().startswith("held")
         if len(units) == 1:
-            os.kill(child.pid, signal.SIGSTOP)  # the machine does it, not the case: nobody tells the child's pulse
+            os.kill(child.pid, signal.SIGSTOP)  # as the machine would: the case knows nothing of it
             time.sleep(2 * UNIT)
             raise AssertionError("its lease ran out")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +13,7 @@ from leasehold.kit import ClocklessBackend, DocumentBackend, documents
 from leasehold.spi import Place
 from leasehold.values import Capability, Claim, Grant, Holder, LossReason, Mode, Record, Refusal
 from tests.unit.kit_support import DictDocuments, HandClock, NotifyingDocuments
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,13 +42,6 @@ def claim(number: int = 1, ttl: float = 10.0, key: str = "ns:name", min_hold: fl
 def granted(answer: object) -> Grant:
     assert isinstance(answer, Grant), answer
     return answer
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.002)
 
 
 # --- conflicts and lost answers

@@ -13,9 +13,10 @@ import pytest
 from leasehold._runtimes.asyncio import AsyncioRuntime
 from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold.kit import Worker
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    pass
 
 NAME = "leasehold test worker"
 
@@ -36,13 +37,6 @@ class Work:
 
 def running() -> int:
     return sum(thread.name == NAME for thread in threading.enumerate())
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.002)
 
 
 def test_it_runs_when_started_lingers_and_ends_by_itself() -> None:

@@ -57,7 +57,7 @@ async def signalled(
     *,
     before: Callable[[Grant], Awaitable[object]] | None = None,
 ) -> None:
-    """The next in line is woken when somebody frees a lock like this, and then has it.
+    """The first waiter is woken when a lock is freed like this, and then has it.
 
     A place may also be woken because its store is ready to call it only now. So the flag is lowered before the store is
     asked, never after; and all is done twice, because the second time only what is meant is left to be woken by.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def _acquiring(lab: Lab) -> str:
-    """The verb with which a waiting client asks first."""
+    """The verb of the first request of an acquire that may wait."""
     return "join" if Capability.FIFO in lab.capabilities else "try_acquire"
 
 
@@ -244,7 +244,7 @@ async def an_outage_while_waiting_does_not_cost_the_lock(lab: Lab) -> None:
     task = lab.spawn(lab.client(faults).lock("x").acquire(timeout=lab.ttl * 100))
     if Capability.FIFO in lab.capabilities:
         await lab.waiting("x", 1)
-        await lab.eventually(lambda: not faults.under_way, "the waiter is told its place")
+        await lab.eventually(lambda: not faults.under_way, "the answer with the place arrives")
     faults.cut()
     await first.release()
     await lab.live(lab.ttl * 2)

@@ -45,7 +45,7 @@ class Harness:
         raise NotImplementedError("a harness must know how other processes reach its store")
 
     async def pass_time(self, runtime: Runtime, seconds: float) -> None:
-        """Let time pass for the store and for everybody else."""
+        """Let time pass, for the store and for all of its clients."""
         await runtime.sleep(seconds)
 
     def size(self) -> int | None:
@@ -156,7 +156,7 @@ class MemoryHarness(Harness):
         return None if self._store is None else self._store.size
 
     def stop(self) -> None:
-        """Stop serving, and let everybody go who still waits for the clock."""
+        """Stop serving, and end every wait on the clock."""
         self._cleanup.close()
         if isinstance(self.clock, ManualClock):
             self.clock.advance(1_000_000)

@@ -173,7 +173,7 @@ class Lab:
         raise AssertionError(f"there were never {number} waiting for {name!r}")
 
     async def free(self, name: str) -> bool:
-        """Whether nobody holds and nobody waits."""
+        """Whether the name has neither a holder nor a waiter."""
         return await self.client().inspect(name) is None
 
     def child(self, *words: str) -> Child:
@@ -286,7 +286,7 @@ class Child:
         return self._process.stdout.readline().strip()
 
     def say(self, word: str) -> None:
-        """Tell it to do something."""
+        """Write a word to its input."""
         assert self._process.stdin is not None
         self._process.stdin.write(word + "\n")
         self._process.stdin.flush()

@@ -129,7 +129,7 @@ async def a_hung_holder_is_stopped_by_max_hold(lab: Lab) -> None:
 async def a_sleep_of_three_ttls_is_a_loss_and_never_a_renewal_that_hides_it(lab: Lab) -> None:
     lease = await lab.client().lock("x").acquire()
     await lab.pass_time(lab.ttl * 3)
-    if lab.harness.clock is not None:  # on a clock turned by hand nobody could renew meanwhile
+    if lab.harness.clock is not None:  # on a clock turned by hand no keeper could renew meanwhile
         assert lease.lost.is_set()
     await lease.release()
 

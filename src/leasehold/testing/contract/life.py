@@ -91,7 +91,7 @@ async def a_dropped_lease_is_not_renewed_any_more(lab: Lab) -> None:
     client = lab.client(faults)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
-        await client.lock("x").acquire()  # nobody keeps it
+        await client.lock("x").acquire()  # the reference is dropped at once
         gc.collect()
         await lab.flowing(_got(lab))
 

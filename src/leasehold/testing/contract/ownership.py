@@ -1,4 +1,4 @@
-"""At most one owner per name, and nobody touches another's grant."""
+"""At most one owner per name, and a request touches no grant but its own."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ leases run out that a healthy host would have kept, and the case proves nothing 
 measured; see `runner` for what follows from them. This process: a thread wants to wake up every few milliseconds. The
 store's server, which may wait for the processor or the disk while this process does not: its calls are timed. The other
 processes of a case: each sends a beat through a pipe every few milliseconds, and the thread here watches for it, so
-that a process that is starved right now is seen too, although it cannot say so.
+that a process that is starved right now is seen too, although it can report nothing.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class Pulse:
 
 
 def beat(descriptor: int) -> None:
-    """Send beats from this process, in a thread of their own, until nobody reads them."""
+    """Send beats from this process, in a thread of their own, until the reading end is closed."""
 
     def send() -> None:
         with suppress(OSError):

@@ -92,7 +92,7 @@ async def _timed_out(lab: Lab, faults: Faults) -> None:
 
 @store_case()
 async def what_was_left_in_doubt_is_withdrawn_when_the_store_answers_again(lab: Lab) -> None:
-    """Long before its ttl: nobody waited for the withdrawal, and it is made up for."""
+    """Long before its ttl: no call waited for the withdrawal, which is repeated in the background."""
     faults = Faults()
     client = lab.client(faults)
     faults.mute(COMMAND_TIMEOUT)
