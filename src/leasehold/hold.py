@@ -1,4 +1,4 @@
-"""The block that runs under a lease: told of the loss, released at the end, its own errors never hidden."""
+"""The block that runs under a lease: interrupted by a loss, released at the end, its own errors never hidden."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from leasehold._core.open_client import OpenClient
     from leasehold._core.tenure import Watcher
+    from leasehold.client import AsyncClient
     from leasehold.lock_spec import Timeout
     from leasehold.spi import Signal
 
@@ -21,7 +22,7 @@ __all__ = ["AsyncHold", "Block", "lost_error", "wait_lost"]
 
 
 class Held(Protocol):
-    """What a block needs to know of the lease, or set of leases, that it runs under."""
+    """What a block needs of the lease, or set of leases, that it runs under."""
 
     @property
     def _opened(self) -> OpenClient: ...
@@ -40,7 +41,7 @@ L = TypeVar("L", bound="Held")
 
 
 def lost_error(lease: Held, loss: Loss, *, completed: bool) -> LeaseLost:
-    """The error that tells a holder of its loss."""
+    """The error for a lost lease."""
     done = "; the block had already run to its end" if completed else ""
     return LeaseLost(
         f"the lease of {lease.name!r} is over ({loss.reason}): {loss.detail}{done}",
@@ -54,7 +55,7 @@ def lost_error(lease: Held, loss: Loss, *, completed: bool) -> LeaseLost:
 class Block:
     """The code between entering and leaving.
 
-    It must not refer to its lease: the lease refers to it, and a lease that nobody else refers to has to disappear at
+    It must not refer to its lease: the lease refers to it, and a lease that the program has dropped has to disappear at
     once, without waiting for the garbage collector, so that it is not renewed.
     """
 
@@ -72,7 +73,7 @@ class Block:
             self._on_lost(loss)
 
     def loss_is_raised(self) -> None:
-        """The code is about to get the loss as an exception from its own call."""
+        """The code is about to get the loss as an exception of its own call, so that it need not be interrupted."""
         self._scope.loss_is_raised()
 
     async def leave(
@@ -135,9 +136,14 @@ class AsyncHold(Generic[L]):
     """Takes a lock for a block: `async with lock.hold() as lease`. The body never runs without the lock."""
 
     def __init__(
-        self, acquire: Callable[[Timeout], Awaitable[L]], timeout: Timeout, on_lost: Callable[[Loss], object] | None
+        self,
+        client: AsyncClient,
+        acquire: Callable[[float | None], Awaitable[L]],
+        timeout: Timeout,
+        on_lost: Callable[[Loss], object] | None,
     ) -> None:
-        self._acquire = acquire
+        self._client = client
+        self._acquire = acquire  # until a deadline, which begins to run when the block is entered
         self._timeout = timeout
         self._on_lost = on_lost
         self._lease: L | None = None
@@ -146,7 +152,7 @@ class AsyncHold(Generic[L]):
     async def __aenter__(self) -> L:
         if self._lease is not None:
             raise TypeError("this hold is in use or used up; call lock.hold() again for another block")
-        self._lease = lease = await self._acquire(self._timeout)
+        self._lease = lease = await self._acquire(self._client._deadline(self._timeout))
         self._block = Block(lease, self._on_lost)
         return lease
 

@@ -57,7 +57,7 @@ class AsyncLock:
         the blocking face by another thread, where it may take its time. The block then ends with `LeaseLost`. An
         exception of the block itself is never hidden.
         """
-        return AsyncHold(self.acquire, timeout, on_lost)
+        return AsyncHold(self._client, self._acquire_until, timeout, on_lost)
 
     async def acquire(self, timeout: Timeout = ...) -> AsyncLease:
         """Wait for the lock at most `timeout` seconds and return the lease; None waits for ever.
@@ -129,7 +129,7 @@ class AsyncLockSet:
         self, timeout: Timeout = ..., *, on_lost: Callable[[Loss], object] | None = None
     ) -> AsyncHold[AsyncLeaseSet]:
         """A context manager that acquires all, runs the block under them, and releases them in reverse order."""
-        return AsyncHold(self.acquire, timeout, on_lost)
+        return AsyncHold(self._client, self._acquire_until, timeout, on_lost)
 
     async def acquire(self, timeout: Timeout = ...) -> AsyncLeaseSet:
         """Wait for all locks, `timeout` seconds in total; none is kept when one cannot be had."""
@@ -212,7 +212,7 @@ class AsyncRWLock:
 class AsyncMutex:
     """The methods of `threading.Lock` on a distributed lock; it may be shared by threads or tasks.
 
-    Code written for a local mutex does not ask whether it still holds it. So `release`, and the end of a block, raise
+    Code written for a local mutex does not check whether it still holds it. So `release`, and the end of a block, raise
     `LeaseLost` when the lease was lost meanwhile. For the same reason each thread or task releases only what it has
     acquired itself, as with `threading.RLock`: a release that comes late must not free the next holder. What is
     acquired here and released elsewhere is a lease: see `lock.acquire`.
@@ -287,7 +287,7 @@ class AsyncMutex:
                 f"{self._lock.name!r} is held by another thread or task: a mutex is released where it was acquired. To "
                 "release elsewhere, keep the lease that lock.acquire() returns"
             )
-        raise RuntimeError("release unlocked lock")
+        raise RuntimeError(f"release unlocked lock: {self._lock.name!r} is not held through this mutex")
 
     async def _wait(self, timeout: float | None) -> AsyncLease | None:
         limit = None if timeout is None else seconds(timeout, "timeout")

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, TypeAlias, TypedDict
 from leasehold._core.names import check_fact, check_name, key_for
 from leasehold.durations import Duration, seconds, ttl_seconds
 from leasehold.errors import ConfigurationError
-from leasehold.values import Claim, Mode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leasehold.values import Holder
+    from leasehold.values import Holder, Mode
 
 __all__ = ["LockOptions", "LockSpec", "Timeout", "is_whole", "make_spec", "with_group"]
 
@@ -38,7 +37,7 @@ class LockOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class LockSpec:
-    """A lock as it is asked for, attempt after attempt: a claim without its owner, and how its lease is kept."""
+    """A lock as every attempt claims it: a claim without its owner, and how its lease is kept."""
 
     name: str
     key: str
@@ -51,10 +50,6 @@ class LockSpec:
     min_hold: float = 0.0
     group: str | None = None
     reentrant: bool = False
-
-    def claim(self, owner: str) -> Claim:
-        """One attempt, under an owner value that no other attempt has."""
-        return Claim(self.key, owner, self.ttl, self.mode, self.capacity, self.min_hold, self.holder)
 
 
 def make_spec(
@@ -95,7 +90,7 @@ _WORDS_OF_OTHERS = {
     "timeout": "the time after which a lock frees itself is called ttl here (redis-py calls it timeout); how long to "
     "wait is given to acquire(timeout=...) or hold(timeout=...)",
     "blocking_timeout": "how long to wait is given to acquire(timeout=...) or hold(timeout=...)",
-    "blocking": "use try_acquire() to ask without waiting",
+    "blocking": "use try_acquire() to try without waiting",
     "expire": "the time after which a lock frees itself is called ttl here",
     "lease_time": "the time after which a lock frees itself is called ttl here",
     "auto_renewal": "renewal is on unless renew=False is given",

@@ -202,8 +202,8 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         "no-margin",
         "nothing is given up to clock drift",
         "_core/validity.py",
-        "    return ttl * DRIFT_SHARE + DRIFT_FIXED\n",
-        "    return 0.0\n",
+        "    return since + ttl - (ttl * DRIFT_SHARE + DRIFT_FIXED)\n",
+        "    return since + ttl\n",
     ),
     Mutant(
         "loss-told-twice",

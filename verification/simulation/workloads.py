@@ -257,7 +257,7 @@ class Actor:
         told: list[Loss] = []
         held: list[AsyncLease | AsyncLeaseSet] = []
         try:
-            async with AsyncHold(lambda _: self._acquire(lock, timeout), timeout, told.append) as lease:
+            async with AsyncHold(lock._client, lambda _: self._acquire(lock, timeout), timeout, told.append) as lease:
                 held.append(lease)
                 await self._work(lease, register, told)
                 if self._random.random() < 0.1:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leasehold._core.validity import margin
+from leasehold._core.validity import believed_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -42,7 +42,7 @@ def decided(yes: int, no: int, nodes: int) -> bool:
 
 def validity_left(ttl: float, elapsed: float) -> float:
     """For how long a grant may be trusted whose request was sent so long ago; not positive: not at all."""
-    return ttl - elapsed - margin(ttl)
+    return believed_until(-elapsed, ttl)
 
 
 def median(values: Sequence[float]) -> float:
