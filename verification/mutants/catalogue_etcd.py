@@ -218,6 +218,14 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_PARTS}::test_a_claim_that_is_kept_is_not_deleted_and_one_that_is_deleted_cannot_be_kept",),
     ),
     Mutant(
+        "etcd-broken-and-back",
+        "a late copy of a claim that was broken at once takes the lock again",
+        "backends/etcd/transactions.py",
+        " + refuse(keys.withdrawal_mark(owner), lease)\n",
+        "\n",
+        tests=(f"{_ANSWERS}::test_late_copy_of_a_claim_that_was_broken_at_once_is_refused",),
+    ),
+    Mutant(
         "etcd-broken-without-min-hold",
         "a broken grant is free before its min_hold is over",
         "backends/etcd/release.py",

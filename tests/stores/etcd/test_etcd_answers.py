@@ -173,6 +173,23 @@ def test_broken_grant_is_kept_for_its_min_hold_after_its_release(
     driver.run(history())
 
 
+def test_late_copy_of_a_claim_that_was_broken_at_once_is_refused(driver: contract.Driver, own_etcd: EtcdServer) -> None:
+    async def history() -> None:
+        runtime = driver.runtime()
+        first, operator = backends(own_etcd.url, runtime)
+        grant = await first.join(claim(runtime))
+        assert await operator.break_("answers:x", grant.fence, BROKEN.detail, now=True)
+        for backend in (first, operator):
+            assert isinstance(await backend.join(grant.claim), Refusal)
+            assert isinstance(await backend.try_acquire(grant.claim), Refusal)
+        assert await first.release(grant) == BROKEN
+        assert isinstance(await operator.join(claim(runtime)), Grant)
+        for backend in (first, operator):
+            await backend.close()
+
+    driver.run(history())
+
+
 def test_broken_at_once_is_free_in_spite_of_its_min_hold(driver: contract.Driver, own_etcd: EtcdServer) -> None:
     async def history() -> None:
         runtime = driver.runtime()

@@ -110,8 +110,8 @@ class Inspect:
         if not now:
             return transactions.put_if_unchanged(stored.kv, stored.with_(broken=reason), lease)
         _, mode, capacity = self._keys.parse(stored.kv.key)
-        note = self._keys.of(key, mode, capacity).break_note(stored.owner)
-        return transactions.break_now(stored.kv, note, reason.encode(), lease)
+        keys = self._keys.of(key, mode, capacity)
+        return transactions.break_now(stored.kv, keys, stored.owner, reason.encode(), lease)
 
     async def _holder(self, key: str, fence: int) -> StoredClaim | None:
         claimants = await self._claimants(key)

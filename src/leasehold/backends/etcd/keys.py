@@ -5,7 +5,7 @@ Below a root that has its version (`leasehold/1/`):
     q/KEY/w/SUFFIX     an exclusive claim, which holds or waits
     q/KEY/r/SUFFIX     a shared one
     q/KEY/p3/SUFFIX    one for a permit of three
-    x/KEY/OWNER        the mark of a withdrawn claim: a late copy of it is refused
+    x/KEY/OWNER        the mark of a claim that was withdrawn, or broken at once: a late copy of it is refused
     b/KEY/OWNER        the note of a grant that was broken at once: the reason, for its holder
     f/NAMESPACE        the floor of the fences
     r/KEY/fence, r/KEY/value    a record

@@ -194,10 +194,11 @@ def put_if_unchanged(kv: KeyValue, value: bytes, lease: int = 0) -> bytes:
     return condition(written_at(kv.key, kv.written)) + then(op_put(put(kv.key, value, lease)))
 
 
-def break_now(kv: KeyValue, note: bytes, reason: bytes, lease: int) -> bytes:
-    """Delete a grant's key if it is as it was read, and leave a note for its holder."""
+def break_now(kv: KeyValue, keys: LockKeys, owner: str, reason: bytes, lease: int) -> bytes:
+    """Delete a grant's key if it is as it was read, leave a note for its holder, and keep late copies of it out."""
     deleted = condition(written_at(kv.key, kv.written)) + then(op_delete(delete(kv.key)))
-    return deleted + then(op_put(put(note, reason, lease)))
+    noted = then(op_put(put(keys.break_note(owner), reason, lease)))
+    return deleted + noted + refuse(keys.withdrawal_mark(owner), lease)
 
 
 # --- a claim that is over
