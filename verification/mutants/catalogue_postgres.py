@@ -161,8 +161,8 @@ POSTGRES_MUTANTS: tuple[Mutant, ...] = (
         "PG-refused-under-lock",
         "clients that poll lock the row of the name in turn, and a release waits for all of them",
         _VERBS,
-        "    IF NOT waits AND the_mode OPERATOR(pg_catalog.<>) 'permit' THEN\n",
-        "    IF false THEN\n",
+        "      IF held.shape OPERATOR(pg_catalog.=) 1 AND NOT waits AND",
+        "      IF false AND",
         (_OF_GRANTS, "-k", "without_a_lock"),
     ),
     Mutant(
@@ -180,5 +180,13 @@ POSTGRES_MUTANTS: tuple[Mutant, ...] = (
         "  IF own.state = 5 THEN\n    RETURN own.broken;\n",
         "  IF own.state = 5 THEN\n    DELETE FROM @schema@.claim WHERE number = own.number;\n    RETURN own.broken;\n",
         (_OF_GRANTS, "-k", "outlives_a_release"),
+    ),
+    Mutant(
+        "PG-no-gate",
+        "all claims wait for the row of the name at once, and a release among them",
+        "backends/postgres/sql/rules.sql",
+        "  PERFORM pg_catalog.pg_advisory_xact_lock(\n",
+        "  PERFORM pg_catalog.abs(\n",
+        (_OF_GRANTS, "-k", "one_of_many_claims"),
     ),
 )

@@ -237,6 +237,38 @@ def test_claims_that_raced_for_a_free_name_leave_its_holder_in_the_row_of_the_na
         run(other.close())
 
 
+def test_release_finds_one_of_many_claims_before_it_at_the_row_of_its_name(
+    database: str, table: psycopg.Connection[Any]
+) -> None:
+    """All waited for the row, each commit let all compete anew, and a release among forty could lose for long."""
+    backend: Any = find_store(f"{database}?connections=20&answer_timeout=60").open_backend(RUNTIME)
+    grant = run(backend.try_acquire(claim_of()))
+    order: list[str] = []
+
+    def note(name: str, call: Any) -> None:
+        run(call)
+        order.append(name)
+
+    def waiting(kinds: str) -> int:
+        row = table.execute(f"SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype IN ({kinds})".encode())
+        return int((row.fetchone() or [0])[0])
+
+    with table.transaction():
+        table.execute("SELECT 1 FROM leasehold.lock FOR UPDATE")
+        joins = [threading.Thread(target=note, args=("join", backend.join(claim_of()))) for _ in range(10)]
+        for thread in joins:
+            thread.start()
+        eventually(lambda: waiting("'advisory'") == 9, "they do not pass the gate one after the other")
+        assert waiting("'tuple', 'transactionid'") == 1
+        release = threading.Thread(target=note, args=("release", backend.release(grant)))
+        release.start()
+        eventually(lambda: waiting("'tuple', 'transactionid'") == 2)
+    for thread in (*joins, release):
+        thread.join()
+    assert order.index("release") <= 3, order
+    run(backend.close())
+
+
 def test_min_hold_is_kept_after_a_release(backend: Any) -> None:
     grant = run(backend.try_acquire(claim_of(min_hold=30.0)))
     assert run(backend.release(grant)) is True

@@ -3,8 +3,8 @@
 --
 -- A role that may create functions and operators in a schema of the caller's search path could put its own in the place
 -- of PostgreSQL's, and they would run as the caller. So the verbs pin their search path. The functions of this file are
--- called by those only, and inherit it; setting it costs microseconds on each call. `micros_3` and `is_over_3`, and the
--- verbs that do the common case, are called with the caller's path: there every name is qualified, operators too.
+-- called by those only, and inherit it; setting it costs microseconds on each call. `micros_3`, `is_over_3` and
+-- `pass_gate_3`, and the verbs that do the common case, are called with the caller's path: there every name is qualified, operators too.
 
 -- When -> a fence by the clock: microseconds since 1970.
 CREATE OR REPLACE FUNCTION @schema@.micros_3(at timestamp with time zone) RETURNS bigint
@@ -111,6 +111,18 @@ BEGIN
   IF room THEN
     PERFORM @schema@.advance_3(the_key, at);
   END IF;
+END
+$$;
+
+-- The gate of a name: claims and waiters pass it one after the other, before they lock the row of the name; releases,
+-- renewals and withdrawals do not, so they find at most one of those before them at the row. Without it, each commit let
+-- all that wait for the row compete anew, and a release among forty could lose for a second. The gate is an advisory
+-- lock, had until the end of the transaction. Always the gate before the row, so that no two wait for each other.
+CREATE OR REPLACE FUNCTION @schema@.pass_gate_3(the_key pg_catalog.bytea) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM pg_catalog.pg_advisory_xact_lock(
+    pg_catalog.hashtextextended(pg_catalog.encode(the_key, 'hex'), 5496912345067202));
 END
 $$;
 

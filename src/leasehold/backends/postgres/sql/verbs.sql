@@ -106,7 +106,8 @@ $$;
 -- `in_session`: the claim ends with this session, which has its number; sent again in another, it moves there.
 -- Invariant: the same claim sent twice gives the same grant, with a new expiry; a withdrawn claim gets nothing.
 -- A claim that does not wait, on a name with one exclusive holder, is refused without a lock on the name's row: many
--- clients that poll would otherwise keep that row locked in turn, and the release would be one more in their line.
+-- clients that poll would otherwise keep that row locked in turn, and the release would be one more in their line. Other
+-- claims on a name in use pass its gate first, for the same reason: see `pass_gate_3`.
 CREATE OR REPLACE FUNCTION @schema@.acquire_3(
   the_key pg_catalog.bytea, the_owner pg_catalog.text, the_ttl double precision, the_mode pg_catalog.text,
   the_capacity integer, the_min_hold double precision, the_holder pg_catalog.text, the_floor bigint, waits boolean,
@@ -122,17 +123,19 @@ BEGIN
   FOR attempt IN 1 .. 2 LOOP  -- the second time after a wait for the row, which may have a new holder
     at := pg_catalog.clock_timestamp();
     moment := pg_catalog.date_part('epoch', at);
-    IF NOT waits AND the_mode OPERATOR(pg_catalog.<>) 'permit' THEN
-      SELECT l.* INTO held FROM @schema@.lock AS l
-        WHERE l.key OPERATOR(pg_catalog.=) the_key AND l.shape OPERATOR(pg_catalog.=) 1
-          AND l.owner OPERATOR(pg_catalog.<>) the_owner AND l.expires OPERATOR(pg_catalog.>) at
-          AND NOT @schema@.is_over_3(l.session);
-      IF FOUND THEN
+    IF attempt OPERATOR(pg_catalog.=) 1 OR NOT waits THEN
+      SELECT l.* INTO held FROM @schema@.lock AS l WHERE l.key OPERATOR(pg_catalog.=) the_key;
+      IF held.shape OPERATOR(pg_catalog.=) 1 AND NOT waits AND the_mode OPERATOR(pg_catalog.<>) 'permit'
+         AND held.owner OPERATOR(pg_catalog.<>) the_owner AND held.expires OPERATOR(pg_catalog.>) at
+         AND NOT @schema@.is_over_3(held.session) THEN
         verdict := 'refused';
         ahead := 0;
         ends := pg_catalog.date_part('epoch', held.expires OPERATOR(pg_catalog.-) at);
         facts := held.holder;
         RETURN;
+      END IF;
+      IF held.shape OPERATOR(pg_catalog.<>) 0 AND attempt OPERATOR(pg_catalog.=) 1 THEN
+        PERFORM @schema@.pass_gate_3(the_key);
       END IF;
     END IF;
     EXIT WHEN attempt OPERATOR(pg_catalog.=) 2 OR the_mode OPERATOR(pg_catalog.<>) 'exclusive'
@@ -165,9 +168,11 @@ CREATE OR REPLACE FUNCTION @schema@.turn_3(
   OUT ends double precision, OUT facts pg_catalog.text, OUT mode pg_catalog.text, OUT capacity integer)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
-  at timestamp with time zone := @schema@.enter_3(the_key);
+  at timestamp with time zone;
   own @schema@.claim;
 BEGIN
+  PERFORM @schema@.pass_gate_3(the_key);
+  at := @schema@.enter_3(the_key);
   moment := date_part('epoch', at);
   own := @schema@.own_3(the_owner);
   IF own.state = 1 AND own.broken IS NULL THEN
@@ -201,8 +206,12 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off 
 DECLARE
   name pg_catalog.bytea;
   at timestamp with time zone;
+  few boolean := (SELECT count(DISTINCT k) <= 16 FROM unnest(the_keys) AS k);  -- the server has room for so many locks
 BEGIN
   FOR name IN SELECT DISTINCT k FROM unnest(the_keys) AS k ORDER BY k LOOP
+    IF few THEN
+      PERFORM @schema@.pass_gate_3(name);
+    END IF;
     at := @schema@.enter_3(name);
     UPDATE @schema@.claim AS c SET
       expires = at + make_interval(secs => CASE c.state WHEN 1 THEN c.ttl ELSE least(c.ttl, 3) END), bell = the_channel
