@@ -19,6 +19,7 @@ from leasehold import errors, events
 from leasehold._core.states import TRANSITIONS, State
 from leasehold.testing.contract import REQUIRED
 from leasehold.values import Capability
+from tools.store_options import draw_options
 from verification.models.catalogue import GROUPS, INSTANCES, Instance, recorded
 
 if TYPE_CHECKING:
@@ -169,6 +170,11 @@ def _searched(instance: Instance) -> tuple[str, str, str, str]:
     return instance.words + ("" if instance.fast else " †"), f"{found['states']:,}", str(found["depth"]), result
 
 
+def _options() -> str:
+    """What each store's URL may say."""
+    return draw_options({**TITLES, "postgres": "PostgreSQL"})
+
+
 DRAWINGS: dict[str, Callable[[], str]] = {
     "capabilities": _capabilities,
     "decisions": _decisions,
@@ -176,6 +182,7 @@ DRAWINGS: dict[str, Callable[[], str]] = {
     "events": _events,
     "models": _models,
     "names": _names,
+    "options": _options,
     "states": _states,
     "stores": _stores,
 }

@@ -37,8 +37,8 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold.backends.memory import MemoryStore
-from leasehold.backends.sqlite.backend import SqliteStore
-from leasehold.backends.sqlite.location import Location
+from leasehold.backends.sqlite.options import Location
+from leasehold.backends.sqlite.store import SqliteStore
 from leasehold.errors import BackendError, ModeConflict
 from leasehold.spi import Place
 from leasehold.testing import ManualClock

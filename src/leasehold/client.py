@@ -10,27 +10,20 @@ import functools
 import inspect
 import os
 import weakref
-from typing import TYPE_CHECKING, Any, Never, NoReturn, ParamSpec, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, Unpack, cast
 
 from leasehold._core import events as happened
+from leasehold._core.capabilities import CAPABILITY_OF_MODE, inspecting, operating, require
 from leasehold._core.events import Events
 from leasehold._core.keeper import CLOSE_PATIENCE
 from leasehold._core.names import DEFAULT_NAMESPACE, check_fact, check_name, check_namespace, key_for, name_of
-from leasehold._core.session import open_session
+from leasehold._core.open_client import open_client
 from leasehold.durations import Duration, optional_seconds, seconds, ttl_seconds
 from leasehold.errors import AcquireTimeout, BackendUnavailable, ClientClosed, ConfigurationError, OutcomeUnknown
 from leasehold.lock import AsyncLock, AsyncLockSet, AsyncRWLock
+from leasehold.lock_spec import LockOptions, is_whole, make_spec, with_group
 from leasehold.name_template import NameTemplate
-from leasehold.spi import Examining
-from leasehold.terms import (
-    CAPABILITY_OF_MODE,
-    LockOptions,
-    checked_terms,
-    explain_misplaced,
-    is_whole,
-    require,
-    with_group,
-)
+from leasehold.spi import Embedded, Examining
 from leasehold.urls import find_store
 from leasehold.values import MAX_FENCE, Capability, Holder, LockState, Mode
 
@@ -39,11 +32,11 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from leasehold._core.events import Event
-    from leasehold._core.session import Session
+    from leasehold._core.open_client import OpenClient
     from leasehold.findings import Finding
+    from leasehold.lock_spec import Timeout
     from leasehold.patterns.once import AsyncOnce, OnceOptions
-    from leasehold.spi import Inspecting, Runtime, Store
-    from leasehold.terms import Timeout
+    from leasehold.spi import Runtime, Store
 
 __all__ = ["DEFAULT_TTL", "AsyncClient", "connect_async"]
 
@@ -104,7 +97,7 @@ class AsyncClient:
         self._label = check_fact(label, "label")
         self._connect_timeout = seconds(connect_timeout, "connect_timeout")
         self._events = Events()
-        self._session: Session | None = None
+        self._opened: OpenClient | None = None
         self._opening = runtime.guard()
         self._closed = False
         self._close_patience = CLOSE_PATIENCE
@@ -112,37 +105,15 @@ class AsyncClient:
 
     # --- locks
 
-    def lock(
-        self,
-        name: str,
-        *,
-        ttl: Duration | None = None,
-        renew: bool = True,
-        max_hold: Duration | None = None,
-        min_hold: Duration = 0,
-        group: str | None = None,
-        reason: str | None = None,
-        reentrant: bool = False,
-        **misplaced: Never,
-    ) -> AsyncLock:
+    def lock(self, name: str, **options: Unpack[LockOptions]) -> AsyncLock:
         """A lock that one holder has alone. Nothing is asked of the store yet.
 
-        `ttl`: it frees itself after this long when its holder vanishes. `renew`: extend it while it is held.
-        `max_hold`: stop renewing after this long, for workers that hang. `min_hold`: keep it at least so long, for jobs
-        so short that clocks differ by more. `group`: what it counts as in statistics. `reason`: shown to whoever waits.
-        `reentrant`: the same thread or task may acquire it again, and gets the same fence.
+        `ttl` (the client's): it frees itself after this long when its holder vanishes. `renew` (True): extend it while
+        it is held. `max_hold` (None): stop renewing after this long, for workers that hang. `min_hold` (0): keep it at
+        least so long, for jobs so short that clocks differ by more. `group` (None): what it counts as in statistics.
+        `reason` (None): shown to those who wait. `reentrant` (False): the same thread or task may acquire it again,
+        and gets the same fence.
         """
-        if misplaced:
-            raise TypeError(explain_misplaced(sorted(misplaced)[0]))
-        options = LockOptions(
-            ttl=ttl,
-            renew=renew,
-            max_hold=max_hold,
-            min_hold=min_hold,
-            group=group,
-            reason=reason,
-            reentrant=reentrant,
-        )
         return self._make(name, Mode.EXCLUSIVE, 1, **options)
 
     def semaphore(self, name: str, permits: int, **options: Unpack[LockOptions]) -> AsyncLock:
@@ -225,12 +196,12 @@ class AsyncClient:
     async def inspect(self, name: str) -> LockState | None:
         """Who holds the lock and who waits for it; None when nobody does."""
         key = key_for(self._namespace, check_name(name))
-        state = await _asked(self._inspecting().inspect, key)
+        state = await _asked(inspecting(self._open().backend).inspect, key)
         return None if state is None else _named(state)
 
     async def locks(self, prefix: str = "") -> Sequence[LockState]:
         """All locks of this namespace that are in use and whose name starts with `prefix`."""
-        states = await _asked(self._inspecting().list, key_for(self._namespace, prefix))
+        states = await _asked(inspecting(self._open().backend).list, key_for(self._namespace, prefix))
         return [_named(state) for state in states]
 
     async def examine(self) -> Sequence[Finding]:
@@ -250,7 +221,7 @@ class AsyncClient:
             raise ConfigurationError("breaking a lock needs a reason, which its holder will be shown")
         author = check_fact(by, "by") or str(self._holder(None))
         key = key_for(self._namespace, check_name(name))
-        broken = await self._inspecting().break_(key, fence, f"{reason} (by {author})", now=now)
+        broken = await operating(self._open().backend).break_(key, fence, f"{reason} (by {author})", now=now)
         if broken:
             self._events.emit(happened.Broken(name, fence, reason, author))
         return broken
@@ -266,7 +237,7 @@ class AsyncClient:
         if not reason or not check_fact(reason, "reason"):
             raise ConfigurationError("raising a fence needs a reason, which is logged")
         author = check_fact(by, "by") or str(self._holder(None))
-        highest = await self._inspecting().raise_fence(key_for(self._namespace, check_name(name)), fence)
+        highest = await operating(self._open().backend).raise_fence(key_for(self._namespace, check_name(name)), fence)
         self._events.emit(happened.FenceRaised(name, highest, reason, author))
         return highest
 
@@ -284,14 +255,25 @@ class AsyncClient:
         """Which store this is, for messages; without its password."""
         return self._current().backend.label
 
+    @property
+    def is_private(self) -> bool:
+        """Whether the store ends at the border of this process, as `memory://` does: no other process can share it."""
+        backend = self._current().backend
+        return isinstance(backend, Embedded) and backend.is_private
+
+    def exists(self) -> bool:
+        """False for a store that the first grant would create: a SQLite file, perhaps with a misspelt name."""
+        backend = self._current().backend
+        return not isinstance(backend, Embedded) or backend.exists()
+
     # --- life
 
     async def close(self) -> None:
         """Stop renewing and let go of connections; may be called twice. Leases still held are lost to their holders."""
         with self._opening:
-            session, self._session, self._closed = self._session, None, True
-        if session is not None:
-            await session.close()
+            opened, self._opened, self._closed = self._opened, None, True
+        if opened is not None:
+            await opened.close()
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -310,23 +292,23 @@ class AsyncClient:
 
     # --- for locks and faces
 
-    def _open(self) -> Session:
-        """The open session, on the loop that runs now."""
-        self._runtime.bind()
-        session = self._session
-        return self._current() if session is None else session
+    def _open(self) -> OpenClient:
+        """What this client has while it is open; on the event loop that runs now, where there is one."""
+        if not self._runtime.blocking:
+            self._runtime.bind()
+        opened = self._opened
+        return self._current() if opened is None else opened
 
-    def _current(self) -> Session:
+    def _current(self) -> OpenClient:
         with self._opening:
             if self._closed:
                 raise ClientClosed
-            if self._session is None:
-                self._session = self._new_session()
-            return self._session
-
-    def _new_session(self) -> Session:
-        backend = self._store.open_backend(self._runtime)
-        return open_session(self._runtime, backend, self._events, self._connect_timeout, self._close_patience)
+            if self._opened is None:
+                backend = self._store.open_backend(self._runtime)
+                self._opened = open_client(
+                    self._runtime, backend, self._events, self._connect_timeout, self._close_patience
+                )
+            return self._opened
 
     def _deadline(self, timeout: Timeout) -> float | None:
         limit = self._timeout if timeout is ... else optional_seconds(timeout, "timeout")
@@ -335,27 +317,30 @@ class AsyncClient:
     def _holder(self, reason: str | None) -> Holder:
         return Holder(_host_name(), os.getpid(), self._label, reason)
 
-    def _inspecting(self) -> Inspecting:
-        backend = self._open().backend
-        require(backend, Capability.INSPECT)
-        return cast("Inspecting", backend)
-
     def _make(self, name: str, mode: Mode, capacity: int, **options: Unpack[LockOptions]) -> AsyncLock:
         """Check everything before any I/O."""
-        terms = checked_terms(name, self._namespace, mode, capacity, self._ttl, **options)
-        backend = self._current().backend
-        require(backend, CAPABILITY_OF_MODE[mode])
-        if terms.min_hold:
-            require(backend, Capability.MIN_HOLD)
-        return AsyncLock(self, terms)
+        spec = make_spec(
+            name,
+            options,
+            namespace=self._namespace,
+            mode=mode,
+            capacity=capacity,
+            default_ttl=self._ttl,
+            holder=self._holder,
+        )
+        opened = self._current()
+        require(opened.backend, CAPABILITY_OF_MODE[mode])
+        if spec.min_hold:
+            require(opened.backend, Capability.MIN_HOLD)
+        return AsyncLock(self, opened, spec)
 
     def _after_fork(self) -> None:
         """In the child: leases are the parent's, connections are the parent's; use neither, and close nothing."""
-        session, self._session = self._session, None
+        opened, self._opened = self._opened, None
         self._opening = self._runtime.guard()
-        if session is not None:
-            session.bury()
-            _GRAVEYARD.append(session)
+        if opened is not None:
+            opened.bury()
+            _GRAVEYARD.append(opened)
 
 
 async def _asked(question: Callable[[str], Awaitable[R]], key: str) -> R:
@@ -382,7 +367,7 @@ def _host_name() -> str:
 
 
 _CLIENTS: weakref.WeakSet[AsyncClient] = weakref.WeakSet()
-_GRAVEYARD: list[Session] = []  # never finalised: closing an inherited connection would end the parent's
+_GRAVEYARD: list[OpenClient] = []  # never finalised: closing an inherited connection would end the parent's
 
 
 def _leave_everything_to_the_parent() -> None:

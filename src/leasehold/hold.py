@@ -12,8 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from types import TracebackType
 
-    from leasehold._core.session import Session
+    from leasehold._core.open_client import OpenClient
     from leasehold._core.tenure import Watcher
+    from leasehold.client import AsyncClient
+    from leasehold.lock_spec import Timeout
     from leasehold.spi import Signal
 
 __all__ = ["AsyncHold", "Block", "lost_error", "wait_lost"]
@@ -23,7 +25,7 @@ class Held(Protocol):
     """What a block needs to know of the lease, or set of leases, that it runs under."""
 
     @property
-    def _session(self) -> Session: ...
+    def _opened(self) -> OpenClient: ...
     @property
     def name(self) -> str: ...
     @property
@@ -44,7 +46,7 @@ def lost_error(lease: Held, loss: Loss, *, completed: bool) -> LeaseLost:
     return LeaseLost(
         f"the lease of {lease.name!r} is over ({loss.reason}): {loss.detail}{done}",
         name=lease.name,
-        backend=lease._session.backend.label,
+        backend=lease._opened.backend.label,
         reason=loss.reason,
         completed=completed,
     )
@@ -59,7 +61,7 @@ class Block:
 
     def __init__(self, lease: Held, on_lost: Callable[[Loss], object] | None = None) -> None:
         self._on_lost = on_lost
-        self._scope = lease._session.runtime.scope()
+        self._scope = lease._opened.runtime.scope()
         lease._watch(self)
 
     def on_end(self, loss: Loss | None) -> None:
@@ -70,9 +72,9 @@ class Block:
         if self._on_lost is not None:
             self._on_lost(loss)
 
-    def told(self) -> None:
+    def loss_is_raised(self) -> None:
         """The code is about to get the loss as an exception from its own call."""
-        self._scope.told()
+        self._scope.loss_is_raised()
 
     async def leave(
         self,
@@ -121,7 +123,7 @@ async def _give_back(lease: Held, error: BaseException | None) -> Loss | None:
     try:
         freed = await lease.release()
     except (BackendError, ClientClosed) as failure:
-        lease._session.events.emit(ReleaseFailed(lease.name, str(failure)))
+        lease._opened.events.emit(ReleaseFailed(lease.name, str(failure)))
         if error is not None:
             error.add_note(f"leasehold: {lease.name!r} could not be released either: {failure}")
         return None
@@ -133,8 +135,16 @@ async def _give_back(lease: Held, error: BaseException | None) -> Loss | None:
 class AsyncHold(Generic[L]):
     """Takes a lock for a block: `async with lock.hold() as lease`. The body never runs without the lock."""
 
-    def __init__(self, take: Callable[[], Awaitable[L]], on_lost: Callable[[Loss], object] | None) -> None:
-        self._take = take
+    def __init__(
+        self,
+        client: AsyncClient,
+        acquire: Callable[[float | None], Awaitable[L]],
+        timeout: Timeout,
+        on_lost: Callable[[Loss], object] | None,
+    ) -> None:
+        self._client = client
+        self._acquire = acquire  # until a deadline, which begins to run when the block is entered
+        self._timeout = timeout
         self._on_lost = on_lost
         self._lease: L | None = None
         self._block: Block | None = None
@@ -142,9 +152,9 @@ class AsyncHold(Generic[L]):
     async def __aenter__(self) -> L:
         if self._lease is not None:
             raise TypeError("this hold is in use or used up; call lock.hold() again for another block")
-        self._lease = await self._take()
-        self._block = Block(self._lease, self._on_lost)
-        return self._lease
+        self._lease = lease = await self._acquire(self._client._deadline(self._timeout))
+        self._block = Block(lease, self._on_lost)
+        return lease
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -162,13 +172,13 @@ class _Bell:
     def on_end(self, _: Loss | None) -> None:
         self._signal.set()
 
-    def told(self) -> None:
+    def loss_is_raised(self) -> None:
         pass
 
 
 async def wait_lost(lease: Held, limit: float | None) -> bool:
     """Wait until the lease is lost or released or the limit is over; True if it is lost."""
-    runtime = lease._session.runtime
+    runtime = lease._opened.runtime
     deadline = None if limit is None else runtime.now() + limit
     signal = runtime.signal()
     bell = _Bell(signal)

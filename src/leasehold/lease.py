@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import TracebackType
 
-    from leasehold._core.session import Session
+    from leasehold._core.open_client import OpenClient
     from leasehold._core.tenure import Tenure, Watcher
     from leasehold.durations import Duration
     from leasehold.values import Holder
@@ -52,10 +52,10 @@ class AsyncLease:
     It is its own context manager, which releases at the end of the block and raises `LeaseLost` if it was lost before.
     """
 
-    def __init__(self, session: Session, tenure: Tenure) -> None:
-        self._session: Session = session
+    def __init__(self, opened: OpenClient, tenure: Tenure) -> None:
+        self._opened: OpenClient = opened
         self._tenure = tenure
-        self._open = True  # this object has not been released; a re-entered lock has several
+        self._unreleased = True  # this object has not been released; a re-entered lock has several
 
     @property
     def name(self) -> str:
@@ -95,15 +95,15 @@ class AsyncLease:
     def loss(self) -> Loss | None:
         """Why the lease is lost, or None while it is held or after it was released."""
         tenure = self._tenure
-        if tenure.state is State.HELD and self._session.runtime.now() < tenure.deadline:
+        if tenure.state is State.HELD and self._opened.runtime.now() < tenure.deadline:
             return None
-        return self._session.keeper.decide(tenure)
+        return self._opened.keeper.decide(tenure)
 
     def remaining(self) -> float:
         """Seconds for which the lease is surely ours if nothing more is heard from the store; 0 when it is over."""
-        if not self._open or self._tenure.state is not State.HELD:
+        if not self._unreleased or self._tenure.state is not State.HELD:
             return 0.0
-        return max(0.0, self._tenure.deadline - self._session.runtime.now())
+        return max(0.0, self._tenure.deadline - self._opened.runtime.now())
 
     def check(self, need: Duration = 0) -> None:
         """Raise `LeaseLost` unless the lease is ours for another `need` seconds; call it before a side effect.
@@ -112,8 +112,8 @@ class AsyncLease:
         promise that the process is not paused after the check: only a fence at the resource helps then.
         """
         margin = seconds(need, "need") if need else 0.0
-        if self._open and self._tenure.state is State.HELD:
-            left = self._tenure.deadline - self._session.runtime.now()
+        if self._unreleased and self._tenure.state is State.HELD:
+            left = self._tenure.deadline - self._opened.runtime.now()
             if left > margin:
                 return
             if left > 0:
@@ -123,7 +123,7 @@ class AsyncLease:
     async def renew(self) -> float:
         """Extend the lease now and return the seconds that remain; raises `LeaseLost` when it is over."""
         self.check()
-        await self._session.keeper.renew_now(self._tenure)
+        await self._opened.keeper.renew_now(self._tenure)
         self.check()
         return self.remaining()
 
@@ -133,17 +133,17 @@ class AsyncLease:
         It never raises `LeaseLost`. When the store cannot be reached for a second it raises a `BackendError`; the lease
         is then not renewed any more, and the release is tried again, in the background and by another call.
         """
-        if not self._open:
+        if not self._unreleased:
             return False
-        with self._session.keeper.guard:
+        with self._opened.keeper.guard:
             shared = self._tenure.handles > 1
             if shared:
                 self._tenure.handles -= 1
-                self._open = False
+                self._unreleased = False
         if shared:
             return True
-        freed = await release(self._session, self._tenure)
-        self._open = False
+        freed = await release(self._opened, self._tenure)
+        self._unreleased = False
         return freed
 
     async def __aenter__(self) -> AsyncLease:
@@ -165,7 +165,7 @@ class AsyncLease:
 
     def _too_short(self, left: float, needed: float) -> LeaseLost | ConfigurationError:
         """Why a lease that is held is not enough."""
-        tenure, store = self._tenure, self._session.backend.label
+        tenure, store = self._tenure, self._opened.backend.label
         ttl = max(tenure.ttl, tenure.grant.claim.ttl) if tenure.is_window else tenure.ttl
         most = believed_until(0.0, ttl)
         if needed >= most:
@@ -185,7 +185,7 @@ class AsyncLease:
     def _raise_loss(self) -> NoReturn:
         loss = self.loss or _RELEASED
         for watcher in self._tenure.present_watchers():
-            watcher.told()
+            watcher.loss_is_raised()
         raise lost_error(self, loss, completed=False)
 
     def _is_kept(self) -> bool:
@@ -194,12 +194,12 @@ class AsyncLease:
         return loss is None or loss.reason is LossReason.MAX_HOLD
 
     def _watch(self, watcher: Watcher) -> None:
-        with self._session.keeper.guard:
+        with self._opened.keeper.guard:
             self._tenure.watchers.append(weakref.ref(watcher))
 
     def _unwatch(self, watcher: Watcher) -> None:
         known = weakref.ref(watcher)  # references to one object are equal while it lives
-        with self._session.keeper.guard:
+        with self._opened.keeper.guard:
             if known in self._tenure.watchers:
                 self._tenure.watchers.remove(known)
 
@@ -287,8 +287,8 @@ class AsyncLeaseSet:
         return ", ".join(lease.name for lease in self._leases)
 
     @property
-    def _session(self) -> Session:
-        return self._leases[0]._session
+    def _opened(self) -> OpenClient:
+        return self._leases[0]._opened
 
     def _is_kept(self) -> bool:
         """Whether there is something to give back: the loss of one lease does not end the others."""

@@ -6,11 +6,10 @@ own.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
 from leasehold._core import acquire as core
-from leasehold._core.session import Wish
-from leasehold._core.states import State
 from leasehold.durations import seconds
 from leasehold.errors import AcquireTimeout, BackendError, LeaseLost
 from leasehold.hold import AsyncHold
@@ -21,10 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
     from types import TracebackType
 
-    from leasehold._core.session import Session
-    from leasehold._core.tenure import Tenure
+    from leasehold._core.open_client import OpenClient
     from leasehold.client import AsyncClient
-    from leasehold.terms import Terms, Timeout
+    from leasehold.lock_spec import LockSpec, Timeout
 
 __all__ = ["AsyncLock", "AsyncLockSet", "AsyncMutex", "AsyncRWLock"]
 
@@ -32,25 +30,25 @@ __all__ = ["AsyncLock", "AsyncLockSet", "AsyncMutex", "AsyncRWLock"]
 class AsyncLock:
     """A name to be locked, and how: made by `client.lock`, `client.semaphore` or `client.rwlock`."""
 
-    def __init__(self, client: AsyncClient, terms: Terms) -> None:
+    def __init__(self, client: AsyncClient, opened: OpenClient, spec: LockSpec) -> None:
         self._client = client
-        self._terms = terms
-        self._prepared: tuple[Session, Wish] | None = None
+        self._spec = spec
+        self._opened = opened  # what the spec's holder was made for
 
     @property
     def name(self) -> str:
         """The name of the lock."""
-        return self._terms.name
+        return self._spec.name
 
     @property
     def ttl(self) -> float:
         """Seconds after which the lock frees itself when its holder vanishes."""
-        return self._terms.ttl
+        return self._spec.ttl
 
     @property
     def group(self) -> str | None:
         """What this lock counts as in statistics, where its own name would be one of too many."""
-        return self._terms.group
+        return self._spec.group
 
     def hold(self, timeout: Timeout = ..., *, on_lost: Callable[[Loss], object] | None = None) -> AsyncHold[AsyncLease]:
         """A context manager that acquires, runs the block under the lease, and releases.
@@ -59,26 +57,22 @@ class AsyncLock:
         the blocking face by another thread, where it may take its time. The block then ends with `LeaseLost`. An
         exception of the block itself is never hidden.
         """
-        return AsyncHold(lambda: self.acquire(timeout), on_lost)
+        return AsyncHold(self._client, self._acquire_until, timeout, on_lost)
 
     async def acquire(self, timeout: Timeout = ...) -> AsyncLease:
         """Wait for the lock at most `timeout` seconds and return the lease; None waits for ever.
 
         Raises `AcquireTimeout` when the time is over, and a `BackendError` when the store cannot be reached.
         """
-        deadline = self._client._deadline(timeout)
-        session, wish = self._prepare()
-        if self._terms.reentrant and (again := self._re_enter(session)) is not None:
-            return again
-        return self._lease(session, await core.acquire(session, wish, deadline))
+        return await self._acquire_until(self._client._deadline(timeout))
 
     async def try_acquire(self) -> AsyncLease | None:
         """The lease if the lock is free now, else None."""
-        session, wish = self._prepare()
-        if self._terms.reentrant and (again := self._re_enter(session)) is not None:
-            return again
-        tenure = await core.try_acquire(session, wish)
-        return None if tenure is None else self._lease(session, tenure)
+        opened = self._client._open()
+        if self._opened is not opened:
+            self._adopt(opened)
+        tenure = await core.try_acquire(opened, self._spec)
+        return None if tenure is None else AsyncLease(opened, tenure)
 
     def as_mutex(self) -> AsyncMutex:
         """An object with the methods of `threading.Lock`, for code that wants one."""
@@ -105,47 +99,18 @@ class AsyncLock:
         raise TypeError("a lock belongs to its client; make one with the same name in the other process")
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name!r} {self._terms.mode} ttl={self.ttl:g}>"
+        return f"<{type(self).__name__} {self.name!r} {self._spec.mode} ttl={self.ttl:g}>"
 
     async def _acquire_until(self, deadline: float | None) -> AsyncLease:
-        session, wish = self._prepare()
-        if self._terms.reentrant and (again := self._re_enter(session)) is not None:
-            return again
-        return self._lease(session, await core.acquire(session, wish, deadline))
+        opened = self._client._open()
+        if self._opened is not opened:
+            self._adopt(opened)
+        return AsyncLease(opened, await core.acquire(opened, self._spec, deadline))
 
-    def _prepare(self) -> tuple[Session, Wish]:
-        """The open session and what to ask it; made anew after a fork, when process and connections are others."""
-        session = self._client._open()
-        if self._prepared is None or self._prepared[0] is not session:
-            terms = self._terms
-            wish = Wish(
-                name=terms.name,
-                key=terms.key,
-                ttl=terms.ttl,
-                mode=terms.mode,
-                capacity=terms.capacity,
-                min_hold=terms.min_hold,
-                max_hold=terms.max_hold,
-                renew=terms.renew,
-                holder=self._client._holder(terms.reason),
-            )
-            self._prepared = (session, wish)
-        return self._prepared
-
-    def _re_enter(self, session: Session) -> AsyncLease | None:
-        tenure = session.entered.get((self._terms.key, self._terms.mode, session.runtime.current()))
-        with session.keeper.guard:
-            if tenure is None or tenure.settle(session.runtime.now()) or tenure.state is not State.HELD:
-                return None
-            tenure.handles += 1
-        return AsyncLease(session, tenure)
-
-    def _lease(self, session: Session, tenure: Tenure) -> AsyncLease:
-        current = session.runtime.current()
-        tenure.taker = id(current)
-        if self._terms.reentrant:
-            session.entered[self._terms.key, self._terms.mode, current] = tenure
-        return AsyncLease(session, tenure)
+    def _adopt(self, opened: OpenClient) -> None:
+        """In a forked child: the holder is this process from now on, not the parent that made the lock."""
+        self._spec = replace(self._spec, holder=self._client._holder(self._spec.holder.reason))
+        self._opened = opened
 
 
 class AsyncLockSet:
@@ -164,11 +129,13 @@ class AsyncLockSet:
         self, timeout: Timeout = ..., *, on_lost: Callable[[Loss], object] | None = None
     ) -> AsyncHold[AsyncLeaseSet]:
         """A context manager that acquires all, runs the block under them, and releases them in reverse order."""
-        return AsyncHold(lambda: self.acquire(timeout), on_lost)
+        return AsyncHold(self._client, self._acquire_until, timeout, on_lost)
 
     async def acquire(self, timeout: Timeout = ...) -> AsyncLeaseSet:
         """Wait for all locks, `timeout` seconds in total; none is kept when one cannot be had."""
-        deadline = self._client._deadline(timeout)
+        return await self._acquire_until(self._client._deadline(timeout))
+
+    async def _acquire_until(self, deadline: float | None) -> AsyncLeaseSet:
         held: list[AsyncLease] = []
         try:
             for lock in self._locks:
@@ -262,7 +229,7 @@ class AsyncMutex:
         else:
             lease = await self._wait(None if timeout < 0 else timeout)
         if lease is not None:
-            self._held.append((lease._session.runtime.current(), lease))
+            self._held.append((lease._opened.runtime.current(), lease))
         return lease is not None
 
     async def release(self) -> None:
@@ -287,7 +254,7 @@ class AsyncMutex:
             raise LeaseLost(
                 f"the lease of {lease.name!r} was lost before release ({loss.reason}): {loss.detail}",
                 name=lease.name,
-                backend=lease._session.backend.label,
+                backend=lease._opened.backend.label,
                 reason=loss.reason,
                 completed=True,
             )

@@ -19,10 +19,14 @@ if TYPE_CHECKING:
     from leasehold.values import Capability, Claim, Grant, Holder, LockState, Loss, Reading, Record, Refusal
 
 __all__ = [
+    "DRIFT",
     "Alerting",
     "Backend",
+    "Conditioning",
+    "Embedded",
     "Examining",
     "Inspecting",
+    "Operating",
     "Place",
     "Pollable",
     "Queueing",
@@ -35,6 +39,8 @@ __all__ = [
     "Store",
     "Task",
 ]
+
+DRIFT = 0.01  # by so much a second of one clock may be shorter than a second of another: holder, store, host
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -134,6 +140,11 @@ class Inspecting(Protocol):
     async def list(self, prefix: str) -> Sequence[LockState]:
         """All locks in use whose key starts with `prefix`, in order of key."""
 
+
+@runtime_checkable
+class Operating(Protocol):
+    """What an operator may change. A store with capability INSPECT has it as well: a break needs the fence shown."""
+
     async def break_(self, key: str, fence: int, reason: str, *, now: bool) -> bool:
         """End the grant with this fence. The next holder still waits for its ttl to pass, unless `now`."""
 
@@ -171,6 +182,29 @@ class Examining(Protocol):
         """Look at settings, roles, rights, versions: each finding says why it matters and what to set.
 
         Changes nothing. What this account may not ask is a finding too, not an error.
+        """
+
+
+@runtime_checkable
+class Embedded(Protocol):
+    """A store without a server, which ends at the border of this host or of this process."""
+
+    @property
+    def is_private(self) -> bool:
+        """Whether it ends at the border of this process: another process with the same URL has a store of its own."""
+
+    def exists(self) -> bool:
+        """Whether it has been created. A file is, by the first grant; until then nothing can be held in it."""
+
+
+@runtime_checkable
+class Conditioning(Protocol):
+    """A store with transactions of its own, in which "this grant still exists" can be a condition (etcd)."""
+
+    def grant_condition(self, grant: Grant) -> tuple[bytes, int, bytes] | None:
+        """The key of a grant, the revision that created it, and the store's own form of the condition.
+
+        None for a grant that this client does not hold. No I/O: the transaction decides.
         """
 
 
@@ -218,51 +252,25 @@ class Scope(Protocol):
     def cancel(self) -> None:
         """Interrupt the body if the runtime can; called by the keeper."""
 
-    def told(self) -> None:
+    def loss_is_raised(self) -> None:
         """The body's own call is about to raise the loss, so it must not be cancelled as well."""
 
     async def leave(self, error: BaseException | None) -> bool:
         """End the scope; True if `error` is the interruption that `cancel` caused."""
 
 
-class Request(Protocol[T_co]):
-    """One question to one node of several."""
-
-    async def perform(self) -> T_co:
-        """Ask and wait for the answer."""
-
-
-@runtime_checkable
-class Pollable(Protocol[T_co]):
-    """A request that a blocking runtime can send now and collect later, so that many share one thread."""
-
-    async def perform(self) -> T_co:
-        """Ask and wait for the answer."""
-
-    def send(self) -> None:
-        """Send the question without waiting."""
-
-    def fileno(self) -> int:
-        """The descriptor that becomes readable when an answer comes."""
-
-    def receive(self) -> tuple[T_co] | None:
-        """Read what is there; the answer in a tuple, or None when more has to come."""
-
-
-class Startable(Protocol[T_co]):
-    """A request that an event loop can start without a task of its own, so that many cost little."""
-
-    async def perform(self) -> T_co:
-        """Ask and wait for the answer."""
-
-    def start(self, done: Callable[[Any], None]) -> None:
-        """Send the question; `done` is called once, later, with the answer or the exception that is one."""
-
-
 class Runtime(Protocol):
     """Time, waiting, spawning, shielding, chance: all that differs between threads, asyncio and simulation."""
 
-    switches: bool  # whether `switch` does anything
+    blocking: bool
+    """Whether a wait blocks the calling thread.
+
+    A store picks its driver by this: a blocking one where it is True, one for the event loop where it is False. A
+    driver that can only block goes through `offload`.
+    """
+
+    switches: bool
+    """Whether `switch` does anything."""
 
     def now(self) -> float:
         """Seconds on a clock that never steps and also runs while the host is suspended."""
@@ -298,6 +306,13 @@ class Runtime(Protocol):
     async def switch(self) -> None:
         """A point where another thread could run; the simulator makes it so. Left out unless `switches`."""
 
+    async def offload(self, call: Callable[[], T]) -> T:
+        """Run a call that blocks, without blocking anything but the caller: on a thread where there is an event loop.
+
+        The call runs to its end even when the caller is cancelled, and the cancellation is raised after that: what the
+        call uses (a connection, a transaction) is never in use by two at a time. So it must end within a bounded time.
+        """
+
     def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> Task:
         """Run it beside the caller. It must handle its own errors."""
 
@@ -308,17 +323,60 @@ class Runtime(Protocol):
         the common case, and needs operations that may run twice.
         """
 
+    def bind(self) -> None:
+        """Belong to whoever runs now; a runtime tied to one event loop refuses another."""
+
+    # --- for Redlock alone
+
     async def scatter(
         self,
         requests: Sequence[Request[T]],
         enough: Callable[[Sequence[T | Exception | None]], bool],
         deadline: float,
     ) -> Sequence[T | Exception | None]:
-        """Ask all at once and return as soon as `enough` says so, or all answered, or the deadline is reached.
+        """Send all requests at once; return as soon as `enough` is true, all have answers, or the deadline is reached.
 
-        The result has a place for each request: its answer, its error, or None when it was still open. Open requests
-        are left to end by themselves.
+        The result has a place for each request: its answer, its error, or None while it is open. Open requests are left
+        to end by themselves.
         """
 
-    def bind(self) -> None:
-        """Belong to whoever runs now; a runtime tied to one event loop refuses another."""
+
+# --- for Redlock alone -----------------------------------------------------------------------------------------------
+#
+# Redlock is the one store that sends the same call to several independent servers and needs a majority of answers:
+# `Runtime.scatter` and the three kinds of request below serve it and no other. A store with one server, or with a
+# cluster behind one address, has no use for them.
+
+
+class Request(Protocol[T_co]):
+    """One request to one node of several."""
+
+    async def perform(self) -> T_co:
+        """Send it and wait for the answer."""
+
+
+@runtime_checkable
+class Pollable(Protocol[T_co]):
+    """A request that a blocking runtime can send now and collect later, so that many share one thread."""
+
+    async def perform(self) -> T_co:
+        """Send it and wait for the answer."""
+
+    def send(self) -> None:
+        """Send it without waiting."""
+
+    def fileno(self) -> int:
+        """The descriptor that becomes readable when an answer comes."""
+
+    def receive(self) -> tuple[T_co] | None:
+        """Read what is there; the answer in a tuple, or None when more has to come."""
+
+
+class Startable(Protocol[T_co]):
+    """A request that an event loop can start without a task of its own, so that many cost little."""
+
+    async def perform(self) -> T_co:
+        """Send it and wait for the answer."""
+
+    def start(self, done: Callable[[Any], None]) -> None:
+        """Send it; `done` is called once, later, with the answer or with the exception in its place."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from leasehold.backends.memory import MemoryStore
-from leasehold.backends.memory_records import Records
+from leasehold.kit.records import LocalRecords
 from leasehold.testing import contract
 from leasehold.testing.contract import runner
 from leasehold.testing.contract.registry import Case
@@ -27,8 +27,8 @@ class TwoOwners(MemoryStore):
 
 class ReleasesAnybodys(MemoryStore):
     def release(self, grant: Grant) -> bool:
-        for entry in self._entries.values():
-            entry.holdings.clear()
+        for rows in self._names.values():
+            rows._held.clear()
         return True
 
 
@@ -40,8 +40,8 @@ class RevivesOnRenewal(MemoryStore):
 class ForgetsTombstones(MemoryStore):
     def withdraw(self, claim: Claim, *, doubt: bool = True) -> None:
         super().withdraw(claim, doubt=doubt)
-        for entry in self._entries.values():
-            entry.withdrawn.clear()
+        for rows in self._names.values():
+            rows._notes.clear()
 
 
 class MarksEveryWithdrawal(MemoryStore):
@@ -62,7 +62,7 @@ class SaysNothingOfABreak(MemoryStore):
 
 class KeepsABrokenSlot(MemoryStore):
     def release(self, grant: Grant) -> bool | Loss:
-        held = self._entries[grant.claim.key].holdings.get(grant.claim.owner)
+        held = self._names[grant.claim.key]._held.get(grant.claim.owner)
         if held is not None and held.broken is not None:
             return Loss(LossReason.BROKEN, held.broken)
         return super().release(grant)
@@ -72,8 +72,11 @@ class OvertakesWaiters(MemoryStore):
     def join(self, claim: Claim, signal: Signal) -> Grant | Place | Refusal:
         answer = super().join(claim, signal)
         if not isinstance(answer, (Grant, Refusal)):
-            for entry in self._entries.values():
-                entry.queue = dict(reversed(entry.queue.items()))
+            for rows in self._names.values():
+                waiting = list(rows._waiting.values())
+                rows._waiting = {row.claim.owner: row for row in reversed(waiting)}
+                for number, row in enumerate(rows._waiting.values(), 1):
+                    row.number = number
         return answer
 
 
@@ -97,14 +100,14 @@ class WritesWhateverTheFence(MemoryStore):
 class ForgetsTheFenceWithItsRecord(MemoryStore):
     def write(self, record: Record) -> bool:
         if self.read(record.key).record is None:
-            self._records = Records()
+            self._records = LocalRecords()
         return super().write(record)
 
 
 class LowersTheFence(MemoryStore):
     def read(self, key: str, fence: int = 0) -> Reading:
         if fence:
-            self._records = Records()
+            self._records = LocalRecords()
         return super().read(key, fence)
 
 

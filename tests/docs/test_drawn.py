@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from leasehold.kit.options import FENCE_FLOOR, TLS_OPTIONS, duration, flag
 from leasehold.testing import contract
 from leasehold.values import Capability
-from tools import draw_docs
+from tools import draw_docs, store_options
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,3 +38,16 @@ def test_an_old_table_is_drawn_anew() -> None:
 def test_every_capability_and_every_store_is_explained() -> None:
     assert set(draw_docs.PROMISES) == set(Capability)
     assert set(draw_docs.TITLES) == set(contract.REQUIRED)
+
+
+def test_an_option_is_drawn_with_its_default_as_a_url_writes_it() -> None:
+    wait = duration("answer_timeout", 2.5, "how long one answer may take")
+    rows = store_options.option_rows((wait, flag("strict", "whether to refuse"), FENCE_FLOOR, *TLS_OPTIONS))
+    assert [row[0] for row in rows] == ["`answer_timeout`", "`strict`", "`fence_floor`", "`tls_*`"]
+    assert [row[2] for row in rows] == ["`2.5s`", "`no`", "`0`", ""]
+
+
+def test_every_store_with_options_has_a_table() -> None:
+    drawn = draw_docs.DRAWINGS["options"]()
+    for name, options, _ in store_options.stores():
+        assert all(option in TLS_OPTIONS or f"| `{option.name}` |" in drawn for option in options), name

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import leasehold
-from leasehold import connect_async
+from leasehold import LossReason, connect_async, events
+from leasehold.testing import ManualStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,3 +58,26 @@ def test_the_warning_points_at_the_line_that_closed_the_client(program: Callable
     assert warning.category is ResourceWarning
     assert warning.filename == __file__
     assert "# here" in linecache.getline(__file__, warning.lineno)
+
+
+def test_a_lease_whose_ttl_is_over_is_not_named_as_held_although_the_keeper_has_not_looked_yet() -> None:
+    async def main() -> list[str]:
+        store = ManualStore()
+        client = store.connect_async()
+        losses: list[events.Lost] = []
+        client.on_event(lambda event: losses.append(event) if isinstance(event, events.Lost) else None)
+        over = await client.lock("over", ttl=10, renew=False).acquire()
+        held = await client.lock("held", ttl=60).acquire()
+        store.clock.advance(11)  # the keeper's task does not run before the next await that suspends
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            await client.close()
+        assert over.loss is not None
+        assert held.loss is not None
+        assert (over.loss.reason, held.loss.reason) == (LossReason.EXPIRED, LossReason.CLOSED)
+        assert {lost.name for lost in losses} == {"over", "held"}
+        return [str(each.message) for each in caught]
+
+    (warning,) = asyncio.run(main())
+    assert "'held'" in warning
+    assert "'over'" not in warning

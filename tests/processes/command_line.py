@@ -58,9 +58,9 @@ def short_name(pid: int) -> str:
         return ""
 
 
-def guardian_of(wrapper: int) -> int | None:
-    """The guardian of a wrapper, once it stands aside."""
-    return next((pid for pid in children_of(wrapper) if short_name(pid) == "lease-guardian"), None)
+def watchdog_of(wrapper: int) -> int | None:
+    """The watchdog of a wrapper, once it is detached."""
+    return next((pid for pid in children_of(wrapper) if short_name(pid) == "lease-watchdog"), None)
 
 
 class CommandLine:
@@ -97,8 +97,8 @@ class CommandLine:
         if given is not None:
             options["stdin"] = subprocess.PIPE
         process = self.start(*words, **options)
-        output, talk = process.communicate(given, timeout=LIMIT)
-        return subprocess.CompletedProcess(words, process.returncode, output, talk)
+        output, console = process.communicate(given, timeout=LIMIT)
+        return subprocess.CompletedProcess(words, process.returncode, output, console)
 
     def hold(self, name: str, *options: str, script: str = "touch started; exec sleep 60") -> subprocess.Popen[str]:
         """Start a run of a shell script and wait until the script has made the file `started`."""

@@ -96,7 +96,7 @@ def test_an_error_of_our_own_under_the_lock_ends_the_command_before_the_lock_is_
     (program.folder / "sitecustomize.py").write_text(
         "import os, pathlib\n"
         "import leasehold.blocking.lease as module\n"
-        "import leasehold.cli.supervise as supervise\n"
+        "import leasehold.cli.supervisor as supervisor\n"
         "release = module.Lease.release\n"
         "def noting(self):\n"
         "    pid = pathlib.Path('pid').read_text().strip()\n"
@@ -105,7 +105,7 @@ def test_an_error_of_our_own_under_the_lock_ends_the_command_before_the_lock_is_
         "def fail(self):\n"
         "    if os.path.exists('pid'): raise RuntimeError('it broke')\n"
         "module.Lease.release = noting\n"
-        "supervise.Supervisor._look_at_clock = fail\n"
+        "supervisor.Supervisor._check_clock = fail\n"
     )
     environment = {"PYTHONPATH": f"{program.folder}:{program.environment['PYTHONPATH']}"}
     words = ["run", "job", "--ttl", "1s", "--", "sh", "-c", "echo $$ > new; mv new pid; exec sleep 60"]
@@ -176,9 +176,9 @@ def test_a_lost_lease_gives_79_whatever_the_command_says(program: CommandLine) -
         state = client.inspect("job")
         assert state is not None
         assert client.break_lock("job", fence=state.holdings[0].fence, reason="the test says so")
-    _, talk = process.communicate(timeout=30)
+    _, console = process.communicate(timeout=30)
     assert process.returncode == 79
-    assert "the test says so" in talk
+    assert "the test says so" in console
     wait_for(lambda: program.is_free("job"), "the lock is free again")
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.processes.command_line import PYTHON, SOURCE, CommandLine, children_of, guardian_of, wait_for
+from tests.processes.command_line import PYTHON, SOURCE, CommandLine, children_of, wait_for, watchdog_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,15 +85,15 @@ def test_a_gigabyte_passes_through(program: CommandLine) -> None:
     assert count == GIGABYTE
 
 
-def test_descriptors_of_the_caller_reach_the_command_and_not_the_guardian(program: CommandLine) -> None:
+def test_descriptors_of_the_caller_reach_the_command_and_not_the_watchdog(program: CommandLine) -> None:
     read_end, write_end = os.pipe()
     script = f"import os; os.write({write_end}, b'through'); input()"
     words = ["run", "job", "--", PYTHON, "-c", script]
     process = program.start(*words, stdin=subprocess.PIPE, pass_fds=[write_end])
     os.close(write_end)
     assert os.read(read_end, 100) == b"through"
-    guardian = wait_for(lambda: guardian_of(process.pid), "the guardian stands aside")
-    open_files = [link.readlink() for link in Path(f"/proc/{guardian}/fd").iterdir()]
+    watchdog = wait_for(lambda: watchdog_of(process.pid), "the watchdog is detached")
+    open_files = [link.readlink() for link in Path(f"/proc/{watchdog}/fd").iterdir()]
     inherited = [Path(f"/proc/{process.pid}/fd/{number}").readlink() for number in (1, 2, write_end)]
     assert not set(open_files) & set(inherited)
     process.communicate("go\n")
@@ -119,7 +119,7 @@ def test_background_processes_outlive_the_command_without_the_lock_and_verbose_s
     script = "sleep 60 > /dev/null 2>&1 < /dev/null & echo $!"
     result = program.finish("run", "job", "-v", "--", "sh", "-c", script)
     assert result.returncode == 0
-    assert "run on without the lock" in result.stderr
+    assert "still run, without the lock" in result.stderr
     assert program.is_free("job")
     os.kill(int(result.stdout), 9)
 
@@ -127,7 +127,7 @@ def test_background_processes_outlive_the_command_without_the_lock_and_verbose_s
 def test_wait_group_holds_until_the_last_process_of_the_group_ended(program: CommandLine) -> None:
     script = "(touch started; while [ ! -e go ]; do sleep 0.02; done) & exit 3"
     process = program.hold("job", "--wait-group", script=script)
-    wait_for(lambda: len(children_of(process.pid)) == 1, "only the guardian is left")
+    wait_for(lambda: len(children_of(process.pid)) == 1, "only the watchdog is left")
     assert not program.is_free("job")
     (program.folder / "go").touch()
     assert process.wait() == 3
@@ -191,7 +191,7 @@ def test_nesting_the_same_name_is_refused_and_another_name_is_not(program: Comma
     middle = f"'{PYTHON}' -m leasehold run b -- sh -c \"{inner}\""
     result = program.finish("run", "a", "--", "sh", "-c", middle)
     assert result.returncode == 64
-    assert "'a' is already held by a caller" in result.stderr
+    assert "a caller of this command already holds 'a'" in result.stderr
     assert "reached" not in result.stdout
     different = program.finish(
         "run", "c", "--", "sh", "-c", f"'{PYTHON}' -m leasehold run d -- printenv LEASEHOLD_HELD"
@@ -217,7 +217,7 @@ def test_a_report_that_cannot_be_written_any_more_is_mentioned_and_changes_nothi
     (program.folder / "reports").mkdir()
     result = program.finish("run", "job", "--report", "reports/report", "--", "sh", "-c", "rmdir reports; exit 4")
     assert result.returncode == 4
-    assert "could not write the report" in result.stderr
+    assert "cannot write the report" in result.stderr
 
 
 @pytest.mark.parametrize("place", ["missing/report", "started/report", "."])
@@ -246,7 +246,7 @@ def test_a_memory_store_is_refused_because_it_locks_nothing_between_commands(pro
     for verb in (["run", "job", "-n"], ["once", "job", "--every", "1h"]):
         result = program.finish(*verb, "--url", "memory://shared", "--", "touch", "ran")
         assert result.returncode == 78
-        assert "inside this process alone" in result.stderr
+        assert "is a store inside one process" in result.stderr
         assert "local:" in result.stderr
     assert not (program.folder / "ran").exists()
     assert program.survivors() == []
@@ -294,7 +294,7 @@ def test_renewals_that_fail_are_announced_while_there_is_time_and_so_is_their_re
         blocker.execute("BEGIN IMMEDIATE")
         line = process.stderr.readline()
         blocker.execute("ROLLBACK")
-    assert re.search(r"no renewal of 'job' for \d\.\ds, \d\.\ds left: .* stayed locked", line)
+    assert re.search(r"no renewal of 'job' for \d\.\ds, \d\.\ds left before it is lost: .* stayed locked", line)
     assert process.stderr.readline() == "leasehold: 'job' is renewed again\n"
     assert process.communicate("go\n", timeout=30) == ("", "")
     assert process.returncode == 0
@@ -305,7 +305,7 @@ def test_a_wrapper_that_is_interrupted_while_waiting_says_that_nothing_was_run(p
     waiter = program.start("run", "job", "--", "touch", "ran")
     wait_for(lambda: program.queue("job") == 1, "it stands in the queue")
     waiter.terminate()
-    assert "signal 15 ended the wait; the command was not run" in waiter.communicate(timeout=30)[1]
+    assert "SIGTERM ended the wait for the lock; the command was not run" in waiter.communicate(timeout=30)[1]
 
 
 @pytest.mark.parametrize("command", ["echo hi", "cd", "true; false"])

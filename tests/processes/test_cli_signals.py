@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.processes.command_line import PYTHON, CommandLine, children_of, guardian_of, is_alive, wait_for
+from tests.processes.command_line import PYTHON, CommandLine, children_of, is_alive, wait_for, watchdog_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,8 +39,8 @@ def program(tmp_path: Path) -> Iterator[CommandLine]:
 
 def command_of(wrapper: int) -> int:
     """The command that the wrapper runs."""
-    guardian = wait_for(lambda: guardian_of(wrapper), "the guardian stands aside")
-    (command,) = (pid for pid in children_of(wrapper) if pid != guardian)
+    watchdog = wait_for(lambda: watchdog_of(wrapper), "the watchdog is detached")
+    (command,) = (pid for pid in children_of(wrapper) if pid != watchdog)
     return command
 
 
@@ -91,13 +91,13 @@ def test_a_signal_ends_the_wait_within_a_second_and_leaves_the_queue(program: Co
     wait_for(lambda: program.queue("job") == 1, "it stands in the queue")
     sent = time.monotonic()
     waiter.send_signal(number)
-    _, talk = waiter.communicate(timeout=30)
+    _, console = waiter.communicate(timeout=30)
     assert time.monotonic() - sent < 1.0
     assert waiter.returncode == 128 + number
-    assert "Traceback" not in talk
+    assert "Traceback" not in console
     assert program.queue("job") == 0
     assert not (program.folder / "ran").exists()
-    wait_for(lambda: len(program.survivors()) == 3, "only the holder, its command and its guardian are left")
+    wait_for(lambda: len(program.survivors()) == 3, "only the holder, its command and its watchdog are left")
 
 
 def test_user_signals_do_not_end_the_wait(program: CommandLine) -> None:
@@ -146,7 +146,7 @@ def test_hangup_is_not_passed_on_under_nohup_even_to_a_command_that_listens(prog
 def test_a_lost_lease_ends_the_group_with_term_and_then_kill(program: CommandLine) -> None:
     script = "trap '' TERM; sleep 61 & echo $! > grandchild; touch started; while :; do sleep 0.02; done"
     process = program.hold("job", "--ttl", "1s", "--kill-after", "0.3s", script=script)
-    os.kill(wait_for(lambda: guardian_of(process.pid), "the guardian"), signal.SIGSTOP)  # the wrapper must do it alone
+    os.kill(wait_for(lambda: watchdog_of(process.pid), "the watchdog"), signal.SIGSTOP)  # the wrapper must do it alone
     with program.client() as client:
         state = client.inspect("job")
         assert state is not None

@@ -76,7 +76,7 @@ def test_info_prints_a_break_command_that_works_when_pasted(program: CommandLine
     process = program.hold(name, "--ttl", "1s")
     result = program.finish("info", name)
     assert result.returncode == 0
-    assert "the holder may still be running" in result.stdout
+    assert "its holder may still be running" in result.stdout
     assert "\x1b" not in result.stdout
     command = result.stdout.splitlines()[-1].strip().replace("leasehold ", f"'{PYTHON}' -m leasehold ", 1)
     pasted = subprocess.run(
@@ -123,16 +123,17 @@ def test_break_asks_a_person_and_refuses_without_one(program: CommandLine) -> No
         process = program.start(*words, stdin=inside)
         os.close(inside)
         os.write(outside, answer.encode())
-        _, talk = process.communicate(timeout=30)
+        _, console = process.communicate(timeout=30)
         os.close(outside)
-        assert process.returncode == code, talk
-        assert "may still be running" in talk
+        assert process.returncode == code, console
+        assert "may still be running" in console
 
 
 def test_fence_raise_lifts_the_next_grant(program: CommandLine) -> None:
     high = 2**52
+    program.finish("run", "job", "--", "true")  # a store that does not exist is refused
     words = ["fence", "raise", "job", str(high), "--reason", "restored from a backup"]
-    assert program.finish(*words).returncode == 64  # nobody to ask
+    assert program.finish(*words).returncode == 64  # no terminal for the confirmation
     result = program.finish(*words, "--yes", "--json")
     assert (result.returncode, json.loads(result.stdout)["fence"]) == (0, high)
     program.hold("job")
@@ -154,9 +155,9 @@ def test_watch_without_a_terminal_prints_a_line_per_change(program: CommandLine)
     freed = json.loads(watch.stdout.readline())
     assert (freed["change"], freed["fence"]) == ("free", held["fence"])
     watch.send_signal(signal.SIGINT)
-    _, talk = watch.communicate(timeout=30)
+    _, console = watch.communicate(timeout=30)
     assert watch.returncode == 130
-    assert talk == ""
+    assert console == ""
 
 
 def test_watch_of_a_store_that_does_not_open_ends(program: CommandLine) -> None:
@@ -182,13 +183,13 @@ def test_watch_on_a_terminal_draws_a_table_and_not_with_no_color(program: Comman
 def test_a_reader_that_goes_away_ends_ls_quietly(program: CommandLine) -> None:
     with program.client() as client:
         leases = [client.lock(f"{number:03}{'x' * 400}").acquire() for number in range(200)]
-        command = f"'{PYTHON}' -m leasehold ls --json 2>talk | head -n 1"
+        command = f"'{PYTHON}' -m leasehold ls --json 2>console | head -n 1"
         result = subprocess.run(
             ["bash", "-c", command], env=program.environment, cwd=program.folder, capture_output=True, check=False
         )
         assert result.stdout.count(b"\n") == 1
         assert result.stderr == b""
-        assert (program.folder / "talk").read_text() == f"leasehold: store: {program.url}\n"
+        assert (program.folder / "console").read_text() == f"leasehold: store: {program.url}\n"
         for lease in leases:
             lease.release()
 
@@ -201,7 +202,7 @@ def test_doctor_is_content_with_a_good_store_and_leaves_nothing_behind(program: 
     findings = {finding["check"]: finding for finding in map(json.loads, result.stdout.splitlines())}
     assert result.returncode == 0, result.stdout
     assert set(findings) == {"version", "clock", "file", "file system", "room", "opens", "fences", "latency", "rights",
-                             "one name"}  # fmt: skip
+                             "one name", "journal"}  # fmt: skip
     assert all(finding["why"] for finding in findings.values())
     assert findings["opens"]["level"] == "ok"
     assert len(program.finish("ls", "--url", url).stdout.splitlines()) == 1
@@ -282,7 +283,21 @@ def test_importing_the_command_line_loads_no_store_and_nothing_heavy() -> None:
 def test_looking_at_a_misspelt_file_makes_none_and_says_so(program: CommandLine) -> None:
     for words in (["ls"], ["info", "job"]):
         result = program.finish(*words, "--url", f"sqlite:///{program.folder}/typo.db")
-        assert "this file does not exist" in result.stderr
+        assert "this store does not exist" in result.stderr
+    assert list(program.folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["break", "job", "--fence", "5", "--reason", "x", "--yes"],
+        ["fence", "raise", "job", "5", "--reason", "x", "--yes"],
+    ],
+)
+def test_a_change_to_a_misspelt_file_is_refused_and_makes_none(program: CommandLine, words: list[str]) -> None:
+    result = program.finish(*words, "--url", f"sqlite:///{program.folder}/typo.db")
+    assert result.returncode == 78
+    assert "typo.db does not exist; nothing was changed" in result.stderr
     assert list(program.folder.iterdir()) == []
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from leasehold import AcquireTimeout, BackendRejected, ClientClosed, OutcomeUnknown, events
-from leasehold._core.patience import GRACE
+from leasehold._core.backoff import GRACE
 from leasehold.testing import ManualStore
 from leasehold.values import LossReason, Refusal
 from tests.unit.test_core_time import Script, Turning, fails
@@ -45,7 +45,7 @@ def test_a_call_that_gives_up_in_doubt_leaves_its_withdrawal_to_the_cleaner() ->
         Script(client, "join", lambda *_: fails(OutcomeUnknown("no answer")))
         Script(client, "withdraw", note)
         assert isinstance(Turning(store, lambda: client.lock("x").acquire(0.1)).result, OutcomeUnknown)
-        eventually(lambda: threads == ["leasehold cleaner"])
+        eventually(lambda: threads == ["leasehold cleanup"])
 
 
 def test_the_cleaner_stops_when_the_ttl_has_done_its_work() -> None:
@@ -87,10 +87,10 @@ def test_a_forked_child_leaves_what_is_to_be_cleaned_up_to_its_parent() -> None:
     with store.connect() as client:
         store.faults.cut()
         assert isinstance(Turning(store, lambda: client.lock("x", ttl=60).acquire(0.1)).result, OutcomeUnknown)
-        session = client._twin._session
-        assert session is not None
-        eventually(session.cleaner.is_quiet)
-        session.bury()
+        opened = client._twin._opened
+        assert opened is not None
+        eventually(opened.cleanup.is_quiet)
+        opened.bury()
         tries = store.faults.calls.count("withdraw")
         store.clock.advance(5)
         store.pass_time(10)
@@ -135,7 +135,7 @@ def test_a_client_that_is_closed_at_the_end_of_a_block_is_a_warning() -> None:
 def test_a_client_does_not_wait_for_a_call_of_its_own_thread_when_a_signal_handler_closes_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("leasehold._core.session.GRACE", 60.0)
+    monkeypatch.setattr("leasehold._core.open_client.GRACE", 60.0)
     store = ManualStore()
     with store.connect() as other, other.lock("x", ttl=3600).hold():
         client = store.connect()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from leasehold import AcquireTimeout, BackendUnavailable, ClientClosed, LeaseLost, OutcomeUnknown, events
-from leasehold._core.patience import GRACE
+from leasehold._core.backoff import GRACE
 from leasehold.testing import ManualStore
 from tests.waiting import eventually
 

@@ -69,8 +69,8 @@ def test_a_loss_is_an_error_in_the_log(caplog: pytest.LogCaptureFixture) -> None
     told = threading.Event()
     with store.connect() as client, pytest.raises(LeaseLost):
         with client.lock("x").hold(on_lost=lambda loss: told.set()):
-            session = client._twin._session
-            while session is None or session.keeper._wake == math.inf:
+            opened = client._twin._opened
+            while opened is None or opened.keeper._wake == math.inf:
                 time.sleep(0.001)  # the keeper has just been started and has not planned yet
             store.clock.advance(31)
             assert told.wait(10)

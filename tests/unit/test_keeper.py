@@ -64,9 +64,9 @@ def test_a_lease_is_collected_at_once_and_not_by_the_garbage_collector() -> None
         client = store.connect()
         hold = client.lock("x").hold(on_lost=lambda loss: None)
         hold.__enter__()
-        session = client._twin._session
-        assert session is not None
-        (known,) = session.keeper._known.values()
+        opened = client._twin._opened
+        assert opened is not None
+        (known,) = opened.keeper._known.values()
         assert known() is not None
         del hold
         assert known() is None

@@ -11,8 +11,8 @@ import pytest
 
 import leasehold
 from leasehold import events
+from leasehold._core.event_dispatcher import MOST_EVENTS, EventDispatcher
 from leasehold._core.events import Events
-from leasehold._core.herald import MOST_NEWS, Herald
 from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold.testing import ManualStore
 
@@ -132,10 +132,10 @@ def test_news_for_somebody_who_hangs_do_not_pile_up_for_ever(hang: Hang) -> None
     news.subscribe(hang)
     news.subscribe(heard.append)
     runtime = ThreadRuntime()
-    herald = Herald(runtime, news)
-    for number in range(MOST_NEWS + 500):
-        herald.say(events.Renewed(f"n{number}", number))
+    dispatcher = EventDispatcher(runtime, news)
+    for number in range(MOST_EVENTS + 500):
+        dispatcher.dispatch(events.Renewed(f"n{number}", number))
     hang.let_go()
-    run(herald.finish(runtime.now() + 60))
+    run(dispatcher.finish(runtime.now() + 60))
     assert [event.name for event in heard[:2]] == ["n0", "n1"]
-    assert MOST_NEWS <= len(heard) <= MOST_NEWS + 1
+    assert MOST_EVENTS <= len(heard) <= MOST_EVENTS + 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import socket
 import sys
 import threading
@@ -398,3 +399,49 @@ def test_scatter_gives_up_at_the_deadline_and_keeps_errors_apart() -> None:
     assert isinstance(answers[0], OSError)
     assert answers[1] is None
     silent.close()
+
+
+def test_a_blocking_runtime_calls_what_blocks_on_the_calling_thread() -> None:
+    runtime = ThreadRuntime()
+    assert runtime.blocking
+    assert run(runtime.offload(threading.get_ident)) == threading.get_ident()
+
+
+def test_an_event_loop_goes_on_while_a_blocking_call_is_offloaded() -> None:
+    async def main() -> None:
+        runtime = AsyncioRuntime()
+        assert not runtime.blocking
+        loop_goes_on = threading.Event()
+        asyncio.get_running_loop().call_soon(loop_goes_on.set)
+        here = contextvars.ContextVar("here", default="nowhere")
+        here.set("with the caller")
+        assert await runtime.offload(lambda: (loop_goes_on.wait(30), here.get())) == (True, "with the caller")
+        with pytest.raises(ValueError, match="invalid literal"):
+            await runtime.offload(lambda: int("x"))
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("cancellations", [1, 2])
+def test_an_offloaded_call_ends_before_the_cancellation_of_its_caller_is_raised(cancellations: int) -> None:
+    async def main() -> None:
+        started, may_end, ended = threading.Event(), threading.Event(), threading.Event()
+
+        def call() -> None:
+            started.set()
+            may_end.wait(30)
+            ended.set()
+
+        task = asyncio.create_task(AsyncioRuntime().offload(call))
+        while not started.is_set():
+            await asyncio.sleep(0.001)
+        for _ in range(cancellations):
+            task.cancel()
+            await asyncio.sleep(0.01)
+        assert not task.done()
+        may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert ended.is_set()
+
+    asyncio.run(main())

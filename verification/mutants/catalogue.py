@@ -31,9 +31,9 @@ _ACQUIRE = "_core/acquire.py"
 _RELEASE = "_core/release.py"
 _KEEPER = "_core/keeper.py"
 _TENURE = "_core/tenure.py"
-_MEMORY = "backends/memory.py"
-_MEMORY_ENTRY = "backends/memory_entry.py"
-_RULES = "backends/rules.py"
+_MEMORY = "backends/memory/store.py"
+_LOCAL_ROWS = "kit/local_rows.py"
+_RULES = "kit/rules.py"
 _LEASE = "lease.py"
 
 
@@ -48,22 +48,22 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         "B1-unshielded-release",
         "a cancelled release leaves the key",
         _RELEASE,
-        "        freed = await runtime.shielded(lambda: _attempt(session, tenure, limit))\n",
-        "        freed = await _attempt(session, tenure, limit)\n",
+        "        freed = await runtime.shielded(lambda: _attempt(opened, tenure, limit))\n",
+        "        freed = await _attempt(opened, tenure, limit)\n",
     ),
     Mutant(
         "B1-cleared-first",
         "release ends the lease here before the store confirmed, so a failed one cannot be repeated",
         _RELEASE,
         "    limit = runtime.now() + GRACE\n",
-        "    limit = runtime.now() + GRACE\n    session.keeper.finish_release(tenure)\n",
+        "    limit = runtime.now() + GRACE\n    opened.keeper.finish_release(tenure)\n",
     ),
     Mutant(
         "B2-closed-first",
         "the lease object forgets that it is open before the store confirmed",
         _LEASE,
-        "        freed = await release(self._session, self._tenure)\n        self._open = False\n",
-        "        self._open = False\n        freed = await release(self._session, self._tenure)\n",
+        "        freed = await release(self._opened, self._tenure)\n        self._unreleased = False\n",
+        "        self._unreleased = False\n        freed = await release(self._opened, self._tenure)\n",
     ),
     Mutant(
         "B26-held-while-releasing",
@@ -76,7 +76,7 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         "B26-renewed-after-release",
         "the keeper goes on renewing a lease whose release got no answer",
         _KEEPER,
-        "            self._known.pop(tenure.number, None)  # nothing to renew or to tell, even if the release fails\n"
+        "            self._known.pop(tenure.number, None)  # nothing to renew or to report, even if the release fails\n"
         "            return tenure.state is State.RELEASING\n",
         "            asked = tenure.state is State.RELEASING\n"
         "            tenure.state = State.HELD if asked else tenure.state\n"
@@ -181,7 +181,7 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         "S03-used-up-grant",
         "a grant that was used up before it arrived is returned",
         _ACQUIRE,
-        "        if self._runtime.now() >= tenure.deadline:\n            logger",
+        "        if runtime.now() >= tenure.deadline:\n            logger",
         "        if answer.ttl <= 0:\n            logger",
     ),
     Mutant(
@@ -202,8 +202,8 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         "no-margin",
         "nothing is given up to clock drift",
         "_core/validity.py",
-        "    return ttl * DRIFT_SHARE + DRIFT_FIXED\n",
-        "    return 0.0\n",
+        "    return since + ttl - (ttl * DRIFT + DRIFT_FIXED)\n",
+        "    return since + ttl\n",
     ),
     Mutant(
         "loss-told-twice",
@@ -247,7 +247,7 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         _ACQUIRE,
         "                    unknown, self._doubt, self._traceless = error, True, False\n"
         "                await self._outlast",
-        "                    return Refusal(self._wish.key)  # type: ignore[return-value]\n"
+        "                    return Refusal(self._spec.key)  # type: ignore[return-value]\n"
         "                await self._outlast",
     ),
     Mutant(
@@ -290,117 +290,107 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "S15-renewal-revives",
         "a renewal re-creates a holding that was released",
-        _MEMORY,
-        "        if holding is None or holding.cooling:\n            return Loss(",
-        "        if holding is None:\n"
-        "            return self._grant(entry, grant.claim, now)\n"
-        "        if holding.cooling:\n            return Loss(",
+        _RULES,
+        "    row = _of_grant(rows, wanted)\n    if row is None:\n        return TAKEN\n",
+        "    row = _of_grant(rows, wanted)\n    if row is None:\n        return grant(rows, wanted.claim)\n",
     ),
     Mutant(
         "B46-renewal-by-owner",
         "a renewal extends another grant of the same owner",
-        _MEMORY,
-        "        if holding is not None and holding.fence != grant.fence:\n",
-        "        if False:\n",
+        _RULES,
+        "        if row.fence == wanted.fence and row.state",
+        "        if row.state",
     ),
     Mutant(
         "B3-release-of-another",
         "a late release frees the next holder's lock",
-        _MEMORY,
-        "            holding = entry.holdings.get(owner)\n"
-        "            if holding is None or holding.cooling or holding.fence != grant.fence:\n"
-        "                return _broken(entry.reason_of(owner)) or False\n",
-        "            holding = next(iter(entry.holdings.values()), None)\n"
-        "            if holding is None or holding.cooling:\n"
-        "                return False\n"
-        "            owner = holding.claim.owner\n",
+        _RULES,
+        "    row = _of_grant(rows, wanted)\n    if row is None:\n        return False\n",
+        "    row = next(iter(rows.held()), None)\n    if row is None or row.state == _COOLING:\n        return False\n",
     ),
     Mutant(
         "try-overtakes",
         "try_acquire overtakes waiters",
-        _MEMORY,
-        "            if claim.owner in entry.withdrawn or not entry.admits(claim, entry.queue.values()):\n",
-        "            if claim.owner in entry.withdrawn or not entry.admits(claim, ()):\n",
+        _RULES,
+        "    if _note(own) is not None or not admits(claim, rows.holders(), rows.ahead(None)):\n",
+        "    if _note(own) is not None or not admits(claim, rows.holders(), Crowd(0, False)):\n",
     ),
     Mutant(
         "place-lost-by-asking",
         "a waiter that asks again goes to the end of the queue",
-        _MEMORY,
-        "        entry.queue[claim.owner] = Waiting(claim, signal, now + lifetime)\n",
-        "        entry.queue.pop(claim.owner, None)\n"
-        "        entry.queue[claim.owner] = Waiting(claim, signal, now + lifetime)\n",
+        _RULES,
+        "    rows.update(place)\n    return _queued(rows, place)\n",
+        "    rows.delete(place)\n    rows.insert(place)\n    return _queued(rows, place)\n",
     ),
     Mutant(
         "no-tombstone",
         "a withdrawn claim that arrives late is granted",
-        _MEMORY,
-        "                entry.withdrawn[claim.owner] = now + claim.ttl\n",
-        "",
+        _RULES,
+        "            rows.insert(Row(claim, _WITHDRAWN, rows.now, until))\n",
+        "            pass\n",
     ),
     Mutant(
         "B41-dead-waiter-stays",
         "a waiter that does not ask any more keeps its place",
-        _MEMORY_ENTRY,
-        "[owner for owner, waiting in self.queue.items() if waiting.expires <= now]",
-        "[owner for owner, waiting in self.queue.items() if waiting.expires <= 0]",
+        _LOCAL_ROWS,
+        "[row for row in self if row.expires <= self.now]",
+        "[row for row in self if row.expires <= self.now and row.state != _WAITING]",
     ),
     Mutant(
         "B48-no-expiry",
         "the lock of a crashed holder never ends",
-        _MEMORY_ENTRY,
-        "[held for held in self.holdings.values() if held.expires <= now]",
-        "[held for held in self.holdings.values() if held.expires <= 0]",
+        _LOCAL_ROWS,
+        "[row for row in self if row.expires <= self.now]",
+        "[row for row in self if row.expires <= self.now and row.state > _COOLING]",
     ),
     Mutant(
         "fence-kept-on-hand-over",
         "the fence does not rise when somebody waits",
         _MEMORY,
         "        self._fence += 1\n",
-        "        self._fence += 0 if entry.queue else 1\n",
+        "        self._fence += 0 if any(rows.waiting() for rows in self._names.values()) else 1\n",
     ),
     Mutant(
         "S12-new-fence-for-a-copy",
         "a copy of a claim gets a grant of its own",
-        _MEMORY,
-        "        holding.expires = now + claim.ttl\n"
-        "        return Grant(claim, holding.fence, claim.ttl, None, holding.abandoned)\n",
-        "        return self._grant(entry, claim, now)\n",
+        _RULES,
+        "        return _refusal(rows)\n    return _extend(rows, claim, row)\n",
+        "        return _refusal(rows)\n    return grant(rows, claim)\n",
     ),
     Mutant(
         "B59-repeat-not-refreshed",
         "a repeated claim is confirmed without a new expiry",
-        _MEMORY,
-        "        holding.expires = now + claim.ttl\n"
-        "        return Grant(claim, holding.fence, claim.ttl, None, holding.abandoned)\n",
-        "        return Grant(claim, holding.fence, claim.ttl, None, holding.abandoned)\n",
+        _RULES,
+        "        return _refusal(rows)\n    return _extend(rows, claim, row)\n",
+        "        return _refusal(rows)\n    return Grant(claim, row.fence, claim.ttl, None, row.abandoned)\n",
     ),
     Mutant(
         "abandoned-not-told",
         "the next holder does not learn that the last one vanished",
-        _MEMORY_ENTRY,
-        "            self.abandoned_until = now + ABANDONED_KEPT\n\n    def reason_of",
-        "            self.abandoned_until = now\n\n    def reason_of",
+        _RULES,
+        "    if _HOLDING in states:\n        rows.abandoned_until = rows.now + ABANDONED_KEPT\n",
+        "    if _HOLDING in states:\n        rows.abandoned_until = rows.now\n",
     ),
     Mutant(
         "min-hold-ignored",
         "min_hold does not keep the lock",
-        _MEMORY,
-        "            if kept_until > now:\n",
-        "            if kept_until > now + 1e9:\n",
+        _RULES,
+        "        if kept_until > rows.now:\n",
+        "        if kept_until > rows.now + 1e9:\n",
     ),
     Mutant(
         "break-without-effect",
         "a broken lock can be renewed",
-        _MEMORY,
-        "        if broken is not None:\n            return broken\n        if holding",
-        "        if broken is not None and holding is None:\n            return broken\n        if holding",
+        _RULES,
+        "        return TAKEN\n    if row.broken is not None:\n",
+        "        return TAKEN\n    if row.broken is not None and row.state == _BROKEN:\n",
     ),
     Mutant(
         "C4-break-not-told",
         "the holder of a broken lock that releases it does not learn of the break",
-        _MEMORY,
-        "            return True if holding.broken is None else Loss(LossReason.BROKEN, holding.broken)\n",
-        "            return holding.broken is None\n",
+        _RULES,
+        "    return True if row.broken is None else Loss(LossReason.BROKEN, row.broken)\n",
+        "    return row.broken is None\n",
         contract("operators:releasing_a_broken_grant_is_answered_with_the_break_and_frees_what_was_kept"),
     ),
     Mutant(
@@ -414,9 +404,9 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "R6-mark-without-doubt",
         "every wait that is given up leaves a mark for a ttl",
-        _MEMORY,
-        "            if doubt:\n                entry.withdrawn",
-        "            if doubt or claim.owner:\n                entry.withdrawn",
+        _RULES,
+        "    if doubt:\n        note, until",
+        "    if doubt or claim.owner:\n        note, until",
         contract("ownership:a_claim_withdrawn_without_doubt_leaves_nothing_and_may_be_asked_again"),
     ),
     Mutant(

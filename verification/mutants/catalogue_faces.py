@@ -14,7 +14,7 @@ _CRON = "patterns/cron.py"
 _KEEPER = "_core/keeper.py"
 _LEASE = "lease.py"
 _LOCK = "lock.py"
-_ONESELF = "_core/oneself.py"
+_SELF_DEADLOCK = "_core/self_deadlock.py"
 _TENURE = "_core/tenure.py"
 _THREADS = "_runtimes/threads.py"
 
@@ -22,9 +22,9 @@ _CANCEL_TESTS = ("tests/faces/test_cancel_on_loss.py",)
 _CRON_TESTS = ("tests/unit/test_cron_around_midnight.py",)
 _LEASE_TESTS = ("tests/faces/test_leases.py",)
 _MUTEX_TESTS = ("tests/faces/test_mutex.py",)
-_ONESELF_TESTS = ("tests/faces/test_waiting_for_oneself.py",)
+_SELF_DEADLOCK_TESTS = ("tests/faces/test_self_deadlock.py",)
 _RUNTIME_TESTS = ("tests/unit/test_runtimes.py",)
-_TTL_TESTS = ("tests/faces/test_given_ttl.py",)
+_TTL_TESTS = ("tests/faces/test_ttl_warnings.py",)
 
 FACES_MUTANTS: tuple[Mutant, ...] = (
     # --- mutexes
@@ -57,16 +57,16 @@ FACES_MUTANTS: tuple[Mutant, ...] = (
         "renew-hides-the-loss",
         "renew() of a lease that is gone returns 0.0 instead of raising LeaseLost",
         _LEASE,
-        "        await self._session.keeper.renew_now(self._tenure)\n        self.check()\n",
-        "        await self._session.keeper.renew_now(self._tenure)\n",
+        "        await self._opened.keeper.renew_now(self._tenure)\n        self.check()\n",
+        "        await self._opened.keeper.renew_now(self._tenure)\n",
         _LEASE_TESTS,
     ),
     Mutant(
         "re-enters-what-is-over",
         "a re-entrant acquire returns a lease whose deadline has passed",
-        _LOCK,
-        "            if tenure is None or tenure.settle(session.runtime.now()) or tenure.state is not State.HELD:\n",
-        "            if tenure is None or tenure.state is not State.HELD:\n",
+        "_core/open_client.py",
+        "            if tenure is None or tenure.settle(self.runtime.now()) or tenure.state is not HELD:\n",
+        "            if tenure is None or tenure.state is not HELD:\n",
         _LEASE_TESTS,
     ),
     Mutant(
@@ -113,7 +113,7 @@ FACES_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "window-is-reported",
         "the short time after a hand-over is reported as the ttl that the store gives",
-        "_core/given_ttls.py",
+        "_core/ttl_warnings.py",
         "        if tenure.is_window or name in self._names",
         "        if name in self._names",
         _TTL_TESTS,
@@ -138,10 +138,10 @@ FACES_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "everybody-is-oneself",
         "a thread that waits for another thread of its process is told that it waits for itself",
-        _ONESELF,
+        _SELF_DEADLOCK,
         "        if tenure.taker == current:\n",
         "        if tenure.taker:\n",
-        _ONESELF_TESTS,
+        _SELF_DEADLOCK_TESTS,
     ),
     Mutant(
         "woken-for-ever",
@@ -222,10 +222,10 @@ FACES_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "lock-of-the-parent",
-        "a lock object that was used before a fork asks through the parent's session",
+        "a lock object that was made before a fork shows the parent as its holder",
         _LOCK,
-        "        if self._prepared is None or self._prepared[0] is not session:\n",
-        "        if self._prepared is None:\n",
+        "holder=self._client._holder(self._spec.holder.reason))\n",
+        "holder=self._spec.holder)\n",
         _LEASE_TESTS,
     ),
     # --- patterns

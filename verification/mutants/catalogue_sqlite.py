@@ -10,7 +10,7 @@ SQLITE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "sqlite-group-directory",
         "local: trusts a directory that a whole group may write to",
-        "backends/sqlite/location.py",
+        "backends/sqlite/lock_file.py",
         "status.st_mode & 0o022",
         "status.st_mode & 0o002",
         (
@@ -20,7 +20,7 @@ SQLITE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "sqlite-hard-link",
         "a file with two hard links has two owners",
-        "backends/sqlite/location.py",
+        "backends/sqlite/lock_file.py",
         "if links > 1:",
         "if links > 2:",
         (
@@ -30,7 +30,7 @@ SQLITE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "sqlite-later-link",
         "a link that is made while the file is open is not noticed",
-        "backends/sqlite/location.py",
+        "backends/sqlite/lock_file.py",
         "return status.st_dev, status.st_ino, status.st_nlink",
         "return status.st_dev, status.st_ino, 1",
         (
@@ -40,7 +40,7 @@ SQLITE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "sqlite-file-mount",
         "a file that is a mount of its own has locks of its own",
-        "backends/sqlite/location.py",
+        "backends/sqlite/lock_file.py",
         "any(point == path for",
         "any(point == path + '/' for",
         (
@@ -50,7 +50,7 @@ SQLITE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "sqlite-umask",
         "directories of local: are made as wide as the umask allows",
-        "backends/sqlite/location.py",
+        "backends/sqlite/lock_file.py",
         "place.mkdir(mode=0o700)\n        place.chmod(0o700)",
         "place.mkdir()",
         ("tests/stores/sqlite/test_sqlite_location.py::test_directories_of_local_are_private_whatever_the_umask",),
@@ -69,16 +69,16 @@ SQLITE_MUTANTS: tuple[Mutant, ...] = (
         "sqlite-doubt",
         "a withdrawal without doubt leaves a row for a ttl",
         "backends/sqlite/ledger.py",
-        "        if doubt:\n            entry.tombstone",
-        "        if claim:\n            entry.tombstone",
+        "rules.withdraw, claim, doubt=doubt)",
+        "rules.withdraw, claim, doubt=True)",
         ("tests/stores/sqlite/test_sqlite_rules.py::test_withdrawal_without_doubt_leaves_no_row",),
     ),
     Mutant(
         "sqlite-release-of-broken",
         "the release of a broken grant does not name the break",
         "backends/sqlite/ledger.py",
-        "return True if holding.broken is None else Loss(LossReason.BROKEN, holding.broken)",
-        "return holding.broken is None",
+        "return self._visit(connection, claim.key, rules.release, grant)",
+        "return self._visit(connection, claim.key, rules.release, grant) is True",
         (
             "tests/stores/sqlite/test_sqlite_rules.py::test_release_of_a_broken_grant_answers_the_break_and_lets_the_next_waiter_in",
         ),
@@ -86,7 +86,7 @@ SQLITE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "sqlite-close-wakes",
         "the waiters of a closed client are not woken",
-        "backends/sqlite/wakeup.py",
+        "backends/sqlite/notifications.py",
         "        for signal in list(self._signals.values()):\n            signal.set()",
         "        self._signals.clear()",
         ("tests/stores/sqlite/test_sqlite_limits.py::test_closing_raises_the_signal_of_every_waiter",),
@@ -94,9 +94,9 @@ SQLITE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "sqlite-expired-place",
         "a place that runs out lets nobody know",
-        "backends/sqlite/entry.py",
-        "any(state <= State.WAITING for",
-        "any(state < State.WAITING for",
+        "kit/rules.py",
+        "any(state <= _WAITING for",
+        "any(state < _WAITING for",
         ("tests/stores/sqlite/test_sqlite_rules.py::test_place_that_runs_out_lets_the_next_in_line_know",),
     ),
     Mutant(
@@ -126,9 +126,9 @@ SQLITE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "sqlite-kept-bell",
         "a waiter is called through a pipe that its client has no more",
-        "backends/sqlite/entry.py",
-        "(expires, bell, place.number)",
-        "(expires, place.bell, place.number)",
+        "backends/sqlite/rows.py",
+        "            row.listener = self._listen()  # the client may have another pipe by now\n",
+        "            row.listener = row.listener or '0123456789abcdef'\n",
         (
             "tests/stores/sqlite/test_sqlite_rules.py::test_waiter_whose_client_has_another_pipe_by_now_is_called_through_that",
         ),
@@ -137,7 +137,7 @@ SQLITE_MUTANTS: tuple[Mutant, ...] = (
         "sqlite-renewal-wakes",
         "a renewal that finds another holder expired wakes nobody",
         "backends/sqlite/ledger.py",
-        "        self._ring(connection, wakes)\n        return answers",
+        "        self._notify(connection, notifications)\n        return answers",
         "        return answers",
         (
             "tests/stores/sqlite/test_sqlite_rules.py::test_renewal_that_finds_another_holder_expired_wakes_the_next_in_line",

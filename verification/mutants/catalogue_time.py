@@ -7,12 +7,12 @@ from verification.mutants.catalogue import Mutant, contract
 __all__ = ["TIME_MUTANTS"]
 
 _ACQUIRE = "_core/acquire.py"
-_CLEANER = "_core/cleaner.py"
+_CLEANUP = "_core/cleanup.py"
 _KEEPER = "_core/keeper.py"
 _RELEASE = "_core/release.py"
 _TENURE = "_core/tenure.py"
 _VALIDITY = "_core/validity.py"
-_WAITERS = "_core/waiters.py"
+_WAITING_CALLS = "_core/waiting_calls.py"
 
 
 def _test(name: str) -> tuple[str, ...]:
@@ -31,16 +31,16 @@ TIME_MUTANTS: tuple[Mutant, ...] = (
         "R7-connect-timeout-longer",
         "acquire(timeout=1) blocks for connect_timeout while the store is down",
         _ACQUIRE,
-        "        self._limit = self._started + session.connect_timeout if deadline == math.inf else deadline\n",
-        "        self._limit = self._started + session.connect_timeout\n",
+        "        self._limit = started + opened.connect_timeout if deadline == math.inf else deadline\n",
+        "        self._limit = started + opened.connect_timeout\n",
         contract("timeouts:connect_timeout_does_not_lengthen_a_shorter_timeout"),
     ),
     Mutant(
         "R7-connect-timeout-shorter",
         "acquire(timeout=25) gives up after connect_timeout when the store cannot be reached",
         _ACQUIRE,
-        "        self._limit = self._started + session.connect_timeout if deadline == math.inf else deadline\n",
-        "        self._limit = min(self._started + session.connect_timeout, deadline)\n",
+        "        self._limit = started + opened.connect_timeout if deadline == math.inf else deadline\n",
+        "        self._limit = min(started + opened.connect_timeout, deadline)\n",
         contract("timeouts:a_store_that_comes_back_after_connect_timeout_is_waited_for_until_the_timeout"),
     ),
     Mutant(
@@ -70,29 +70,29 @@ TIME_MUTANTS: tuple[Mutant, ...] = (
         "R7-release-waits",
         "a release waits for a mute store as long as the store's own limit says",
         _RELEASE,
-        "shielded(lambda: _attempt(session, tenure, limit))",
-        "shielded(lambda: _attempt(session, tenure, tenure.deadline))",
+        "shielded(lambda: _attempt(opened, tenure, limit))",
+        "shielded(lambda: _attempt(opened, tenure, tenure.deadline))",
         contract("timeouts:no_call_waits_for_the_own_limit_of_a_mute_store"),
     ),
     Mutant(
         "S6-withdrawal-forgotten",
         "a claim that was given up while the store was silent is left to its ttl",
         _ACQUIRE,
-        "                self._session.cleaner.take(name, withdraw, now + claim.ttl)\n",
+        "                self._opened.cleanup.add(name, withdraw, now + claim.ttl)\n",
         "                return\n",
     ),
     Mutant(
         "R3-release-forgotten",
         "a release that meets an outage leaves the lock to its ttl",
         _RELEASE,
-        "            _go_on_in_the_background(session, tenure)\n",
+        "            _go_on_in_the_background(opened, tenure)\n",
         "",
     ),
     Mutant(
         "R3-one-more-try",
         "what is cleaned up in the background is tried once",
-        _CLEANER,
-        "                    self._chores.append(chore)\n                    await self._pause()\n",
+        _CLEANUP,
+        "                    self._actions.append(action)\n                    await self._pause()\n",
         "                    await self._pause()\n",
     ),
     Mutant(
@@ -114,7 +114,7 @@ TIME_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "R3-close-does-not-wait",
         "close() does not wait for a release that goes on in the background",
-        _CLEANER,
+        _CLEANUP,
         "        if worker is not None and not await worker.join(deadline):\n",
         "        if worker is None:\n",
         contract("timeouts:closing_waits_for_a_release_in_the_background"),
@@ -123,7 +123,7 @@ TIME_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "C1-waiters-sleep-on",
         "a closed client's waiting calls are not woken",
-        _WAITERS,
+        _WAITING_CALLS,
         "            signal.set()\n",
         "            continue\n",
         contract("life:closing_ends_the_calls_that_wait"),
@@ -131,7 +131,7 @@ TIME_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "C1-waiters-go-on",
         "a waiting call goes on after its client was closed",
-        _WAITERS,
+        _WAITING_CALLS,
         "        if self._closed:\n            raise ClientClosed\n",
         "",
         contract("life:closing_ends_a_call_that_waits_for_a_store_that_is_away"),
@@ -214,17 +214,17 @@ TIME_MUTANTS: tuple[Mutant, ...] = (
         _background("test_an_interrupted_call_without_a_timeout_gives_its_withdrawal_a_second"),
     ),
     Mutant(
-        "cleaner-outlives-ttl",
+        "cleanup-outlives-ttl",
         "what is cleaned up is tried for ever, long after the ttl has done it",
-        _CLEANER,
-        "        if now >= chore.ends:\n            return True\n",
+        _CLEANUP,
+        "        if now >= action.ends:\n            return True\n",
         "",
         _background("test_the_cleaner_stops_when_the_ttl_has_done_its_work"),
     ),
     Mutant(
         "waits-for-itself",
         "a signal handler that closes the client waits for the call that it interrupted",
-        _WAITERS,
+        _WAITING_CALLS,
         "all(other == me for",
         "all(other is None for",
         _background("test_a_client_does_not_wait_for_a_call_of_its_own_thread_when_a_signal_handler_closes_it"),

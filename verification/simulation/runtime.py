@@ -80,7 +80,7 @@ class SimScope:
             self._cancelled = True
             self._task.cancel(self)
 
-    def told(self) -> None:
+    def loss_is_raised(self) -> None:
         """If the body itself is calling, it gets an exception and needs no cancellation."""
         if self._task.process.world.current is self._task:
             self._over = True
@@ -117,6 +117,7 @@ class SimRuntime:
     `interrupts`: whether a lost lease cancels its holder, as under asyncio, or only tells it, as with threads.
     """
 
+    blocking = False
     switches = True
 
     def __init__(self, process: Process, *, interrupts: bool = True) -> None:
@@ -174,6 +175,10 @@ class SimRuntime:
         """Let another task run, if chance wants it."""
         self._running().wake()
         await park(self.world)
+
+    async def offload(self, call: Callable[[], T]) -> T:
+        """Call it: nothing in a simulated process blocks."""
+        return call()
 
     def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> Task:
         """Run it as a task of this process."""

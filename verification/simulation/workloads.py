@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from leasehold._core import events as happened
-from leasehold._core.patience import GRACE
+from leasehold._core.backoff import GRACE
 from leasehold.client import AsyncClient
 from leasehold.errors import AcquireTimeout, BackendError, LeaseLost, StaleFence
 from leasehold.hold import AsyncHold
 from leasehold.lease import AsyncLease, AsyncLeaseSet
-from leasehold.terms import LockOptions
+from leasehold.lock_spec import LockOptions
 from verification.simulation.world import Cancelled
 
 if TYPE_CHECKING:
@@ -82,8 +82,8 @@ class Site:
         scene, process = self._scene, self.link.process
         process.world.note(process.name, type(event).__name__, event.name, getattr(event, "fence", ""))
         if isinstance(event, happened.Acquired):
-            assert self.client._session is not None
-            known = next(reversed(self.client._session.keeper._known.values()))
+            assert self.client._opened is not None
+            known = next(reversed(self.client._opened.keeper._known.values()))
             tenure = known()
             if tenure is None or tenure.grant.fence != event.fence:
                 scene.history.violate("the keeper does not know a new lease", f"{process.name} {event.fence}")
@@ -257,7 +257,7 @@ class Actor:
         told: list[Loss] = []
         held: list[AsyncLease | AsyncLeaseSet] = []
         try:
-            async with AsyncHold(lambda: self._acquire(lock, timeout), told.append) as lease:
+            async with AsyncHold(lock._client, lambda _: self._acquire(lock, timeout), timeout, told.append) as lease:
                 held.append(lease)
                 await self._work(lease, register, told)
                 if self._random.random() < 0.1:
@@ -421,7 +421,7 @@ class Actor:
 
     def _max_hold(self, lock: Any, name: str) -> float | None:
         locks = getattr(lock, "_locks", (lock,))
-        return next((each._terms.max_hold for each in locks if each.name == name), None)
+        return next((each._spec.max_hold for each in locks if each.name == name), None)
 
     def _mutex(self) -> str:
         return self._random.choice(self._scene.mutexes)

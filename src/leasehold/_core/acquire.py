@@ -1,9 +1,10 @@
-"""Getting a lock: the loops, with one absolute deadline per call.
+"""Acquiring a lock: the waiting loops, with one absolute deadline per call.
 
-An answer of the store is granted, refused or unknown. Unknown is never read as no: the same claim is asked again, and
-if that brings no answer either, the claim is withdrawn, which also refuses a copy of the request that arrives late.
+An answer of the store is granted, refused or unknown. Unknown is never read as no: the same claim is sent again, and if
+that brings no answer either, the claim is withdrawn, which also refuses a copy of the request that arrives late.
 Whatever ends a call early (a timeout, a cancelled task, an exception out of a signal handler) withdraws the claim too.
-No call takes longer than its timeout and `GRACE`: what a silent store leaves in doubt then is the cleaner's business.
+No call takes longer than its timeout and `GRACE`: a withdrawal that a silent store leaves open then is left to
+`cleanup`.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ import math
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from leasehold._core import events as happened
-from leasehold._core.events import logger
-from leasehold._core.lift import lift
-from leasehold._core.oneself import own_hold
-from leasehold._core.patience import CONTENTION, GRACE, OUTAGE
+from leasehold._core.backoff import CONTENTION, GRACE, OUTAGE
+from leasehold._core.events import is_logged, logger
+from leasehold._core.fence_repair import repair_fence
+from leasehold._core.self_deadlock import own_hold
 from leasehold._core.tenure import Tenure
 from leasehold.errors import (
     AcquireTimeout,
@@ -32,83 +33,84 @@ from leasehold.values import Capability, Claim, Grant, Loss, Refusal
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from leasehold._core.session import Session, Wish
+    from leasehold._core.open_client import OpenClient
+    from leasehold.lock_spec import LockSpec
 
 __all__ = ["acquire", "try_acquire"]
 
 SLOW_WAIT = 1.0  # a wait of more than this is worth one warning
 
-Q = TypeVar("Q")
+S = TypeVar("S")
 A = TypeVar("A")
-_NOTHING_HEARD = Refusal("")
+_NO_REFUSAL = Refusal("")
 
 
-async def acquire(session: Session, wish: Wish, deadline: float | None) -> Tenure:
+async def acquire(opened: OpenClient, spec: LockSpec, deadline: float | None) -> Tenure:
     """Wait for the lock until the deadline, an instant of the runtime's clock; None waits for ever."""
-    if session.seen:
-        await lift(session, wish)
-    attempt = _Attempt(session, wish, math.inf if deadline is None else deadline)
-    seat: Callable[[], Awaitable[Tenure | None]]
+    if spec.reentrant and (again := opened.enter_again(spec)) is not None:
+        return again
+    if opened.seen:
+        await repair_fence(opened, spec)
+    attempt = _Attempt(opened, spec, math.inf if deadline is None else deadline)
+    ask: Callable[[], Awaitable[Tenure | None]]
     if attempt.is_single:
-        seat = attempt.ask_at_once
-    elif Capability.FIFO in session.backend.capabilities:
-        seat = attempt.queue
+        ask = attempt.ask_at_once
+    elif Capability.FIFO in opened.backend.capabilities:
+        ask = attempt.queue
     else:
-        seat = attempt.ask_again
+        ask = attempt.ask_again
     try:
-        while (tenure := await seat()) is None:
-            attempt.go_on()  # a place or a grant was used up before it could be believed: stand in line again
+        while (tenure := await ask()) is None:
+            attempt.go_on()  # the place or the grant ran out before it could be trusted: queue again
     finally:
         if attempt.has_waited:
-            session.waiters.ended(attempt)
+            opened.waiting_calls.ended(attempt)
     return tenure
 
 
-async def try_acquire(session: Session, wish: Wish) -> Tenure | None:
+async def try_acquire(opened: OpenClient, spec: LockSpec) -> Tenure | None:
     """Ask once; None if the lock is not free."""
-    if session.seen:
-        await lift(session, wish)
-    attempt = _Attempt(session, wish, session.runtime.now())
+    if spec.reentrant and (again := opened.enter_again(spec)) is not None:
+        return again
+    if opened.seen:
+        await repair_fence(opened, spec)
+    attempt = _Attempt(opened, spec, opened.runtime.now())
     try:
         return await attempt.ask_once()
     finally:
         if attempt.has_waited:
-            session.waiters.ended(attempt)
+            opened.waiting_calls.ended(attempt)
 
 
 class _Attempt:
     """One call of acquire: its deadline, what it has learned so far, and the claim that may have to be withdrawn."""
 
-    __slots__ = ("__weakref__", "_backend", "_deadline", "_doubt", "_limit", "_looked", "_refusal", "_rounds",
-                 "_runtime", "_sent", "_session", "_silent", "_started", "_traceless", "_warned", "_wish",
-                 "has_waited")  # fmt: skip
+    __slots__ = ("__weakref__", "_backend", "_deadline", "_doubt", "_limit", "_looked", "_opened", "_refusal",
+                 "_rounds", "_runtime", "_sent", "_silent", "_spec", "_started", "_traceless", "_warned",
+                 "has_waited", "is_single")  # fmt: skip
 
-    def __init__(self, session: Session, wish: Wish, deadline: float) -> None:
-        self._session = session
-        self._runtime = session.runtime
-        self._backend = session.backend
-        self._wish = wish
-        self._started = session.runtime.now()
+    def __init__(self, opened: OpenClient, spec: LockSpec, deadline: float) -> None:
+        self._opened = opened
+        self._runtime = opened.runtime
+        self._backend = opened.backend
+        self._spec = spec
+        self._started = started = opened.runtime.now()
         self._deadline = deadline
+        self.is_single = deadline <= started  # there is no time to wait at all
         # Until when a store that fails is tried: a call that would wait for ever has to reach it at least once.
-        self._limit = self._started + session.connect_timeout if deadline == math.inf else deadline
+        self._limit = started + opened.connect_timeout if deadline == math.inf else deadline
         self._silent = False  # the last request got no answer
         self.has_waited = False
-        self._sent = self._started  # before the last request left
+        self._sent = started  # before the last request left
         self._traceless = True  # the current claim has surely left nothing in the store
         self._doubt = False  # a request of the current claim got no answer, and may still arrive
         self._rounds = 0
-        self._looked = False  # whether it is ourselves that we wait for
+        self._looked = False  # whether the wait was compared with what this process holds itself
         self._warned = False
-        self._refusal = _NOTHING_HEARD  # the last thing heard about who is in the way
-
-    @property
-    def is_single(self) -> bool:
-        """Whether there is no time to wait at all."""
-        return self._deadline <= self._started
+        self._refusal = _NO_REFUSAL  # the last known reason to wait
 
     async def queue(self) -> Tenure | None:
-        """Stand in the store's queue until it is our turn; None if the place or the grant was used up."""
+        """Wait in the store's queue until it is our turn; None if the place or the grant ran out."""
         claim = self._fresh_claim()
         store: Any = self._backend  # with FIFO it is a `Queueing`
         try:
@@ -116,7 +118,7 @@ class _Attempt:
             while isinstance(answer, Place):
                 await self._wait_for_turn(answer)
                 answer = await self._ask(store.turn, answer)
-            return await self._seated(claim, answer)
+            return await self._accept(claim, answer)
         except GeneratorExit:
             raise  # nothing can be awaited any more; the ttl frees what is left
         except BaseException:
@@ -152,10 +154,10 @@ class _Attempt:
         return None
 
     async def ask_once(self) -> Tenure | None:
-        """Ask with a fresh owner; None if refused."""
+        """Ask once, without waiting; None if refused."""
         claim = self._fresh_claim()
         try:
-            return await self._seated(claim, await self._ask(self._backend.try_acquire, claim))
+            return await self._accept(claim, await self._ask(self._backend.try_acquire, claim))
         except GeneratorExit:
             raise
         except BaseException:
@@ -163,24 +165,25 @@ class _Attempt:
             raise
 
     def _fresh_claim(self) -> Claim:
-        """Every attempt has its own owner: a late release of one can then never free another."""
+        """A claim under an owner value of its own, so that a late release of one attempt can never free another."""
         self._traceless, self._doubt = True, False
-        return self._wish.claim(self._runtime.owner())
+        spec = self._spec
+        return Claim(spec.key, self._runtime.owner(), spec.ttl, spec.mode, spec.capacity, spec.min_hold, spec.holder)
 
-    async def _ask(self, question: Callable[[Q, float], Awaitable[A]], subject: Q) -> A:
-        """Put one question until the store answers. The same claim may be asked twice: it is one claim to the store."""
+    async def _ask(self, verb: Callable[[S, float], Awaitable[A]], subject: S) -> A:
+        """Send one request until the store answers. A claim may be sent twice: it is one claim to the store."""
         failures = 0
         unknown: OutcomeUnknown | None = None  # a later failure that was surely not applied does not undo the doubt
         while True:
             self._sent = sent = self._runtime.now()
             limit = self._limit
             try:
-                answer = await question(subject, limit if limit - sent >= GRACE else min(sent, limit) + GRACE)
+                answer = await verb(subject, limit if limit - sent >= GRACE else min(sent, limit) + GRACE)
             except (BackendRejected, Conflict) as error:
-                error.name = self._wish.name
+                error.name = self._spec.name
                 raise
             except (BackendUnavailable, OutcomeUnknown) as error:
-                error.name = self._wish.name
+                error.name = self._spec.name
                 self._silent = True
                 if isinstance(error, OutcomeUnknown):
                     unknown, self._doubt, self._traceless = error, True, False
@@ -192,55 +195,58 @@ class _Attempt:
             else:
                 self._limit, self._silent, self._traceless = self._deadline, False, False
                 if failures:
-                    self._session.events.emit(happened.StoreReached(self._wish.name, failures))
+                    self._opened.events.emit(happened.StoreReached(self._spec.name, failures))
                 if self._runtime.switches:
                     await self._runtime.switch()
                 return answer
 
     async def _outlast(self, failure: BackendError, failures: int) -> None:
-        """Pause before the question is put again; raises the failure if there is no time for that.
+        """Pause before the request is sent again; raises the failure if there is no time for that.
 
-        The last pause ends at the deadline. Beyond it, only what became of a request without answer is asked.
+        The last pause ends at the deadline. After the deadline a request is repeated only to learn an unknown outcome.
         """
         now, pause = self._runtime.now(), OUTAGE.delay(failures, self._runtime.random())
         if now < self._limit:
             pause = min(pause, self._limit - now)
             if not failures:
                 left = self._limit - now
-                self._session.events.emit(happened.StoreUnreachable(self._wish.name, left, str(failure)))
+                self._opened.events.emit(happened.StoreUnreachable(self._spec.name, left, str(failure)))
         elif not isinstance(failure, OutcomeUnknown) or now + pause >= self._limit + GRACE:
             raise failure
         await self._pause(pause)
 
     async def _pause(self, seconds: float) -> None:
         self.has_waited = True
-        await self._session.waiters.pause(self, seconds)
+        await self._opened.waiting_calls.pause(self, seconds)
 
-    async def _seated(self, claim: Claim, answer: Grant | Refusal) -> Tenure | None:
-        """Turn a grant into a tenure, unless so much time has passed that it must not be believed any more."""
+    async def _accept(self, claim: Claim, answer: Grant | Refusal) -> Tenure | None:
+        """Turn a grant into a tenure, unless it took so long to arrive that it must not be trusted any more."""
         if isinstance(answer, Refusal):
             self._refusal = answer
-            if self._doubt:  # an earlier copy of the request may still arrive, and must not take the lock for nobody
+            if self._doubt:  # an earlier copy of the request may still arrive, and would take the lock without a holder
                 await self._withdraw(claim)
             return None
-        wish = self._wish
-        if answer.ttl < wish.ttl and not wish.renew:  # a claim window, and nobody would make more of it
+        opened, spec, runtime = self._opened, self._spec, self._runtime
+        if answer.ttl < spec.ttl and not spec.renew:  # a short first ttl that no renewal would extend
             confirmed = await self._confirmed(answer)
             if confirmed is None:
                 await self._withdraw(claim)
                 return None
             answer = confirmed
         since = self._sent if answer.since is None else answer.since
-        tenure = Tenure(wish.name, answer, since, renew=wish.renew, max_hold=wish.max_hold)
-        if self._runtime.now() >= tenure.deadline:
-            logger.warning("a grant of %r was used up before it arrived; asking again", self._wish.name)
+        tenure = Tenure(spec.name, answer, since, renew=spec.renew, max_hold=spec.max_hold)
+        if runtime.now() >= tenure.deadline:
+            logger.warning("a grant of %r ran out before it arrived; asking again", spec.name)
             await self._withdraw(claim)
             return None
         tenure.doubtful = self._doubt
-        self._session.keeper.admit(tenure)
-        if self._session.events.wanted(happened.Acquired):
-            waited = self._runtime.now() - self._started
-            self._session.events.emit(happened.Acquired(wish.name, answer.fence, waited))
+        current = runtime.current()
+        tenure.taker = id(current)
+        opened.keeper.admit(tenure)
+        if spec.reentrant:
+            opened.entered[spec.key, spec.mode, current] = tenure
+        if opened.events.listeners or is_logged(happened.Acquired.level):
+            opened.events.emit(happened.Acquired(spec.name, answer.fence, runtime.now() - self._started))
         return tenure
 
     async def _confirmed(self, grant: Grant) -> Grant | None:
@@ -256,7 +262,7 @@ class _Attempt:
         return answer if isinstance(answer, Grant) else None
 
     async def _wait_for_turn(self, place: Place) -> None:
-        self._refusal = Refusal(self._wish.key, place.holder, place.retry_after, place.ahead, place.why)
+        self._refusal = Refusal(self._spec.key, place.holder, place.retry_after, place.ahead, place.why)
         self.go_on()
         now = self._runtime.now()
         self._warn_if_slow(now, place.ahead)
@@ -264,7 +270,7 @@ class _Attempt:
         if not self._warned:
             wake = min(wake, self._started + SLOW_WAIT)
         self.has_waited = True
-        await self._session.waiters.wait(self, place.signal, wake)
+        await self._opened.waiting_calls.wait(self, place.signal, wake)
         place.signal.clear()
 
     def _warn_if_slow(self, now: float, ahead: int | None) -> None:
@@ -273,18 +279,18 @@ class _Attempt:
         first, self._looked = not self._looked, True
         if self._warned or (waited < SLOW_WAIT and not (first and self._deadline == math.inf)):
             return
-        own = own_hold(self._session, self._wish, holder)
+        own = own_hold(self._opened, self._spec, holder)
         if waited >= SLOW_WAIT or (own is not None and own.itself):
             self._warned = True
-            self._session.events.emit(happened.Waiting(self._wish.name, waited, holder, ahead, own and own.text))
+            self._opened.events.emit(happened.Waiting(self._spec.name, waited, holder, ahead, own and own.text))
 
     def _timed_out(self, now: float) -> AcquireTimeout:
-        name, holder, waited = self._wish.name, self._refusal.holder, now - self._started
-        if self._session.events.wanted(happened.TimedOut):
-            self._session.events.emit(happened.TimedOut(name, waited))
+        name, holder, waited = self._spec.name, self._refusal.holder, now - self._started
+        if self._opened.events.wanted(happened.TimedOut):
+            self._opened.events.emit(happened.TimedOut(name, waited))
         time = "at once" if self.is_single else f"within {waited:.3f} s"
-        own = own_hold(self._session, self._wish, holder)
-        who = f"{holder or 'somebody else'}{f' ({own.text})' if own else ''}"
+        own = own_hold(self._opened, self._spec, holder)
+        who = f"{holder or 'another holder'}{f' ({own.text})' if own else ''}"
         return AcquireTimeout(
             f"could not get {name!r} {time}; {self._refusal.why or f'it is held by {who}'}",
             name=name,
@@ -295,10 +301,10 @@ class _Attempt:
         )
 
     async def _withdraw(self, claim: Claim) -> None:
-        """Leave nothing behind. A store that does not answer is not waited for: that is done in the background."""
+        """Leave nothing in the store. While the store does not answer, that is left to the background."""
         if self._traceless:
             return
-        backend, doubt, name = self._backend, self._doubt, self._wish.name
+        backend, doubt, name = self._backend, self._doubt, self._spec.name
 
         async def withdraw(until: float) -> None:
             await backend.withdraw(claim, until, doubt=doubt)
@@ -313,6 +319,6 @@ class _Attempt:
                 except (BackendError, ClientClosed):
                     logger.debug("could not withdraw a claim on %r; its ttl will end it", name, exc_info=True)
             if self._silent:
-                self._session.cleaner.take(name, withdraw, now + claim.ttl)
+                self._opened.cleanup.add(name, withdraw, now + claim.ttl)
 
         await self._runtime.shielded(withdraw_now)

@@ -39,6 +39,7 @@ __all__ = [
 
 logger = logging.getLogger("leasehold")
 logger.addHandler(logging.NullHandler())
+is_logged = logger.isEnabledFor
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,26 +260,26 @@ class Events:
     """Passes events to the logger and to whoever subscribed. A listener that raises is logged and kept."""
 
     def __init__(self) -> None:
-        self._listeners: tuple[Callable[[Event], object], ...] = ()
+        self.listeners: tuple[Callable[[Event], object], ...] = ()
 
     def subscribe(self, listener: Callable[[Event], object]) -> Callable[[], None]:
         """Call `listener` with every event from now on; the result ends that."""
-        self._listeners = (*self._listeners, listener)
+        self.listeners = (*self.listeners, listener)
 
         def unsubscribe() -> None:
             # Equality, not identity: a bound method is a new object each time it is looked up.
-            self._listeners = tuple(other for other in self._listeners if other != listener)
+            self.listeners = tuple(other for other in self.listeners if other != listener)
 
         return unsubscribe
 
     def wanted(self, kind: type[Event]) -> bool:
         """Whether it is worth building an event of this kind."""
-        return bool(self._listeners) or logger.isEnabledFor(kind.level)
+        return bool(self.listeners) or logger.isEnabledFor(kind.level)
 
     def emit(self, event: Event) -> None:
         """Log the event and pass it on."""
         logger.log(event.level, "%s", event)
-        for listener in self._listeners:
+        for listener in self.listeners:
             try:
                 listener(event)
             except Exception:  # a listener must never break a lock

@@ -1,9 +1,9 @@
-"""The keeper: one worker per client that renews every lease in time and tells each holder of its loss.
+"""The keeper: one worker per client that renews every lease in time and notifies each holder of a loss.
 
-It knows leases only weakly, so that a lease nobody refers to any more is not renewed. It never waits for the store
-itself: each batch of renewals is a task of its own, so that a store that hangs cannot keep the keeper from announcing a
-loss at its deadline. Nor does it wait for code of the user's: whoever is told of a loss, listens or logs is called in
-other tasks, and may hang there. It never sleeps longer than a second, because timers stop while the host is suspended.
+It has only weak references to leases, so that a lease the program has dropped is not renewed. It never waits for the
+store itself: each batch of renewals is a task of its own, so that a store that hangs cannot delay the notice of a loss
+at its deadline. Nor does it wait for code of the user's: `on_lost`, listeners and log handlers run in other tasks, and
+may hang there. It never sleeps longer than a second, because timers stop while the host is suspended.
 
 The worker starts with the first lease and ends when it has been idle for a while.
 """
@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 from warnings import warn
 
 from leasehold._core import events as happened
-from leasehold._core.caller import caller_level
+from leasehold._core.event_dispatcher import EventDispatcher
 from leasehold._core.events import logger
-from leasehold._core.given_ttls import GivenTtls
-from leasehold._core.herald import Herald
+from leasehold._core.stacklevel import user_stacklevel
 from leasehold._core.states import LOST, Event, State, advance
+from leasehold._core.ttl_warnings import TtlWarnings
 from leasehold._core.validity import hedge_after
 from leasehold.errors import BackendError, ClientClosed
 from leasehold.spi import Alerting
@@ -43,7 +43,7 @@ CLOSE_PATIENCE = 5.0
 
 
 class _Known(weakref.ref["Tenure"]):
-    """A weak reference that still knows what it pointed to."""
+    """A weak reference that keeps name and fence of the lease, to report one that was dropped."""
 
     __slots__ = ("fence", "name", "number")
 
@@ -63,16 +63,16 @@ class Keeper:
         self._signal = runtime.signal()
         self._known: dict[int, _Known] = {}
         self._dropped: deque[_Known] = deque()  # finalizers only append here: taking the guard in one could deadlock
-        self._decided: list[Tenure] = []  # lost by their holders' own clock; kept until the loss was announced
+        self._decided: list[Tenure] = []  # lost by their holders' own clock; kept until the loss is reported
         self._numbers = 0
         self._worker: Task | None = None
         self._wake = math.inf
         self._idle_since: float | None = None
         self._usual = 0.0  # how long the store usually takes for a renewal
         self._closed = False
-        self._herald = Herald(runtime, events)
-        self._given = GivenTtls(self._herald)
-        self._teller: Task | None = None  # the last one
+        self._dispatcher = EventDispatcher(runtime, events)
+        self._ttl_warnings = TtlWarnings(self._dispatcher)
+        self._notifier: Task | None = None  # the last task that notified of losses
         if isinstance(backend, Alerting):
             backend.on_alert(self.renew_soon)
 
@@ -94,10 +94,10 @@ class Keeper:
             elif tenure.due < self._wake or tenure.deadline < self._wake:
                 self._signal.set()
         if tenure.ttl != tenure.grant.claim.ttl:
-            self._given.note(tenure)
+            self._ttl_warnings.note(tenure)
 
     def decide(self, tenure: Tenure) -> Loss | None:
-        """Whether the lease is lost now, by the clock; the keeper then tells the others."""
+        """Whether the lease is lost now, by the clock; the worker then notifies its watchers and listeners."""
         with self.guard:
             loss = tenure.settle(self._runtime.now())
             if loss is not None and tenure.number in self._known:
@@ -106,18 +106,18 @@ class Keeper:
         return loss
 
     def begin_release(self, tenure: Tenure) -> bool:
-        """Stop renewing; True if the store has to be told."""
+        """Stop renewing; True if a release has to be sent to the store."""
         with self.guard:
             tenure.settle(self._runtime.now())
             tenure.state = advance(tenure.state, Event.RELEASE)
             if tenure.state is LOST:
                 # The store may still keep what only our own clock or max_hold ended.
                 return tenure.loss is not None and tenure.loss.reason in _LOCAL_LOSSES
-            self._known.pop(tenure.number, None)  # nothing to renew or to tell, even if the release fails
+            self._known.pop(tenure.number, None)  # nothing to renew or to report, even if the release fails
             return tenure.state is State.RELEASING
 
     def finish_release(self, tenure: Tenure, broken: Loss | None = None) -> bool:
-        """The store confirmed that nothing is held any more; True if its holder learns only now that it was broken."""
+        """The store confirmed that nothing is held any more; True if `broken` is the first its holder learns of it."""
         with self.guard:
             lost = tenure.loss
             news = broken is not None and tenure.state is State.RELEASING
@@ -126,7 +126,7 @@ class Keeper:
                 tenure.loss = broken
         if tenure.watchers:
             for watcher in tenure.present_watchers():
-                watcher.on_end(lost)  # not the break: who released must not be interrupted
+                watcher.on_end(lost)  # not the break: a holder that has released must not be interrupted
         return news
 
     async def renew_now(self, tenure: Tenure) -> None:
@@ -140,40 +140,39 @@ class Keeper:
         if tenure.loss is not None and isinstance(answer, Grant):
             await self._give_back([answer])
         if tenure.state is State.HELD:
-            self._say_renewed([(tenure.name, tenure.grant.fence)])
+            self._report_renewed([(tenure.name, tenure.grant.fence)])
 
     async def close(self) -> None:
         """Stop. Leases still held are lost at once for their holders, and left to their ttl in the store."""
+        now = self._runtime.now()
         with self.guard:
             self._closed = True
-            names = self._lose_all(Loss(LossReason.CLOSED, "its client was closed"))
+            names = self._lose_all(Loss(LossReason.CLOSED, "its client was closed"), now)
             worker = self._worker
         if names:
-            warn(
-                f"the client was closed while it held {', '.join(map(repr, names[:5]))}; release leases first",
-                ResourceWarning,
-                stacklevel=caller_level(),
-            )
+            held = ", ".join(map(repr, names[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+            advice = "release every lease before close(), or use `with lock.hold():`"
+            warn(f"the client was closed while it held {held}; {advice}", ResourceWarning, user_stacklevel())
         self._signal.set()
-        deadline = self._runtime.now() + CLOSE_PATIENCE
+        deadline = now + CLOSE_PATIENCE
         if worker is not None:
             await worker.join(deadline)
-        if self._teller is not None:
-            await self._teller.join(deadline)
-        await self._herald.finish(deadline)
+        if self._notifier is not None:
+            await self._notifier.join(deadline)
+        await self._dispatcher.finish(deadline)
 
     def bury(self) -> None:
-        """We are a forked child: every lease belongs to the parent. No I/O, no locks of the parent's threads."""
+        """Give up all leases in a forked child: they are the parent's. No I/O, no locks of the parent's threads."""
         self.guard = self._runtime.guard()
         self._closed = True
         self._lose_all(Loss(LossReason.FORKED, "this is a child process; the lease belongs to its parent"))
         self._known = {}
         self._dropped.clear()
-        self._teller = None
-        self._herald.bury()
+        self._notifier = None
+        self._dispatcher.bury()
 
     def renew_soon(self) -> None:
-        """The store has doubts: renew every lease now."""
+        """Renew every lease now: the store has reason to doubt them."""
         now = self._runtime.now()
         for tenure in self.tenures():
             with self.guard:
@@ -181,7 +180,7 @@ class Keeper:
         self._signal.set()
 
     def lose(self, tenure: Tenure, loss: Loss) -> None:
-        """Somebody knows that this lease is over; its holder is told at once."""
+        """End a lease for a reason that was found elsewhere; its holder is notified at once."""
         with self.guard:
             tenure.lose(loss)
         self._signal.set()
@@ -202,12 +201,15 @@ class Keeper:
             everyone = list(self._known.values())
         return [tenure for known in everyone if (tenure := known()) is not None]
 
-    def _lose_all(self, loss: Loss) -> list[str]:
-        """End every lease that is held; the names of those that were."""
-        held = [tenure for tenure in self.tenures() if tenure.state is State.HELD]
-        for tenure in held:
-            tenure.lose(loss)
-        return [tenure.name for tenure in held]
+    def _lose_all(self, loss: Loss, now: float = -math.inf) -> list[str]:
+        """End every lease that is held, and was not over by `now` before the worker looked; returns their names."""
+        names = []
+        for tenure in self.tenures():
+            tenure.settle(now)
+            if tenure.state is State.HELD:
+                tenure.lose(loss)
+                names.append(tenure.name)
+        return names
 
     # --- the worker
 
@@ -220,34 +222,34 @@ class Keeper:
                 if self._retire(now):
                     return
                 await self._runtime.wait(self._signal, self._wake)
-        except BaseException:  # the event loop is shut down: the next lease must find that there is no worker
+        except BaseException:  # the event loop is shut down: `admit` must not count on this worker any more
             self._worker = None
             raise
 
     def _attend(self, now: float) -> float:
-        """Do what is due and say when to come back. An error here must not end renewal for everybody else."""
+        """Do what is due; returns when to look again. An error here must not end the renewal of other leases."""
         try:
             self._note_lateness(now, self._wake)
-            self._wake = math.inf  # a lease admitted while we look around must wake us
+            self._wake = math.inf  # a lease that is admitted during the survey must wake the worker
             with self.guard:
                 decided, self._decided = self._decided, []
             self._forget_dropped()
             lost, due, wake = self._survey(now)
             del decided
             if lost:
-                self._teller = self._runtime.spawn(self._tell(lost), "leasehold loss")
+                self._notifier = self._runtime.spawn(self._notify(lost), "leasehold loss")
             for tenure in lost:
                 if tenure.loss is not None:
-                    self._herald.say(happened.Lost(tenure.name, tenure.grant.fence, tenure.loss))
+                    self._dispatcher.dispatch(happened.Lost(tenure.name, tenure.grant.fence, tenure.loss))
             if due:
                 self._runtime.spawn(self._renew(due, now), "leasehold renewal")
         except Exception:  # noqa: BLE001
-            logger.exception("the keeper failed and goes on")
+            logger.exception("the keeper failed and goes on; this is a defect of leasehold, please report it")
             return now + LONGEST_SLEEP
         return wake
 
     def _survey(self, now: float) -> tuple[list[Tenure], list[tuple[_Known, Grant]], float]:
-        """Look at every lease: those that are over, those to renew, and when the next one needs attention."""
+        """The leases that are over, those to renew, and when the next one needs attention."""
         lost: list[Tenure] = []
         due: list[tuple[_Known, Grant]] = []
         wake = now + LONGEST_SLEEP
@@ -270,7 +272,7 @@ class Keeper:
         return lost, due, wake
 
     def _end(self, tenure: Tenure, now: float) -> bool:
-        """Stop keeping a lease that is over; True if its holder has to be told."""
+        """Stop keeping a lease that is over; True if its holder has to be notified."""
         with self.guard:
             tenure.settle(now)
             return self._known.pop(tenure.number, None) is not None and tenure.state is State.LOST
@@ -288,12 +290,12 @@ class Keeper:
             renewed, late = self._note_answers(due, answers, sent)
         self._signal.set()
         await self._give_back(late)
-        self._say_renewed(renewed)
+        self._report_renewed(renewed)
 
     def _note_answers(
         self, due: list[tuple[_Known, Grant]], answers: Sequence[Grant | Loss | BackendError], sent: float
     ) -> tuple[list[tuple[str, int]], list[Grant]]:
-        """Name and fence of what goes on, and the grants that were confirmed after their leases were given up here."""
+        """Name and fence of each renewed lease; and the grants that were confirmed after their leases had ended."""
         renewed, late = [], []
         took = self._runtime.now() - sent
         self._usual = min(took, 2 * self._usual) if self._usual else took  # one late answer does not make a slow store
@@ -320,21 +322,21 @@ class Keeper:
             else:
                 tenure.confirm(answer, sent, self._runtime.now())
         if tenure.ttl != tenure.grant.claim.ttl:
-            self._given.note(tenure)
+            self._ttl_warnings.note(tenure)
 
-    def _say_renewed(self, renewed: list[tuple[str, int]]) -> None:
-        """Last of all, and without the leases: even the question whether anybody wants to know may hang, in logging."""
+    def _report_renewed(self, renewed: list[tuple[str, int]]) -> None:
+        """Called last, and without references to leases: even `wanted` may hang, in a log handler's lock."""
         if renewed and self._events.wanted(happened.Renewed):
             for name, fence in renewed:
-                self._herald.say(happened.Renewed(name, fence))
+                self._dispatcher.dispatch(happened.Renewed(name, fence))
 
     async def _give_back(self, grants: list[Grant]) -> None:
-        """A renewal was confirmed after its lease had been given up here: the store must not keep it."""
+        """Release grants whose renewal was confirmed after their leases had ended here."""
         for grant in grants:
             try:
                 await self._backend.release(grant)
             except Exception:  # noqa: BLE001 - the ttl frees it
-                logger.debug("could not give back a grant that was confirmed too late", exc_info=True)
+                logger.debug("could not release a grant that was confirmed too late; its ttl will", exc_info=True)
 
     def _renewal_failed(self, known: _Known, error: Exception, sent: float) -> None:
         now = self._runtime.now()
@@ -346,14 +348,14 @@ class Keeper:
             first = tenure.failure is None
             failed = tenure.failed(str(error) or type(error).__name__, sent, now)
         if failed and first and tenure.state is State.HELD:
-            self._herald.say(happened.RenewalFailed(tenure.name, tenure.deadline - now, str(error)))
+            self._dispatcher.dispatch(happened.RenewalFailed(tenure.name, tenure.deadline - now, str(error)))
 
     def _note_lateness(self, now: float, planned: float) -> None:
         late = now - planned
         for known in list(self._known.values()) if late > LONGEST_SLEEP / 10 else ():
             tenure = known()
             if tenure is not None and tenure.renewable and late > tenure.grant.claim.ttl / 3:
-                self._herald.say(happened.KeeperLate(tenure.name, late))
+                self._dispatcher.dispatch(happened.KeeperLate(tenure.name, late))
                 return
 
     def _forget_dropped(self) -> None:
@@ -362,7 +364,7 @@ class Keeper:
             with self.guard:
                 forgotten = self._known.pop(known.number, None)
             if forgotten is not None:
-                self._herald.say(happened.Dropped(known.name, known.fence))
+                self._dispatcher.dispatch(happened.Dropped(known.name, known.fence))
 
     def _retire(self, now: float) -> bool:
         """Whether the worker may end: closed, or idle for a while."""
@@ -378,18 +380,18 @@ class Keeper:
                 return True
             return False
 
-    async def _tell(self, lost: list[Tenure]) -> None:
-        """Tell everybody who watches these leases."""
+    async def _notify(self, lost: list[Tenure]) -> None:
+        """Call the watchers of these leases."""
         for tenure in lost:
             for watcher in tenure.present_watchers():
                 try:
                     watcher.on_end(tenure.loss)
-                except Exception:  # noqa: BLE001 - a callback of the user's must not keep others from theirs
-                    logger.exception("on_lost failed for %r", tenure.name)
+                except Exception:  # noqa: BLE001 - one callback of the user's must not prevent the others
+                    logger.exception("on_lost failed for %r; the lease is lost all the same", tenure.name)
 
 
 def _last_deadline(due: list[tuple[_Known, Grant]], sent: float) -> float:
-    """Until when an answer is of use to one of these; they are known weakly."""
+    """Until when an answer is of use to one of these."""
     return max((tenure.deadline for known, _ in due if (tenure := known()) is not None), default=sent)
 
 

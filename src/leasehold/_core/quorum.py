@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leasehold._core.validity import margin
+from leasehold._core.validity import believed_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -36,24 +36,24 @@ def majority(nodes: int) -> int:
 
 
 def decided(yes: int, no: int, nodes: int) -> bool:
-    """Whether no further answer can change the outcome: a majority said yes, or can not be reached any more."""
+    """Whether no further answer can change the outcome: a majority voted yes, or can not be reached any more."""
     return yes >= majority(nodes) or nodes - no < majority(nodes)
 
 
 def validity_left(ttl: float, elapsed: float) -> float:
-    """For how long a grant may be believed whose request was sent so long ago; not positive: not at all."""
-    return ttl - elapsed - margin(ttl)
+    """For how long a grant may be trusted whose request was sent so long ago; not positive: not at all."""
+    return believed_until(-elapsed, ttl)
 
 
 def median(values: Sequence[float]) -> float:
-    """The middle one; of two middle ones the lower, so that it is always somebody's. A minority cannot move it far."""
+    """The middle one; of two middle ones the lower, so that a node has it. A minority cannot move it far."""
     return sorted(values)[(len(values) - 1) // 2]
 
 
 def first_number(offsets: Sequence[float], now: float) -> int:
     """What to propose first: the median of the nodes' clocks, in microseconds, never the caller's own wall clock.
 
-    An offset is a node's time minus the caller's monotonic time when the node last told it.
+    An offset is a node's time minus the caller's monotonic time, as of the node's last answer.
     """
     return int((median(offsets) + now) * 1_000_000)
 
@@ -87,7 +87,7 @@ def waits_for(left: Sequence[float], nodes: int) -> float | None:
 
 
 def duplicates(identities: Mapping[str, str | None]) -> list[list[str]]:
-    """Groups of nodes that are one and the same server, by what each says it is; None is not known."""
+    """Groups of nodes that are one and the same server, by the identity that each reports; None is unknown."""
     groups: dict[str, list[str]] = {}
     for node, identity in identities.items():
         if identity is not None:

@@ -1,7 +1,7 @@
-"""Giving a lock back: a release may be repeated, because it names its grant.
+"""Releasing a lock: a release may be repeated, because it names its grant.
 
-The call tries for a moment. If the store is away longer than that the caller is told, and the release goes on in the
-background until the lease's own deadline, so that nobody has to wait for the ttl once the store is back.
+The call tries for `GRACE`. If the store does not answer by then, the call raises, and the release goes on in the
+background until the lease's own deadline, so that the next holder need not wait for the ttl once the store is back.
 """
 
 from __future__ import annotations
@@ -9,95 +9,98 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leasehold._core import events as happened
-from leasehold._core.patience import GRACE, OUTAGE
+from leasehold._core.backoff import GRACE, OUTAGE
+from leasehold._core.events import is_logged
 from leasehold.errors import BackendUnavailable, OutcomeUnknown
 
 if TYPE_CHECKING:
-    from leasehold._core.session import Session
+    from leasehold._core.open_client import OpenClient
     from leasehold._core.tenure import Tenure
     from leasehold.errors import BackendError
 
 __all__ = ["release"]
 
 
-async def release(session: Session, tenure: Tenure) -> bool:
-    """Give the lock back; False if it was already gone. Finishes even when the caller is interrupted.
+async def release(opened: OpenClient, tenure: Tenure) -> bool:
+    """Release the lock; False if it was already gone. Finishes even when the caller is interrupted.
 
     When the store does not answer, the lease stays "releasing": it is not renewed, and is tried again, in the
     background and by a second call.
     """
-    if not session.keeper.begin_release(tenure):
+    if not opened.keeper.begin_release(tenure):
         return _freed_meanwhile(tenure)
 
-    runtime = session.runtime
+    runtime = opened.runtime
     limit = runtime.now() + GRACE
     try:
-        freed = await runtime.shielded(lambda: _attempt(session, tenure, limit))
+        freed = await runtime.shielded(lambda: _attempt(opened, tenure, limit))
     except (BackendUnavailable, OutcomeUnknown) as failure:
         first = failure
-        freed = await runtime.shielded(lambda: _try_again(session, tenure, limit, first))
+        freed = await runtime.shielded(lambda: _try_again(opened, tenure, limit, first))
     if not freed:
         freed = _freed_meanwhile(tenure)
-    if session.events.wanted(happened.Released):
-        session.events.emit(happened.Released(tenure.name, tenure.grant.fence, freed))
+    events = opened.events
+    if events.listeners or is_logged(happened.Released.level):
+        events.emit(happened.Released(tenure.name, tenure.grant.fence, freed))
     return freed
 
 
-async def _try_again(session: Session, tenure: Tenure, limit: float, failure: BackendError) -> bool:
-    """Until the limit, or the end of the lease; then the failure is the caller's, and the rest is not."""
-    runtime, failures = session.runtime, 0
+async def _try_again(opened: OpenClient, tenure: Tenure, limit: float, failure: BackendError) -> bool:
+    """Repeat until the limit or the end of the lease; then raise the failure, and go on in the background."""
+    runtime, failures = opened.runtime, 0
     while True:
         pause = OUTAGE.delay(failures, runtime.random())
         if runtime.now() + pause >= min(limit, tenure.deadline):
-            _go_on_in_the_background(session, tenure)
+            _go_on_in_the_background(opened, tenure)
             raise _as_it_stands(tenure, failure)
         await runtime.sleep(pause)
         try:
-            return await _attempt(session, tenure, limit)
+            return await _attempt(opened, tenure, limit)
         except (BackendUnavailable, OutcomeUnknown) as error:
             failure = error
         failures += 1
 
 
-async def _attempt(session: Session, tenure: Tenure, until: float) -> bool:
-    """Ask the store once. After doubt, "gone" within the lease's own time means that an earlier copy freed it."""
-    runtime, backend = session.runtime, session.backend
+async def _attempt(opened: OpenClient, tenure: Tenure, until: float) -> bool:
+    """Send one release. After doubt, "gone" within the lease's own time means that an earlier copy freed it."""
+    runtime, backend = opened.runtime, opened.backend
     try:
         answer = await backend.release(tenure.grant, until)
     except OutcomeUnknown:
         tenure.perhaps_freed = True
         raise
     freed = answer is True or (answer is False and tenure.perhaps_freed and runtime.now() < tenure.deadline)
-    if tenure.doubtful:  # a copy of the request may still be under way, and must not take the lock for nobody
+    if tenure.doubtful:  # a copy of its claim may still be under way, and would take the lock without a holder
         tenure.perhaps_freed = freed
         await backend.withdraw(tenure.grant.claim, until)
     if runtime.switches:
         await runtime.switch()
     if answer is True or answer is False:
-        session.keeper.finish_release(tenure)
-    elif session.keeper.finish_release(tenure, answer):
-        session.events.emit(happened.Lost(tenure.name, tenure.grant.fence, answer))
+        opened.keeper.finish_release(tenure)
+    elif opened.keeper.finish_release(tenure, answer):
+        opened.events.emit(happened.Lost(tenure.name, tenure.grant.fence, answer))
     return freed
 
 
-def _go_on_in_the_background(session: Session, tenure: Tenure) -> None:
+def _go_on_in_the_background(opened: OpenClient, tenure: Tenure) -> None:
     async def perform(until: float) -> None:
-        if not session.keeper.begin_release(tenure):
+        if not opened.keeper.begin_release(tenure):
             return  # another call of release was faster
-        freed = await _attempt(session, tenure, until)
+        freed = await _attempt(opened, tenure, until)
         tenure.freed = freed
-        if session.events.wanted(happened.Released):
-            session.events.emit(happened.Released(tenure.name, tenure.grant.fence, freed))
+        if opened.events.wanted(happened.Released):
+            opened.events.emit(happened.Released(tenure.name, tenure.grant.fence, freed))
 
-    session.cleaner.take(tenure.name, perform, tenure.deadline)
+    opened.cleanup.add(tenure.name, perform, tenure.deadline)
 
 
 def _as_it_stands(tenure: Tenure, failure: BackendError) -> BackendError:
-    """What to tell the caller: a last try that was surely not applied does not undo the doubt about an earlier one."""
+    """The error to raise: a last try that was surely not applied does not undo the doubt about an earlier one."""
     if not tenure.perhaps_freed or isinstance(failure, OutcomeUnknown):
         return failure
     unknown = OutcomeUnknown(
-        f"the lock {tenure.name!r} may be free already: a request to release it got no answer, and now {failure}",
+        f"the lock {tenure.name!r} may be free already: a request to release it got no answer, and now {failure}; the "
+        "release is repeated in the background",
         name=tenure.name,
         backend=failure.backend,
     )
@@ -106,6 +109,6 @@ def _as_it_stands(tenure: Tenure, failure: BackendError) -> BackendError:
 
 
 def _freed_meanwhile(tenure: Tenure) -> bool:
-    """Whether a release that went on in the background has freed it; said once."""
+    """Whether a release that went on in the background has freed it; True only once."""
     freed, tenure.freed = tenure.freed, False
     return freed

@@ -1,7 +1,7 @@
 """The life of a lease as a table: every state, every event, what follows.
 
-The table is the only place that decides; it also draws the diagram in the documentation. A pair that is missing cannot
-happen in a correct program, and `advance` says so instead of guessing.
+The table is the only place that decides; the diagram in the documentation is drawn from it. A pair that is missing
+cannot happen in a correct program, and `advance` raises instead of guessing.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ __all__ = ["HELD", "LOST", "RELEASED", "RELEASING", "TRANSITIONS", "Event", "Sta
 class State(Enum):
     """Where a lease is in its life."""
 
-    HELD = "held"  # believed until its deadline, and renewed
-    RELEASING = "releasing"  # release was asked and not confirmed yet; never renewed again
+    HELD = "held"  # trusted until its deadline, and renewed
+    RELEASING = "releasing"  # a release was sent and is not confirmed yet; never renewed again
     RELEASED = "released"  # the store confirmed, or the ttl did it
     LOST = "lost"  # over without release; stays so for ever
 
@@ -29,9 +29,9 @@ class Event(Enum):
     """What can happen to a lease."""
 
     CONFIRM = "confirm"  # the store confirmed a renewal in time
-    RELEASE = "release"  # the holder asked to release
+    RELEASE = "release"  # the holder called release
     FREED = "freed"  # the store confirmed that nothing is held any more
-    LOSE = "lose"  # the deadline passed, or the store said that the grant is gone
+    LOSE = "lose"  # the deadline passed, or the store no longer has the grant
 
     __hash__ = object.__hash__
 
@@ -43,7 +43,7 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
     (State.RELEASING, Event.CONFIRM): State.RELEASING,  # a renewal that was under way: too late to matter
     (State.RELEASING, Event.RELEASE): State.RELEASING,  # the first release failed; this one tries again
     (State.RELEASING, Event.FREED): State.RELEASED,
-    (State.RELEASING, Event.LOSE): State.RELEASED,  # nobody wanted it any more, and now it is gone
+    (State.RELEASING, Event.LOSE): State.RELEASED,  # it was to be freed, and now it is
     (State.RELEASED, Event.CONFIRM): State.RELEASED,
     (State.RELEASED, Event.RELEASE): State.RELEASED,
     (State.RELEASED, Event.FREED): State.RELEASED,

@@ -1,7 +1,7 @@
-"""One grant as its holder believes in it: state, deadline, when to renew.
+"""One grant from its holder's side: state, deadline, when to renew.
 
 Several `Lease` objects may share a tenure (re-entrant locks). Every change happens under the keeper's guard; reading
-`state` and `deadline` without it is safe, because each is written at once and loss is only ever decided one way.
+`state` and `deadline` without it is safe, because each is one assignment and a loss is never taken back.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _SENTENCES = {
 
 
 class Watcher(Protocol):
-    """Whoever waits for the end of a lease."""
+    """Is notified of the end of a lease."""
 
     def on_end(self, loss: Loss | None) -> None:
-        """The lease is lost, told by the keeper; or it was released, and `loss` is None."""
+        """The lease is lost; or it was released, and `loss` is None."""
 
-    def told(self) -> None:
-        """A call on the lease is about to raise the loss to whoever made it."""
+    def loss_is_raised(self) -> None:
+        """A call on the lease is about to raise the loss in the running thread or task."""
 
 
 class Tenure:
@@ -82,7 +82,7 @@ class Tenure:
         self.loss: Loss | None = None
         self.doubtful = False  # a request of its claim got no answer, and may still arrive
         self.perhaps_freed = False  # a request to release it got no answer
-        self.freed = False  # by a release in the background, and its holder does not know yet
+        self.freed = False  # by a release in the background that no call of `release` has reported yet
         self.handles = 1
         self.taker = 0  # the identity of the thread or task that acquired it, for messages
         self.number = -1  # the keeper's number for it
@@ -94,11 +94,11 @@ class Tenure:
         return self.confirmed == -math.inf and self.renewable and self.grant.ttl < self.grant.claim.ttl
 
     def present_watchers(self) -> list[Watcher]:
-        """Those who still wait; they are known weakly, so that nobody is kept alive by waiting."""
+        """The watchers that still exist; the references are weak, so that a watch keeps no lease alive."""
         return [watcher for reference in self.watchers if (watcher := reference()) is not None]
 
     def settle(self, now: float) -> Loss | None:
-        """Decide the loss if the deadline has passed. Whoever looks first decides, and it stays decided."""
+        """Decide the loss if the deadline has passed. The first caller decides, and it stays decided."""
         if now >= self.deadline and self.state in (HELD, RELEASING):
             self.lose(self._verdict(now))
         return self.loss
@@ -111,7 +111,7 @@ class Tenure:
             self.loss = loss
 
     def asking(self, now: float, patience: float) -> None:
-        """A renewal is about to be sent; beside it another one, if it is not answered for so long."""
+        """A renewal is about to be sent; another one becomes due after `patience` seconds without an answer."""
         self.under_way += 1
         self.due = now + patience
 

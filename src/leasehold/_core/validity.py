@@ -1,4 +1,4 @@
-"""How long a grant may be believed, and when to renew it: arithmetic over instants of one clock.
+"""How long a grant may be trusted, and when to renew it: arithmetic over instants of one clock.
 
 The holder's clock and the store's clock may drift apart, so the holder stops a margin before the store does. Validity
 counts from *before* the request was sent: the store cannot have started its own count earlier than that.
@@ -6,9 +6,10 @@ counts from *before* the request was sent: the store cannot have started its own
 
 from __future__ import annotations
 
+from leasehold.spi import DRIFT
+
 __all__ = ["believed_until", "hedge_after", "is_as_asked", "margin", "renewal_due", "retry_due"]
 
-DRIFT_SHARE = 0.01
 DRIFT_FIXED = 0.005
 RENEWALS_PER_TTL = 3
 SHORTEST_RETRY = 0.02
@@ -17,12 +18,12 @@ RETRIES_PER_TTL = 15  # while renewals fail or vanish: enough tries that a few l
 
 def margin(ttl: float) -> float:
     """The part of a ttl that is given up to clock drift."""
-    return ttl * DRIFT_SHARE + DRIFT_FIXED
+    return ttl - believed_until(0.0, ttl)
 
 
 def believed_until(since: float, ttl: float) -> float:
-    """The instant from which the holder must not believe in its grant any more."""
-    return since + ttl - margin(ttl)
+    """The instant from which the holder must not trust its grant any more."""
+    return since + ttl - (ttl * DRIFT + DRIFT_FIXED)
 
 
 def is_as_asked(asked: float, given: float) -> bool:

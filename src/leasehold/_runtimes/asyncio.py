@@ -6,11 +6,12 @@ import asyncio
 import os
 import sys
 import threading
+from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from leasehold._runtimes.chance import fresh_owner, jitter
 from leasehold._runtimes.clock import SYSTEM_CLOCK, look_again
+from leasehold._runtimes.randomness import fresh_owner, jitter
 from leasehold._runtimes.scatter import scatter_over_tasks
 from leasehold.errors import ConfigurationError
 
@@ -125,7 +126,7 @@ class AsyncioScope:
             self._cancelled = True
             self._task.cancel("leasehold: the lease is lost")
 
-    def told(self) -> None:
+    def loss_is_raised(self) -> None:
         """If the body itself is calling, it gets an exception and needs no cancellation."""
         if _current_task() is self._task:
             self._over = True
@@ -154,6 +155,7 @@ class AsyncioScope:
 class AsyncioRuntime:
     """Time, waiting and workers for one event loop."""
 
+    blocking = False
     switches = False
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -213,6 +215,21 @@ class AsyncioRuntime:
 
     async def switch(self) -> None:
         """Tasks are switched at awaits of the store."""
+
+    async def offload(self, call: Callable[[], T]) -> T:
+        """Call it on a thread of the loop's default executor, with the caller's context variables."""
+        work = asyncio.get_running_loop().run_in_executor(None, partial(copy_context().run, call))
+        cancelled: asyncio.CancelledError | None = None
+        while not work.done():
+            try:
+                await asyncio.wait([work])  # unlike awaiting the future itself, this does not cancel it
+            except asyncio.CancelledError as interruption:
+                cancelled = cancelled or interruption
+        if cancelled is not None:
+            if not work.cancelled():
+                work.exception()  # retrieved, so that it is not logged: the cancellation matters more
+            raise cancelled
+        return work.result()
 
     def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> Task:
         """Run it as a task."""

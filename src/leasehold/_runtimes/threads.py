@@ -13,8 +13,8 @@ from _thread import LockType, allocate_lock, start_new_thread
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from leasehold._runtimes.chance import fresh_owner, jitter
 from leasehold._runtimes.clock import SYSTEM_CLOCK, look_again
+from leasehold._runtimes.randomness import fresh_owner, jitter
 from leasehold._runtimes.scatter import scatter_over_tasks
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class ThreadScope:
     def cancel(self) -> None:
         """Nothing can be done here."""
 
-    def told(self) -> None:
+    def loss_is_raised(self) -> None:
         """Nothing to remember."""
 
     async def leave(self, error: BaseException | None) -> bool:  # noqa: ARG002
@@ -145,6 +145,7 @@ _NO_INTERRUPTION = ThreadScope()
 class ThreadRuntime:
     """Time, waiting and workers for blocking programs."""
 
+    blocking = True
     switches = False
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -197,6 +198,10 @@ class ThreadRuntime:
 
     async def switch(self) -> None:
         """Threads are switched by the interpreter."""
+
+    async def offload(self, call: Callable[[], T]) -> T:
+        """Call it: blocking is what this runtime does."""
+        return call()
 
     def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> Task:
         """Run it on a daemon thread of its own."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import TYPE_CHECKING, Any, Never, NoReturn, ParamSpec, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, Unpack, cast
 
 from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold.blocking._mirror import mirrors
 from leasehold.blocking.lock import Lock, LockSet, RWLock
 from leasehold.client import DEFAULT_TTL, AsyncClient
 from leasehold.errors import AcquireTimeout, ConfigurationError
+from leasehold.lock_spec import with_group
 from leasehold.name_template import NameTemplate
-from leasehold.terms import with_group
 from leasehold.urls import find_store
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from leasehold.blocking.once import Once
     from leasehold.durations import Duration
     from leasehold.findings import Finding
+    from leasehold.lock_spec import LockOptions, Timeout
     from leasehold.patterns.once import OnceOptions
-    from leasehold.terms import LockOptions, Timeout
     from leasehold.values import Capability, LockState
 
 __all__ = ["Client", "connect"]
@@ -57,32 +57,8 @@ class Client:
         self._twin = twin
 
     @mirrors(AsyncClient.lock)
-    def lock(
-        self,
-        name: str,
-        *,
-        ttl: Duration | None = None,
-        renew: bool = True,
-        max_hold: Duration | None = None,
-        min_hold: Duration = 0,
-        group: str | None = None,
-        reason: str | None = None,
-        reentrant: bool = False,
-        **misplaced: Never,
-    ) -> Lock:
-        return Lock(
-            self._twin.lock(
-                name,
-                ttl=ttl,
-                renew=renew,
-                max_hold=max_hold,
-                min_hold=min_hold,
-                group=group,
-                reason=reason,
-                reentrant=reentrant,
-                **misplaced,
-            )
-        )
+    def lock(self, name: str, **options: Unpack[LockOptions]) -> Lock:
+        return Lock(self._twin.lock(name, **options))
 
     @mirrors(AsyncClient.semaphore)
     def semaphore(self, name: str, permits: int, **options: Unpack[LockOptions]) -> Lock:
@@ -167,6 +143,15 @@ class Client:
     @mirrors(AsyncClient.store)
     def store(self) -> str:
         return self._twin.store
+
+    @property
+    @mirrors(AsyncClient.is_private)
+    def is_private(self) -> bool:
+        return self._twin.is_private
+
+    @mirrors(AsyncClient.exists)
+    def exists(self) -> bool:
+        return self._twin.exists()
 
     @mirrors(AsyncClient.close)
     def close(self) -> None:

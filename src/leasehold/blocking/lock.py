@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    from leasehold.terms import Timeout
+    from leasehold.lock_spec import Timeout
     from leasehold.values import Loss
 
 __all__ = ["Lock", "LockSet", "Mutex", "RWLock"]

@@ -1,8 +1,8 @@
-"""The command as a process that exists before the lock is held, and becomes the command when told.
+"""The command as a process that exists before the lock is held, and becomes the command when the lock is.
 
 It is forked while the wrapper has no threads, in a process group of its own, and waits on a pipe. So its pid is known
-to the guardian before the command can run: there is no instant at which the command runs unguarded. If the wrapper dies
-while waiting for the lock, the pipe ends and the process goes away without having run anything.
+to the watchdog before the command can run: there is no instant at which the command runs unwatched. If the wrapper dies
+while waiting for the lock, the pipe ends and the process exits without having run anything.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from leasehold.cli import exit_codes
-from leasehold.cli.guardian import signal_group
+from leasehold.cli.watchdog import signal_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Child", "CommandFailed", "find_command"]
+__all__ = ["Child", "CommandFailed", "find_command", "group_is_alive"]
 
-LONGEST_WORD = 4096  # a fence and a slot; a pipe passes so much in one piece
-TAKEOVER_LOOK = 0.02  # how often to look at the lease until the command has taken over
-_OF_THE_SHELL = {".", ":", "alias", "cd", "eval", "exec", "exit", "export", "set", "shift", "source", "trap", "ulimit",
-                 "umask", "unset", "wait"}  # fmt: skip
-_PYTHON_IGNORES = ("SIGPIPE", "SIGXFSZ")  # Python does so at its start, and it would be inherited
+LONGEST_MESSAGE = 4096  # a fence and a slot; a pipe passes this much in one piece
+START_LOOK = 0.02  # how often the lease is checked until the command has started
+_BUILTINS = {".", ":", "alias", "cd", "eval", "exec", "exit", "export", "set", "shift", "source", "trap", "ulimit",
+             "umask", "unset", "wait"}  # fmt: skip
+_PYTHON_IGNORES = ("SIGPIPE", "SIGXFSZ")  # by the interpreter at its start; the command would inherit it
 
 
 class CommandFailed(Exception):
@@ -38,7 +38,7 @@ class CommandFailed(Exception):
 
 
 def find_command(command: str) -> None:
-    """Complain before the wait for the lock, rather than after it, when the command cannot be there."""
+    """Raise `CommandFailed` before the wait for the lock, rather than after it, if there is no such command."""
     if os.path.dirname(command):  # noqa: PTH120 - pathlib would cost more than everything else here
         candidates = [command]
     else:
@@ -46,12 +46,14 @@ def find_command(command: str) -> None:
     found = [candidate for candidate in candidates if os.path.isfile(candidate)]  # noqa: PTH113
     if not found:
         if os.path.isdir(command) and os.path.dirname(command):  # noqa: PTH112, PTH120
-            raise CommandFailed(f"{command} is a directory", exit_codes.NOT_EXECUTABLE)
+            raise CommandFailed(f"{command} is a directory, not a command", exit_codes.NOT_EXECUTABLE)
         if os.path.dirname(command) and _is_forbidden(command):  # noqa: PTH120
-            raise CommandFailed(f"{command}: this user may not look into its folder", exit_codes.NOT_EXECUTABLE)
+            raise CommandFailed(f"{command}: this user may not look into its directory", exit_codes.NOT_EXECUTABLE)
         raise CommandFailed(f"{command}: command not found{_shell_hint(command)}", exit_codes.NOT_FOUND)
     if not any(os.access(candidate, os.X_OK) for candidate in found):
-        raise CommandFailed(f"{found[0]} is not executable", exit_codes.NOT_EXECUTABLE)
+        raise CommandFailed(
+            f"{found[0]} is not executable; chmod +x it, or write its interpreter before it", exit_codes.NOT_EXECUTABLE
+        )
 
 
 def _is_forbidden(command: str) -> bool:
@@ -65,11 +67,11 @@ def _is_forbidden(command: str) -> bool:
 
 
 def _shell_hint(command: str) -> str:
-    """The command is started without a shell, which some expect to be there."""
-    if command in _OF_THE_SHELL or set(command) & set(" \t;|&<>$"):
+    """What to write instead, if the command looks as if it was meant for a shell."""
+    if command in _BUILTINS or set(command) & set(" \t;|&<>$"):
         from leasehold.cli.output import shell_word  # noqa: PLC0415 - only for mistakes
 
-        return f"; there is no shell in between, so write: sh -c {shell_word(command)}"
+        return f"; it is started without a shell, so write: sh -c {shell_word(command)}"
     return ""
 
 
@@ -84,7 +86,7 @@ class Child:
         if self.pid == 0:
             os.close(self._start)
             _become(command, environment, start_read, status_write)
-        self.is_over = False  # it has ended and was buried, so its number may belong to somebody else
+        self.is_over = False  # ended and reaped: its number may belong to another process by now
         self._is_started = False
         os.close(start_read)
         os.close(status_write)
@@ -94,24 +96,24 @@ class Child:
     def start(self, fence: int, slot: str | None, meanwhile: Callable[[], object]) -> None:
         """Become the command now. Raises `CommandFailed` when that is impossible.
 
-        On a busy host this may take longer than the lease has left, so `meanwhile` is called again and again: it tells
-        the guardian of renewals, which else would end a command whose lease is in good order.
+        On a busy host this may take longer than the lease has left, so `meanwhile` is called again and again: it passes
+        renewals on to the watchdog, which would otherwise end a command whose lease is in good order.
         """
-        word = f"{fence}" if slot is None else f"{fence} {slot}"
-        with suppress(BrokenPipeError):  # somebody killed it while we waited; its exit status says so
-            os.write(self._start, word.encode())
+        message = f"{fence}" if slot is None else f"{fence} {slot}"
+        with suppress(BrokenPipeError):  # it was killed during the wait, as its exit status will show
+            os.write(self._start, message.encode())
         self._is_started = True
         os.close(self._start)
-        while not select.select([self._status], [], [], TAKEOVER_LOOK)[0]:
+        while not select.select([self._status], [], [], START_LOOK)[0]:
             meanwhile()
-        trouble = os.read(self._status, 64)  # ends without a word when the command takes over
+        error_number = os.read(self._status, 64)  # empty when exec succeeded, which closes the pipe
         os.close(self._status)
-        if trouble:
-            self._bury()
-            raise _failure(self._command[0], int(trouble))
+        if error_number:
+            self._reap()
+            raise _failure(self._command[0], int(error_number))
 
     def discard(self) -> None:
-        """Leave nothing running: there is no lock, or something went wrong under it. Does nothing after the end."""
+        """Kill what still runs: there is no lock, or an error happened under it. Does nothing after the end."""
         if self.is_over:
             return
         if not self._is_started:
@@ -119,15 +121,15 @@ class Child:
             os.close(self._status)
         signal_group(self.pid, signal.SIGKILL)
         os.kill(self.pid, signal.SIGKILL)  # it may not have made its group yet
-        self._bury()
+        self._reap()
 
-    def _bury(self) -> None:
+    def _reap(self) -> None:
         os.waitpid(self.pid, 0)
         self.is_over = True
 
 
 def _become(command: list[str], environment: dict[str, str], start: int, status: int) -> None:
-    """Wait for the word to start, then be the command; never returns into the wrapper's code."""
+    """Wait for the message to start, then be the command; never returns into the wrapper's code."""
     try:
         os.setpgid(0, 0)
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
@@ -135,15 +137,15 @@ def _become(command: list[str], environment: dict[str, str], start: int, status:
         for name in _PYTHON_IGNORES:
             if hasattr(signal, name):
                 signal.signal(getattr(signal, name), signal.SIG_DFL)
-        word = os.read(start, LONGEST_WORD)
-        if word:
-            environment["LEASEHOLD_FENCE"], space, slot = word.decode().partition(" ")
+        message = os.read(start, LONGEST_MESSAGE)
+        if message:
+            environment["LEASEHOLD_FENCE"], space, slot = message.decode().partition(" ")
             if space:
                 environment["LEASEHOLD_SLOT"] = slot
             os.execvpe(command[0], command, environment)  # noqa: S606 - no shell is the point
     except OSError as error:
         os.write(status, b"%d" % (error.errno or errno.EIO))
-    except BaseException:  # noqa: BLE001 - a traceback of this process would only puzzle
+    except BaseException:  # noqa: BLE001 - the wrapper reports it; a traceback here would be a second report
         os.write(status, b"%d" % errno.EIO)
     finally:
         os._exit(exit_codes.INTERNAL)
@@ -154,3 +156,22 @@ def _failure(command: str, number: int) -> CommandFailed:
         return CommandFailed(f"{command}: {os.strerror(number)}", exit_codes.NOT_FOUND)
     hint = "; a script needs a first line such as #!/bin/sh" if number == errno.ENOEXEC else ""
     return CommandFailed(f"{command}: {os.strerror(number)}{hint}", exit_codes.NOT_EXECUTABLE)
+
+
+def group_is_alive(group: int) -> bool:
+    """Whether a live process is left in the group; a dead member that has not been reaped does not count."""
+    if not signal_group(group, 0):
+        return False
+    try:
+        numbers = [entry for entry in os.listdir("/proc") if entry.isdigit()]  # noqa: PTH208 - no pathlib: start-up cost
+    except OSError:
+        return True  # no /proc here: dead members count until they are reaped
+    return any(_is_live_member(number, group) for number in numbers)
+
+
+def _is_live_member(number: str, group: int) -> bool:
+    with suppress(OSError, ValueError), open(f"/proc/{number}/stat", "rb") as file:  # noqa: PTH123
+        # The name in parentheses may contain anything, so fields are read after its end: state, parent, group.
+        state, _, member_of = file.read().rpartition(b")")[2].split()[:3]
+        return int(member_of) == group and state not in (b"Z", b"X")
+    return False

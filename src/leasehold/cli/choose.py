@@ -10,7 +10,7 @@ from leasehold.cli.output import print_lines
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from leasehold.cli.output import Talk
+    from leasehold.cli.output import Console
 
 __all__ = ["PAGE", "choose"]
 
@@ -23,7 +23,7 @@ FIRST: DO YOU NEED A LOCK?
     edit without overwriting a version column and UPDATE ... WHERE version = ?
     charge a card once       an idempotency key that the payment service checks
     one worker per order     one consumer per partition of the queue
-    a job per night          the slot (its date) as a key, not "nobody else runs just now"
+    a job per night          the slot (its date) as a key, not "no other runs just now"
   A lock is right when the work is outside one transaction: a long job, several systems, a cache
   that 500 processes would rebuild at once, one leader of many.
 
@@ -63,7 +63,7 @@ THEN: WHICH STORE? Take the first line that fits.
   a late writer and what stops it."""
 
 
-def choose(arguments: Namespace, talk: Talk) -> int:  # noqa: ARG001 - every verb has this shape
+def choose(arguments: Namespace, console: Console) -> int:  # noqa: ARG001 - every verb has this shape
     """Print the page."""
     print_lines([PAGE])
     return exit_codes.OK

@@ -13,7 +13,7 @@ from leasehold.cli.verbs import VERBS
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from leasehold.cli.output import Talk
+    from leasehold.cli.output import Console
 
 __all__ = ["completion", "options_of"]
 
@@ -71,7 +71,7 @@ else
 fi"""
 
 
-def completion(arguments: Namespace, talk: Talk) -> int:  # noqa: ARG001 - every verb has this shape
+def completion(arguments: Namespace, console: Console) -> int:  # noqa: ARG001 - every verb has this shape
     """Print the script."""
     print_lines([_bash() if arguments.shell == "bash" else _zsh()])
     return exit_codes.OK

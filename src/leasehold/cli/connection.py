@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from leasehold.blocking import Client
-    from leasehold.cli.output import Talk
+    from leasehold.cli.output import Console
 
-__all__ = ["announce", "open_client", "refuse_private_store"]
+__all__ = ["announce", "open_client", "refuse_absent_store", "refuse_private_store"]
 
 VARIABLE = "LEASEHOLD_URL"
 NO_STORE = (
-    f"no store was named. Add `--url local:` for the embedded file of this user on this host, "
+    f"no store given. Add `--url local:` for the embedded file of this user on this host, "
     f"`--url sqlite:////path` for one that the whole host shares, or the URL of a server; or set {VARIABLE}. There is "
     "no silent default: fifty servers that each locked a private file would run the job fifty times"
 )
@@ -35,20 +35,28 @@ def open_client(arguments: Namespace, *, label: str | None = None) -> Client:
     return connect(arguments.url, namespace=arguments.namespace, label=label, **options)
 
 
-def announce(client: Client, talk: Talk) -> None:
-    """Name the store that is looked at; a file that does not exist may be a slip of the pen."""
-    talk.note(f"store: {client.store}")
-    if client.store.startswith(("local:", "sqlite:")):
-        from leasehold.cli.doctor_file import file_of  # noqa: PLC0415 - only for stores that are files
+def announce(client: Client, console: Console) -> None:
+    """Name the store that is shown; one that does not exist yet may have a misspelt name."""
+    console.note(f"store: {client.store}")
+    if not client.exists():
+        console.note("this store does not exist: nothing has ever been locked in it")
+    elif client.is_private:
+        console.note("this store is inside this process alone: the locks of other processes are not in it")
 
-        if not file_of(client.store).exists():
-            talk.note("this file does not exist: nothing has ever been locked in it")
+
+def refuse_absent_store(client: Client) -> None:
+    """What an operator changes is there already: a store that would have to be created has a misspelt name."""
+    if not client.exists():
+        raise ConfigurationError(
+            f"{client.store} does not exist; nothing was changed. Check the name, or create the store with: "
+            "leasehold doctor"
+        )
 
 
 def refuse_private_store(client: Client) -> None:
-    """A command is a process of its own, and a memory store ends at its borders: each would get every lock."""
-    if client.store.startswith("memory:"):
+    """A command is a process of its own: in a store inside one process, every command would get every lock."""
+    if client.is_private:
         raise ConfigurationError(
-            f"{client.store} is a store inside this process alone: every other command would get the same lock, and "
-            "all would run. Use local: or sqlite:////path between processes, a server between hosts"
+            f"{client.store} is a store inside one process: every other command would get the same lock, and all "
+            "would run. Use local: or sqlite:////path between processes, a server between hosts"
         )

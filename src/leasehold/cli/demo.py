@@ -1,4 +1,4 @@
-"""`demo`: the same story twice, with and without the fence guard, told in plain words with its numbers."""
+"""`demo`: the same story twice, with and without the fence guard, step by step with its numbers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from leasehold.cli.output import print_lines, table
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from leasehold.cli.output import Talk
+    from leasehold.cli.output import Console
 
 __all__ = ["demo"]
 
@@ -38,24 +38,24 @@ Each addition reads the balance, thinks, and writes it back, under a lock. The l
 Worker {UNLUCKY} will be stopped (SIGSTOP) between its read and its write, for longer than its lease."""
 
 
-def demo(arguments: Namespace, talk: Talk) -> int:  # noqa: ARG001 - every verb has this shape
-    """Tell both stories and compare."""
+def demo(arguments: Namespace, console: Console) -> int:  # noqa: ARG001 - every verb has this shape
+    """The verb: run both stories and compare."""
     print_lines([INTRODUCTION])
     with tempfile.TemporaryDirectory(prefix="leasehold-demo-") as folder:
-        talk.note(f"store: sqlite:///{folder}/locks.db")
-        plain = _tell(Path(folder), "plain", "\nWITHOUT A GUARD: the lock alone")
-        guarded = _tell(
+        console.note(f"store: sqlite:///{folder}/locks.db")
+        plain = _play(Path(folder), "plain", "\nWITHOUT A GUARD: the lock alone")
+        guarded = _play(
             Path(folder), "guarded", "\nWITH THE GUARD: guard(tx, lease) is the first statement of each transaction"
         )
     if plain is None or guarded is None:
-        talk.error("the workers did not finish in time; the host is very busy, or this is a bug")
+        console.error("the workers did not finish in time; try again when the host is less busy")
         return exit_codes.PROBLEM
     print_lines(["", *_comparison(plain, guarded)])
-    as_told = plain.lost > 0 and guarded.lost == 0 and guarded.refused == 1
-    return exit_codes.OK if as_told else exit_codes.PROBLEM
+    as_expected = plain.lost > 0 and guarded.lost == 0 and guarded.refused == 1
+    return exit_codes.OK if as_expected else exit_codes.PROBLEM
 
 
-def _tell(folder: Path, name: str, title: str) -> _Story | None:
+def _play(folder: Path, name: str, title: str) -> _Story | None:
     print_lines([title])
     story = _Story(folder, name)
     return story if story.play() else None
@@ -88,7 +88,7 @@ class _Story:
         self._stopped_at = 0
         self._workers: list[subprocess.Popen[bytes]] = []
         self._taken_over = False
-        self._damage_told = False
+        self._damage_shown = False
         with closing(sqlite3.connect(folder / f"{name}.db")) as bank, bank:
             bank.execute("CREATE TABLE account (balance INTEGER NOT NULL)")
             bank.execute("INSERT INTO account VALUES (0)")
@@ -122,7 +122,7 @@ class _Story:
             self._workers.append(subprocess.Popen(program, stdout=output, stdin=subprocess.DEVNULL))  # noqa: S603
 
     def _follow(self, pipe: int) -> bool:
-        """Read what the workers say until all have ended."""
+        """Print what the workers do until all have ended."""
         rest, end = b"", time.monotonic() + PATIENCE
         while time.monotonic() < end:
             if self._others_are_done():
@@ -135,7 +135,7 @@ class _Story:
             *lines, rest = (rest + received).split(b"\n")
             for line in lines:
                 number, word, balance, fence = line.decode().split()
-                self._hear(int(number), word, int(balance), int(fence))
+                self._show(int(number), word, int(balance), int(fence))
         return False
 
     def _others_are_done(self) -> bool:
@@ -149,7 +149,7 @@ class _Story:
         self._stopped_at = 0
         self._workers[UNLUCKY - 1].send_signal(signal.SIGCONT)
 
-    def _hear(self, number: int, word: str, balance: int, fence: int) -> None:
+    def _show(self, number: int, word: str, balance: int, fence: int) -> None:
         if word == "stopped":
             self._stopped_at = fence
             print_lines([f"  worker {number} has read {balance}, holds fence {fence}, and is stopped before its write"])
@@ -167,6 +167,6 @@ class _Story:
         if self._stopped_at and number != UNLUCKY and not self._taken_over:
             self._taken_over = True
             print_lines([f"  its lease ran out after {TTL:g} s; worker {number} took over with fence {fence}"])
-        if number == UNLUCKY and self._taken_over and balance < self.confirmed - 1 and not self._damage_told:
-            self._damage_told = True
+        if number == UNLUCKY and self._taken_over and balance < self.confirmed - 1 and not self._damage_shown:
+            self._damage_shown = True
             print_lines([f"  worker {number} writes {balance} over a balance of {self.confirmed - 1}: DAMAGE"])

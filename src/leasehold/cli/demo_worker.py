@@ -1,6 +1,6 @@
 """One worker of the demonstration: adds to a balance under a lock, and at one point is stopped in the middle.
 
-Run as `python -m leasehold.cli.demo_worker FOLDER STORY NUMBER COUNT PAUSE_AT`; each line on stdout is one deed.
+Run as `python -m leasehold.cli.demo_worker FOLDER STORY NUMBER COUNT PAUSE_AT`; each line on stdout is one step.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ class Worker:
                 balance = self._read(lease)
                 if pause:
                     self._stopped.touch()
-                    self._say("stopped", balance, lease.fence)
+                    self._report("stopped", balance, lease.fence)
                     os.kill(os.getpid(), signal.SIGSTOP)  # as a frozen machine or a long garbage collection would
                 self._write(lease, balance + 1)
-                self._say("wrote", balance + 1, lease.fence)
+                self._report("wrote", balance + 1, lease.fence)
         except leasehold.StaleFence as refusal:
-            self._say("refused", refusal.highest or 0, refusal.fence or 0)
+            self._report("refused", refusal.highest or 0, refusal.fence or 0)
             return False
         except leasehold.LeaseLost:
-            self._say("late", 0, 0)  # the write is done; now it is too late to know better
+            self._report("late", 0, 0)  # the write is done: the error comes too late
         return True
 
     def _read(self, lease: leasehold.Lease) -> int:
@@ -83,7 +83,7 @@ class Worker:
                 self._bank.rollback()
                 raise
 
-    def _say(self, word: str, balance: int, fence: int) -> None:
+    def _report(self, word: str, balance: int, fence: int) -> None:
         os.write(1, f"{self._number} {word} {balance} {fence}\n".encode())  # one write, so that lines never mix
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from leasehold.blocking import Client
-    from leasehold.cli.output import Talk
+    from leasehold.cli.output import Console
 
 __all__ = ["doctor"]
 
@@ -30,13 +30,13 @@ TOO_SLOW = 1.0
 BEFORE_ALL_THIS = 1_700_000_000  # November 2023; a clock that says less is wrong
 
 
-def doctor(arguments: Namespace, talk: Talk) -> int:
+def doctor(arguments: Namespace, console: Console) -> int:
     """Print the findings; the exit code says whether one of them is a problem."""
     if arguments.store is not None:
         arguments.url = arguments.store
     worst = Level.OK
     with open_client(arguments, label="leasehold doctor") as client:
-        talk.note(f"store: {client.store}")
+        console.note(f"store: {client.store}")
         for finding in _examine(client):
             _show(finding, as_json=arguments.json)
             worst = max(worst, finding.level)
@@ -48,16 +48,22 @@ def _examine(client: Client) -> Iterator[Finding]:
     yield _clock()
     opens = _opens(client)
     yield opens
-    scheme = client.store.partition(":")[0]
     if opens.level is not Level.PROBLEM:
-        if scheme == "memory":
-            yield _memory()
-        yield from client.examine()
         yield from _try_a_lock(client)
-    if scheme in ("local", "sqlite"):  # last: a new file is there by now
-        from leasehold.cli.doctor_file import examine_file  # noqa: PLC0415 - only for stores that are files
+    yield from _examined(client, opened=opens.level is not Level.PROBLEM)
 
-        yield from examine_file(client.store)
+
+def _examined(client: Client, *, opened: bool) -> Iterator[Finding]:
+    """What the store finds about itself: last, because a new file is there by now.
+
+    A file has findings also when it does not open. A server that does not answer has none: "opens" says so already.
+    """
+    try:
+        yield from client.examine()
+    except LeaseholdError as error:
+        if opened:
+            found, why = f"the store could not be examined: {error}", "its settings decide what it keeps"
+            yield Finding("settings", Level.WARNING, found, why, "see the message; then run doctor again")
 
 
 def _version() -> Finding:
@@ -88,17 +94,7 @@ def _opens(client: Client) -> Finding:
         count = len(client.locks(""))
     except LeaseholdError as error:
         return Finding("opens", Level.PROBLEM, str(error), why, "see the message; then run doctor again")
-    return Finding("opens", Level.OK, f"yes, {count} locks in use in this namespace", why)
-
-
-def _memory() -> Finding:
-    return Finding(
-        "scope",
-        Level.PROBLEM,
-        "a memory store lives inside one process",
-        "two programs would each lock a store of their own, and both would run; `run` and `once` refuse it",
-        "use local: or sqlite:////path between processes, a server between hosts",
-    )
+    return Finding("opens", Level.OK, f"yes; locks in use in this namespace: {count}", why)
 
 
 def _try_a_lock(client: Client) -> Iterator[Finding]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["duration", "spoken"]
+__all__ = ["duration", "show_duration"]
 
 _UNITS = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|d|h|m|s)")
@@ -25,7 +25,7 @@ def duration(text: str) -> float:
     return total
 
 
-def spoken(seconds: float) -> str:
+def show_duration(seconds: float) -> str:
     """A duration for people, in at most two units: `1h05m`, `12s`, `0.4s`."""
     if seconds < 10:
         return f"{max(seconds, 0.0):.1f}s"

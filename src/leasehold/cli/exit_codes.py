@@ -25,8 +25,8 @@ __all__ = [
 ]
 
 OK = 0
-FREE = 1  # `info`: nobody holds it
-PROBLEM = 1  # `doctor` found one; `break` did not break
+FREE = 1  # `info`: it has no holder
+PROBLEM = 1  # `doctor` found one; `break` ended no lease
 USAGE = 64
 UNREACHABLE = 69
 INTERNAL = 70
@@ -41,7 +41,7 @@ NOT_FOUND = 127
 MEANINGS = {
     "the command's own": "it ran under the lock; 128+N if signal N ended it",
     "128+N": "also when signal N interrupted the wait for the lock: 130 for Ctrl-C, 143 for TERM",
-    str(USAGE): "bad usage, or the command would wait for a lock that its own caller holds",
+    str(USAGE): "bad usage, or a caller of the command already holds the lock",
     str(UNREACHABLE): "the store cannot be reached",
     str(INTERNAL): "internal error of leasehold",
     str(BUSY): "the lock is busy, or the wait ran out (-E N overrides; --on-conflict skip gives 0)",
@@ -55,7 +55,7 @@ MEANINGS = {
 
 
 def for_signal(number: int) -> int:
-    """What shells say when a signal ended a program."""
+    """As shells do when a signal ended a program."""
     return 128 + number
 
 

@@ -8,14 +8,14 @@ import sys
 from contextlib import suppress
 
 from leasehold.cli import exit_codes
-from leasehold.cli.output import Talk, end_line, prepare_streams
+from leasehold.cli.output import Console, end_line, prepare_streams
 from leasehold.cli.parser import Usage, read
 
 __all__ = ["main"]
 
 
 def main(words: list[str] | None = None) -> int:
-    """Run the command line and return its exit code; no traceback reaches the user unless -v asks for it.
+    """Run the command line and return its exit code; a traceback is printed only with -v.
 
     As a program, without `words`, it does not return: everything is closed by then, and taking the interpreter apart
     would cost a tenth of a short run.
@@ -30,50 +30,50 @@ def main(words: list[str] | None = None) -> int:
 
 
 def _main(words: list[str]) -> int:
-    talk = Talk()
+    console = Console()
     try:
         _open_standard_streams()
         prepare_streams()
         arguments = read(words)
         if arguments is None:
             return exit_codes.OK
-        talk = Talk(quiet=arguments.quiet, verbose=arguments.verbose)
-        code = int(arguments.verb.handler()(arguments, talk))
+        console = Console(quiet=arguments.quiet, verbose=arguments.verbose)
+        code = int(arguments.verb.handler()(arguments, console))
     except BrokenPipeError:
-        return _nobody_reads()
+        return _closed_output()
     except KeyboardInterrupt:
         end_line()
         return exit_codes.for_signal(2)
     except Usage as error:
-        talk.error(f"{error}\n{error.advice}")
+        console.error(f"{error}\n{error.advice}")
         return exit_codes.USAGE
     except Exception as error:  # noqa: BLE001 - the last resort: a sentence, not a traceback
-        return _explain(error, talk)
+        return _explain(error, console)
     return code
 
 
-def _explain(error: Exception, talk: Talk) -> int:
+def _explain(error: Exception, console: Console) -> int:
     from leasehold.errors import LeaseholdError  # noqa: PLC0415 - not needed when all goes well
 
-    if talk.is_verbose:
+    if console.is_verbose:
         import traceback  # noqa: PLC0415
 
-        talk.detail("".join(traceback.format_exception(error)).rstrip())
+        console.detail("".join(traceback.format_exception(error)).rstrip())
     if isinstance(error, LeaseholdError):
-        talk.error(error)
+        console.error(error)
         return exit_codes.for_error(error)
-    talk.error(f"internal error: {type(error).__name__}: {error} (-v shows where; please report it)")
+    console.error(f"internal error: {type(error).__name__}: {error} (please report it, with the output of -v)")
     return exit_codes.INTERNAL
 
 
-def _nobody_reads() -> int:
-    """The reader of our output went away, as `head` does: say nothing, also not when the interpreter flushes."""
+def _closed_output() -> int:
+    """The reader of the output has closed it, as `head` does: print nothing, also not when the interpreter flushes."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return exit_codes.for_signal(13)
 
 
 def _open_standard_streams() -> None:
-    """A standard descriptor that is closed would be given to one of our pipes; let it be /dev/null instead."""
+    """A closed standard descriptor would be reused for one of the pipes here; open /dev/null in its place."""
     for standard in (0, 1, 2):
         try:
             os.fstat(standard)

@@ -24,7 +24,7 @@ def _codes() -> str:
 OVERVIEW = """\
 usage: leasehold VERB [OPTIONS]
 
-Runs commands under a lock that many machines share, and shows who holds what.
+Runs commands under a lock that many machines share, and shows which locks are held, and by whom.
 
 verbs:
 {verbs}
@@ -43,7 +43,7 @@ examples:
   leasehold doctor sqlite:////var/lib/app/locks.db
 
 `leasehold VERB --help` is the manual page of a verb; `leasehold --version` prints the version.
-Data goes to stdout, talk to stderr. NO_COLOR or TERM=dumb turn off lines that are updated in place."""
+Data goes to stdout, messages to stderr. NO_COLOR or TERM=dumb turn off lines updated in place."""
 
 _RUN = Page(
     "run a command under a lock",
@@ -58,16 +58,17 @@ the command alone; a second INT kills the group. On a terminal the command gets 
 Ctrl-C and Ctrl-Z reach it directly and are not counted: if it ignores Ctrl-C, use Ctrl-\\.
 
 Without -w it waits for ever while the lock is busy, but gives up with 69 if the store could not be
-reached for the first ten seconds. With -w both end then, and not before: also a store that is away
-is tried until that time is over. Each is announced on stderr after a second.
+reached for the first ten seconds. With -w both end after that time and not before: a store that
+cannot be reached is tried for as long. Each kind of wait is announced on stderr after a second.
 
-While renewals fail, stderr says since when and how much time is left. When the lease is lost (the
+While renewals fail, stderr shows since when and how much time is left. When the lease is lost (the
 store was away for too long, an operator broke the lock) the group gets TERM, and KILL after
 --kill-after. The same happens when this program is killed, hangs or is stopped for longer than the
-lease lasts: a small guardian process watches it. If this program was killed, KILL comes no later
-than the end of the lease, so that the next holder meets nobody. The lock is given back when the
-command ends; processes that it left in the background run on without the lock, unless --wait-group.
-What a process does that left the group (a daemon) cannot be guarded.
+lease lasts: a small watchdog process sees to it. If this program was killed, KILL comes no later
+than the end of the lease, so that the next holder never runs beside it. The lock is given
+back when the command ends; processes that it left in the background run on without the lock, unless
+--wait-group.
+A process that has left the group (a daemon) cannot be stopped with it.
 """,
     f"""
 environment of the command:
@@ -76,8 +77,8 @@ environment of the command:
                       to the resource, which must refuse lower numbers; that stops a writer that
                       was paused and comes back late:
                         UPDATE report SET ..., fence = :fence WHERE id = 1 AND fence <= :fence
-  LEASEHOLD_HELD      JSON list of the names held by this command and its callers. `run` refuses,
-                      with 64, a NAME that is in it: it would wait for itself.
+  LEASEHOLD_HELD      JSON list of the names held by this command and its callers. `run` refuses a
+                      NAME that is in it, with 64: it would wait for itself.
 
 exit codes:
 {_codes()}
@@ -89,7 +90,7 @@ report:
   command_status, fence, abandoned (the last holder did not release), waited and held in seconds.
 
 examples:
-  Skip this night's backup if the last one still runs; cron hears nothing of it:
+  Skip this night's backup if the last one still runs, without a message to cron:
     leasehold run backup -n --on-conflict skip -- /usr/local/bin/backup.sh
 
   Wait half a minute for a migration, and stop it after an hour:
@@ -108,8 +109,8 @@ _ONCE = Page(
     "leasehold once NAME (--every TIME | --cron FIELDS | --slot LABEL) [OPTIONS] -- COMMAND [ARGUMENTS ...]",
     """
 Runs COMMAND under the lock NAME, as `leasehold run` does, unless it has been run for this slot
-before, by whichever machine. Put the same line into the crontab of every machine: one of them runs
-the job, the others say who did, and exit with 0.
+before, on any machine. Put the same line into the crontab of every machine: one of them runs
+the job, the others print which one does, and exit with 0.
 
 The slot is decided by the store's clock, so the clocks of the machines need not agree: --every takes
 the period that contains the store's time, --cron the tick nearest to it (one that is still to come
@@ -129,8 +130,8 @@ environment of the command:
   and those of `leasehold run`
 
 exit codes:
-  0                  the command ended with 0, or the slot was another's (a line on stderr says whose)
-  75                 the slot was another's with --on-conflict fail (-E N overrides), or --wait is over
+  0                  the command ended with 0, or another run has the slot (stderr shows which)
+  75                 another run has the slot, with --on-conflict fail (-E N overrides); or --wait ended
   69                 also when the command ran but this could not be recorded: it may run again
   others             as for run
 
@@ -164,8 +165,8 @@ _INFO = Page(
     "show one lock: holder, fence, queue",
     "leasehold info NAME [OPTIONS]",
     """
-Shows who holds a lock, since when and why, who waits for it, and the command that would break it.
-A lock that is held says nothing about whether its holder still works: it may hang, or be slow.
+Shows the holders of a lock, since when and why, its waiters, and the command that would end the
+lease. That a lock is held does not mean that its holder makes progress: it may hang.
 """,
     """
 exit codes:
@@ -184,9 +185,8 @@ _WATCH = Page(
     "leasehold watch [PREFIX] [--every TIME] [OPTIONS]",
     """
 Shows the locks in use and keeps the table up to date until Ctrl-C. Without a terminal it prints a
-line for each change instead: held, free, waiting, left (it waits no more), broken, cooling (released,
-but kept for its --min-hold). It looks every second, or as --every says, so what comes and goes in
-between is not seen.
+line for each change instead: held, free, waiting, left (gave up waiting), broken, cooling (released,
+but kept for its --min-hold). It looks once per --every; what comes and goes in between is not seen.
 """,
     """
 exit codes:
@@ -200,20 +200,21 @@ examples:
 )
 
 _BREAK = Page(
-    "end somebody's lease, with a reason",
+    "end a lease from outside, with a reason",
     "leasehold break NAME --fence F --reason TEXT [--yes] [--now] [OPTIONS]",
     """
 Ends the grant with the fence F, which `leasehold info NAME` shows; if the lock has changed hands
 meanwhile, nothing happens. The holder learns of it with its next renewal and may still be running
-until then, so the next holder waits until the old ttl is over, unless --now. Who broke it and why is
-kept in the store, logged, and shown to the old holder.
+until then, so the next holder waits until the ttl of the broken lease is over, unless --now. The
+reason and the user are kept in the store, logged, and shown to the holder.
 
-On a terminal it asks first. Without a terminal it needs --yes.
+On a terminal it asks for a confirmation; without a terminal it needs --yes. A store that does not
+exist yet, such as a misspelt file, is refused with 78 and not created.
 """,
     """
 exit codes:
   0                  the lease was ended
-  1                  it was not held with that fence, or you said no
+  1                  it was not held with that fence, or it was not confirmed
   64, 69, 70, 77, 78 as for run
 
 examples:
@@ -225,9 +226,9 @@ _DOCTOR = Page(
     "examine a store: can it be trusted with locks?",
     "leasehold doctor [URL] [OPTIONS]",
     """
-Opens the store, tries a lock on it and looks for what has bitten others: network file systems, full
-disks, missing rights, slow answers, odd clocks. Each finding says why it matters for a lock and what
-to do. It leaves nothing behind but the store itself.
+Opens the store, tries a lock on it and looks for what endangers locks: network file systems, full
+disks, missing rights, slow answers, wrong clocks. Each finding has its reason and what to do.
+It leaves nothing behind but the store itself.
 """,
     """
 exit codes:
@@ -247,7 +248,10 @@ _FENCE = Page(
     """
 Makes every later grant of NAME carry a fence higher than F. Use it when a resource refuses the
 present holder because it has seen a higher number: the store was restored from a backup, or
-replaced by another one. A fence cannot be lowered again. The order is logged with its author.
+replaced by another one. A fence cannot be lowered again. The change is logged with its user.
+
+On a terminal it asks for a confirmation; without a terminal it needs --yes. A store that does not
+exist yet, such as a misspelt file, is refused with 78 and not created.
 """,
     """
 exit codes:
@@ -272,7 +276,7 @@ guard: prints the table that leasehold.sql.guard() keeps, for programs that may 
 
 fence: prints triggers for a table of PostgreSQL. From then on every write to it, from any program,
 is refused unless its transaction carries the fence of the row's lock, and unless that fence is the
-newest. Programs with leasehold call guard(tx, lease) first; others say
+newest. Programs with leasehold call guard(tx, lease) first; others use
   BEGIN; SET LOCAL leasehold.fence = '...'; UPDATE ...; COMMIT;
 with the number from LEASEHOLD_FENCE. Nothing is executed: put the output into your migrations.
 Names are taken as they are, and quoted.
@@ -316,13 +320,13 @@ _DEMO = Page(
     """
 Four worker processes increment a balance under a lock. One is stopped in the middle of its work for
 longer than its lease; another takes over; then the first wakes up and writes. The same story runs
-with and without the fence guard, and the two balances are shown side by side. Uses a temporary
+with and without the fence guard, and the two balances are shown side by side. It uses a temporary
 directory, needs no server, and ends by itself within 30 seconds.
 """,
     """
 exit codes:
-  0                  the story went as told
-  1                  it did not, and the demo says how
+  0                  the additions were lost without the guard, and none with it
+  1                  it went otherwise, or took too long
 """,
 )
 

@@ -1,6 +1,6 @@
-"""`leasehold once`: run the command under the job's lock, unless its slot is another's.
+"""`leasehold once`: run the command under the job's lock, unless the slot has been run or is being run elsewhere.
 
-Everything about processes is that of `run`; the library decides whose slot it is.
+Processes, signals and the report are those of `run`; the library decides which run has the slot.
 """
 
 from __future__ import annotations
@@ -10,95 +10,90 @@ from contextlib import ExitStack, nullcontext
 from typing import TYPE_CHECKING
 
 from leasehold.cli import exit_codes
-from leasehold.cli.run import Attempt, perform
+from leasehold.cli.run import Job, conflict, run_command, supervise
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
     from leasehold.blocking import Client
     from leasehold.blocking.once import Once, Run
-    from leasehold.cli.child import Child
-    from leasehold.cli.guarding import Guard
-    from leasehold.cli.output import Talk
-    from leasehold.cli.signals import Signals
+    from leasehold.cli.output import Console
     from leasehold.values import Skipped
 
 __all__ = ["once"]
 
 
-def once(arguments: Namespace, talk: Talk) -> int:
-    """The verb: returns the exit code."""
-    return perform(_OnceAttempt(arguments, talk), arguments, talk)
+def once(arguments: Namespace, console: Console) -> int:
+    """The verb; returns the exit code."""
+    return run_command(Job(arguments, console), _in_slot)
 
 
-class _OnceAttempt(Attempt):
-    """A run that may turn out to be another's."""
+def _in_slot(job: Job, client: Client) -> int:
+    from leasehold.blocking.once import Run  # noqa: PLC0415 - after the forks
+    from leasehold.errors import AcquireTimeout, BackendError, LeaseLost  # noqa: PLC0415
 
-    def _with_client(self, client: Client, child: Child, guard: Guard, signals: Signals) -> int:
-        from leasehold.blocking.once import Run  # noqa: PLC0415 - after the forks
-        from leasehold.errors import AcquireTimeout, BackendError, LeaseLost  # noqa: PLC0415
-
-        job = self._job(client)
-        code = exit_codes.INTERNAL
-        with ExitStack() as block:
-            try:
-                run = self._begin(client, job, block, signals)
-            except AcquireTimeout:
-                return self._busy(client)
-            if not isinstance(run, Run):
-                return self._skipped(run)
-            self.slot = self.facts["slot"] = run.slot
-            try:
-                code = self._under_lease(client, run.lease, child, guard, signals)
-            finally:
-                child.discard()  # after an error of our own: what is left must not outlive the lock
-            if code != exit_codes.OK:
-                run.fail()
-            try:
-                block.close()
-            except LeaseLost as lost:
-                if code != exit_codes.LEASE_LOST:
-                    self._talk.error(lost)
-                self.facts["outcome"], code = "lost", exit_codes.LEASE_LOST
-            except BackendError as error:
-                self._talk.error(f"{error}; the command ended with {code}, but this may not be recorded")
-                self.facts["outcome"], code = "not recorded", exit_codes.for_error(error)
-        return code
-
-    def _job(self, client: Client) -> Once:
-        arguments = self._arguments
-        return client.once(
-            arguments.name,
-            every=arguments.every,
-            cron=arguments.cron,
-            slot=arguments.slot,
-            tz=arguments.tz,
-            on_conflict="standby" if arguments.on_conflict == "standby" else "skip",
-            on_failure="close" if arguments.close_on_failure else "open",
-            keep=arguments.keep,
-            timeout=arguments.wait,
-            reason=arguments.reason,
-        )
-
-    def _begin(self, client: Client, job: Once, block: ExitStack, signals: Signals) -> Run | Skipped:
-        """Enter the block of the job; waiting for another's run may be interrupted."""
-        from leasehold.cli.waiting import WaitLine  # noqa: PLC0415 - after the forks
-
-        waits = self._arguments.on_conflict == "standby"
-        started = time.monotonic()
-        signals.wait_begins()
+    code = exit_codes.INTERNAL
+    with ExitStack() as block:
         try:
-            with WaitLine(client, job.name, self._talk, self._arguments.wait) if waits else nullcontext():
-                return block.enter_context(job.attempt())
+            run = _attempt(job, client, _slots(job.arguments, client), block)
+        except AcquireTimeout:
+            return conflict(job, client)
+        if not isinstance(run, Run):
+            return _skipped(job, run)
+        job.facts["slot"] = run.slot
+        try:
+            code = supervise(job, client, run.lease, run.slot)
         finally:
-            signals.wait_ended()
-            self.facts["waited"] = round(time.monotonic() - started, 3)
+            job.child.discard()  # after an error of our own: nothing of the command may outlive the lock
+        if code != exit_codes.OK:
+            run.fail()
+        try:
+            block.close()  # writes the record of the slot and releases the lock
+        except LeaseLost as lost:
+            if code != exit_codes.LEASE_LOST:
+                job.console.error(lost)
+            job.facts["outcome"], code = "lost", exit_codes.LEASE_LOST
+        except BackendError as error:
+            job.console.error(f"{error}; the command ended with {code}, but this may not be recorded: it may run again")
+            job.facts["outcome"], code = "not recorded", exit_codes.for_error(error)
+    return code
 
-    def _skipped(self, skipped: Skipped) -> int:
-        self._talk.note(str(skipped))
-        self.facts |= {"outcome": "skipped", "slot": skipped.slot, "finished": skipped.finished}
-        if self._arguments.on_conflict != "fail":
-            return exit_codes.OK
-        self.facts["outcome"] = "busy"
-        code = self._arguments.conflict_exit_code
-        return exit_codes.BUSY if code is None else int(code)
+
+def _slots(arguments: Namespace, client: Client) -> Once:
+    return client.once(
+        arguments.name,
+        every=arguments.every,
+        cron=arguments.cron,
+        slot=arguments.slot,
+        tz=arguments.tz,
+        on_conflict="standby" if arguments.on_conflict == "standby" else "skip",
+        on_failure="close" if arguments.close_on_failure else "open",
+        keep=arguments.keep,
+        timeout=arguments.wait,
+        reason=arguments.reason,
+    )
+
+
+def _attempt(job: Job, client: Client, slots: Once, block: ExitStack) -> Run | Skipped:
+    """Enter the block of the run; a signal may end the wait for another run."""
+    from leasehold.cli.wait_line import WaitLine  # noqa: PLC0415 - after the forks
+
+    waits = job.arguments.on_conflict == "standby"
+    started = time.monotonic()
+    job.signals.wait_begins()
+    try:
+        with WaitLine(client, slots.name, job.console, job.arguments.wait) if waits else nullcontext():
+            return block.enter_context(slots.attempt())
+    finally:
+        job.signals.wait_ended()
+        job.facts["waited"] = round(time.monotonic() - started, 3)
+
+
+def _skipped(job: Job, skipped: Skipped) -> int:
+    job.console.note(str(skipped))
+    job.facts |= {"outcome": "skipped", "slot": skipped.slot, "finished": skipped.finished}
+    if job.arguments.on_conflict != "fail":
+        return exit_codes.OK
+    job.facts["outcome"] = "busy"
+    code = job.arguments.conflict_exit_code
+    return exit_codes.BUSY if code is None else int(code)

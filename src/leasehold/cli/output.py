@@ -1,6 +1,6 @@
-"""What goes to the terminal: data to stdout, talk to stderr, and nothing in either that could steer a terminal.
+"""What goes to the terminal: data to stdout, messages to stderr, and nothing in either that could steer a terminal.
 
-Names, labels and reasons come from other people: every character that is not printable is escaped here.
+Names, labels and reasons are written by others: every character that is not printable is escaped here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from leasehold.values import Holder, Holding, LockState
 
 __all__ = [
-    "Talk",
+    "Console",
     "end_line",
     "is_lively",
     "prepare_streams",
@@ -75,7 +75,7 @@ def is_lively(stream: Any = None) -> bool:
     return stream is not None and stream.isatty()
 
 
-class Talk:
+class Console:
     """Messages to the user, on stderr; `-q` silences all but errors, `-v` adds detail."""
 
     def __init__(self, *, quiet: bool = False, verbose: bool = False) -> None:
@@ -92,12 +92,12 @@ class Talk:
             self._write(message)
 
     def detail(self, message: object) -> None:
-        """Something only the curious want to know."""
+        """Something for -v."""
         if self.is_verbose:
             self._write(message)
 
     def interrupted(self, message: object) -> None:
-        """What a signal ended. The terminal has just echoed its ^C, which deserves a line of its own."""
+        """What a signal ended, on a new line: the terminal has just echoed ^C."""
         if not self.is_quiet:
             end_line()
             self._write(message)
@@ -105,7 +105,7 @@ class Talk:
     def _write(self, message: object) -> None:
         lines = str(message).split("\n")
         text = "\n".join(printable(line) for line in lines)
-        with suppress(OSError, ValueError, AttributeError):  # nobody listens, which must not change what happens
+        with suppress(OSError, ValueError, AttributeError):  # a closed stderr must not change what happens
             print(f"leasehold: {text}", file=sys.stderr, flush=True)  # noqa: T201
 
 
@@ -124,7 +124,7 @@ def print_lines(lines: Iterable[str]) -> None:
 
 def print_json(facts: dict[str, Any]) -> None:
     """Data for programs: one object on one line."""
-    import json  # noqa: PLC0415 - only for those who ask for it
+    import json  # noqa: PLC0415 - only for --json
 
     print(json.dumps({"schema": SCHEMA, **facts}), flush=True)  # noqa: T201
 
@@ -138,7 +138,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
 
 def who(holder: Holder | None) -> str:
     """A holder in a few words."""
-    return "somebody" if holder is None else str(holder)
+    return "an unknown holder" if holder is None else str(holder)
 
 
 def state_as_data(state: LockState) -> dict[str, Any]:

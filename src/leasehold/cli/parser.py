@@ -1,4 +1,4 @@
-"""From words to arguments, with argparse. Only the parser of the verb in use is built, because cron pays for each.
+"""From words to arguments, with argparse. Only the parser of the verb in use is built, because each one costs time.
 
 Everything after `--` belongs to the command and is never looked at.
 """
@@ -20,7 +20,7 @@ WIDTH = 100
 
 
 class Usage(Exception):
-    """The words make no sense; `advice` says where to read more."""
+    """The arguments cannot be understood; `advice` is where to read more."""
 
     def __init__(self, message: str, advice: str) -> None:
         super().__init__(message)
@@ -50,7 +50,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def read(words: list[str]) -> argparse.Namespace | None:
-    """The arguments, with the verb as `.verb`; None when help or version was asked for and has been printed."""
+    """The arguments, with the verb as `.verb`; None after --help or --version, which are printed here."""
     from leasehold.cli.output import print_lines  # noqa: PLC0415
 
     if not words:
@@ -83,20 +83,21 @@ def _read_verb(verb: Verb, words: list[str]) -> argparse.Namespace | None:
         return None
     arguments, strangers = parser.parse_known_args(words)
     if strangers:
+        kind = "option" if strangers[0].startswith("-") else "argument"
         hint = "; put -- before the command" if verb.takes_command and command is None else ""
-        parser.error(f"unknown: {' '.join(strangers)}{_meant(strangers[0], parser)}{hint}")
+        parser.error(f"unknown {kind} {strangers[0]}{_meant(strangers[0], parser)}{hint}")
     if verb.takes_command and not command:
-        parser.error(f"no command was given: write it after --, as in: {parser.prog} NAME -- ./job.sh")
+        parser.error(f"no command given: write it after --, as in: {parser.prog} NAME -- ./job.sh")
     arguments.verb, arguments.command = verb, command
     _check(parser, arguments)
     return arguments
 
 
 def _check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
-    """What a single option cannot know."""
+    """What no single option can check."""
     max_hold = getattr(arguments, "max_hold", None)
     if max_hold is not None and arguments.min_hold > max_hold:
-        parser.error("--min-hold is longer than --max-hold")
+        parser.error("--min-hold is longer than --max-hold: the lock would be kept after the command was stopped")
 
 
 def parser_for(verb: Verb) -> argparse.ArgumentParser:
@@ -117,8 +118,10 @@ def parser_for(verb: Verb) -> argparse.ArgumentParser:
     if verb.asks_store:
         parser.add_argument("--url", metavar="URL", help="the store; without it, the variable LEASEHOLD_URL")
         parser.add_argument("--namespace", metavar="TEXT", help="keeps applications apart that share a store")
-    parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but errors")
-    parser.add_argument("-v", "--verbose", action="store_true", help="say more; show where an internal error happened")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors and data")
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="print more; show where an internal error happened"
+    )
     parser.add_argument("-h", "--help", action="store_true", help="show this page")
     return parser
 

@@ -11,17 +11,17 @@ from leasehold.sql import fence_schema, guard_schema, store_schema
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from leasehold.cli.output import Talk
+    from leasehold.cli.output import Console
 
 __all__ = ["schema"]
 
 
-def schema(arguments: Namespace, talk: Talk) -> int:
+def schema(arguments: Namespace, console: Console) -> int:
     """Print it; what the words do not allow is bad usage."""
     try:
         text = _PRINTED[arguments.what](arguments)
     except ConfigurationError as error:
-        talk.error(str(error))
+        console.error(str(error))
         return exit_codes.USAGE
     print(text.rstrip())  # noqa: T201 - SQL is printed as it is: escaping control characters would change names
     return exit_codes.OK

@@ -1,6 +1,6 @@
 """Signals to the wrapper: while it waits for the lock they end the wait, afterwards they are passed on.
 
-Handlers only note; every decision is made in the wrapper's loop, which is woken through a pipe.
+Handlers only write to a pipe, which wakes the wrapper's loop; every decision is made there.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ __all__ = ["FORWARDED", "Interrupted", "Signals"]
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 FORWARDED = (*ENDING, signal.SIGUSR1, signal.SIGUSR2)
-WAKE = 0  # not a signal: some thread has news
+WAKE = 0  # not a signal: another thread has an event for the loop
 
 
 class Interrupted(BaseException):
     """A signal ended the wait for the lock; not an `Exception`, so that nothing on the way swallows it."""
 
     def __init__(self, number: int) -> None:
-        super().__init__(number)
+        super().__init__(signal.Signals(number).name)
         self.number = number
 
 
@@ -40,10 +40,10 @@ class Signals:
         os.set_blocking(self._outbox, False)
         self._before = {}
         for number in (*FORWARDED, signal.SIGCHLD, signal.SIGCONT):
-            # What the caller ignores stays ignored (nohup); but without SIGCHLD we would not hear of the child's end.
+            # What the caller ignores stays ignored (nohup), but for SIGCHLD, which announces the end of the child.
             if number is signal.SIGCHLD or signal.getsignal(number) is not signal.SIG_IGN:
                 self._before[number] = signal.signal(number, self._note)
-        # Taking the terminal back from the child's group would stop us otherwise.
+        # Taking the terminal back from the child's group would stop the wrapper otherwise.
         self._before[signal.SIGTTOU] = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
         self._previous_wakeup = signal.set_wakeup_fd(self._outbox, warn_on_full_buffer=False)
 
@@ -54,7 +54,7 @@ class Signals:
             raise Interrupted(number)
 
     def wait_begins(self) -> None:
-        """From now on a signal that would end the program raises `Interrupted`; also one that came before."""
+        """From now on a signal that would end the program raises `Interrupted`; so does one that is pending."""
         self._waiting = True
         for number in self.collect(0.0):
             if number in ENDING:
@@ -62,17 +62,17 @@ class Signals:
                 raise Interrupted(number)
 
     def wait_ended(self) -> None:
-        """From now on signals are only collected. What came for a command that did not run yet is dropped."""
+        """From now on signals are only collected. USR1 and USR2 are dropped: their command does not run yet."""
         self._waiting = False
         self._kept = [number for number in self.collect(0.0) if number in ENDING]
 
     def wake(self) -> None:
         """End the current `collect`; may be called from any thread."""
-        with suppress(OSError):  # full, so it will wake anyway; or closed, so nobody waits
+        with suppress(OSError):  # full, so the loop wakes anyway; or closed, so there is no loop
             os.write(self._outbox, bytes([WAKE]))
 
     def collect(self, timeout: float) -> list[int]:
-        """The signals that came, waiting at most so long for the first."""
+        """The signals that have arrived; waits up to `timeout` for the first."""
         if self._kept:
             kept, self._kept = self._kept, []
             return kept

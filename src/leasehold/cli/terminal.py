@@ -1,7 +1,7 @@
 """The terminal belongs to one process group at a time; the command must be that group if it is to read from it.
 
 It is handed over before the command starts, and taken back when it ends or stops. In a pipeline it is handed over only
-when the command asks (the kernel stops it with SIGTTIN): a pager at the end of the pipeline needs it too.
+when the command reads from it (the kernel stops it with SIGTTIN): a pager at the end of the pipeline needs it too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ STANDARD_OUTPUT = 1
 
 
 class Terminal:
-    """The terminal on standard input, if there is one and it was ours."""
+    """The terminal on standard input, if there is one and the wrapper had it."""
 
     def __init__(self, group: int) -> None:
         self._group = group
@@ -25,12 +25,12 @@ class Terminal:
         self.is_present = os.isatty(STANDARD_INPUT)
 
     def offer(self) -> None:
-        """Before the command starts: hand over, unless others in a pipeline may want the terminal."""
+        """Before the command starts: hand over, unless the command is part of a pipeline."""
         if self.is_present and not _is_pipe(STANDARD_OUTPUT):
             self.hand_over()
 
     def hand_over(self) -> bool:
-        """Give the terminal to the command if it is ours; False if it is not."""
+        """Give the terminal to the command; False if the wrapper does not have it."""
         if not self.is_present or self._foreground() != self._own_group:
             return False
         return self._assign(self._group)
@@ -44,7 +44,7 @@ class Terminal:
     def stop_with_child(self) -> None:
         """The command was stopped from the keyboard: stop too, so that the shell gives its prompt.
 
-        While stopped nothing is renewed; the guardian ends the command if that lasts beyond the lease.
+        While stopped nothing is renewed; the watchdog ends the command if that lasts beyond the lease.
         """
         os.killpg(self._own_group, signal.SIGTSTP)
 

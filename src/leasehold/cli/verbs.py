@@ -1,6 +1,6 @@
 """The table of verbs: what each one is called, which arguments it takes, and where its code is.
 
-A new verb is one `Verb` here, its text in `manual.py`, and one module with a function `(arguments, talk) -> code`.
+A new verb is one `Verb` here, its text in `manual.py`, and one module with a function `(arguments, console) -> code`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _run(parser: ArgumentParser) -> None:
         "--wait",
         type=_time,
         metavar="TIME",
-        help="give up after this long, be the lock busy (75) or the store away (69); see above",
+        help="give up after this long: the lock is busy (75), or the store cannot be reached (69)",
     )
     parser.add_argument(
         "--ttl", type=_time, default=30.0, metavar="TIME", help="how long the lock outlives this host (30s)"
@@ -65,12 +65,12 @@ def _run(parser: ArgumentParser) -> None:
     )
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument("--permits", type=_permits, metavar="N", help="up to N may hold the name together")
-    kind.add_argument("--shared", action="store_true", help="share the name with others that say --shared")
+    kind.add_argument("--shared", action="store_true", help="share the name with others that use --shared")
     parser.add_argument(
         "--on-conflict", choices=("fail", "skip"), default="fail", help="busy: exit with 75, or silently with 0"
     )
     parser.add_argument("-E", "--conflict-exit-code", type=_code, metavar="N", help="exit with N instead of 75")
-    parser.add_argument("--reason", metavar="TEXT", help="shown to whoever waits for the lock")
+    parser.add_argument("--reason", metavar="TEXT", help="shown to the waiters of the lock")
     parser.add_argument("--wait-group", action="store_true", help="hold until the whole process group has ended")
     parser.add_argument("--report", metavar="FILE", help="write JSON about the run to FILE")
 
@@ -79,14 +79,14 @@ def _once(parser: ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="the job, which is also the name of its lock")
     slot = parser.add_mutually_exclusive_group(required=True)
     slot.add_argument("--every", type=_time, metavar="TIME", help="once per period of the store's time, such as 1d")
-    slot.add_argument("--cron", metavar="FIELDS", help="once per tick, such as '0 2 * * *'; use what crontab says")
+    slot.add_argument("--cron", metavar="FIELDS", help="once per tick, such as '0 2 * * *', as in crontab")
     slot.add_argument("--slot", metavar="LABEL", help="once per label of your own, such as 2026-11-15")
-    parser.add_argument("--tz", default="UTC", metavar="ZONE", help="whose calendar periods and ticks follow (UTC)")
+    parser.add_argument("--tz", default="UTC", metavar="ZONE", help="the time zone of periods and ticks (UTC)")
     parser.add_argument(
         "--on-conflict",
         choices=("skip", "fail", "standby"),
         default="skip",
-        help="another has the slot: exit with 0, with 75, or wait and take over if it vanishes",
+        help="another run has the slot: exit with 0, with 75, or wait and take over if it vanishes",
     )
     parser.add_argument("-w", "--wait", type=_time, metavar="TIME", help="how long to stand by; without it, for ever")
     parser.add_argument("--close-on-failure", action="store_true", help="do not run again for this slot after failing")
@@ -101,7 +101,7 @@ def _once(parser: ArgumentParser) -> None:
         "--kill-after", type=_time, default=5.0, metavar="TIME", help="how long after TERM the group gets KILL (5s)"
     )
     parser.add_argument("-E", "--conflict-exit-code", type=_code, metavar="N", help="exit with N instead of 75")
-    parser.add_argument("--reason", metavar="TEXT", help="shown to whoever waits for the lock")
+    parser.add_argument("--reason", metavar="TEXT", help="shown to the waiters of the lock")
     parser.add_argument("--wait-group", action="store_true", help="hold until the whole process group has ended")
     parser.add_argument("--report", metavar="FILE", help="write JSON about the run to FILE")
     parser.set_defaults(min_hold=0.0)
@@ -109,7 +109,7 @@ def _once(parser: ArgumentParser) -> None:
 
 def _ls(parser: ArgumentParser) -> None:
     parser.add_argument("prefix", metavar="PREFIX", nargs="?", default="", help="only names that begin so")
-    parser.add_argument("--waiters", action="store_true", help="show who waits, too")
+    parser.add_argument("--waiters", action="store_true", help="show the waiters, too")
     _json(parser)
 
 
@@ -127,11 +127,13 @@ def _watch(parser: ArgumentParser) -> None:
 def _break(parser: ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="the lock")
     parser.add_argument(
-        "--fence", type=int, required=True, metavar="F", help="the fence of the grant to end, from info"
+        "--fence", type=_fence_number, required=True, metavar="F", help="the fence of the grant to end, from info"
     )
-    parser.add_argument("--reason", required=True, metavar="TEXT", help="why; its holder will be shown it")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-    parser.add_argument("--now", action="store_true", help="let the next holder in before the old one's ttl is over")
+    parser.add_argument("--reason", required=True, metavar="TEXT", help="why; shown to the holder")
+    parser.add_argument("--yes", action="store_true", help="without a confirmation")
+    parser.add_argument(
+        "--now", action="store_true", help="let the next holder in before the ttl of the broken lease is over"
+    )
     _json(parser)
 
 
@@ -145,11 +147,11 @@ def _completion(parser: ArgumentParser) -> None:
 
 
 def _fence(parser: ArgumentParser) -> None:
-    parser.add_argument("action", metavar="raise", choices=("raise",), help="the only thing that can be done")
+    parser.add_argument("action", metavar="raise", choices=("raise",), help="the only action")
     parser.add_argument("name", metavar="NAME", help="the lock")
-    parser.add_argument("fence", metavar="F", type=_fence_number, help="the number that the resource has seen")
+    parser.add_argument("fence", metavar="F", type=_fence_number, help="the highest number that the resource has seen")
     parser.add_argument("--reason", required=True, metavar="TEXT", help="why; it is logged")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--yes", action="store_true", help="without a confirmation")
     _json(parser)
 
 
@@ -210,11 +212,11 @@ VERBS = {
     for verb in (
         Verb("run", "run:run", _run, takes_command=True),
         Verb("once", "once:once", _once, takes_command=True),
-        Verb("ls", "inspecting:ls", _ls),
-        Verb("info", "inspecting:info", _info),
+        Verb("ls", "inspect:ls", _ls),
+        Verb("info", "inspect:info", _info),
         Verb("watch", "watch:watch", _watch),
-        Verb("break", "breaking:break_lock", _break),
-        Verb("fence", "fencing:raise_fence", _fence),
+        Verb("break", "break_lock:break_lock", _break),
+        Verb("fence", "fence:raise_fence", _fence),
         Verb("schema", "schema:schema", _schema, asks_store=False),
         Verb("doctor", "doctor:doctor", _doctor),
         Verb("choose", "choose:choose", _nothing, asks_store=False),

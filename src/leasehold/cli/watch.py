@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from leasehold.cli.connection import announce, open_client
-from leasehold.cli.inspecting import HEAD, rows_of
+from leasehold.cli.inspect import HEAD, rows_of
 from leasehold.cli.output import is_lively, print_json, print_lines, printable, table, who
 from leasehold.errors import BackendError
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from leasehold.blocking import Client
-    from leasehold.cli.output import Talk
+    from leasehold.cli.output import Console
     from leasehold.values import LockState
 
 __all__ = ["changes", "watch"]
@@ -26,28 +26,28 @@ SHORTEST_PAUSE = 0.05
 CLEAR = "\x1b[H\x1b[J"  # home, and clear what is below
 
 
-def watch(arguments: Namespace, talk: Talk) -> int:
-    """Look again and again, until interrupted."""
+def watch(arguments: Namespace, console: Console) -> int:
+    """The verb: look again and again, until interrupted."""
     with open_client(arguments) as client:
-        announce(client, talk)
+        announce(client, console)
         show = _Table(client.store) if is_lively(sys.stdout) and not arguments.json else _Lines(as_json=arguments.json)
-        states: Sequence[LockState] | None = client.locks(arguments.prefix)  # a first look must succeed
+        states: Sequence[LockState] | None = client.locks(arguments.prefix)  # the first look must succeed
         away = False
         while True:
             if states is not None:
                 show.update(states)
             time.sleep(max(arguments.every, SHORTEST_PAUSE))
-            states = _look(client, arguments.prefix, talk, silent=away)
+            states = _look(client, arguments.prefix, console, silent=away)
             away = states is None
 
 
-def _look(client: Client, prefix: str, talk: Talk, *, silent: bool) -> Sequence[LockState] | None:
-    """What is there now; a store that is away for a while does not end the watch, and is mentioned once."""
+def _look(client: Client, prefix: str, console: Console, *, silent: bool) -> Sequence[LockState] | None:
+    """What is there now; an outage of the store is reported once and does not end the watch."""
     try:
         return client.locks(prefix)
     except BackendError as error:
         if not silent:
-            talk.error(error)
+            console.error(f"{error}; watching on")
         return None
 
 
@@ -87,7 +87,7 @@ class _Lines:
 
 
 def _facts(states: Sequence[LockState]) -> dict[tuple[Any, ...], dict[str, Any]]:
-    """Everything that can come and go, by what makes it one thing."""
+    """Every holder and waiter, by what identifies it."""
     facts: dict[tuple[Any, ...], dict[str, Any]] = {}
     for state in states:
         for holding in state.holdings:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from leasehold.errors import ConfigurationError, LeaseLost
+from leasehold.spi import Conditioning
 
 if TYPE_CHECKING:
     from leasehold.blocking import Lease
@@ -53,11 +54,10 @@ def still_held(lease: Lease | AsyncLease) -> StillHeld:
     tenure = getattr(face, "_tenure", None)
     if tenure is None:
         raise ConfigurationError(f"still_held() needs a lease, not {type(lease).__name__}")
-    backend = face._session.backend  # noqa: SLF001 - a friend, as the guards are
-    locate = getattr(backend, "grant_condition", None)
-    if locate is None:
+    backend = face._opened.backend  # noqa: SLF001 - a friend, as the guards are
+    if not isinstance(backend, Conditioning):
         raise ConfigurationError(f"{backend.label} is no etcd store; its resources are guarded by the fence")
-    found = locate(tenure.grant)
+    found = backend.grant_condition(tenure.grant)
     if found is None:
         raise LeaseLost(f"the lock {lease.name!r} is not held any more", name=lease.name, backend=backend.label)
     return StillHeld(*found)

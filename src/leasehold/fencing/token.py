@@ -116,8 +116,8 @@ def feed_back(lease: Lease | AsyncLease | int, refusal: StaleFence) -> StaleFenc
     if isinstance(lease, int) or highest is None:
         return refusal
     face = _async_face(lease)
-    session, tenure = face._session, face._tenure  # noqa: SLF001 - a friend, as above
-    session.note_fence(tenure.grant.claim.key, highest)
+    opened, tenure = face._opened, face._tenure  # noqa: SLF001 - a friend, as above
+    opened.note_fence(tenure.grant.claim.key, highest)
     if highest - lease.fence <= AN_HOUR or face.remaining() == 0:
         return refusal
     return FenceAhead(
@@ -125,7 +125,7 @@ def feed_back(lease: Lease | AsyncLease | int, refusal: StaleFence) -> StaleFenc
         f"{lease.fence} although the lease is held. If no process was frozen meanwhile, the store has gone back or was "
         f"replaced: set ?fence_floor= on it, or run: leasehold fence raise NAME {highest} --reason ...",
         name=lease.name,
-        backend=session.backend.label,
+        backend=opened.backend.label,
         fence=lease.fence,
         highest=highest,
     )

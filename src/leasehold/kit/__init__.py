@@ -1,4 +1,75 @@
-"""Building blocks for stores: the options of a URL, the stored form of a holder, the rules of a name.
+"""Building blocks for stores: the rules of a lock, a full store over documents, URL options, the form of a holder.
 
-A store author needs `leasehold.spi` (the ports), this package, and `leasehold.testing` (the contract).
+A store author needs `leasehold.spi` (the ports), this package, and `leasehold.testing` (the contract). Names are loaded
+when they are used: a store that needs one part does not pay for the others.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from leasehold.kit.documents import ClocklessBackend, DocumentBackend, Documents, Notifying
+    from leasehold.kit.holder import holder_fields, holder_from_fields, holder_from_json, holder_to_json
+    from leasehold.kit.local_rows import LocalRows
+    from leasehold.kit.options import Option, choice, duration, flag, read_options, read_tls, text, whole
+    from leasehold.kit.records import KeptRecord, LocalRecords
+    from leasehold.kit.rules import Crowd, Queued, Row, Rows, State, check_kind, handed_over_since, place_lifetime
+    from leasehold.kit.worker import Worker
+
+_HOMES = {
+    "leasehold.kit.documents": ["ClocklessBackend", "DocumentBackend", "Documents", "Notifying"],
+    "leasehold.kit.holder": ["holder_fields", "holder_from_fields", "holder_from_json", "holder_to_json"],
+    "leasehold.kit.local_rows": ["LocalRows"],
+    "leasehold.kit.options": ["Option", "choice", "duration", "flag", "read_options", "read_tls", "text", "whole"],
+    "leasehold.kit.records": ["KeptRecord", "LocalRecords"],
+    "leasehold.kit.rules": [
+        "Crowd", "Queued", "Row", "Rows", "State", "check_kind", "handed_over_since", "place_lifetime",
+    ],
+    "leasehold.kit.worker": ["Worker"],
+}  # fmt: skip
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "ClocklessBackend",
+    "Crowd",
+    "DocumentBackend",
+    "Documents",
+    "KeptRecord",
+    "LocalRecords",
+    "LocalRows",
+    "Notifying",
+    "Option",
+    "Queued",
+    "Row",
+    "Rows",
+    "State",
+    "Worker",
+    "check_kind",
+    "choice",
+    "duration",
+    "flag",
+    "handed_over_since",
+    "holder_fields",
+    "holder_from_fields",
+    "holder_from_json",
+    "holder_to_json",
+    "place_lifetime",
+    "read_options",
+    "read_tls",
+    "text",
+    "whole",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'leasehold.kit' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(home), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__]

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from leasehold._core.patience import OUTAGE
+from leasehold._core.backoff import OUTAGE
 from leasehold.errors import BackendError, BackendRejected
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from leasehold._core.session import Session
+    from leasehold._core.open_client import OpenClient
 
 __all__ = ["ask"]
 
 A = TypeVar("A")
 
 
-async def ask(session: Session, name: str, question: Callable[[], Awaitable[A]], until: float) -> A:
+async def ask(opened: OpenClient, name: str, question: Callable[[], Awaitable[A]], until: float) -> A:
     """The answer. Only for questions that may be asked twice: an unknown outcome is asked about again."""
-    runtime, failures = session.runtime, 0
+    runtime, failures = opened.runtime, 0
     while True:
         try:
             return await question()

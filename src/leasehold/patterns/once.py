@@ -20,23 +20,23 @@ from leasehold._core.names import check_name, key_for
 from leasehold.durations import optional_seconds
 from leasehold.errors import AcquireTimeout, AlreadyRun, AlreadyRunning, BackendError, ConfigurationError
 from leasehold.hold import Block, lost_error
+from leasehold.lock_spec import LockOptions
 from leasehold.name_template import NameTemplate
 from leasehold.patterns.asking import ask
 from leasehold.patterns.slots import Labelled, check_label, slots_for
-from leasehold.terms import LockOptions
 from leasehold.values import Holder, Loss, LossReason, Record, Skipped
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from types import TracebackType
 
-    from leasehold._core.session import Session
+    from leasehold._core.open_client import OpenClient
     from leasehold.client import AsyncClient
     from leasehold.durations import Duration
     from leasehold.lease import AsyncLease, AsyncLost
+    from leasehold.lock_spec import Timeout
     from leasehold.patterns.slots import Slot, Slots
     from leasehold.spi import Recording
-    from leasehold.terms import Timeout
     from leasehold.values import Reading
 
 __all__ = ["AsyncAttempt", "AsyncOnce", "AsyncRun", "OnConflict", "OnFailure", "OnceOptions"]
@@ -182,12 +182,12 @@ class AsyncAttempt:
             self._run = started
             started._enter()
             return started
-        session = self._client._open()
-        if session.events.wanted(RunSkipped):
-            session.events.emit(RunSkipped(self._name, started))
+        opened = self._client._open()
+        if opened.events.wanted(RunSkipped):
+            opened.events.emit(RunSkipped(self._name, started))
         if self._job._on_conflict == "raise":
             error = AlreadyRunning if started.finished is None else AlreadyRun
-            raise error(str(started), name=self._name, backend=session.backend.label, skipped=started)
+            raise error(str(started), name=self._name, backend=opened.backend.label, skipped=started)
         return started
 
     async def __aexit__(
@@ -197,10 +197,10 @@ class AsyncAttempt:
             await self._run._leave(error)
 
     async def _start(self) -> AsyncRun | Skipped:
-        session = self._client._open()
+        opened = self._client._open()
         deadline = self._client._deadline(self._job._timeout)
-        limit = session.runtime.now() + session.connect_timeout
-        reading = await self._read(session, 0, limit)
+        limit = opened.runtime.now() + opened.connect_timeout
+        reading = await self._read(opened, 0, limit)
         slot = self._slots.at(reading.time)
         if (skipped := self._skipped(reading, slot)) is not None:
             return skipped  # the common case of a late machine: one question, no lock
@@ -211,17 +211,17 @@ class AsyncAttempt:
                 lease = await self._lock.acquire(0)
             except AcquireTimeout as busy:
                 return Skipped(self._name, slot.label, busy.holder)
-        return await self._under(session, lease, slot)
+        return await self._under(opened, lease, slot)
 
-    async def _under(self, session: Session, lease: AsyncLease, slot: Slot) -> AsyncRun | Skipped:
+    async def _under(self, opened: OpenClient, lease: AsyncLease, slot: Slot) -> AsyncRun | Skipped:
         """Look again now that nobody else can begin, and give the lock back unless the slot is ours."""
         try:
-            reading = await self._read(session, lease.fence, session.runtime.now() + lease.remaining())
+            reading = await self._read(opened, lease.fence, opened.runtime.now() + lease.remaining())
             if reading.fence > lease.fence:
                 raise lost_error(lease, _TAKEN, completed=False)
             skipped = self._skipped(reading, slot)
             if skipped is None:
-                return AsyncRun(self._job, session, lease, slot=slot, key=self._key(), time=reading.time)
+                return AsyncRun(self._job, opened, lease, slot=slot, key=self._key(), time=reading.time)
             await _let_go(lease)
         except GeneratorExit:
             raise  # nothing can be awaited any more; the ttl frees the lock
@@ -230,9 +230,9 @@ class AsyncAttempt:
             raise
         return skipped
 
-    async def _read(self, session: Session, fence: int, until: float) -> Reading:
-        store = cast("Recording", session.backend)
-        return await ask(session, self._name, lambda: store.read(self._key(), fence), until)
+    async def _read(self, opened: OpenClient, fence: int, until: float) -> Reading:
+        store = cast("Recording", opened.backend)
+        return await ask(opened, self._name, lambda: store.read(self._key(), fence), until)
 
     def _key(self) -> str:
         """Where the record is: one for the job, or where slots have no order, one for each label."""
@@ -253,14 +253,14 @@ class AsyncRun:
     """A slot that is ours: the block runs under the lease of the job's lock."""
 
     def __init__(
-        self, job: AsyncOnce, session: Session, lease: AsyncLease, *, slot: Slot, key: str, time: float
+        self, job: AsyncOnce, opened: OpenClient, lease: AsyncLease, *, slot: Slot, key: str, time: float
     ) -> None:
         self._job = job
-        self._session = session
+        self._opened = opened
         self._lease = lease
         self._slot = slot
         self._key = key
-        self._time, self._since = time, session.runtime.now()
+        self._time, self._since = time, opened.runtime.now()
         self._failed = False
 
     @property
@@ -313,16 +313,16 @@ class AsyncRun:
 
     async def _record(self, error: BaseException | None, *, failed: bool) -> Loss | None:
         """Write that the slot is done. Nobody is told so unless the store confirmed it under our fence."""
-        session = self._session
-        record = self._finished(session.runtime.now(), failed=failed)
-        until = session.runtime.now() + self._lease.remaining()
-        store = cast("Recording", session.backend)
+        opened = self._opened
+        record = self._finished(opened.runtime.now(), failed=failed)
+        until = opened.runtime.now() + self._lease.remaining()
+        store = cast("Recording", opened.backend)
 
         async def write() -> bool:
-            return await ask(session, self.name, lambda: store.write(record), until)
+            return await ask(opened, self.name, lambda: store.write(record), until)
 
         try:
-            return None if await session.runtime.shielded(write) else _TAKEN
+            return None if await opened.runtime.shielded(write) else _TAKEN
         except BackendError as failure:
             text = f"the run of {self.name!r} for slot {self.slot} ended, but may not be recorded, so it may run again"
             if error is None:

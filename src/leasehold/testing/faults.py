@@ -15,7 +15,7 @@ from leasehold.errors import BackendError, BackendRejected, BackendUnavailable, 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from leasehold.spi import Backend, Inspecting, Place, Queueing, Recording, Runtime
+    from leasehold.spi import Backend, Inspecting, Operating, Place, Queueing, Recording, Runtime
     from leasehold.values import Capability, Claim, Grant, LockState, Loss, Reading, Record, Refusal
 
 __all__ = ["Faults", "FaultyBackend"]
@@ -155,11 +155,11 @@ class FaultyBackend:
 
     async def break_(self, key: str, fence: int, reason: str, *, now: bool) -> bool:
         """See `Inspecting`."""
-        return await self._play("break_", lambda _: cast("Inspecting", self._inner).break_(key, fence, reason, now=now))
+        return await self._play("break_", lambda _: cast("Operating", self._inner).break_(key, fence, reason, now=now))
 
     async def raise_fence(self, key: str, fence: int) -> int:
         """See `Inspecting`."""
-        return await self._play("raise_fence", lambda _: cast("Inspecting", self._inner).raise_fence(key, fence))
+        return await self._play("raise_fence", lambda _: cast("Operating", self._inner).raise_fence(key, fence))
 
     async def read(self, key: str, fence: int = 0) -> Reading:
         """See `Recording`."""

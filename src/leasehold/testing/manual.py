@@ -94,15 +94,15 @@ class ManualStore:
         twin: Any = getattr(lease, "_twin", lease)
         tenure = twin._tenure
         self.memory.release(tenure.grant)
-        twin._session.keeper.lose(tenure, Loss(LossReason.TAKEN, "a test took it away"))
+        twin._opened.keeper.lose(tenure, Loss(LossReason.TAKEN, "a test took it away"))
 
     def _wall(self) -> float:
         return self.clock.now() + self._wall_offset
 
     def _wait_for_keepers(self) -> None:
         patience = time.monotonic() + PATIENCE
-        sessions = [client._session for client in self._clients if client._session is not None]
-        while not self.faults.delayed and not all(s.keeper.is_quiet() and s.cleaner.is_quiet() for s in sessions):
+        opened = [client._opened for client in self._clients if client._opened is not None]
+        while not self.faults.delayed and not all(s.keeper.is_quiet() and s.cleanup.is_quiet() for s in opened):
             if time.monotonic() > patience:
                 raise RuntimeError("a keeper did not do what was due; is its event loop blocked by pass_time()?")
             time.sleep(0.001)

@@ -87,7 +87,7 @@ def test_chore_that_fails_is_left_for_later_and_ends_nothing(
     ours = f"FROM pg_stat_activity WHERE datname = '{name}' AND application_name = 'leasehold'"
     with leasehold.connect(f"{database}?mode={mode}", ttl=20) as client:
         client.lock("job").acquire().release()
-        backend: Any = client._twin._session and client._twin._session.backend
+        backend: Any = client._twin._opened and client._twin._opened.backend
         source = backend._asking.source
         clean = source.chore.do
 

@@ -32,7 +32,7 @@ async def connected(driver: contract.Driver, client: AsyncClient) -> None:
     while True:
         lease = await client.lock("warm").acquire(timeout=60)
         await lease.release()
-        nodes = client._session.backend._nodes.all  # type: ignore[union-attr]  # it is open
+        nodes = client._opened.backend._nodes.all  # type: ignore[union-attr]  # it is open
         if all(node.is_up and node.lines.is_ready and not node.opening for node in nodes):
             return
         assert time.monotonic() < end, "some node is never connected"

@@ -49,7 +49,7 @@ def claim_of(letter: str, ttl: float = 30.0) -> Claim:
 
 
 def store_of(client: AsyncClient) -> Any:
-    return client._session.backend  # type: ignore[union-attr]  # it is open
+    return client._opened.backend  # type: ignore[union-attr]  # it is open
 
 
 async def store_of_connected(driver: contract.Driver, client: AsyncClient) -> Any:

@@ -99,7 +99,7 @@ def test_answers_that_come_after_the_ttl_grant_nothing_and_leave_nothing(
                 for proxy in proxies:
                     proxy.delay(to_client=0.6)
                 assert await client.lock("name", ttl=0.5, renew=False).try_acquire() is None
-                store = client._session.backend  # type: ignore[union-attr]  # it is open
+                store = client._opened.backend  # type: ignore[union-attr]  # it is open
                 claim = Claim("leasehold:name", "f" * 32, 0.5, Mode.EXCLUSIVE, 1, 0.0, Holder("host", 1))
                 assert isinstance(await store.try_acquire(claim), Refusal), "the store itself looks at the time too"
                 for proxy in proxies:
@@ -191,7 +191,7 @@ def test_late_clean_up_does_not_free_what_the_same_claim_was_granted_later(
         with proxied(nodes, 3) as (proxies, url):
             async with opened(driver, url) as client:
                 await connected(driver, client)
-                store: Any = client._session.backend  # type: ignore[union-attr]  # it is open
+                store: Any = client._opened.backend  # type: ignore[union-attr]  # it is open
                 if is_raised:
                     await store.raise_fence(claim.key, int(time.time() * 1e6) + 10**12)
                 for proxy in proxies:
@@ -286,7 +286,7 @@ def test_what_shall_be_said_behind_a_lost_question_is_kept(driver: contract.Driv
     async def body() -> None:
         async with opened(driver, nodes.url()) as client:
             await connected(driver, client)
-            node = client._session.backend._nodes.all[0]  # type: ignore[union-attr]  # it is open
+            node = client._opened.backend._nodes.all[0]  # type: ignore[union-attr]  # it is open
             node.trouble = leasehold.BackendUnavailable("left out")
             calls = Calls(nodes.max_ttl, 5)
             question = node.lines.question(node, calls.vote(claim, 1), math.inf)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold.backends.sqlite import SqliteBackend
 from leasehold.backends.sqlite.host import ThisHost
-from leasehold.backends.sqlite.location import Location
+from leasehold.backends.sqlite.options import Location
 from leasehold.spi import Place
 from leasehold.values import Claim, Grant, Holder, Mode, Refusal
 
@@ -97,7 +97,7 @@ class Verbs:
         return int(number)
 
     def clean(self) -> None:
-        self.backend._file.perform(self.backend._ledger._cleaner.clean_all)
+        self.backend._file.perform(self.backend._cleaner.clean_all)
 
     def close(self) -> None:
         run(self.backend.close())

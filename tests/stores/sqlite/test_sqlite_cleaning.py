@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
+from leasehold._runtimes.threads import run
 from leasehold.backends.sqlite import cleaning
 from leasehold.values import Grant, Loss, Mode, Record
 from tests.stores.sqlite.sqlite_support import FakeHost, Verbs, claim, granted, placed, refused
+from tests.stores.support import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,11 +76,36 @@ def test_cleaning_removes_leftovers_of_the_dead_but_nothing_that_is_in_use(tmp_p
     store.close()
 
 
+def clean_at_once(store: Verbs) -> None:
+    """Clean where the worker would be started, so that the test knows when it is done."""
+    store.backend._cleaner._start = lambda: run(store.backend._clean())
+
+
+def test_a_worker_cleans_beside_the_requests_and_ends_with_close(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cleaning, "EVERY", 8)
+    host = FakeHost()
+    store = Verbs(tmp_path / "locks.db", host)
+    for number in range(20):
+        store.release(granted(store.try_acquire(claim(f"ns:{number}"))))
+    host.pass_time(2 * DAY)
+
+    def is_clean() -> bool:
+        store.release(granted(store.try_acquire(claim("ns:again"))))
+        return rows(tmp_path / "locks.db", "lock") == 1
+
+    eventually(is_clean)
+    store.close()
+    assert not [thread for thread in threading.enumerate() if "cleaning" in thread.name]
+
+
 def test_use_alone_keeps_the_file_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cleaning, "EVERY", 8)
     monkeypatch.setattr(cleaning, "SLICE", 32)
     host = FakeHost()
     store = Verbs(tmp_path / "locks.db", host)
+    clean_at_once(store)
     for number in range(2_000):
         store.release(granted(store.try_acquire(claim(f"ns:{number}"))))
         host.pass_time(600)
@@ -175,6 +203,7 @@ def test_use_alone_cleans_also_what_sorts_behind_the_first_slice(
     monkeypatch.setattr(cleaning, "SLICE", 4)
     host = FakeHost()
     store = Verbs(tmp_path / "locks.db", host)
+    clean_at_once(store)
     for number in range(20):
         assert store.release(granted(store.try_acquire(claim(f"ns:{number:02}"))))
     kept = [granted(store.try_acquire(claim(f"ns:!{number}", ttl=10 * DAY))) for number in range(4)]

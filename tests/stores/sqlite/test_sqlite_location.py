@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 import leasehold
-from leasehold.backends.sqlite.location import Location, locate, prepare
+from leasehold.backends.sqlite.doctor import examine_file
+from leasehold.backends.sqlite.lock_file import mount_type, prepare
+from leasehold.backends.sqlite.options import Location, locate
 from leasehold.errors import BackendRejected, ConfigurationError
+from leasehold.findings import Level
 from leasehold.store_url import StoreURL
 from leasehold.urls import find_store
 
@@ -241,3 +244,32 @@ def test_file_that_vanished_under_an_open_client_is_not_made_by_looking(tmp_path
             pass
         assert not (tmp_path / "locks.db").exists()
         lease.release()
+
+
+def test_the_file_system_is_that_of_the_innermost_mount(tmp_path: Path) -> None:
+    table = MOUNTS.format(parent=tmp_path, outer="ext4", inner="nfs4")
+    for place, kind in (("direct", "ext4"), ("with blank", "nfs4")):
+        (tmp_path / place).mkdir()
+        assert mount_type(str(tmp_path / place), table) == kind
+    assert mount_type(str(tmp_path), "") is None
+
+
+def test_the_file_behind_a_url_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert locate(StoreURL.parse("local:")).path == str(tmp_path / "leasehold" / "locks.db")
+    assert locate(StoreURL.parse("sqlite:////var/lib/x.db")).path == "/var/lib/x.db"
+
+
+def test_the_doctor_of_a_file_finds_its_journal_its_rights_and_a_network_mount(tmp_path: Path) -> None:
+    path = tmp_path / "locks.db"
+    with leasehold.connect(f"sqlite:///{path}") as client:
+        assert [finding.check for finding in client.examine()] == ["file", "file system", "room"]
+        assert not path.exists()
+        client.lock("name").acquire().release()
+        findings = {finding.check: finding for finding in client.examine()}
+        assert findings["journal"].found == "wal, synchronous=normal"
+        assert findings["rights"].level is Level.OK
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(MOUNTS.format(parent=tmp_path, outer="nfs4", inner="ext4"))
+    found = {finding.check: finding for finding in examine_file(Location(str(path), private=False, label=""), mounts)}
+    assert found["file system"].level is Level.PROBLEM

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import leasehold
-from leasehold.backends.sqlite.entry import Entry
+from leasehold.backends.sqlite.rows import SqliteRows
 from leasehold.backends.sqlite.schema import APPLICATION_ID
 from leasehold.errors import BackendRejected, BackendUnavailable, ClientClosed, OutcomeUnknown
 from tests.stores.sqlite.sqlite_support import Verbs, claim, granted, refused
@@ -201,11 +201,11 @@ def test_closed_backend_says_so(path: Path) -> None:
 def test_interrupted_transaction_leaves_nothing_behind(store: Verbs, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = claim(ttl=5)
 
-    def interrupt(self: Entry) -> list[object]:
+    def interrupt(self: SqliteRows) -> list[object]:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Entry, "settle", interrupt)
+        patch.setattr(SqliteRows, "settle", interrupt)
         with pytest.raises(KeyboardInterrupt):
             store.withdraw(wanted)
     granted(store.try_acquire(wanted))

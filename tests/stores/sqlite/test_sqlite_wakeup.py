@@ -12,9 +12,9 @@ import pytest
 
 import leasehold
 from leasehold._runtimes.threads import ThreadSignal
-from leasehold.backends.sqlite import wakeup
-from leasehold.backends.sqlite.entry import Wake
-from leasehold.backends.sqlite.wakeup import Bells
+from leasehold.backends.sqlite import notifications
+from leasehold.backends.sqlite.notifications import Notifications
+from leasehold.backends.sqlite.rows import Notification
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -33,65 +33,65 @@ def pipes(lock_file: Path) -> list[str]:
 
 
 def test_ring_from_another_client_raises_the_right_signal(lock_file: Path) -> None:
-    waiting, ringing = Bells(str(lock_file)), Bells(str(lock_file))
+    waiting, ringing = Notifications(str(lock_file)), Notifications(str(lock_file))
     mine, other = ThreadSignal(), ThreadSignal()
-    token = waiting.open()
+    token = waiting.listen()
     assert token is not None
     waiting.expect(7, mine)
     waiting.expect(8, other)
-    assert ringing.ring([Wake("key", token, 7)]) == []
+    assert ringing.notify([Notification("key", token, 7)]) == []
     eventually(mine.is_set)
     assert not other.is_set()
     waiting.close()
 
 
 def test_pipe_and_thread_end_when_nobody_waits(lock_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wakeup, "LINGER", 0.05)
-    bells = Bells(str(lock_file))
+    monkeypatch.setattr(notifications, "LINGER", 0.05)
+    bells = Notifications(str(lock_file))
     signal = ThreadSignal()
     before = threading.active_count()
     bells.expect(1, signal)
-    token = bells.open()
-    assert bells.open() == token
+    token = bells.listen()
+    assert bells.listen() == token
     assert pipes(lock_file) == [token]
     del signal
     os.close(os.open(f"{lock_file}-wake/{token}", os.O_WRONLY | os.O_NONBLOCK))
-    bells.ring([Wake("key", token or "", 1)])
+    bells.notify([Notification("key", token or "", 1)])
     bells.close()
     assert pipes(lock_file) == []
-    again = bells.open()
+    again = bells.listen()
     assert again not in (None, token)
     eventually(lambda: pipes(lock_file) == [])
     eventually(lambda: threading.active_count() == before)
 
 
 def test_pipe_without_a_reader_is_reported_dead_and_swept_away(lock_file: Path) -> None:
-    bells = Bells(str(lock_file))
-    bells.open()
+    bells = Notifications(str(lock_file))
+    bells.listen()
     dead, young = "0123456789abcdef", "new-0123456789abcdef"
     for name in (dead, young):
         os.mkfifo(f"{lock_file}-wake/{name}")
-    assert bells.ring([Wake("key", dead, 3)]) == [Wake("key", dead, 3)]
+    assert bells.notify([Notification("key", dead, 3)]) == [Notification("key", dead, 3)]
     assert dead not in pipes(lock_file)
     os.mkfifo(f"{lock_file}-wake/{dead}")
-    other = Bells(str(lock_file))
+    other = Notifications(str(lock_file))
     while dead in pipes(lock_file):  # not every listener that starts looks for the dead
         other.close()
-        other.open()
+        other.listen()
     assert young in pipes(lock_file)  # somebody may be about to open it
     bells.close()
     other.close()
 
 
 def test_bell_that_is_no_pipe_or_no_name_of_ours_is_not_touched(lock_file: Path) -> None:
-    bells = Bells(str(lock_file))
-    bells.open()
+    bells = Notifications(str(lock_file))
+    bells.listen()
     plain = lock_file.parent / "locks.db-wake" / "aaaaaaaaaaaaaaaa"
     plain.write_bytes(b"precious")
     link = lock_file.parent / "locks.db-wake" / "bbbbbbbbbbbbbbbb"
     link.symlink_to(plain)
     for bell in ("aaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbb", "../locks.db", "cccccccccccccccc"):
-        assert bells.ring([Wake("key", bell, 3)]) == []
+        assert bells.notify([Notification("key", bell, 3)]) == []
     assert plain.read_bytes() == b"precious"
     assert lock_file.read_bytes() == b""
     bells.close()
@@ -102,9 +102,9 @@ def test_full_pipe_does_not_block_whoever_rings(lock_file: Path) -> None:
     token = "0123456789abcdef"
     os.mkfifo(f"{lock_file}-wake/{token}")
     reader = os.open(f"{lock_file}-wake/{token}", os.O_RDWR | os.O_NONBLOCK)
-    ringing = Bells(str(lock_file))
+    ringing = Notifications(str(lock_file))
     for number in range(20_000):
-        assert ringing.ring([Wake("key", token, number)]) == []
+        assert ringing.notify([Notification("key", token, number)]) == []
     os.close(reader)
 
 

@@ -340,7 +340,7 @@ def test_a_session_is_not_taken_away_from_one_who_is_about_to_stand_in_it(zookee
 
 
 def session_of(client: leasehold.Client) -> Any:
-    backend: Any = client._twin._session and client._twin._session.backend
+    backend: Any = client._twin._opened and client._twin._opened.backend
     (session,) = backend._pool._sessions.values()
     return session
 

@@ -92,7 +92,7 @@ def test_a_session_that_was_given_up_is_never_resumed(proxy: OneWayProxy) -> Non
     """Whatever a kazoo thread was about to do: no connection is made for it any more, and its thread ends."""
     with leasehold.connect(f"zk://127.0.0.1:{proxy.port}/resumed", ttl=2) as client:
         lease = client.lock("x").acquire()
-        session: Any = client._twin._session and client._twin._session.backend
+        session: Any = client._twin._opened and client._twin._opened.backend
         (session,) = session._pool._sessions.values()
         proxy.answers_vanish = True
         wait_until(session.is_over, "the session is not given up", LIMIT)

@@ -150,10 +150,7 @@ class EtcdBackend:
             return await self._records.write(record)
 
     def grant_condition(self, grant: Grant) -> tuple[bytes, int, bytes] | None:
-        """The key of a grant, the revision that created it, and etcd's condition that it still exists.
-
-        None for a grant that this client does not hold.
-        """
+        """See `Conditioning`."""
         return self._holdings.condition(grant)
 
     async def examine(self) -> Sequence[Finding]:

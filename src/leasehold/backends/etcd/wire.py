@@ -111,7 +111,7 @@ def open_wires(targets: tuple[Target, ...], runtime: Runtime) -> list[Wire]:
     """A wire to each member; asyncio is loaded only where it is used."""
     CALLS.check()
     with CALLS:  # a child that is forked in the middle of an import could never finish it
-        if type(runtime).__name__ == "AsyncioRuntime":
+        if not runtime.blocking:
             from leasehold.backends.etcd.asyncio_wire import AsyncioWire  # noqa: PLC0415
 
             return [AsyncioWire(target, runtime) for target in targets]

@@ -15,7 +15,7 @@ from leasehold.backends.postgres import statements as sql
 from leasehold.backends.postgres.bells import Bells, Standing
 from leasehold.backends.postgres.turns import Turns
 from leasehold.backends.postgres.verbs import Verbs
-from leasehold.backends.rules import RECHECKS_MISSED, handed_over_since, place_lifetime
+from leasehold.kit.rules import RECHECKS_MISSED, handed_over_since, place_lifetime
 from leasehold.spi import Place
 from leasehold.values import Capability, Grant, Reading, Record, Refusal
 

@@ -11,7 +11,7 @@ import math
 from typing import TYPE_CHECKING
 
 from leasehold.backends.postgres import statements as sql
-from leasehold.backends.rules import check_kind
+from leasehold.kit.rules import check_kind
 from leasehold.values import Grant, Holding, LockState, Loss, LossReason, Mode, Refusal
 
 if TYPE_CHECKING:

@@ -27,15 +27,8 @@ LOOK_AGAIN = 0.1  # how often one that waits for a connection asks whether it is
 
 
 def wire_for(runtime: Runtime) -> Wire:
-    """The wire that a runtime can wait on: one that never suspends blocks, as its `sleep` shows."""
-    probe: Any = runtime.sleep(0)
-    try:
-        probe.send(None)
-    except StopIteration:
-        return BlockingWire()
-    finally:
-        probe.close()
-    return AsyncioWire()
+    """The wire that a runtime can wait on."""
+    return BlockingWire() if runtime.blocking else AsyncioWire()
 
 
 class BlockingWire:

@@ -56,7 +56,7 @@ class RedisStore:
 
 def open_wire(dialer: Dialer, runtime: Runtime, label: str) -> Wire:
     """The wire for this runtime; asyncio is loaded only where it is used."""
-    if type(runtime).__name__ == "AsyncioRuntime":
+    if not runtime.blocking:
         from leasehold.backends.redis.asyncio_wire import AsyncioWire  # noqa: PLC0415
 
         return AsyncioWire(dialer, runtime, label)

@@ -56,7 +56,7 @@ class RedlockStore:
 
     def _lines(self, dialer: Dialer, address: Address, runtime: Runtime, unsaid: Unsaid) -> Lines:
         """The connections for this runtime; asyncio is loaded only where it is used."""
-        if type(runtime).__name__ == "AsyncioRuntime":
+        if not runtime.blocking:
             from leasehold.backends.redlock.asyncio_lines import AsyncioLines  # noqa: PLC0415
 
             return AsyncioLines(dialer, address, self.options.node_timeout)

@@ -1,6 +1,7 @@
-"""Cleaning away what nobody needs any more, a small slice at a time, by whoever uses the file.
+"""Cleaning away what is not needed any more, a small slice at a time, by every client that uses the file.
 
-A name's row carries its fence, so it may go only when the wall clock alone gives higher fences than that, with a day to
+A client counts the requests that may have added a row, and its worker cleans a slice once in a while, beside them. A
+name's row carries its fence, so it may go only when the wall clock alone gives higher fences than that, with a day to
 spare for a clock that is set back.
 """
 
@@ -11,10 +12,12 @@ import sqlite3
 from typing import TYPE_CHECKING
 
 from leasehold.backends.sqlite import statements as sql
-from leasehold.backends.sqlite.entry import Entry
-from leasehold.backends.sqlite.file import transaction
+from leasehold.backends.sqlite.connection import transaction
+from leasehold.backends.sqlite.rows import SqliteRows
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from leasehold.backends.sqlite.host import Host
 
 __all__ = ["Cleaner"]
@@ -25,20 +28,24 @@ SPARE = 86_400.0
 
 
 class Cleaner:
-    """Walks round and round through the keys."""
+    """Walks round and round through the keys. `start` has `clean` performed soon, by a worker."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, start: Callable[[], None]) -> None:
         self._host = host
+        self._start = start
         self._requests = 0
         self._lock_position = ""
         self._record_position = ""
 
-    def tick(self, connection: sqlite3.Connection) -> None:
-        """Count a request, and clean a slice once in a while. If the file is busy, another time will do."""
+    def tick(self) -> None:
+        """Count a request that may have added a row."""
         self._requests += 1
-        if self._requests < EVERY:
-            return
-        self._requests = 0
+        if self._requests >= EVERY:
+            self._requests = 0
+            self._start()
+
+    def clean(self, connection: sqlite3.Connection) -> None:
+        """Clean one slice. If the file is busy, another time will do."""
         with contextlib.suppress(sqlite3.OperationalError):
             transaction(connection, self._clean, connection)
 
@@ -61,7 +68,7 @@ class Cleaner:
         if last is not None:
             keys = connection.execute(sql.EXPIRED_KEYS, (after, last, now, now, now)).fetchall()
             for (key,) in keys:
-                Entry(connection, key, now).settle()  # waiters find out by themselves
+                SqliteRows(connection, key, now).enter().settle()  # waiters find out by themselves
             connection.execute(sql.CLEAN_LOCKS, (after, last, self._old_fence()))
 
     def _clean_records(self, connection: sqlite3.Connection) -> None:

@@ -8,14 +8,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from leasehold.backends.rules import ABANDONED_KEPT
 from leasehold.errors import BackendRejected
+from leasehold.kit.rules import ABANDONED_KEPT
 
 if TYPE_CHECKING:
     import sqlite3
 
     from leasehold.backends.sqlite.host import Host
-    from leasehold.backends.sqlite.location import Location
+    from leasehold.backends.sqlite.options import Location
 
 __all__ = ["APPLICATION_ID", "VERSION", "set_up"]
 

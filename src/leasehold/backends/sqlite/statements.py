@@ -71,16 +71,10 @@ SELECT number, owner, state, mode, capacity, ttl, min_hold, host, pid, label, re
 WHERE key = ? AND owner = ?
 """
 
-OF_NUMBER = """
+WAITING = """
 SELECT number, owner, state, mode, capacity, ttl, min_hold, host, pid, label, reason,
        fence, since, expires, abandoned, broken, bell FROM claim
-WHERE number = ? AND key = ? AND state = 3
-"""
-
-OF_STATE = """
-SELECT number, owner, state, mode, capacity, ttl, min_hold, host, pid, label, reason,
-       fence, since, expires, abandoned, broken, bell FROM claim
-WHERE key = ? AND state = ? ORDER BY number
+WHERE key = ? AND state = 3 AND expires > ? ORDER BY number
 """
 
 # Holders, and who is kept for a min_hold.
@@ -88,12 +82,6 @@ HELD = """
 SELECT number, owner, state, mode, capacity, ttl, min_hold, host, pid, label, reason,
        fence, since, expires, abandoned, broken, bell FROM claim
 WHERE key = ? AND state IN (1, 2) AND expires > ? ORDER BY number
-"""
-
-IN_USE = """
-SELECT number, owner, state, mode, capacity, ttl, min_hold, host, pid, label, reason,
-       fence, since, expires, abandoned, broken, bell FROM claim
-WHERE key = ? AND state <= 3 AND expires > ? ORDER BY state, number
 """
 
 # key, first state, last state, number -> how many come before that number, and whether one wants the name alone
@@ -110,13 +98,7 @@ INSERT INTO claim (key, owner, state, mode, capacity, ttl, min_hold, host, pid, 
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 
-EXTEND = "UPDATE claim SET expires = ? WHERE number = ?"
-
-KEEP_PLACE = "UPDATE claim SET expires = ?, bell = ? WHERE number = ?"
-
-MOVE = "UPDATE claim SET state = ?, expires = ? WHERE number = ?"
-
-BREAK = "UPDATE claim SET broken = ? WHERE number = ?"
+UPDATE_CLAIM = "UPDATE claim SET state = ?, expires = ?, broken = ?, bell = ? WHERE number = ?"
 
 REMOVE = "DELETE FROM claim WHERE number = ?"
 

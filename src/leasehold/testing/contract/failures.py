@@ -132,7 +132,7 @@ async def a_holder_cut_off_silently_learns_of_its_loss_by_its_own_clock(lab: Lab
     client = lab.client(faults)
     lease = await client.lock("x").acquire()
     block = lab.spawn(_hold_until_lost(lab, client, losses))
-    await lab.eventually(lambda: client._session is not None and client._session.keeper.held == 2, "both are held")
+    await lab.eventually(lambda: client._opened is not None and client._opened.keeper.held == 2, "both are held")
     before = lease.remaining()
     faults.cut()
     await lab.flowing(_until(lab, lease.lost.is_set, before * 2))

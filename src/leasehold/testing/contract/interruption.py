@@ -59,10 +59,10 @@ def _points(lab: Lab, most: int) -> range:
 
 def _check_that_nothing_is_kept(client: AsyncClient, point: int) -> None:
     """A lease without a reference must be unknown to the keeper, or it would be renewed for ever."""
-    session = client._session
-    if session is not None and session.keeper.tenures():
+    opened = client._opened
+    if opened is not None and opened.keeper.tenures():
         gc.collect()
-        assert not session.keeper.tenures(), f"interrupted at point {point}, a lease without a reference is renewed"
+        assert not opened.keeper.tenures(), f"interrupted at point {point}, a lease without a reference is renewed"
 
 
 async def _all_free_after_a_ttl(lab: Lab, used: list[str]) -> None:

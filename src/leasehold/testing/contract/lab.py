@@ -209,8 +209,8 @@ class Lab:
     def _keepers_are_quiet(self) -> bool:
         if any(faults.delayed for faults in self._faults):
             return True  # a renewal is under way and stays so until more time has passed
-        sessions = [client._session for client in self._clients]
-        return all(s is None or (s.keeper.is_quiet() and s.cleaner.is_quiet()) for s in sessions)
+        opened = [client._opened for client in self._clients]
+        return all(s is None or (s.keeper.is_quiet() and s.cleanup.is_quiet()) for s in opened)
 
 
 def _listed(capabilities: frozenset[Capability]) -> str:

@@ -37,7 +37,7 @@ async def closing_ends_the_calls_that_wait(lab: Lab) -> None:
     if Capability.FIFO in lab.capabilities:
         await lab.waiting("x", 3)
     else:
-        await lab.eventually(lambda: client._session is not None, "they ask")
+        await lab.eventually(lambda: client._opened is not None, "they ask")
     await client.close()
     for task in tasks:
         await raises(ClientClosed, task.join())
@@ -122,8 +122,8 @@ async def a_hundred_cycles_leave_nothing_behind(lab: Lab) -> None:
     lock = client.lock("x")
     for _ in range(100):
         await (await lock.acquire()).release()
-    assert client._session is not None
-    assert client._session.keeper.held == 0
+    assert client._opened is not None
+    assert client._opened.keeper.held == 0
     assert await lab.free("x")
     if Capability.INSPECT in lab.capabilities:
         assert list(await client.locks()) == []

@@ -12,7 +12,7 @@ from leasehold.values import Capability, LossReason, Mode
 
 if TYPE_CHECKING:
     from leasehold.client import AsyncClient
-    from leasehold.spi import Inspecting
+    from leasehold.spi import Operating
     from leasehold.testing.contract.lab import Lab
     from leasehold.values import Grant
 
@@ -145,7 +145,7 @@ async def _hold_while_broken(client: AsyncClient, operator: AsyncClient, *, now:
 
 @store_case(Capability.INSPECT)
 async def releasing_a_broken_grant_is_answered_with_the_break_and_frees_what_was_kept(lab: Lab) -> None:
-    backend, operator = lab.backend(), cast("Inspecting", lab.backend())
+    backend, operator = lab.backend(), cast("Operating", lab.backend())
     grant = granted(await backend.try_acquire(lab.claim(ttl=lab.ttl * 20)))
     assert await operator.break_(grant.claim.key, grant.fence, "stuck job", now=False)
     refused(await lab.backend().try_acquire(lab.claim()))
@@ -158,7 +158,7 @@ async def releasing_a_broken_grant_is_answered_with_the_break_and_frees_what_was
 
 @store_case(Capability.INSPECT)
 async def releasing_a_grant_that_was_broken_at_once_is_answered_with_the_break(lab: Lab) -> None:
-    backend, operator = lab.backend(), cast("Inspecting", lab.backend())
+    backend, operator = lab.backend(), cast("Operating", lab.backend())
     grant = granted(await backend.try_acquire(lab.claim(ttl=lab.ttl * 20)))
     assert await operator.break_(grant.claim.key, grant.fence, "stuck job", now=True)
     heir = granted(await lab.backend().try_acquire(lab.claim(ttl=lab.ttl * 20)))
@@ -171,7 +171,7 @@ async def releasing_a_grant_that_was_broken_at_once_is_answered_with_the_break(l
 
 @store_case(Capability.INSPECT, Capability.PUSH)
 async def releasing_a_broken_grant_signals_the_next_in_line(lab: Lab) -> None:
-    backend, operator = lab.backend(), cast("Inspecting", lab.backend())
+    backend, operator = lab.backend(), cast("Operating", lab.backend())
 
     async def break_it(holding: Grant) -> None:
         assert await operator.break_(holding.claim.key, holding.fence, "stuck job", now=False)

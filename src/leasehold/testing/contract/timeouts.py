@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leasehold._core.patience import GRACE
+from leasehold._core.backoff import GRACE
 from leasehold.errors import AcquireTimeout, BackendError, BackendUnavailable, OutcomeUnknown
 from leasehold.testing.contract.expect import raises
 from leasehold.testing.contract.registry import store_case

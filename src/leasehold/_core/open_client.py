@@ -1,0 +1,82 @@
+"""What all calls of one client share while it is open: runtime, store, keeper, events, background work.
+
+A client is opened by its first call and again in a forked child, which gets an `OpenClient` of its own and leaves the
+parent's untouched.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
+
+from leasehold._core.backoff import GRACE
+from leasehold._core.cleanup import Cleanup
+from leasehold._core.keeper import Keeper
+from leasehold._core.states import HELD
+from leasehold._core.waiting_calls import WaitingCalls
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from leasehold._core.events import Events
+    from leasehold._core.tenure import Tenure
+    from leasehold.lock_spec import LockSpec
+    from leasehold.spi import Backend, Runtime
+    from leasehold.values import Mode
+
+__all__ = ["OpenClient", "open_client"]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenClient:
+    """An open client."""
+
+    runtime: Runtime
+    backend: Backend
+    keeper: Keeper
+    events: Events
+    connect_timeout: float
+    waiting_calls: WaitingCalls
+    cleanup: Cleanup
+    close_patience: float  # 0 where the clock is turned by hand: it stands still while `close` waits
+    entered: WeakValueDictionary[tuple[str, Mode, Hashable], Tenure] = field(default_factory=WeakValueDictionary)
+    """The re-entrant locks that each thread or task holds."""
+    seen: dict[str, int] = field(default_factory=dict)
+    """By key, the highest fence that a guarded resource reported since the last acquire."""
+
+    def enter_again(self, spec: LockSpec) -> Tenure | None:
+        """The tenure of a re-entrant lock that the running thread or task holds already, with one handle more."""
+        tenure = self.entered.get((spec.key, spec.mode, self.runtime.current()))
+        with self.keeper.guard:
+            if tenure is None or tenure.settle(self.runtime.now()) or tenure.state is not HELD:
+                return None
+            tenure.handles += 1
+        return tenure
+
+    async def close(self) -> None:
+        """End the waiting calls, then the leases, then the background work, then the connections."""
+        self.waiting_calls.close()
+        await self.keeper.close()
+        now = self.runtime.now()
+        await self.waiting_calls.finish(now + min(GRACE, self.close_patience))
+        await self.cleanup.close(now + self.close_patience)
+        await self.backend.close()
+
+    def bury(self) -> None:
+        """Forget everything in a forked child: it belongs to the parent."""
+        self.keeper.bury()
+        self.cleanup.bury()
+
+    def note_fence(self, key: str, fence: int) -> None:
+        """Remember that a resource has seen this fence and would refuse a lower one; see `fence_repair`."""
+        with self.keeper.guard:
+            self.seen[key] = max(fence, self.seen.get(key, 0))
+
+
+def open_client(
+    runtime: Runtime, backend: Backend, events: Events, connect_timeout: float, close_patience: float
+) -> OpenClient:
+    """Everything that a client has while it is open; no I/O."""
+    keeper, waiting_calls, cleanup = Keeper(runtime, backend, events), WaitingCalls(runtime), Cleanup(runtime)
+    return OpenClient(runtime, backend, keeper, events, connect_timeout, waiting_calls, cleanup, close_patience)

@@ -1,0 +1,148 @@
+"""`ls` and `info`: what the store knows about its locks, for people and for programs; `run` shows the same block."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leasehold.cli import exit_codes
+from leasehold.cli.connection import announce, open_client
+from leasehold.cli.durations import show_duration
+from leasehold.cli.output import print_json, print_lines, printable, shell_word, state_as_data, table, who
+from leasehold.errors import LeaseholdError
+from leasehold.values import Mode
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Sequence
+
+    from leasehold.blocking import Client
+    from leasehold.cli.output import Console
+    from leasehold.values import Holding, LockState
+
+__all__ = ["HEAD", "conflict_block", "holding_lines", "info", "ls", "rows_of"]
+
+HEAD = ("NAME", "KIND", "HOLDER", "SINCE", "LEFT", "FENCE", "QUEUE", "REASON")
+
+
+def ls(arguments: Namespace, console: Console) -> int:
+    """The verb: list the locks in use."""
+    with open_client(arguments) as client:
+        announce(client, console)
+        states = client.locks(arguments.prefix)
+    if arguments.json:
+        for state in states:
+            print_json(state_as_data(state))
+    else:
+        print_lines(table(HEAD, rows_of(states, waiters=arguments.waiters)))
+    return exit_codes.OK
+
+
+def rows_of(states: Sequence[LockState], *, waiters: bool) -> list[tuple[object, ...]]:
+    """A row for each holder, and with `waiters` for each waiter."""
+    rows: list[tuple[object, ...]] = []
+    for state in states:
+        name, queue = state.name, len(state.waiting)
+        rows.extend((name, _kind(state), *_holding_cells(holding, queue)) for holding in state.holdings)
+        if not state.holdings:
+            rows.append((name, _kind(state), "none", "-", "-", "-", queue, ""))
+        if waiters:
+            rows.extend(
+                (name, "waiting", who(waiter), "-", "-", "-", f"#{place}", waiter.reason or "")
+                for place, waiter in enumerate(state.waiting, 1)
+            )
+    return rows
+
+
+def _holding_cells(holding: Holding, queue: int) -> tuple[object, ...]:
+    reason = holding.holder.reason or ""
+    if holding.broken is not None:
+        reason = f"broken: {holding.broken}"
+    elif holding.cooling:
+        reason = "released, kept for --min-hold"
+    return (
+        who(holding.holder),
+        show_duration(holding.held_for),
+        show_duration(holding.expires_in),
+        holding.fence,
+        queue,
+        reason,
+    )
+
+
+def _kind(state: LockState) -> str:
+    if state.mode is Mode.PERMIT:
+        return f"{len(state.holdings)} of {state.capacity}"
+    return str(state.mode)
+
+
+def info(arguments: Namespace, console: Console) -> int:
+    """The verb: show one lock; the exit code is 0 if it is held."""
+    with open_client(arguments) as client:
+        announce(client, console)
+        state = client.inspect(arguments.name)
+    held = state is not None and bool(state.holdings)
+    if arguments.json:
+        print_json({"held": held, **(state_as_data(state) if state else {"name": arguments.name})})
+    elif state is None or not held:
+        print_lines([f"{printable(repr(arguments.name))} is free"])
+    else:
+        print_lines(_info_lines(state, arguments))
+    return exit_codes.OK if held else exit_codes.FREE
+
+
+def _info_lines(state: LockState, arguments: Namespace) -> list[str]:
+    lines = [f"{printable(repr(state.name))} is held ({_kind(state)})"]
+    for holding in state.holdings:
+        lines += holding_lines(holding)
+        if holding.broken is None and not holding.cooling:
+            lines.append(f"  left     {show_duration(holding.expires_in)} unless renewed")
+    lines.append(f"  queue    {len(state.waiting)} waiting")
+    lines += [f"    {place}. {printable(who(waiter))}" for place, waiter in enumerate(state.waiting, 1)]
+    breakable = [holding for holding in state.holdings if holding.broken is None and not holding.cooling]
+    if breakable:
+        lines += ["", "To end the lease (its holder may still be running):"]
+        lines += [f"  {_break_command(state.name, holding.fence, arguments)}" for holding in breakable]
+    return lines
+
+
+def _break_command(name: str, fence: int, arguments: Namespace) -> str:
+    """Ready to be pasted; with the URL only if it was an argument and contains no password."""
+    words = ["leasehold", "break", name, "--fence", str(fence), "--reason", "WHY"]
+    if arguments.url and "@" not in arguments.url:
+        words += ["--url", arguments.url]
+    if arguments.namespace:
+        words += ["--namespace", arguments.namespace]
+    return " ".join(shell_word(word) for word in words)
+
+
+def conflict_block(client: Client, name: str) -> str:
+    """Why `run` did not get the lock: its holder, since when, with which fence, and how many wait."""
+    try:
+        state = client.inspect(name)
+    except LeaseholdError:
+        return "\n".join([f"{printable(repr(name))} is busy", "  holder   unknown: the store does not show it",
+                          f"  store    {client.store}"])  # fmt: skip
+    lines = ["  holder   none by now: it was just released"] if state is None else []
+    for holding in state.holdings if state else ():
+        lines += holding_lines(holding)
+    if state is not None:
+        lines.append(f"  queue    {len(state.waiting)} waiting")
+    return "\n".join([f"{printable(repr(name))} is busy", *lines, f"  store    {client.store}"])
+
+
+def holding_lines(holding: Holding) -> list[str]:
+    """One holder as lines of a block."""
+    lines = [
+        f"  holder   {printable(who(holding.holder))}",
+        f"  since    {show_duration(holding.held_for)} ago",
+        f"  fence    {holding.fence}",
+    ]
+    if holding.holder.reason:
+        lines.append(f"  reason   {printable(holding.holder.reason)}")
+    if holding.broken is not None:
+        lines.append(
+            f"  broken   {printable(holding.broken)}; kept until its ttl is over in {show_duration(holding.expires_in)}"
+        )
+    elif holding.cooling:
+        lines.append(f"  released, but kept for another {show_duration(holding.expires_in)} (--min-hold)")
+    return lines

@@ -1,0 +1,475 @@
+"""The rules of a lock, once for all stores that are written in Python: one state machine of a name.
+
+A name has rows. A row is one claim in one state:
+
+    HOLDING     it was granted, and takes up room until it is released or expires
+    COOLING     it was released early, and takes up room until its `min_hold` is over
+    WAITING     it has a place in the queue; a waiter that does not ask again in time is dead and loses the place
+    WITHDRAWN   a note: a copy of this claim that arrives late is refused
+    BROKEN      a note: an operator ended the grant at once; its holder learns why, and a late copy is refused
+
+and a claim is admitted when nothing that holds or waits ahead is in its way:
+
+    exclusive   nothing holds, nothing waits ahead
+    shared      no exclusive claim holds or waits ahead
+    permit      holders and waiters ahead are fewer than the capacity
+
+The verbs below decide; `Rows` is where the rows are: dictionaries (`LocalRows`, for memory and for documents) or tables
+inside one transaction (SQLite). Nothing here knows a clock, a mutex or a wire: `rows.now` is the instant, on the
+store's clock, at which everything in one call happens. Every verb expects that `expire` was called for that instant, so
+that all it finds is alive. After a verb, if `rows.changed`, the waiters in `admissible(rows)` should be notified.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from leasehold.errors import BackendRejected, ModeConflict
+from leasehold.spi import DRIFT
+from leasehold.values import MAX_FENCE, Grant, Holding, LockState, Loss, LossReason, Mode, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+
+    from leasehold.values import Claim, Holder
+
+__all__ = [
+    "ABANDONED_KEPT",
+    "FENCE_KEPT",
+    "RECHECK",
+    "RECHECKS_MISSED",
+    "SHORTEST_RECHECK",
+    "TAKEN",
+    "Crowd",
+    "Queued",
+    "Row",
+    "Rows",
+    "State",
+    "admissible",
+    "admits",
+    "break_",
+    "check_kind",
+    "crowd_of",
+    "expire",
+    "fence_too_high",
+    "grant",
+    "handed_over_since",
+    "inspect",
+    "join",
+    "leave_queue",
+    "place_lifetime",
+    "release",
+    "renew",
+    "try_acquire",
+    "turn",
+    "withdraw",
+]
+
+RECHECK = 1.0
+RECHECKS_MISSED = 3  # a waiter that did not ask again for so many re-checks is dead
+SHORTEST_RECHECK = 0.01
+ABANDONED_KEPT = 86_400.0  # how long the next holder can still learn that the last one vanished
+FENCE_KEPT = 86_400.0  # how long a key remembers the fence of its record, where the fence alone does not say its age
+TAKEN = Loss(LossReason.TAKEN, "the store does not know this grant any more")
+
+
+class State(IntEnum):
+    """What a row is. The numbers are stored; those that take up room come first, then waiters, then notes."""
+
+    HOLDING = 1
+    COOLING = 2
+    WAITING = 3
+    WITHDRAWN = 4
+    BROKEN = 5
+
+
+_HOLDING, _COOLING, _WAITING, _WITHDRAWN, _BROKEN = State  # an attribute of an enum costs more than a global
+_ENDED_BY_ITS_HOLDER = (_HOLDING, _BROKEN)
+
+
+@dataclass(slots=True, eq=False)
+class Row:
+    """One claim in one state. Instants are on the store's clock.
+
+    `number` orders the rows of a name by arrival; `Rows.insert` gives it. `listener` is the store's own: how a waiter
+    is notified.
+    """
+
+    claim: Claim
+    state: State
+    since: float
+    expires: float
+    fence: int = 0
+    abandoned: bool = False  # the holder before this one left without releasing
+    broken: str | None = None  # the operator's reason
+    number: int = 0
+    listener: Any = None
+
+
+class Rows(Protocol):
+    """The rows of one name, at one instant, inside one transaction.
+
+    A verb changes the fields of a row that it got from here and passes it to `update`; it never keeps one. An iterable
+    may be lazy. What must hold: at most one row of each kind (holding or cooling; waiting; note) for one owner.
+    """
+
+    key: str
+    now: float
+    label: str  # of the store, for messages
+    abandoned_until: float  # until then, the next holder learns that the last one vanished
+    changed: bool  # set by the verbs: a place became free, so that a waiter may be admitted
+
+    def expire(self) -> Collection[int]:
+        """Delete every row with `expires <= now`; returns their states."""
+
+    def of_owner(self, owner: str) -> Iterable[Row]:
+        """All rows of this owner."""
+
+    def held(self) -> Iterable[Row]:
+        """Rows that are holding or cooling, in order of their numbers."""
+
+    def waiting(self) -> Iterable[Row]:
+        """Rows that are waiting, in order of their numbers."""
+
+    def holders(self) -> Crowd:
+        """The rows of `held`, in numbers."""
+
+    def ahead(self, row: Row | None) -> Crowd:
+        """The waiters ahead of this row, in numbers; all of them for None."""
+
+    def soonest_end(self) -> float | None:
+        """The first instant at which one of `held` expires."""
+
+    def insert(self, row: Row) -> None:
+        """Add a row behind all others, and set its number."""
+
+    def update(self, row: Row) -> None:
+        """Keep the state, the instants, the reason and the listener that this row has now; its number stays."""
+
+    def delete(self, row: Row) -> None:
+        """Forget a row."""
+
+    def next_fence(self) -> int:
+        """A fence above every one that this name has had."""
+
+
+# --- values, and decisions over them ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """How many there are, and whether one of them has or wants the name alone."""
+
+    number: int
+    exclusive: bool
+
+
+class Queued(NamedTuple):
+    """A place in the queue, from which the store makes its `Place`."""
+
+    row: Row
+    ahead: int
+    recheck: float
+    holder: Holder | None
+    ends: float | None  # seconds until the first holder's time is over, if it does not renew
+
+    @property
+    def early_recheck(self) -> float:
+        """For a store that notifies nobody when a holder expires: the first in line looks at that very moment."""
+        if self.ahead or self.ends is None:
+            return self.recheck
+        return min(self.recheck, max(self.ends, SHORTEST_RECHECK))
+
+
+def crowd_of(rows: Collection[Row]) -> Crowd:
+    """These rows in numbers."""
+    return Crowd(len(rows), any(row.claim.mode is Mode.EXCLUSIVE for row in rows))
+
+
+def admits(claim: Claim, holders: Crowd, ahead: Crowd) -> bool:
+    """Whether nothing that holds or waits ahead is in the way of this claim."""
+    if claim.mode is Mode.PERMIT:
+        return holders.number + ahead.number < claim.capacity
+    if claim.mode is Mode.EXCLUSIVE:
+        return holders.number == 0 and ahead.number == 0
+    return not holders.exclusive and not ahead.exclusive
+
+
+def place_lifetime(claim: Claim) -> float:
+    """How long a place in the queue lives without being asked for; a third of it is the time between re-checks."""
+    return min(claim.ttl, RECHECKS_MISSED * RECHECK)
+
+
+def handed_over_since(sent: float, passed: float) -> float:
+    """From when a grant counts that came by notification, without a request of ours to count from.
+
+    It was made `passed` seconds of the store's clock after the store had answered a request that we sent at `sent`; on
+    our clock less may have passed.
+    """
+    return sent + passed * (1 - DRIFT)
+
+
+def check_kind(claim: Claim, mode: Mode, capacity: int, store: str) -> None:
+    """Refuse a claim for a name that is in use as another kind of lock."""
+    wanted, present = _kind(claim.mode, claim.capacity), _kind(mode, capacity)
+    if wanted != present:
+        raise ModeConflict(
+            f"this name is in use as a {present}, and was asked for as a {wanted}; use one kind of lock for one name",
+            backend=store,
+        )
+
+
+def _kind(mode: Mode, capacity: int) -> str:
+    return f"semaphore of {capacity}" if mode is Mode.PERMIT else "lock"
+
+
+def fence_too_high(fence: int, store: str) -> BackendRejected:
+    """The error for a fence that JSON and Lua would round."""
+    return BackendRejected(
+        f"the next fence of this name would be {fence}, which is above the largest number that is kept exact; "
+        "look at the clock of this host",
+        backend=store,
+    )
+
+
+# --- the verbs --------------------------------------------------------------------------------------------------------
+
+
+def expire(rows: Rows) -> None:
+    """Remove what has run out. A holder that vanished leaves a mark for the next one."""
+    states = rows.expire()
+    if not states:
+        return
+    if _HOLDING in states:
+        rows.abandoned_until = rows.now + ABANDONED_KEPT
+    if any(state <= _WAITING for state in states):
+        rows.changed = True
+
+
+def try_acquire(rows: Rows, claim: Claim) -> Grant | Refusal:
+    """Grant now or not at all; never overtakes a waiter."""
+    own = tuple(rows.of_owner(claim.owner))
+    held = _in_state(own, _HOLDING, _COOLING)
+    if held is not None:
+        return _repeat(rows, claim, held)
+    _check_kind(rows, claim)
+    if _note(own) is not None or not admits(claim, rows.holders(), rows.ahead(None)):
+        return _refusal(rows)
+    return grant(rows, claim)
+
+
+def join(rows: Rows, claim: Claim, listener: Any = None) -> Grant | Queued | Refusal:
+    """Grant now, or give a place at the end of the queue; a claim that waits already keeps its place."""
+    own = tuple(rows.of_owner(claim.owner))
+    held = _in_state(own, _HOLDING, _COOLING)
+    if held is not None:
+        return _repeat(rows, claim, held)
+    if _note(own) is not None:
+        return _refusal(rows)
+    _check_kind(rows, claim)
+    place = _in_state(own, _WAITING)
+    if place is not None:
+        return _keep_place(rows, place, listener)
+    if admits(claim, rows.holders(), rows.ahead(None)):
+        return grant(rows, claim)
+    place = Row(claim, _WAITING, rows.now, rows.now + place_lifetime(claim), listener=listener)
+    rows.insert(place)
+    return _queued(rows, place)
+
+
+def turn(rows: Rows, claim: Claim, listener: Any = None) -> Grant | Queued | Refusal:
+    """Grant if nothing ahead is in the way; keep the place otherwise. A refusal: there is no such place any more."""
+    own = tuple(rows.of_owner(claim.owner))
+    held = _in_state(own, _HOLDING, _COOLING)
+    if held is not None:
+        return _repeat(rows, claim, held)
+    place = _in_state(own, _WAITING)
+    if place is None:
+        return _refusal(rows)
+    if not admits(claim, rows.holders(), rows.ahead(place)):
+        return _keep_place(rows, place, listener)
+    _free(rows, place)  # which notifies the next one: several readers or permits may be admissible at once
+    return grant(rows, claim)
+
+
+def grant(rows: Rows, claim: Claim) -> Grant:
+    """Make it a holder. The caller knows that it is admitted: a verb above, or a store that saw the name unused."""
+    fence = rows.next_fence()
+    if fence > MAX_FENCE:
+        raise fence_too_high(fence, rows.label)
+    now, ttl = rows.now, claim.ttl
+    abandoned = rows.abandoned_until > now
+    rows.abandoned_until = 0.0
+    rows.insert(Row(claim, _HOLDING, now, now + ttl, fence, abandoned))
+    return Grant(claim, fence, ttl, None, abandoned)
+
+
+def renew(rows: Rows, wanted: Grant) -> Grant | Loss:
+    """Extend what is still held."""
+    row = _of_grant(rows, wanted)
+    if row is None:
+        return TAKEN
+    if row.broken is not None:
+        return Loss(LossReason.BROKEN, row.broken)
+    return _extend(rows, wanted.claim, row)
+
+
+def release(rows: Rows, wanted: Grant) -> bool | Loss:
+    """Free this grant and nothing else. If it was broken, its holder learns that now, and what was kept is freed."""
+    row = _of_grant(rows, wanted)
+    if row is None:
+        return False
+    if row.state == _HOLDING:
+        kept_until = row.since + row.claim.min_hold
+        if kept_until > rows.now:
+            row.state, row.expires = _COOLING, kept_until
+            rows.update(row)
+        else:
+            _free(rows, row)
+    # The note of a grant that was broken at once stays for its time: a repeated release gets the same answer.
+    return True if row.broken is None else Loss(LossReason.BROKEN, row.broken)
+
+
+def withdraw(rows: Rows, claim: Claim, *, doubt: bool) -> None:
+    """Undo the claim, whatever became of it; with `doubt`, refuse a copy of it that arrives within its ttl."""
+    own = tuple(rows.of_owner(claim.owner))
+    for row in own:
+        if row.state in (_HOLDING, _WAITING):
+            _free(rows, row)
+            if row.abandoned:  # this holder never used what it learnt; the next one has to learn it
+                rows.abandoned_until = rows.now + ABANDONED_KEPT
+    if doubt:
+        note, until = _note(own), rows.now + claim.ttl
+        if note is None:
+            rows.insert(Row(claim, _WITHDRAWN, rows.now, until))
+        else:
+            note.expires = max(note.expires, until)
+            rows.update(note)
+
+
+def break_(rows: Rows, fence: int, reason: str, *, now: bool) -> bool:
+    """End the grant with this fence; its place stays taken until its ttl is over, unless `now`."""
+    row = next((row for row in rows.held() if row.fence == fence), None)
+    if row is None or row.state == _COOLING:
+        return False
+    row.broken = reason
+    if now:
+        row.state = _BROKEN
+        rows.abandoned_until = rows.now + ABANDONED_KEPT
+        rows.changed = True
+    rows.update(row)
+    return True
+
+
+def leave_queue(rows: Rows, number: int) -> None:
+    """Remove a waiter that is known to be dead."""
+    row = next((row for row in rows.waiting() if row.number == number), None)
+    if row is not None:
+        _free(rows, row)
+
+
+def admissible(rows: Rows) -> Iterator[Row]:
+    """Every waiter whose turn it may be, in order; each then asks for itself."""
+    holders, number, exclusive = rows.holders(), 0, False
+    for row in rows.waiting():
+        if not admits(row.claim, holders, Crowd(number, exclusive)):
+            return
+        yield row
+        number, exclusive = number + 1, exclusive or row.claim.mode is Mode.EXCLUSIVE
+
+
+def inspect(rows: Rows) -> LockState | None:
+    """What an operator may see; None when the name is not in use."""
+    held, waiting = tuple(rows.held()), tuple(rows.waiting())
+    first = next(iter(held or waiting), None)
+    if first is None:
+        return None
+    holdings = tuple(
+        Holding(
+            row.claim.holder,
+            row.fence,
+            rows.now - row.since,
+            row.expires - rows.now,
+            row.broken,
+            cooling=row.state == _COOLING,
+        )
+        for row in held
+    )
+    return LockState(
+        rows.key, first.claim.mode, first.claim.capacity, holdings, tuple(row.claim.holder for row in waiting)
+    )
+
+
+# --- parts of the verbs -----------------------------------------------------------------------------------------------
+
+
+def _in_state(own: Iterable[Row], *states: State) -> Row | None:
+    for row in own:
+        if row.state in states:
+            return row
+    return None
+
+
+def _note(own: Iterable[Row]) -> Row | None:
+    """The note that refuses late copies of this owner's claim."""
+    return _in_state(own, _WITHDRAWN, _BROKEN)
+
+
+def _of_grant(rows: Rows, wanted: Grant) -> Row | None:
+    """The row of this very grant: a late copy of its claim, granted anew, is another one with another fence."""
+    for row in rows.of_owner(wanted.claim.owner):
+        if row.fence == wanted.fence and row.state in _ENDED_BY_ITS_HOLDER:
+            return row
+    return None
+
+
+def _repeat(rows: Rows, claim: Claim, row: Row) -> Grant | Refusal:
+    """The same claim again, because its answer was lost: the same grant, with a new expiry."""
+    if row.state == _COOLING or row.broken is not None:
+        return _refusal(rows)
+    return _extend(rows, claim, row)
+
+
+def _extend(rows: Rows, claim: Claim, row: Row) -> Grant:
+    row.expires = rows.now + claim.ttl
+    rows.update(row)
+    return Grant(claim, row.fence, claim.ttl, None, row.abandoned)
+
+
+def _keep_place(rows: Rows, place: Row, listener: Any) -> Queued:
+    place.expires, place.listener = rows.now + place_lifetime(place.claim), listener
+    rows.update(place)
+    return _queued(rows, place)
+
+
+def _queued(rows: Rows, place: Row) -> Queued:
+    recheck = place_lifetime(place.claim) / RECHECKS_MISSED
+    return Queued(place, rows.ahead(place).number, recheck, _first_holder(rows), _ends(rows))
+
+
+def _refusal(rows: Rows) -> Refusal:
+    return Refusal(rows.key, _first_holder(rows), _ends(rows), rows.ahead(None).number)
+
+
+def _ends(rows: Rows) -> float | None:
+    end = rows.soonest_end()
+    return None if end is None else end - rows.now
+
+
+def _first_holder(rows: Rows) -> Holder | None:
+    row = next(iter(rows.held()), None)
+    return None if row is None else row.claim.holder
+
+
+def _free(rows: Rows, row: Row) -> None:
+    rows.delete(row)
+    rows.changed = True
+
+
+def _check_kind(rows: Rows, claim: Claim) -> None:
+    """All that use a name at the same time are of one kind, so the first of them decides."""
+    present = next(iter(rows.held()), None) or next(iter(rows.waiting()), None)
+    if present is not None:
+        check_kind(claim, present.claim.mode, present.claim.capacity, rows.label)

@@ -1,0 +1,233 @@
+"""The rules of a name: whatever is asked, memory, rows in SQLite and documents give the same answers."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from leasehold._runtimes.threads import ThreadRuntime, run
+from leasehold.backends.memory import MemoryStore
+from leasehold.backends.sqlite import SqliteBackend
+from leasehold.backends.sqlite.options import Location
+from leasehold.errors import ModeConflict
+from leasehold.kit import ClocklessBackend, DocumentBackend, rules
+from leasehold.kit.local_rows import LocalRows
+from leasehold.spi import Place
+from leasehold.values import Claim, Grant, Holder, LockState, Loss, LossReason, Mode, Refusal
+from tests.unit.kit_support import DictDocuments, HandClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+STEPS = 60
+
+
+class Door:
+    """One store, and what it has given out so far: places and grants by the number of their claim."""
+
+    def __init__(self, backend: Any) -> None:
+        self.backend = backend
+        self.places: dict[int, Place] = {}
+        self.grants: dict[int, Grant] = {}
+        self.fences: list[int] = []
+
+    def do(self, verb: str, number: int, claim: Claim, options: dict[str, Any]) -> object:
+        backend = self.backend
+        if verb in ("try_acquire", "join"):
+            return self.noted(number, getattr(backend, verb)(claim))
+        if verb == "turn":
+            return self.noted(number, backend.turn(self.places[number])) if number in self.places else None
+        if verb in ("renew", "release") and number not in self.grants:
+            return None
+        if verb == "renew":
+            return self.plain(run(backend.renew([self.grants[number]]))[0])
+        if verb == "release":
+            return self.plain(run(backend.release(self.grants[number])))
+        if verb == "withdraw":
+            return run(backend.withdraw(claim, **options))
+        if verb == "break_":
+            fence = self.grants[number].fence if number in self.grants else 2**52
+            return run(backend.break_(claim.key, fence, "by hand", **options))
+        return self.plain(run(backend.inspect(claim.key)))
+
+    def noted(self, number: int, call: Any) -> object:
+        try:
+            answer = run(call)
+        except ModeConflict:
+            return "another kind"
+        if isinstance(answer, Place):
+            self.places[number] = answer
+        elif isinstance(answer, Grant):
+            self.grants[number] = answer
+            if answer.fence not in self.fences:
+                assert all(answer.fence > fence for fence in self.fences), "fences rise"
+                self.fences.append(answer.fence)
+        return self.plain(answer)
+
+    def plain(self, answer: object) -> object:
+        """The answer without what may differ: fences are counted, times rounded."""
+        if isinstance(answer, Grant):
+            return ("grant", self.fences.index(answer.fence), answer.ttl, answer.abandoned)
+        if isinstance(answer, Place):
+            return ("place", answer.ahead, answer.holder)
+        if isinstance(answer, Refusal):
+            after = answer.retry_after
+            return ("refusal", answer.holder, None if after is None else round(after, 3), answer.queue)
+        if isinstance(answer, LockState):
+            holdings = [
+                (each.holder, self.fences.index(each.fence), round(each.held_for, 3), round(each.expires_in, 3),
+                 each.broken, each.cooling)
+                for each in answer.holdings
+            ]  # fmt: skip
+            return (answer.mode, answer.capacity, holdings, answer.waiting)
+        return answer
+
+
+class Host:
+    boot = "one"
+
+    def __init__(self, clock: HandClock) -> None:
+        self.now = self.wall = clock.now
+
+
+@pytest.fixture
+def clock() -> HandClock:
+    return HandClock()
+
+
+@pytest.fixture
+def doors(tmp_path: Path, clock: HandClock) -> Iterator[dict[str, Door]]:
+    runtime = ThreadRuntime(clock)
+    sqlite = SqliteBackend(Location(str(tmp_path / "locks.db"), private=False, label="rows"), Host(clock), runtime)
+    memory = MemoryStore(clock.now, wall=clock.now).open_backend(runtime)
+    documents = DocumentBackend(DictDocuments(clock.now), runtime, "documents", pause=0)
+    clockless = ClocklessBackend(DictDocuments(lambda: None), runtime, "clockless", pause=0)
+    backends = {"memory": memory, "rows": sqlite, "documents": documents, "clockless": clockless}
+    yield {name: Door(backend) for name, backend in backends.items()}
+    for backend in backends.values():
+        run(backend.close())
+
+
+KINDS = [[(Mode.EXCLUSIVE, 1)], [(Mode.SHARED, 1), (Mode.SHARED, 1), (Mode.EXCLUSIVE, 1)], [(Mode.PERMIT, 3)],
+         [(Mode.PERMIT, 2), (Mode.EXCLUSIVE, 1)]]  # fmt: skip
+VERBS = ["try_acquire"] * 3 + ["join"] * 6 + ["turn"] * 8 + ["renew"] * 3 + ["release"] * 5 + ["withdraw"] * 2
+VERBS += ["break_", "inspect", "inspect"]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_all_doors_give_the_same_answers_to_random_verbs(seed: int, doors: dict[str, Door], clock: HandClock) -> None:
+    chance = random.Random(seed)
+    kinds = chance.choice(KINDS)
+    claims = [make_claim(number, *chance.choice(kinds), chance.choice([0.5, 2.0, 30.0]), chance.choice([0.0, 0.0, 3.0]))
+              for number in range(8)]  # fmt: skip
+    told = []
+    for _ in range(STEPS):
+        verb, number = chance.choice(VERBS), chance.randrange(len(claims))
+        options: dict[str, Any] = {}
+        if verb == "withdraw":
+            options = {"doubt": chance.random() < 0.5}
+        elif verb == "break_":
+            options = {"now": chance.random() < 0.5}
+        answers = {name: door.do(verb, number, claims[number], options) for name, door in doors.items()}
+        told.append((round(clock.instant % 1000, 3), verb, number, options, answers["memory"]))
+        expected = answers["memory"]
+        assert all(answer == expected for answer in answers.values()), (answers, told)
+        if verb == "withdraw":
+            claims[number] = make_claim(
+                number + len(told) * 100, claims[number].mode, claims[number].capacity, claims[number].ttl, 0.0
+            ) if chance.random() < 0.5 else claims[number]  # fmt: skip
+        if chance.random() < 0.3:
+            clock.instant += chance.choice([0.001, 0.1, 0.4, 1.1, 5.0])
+
+
+def make_claim(number: int, mode: Mode, capacity: int, ttl: float, min_hold: float) -> Claim:
+    return Claim("ns:name", f"owner-{number}", ttl, mode, capacity, min_hold, Holder("host", number))
+
+
+# --- one rule each
+
+
+def local_rows(now: float = 100.0) -> tuple[LocalRows, Callable[[], int]]:
+    fences = iter(range(1, 1000))
+    rows = LocalRows("ns:name", "test", now, lambda: next(fences))
+    return rows, rows.next_fence
+
+
+def exclusive(number: int, ttl: float = 10.0, min_hold: float = 0.0) -> Claim:
+    return make_claim(number, Mode.EXCLUSIVE, 1, ttl, min_hold)
+
+
+def advance(rows: LocalRows, seconds: float) -> None:
+    rows.now += seconds
+    rules.expire(rows)
+
+
+@pytest.mark.parametrize("name", ["memory", "rows", "documents", "clockless"])
+def test_late_copy_of_a_broken_claim_is_refused(name: str, doors: dict[str, Door], clock: HandClock) -> None:
+    door, claim = doors[name], exclusive(1)
+    door.do("try_acquire", 1, claim, {})
+    assert door.do("break_", 1, claim, {"now": True}) is True
+    for verb in ("try_acquire", "join"):
+        assert door.do(verb, 1, claim, {}) == ("refusal", None, None, 0)
+    assert door.do("renew", 1, claim, {}) == Loss(LossReason.BROKEN, "by hand")
+    assert door.do("release", 1, claim, {}) == Loss(LossReason.BROKEN, "by hand")
+    assert door.do("release", 1, claim, {}) == Loss(LossReason.BROKEN, "by hand")  # the answer may have been lost
+    clock.instant += 10.0
+    assert isinstance(door.do("try_acquire", 1, claim, {}), tuple)
+    assert len(door.fences) == 2
+
+
+def test_a_broken_grant_that_is_released_early_keeps_its_min_hold() -> None:
+    rows, _ = local_rows()
+    grant = rules.try_acquire(rows, exclusive(1, ttl=30.0, min_hold=10.0))
+    assert isinstance(grant, Grant)
+    assert rules.break_(rows, grant.fence, "stuck", now=False)
+    advance(rows, 4.0)
+    assert rules.release(rows, grant) == Loss(LossReason.BROKEN, "stuck")
+    refusal = rules.try_acquire(rows, exclusive(2))
+    assert isinstance(refusal, Refusal)
+    assert refusal.retry_after == pytest.approx(6.0)
+    advance(rows, 6.0)
+    assert isinstance(rules.try_acquire(rows, exclusive(2)), Grant)
+
+
+def test_the_note_of_a_break_outlives_a_withdrawal() -> None:
+    rows, _ = local_rows()
+    claim = exclusive(1)
+    grant = rules.try_acquire(rows, claim)
+    assert isinstance(grant, Grant)
+    rules.break_(rows, grant.fence, "stuck", now=True)
+    advance(rows, 9.0)
+    rules.withdraw(rows, claim, doubt=True)
+    advance(rows, 9.0)
+    assert rules.renew(rows, grant) == Loss(LossReason.BROKEN, "stuck")
+    assert isinstance(rules.join(rows, claim), Refusal)
+
+
+def test_a_withdrawn_holder_passes_on_that_the_one_before_vanished() -> None:
+    rows, _ = local_rows()
+    rules.try_acquire(rows, exclusive(1))
+    advance(rows, 10.0)
+    second = exclusive(2)
+    first_heir = rules.try_acquire(rows, second)
+    rules.withdraw(rows, second, doubt=True)
+    second_heir = rules.try_acquire(rows, exclusive(3))
+    assert isinstance(first_heir, Grant)
+    assert isinstance(second_heir, Grant)
+    assert first_heir.abandoned
+    assert second_heir.abandoned
+
+
+def test_only_waiters_whose_turn_it_may_be_are_notified() -> None:
+    rows, _ = local_rows()
+    grant = rules.join(rows, make_claim(0, Mode.EXCLUSIVE, 1, 30.0, 0.0))
+    assert isinstance(grant, Grant)
+    for number, mode in enumerate([Mode.SHARED, Mode.SHARED, Mode.EXCLUSIVE, Mode.SHARED], 1):
+        assert isinstance(rules.join(rows, make_claim(number, mode, 1, 30.0, 0.0), number), rules.Queued)
+    assert list(rules.admissible(rows)) == []
+    rules.release(rows, grant)
+    assert rows.changed
+    assert [row.listener for row in rules.admissible(rows)] == [1, 2]

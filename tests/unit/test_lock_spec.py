@@ -1,0 +1,52 @@
+"""The description of a lock: one list of options, checked before any I/O."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, fields
+from typing import Any
+
+import pytest
+
+import leasehold
+from leasehold.errors import ConfigurationError
+from leasehold.lock_spec import LockOptions, LockSpec
+
+GIVEN_BY_THE_CLIENT = {"name", "key", "mode", "capacity", "holder"}
+
+
+def test_what_a_user_may_write_is_what_the_spec_keeps() -> None:
+    """`reason` is kept in the holder, because it is shown with it."""
+    kept = {field.name for field in fields(LockSpec)} - GIVEN_BY_THE_CLIENT
+    assert set(LockOptions.__annotations__) == kept | {"reason"}
+
+
+def test_every_option_reaches_the_spec() -> None:
+    options = LockOptions(
+        ttl="2s", renew=False, max_hold=60, min_hold=1, group="jobs", reason="nightly run", reentrant=True
+    )
+    with leasehold.connect("memory://", label="batch") as client:
+        spec = client.lock("x", **options)._twin._spec
+    assert (spec.ttl, spec.renew, spec.max_hold, spec.min_hold) == (2.0, False, 60.0, 1.0)
+    assert (spec.group, spec.reentrant) == ("jobs", True)
+    assert (spec.holder.label, spec.holder.reason) == ("batch", "nightly run")
+    with pytest.raises(FrozenInstanceError):
+        spec.ttl = 3.0  # type: ignore[misc]
+
+
+def test_a_lock_without_options_takes_the_defaults_and_the_clients_ttl() -> None:
+    with leasehold.connect("memory://", ttl=7) as client:
+        spec = client.lock("x")._twin._spec
+    assert (spec.ttl, spec.renew, spec.max_hold, spec.min_hold) == (7.0, True, None, 0.0)
+    assert (spec.group, spec.reentrant, spec.holder.reason) == (None, False, None)
+
+
+@pytest.mark.parametrize("make", ["lock", "rwlock", "semaphore", "lock_all"])
+def test_a_word_of_another_library_is_explained_for_every_kind_of_lock(make: str) -> None:
+    arguments: dict[str, Any] = {"semaphore": ("x", 2), "lock_all": (["x"],)}
+    with leasehold.connect("memory://") as client, pytest.raises(TypeError, match="is called ttl here"):
+        getattr(client, make)(*arguments.get(make, ("x",)), expire=3)
+
+
+def test_a_shortest_hold_above_the_longest_is_refused() -> None:
+    with leasehold.connect("memory://") as client, pytest.raises(ConfigurationError, match="make it shorter"):
+        client.lock("x", min_hold=10, max_hold=5)
