@@ -30,8 +30,8 @@ REDIS_STORE_MUTANTS: tuple[Mutant, ...] = (
         "redis-reader-deletes",
         "a shared lease may delete values",
         "fencing/redis.py",
-        "        self._require_exclusive()\n        if not keys:\n            raise ConfigurationError('delete needs",
-        "        if not keys:\n            raise ConfigurationError('delete needs",
+        '        self._require_exclusive()\n        if not keys:\n            raise ConfigurationError("delete needs',
+        '        if not keys:\n            raise ConfigurationError("delete needs',
         tests=("tests/fencing/test_redis_values.py::test_lease_of_a_reader_writes_and_deletes_nothing",),
     ),
     Mutant(
