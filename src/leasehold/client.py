@@ -91,6 +91,7 @@ class AsyncClient:
     ) -> None:
         self._store = store
         self._runtime = runtime
+        self._bind = None if runtime.blocking else runtime.bind
         self._namespace = check_namespace(DEFAULT_NAMESPACE if namespace is None else namespace)
         self._ttl = ttl_seconds(ttl)
         self._timeout = optional_seconds(timeout, "timeout")
@@ -294,8 +295,8 @@ class AsyncClient:
 
     def _open(self) -> OpenClient:
         """What this client has while it is open; on the event loop that runs now, where there is one."""
-        if not self._runtime.blocking:
-            self._runtime.bind()
+        if self._bind is not None:
+            self._bind()
         opened = self._opened
         return self._current() if opened is None else opened
 

@@ -113,7 +113,7 @@ async def _wind_up(
     except BaseException as failure:
         await _give_back(lease, failure)
         raise
-    gone = await _give_back(lease, error)  # also if it is lost: the keeper must let go of it
+    gone = await _give_back(lease, error)  # also if it is lost: the keeper must stop keeping it
     return found or gone
 
 
@@ -163,8 +163,8 @@ class AsyncHold(Generic[L]):
             await self._block.leave(self._lease, error)
 
 
-class _Bell:
-    """A watcher that raises a flag."""
+class _SignalOnEnd:
+    """A watcher that sets a signal."""
 
     def __init__(self, signal: Signal) -> None:
         self._signal = signal
@@ -181,8 +181,8 @@ async def wait_lost(lease: Held, limit: float | None) -> bool:
     runtime = lease._opened.runtime
     deadline = None if limit is None else runtime.now() + limit
     signal = runtime.signal()
-    bell = _Bell(signal)
-    lease._watch(bell)
+    watcher = _SignalOnEnd(signal)
+    lease._watch(watcher)
     try:
         while (remaining := lease.remaining()) > 0:
             now = runtime.now()
@@ -193,5 +193,5 @@ async def wait_lost(lease: Held, limit: float | None) -> bool:
             await runtime.wait(signal, ends if deadline is None else min(deadline, ends))
             signal.clear()
     finally:
-        lease._unwatch(bell)
+        lease._unwatch(watcher)
     return lease.loss is not None

@@ -33,7 +33,7 @@ class AsyncLock:
     def __init__(self, client: AsyncClient, opened: OpenClient, spec: LockSpec) -> None:
         self._client = client
         self._spec = spec
-        self._opened = opened  # what the spec's holder was made for
+        self._opened = opened  # of the process that is the spec's holder
 
     @property
     def name(self) -> str:
