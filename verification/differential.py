@@ -425,26 +425,19 @@ class Known:
 ASKING = ("join", "turn", "try_acquire")
 KNOWN: tuple[Known, ...] = (
     Known(
-        "a late copy of a broken claim is granted anew by memory and SQLite",
-        frozenset(STORES),
-        lambda seen: seen.past.broken and seen.verb in ASKING,
+        "PostgreSQL grants a late copy of a broken claim anew once its holder has released it",
+        frozenset({"postgresql"}),
+        lambda seen: seen.past.broken and seen.past.released and seen.verb in ASKING,
+    ),
+    Known(
+        "Redis forgets the reason of a break at once with the withdrawal of the claim",
+        frozenset({"redis"}),
+        lambda seen: seen.past.broken and seen.past.withdrawn and seen.verb in ("release", "renew"),
     ),
     Known(
         "PostgreSQL frees a broken grant before its min_hold, and forgets the reason at its release",
         frozenset({"postgresql"}),
         lambda seen: seen.past.broken and seen.verb in ("release", "renew"),
-    ),
-    Known(
-        "a renewal after the release of a broken grant",
-        frozenset(STORES),
-        lambda seen: (
-            seen.past.broken and (seen.past.released or seen.past.withdrawn) and seen.verb in ("release", "renew")
-        ),
-    ),
-    Known(
-        "a late copy of a withdrawn claim of another kind: a mode conflict by memory and SQLite, refused by the others",
-        frozenset({"postgresql", "redis"}),
-        lambda seen: seen.past.withdrawn and seen.verb == "try_acquire" and seen.oracle == ("mode conflict",),
     ),
     Known(
         "Redis takes the kind of a name from waiters that are dead",

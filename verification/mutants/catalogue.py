@@ -312,8 +312,8 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         "try-overtakes",
         "try_acquire overtakes waiters",
         _RULES,
-        "    if _note(own) is not None or not admits(claim, rows.holders(), rows.ahead(None)):\n",
-        "    if _note(own) is not None or not admits(claim, rows.holders(), Crowd(0, False)):\n",
+        "    if not admits(claim, rows.holders(), rows.ahead(None)):\n",
+        "    if not admits(claim, rows.holders(), Crowd(0, False)):\n",
     ),
     Mutant(
         "place-lost-by-asking",
