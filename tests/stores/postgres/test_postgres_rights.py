@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
 from psycopg import sql
 
 import leasehold
+from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold.backends.postgres import ddl, doctor, schema
 from leasehold.findings import Finding
 from leasehold.sql import store_schema
+from leasehold.urls import find_store
+from leasehold.values import Claim, Grant, Holder, Mode
 from tests.servers.postgres import fresh_database
 from tests.stores.support import eventually
 from verification.lab.pgbouncer import PgBouncer
@@ -168,6 +171,25 @@ def test_clients_that_find_no_tables_at_the_same_time_make_them_once(postgres: P
         remade = "SELECT count(*) FROM pg_proc WHERE pronamespace = 'leasehold'::regnamespace AND xmin <> "
         row = connection.execute(f"{remade} (SELECT xmin FROM pg_namespace WHERE nspname = 'leasehold')".encode())
         assert row.fetchone() == (0,), "functions were replaced after they had been made"
+
+
+def test_short_statement_timeout_does_not_keep_the_tables_from_being_made(
+    postgres: PostgresServer, database: str
+) -> None:
+    backend: Any = find_store(f"{database}?options=-cstatement_timeout%3D200").open_backend(ThreadRuntime())
+    claim = Claim("ns:x", "owner", 60.0, Mode.EXCLUSIVE, 1, 0.0, Holder("host", 1))
+    answers: list[object] = []
+    waiting = (
+        "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND waitstart < now() - interval"
+    )
+    with psycopg.connect(database) as first:
+        first.execute(f"SELECT pg_advisory_xact_lock({ddl.ONE_AT_A_TIME})".encode())
+        thread = threading.Thread(target=lambda: answers.append(run(backend.try_acquire(claim))))
+        thread.start()
+        eventually(lambda: postgres.run(f"{waiting} '0.4 s'") == [(1,)], "it does not wait, or not for long")
+    thread.join()
+    assert [type(answer) for answer in answers] == [Grant]
+    run(backend.close())
 
 
 def test_upgrade_runs_only_the_steps_that_are_missing(

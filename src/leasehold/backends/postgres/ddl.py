@@ -35,11 +35,12 @@ def guarded_ddl(schema: str, after: int = 0) -> str:
 
     Many clients may find the tables missing at once. Each new run would replace all functions, lock `claim` against
     writes meanwhile, and make every session compile the functions anew: requests of clients that already hold locks
-    would wait for all those runs.
+    would wait for all those runs. A short `statement_timeout` of the role is meant for requests, not for this.
     """
     about = f'"{schema}".about'
     return f"""\
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+SET LOCAL statement_timeout = 0;
 DO $leasehold$
 DECLARE
   present integer := 0;
