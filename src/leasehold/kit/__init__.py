@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from leasehold.kit.local_rows import LocalRows
     from leasehold.kit.options import Option, choice, duration, flag, read_options, read_tls, text, whole
     from leasehold.kit.records import KeptRecord, LocalRecords
-    from leasehold.kit.rules import Crowd, Queued, Row, Rows, State, check_kind, handed_over_since, place_lifetime
+    from leasehold.kit.rows import Crowd, Row, Rows, State
+    from leasehold.kit.rules import Queued, check_kind, handed_over_since, place_lifetime
     from leasehold.kit.worker import Worker
 
 _HOMES = {
@@ -24,9 +25,8 @@ _HOMES = {
     "leasehold.kit.local_rows": ["LocalRows"],
     "leasehold.kit.options": ["Option", "choice", "duration", "flag", "read_options", "read_tls", "text", "whole"],
     "leasehold.kit.records": ["KeptRecord", "LocalRecords"],
-    "leasehold.kit.rules": [
-        "Crowd", "Queued", "Row", "Rows", "State", "check_kind", "handed_over_since", "place_lifetime",
-    ],
+    "leasehold.kit.rows": ["Crowd", "Row", "Rows", "State"],
+    "leasehold.kit.rules": ["Queued", "check_kind", "handed_over_since", "place_lifetime"],
     "leasehold.kit.worker": ["Worker"],
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -22,7 +22,8 @@ from leasehold.errors import BackendRejected
 from leasehold.kit.holder import holder_fields, holder_from_fields
 from leasehold.kit.local_rows import LocalRows
 from leasehold.kit.records import KeptRecord
-from leasehold.kit.rules import ABANDONED_KEPT, Row, State
+from leasehold.kit.rows import Row, State
+from leasehold.kit.rules import ABANDONED_KEPT
 from leasehold.values import Claim, Holder, Mode
 
 if TYPE_CHECKING:

@@ -6,12 +6,12 @@ import math
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from leasehold.kit.rules import Crowd, State, crowd_of
+from leasehold.kit.rows import Crowd, State, crowd_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
-    from leasehold.kit.rules import Row
+    from leasehold.kit.rows import Row
 
 __all__ = ["LocalRows"]
 

@@ -13,7 +13,7 @@ from leasehold._runtimes.threads import run
 from leasehold.backends.sqlite import cleaning
 from leasehold.values import Grant, Loss, Mode, Record
 from tests.stores.sqlite.sqlite_support import FakeHost, Verbs, claim, granted, placed, refused
-from tests.stores.support import eventually
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path

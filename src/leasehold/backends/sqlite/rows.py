@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leasehold.backends.sqlite import statements as sql
 from leasehold.kit import rules
-from leasehold.kit.rules import Crowd, Row, State
+from leasehold.kit.rows import Crowd, Row, State
 from leasehold.values import Claim, Holder, Mode
 
 if TYPE_CHECKING:
