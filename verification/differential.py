@@ -425,8 +425,8 @@ class Known:
 ASKING = ("join", "turn", "try_acquire")
 KNOWN: tuple[Known, ...] = (
     Known(
-        "a late copy of a broken claim is granted anew by memory and SQLite",
-        frozenset(STORES),
+        "PostgreSQL grants a late copy of a broken claim anew after its release",
+        frozenset({"postgresql"}),
         lambda seen: seen.past.broken and seen.verb in ASKING,
     ),
     Known(
@@ -435,16 +435,20 @@ KNOWN: tuple[Known, ...] = (
         lambda seen: seen.past.broken and seen.verb in ("release", "renew"),
     ),
     Known(
-        "a renewal after the release of a broken grant",
-        frozenset(STORES),
+        "a renewal after the release of a broken grant: broken by memory and SQLite, taken by the others",
+        frozenset({"postgresql", "redis"}),
         lambda seen: (
             seen.past.broken and (seen.past.released or seen.past.withdrawn) and seen.verb in ("release", "renew")
         ),
     ),
     Known(
-        "a late copy of a withdrawn claim of another kind: a mode conflict by memory and SQLite, refused by the others",
+        "a late copy of a withdrawn or broken claim of another kind: a mode conflict by memory and SQLite, else refused",
         frozenset({"postgresql", "redis"}),
-        lambda seen: seen.past.withdrawn and seen.verb == "try_acquire" and seen.oracle == ("mode conflict",),
+        lambda seen: (
+            (seen.past.withdrawn or seen.past.broken)
+            and seen.verb == "try_acquire"
+            and seen.oracle == ("mode conflict",)
+        ),
     ),
     Known(
         "Redis takes the kind of a name from waiters that are dead",
