@@ -442,7 +442,7 @@ KNOWN: tuple[Known, ...] = (
         ),
     ),
     Known(
-        "a late copy of a withdrawn or broken claim of another kind: a mode conflict by memory and SQLite, else refused",
+        "a late copy of a withdrawn or broken claim of another kind: a mode conflict by memory and SQLite, else no",
         frozenset({"postgresql", "redis"}),
         lambda seen: (
             (seen.past.withdrawn or seen.past.broken)
