@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 RUN    := PYTHONPATH=. $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo test test-quick test-all check fmt lint types sim conformance faults mutants counters models bench docs clean
+.PHONY: help setup servers demo test test-quick test-all check fmt lint types sim conformance differential faults mutants counters models bench docs clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -39,7 +39,7 @@ test: setup servers  ## all tests, short forms of the long ones included
 test-quick: setup  ## the inner loop: under a minute
 	$(RUN) -m pytest -x -q tests/unit tests/architecture tests/faces tests/contract/test_memory.py tests/contract/test_sqlite.py
 
-test-all: test sim conformance faults mutants models counters  ## everything, with the long forms
+test-all: test sim conformance differential faults mutants models counters  ## everything, with the long forms
 
 check: lint types test  ## exactly what the continuous integration runs
 
@@ -61,6 +61,9 @@ sim: setup  ## the simulation, long form
 conformance: setup servers  ## the simulated Redis server against real ones, call by call, long form
 	$(RUN) -m verification.simulation.redis.conformance --operations 100000
 	$(RUN) -m verification.simulation.redis.conformance --operations 100000 --server valkey
+
+differential: setup servers  ## random requests to SQLite, PostgreSQL and Redis, compared with the rules answer by answer, long form
+	$(RUN) -m verification.differential --strict --seeds 300
 
 faults: setup servers  ## the long forms of the fault tests: a minute of packet loss, 10,000 grants to a mixed fleet, Redlock over 200 node faults
 	LEASEHOLD_LONG_FAULTS=1 $(RUN) -m pytest -q tests/stores/redis/test_redis_packet_loss.py tests/stores/redis/test_redis_compat.py \
