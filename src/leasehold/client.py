@@ -61,7 +61,7 @@ def connect_async(
 ) -> AsyncClient:
     """Make a client for asyncio; no I/O yet. Without a URL, `LEASEHOLD_URL` is used; there is no silent default.
 
-    `options`: with a driver's client of your own, what a URL would say behind its question mark.
+    `options`: with a driver's client of your own, what a URL would have behind its question mark.
     """
     from leasehold._runtimes.asyncio import AsyncioRuntime  # noqa: PLC0415 - asyncio is loaded only when it is used
 
@@ -91,6 +91,7 @@ class AsyncClient:
     ) -> None:
         self._store = store
         self._runtime = runtime
+        self._bind = None if runtime.blocking else runtime.bind
         self._namespace = check_namespace(DEFAULT_NAMESPACE if namespace is None else namespace)
         self._ttl = ttl_seconds(ttl)
         self._timeout = optional_seconds(timeout, "timeout")
@@ -106,7 +107,7 @@ class AsyncClient:
     # --- locks
 
     def lock(self, name: str, **options: Unpack[LockOptions]) -> AsyncLock:
-        """A lock that one holder has alone. Nothing is asked of the store yet.
+        """A lock that one holder has alone. Nothing is sent to the store yet.
 
         `ttl` (the client's): it frees itself after this long when its holder vanishes. `renew` (True): extend it while
         it is held. `max_hold` (None): stop renewing after this long, for workers that hang. `min_hold` (0): keep it at
@@ -179,11 +180,11 @@ class AsyncClient:
 
         The slot is the period of the store's time (`every="1d"`), the tick of the store's time (`cron="0 2 * * *"`) or
         a label of your own (`slot="2026-11-15"`); periods and ticks follow the calendar of `tz`, and only a slot later
-        than the job's last one runs. When another has the slot, `on_conflict` says what happens: "skip" gives a false
+        than the job's last one runs. When another has the slot, `on_conflict` decides: "skip" gives a false
         `Skipped`, "raise" raises `AlreadyRun` or `AlreadyRunning`, "standby" waits up to `timeout` and takes over if
         the other vanishes. A run that fails leaves its slot open, or with `on_failure="close"` closes it. The slot is
         remembered for two periods, at least a day, or for `keep` if that is longer. `ttl`, `max_hold`, `group` and
-        `reason` are those of the job's lock. This is not a scheduler: somebody has to call it, and a holder that
+        `reason` are those of the job's lock. This is not a scheduler: something has to call it, and a holder that
         vanishes between its work and its record makes the work happen twice.
         """
         from leasehold.patterns.once import AsyncOnce  # noqa: PLC0415 - loaded only when it is used
@@ -194,18 +195,18 @@ class AsyncClient:
     # --- operators
 
     async def inspect(self, name: str) -> LockState | None:
-        """Who holds the lock and who waits for it; None when nobody does."""
+        """The holders and the waiters of the lock; None when there are none."""
         key = key_for(self._namespace, check_name(name))
-        state = await _asked(inspecting(self._open().backend).inspect, key)
+        state = await _read(inspecting(self._open().backend).inspect, key)
         return None if state is None else _named(state)
 
     async def locks(self, prefix: str = "") -> Sequence[LockState]:
         """All locks of this namespace that are in use and whose name starts with `prefix`."""
-        states = await _asked(inspecting(self._open().backend).list, key_for(self._namespace, prefix))
+        states = await _read(inspecting(self._open().backend).list, key_for(self._namespace, prefix))
         return [_named(state) for state in states]
 
     async def examine(self) -> Sequence[Finding]:
-        """How well the store is set up for locks; empty where it has nothing to say. Changes nothing."""
+        """How well the store is set up for locks; empty where it has no findings. Changes nothing."""
         backend = self._open().backend
         return await backend.examine() if isinstance(backend, Examining) else []
 
@@ -283,8 +284,8 @@ class AsyncClient:
 
     def _open(self) -> OpenClient:
         """What this client has while it is open; on the event loop that runs now, where there is one."""
-        if not self._runtime.blocking:
-            self._runtime.bind()
+        if self._bind is not None:
+            self._bind()
         opened = self._opened
         return self._current() if opened is None else opened
 
@@ -332,14 +333,14 @@ class AsyncClient:
             _GRAVEYARD.append(opened)
 
 
-async def _asked(question: Callable[[str], Awaitable[R]], key: str) -> R:
-    """The answer. A question changes nothing: if its connection broke it is asked again, and nothing is in doubt."""
+async def _read(call: Callable[[str], Awaitable[R]], key: str) -> R:
+    """The answer. A read changes nothing: if its connection broke it is sent again, and nothing is in doubt."""
     try:
-        return await question(key)
+        return await call(key)
     except (BackendUnavailable, OutcomeUnknown):
         pass
     try:
-        return await question(key)
+        return await call(key)
     except OutcomeUnknown as error:
         raise BackendUnavailable(str(error), backend=error.backend) from None
 

@@ -5,11 +5,11 @@
       LeaseLost                               the lease is over; raised by check, renew and the end of hold
       StaleFence                              a guard has seen a newer fence
         FenceAhead                            so much newer that the store itself seems to have gone back
-      Conflict                                somebody else was first, or asked for something else
+      Conflict                                another holder was first, or wants something else
         ModeConflict                          the name is in use as another kind of lock
         AlreadyRun                            this slot of a `once` job has been run
-        AlreadyRunning                        a `once` job is being run by somebody else
-        RetryTransaction                      the database asks to run the whole transaction again
+        AlreadyRunning                        a `once` job is being run by another process
+        RetryTransaction                      the whole transaction has to be run again
       BackendError
         BackendUnavailable (ConnectionError)  surely not applied
         OutcomeUnknown                        sent, no answer: may have been applied
@@ -62,7 +62,7 @@ class LeaseholdError(Exception):
 
 
 class AcquireTimeout(LeaseholdError, TimeoutError):
-    """The wait for a lock ran out; `holder` is who had it then, `waited` how long this call waited, in seconds."""
+    """The wait for a lock ran out; `holder` is the one that had it then, `waited` the seconds that this call waited."""
 
     def __init__(
         self,
@@ -81,9 +81,9 @@ class AcquireTimeout(LeaseholdError, TimeoutError):
 
 
 class LeaseLost(LeaseholdError):
-    """The lease is over: somebody else may hold the lock by now.
+    """The lease is over: another holder may have the lock by now.
 
-    `reason` says how it ended. `completed` is True when a `hold` block had already run to its end, so that its work was
+    `reason` is how it ended. `completed` is True when a `hold` block had already run to its end, so that its work was
     done, but possibly not under the lock.
     """
 
@@ -127,7 +127,7 @@ class FenceAhead(StaleFence):
 
 
 class Conflict(LeaseholdError):
-    """Somebody else was first, or asked for something that does not go together with this."""
+    """Another holder was first, or wants something that does not go together with this."""
 
 
 class ModeConflict(Conflict):
@@ -150,11 +150,11 @@ class _SlotTaken(Conflict):
 
 
 class AlreadyRun(_SlotTaken):
-    """A `once` job was run for this slot before; `skipped` says by whom and when."""
+    """A `once` job was run for this slot before; `skipped` has by which process and when."""
 
 
 class AlreadyRunning(_SlotTaken):
-    """A `once` job is being run by somebody else; `skipped` says by whom."""
+    """A `once` job is being run by another process; `skipped` has by which."""
 
 
 class RetryTransaction(Conflict):
@@ -165,7 +165,7 @@ class RetryTransaction(Conflict):
 
 
 class BackendError(LeaseholdError):
-    """The store did not do what was asked."""
+    """The store did not carry a request out."""
 
 
 class BackendUnavailable(BackendError, ConnectionError):

@@ -1,4 +1,4 @@
-"""The block that runs under a lease: told of the loss, released at the end, its own errors never hidden."""
+"""The block that runs under a lease: interrupted by a loss, released at the end, its own errors never hidden."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["AsyncHold", "Block", "lost_error", "wait_lost"]
 
 
 class Held(Protocol):
-    """What a block needs to know of the lease, or set of leases, that it runs under."""
+    """What a block needs of the lease, or set of leases, that it runs under."""
 
     @property
     def _opened(self) -> OpenClient: ...
@@ -41,7 +41,7 @@ L = TypeVar("L", bound="Held")
 
 
 def lost_error(lease: Held, loss: Loss, *, completed: bool) -> LeaseLost:
-    """The error that tells a holder of its loss."""
+    """The error for a lost lease."""
     done = "; the block had already run to its end" if completed else ""
     return LeaseLost(
         f"the lease of {lease.name!r} is over ({loss.reason}): {loss.detail}{done}",
@@ -55,7 +55,7 @@ def lost_error(lease: Held, loss: Loss, *, completed: bool) -> LeaseLost:
 class Block:
     """The code between entering and leaving.
 
-    It must not refer to its lease: the lease refers to it, and a lease that nobody else refers to has to disappear at
+    It must not refer to its lease: the lease refers to it, and a lease that the program has dropped has to disappear at
     once, without waiting for the garbage collector, so that it is not renewed.
     """
 
@@ -73,7 +73,7 @@ class Block:
             self._on_lost(loss)
 
     def loss_is_raised(self) -> None:
-        """The code is about to get the loss as an exception from its own call."""
+        """The code is about to get the loss as an exception of its own call, so that it need not be interrupted."""
         self._scope.loss_is_raised()
 
     async def leave(
@@ -113,7 +113,7 @@ async def _wind_up(
     except BaseException as failure:
         await _give_back(lease, failure)
         raise
-    gone = await _give_back(lease, error)  # also if it is lost: the keeper must let go of it
+    gone = await _give_back(lease, error)  # also if it is lost: the keeper must stop keeping it
     return found or gone
 
 
@@ -163,8 +163,8 @@ class AsyncHold(Generic[L]):
             await self._block.leave(self._lease, error)
 
 
-class _Bell:
-    """A watcher that raises a flag."""
+class _SignalOnEnd:
+    """A watcher that sets a signal."""
 
     def __init__(self, signal: Signal) -> None:
         self._signal = signal
@@ -181,8 +181,8 @@ async def wait_lost(lease: Held, limit: float | None) -> bool:
     runtime = lease._opened.runtime
     deadline = None if limit is None else runtime.now() + limit
     signal = runtime.signal()
-    bell = _Bell(signal)
-    lease._watch(bell)
+    watcher = _SignalOnEnd(signal)
+    lease._watch(watcher)
     try:
         while (remaining := lease.remaining()) > 0:
             now = runtime.now()
@@ -193,5 +193,5 @@ async def wait_lost(lease: Held, limit: float | None) -> bool:
             await runtime.wait(signal, ends if deadline is None else min(deadline, ends))
             signal.clear()
     finally:
-        lease._unwatch(bell)
+        lease._unwatch(watcher)
     return lease.loss is not None

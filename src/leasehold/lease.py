@@ -69,7 +69,7 @@ class AsyncLease:
 
     @property
     def ttl(self) -> float:
-        """Seconds that the store gives this lease at a time: what the lock asked for, or what the store made of it.
+        """Seconds that the store gives this lease at a time: the ttl of the lock, or what the store made of it.
 
         Some stores round up, and some cannot give more than their sessions have. After a hand-over it is the short time
         until the first renewal, which follows at once.
@@ -100,7 +100,7 @@ class AsyncLease:
         return self._opened.keeper.decide(tenure)
 
     def remaining(self) -> float:
-        """Seconds for which the lease is surely ours if nothing more is heard from the store; 0 when it is over."""
+        """Seconds for which the lease is surely ours without another answer of the store; 0 when it is over."""
         if not self._unreleased or self._tenure.state is not State.HELD:
             return 0.0
         return max(0.0, self._tenure.deadline - self._opened.runtime.now())
@@ -176,7 +176,8 @@ class AsyncLease:
                 backend=store,
             )
         return LeaseLost(
-            f"only {left:.3f} s are left of the lease of {self.name!r}, and {needed:.3f} s are needed",
+            f"only {left:.3f} s are left of the lease of {self.name!r}, and {needed:.3f} s are needed; call renew(), "
+            "or do not start this step",
             name=self.name,
             backend=store,
             reason=LossReason.EXPIRED,

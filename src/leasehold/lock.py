@@ -33,7 +33,7 @@ class AsyncLock:
     def __init__(self, client: AsyncClient, opened: OpenClient, spec: LockSpec) -> None:
         self._client = client
         self._spec = spec
-        self._opened = opened  # what the spec's holder was made for
+        self._opened = opened  # of the process that is the spec's holder
 
     @property
     def name(self) -> str:
@@ -212,7 +212,7 @@ class AsyncRWLock:
 class AsyncMutex:
     """The methods of `threading.Lock` on a distributed lock; it may be shared by threads or tasks.
 
-    Code written for a local mutex does not ask whether it still holds it. So `release`, and the end of a block, raise
+    Code written for a local mutex does not check whether it still holds it. So `release`, and the end of a block, raise
     `LeaseLost` when the lease was lost meanwhile. For the same reason each thread or task releases only what it has
     acquired itself, as with `threading.RLock`: a release that comes late must not free the next holder. What is
     acquired here and released elsewhere is a lease: see `lock.acquire`.
@@ -287,7 +287,7 @@ class AsyncMutex:
                 f"{self._lock.name!r} is held by another thread or task: a mutex is released where it was acquired. To "
                 "release elsewhere, keep the lease that lock.acquire() returns"
             )
-        raise RuntimeError("release unlocked lock")
+        raise RuntimeError(f"release unlocked lock: {self._lock.name!r} is not held through this mutex")
 
     async def _wait(self, timeout: float | None) -> AsyncLease | None:
         limit = None if timeout is None else seconds(timeout, "timeout")

@@ -37,7 +37,7 @@ class LockOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class LockSpec:
-    """A lock as it is asked for, attempt after attempt: a claim without its owner, and how its lease is kept."""
+    """A lock as every attempt claims it: a claim without its owner, and how its lease is kept."""
 
     name: str
     key: str
@@ -90,7 +90,7 @@ _WORDS_OF_OTHERS = {
     "timeout": "the time after which a lock frees itself is called ttl here (redis-py calls it timeout); how long to "
     "wait is given to acquire(timeout=...) or hold(timeout=...)",
     "blocking_timeout": "how long to wait is given to acquire(timeout=...) or hold(timeout=...)",
-    "blocking": "use try_acquire() to ask without waiting",
+    "blocking": "use try_acquire() to try without waiting",
     "expire": "the time after which a lock frees itself is called ttl here",
     "lease_time": "the time after which a lock frees itself is called ttl here",
     "auto_renewal": "renewal is on unless renew=False is given",

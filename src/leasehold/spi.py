@@ -1,7 +1,7 @@
 """The ports: what a store must offer (`Backend` and its extensions) and what the core runs on (`Runtime`).
 
 The core is written once, as coroutines over these two. A store author implements `Backend`, declares capabilities and
-runs the contract suite; the core never asks which store it talks to.
+runs the contract suite; the core depends on no particular store.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ T_co = TypeVar("T_co", covariant=True)
 class Backend(Protocol):
     """A connection to a store that grants claims.
 
-    Promises: the same claim asked twice gives the same grant (a repeated claim refreshes its expiry); a release names
+    Promises: the same claim sent twice gives the same grant (a repeated claim refreshes its expiry); a release names
     its grant and never touches another's; no clock of the caller's is trusted. A call that fails raises
     `BackendUnavailable` only when it surely was not applied, and `OutcomeUnknown` otherwise. A call never repeats a
     request behind the caller's back.
@@ -96,7 +96,7 @@ class Backend(Protocol):
 class Place:
     """A place in a store's queue.
 
-    The store sets `signal` when it may be our turn; without a signal the waiter asks again after `recheck` seconds,
+    The store sets `signal` when it may be our turn; without a signal the waiter calls `turn` after `recheck` seconds,
     which also keeps the place from being given up as dead.
     """
 
@@ -114,13 +114,13 @@ class Queueing(Protocol):
     """Capability FIFO: first come, first served."""
 
     async def join(self, claim: Claim, until: float = math.inf, /) -> Grant | Place | Refusal:
-        """Take a place at the end of the queue, or the lock at once if it is free and nobody waits.
+        """Take a place at the end of the queue, or the lock at once if it is free and has no waiters.
 
         A Refusal: this claim was withdrawn before.
         """
 
     async def turn(self, place: Place, until: float = math.inf, /) -> Grant | Place | Refusal:
-        """Ask whether it is our turn, and keep the place alive. A Refusal: the place is gone, join again.
+        """Take the lock if it is our turn, and keep the place alive. A Refusal: the place is gone, join again.
 
         A grant that was handed over earlier than this call was sent carries `since`. `withdraw` leaves the queue.
         """
@@ -128,10 +128,10 @@ class Queueing(Protocol):
 
 @runtime_checkable
 class Inspecting(Protocol):
-    """Capability INSPECT: what operators ask at three in the morning."""
+    """Capability INSPECT: what an operator needs to see at three in the morning."""
 
     async def inspect(self, key: str) -> LockState | None:
-        """Who holds and who waits; None when nobody does. The state's name is the key."""
+        """The holders and waiters of a key; None when there are none. The state's name is the key."""
 
     async def list(self, prefix: str) -> Sequence[LockState]:
         """All locks in use whose key starts with `prefix`, in order of key."""
@@ -172,12 +172,12 @@ class Recording(Protocol):
 
 @runtime_checkable
 class Examining(Protocol):
-    """A store that can say how well it is set up for locks; every server store should."""
+    """A store that can examine how well it is set up for locks; every server store should."""
 
     async def examine(self) -> Sequence[Finding]:
-        """Look at settings, roles, rights, versions: each finding says why it matters and what to set.
+        """Look at settings, roles, rights, versions: each finding has why it matters and what to set.
 
-        Changes nothing. What this account may not ask is a finding too, not an error.
+        Changes nothing. What this account has no right to see is a finding too, not an error.
         """
 
 
@@ -214,7 +214,7 @@ class Signal(Protocol):
     """A flag that can be waited for. `set` may be called from any thread."""
 
     def set(self) -> None:
-        """Raise the flag and wake all who wait."""
+        """Raise the flag and wake all waiters."""
 
     def clear(self) -> None:
         """Lower the flag; do this before looking at what it announces."""
@@ -231,7 +231,7 @@ class Task(Protocol):
 
 
 class Scope(Protocol):
-    """The body of a `hold` block, which may be told that its lease is lost."""
+    """The body of a `hold` block, which a loss of its lease may interrupt."""
 
     def cancel(self) -> None:
         """Interrupt the body if the runtime can; called by the keeper."""
@@ -244,7 +244,7 @@ class Scope(Protocol):
 
 
 class Runtime(Protocol):
-    """Time, waiting, spawning, shielding, chance: all that differs between threads, asyncio and simulation."""
+    """Time, waiting, spawning, shielding, randomness: all that differs between threads, asyncio and simulation."""
 
     blocking: bool
     """Whether a wait blocks the calling thread.
@@ -308,7 +308,7 @@ class Runtime(Protocol):
         """
 
     def bind(self) -> None:
-        """Belong to whoever runs now; a runtime tied to one event loop refuses another."""
+        """Belong to the event loop that runs now, and refuse another. Not called where `blocking`."""
 
     # --- for Redlock alone
 

@@ -1,6 +1,6 @@
 """Frozen facts that travel between the core and the stores.
 
-Nothing here decides or waits. Times are seconds; instants are on the clock of whoever says so in the field's comment.
+Nothing here decides or waits. Times are seconds; the comment of an instant names the clock that it is on.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class LossReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds or wants a lock: facts for people, never used for a decision."""
+    """The process that holds or wants a lock: facts for people, never used for a decision."""
 
     host: str
     pid: int
@@ -77,7 +77,7 @@ class Holder:
     reason: str | None = None
 
     def __str__(self) -> str:
-        """Say it in a few words: `nightly-report on db-3, pid 4711`."""
+        """In a few words: `nightly-report on db-3, pid 4711`."""
         who = f"{self.label} on {self.host}" if self.label else self.host
         return f"{who}, pid {self.pid}"
 
@@ -87,10 +87,10 @@ class Holder:
 
 @dataclass(slots=True, unsafe_hash=True)
 class Claim:
-    """One attempt to get a lock. Asked twice, the same claim gives the same grant."""
+    """One attempt to get a lock. Sent twice, the same claim gives the same grant."""
 
     key: Final[str]
-    owner: Final[str] = field(repr=False)  # random, new for every attempt; whoever knows it can release
+    owner: Final[str] = field(repr=False)  # random, new for every attempt; knowledge of it is the right to release
     ttl: Final[float]
     mode: Final[Mode]
     capacity: Final[int]
@@ -100,12 +100,12 @@ class Claim:
 
 @dataclass(slots=True, unsafe_hash=True)
 class Grant:
-    """The store said yes.
+    """The store granted a claim.
 
-    `ttl` is what the store granted, which may be more than was asked (it rounds up) or less (a claim window after a
+    `ttl` is what the store granted, which may be more than was claimed (it rounds up) or less (a claim window after a
     hand-over, to be renewed at once). `since` is the instant on the *caller's* clock from which `ttl` counts; None
-    means: from before the request was sent that brought this grant. `abandoned` says whether the previous holder left
-    without releasing; None where the store cannot tell.
+    means: from before the request was sent that brought this grant. `abandoned`: whether the previous holder left
+    without releasing; None where the store does not know.
     """
 
     claim: Final[Claim]
@@ -117,7 +117,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The store said no. Nothing of the claim is left there. `why`: the reason, where it is not another holder."""
+    """The store refused a claim, and keeps nothing of it. `why`: the reason, where it is not another holder."""
 
     key: str
     holder: Holder | None = None
@@ -148,7 +148,7 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class LockState:
-    """What the store knows about one lock; `name` is what the user calls it."""
+    """What the store knows about one lock; `name` is the user's name for it."""
 
     name: str
     mode: Mode
@@ -187,8 +187,8 @@ class Reading:
 class Skipped:
     """A `once` job was not run, because its slot is another's. It is false, so that `if run:` reads well.
 
-    `runner` is who ran it, or who is running it while `finished` is None; None where the store does not say.
-    `finished` is in seconds since 1970 on the store's clock. `failed`: it failed, and was told to close its slot.
+    `runner` is the process that ran it, or that is running it while `finished` is None; None where it is unknown.
+    `finished` is in seconds since 1970 on the store's clock. `failed`: it failed, and closed its slot all the same.
     """
 
     name: str
@@ -201,8 +201,8 @@ class Skipped:
         return False
 
     def __str__(self) -> str:
-        """Say who had it, in one sentence."""
-        who = self.runner or "somebody else"
+        """Who had it, in one sentence."""
+        who = self.runner or "another holder"
         if self.finished is None:
             return f"{self.name!r} was skipped for slot {self.slot}: it is being run by {who}"
         when = datetime.fromtimestamp(self.finished, UTC).isoformat(timespec="seconds")

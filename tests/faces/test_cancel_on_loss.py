@@ -236,7 +236,7 @@ def test_a_cancelled_release_still_releases() -> None:
     on_a_loop(main())
 
 
-def test_many_tasks_lose_their_leases_at_once_and_all_are_told() -> None:
+def test_many_tasks_lose_their_leases_at_once_and_all_are_cancelled() -> None:
     async def main() -> None:
         store = ManualStore()
         async with store.connect_async() as client:

@@ -1,4 +1,4 @@
-"""A mutex that several threads or tasks share: each releases what it acquired itself, and is told of its own loss."""
+"""A mutex that several threads or tasks share: each releases what it acquired itself, and gets its own loss."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_a_re_entrant_mutex_is_released_as_often_as_it_was_acquired(actors: tupl
         second(mutex.release)
 
 
-def test_a_release_says_that_the_store_no_longer_knew_the_lease() -> None:
+def test_a_release_reports_that_the_store_no_longer_had_the_grant() -> None:
     store = ManualStore()
     with store.connect() as client:
         mutex = client.lock("x").as_mutex()

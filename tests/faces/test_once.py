@@ -55,7 +55,7 @@ def attempt(client: Client, **options: Any) -> Run | Skipped:
 # --- slots
 
 
-def test_a_slot_runs_once_whoever_asks(client: Client, other: Client) -> None:
+def test_a_slot_runs_once_whichever_client_attempts_it(client: Client, other: Client) -> None:
     run = attempt(client)
     assert isinstance(run, Run)
     assert (run.name, run.slot) == ("job", "2026-11-15T00:00:00+00:00")
@@ -108,7 +108,7 @@ def test_names_and_labels_that_read_the_same_when_joined_are_different_jobs(clie
         assert second
 
 
-def test_a_slot_is_remembered_for_as_long_as_keep_says(store: ManualStore, client: Client) -> None:
+def test_a_slot_is_remembered_for_as_long_as_keep(store: ManualStore, client: Client) -> None:
     assert attempt(client, every=None, slot="x", keep="10d")
     store.clock.advance(9 * 86_400)
     assert not attempt(client, every=None, slot="x", keep="10d")
@@ -127,7 +127,7 @@ def test_keep_is_never_less_than_two_periods(store: ManualStore, client: Client)
 # --- conflicts
 
 
-def test_whoever_comes_while_it_runs_is_told_who_runs_it(client: Client, other: Client) -> None:
+def test_an_attempt_while_it_runs_is_skipped_and_names_the_runner(client: Client, other: Client) -> None:
     with client.once("job", every="1d").attempt() as run:
         assert run
         skipped = attempt(other)
@@ -141,7 +141,7 @@ def test_whoever_comes_while_it_runs_is_told_who_runs_it(client: Client, other: 
         assert caught.value.skipped == skipped
 
 
-def test_raise_tells_what_was_run_and_survives_pickling(client: Client) -> None:
+def test_raise_has_what_was_run_and_survives_pickling(client: Client) -> None:
     attempt(client)
     with pytest.raises(AlreadyRun) as caught:
         attempt(client, on_conflict="raise")
@@ -170,14 +170,14 @@ def test_a_failed_run_leaves_its_slot_open_and_its_exception_is_seen(client: Cli
     assert attempt(other)
 
 
-def test_a_run_that_says_it_failed_leaves_its_slot_open(client: Client) -> None:
+def test_a_run_that_calls_fail_leaves_its_slot_open(client: Client) -> None:
     with client.once("job", every="1d").attempt() as run:
         assert isinstance(run, Run)
         run.fail()
     assert attempt(client)
 
 
-def test_a_failed_run_closes_its_slot_when_told_so(client: Client) -> None:
+def test_a_failed_run_closes_its_slot_with_on_failure_close(client: Client) -> None:
     with pytest.raises(ZeroDivisionError), client.once("job", every="1d", on_failure="close").attempt():
         _ = 1 / 0
     skipped = attempt(client)
@@ -203,7 +203,9 @@ def test_a_run_whose_lease_was_lost_is_not_recorded(store: ManualStore, client: 
     assert attempt(other)
 
 
-def test_a_late_finisher_cannot_overwrite_and_is_told(store: ManualStore, client: Client, other: Client) -> None:
+def test_a_late_finisher_cannot_overwrite_and_gets_lease_lost(
+    store: ManualStore, client: Client, other: Client
+) -> None:
     """The lease looks fine to its holder, but the store has given the lock to another, which is running."""
     with pytest.raises(LeaseLost) as caught, client.once("job", every="1d").attempt() as late:
         assert isinstance(late, Run)
@@ -226,7 +228,7 @@ def test_a_holder_that_is_late_before_it_begins_does_not_run(store: ManualStore,
     assert client.inspect("job") is None
 
 
-def test_a_run_that_the_record_knows_to_be_late_is_told_even_while_it_holds_the_lock(
+def test_a_run_that_the_record_shows_to_be_late_loses_its_lease_even_while_it_holds_the_lock(
     store: ManualStore, client: Client
 ) -> None:
     job = client.once("job", every="1d")
@@ -247,7 +249,7 @@ def test_a_run_that_took_longer_than_max_hold_is_not_recorded(store: ManualStore
 
 @pytest.mark.parametrize("trouble", ["drop_next_reply", "drop_next_request", "refuse_next"])
 @pytest.mark.parametrize("verb", ["read", "write"])
-def test_a_question_without_answer_is_asked_again(trouble: str, verb: str) -> None:
+def test_a_read_without_answer_is_sent_again(trouble: str, verb: str) -> None:
     store = ManualStore()
     with _with_real_time(store) as client:
         getattr(store.faults, trouble)(verb)
@@ -260,7 +262,7 @@ def _with_real_time(store: ManualStore) -> leasehold.Client:
     return leasehold.connect(store)
 
 
-def test_a_run_that_cannot_be_recorded_says_so_and_frees_the_lock(store: ManualStore, client: Client) -> None:
+def test_a_run_that_cannot_be_recorded_raises_and_frees_the_lock(store: ManualStore, client: Client) -> None:
     store.faults.reject_next("write")
     with pytest.raises(BackendError) as caught, client.once("job", every="1d").attempt():
         pass
@@ -302,7 +304,7 @@ def test_standby_takes_over_from_one_that_vanished_and_there_is_no_third_run(sto
         async with store.connect_async() as first, store.connect_async() as second:
             tasks = [asyncio.create_task(_stand_by(client)) for client in (first, second)]
             await _until(lambda: len(_state(store)) == 2)
-            for _ in range(31):  # a second at a time: a waiter that is not heard of for longer loses its place
+            for _ in range(31):  # a second at a time: a waiter that sends nothing for longer loses its place
                 store.clock.advance(1)
                 await asyncio.sleep(0.01)
             assert sorted(await asyncio.gather(*tasks)) == [False, True]

@@ -1,4 +1,4 @@
-"""A program that waits for a lock it holds itself is told so, and what helps."""
+"""A program that waits for a lock it holds itself gets a message with the reason and what helps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from leasehold import Lease
 
-ITSELF = "this process; if by the very thread or task that asks"
+ITSELF = "this process; if by the very thread or task that waits"
 
 
 def eventually(condition: Callable[[], bool], what: str) -> None:
@@ -67,7 +67,7 @@ def test_a_reader_that_wants_to_write_is_not_advised_to_be_re_entrant() -> None:
             assert "release it first" in str(late.value)
 
 
-def test_another_thread_of_this_process_is_told_apart() -> None:
+def test_another_thread_of_this_process_is_distinguished() -> None:
     with leasehold.connect("memory://") as client:
         leases: list[Lease] = []
         thread = threading.Thread(target=lambda: leases.append(client.lock("x").acquire()))
@@ -94,7 +94,7 @@ def test_permits_of_others_are_not_blamed_on_the_one_who_has_one() -> None:
         assert "by the very thread" not in str(late.value)
 
 
-def test_a_wait_without_end_for_oneself_is_reported_at_once_and_can_still_be_ended_by_another() -> None:
+def test_an_endless_wait_for_a_lock_of_ones_own_is_reported_at_once_and_can_still_be_ended_by_another() -> None:
     with leasehold.connect("memory://") as client:
         seen: list[events.Waiting] = []
         client.on_event(lambda event: seen.append(event) if isinstance(event, events.Waiting) else None)
@@ -120,7 +120,7 @@ def test_a_wait_without_end_for_oneself_is_reported_at_once_and_can_still_be_end
 
 
 def events_are_slow() -> float:
-    """The time after which every wait is reported, whoever holds the lock."""
+    """The time after which every wait is reported, whichever process holds the lock."""
     from leasehold._core.acquire import SLOW_WAIT
 
     return SLOW_WAIT

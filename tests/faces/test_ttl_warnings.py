@@ -71,14 +71,14 @@ def eventually(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.005)
 
 
-def test_a_lease_says_the_ttl_that_it_was_given() -> None:
+def test_a_lease_has_the_ttl_that_the_store_gave() -> None:
     with leasehold.connect("memory://") as client, client.lock("x", ttl=20).hold() as lease:
         assert lease.ttl == 20
     with leasehold.connect(SessionStore(7)) as client, client.lock("x", ttl=2).hold() as lease:
         assert lease.ttl == 7
 
 
-def test_an_async_lease_says_the_ttl_that_it_was_given() -> None:
+def test_an_async_lease_has_the_ttl_that_the_store_gave() -> None:
     async def main() -> None:
         async with connect_async(SessionStore(7)) as client, client.lock("x", ttl=2).hold() as lease:
             assert lease.ttl == 7

@@ -45,7 +45,7 @@ def eventually(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.001)
 
 
-def test_a_waiter_that_was_woken_for_nothing_asks_once_and_waits_again() -> None:
+def test_a_waiter_that_was_woken_for_nothing_tries_once_and_waits_again() -> None:
     store = CountedStore()
     with leasehold.connect(store) as client:
         held = client.lock("x", ttl=300).acquire()

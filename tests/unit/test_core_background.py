@@ -32,7 +32,7 @@ def test_an_interrupted_call_without_a_timeout_gives_its_withdrawal_a_second() -
         assert withdrawal.options == [{"doubt": True}]
 
 
-def test_a_call_that_gives_up_in_doubt_leaves_its_withdrawal_to_the_cleaner() -> None:
+def test_a_call_that_gives_up_in_doubt_leaves_its_withdrawal_to_the_cleanup() -> None:
     store = ManualStore()
     threads: list[str] = []
 
@@ -47,7 +47,7 @@ def test_a_call_that_gives_up_in_doubt_leaves_its_withdrawal_to_the_cleaner() ->
         eventually(lambda: threads == ["leasehold cleanup"])
 
 
-def test_the_cleaner_stops_when_the_ttl_has_done_its_work() -> None:
+def test_the_cleanup_stops_when_the_ttl_has_done_its_work() -> None:
     store = ManualStore()
     with store.connect() as client:
         store.faults.cut()

@@ -107,7 +107,7 @@ def test_a_release_in_doubt_that_is_answered_after_the_deadline_does_not_claim_t
 
 @pytest.mark.parametrize("doubts", [0, 1])
 def test_a_release_that_got_no_answer_stays_unknown_when_the_store_cannot_be_reached_any_more(doubts: int) -> None:
-    """It did not: the last failure was told, and that one was surely not applied."""
+    """It did not: the last failure was raised, and that one was surely not applied."""
     store = ManualStore()
     with store.connect() as client:
         lease = client.lock("x", ttl=60).acquire()
@@ -167,7 +167,7 @@ def test_the_client_can_be_closed_by_a_signal_handler_of_its_own_waiting_thread(
         assert calls == [1]
 
 
-def test_a_release_in_the_background_tells_the_next_in_line_and_is_announced_once() -> None:
+def test_a_release_in_the_background_wakes_the_next_waiter_and_is_one_event() -> None:
     store = ManualStore()
     seen: list[events.Event] = []
     with store.connect() as client, store.connect() as other:

@@ -103,7 +103,7 @@ def test_an_error_in_on_lost_does_not_end_the_keeper(caplog: pytest.LogCaptureFi
     assert "on_lost failed" in caplog.text
 
 
-def test_a_loss_is_told_exactly_once() -> None:
+def test_on_lost_is_called_exactly_once() -> None:
     store = ManualStore()
     losses: list[leasehold.Loss] = []
     with store.connect() as client:
@@ -117,7 +117,7 @@ def test_a_loss_is_told_exactly_once() -> None:
 
 
 def test_a_store_that_hangs_does_not_delay_the_news_of_the_loss() -> None:
-    """The renewal is a task of its own: the keeper waits for nobody."""
+    """The renewal is a task of its own: the keeper never waits for it."""
     store = ManualStore()
     told = threading.Event()
     with store.connect() as client, pytest.raises(LeaseLost) as lost:

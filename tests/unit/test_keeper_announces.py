@@ -1,4 +1,4 @@
-"""What the keeper says, and that nobody who listens can keep it from its work."""
+"""What the keeper reports, and that no listener or log handler can delay its work."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ def test_a_loss_that_its_holder_saw_first_is_announced_as_a_loss_and_not_as_drop
 
 
 def is_kept_and_its_neighbour_hears_of_a_loss(store: ManualStore, client: leasehold.Client) -> None:
-    """One lease goes on for many ttls, and the holder of another is told when it is taken away."""
+    """One lease goes on for many ttls, and the holder of another is notified when it is taken away."""
     told = threading.Event()
     kept, taken = client.lock("kept").acquire(), client.lock("taken")
     with pytest.raises(leasehold.LeaseLost), taken.hold(on_lost=lambda _: told.set()) as lease:
         for _ in range(40):
             store.pass_time(5)
         store.lose(lease)
-        assert told.wait(30), "the holder is not told any more"
+        assert told.wait(30), "the holder was not notified"
         lease.check()
     assert kept.release(), "nothing is renewed any more"
 
@@ -126,7 +126,7 @@ def test_news_come_in_order_and_before_the_client_is_closed() -> None:
     assert lost == [f"n{number}" for number in range(20)]
 
 
-def test_news_for_somebody_who_hangs_do_not_pile_up_for_ever(hang: Hang) -> None:
+def test_events_for_a_listener_that_hangs_do_not_pile_up_without_end(hang: Hang) -> None:
     heard: list[events.Event] = []
     news = Events()
     news.subscribe(hang)

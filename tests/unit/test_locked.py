@@ -29,7 +29,7 @@ def test_the_name_is_made_from_the_arguments_and_the_lease_is_passed_on() -> Non
     client.close()
 
 
-def test_a_busy_lock_raises_or_gives_what_on_busy_says() -> None:
+def test_a_busy_lock_raises_or_gives_the_result_of_on_busy() -> None:
     client = ManualStore().connect()
 
     @client.locked("x", timeout=0)

@@ -58,7 +58,7 @@ def test_a_signal_wakes_all_threads_that_wait(waiters: int) -> None:
     ]
     for thread in threads:
         thread.start()
-    while len(signal._waiters) < waiters:  # whoever comes after the flag is up need not be woken
+    while len(signal._waiters) < waiters:  # one that comes after the flag is up need not be woken
         time.sleep(0.0001)
     signal.set()
     patience = time.monotonic() + 20
@@ -98,7 +98,7 @@ def interrupted_at(point: int, signal: ThreadSignal) -> bool:
     return False
 
 
-def test_who_is_interrupted_while_raising_a_signal_leaves_nobody_asleep_for_the_next_one() -> None:
+def test_an_interruption_while_setting_a_signal_leaves_no_waiter_asleep_for_the_next_one() -> None:
     runtime = ThreadRuntime()
     for point in range(1, 500):
         signal = ThreadSignal()

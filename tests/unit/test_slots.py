@@ -88,7 +88,7 @@ def test_the_tick_is_the_nearest_and_the_next_one_only_when_it_is_less_than_a_mi
     assert slots.at(tick - 3600).start == tick - DAY  # by hand, in the evening: not the slot of the night to come
 
 
-def test_ticks_that_are_close_are_told_apart_by_which_is_nearer() -> None:
+def test_of_two_close_ticks_the_nearer_one_counts() -> None:
     slots, minute = cron("* * * * *"), at("2026-11-15T02:00:00+00:00")
     assert slots.at(minute + 29).start == minute
     assert slots.at(minute + 31).start == minute + 60

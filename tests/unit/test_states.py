@@ -9,7 +9,7 @@ from leasehold._core.states import TRANSITIONS, Event, State, advance
 
 def test_the_table_answers_every_pair_that_can_happen() -> None:
     pairs = set(itertools.product(State, Event))
-    assert pairs - set(TRANSITIONS) == {(State.HELD, Event.FREED)}  # nothing is freed that nobody asked to release
+    assert pairs - set(TRANSITIONS) == {(State.HELD, Event.FREED)}  # nothing is freed without a release
 
 
 def test_a_pair_that_cannot_happen_is_an_error_and_not_a_guess() -> None:

@@ -42,7 +42,7 @@ def test_loss_is_decided_at_the_deadline_and_stays_decided() -> None:
 
 def test_a_confirmation_after_the_deadline_does_not_bring_the_lease_back() -> None:
     held = tenure()
-    held.asking(held.deadline - 1, 2.0)
+    held.renewal_sent(held.deadline - 1, 2.0)
     held.confirm(held.grant, sent=held.deadline - 1, now=held.deadline + 0.5)
     assert held.state is State.LOST
     assert held.loss is not None
@@ -56,7 +56,7 @@ def test_a_confirmation_counts_from_the_send() -> None:
     assert held.due == 120.0
 
 
-def test_a_store_that_cannot_give_the_whole_ttl_is_not_asked_again_and_again() -> None:
+def test_a_store_that_cannot_give_the_whole_ttl_is_not_sent_renewals_without_end() -> None:
     held = tenure(granted=24.0)
     assert held.due == 100.0
     held.confirm(Grant(held.grant.claim, 1, 24.0), sent=101.0, now=101.5)
@@ -89,16 +89,16 @@ def test_a_renewal_under_way_is_hedged_as_often_as_a_failed_one_is_tried_again()
     now = 110.0
     for _ in range(MOST_UNDER_WAY):
         assert held.next_action() == now
-        held.asking(now, hedge_after(30.0, usual=0.001))
+        held.renewal_sent(now, hedge_after(30.0, usual=0.001))
         assert not held.wants_renewal(now + 1.9)
         now += 2.0
     assert not held.wants_renewal(now), "the number under way is limited"
     assert held.next_action() == held.deadline
-    held.answered()
+    held.renewal_ended()
     assert held.wants_renewal(now)
 
 
-def test_a_store_that_is_only_slow_is_not_asked_more_than_it_can_answer() -> None:
+def test_a_store_that_is_only_slow_is_not_sent_more_than_it_can_answer() -> None:
     assert hedge_after(30.0, usual=0.0) == 2.0
     assert hedge_after(30.0, usual=3.0) == 6.0
     assert hedge_after(30.0, usual=8.0) == 10.0
@@ -106,15 +106,15 @@ def test_a_store_that_is_only_slow_is_not_asked_more_than_it_can_answer() -> Non
 
 
 @given(st.floats(0.1, 1e5))
-def test_while_the_store_is_down_a_lease_asks_about_fifteen_times_per_ttl(ttl: float) -> None:
+def test_while_the_store_is_down_a_lease_is_renewed_about_fifteen_times_per_ttl(ttl: float) -> None:
     pause = retry_due(0.0, ttl)
     assert ttl / 20 <= pause <= max(0.02, ttl / 10)
 
 
 def test_a_failed_renewal_is_tried_again_soon() -> None:
     held = tenure()
-    held.asking(110.0, 10.0)
-    held.answered()
+    held.renewal_sent(110.0, 10.0)
+    held.renewal_ended()
     assert held.failed("no route", 110.0, 111.0)
     assert 111.0 < held.due <= 113.0
     assert held.wants_renewal(held.due)
@@ -122,8 +122,8 @@ def test_a_failed_renewal_is_tried_again_soon() -> None:
 
 def test_a_failure_of_an_older_request_after_a_confirmation_changes_nothing() -> None:
     held = tenure()
-    held.asking(110.0, 2.0)
-    held.asking(112.0, 2.0)
+    held.renewal_sent(110.0, 2.0)
+    held.renewal_sent(112.0, 2.0)
     held.confirm(held.grant, sent=112.0, now=112.5)
     due = held.due
     assert not held.failed("no answer", 110.0, 113.0)
@@ -131,13 +131,13 @@ def test_a_failure_of_an_older_request_after_a_confirmation_changes_nothing() ->
     assert held.failure is None
 
 
-def test_a_confirmation_ends_an_outage_so_that_the_next_one_and_a_pause_are_told_apart() -> None:
+def test_a_confirmation_ends_an_outage_so_that_the_next_one_and_a_pause_are_distinguished() -> None:
     held = tenure()
-    held.asking(110.0, 2.0)
-    held.answered()
+    held.renewal_sent(110.0, 2.0)
+    held.renewal_ended()
     held.failed("no route", 110.0, 110.5)
-    held.asking(112.5, 2.0)
-    held.answered()
+    held.renewal_sent(112.5, 2.0)
+    held.renewal_ended()
     held.confirm(held.grant, sent=112.5, now=112.6)
     assert held.failure is None
     loss = held.settle(held.deadline + 1)

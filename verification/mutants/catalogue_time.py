@@ -129,6 +129,14 @@ TIME_MUTANTS: tuple[Mutant, ...] = (
         contract("life:closing_ends_the_calls_that_wait"),
     ),
     Mutant(
+        "C1-warns-of-what-is-over",
+        "a closing client warns of a lease as held whose time is over",
+        _KEEPER,
+        '"its client was closed"), now)\n',
+        '"its client was closed"))\n',
+        ("tests/faces/test_warnings_of_close.py",),
+    ),
+    Mutant(
         "C1-waiters-go-on",
         "a waiting call goes on after its client was closed",
         _WAITING_CALLS,
@@ -178,7 +186,7 @@ TIME_MUTANTS: tuple[Mutant, ...] = (
         _VALIDITY,
         "    return max(SHORTEST_RETRY, ttl / RETRIES_PER_TTL)\n",
         "    return min(SHORTEST_RETRY, ttl / RETRIES_PER_TTL)\n",
-        ("tests/unit/test_tenure.py::test_while_the_store_is_down_a_lease_asks_about_fifteen_times_per_ttl",),
+        ("tests/unit/test_tenure.py::test_while_the_store_is_down_a_lease_is_renewed_about_fifteen_times_per_ttl",),
     ),
     Mutant(
         "R9-hedged-late",
@@ -219,7 +227,7 @@ TIME_MUTANTS: tuple[Mutant, ...] = (
         _CLEANUP,
         "        if now >= action.ends:\n            return True\n",
         "",
-        _background("test_the_cleaner_stops_when_the_ttl_has_done_its_work"),
+        _background("test_the_cleanup_stops_when_the_ttl_has_done_its_work"),
     ),
     Mutant(
         "waits-for-itself",
@@ -235,6 +243,6 @@ TIME_MUTANTS: tuple[Mutant, ...] = (
         _ACQUIRE,
         "                self._silent = True\n                if isinstance",
         "                if isinstance",
-        _background("test_a_call_that_gives_up_in_doubt_leaves_its_withdrawal_to_the_cleaner"),
+        _background("test_a_call_that_gives_up_in_doubt_leaves_its_withdrawal_to_the_cleanup"),
     ),
 )

@@ -52,15 +52,15 @@ async def acquire(opened: OpenClient, spec: LockSpec, deadline: float | None) ->
     if opened.seen:
         await repair_fence(opened, spec)
     attempt = _Attempt(opened, spec, math.inf if deadline is None else deadline)
-    ask: Callable[[], Awaitable[Tenure | None]]
+    step: Callable[[], Awaitable[Tenure | None]]
     if attempt.is_single:
-        ask = attempt.ask_at_once
+        step = attempt.try_at_once
     elif Capability.FIFO in opened.backend.capabilities:
-        ask = attempt.queue
+        step = attempt.queue
     else:
-        ask = attempt.ask_again
+        step = attempt.poll
     try:
-        while (tenure := await ask()) is None:
+        while (tenure := await step()) is None:
             attempt.go_on()  # the place or the grant ran out before it could be trusted: queue again
     finally:
         if attempt.has_waited:
@@ -76,7 +76,7 @@ async def try_acquire(opened: OpenClient, spec: LockSpec) -> Tenure | None:
         await repair_fence(opened, spec)
     attempt = _Attempt(opened, spec, opened.runtime.now())
     try:
-        return await attempt.ask_once()
+        return await attempt.try_once()
     finally:
         if attempt.has_waited:
             opened.waiting_calls.ended(attempt)
@@ -114,10 +114,10 @@ class _Attempt:
         claim = self._fresh_claim()
         store: Any = self._backend  # with FIFO it is a `Queueing`
         try:
-            answer: Grant | Place | Refusal = await self._ask(store.join, claim)
+            answer: Grant | Place | Refusal = await self._send(store.join, claim)
             while isinstance(answer, Place):
                 await self._wait_for_turn(answer)
-                answer = await self._ask(store.turn, answer)
+                answer = await self._send(store.turn, answer)
             return await self._accept(claim, answer)
         except GeneratorExit:
             raise  # nothing can be awaited any more; the ttl frees what is left
@@ -131,16 +131,16 @@ class _Attempt:
         if now >= self._deadline:
             raise self._timed_out(now)
 
-    async def ask_at_once(self) -> Tenure:
+    async def try_at_once(self) -> Tenure:
         """Ask once, and raise the timeout if refused."""
-        tenure = await self.ask_once()
+        tenure = await self.try_once()
         if tenure is None:
             raise self._timed_out(self._runtime.now())
         return tenure
 
-    async def ask_again(self) -> Tenure | None:
+    async def poll(self) -> Tenure | None:
         """Ask, and if refused wait a little, for stores without a queue; None to go round again."""
-        tenure = await self.ask_once()
+        tenure = await self.try_once()
         if tenure is not None:
             return tenure
         pause = CONTENTION.delay(self._rounds, self._runtime.random())
@@ -153,11 +153,11 @@ class _Attempt:
         await self._pause(min(pause, self._deadline - now))
         return None
 
-    async def ask_once(self) -> Tenure | None:
+    async def try_once(self) -> Tenure | None:
         """Ask once, without waiting; None if refused."""
         claim = self._fresh_claim()
         try:
-            return await self._accept(claim, await self._ask(self._backend.try_acquire, claim))
+            return await self._accept(claim, await self._send(self._backend.try_acquire, claim))
         except GeneratorExit:
             raise
         except BaseException:
@@ -170,7 +170,7 @@ class _Attempt:
         spec = self._spec
         return Claim(spec.key, self._runtime.owner(), spec.ttl, spec.mode, spec.capacity, spec.min_hold, spec.holder)
 
-    async def _ask(self, verb: Callable[[S, float], Awaitable[A]], subject: S) -> A:
+    async def _send(self, verb: Callable[[S, float], Awaitable[A]], subject: S) -> A:
         """Send one request until the store answers. A claim may be sent twice: it is one claim to the store."""
         failures = 0
         unknown: OutcomeUnknown | None = None  # a later failure that was surely not applied does not undo the doubt
@@ -258,7 +258,7 @@ class _Attempt:
                 raise answer
             return answer
 
-        answer = await self._ask(renew, [grant])
+        answer = await self._send(renew, [grant])
         return answer if isinstance(answer, Grant) else None
 
     async def _wait_for_turn(self, place: Place) -> None:

@@ -24,7 +24,7 @@ def require(backend: Backend, capability: Capability) -> None:
     """Raise `UnsupportedCapability` unless the store promises it."""
     if capability not in backend.capabilities:
         raise UnsupportedCapability(
-            f"{backend.label} does not promise {capability}; the table of stores in the README says which ones do",
+            f"{backend.label} does not promise {capability}; use a store that does: see the table in the README",
             backend=backend.label,
         )
 

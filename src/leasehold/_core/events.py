@@ -1,8 +1,8 @@
 """What happens to locks, as typed events, and how each is logged.
 
 Levels: normal life is DEBUG; a wait of more than a second is one WARNING that names holder and queue; a failed renewal
-and a lock that was broken or dropped are WARNINGs; a lost lease is an ERROR. An event is only built when somebody
-listens or the logger wants it.
+and a lock that was broken or dropped are WARNINGs; a lost lease is an ERROR. An event is only built when there is a
+listener or the logger is enabled for its level.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Acquired(Event):
 class Waiting(Event):
     """A call has been waiting for more than a second, or would for ever: its own thread or task holds the lock.
 
-    `own` says that the holder is this process, and what helps.
+    `own` is set where the holder is this process, with what to do about it.
     """
 
     level: ClassVar[int] = logging.WARNING
@@ -79,12 +79,13 @@ class Waiting(Event):
     def __str__(self) -> str:
         own = f" ({self.own})" if self.own else ""
         queue = "" if self.ahead is None else f", {self.ahead} ahead in the queue"
-        return f"waiting for {self.name!r} since {self.waited:.1f} s, held by {self.holder or 'somebody'}{own}{queue}"
+        holder = self.holder or "another holder"
+        return f"waiting for {self.name!r} ({self.waited:.1f} s so far), held by {holder}{own}{queue}"
 
 
 @dataclass(frozen=True, slots=True)
 class StoreUnreachable(Event):
-    """A call that wants a lock got no answer; it asks again for `remaining` seconds. Once per outage."""
+    """A call that wants a lock got no answer; it tries again for `remaining` seconds. Once per outage."""
 
     level: ClassVar[int] = logging.WARNING
 
@@ -92,12 +93,12 @@ class StoreUnreachable(Event):
     error: str
 
     def __str__(self) -> str:
-        return f"no answer for {self.name!r}, trying for {self.remaining:.1f} s more: {self.error}"
+        return f"the store did not answer for {self.name!r}; trying for {self.remaining:.1f} s more: {self.error}"
 
 
 @dataclass(frozen=True, slots=True)
 class StoreReached(Event):
-    """The store answers again a call that wants a lock."""
+    """The store answers again, to a call that wants a lock."""
 
     level: ClassVar[int] = logging.INFO
 
@@ -137,7 +138,7 @@ class RenewalFailed(Event):
     error: str
 
     def __str__(self) -> str:
-        return f"could not renew {self.name!r}, {self.remaining:.1f} s are left to try again: {self.error}"
+        return f"could not renew {self.name!r}; trying for {self.remaining:.1f} s more before it is lost: {self.error}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +171,7 @@ class Lost(Event):
 
 @dataclass(frozen=True, slots=True)
 class TtlDiffers(Event):
-    """The store gives another ttl than was asked for; said once for each name of a client."""
+    """The store gives another ttl than the lock was made with; once for each name of a client."""
 
     level: ClassVar[int] = logging.WARNING
 
@@ -178,7 +179,10 @@ class TtlDiffers(Event):
     given: float
 
     def __str__(self) -> str:
-        return f"{self.name!r} was asked for with a ttl of {self.asked:g} s, and its store gives {self.given:.3g} s"
+        return (
+            f"{self.name!r} was made with a ttl of {self.asked:g} s, and its store gives {self.given:.3g} s; "
+            "lease.ttl is what counts"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +217,10 @@ class Dropped(Event):
     fence: int
 
     def __str__(self) -> str:
-        return f"the lease of {self.name!r} with fence {self.fence} was dropped without release; its ttl will free it"
+        return (
+            f"the lease of {self.name!r} with fence {self.fence} was dropped without release; its ttl will free it. "
+            "Keep a reference to the lease while you need the lock, and release it"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +264,7 @@ class FenceRaised(Event):
 
 
 class Events:
-    """Passes events to the logger and to whoever subscribed. A listener that raises is logged and kept."""
+    """Passes events to the logger and to the listeners. A listener that raises is logged and kept."""
 
     def __init__(self) -> None:
         self.listeners: tuple[Callable[[Event], object], ...] = ()
@@ -283,4 +290,4 @@ class Events:
             try:
                 listener(event)
             except Exception:  # a listener must never break a lock
-                logger.exception("a listener failed on %s", type(event).__name__)
+                logger.exception("a listener of on_event failed on %s; the lock is not affected", type(event).__name__)

@@ -266,7 +266,7 @@ class Keeper:
                 continue
             if tenure.wants_renewal(now, tenure.grant.claim.ttl * BUNDLE if bundle else 0.0):
                 with self.guard:
-                    tenure.asking(now, hedge_after(tenure.grant.claim.ttl, self._usual))
+                    tenure.renewal_sent(now, hedge_after(tenure.grant.claim.ttl, self._usual))
                 due.append((known, tenure.grant))
             wake = min(wake, tenure.next_action())
         return lost, due, wake
@@ -307,7 +307,7 @@ class Keeper:
             if tenure is None:
                 continue
             with self.guard:
-                tenure.answered()
+                tenure.renewal_ended()
             self._apply(tenure, answer, sent)
             if tenure.state is State.HELD:
                 renewed.append((tenure.name, tenure.grant.fence))
@@ -344,7 +344,7 @@ class Keeper:
         if tenure is None:
             return
         with self.guard:
-            tenure.answered()
+            tenure.renewal_ended()
             first = tenure.failure is None
             failed = tenure.failed(str(error) or type(error).__name__, sent, now)
         if failed and first and tenure.state is State.HELD:

@@ -1,4 +1,4 @@
-"""Names (what the user says) and keys (what the store keeps).
+"""Names (as the user writes them) and keys (as the store keeps them).
 
 A name is any non-empty text of at most 512 bytes of UTF-8, compared byte by byte: no normalisation, no case folding, no
 trimming, so two names that differ in any way are two locks. A key is the namespace and the name joined so that no two

@@ -38,7 +38,7 @@ def own_hold(opened: OpenClient, spec: LockSpec, holder: Holder | None) -> OwnHo
             continue
         if tenure.taker == current:
             cure = "release it first" + (", or use reentrant=True" if theirs.mode is spec.mode else "")
-            return OwnHold(itself=True, text=f"this process; if by the very thread or task that asks: {cure}")
+            return OwnHold(itself=True, text=f"this process; if by the very thread or task that waits: {cure}")
     return None if holder is None else OwnHold(itself=False, text="this process")
 
 

@@ -90,7 +90,7 @@ class Tenure:
 
     @property
     def is_window(self) -> bool:
-        """Whether less was granted than was asked for, and perhaps more comes with the first renewal."""
+        """Whether less was granted than was claimed, and the first renewal may bring more."""
         return self.confirmed == -math.inf and self.renewable and self.grant.ttl < self.grant.claim.ttl
 
     def present_watchers(self) -> list[Watcher]:
@@ -110,13 +110,13 @@ class Tenure:
         if before is HELD:
             self.loss = loss
 
-    def asking(self, now: float, patience: float) -> None:
+    def renewal_sent(self, now: float, patience: float) -> None:
         """A renewal is about to be sent; another one becomes due after `patience` seconds without an answer."""
         self.under_way += 1
         self.due = now + patience
 
-    def answered(self) -> None:
-        """A renewal is not under way any more, whatever came of it."""
+    def renewal_ended(self) -> None:
+        """A renewal got an answer or failed."""
         self.under_way -= 1
 
     def confirm(self, answer: Grant, sent: float, now: float) -> None:
@@ -128,7 +128,7 @@ class Tenure:
         self.failure, self.confirmed = None, sent
         self.ttl = max(self.ttl, answer.ttl)
         self.deadline = min(max(self.deadline, believed_until(sent, answer.ttl)), self.ends)
-        # What a renewal brought is what the store can give: less than was wanted is no reason to ask again at once.
+        # What a renewal brought is what the store can give: less than was claimed is no reason to renew again at once.
         self.due = renewal_due(sent, answer.ttl, answer.ttl)
 
     def failed(self, why: str, sent: float, now: float) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leasehold._core import events as happened
-from leasehold._core.validity import is_as_asked
+from leasehold._core.validity import is_near
 
 if TYPE_CHECKING:
     from leasehold._core.event_dispatcher import EventDispatcher
@@ -26,7 +26,7 @@ class TtlWarnings:
     def note(self, tenure: Tenure) -> None:
         """Compare a grant or a renewal; the short ttl after a hand-over does not count, a renewal follows at once."""
         name, asked, given = tenure.name, tenure.grant.claim.ttl, tenure.ttl
-        if tenure.is_window or name in self._names or len(self._names) >= MOST_NAMES or is_as_asked(asked, given):
+        if tenure.is_window or name in self._names or len(self._names) >= MOST_NAMES or is_near(asked, given):
             return
         self._names.add(name)
         self._dispatcher.dispatch(happened.TtlDiffers(name, asked, given))

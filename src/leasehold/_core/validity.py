@@ -6,7 +6,7 @@ counts from *before* the request was sent: the store cannot have started its own
 
 from __future__ import annotations
 
-__all__ = ["believed_until", "hedge_after", "is_as_asked", "margin", "renewal_due", "retry_due"]
+__all__ = ["believed_until", "hedge_after", "is_near", "margin", "renewal_due", "retry_due"]
 
 DRIFT_SHARE = 0.01
 DRIFT_FIXED = 0.005
@@ -25,8 +25,8 @@ def believed_until(since: float, ttl: float) -> float:
     return since + ttl - (ttl * DRIFT_SHARE + DRIFT_FIXED)
 
 
-def is_as_asked(asked: float, given: float) -> bool:
-    """Whether a store gave the ttl that was asked for, give or take how exactly it counts."""
+def is_near(asked: float, given: float) -> bool:
+    """Whether the ttl of a grant is that of its claim, within the margin for drift and rounding."""
     return abs(given - asked) <= margin(asked)
 
 

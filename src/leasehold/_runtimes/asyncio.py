@@ -37,16 +37,16 @@ class AsyncioSignal:
         self._thread = 0
 
     def set(self) -> None:
-        """Raise the flag and wake all who wait."""
+        """Raise the flag and wake all waiters."""
         self._up = True
         if self._loop is None:
-            return  # nobody has waited yet
+            return  # there has been no waiter yet
         if threading.get_ident() == self._thread:
             self._wake()
             return
         try:
             self._loop.call_soon_threadsafe(self._wake)
-        except RuntimeError:  # the loop is closed: nobody waits there any more
+        except RuntimeError:  # the loop is closed, and its waiters with it
             self._waiters.clear()
 
     def clear(self) -> None:
@@ -160,7 +160,7 @@ class AsyncioRuntime:
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
-        self.now = clock.now  # type: ignore[method-assign]  # asked several times in every call
+        self.now = clock.now  # type: ignore[method-assign]  # several times in every call
         self.owner = fresh_owner  # type: ignore[method-assign]
         self.current = asyncio.current_task  # type: ignore[method-assign]
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -184,7 +184,7 @@ class AsyncioRuntime:
         return _current_task()
 
     def guard(self) -> AbstractContextManager[Any]:
-        """One thread runs everything, and nothing awaits inside a guard: there is nobody to keep out.
+        """One thread runs everything, and nothing awaits inside a guard: there is nothing to keep out.
 
         So anything would do. This one is written in C, which `contextlib.nullcontext` is not.
         """
@@ -256,7 +256,7 @@ class AsyncioRuntime:
         enough: Callable[[Sequence[T | Exception | None]], bool],
         deadline: float,
     ) -> Sequence[T | Exception | None]:
-        """Start all at once, or ask in tasks of their own where a request cannot be started."""
+        """Start all at once, or send each in a task of its own where a request cannot be started."""
         if self._clock.granularity is None and all(hasattr(request, "start") for request in requests):
             return await _Round(cast("Sequence[Startable[T]]", requests), enough).until(deadline - self.now())
         return await scatter_over_tasks(self, requests, enough, deadline)

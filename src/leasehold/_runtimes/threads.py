@@ -1,6 +1,6 @@
 """The blocking runtime: nothing ever suspends, so a coroutine is finished by one `send(None)`.
 
-Waiting is done where the coroutine asks for it, on the calling thread. A signal handler that raises interrupts any
+A wait blocks the calling thread inside the coroutine. A signal handler that raises interrupts any
 wait, and the exception passes through the coroutine like any other.
 """
 
@@ -55,13 +55,13 @@ class ThreadSignal:
         self._waiters: list[LockType] = []
 
     def set(self) -> None:
-        """Raise the flag and wake all who wait.
+        """Raise the flag and wake all waiters.
 
         Each waiter removes itself. Were it removed here, a signal handler that raises in between could leave one asleep
-        whom nobody can wake any more.
+        for ever.
         """
         self._up = True
-        for waiter in tuple(self._waiters):  # who comes later sees the flag
+        for waiter in tuple(self._waiters):  # a later one sees the flag
             try:
                 waiter.release()
             except RuntimeError:  # it is awake already
@@ -129,7 +129,7 @@ class ThreadScope:
     """A thread cannot be interrupted, so a loss only sets `lost` and calls `on_lost`."""
 
     def cancel(self) -> None:
-        """Nothing can be done here."""
+        """A thread cannot be interrupted."""
 
     def loss_is_raised(self) -> None:
         """Nothing to remember."""
@@ -150,7 +150,7 @@ class ThreadRuntime:
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
-        self.now = clock.now  # type: ignore[method-assign]  # asked several times in every call
+        self.now = clock.now  # type: ignore[method-assign]  # several times in every call
         self.owner = fresh_owner  # type: ignore[method-assign]
         self.current = threading.current_thread  # type: ignore[method-assign]
 

@@ -45,7 +45,7 @@ def connect(
 ) -> Client:
     """Make a blocking client; no I/O yet. Without a URL, `LEASEHOLD_URL` is used; there is no silent default.
 
-    `options`: with a driver's client of your own, what a URL would say behind its question mark.
+    `options`: with a driver's client of your own, what a URL would have behind its question mark.
     """
     store = find_store(url_or_client, options)
     return Client(AsyncClient(store, ThreadRuntime(), namespace=namespace, ttl=ttl, timeout=timeout, label=label))

@@ -1,1 +1,1 @@
-"""Patterns over locks and records. They use the public face and the ports, and never ask which store they talk to."""
+"""Patterns over locks and records. They use the public face and the ports, and depend on no particular store."""

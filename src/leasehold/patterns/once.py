@@ -1,11 +1,11 @@
 """Once: a job that runs once per slot, not only "not at the same time". The async face, which is the core face.
 
-An attempt asks the store for its time and for the job's record, finds its slot, takes the job's lock, and reads the
-record again under its fence: from then on no earlier holder can write. When the run ends well, the record says so
-before the lock is given back. What decides is only ever the store: its clock, its lock, its record.
+An attempt reads the store's time and the job's record, finds its slot, takes the job's lock, and reads the record
+again under its fence: from then on no earlier holder can write. When the run ends well, the record is written before
+the lock is released. Only the store decides: its clock, its lock, its record.
 
 This is not a scheduler. A holder that vanishes after its work and before its record leaves the slot open, and the work
-happens again; the guide says what to do about that.
+happens again; the guide explains what to do about that.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from leasehold.errors import AcquireTimeout, AlreadyRun, AlreadyRunning, Backend
 from leasehold.hold import Block, lost_error
 from leasehold.lock_spec import LockOptions
 from leasehold.name_template import NameTemplate
-from leasehold.patterns.asking import ask
+from leasehold.patterns.retry import retry_until
 from leasehold.patterns.slots import Labelled, check_label, slots_for
 from leasehold.values import Holder, Loss, LossReason, Record, Skipped
 
@@ -97,7 +97,7 @@ class AsyncOnce:
         self._on_failure: OnFailure = _one_of(on_failure, "on_failure", OnFailure)
         self._keep = optional_seconds(keep, "keep") or 0.0
         self._timeout = timeout if timeout is ... else optional_seconds(timeout, "timeout")
-        client.lock(template, **self._options)  # checks them now rather than at two in the morning
+        client.lock(template, **self._options)  # to check the options now rather than in the first run
 
     @property
     def name(self) -> str:
@@ -203,7 +203,7 @@ class AsyncAttempt:
         reading = await self._read(opened, 0, limit)
         slot = self._slots.at(reading.time)
         if (skipped := self._skipped(reading, slot)) is not None:
-            return skipped  # the common case of a late machine: one question, no lock
+            return skipped  # the common case of a late machine: one request, no lock
         if self._job._on_conflict == "standby":
             lease = await self._lock._acquire_until(deadline)
         else:
@@ -214,7 +214,7 @@ class AsyncAttempt:
         return await self._under(opened, lease, slot)
 
     async def _under(self, opened: OpenClient, lease: AsyncLease, slot: Slot) -> AsyncRun | Skipped:
-        """Look again now that nobody else can begin, and give the lock back unless the slot is ours."""
+        """Read again now that no other run can begin, and release the lock unless the slot is ours."""
         try:
             reading = await self._read(opened, lease.fence, opened.runtime.now() + lease.remaining())
             if reading.fence > lease.fence:
@@ -232,7 +232,7 @@ class AsyncAttempt:
 
     async def _read(self, opened: OpenClient, fence: int, until: float) -> Reading:
         store = cast("Recording", opened.backend)
-        return await ask(opened, self._name, lambda: store.read(self._key(), fence), until)
+        return await retry_until(until, opened, self._name, lambda: store.read(self._key(), fence))
 
     def _key(self) -> str:
         """Where the record is: one for the job, or where slots have no order, one for each label."""
@@ -240,7 +240,7 @@ class AsyncAttempt:
         return key_for(self._client._namespace, f"once:{len(self._name)}:{self._name}{label}")
 
     def _skipped(self, reading: Reading, slot: Slot) -> Skipped | None:
-        """Who had the slot, or a later one; None if it is to be had."""
+        """The run that had the slot, or a later one; None if the slot is open."""
         if reading.record is None:
             return None
         facts = json.loads(reading.record.value)
@@ -312,19 +312,19 @@ class AsyncRun:
             await self._block.leave(self._lease, error, lambda: self._record(error, failed=failed))
 
     async def _record(self, error: BaseException | None, *, failed: bool) -> Loss | None:
-        """Write that the slot is done. Nobody is told so unless the store confirmed it under our fence."""
+        """Write that the slot is done; it counts only if the store confirmed it under our fence."""
         opened = self._opened
         record = self._finished(opened.runtime.now(), failed=failed)
         until = opened.runtime.now() + self._lease.remaining()
         store = cast("Recording", opened.backend)
 
         async def write() -> bool:
-            return await ask(opened, self.name, lambda: store.write(record), until)
+            return await retry_until(until, opened, self.name, lambda: store.write(record))
 
         try:
             return None if await opened.runtime.shielded(write) else _TAKEN
         except BackendError as failure:
-            text = f"the run of {self.name!r} for slot {self.slot} ended, but may not be recorded, so it may run again"
+            text = f"the run of {self.name!r} for slot {self.slot} ended, but may not be recorded: it may run again"
             if error is None:
                 failure.add_note(f"leasehold: {text}")
                 raise

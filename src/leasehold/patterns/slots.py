@@ -41,7 +41,7 @@ class Slot:
 
 
 class Slots(Protocol):
-    """Says which slot the store's time belongs to."""
+    """Finds the slot that an instant of the store's time belongs to."""
 
     def at(self, time: float) -> Slot:
         """The slot for an attempt that is made at this time."""
@@ -103,9 +103,9 @@ class Labelled:
 
 
 def slots_for(*, every: Duration | None, cron: str | None, slot: str | None, tz: str) -> Slots:
-    """Check the three ways to say it, of which exactly one must be used."""
+    """Check the three ways to name a slot, of which exactly one must be used."""
     if sum(option is not None for option in (every, cron, slot)) != 1:
-        raise ConfigurationError("once needs exactly one of every='1d', cron='0 2 * * *' and slot='2026-11-15'")
+        raise ConfigurationError("give once exactly one of every='1d', cron='0 2 * * *' and slot='2026-11-15'")
     zone = find_zone(tz)
     if cron is not None:
         return Ticks(parse_cron(cron, zone))

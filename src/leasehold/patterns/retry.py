@@ -1,4 +1,4 @@
-"""Questions to the store that may be repeated, put until they are answered or time is up."""
+"""Calls of the store that are safe to repeat, repeated until there is an answer or time is up."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
 
     from leasehold._core.open_client import OpenClient
 
-__all__ = ["ask"]
+__all__ = ["retry_until"]
 
 A = TypeVar("A")
 
 
-async def ask(opened: OpenClient, name: str, question: Callable[[], Awaitable[A]], until: float) -> A:
-    """The answer. Only for questions that may be asked twice: an unknown outcome is asked about again."""
+async def retry_until(until: float, opened: OpenClient, name: str, call: Callable[[], Awaitable[A]]) -> A:
+    """The answer to a call. After an unknown outcome it is sent again, so it must be safe to repeat."""
     runtime, failures = opened.runtime, 0
     while True:
         try:
-            return await question()
+            return await call()
         except BackendError as error:
             error.name = name
             pause = OUTAGE.delay(failures, runtime.random())
