@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from leasehold._core.validity import believed_until
-from leasehold.kit.rules import handed_over_since
+from leasehold.backends.rules import handed_over_since
 
 RATES = some.floats(0.995, 1.005)  # of a clock, in seconds a second: together they may differ by a hundredth
 

@@ -33,7 +33,7 @@ _KEEPER = "_core/keeper.py"
 _TENURE = "_core/tenure.py"
 _MEMORY = "backends/memory.py"
 _MEMORY_ENTRY = "backends/memory_entry.py"
-_RULES = "kit/rules.py"
+_RULES = "backends/rules.py"
 _LEASE = "lease.py"
 
 

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 
 from leasehold.backends.memory_entry import Entry, Held, Waiting
 from leasehold.backends.memory_records import Records
+from leasehold.backends.rules import ABANDONED_KEPT, check_kind, place_lifetime
 from leasehold.errors import ConfigurationError
-from leasehold.kit.rules import ABANDONED_KEPT, check_kind, place_lifetime
 from leasehold.spi import Place
 from leasehold.values import (
     Capability,

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from leasehold.kit.rules import ABANDONED_KEPT, Crowd, admits
+from leasehold.backends.rules import ABANDONED_KEPT, Crowd, admits
 from leasehold.values import Claim, Holding, LockState, Mode
 
 if TYPE_CHECKING:

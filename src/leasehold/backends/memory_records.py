@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from leasehold.kit.rules import FENCE_KEPT
+from leasehold.backends.rules import FENCE_KEPT
 from leasehold.values import Reading, Record
 
 __all__ = ["Records"]

@@ -13,8 +13,8 @@ from leasehold.backends.etcd.member import recheck
 from leasehold.backends.etcd.requests import NewClaim
 from leasehold.backends.etcd.seat import encode, read_seat
 from leasehold.backends.etcd.trouble import LeaseGone
+from leasehold.backends.rules import check_kind
 from leasehold.errors import BackendError, BackendRejected, BackendUnavailable, OutcomeUnknown
-from leasehold.kit.rules import check_kind
 from leasehold.spi import Place
 from leasehold.values import Grant, Mode, Refusal
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from leasehold.backends.etcd import messages, requests
 from leasehold.backends.etcd.trouble import LeaseGone
+from leasehold.backends.rules import FENCE_KEPT
 from leasehold.errors import BackendError, BackendRejected, BackendUnavailable
-from leasehold.kit.rules import FENCE_KEPT
 from leasehold.values import Reading, Record
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from leasehold.backends.postgres import statements as sql
 from leasehold.backends.postgres.base import BaseBackend
 from leasehold.backends.postgres.notifications import Listener, Waiter
 from leasehold.backends.postgres.queue import TurnBatch
-from leasehold.kit.rules import RECHECKS_MISSED, handed_over_since, place_lifetime
+from leasehold.backends.rules import RECHECKS_MISSED, handed_over_since, place_lifetime
 from leasehold.spi import Place
 from leasehold.values import Capability, Grant, Reading, Record, Refusal
 

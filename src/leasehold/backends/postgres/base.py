@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from leasehold.backends.postgres import statements as sql
 from leasehold.backends.postgres.inspect import states_from
-from leasehold.kit.rules import check_kind
+from leasehold.backends.rules import check_kind
 from leasehold.values import Grant, Loss, LossReason, Mode, Refusal
 
 if TYPE_CHECKING:

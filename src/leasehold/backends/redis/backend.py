@@ -17,8 +17,8 @@ from leasehold.backends.redis.inspecting import read_state
 from leasehold.backends.redis.pushes import Pushes, Waiter
 from leasehold.backends.redis.scripts import script
 from leasehold.backends.redis.trouble import held_off
+from leasehold.backends.rules import check_kind, handed_over_since
 from leasehold.errors import BackendError, BackendRejected, BackendUnavailable
-from leasehold.kit.rules import check_kind, handed_over_since
 from leasehold.spi import Place
 from leasehold.values import Capability, Claim, Grant, LockState, Loss, LossReason, Mode, Reading, Record, Refusal
 

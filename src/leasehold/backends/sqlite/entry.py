@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+from leasehold.backends.rules import ABANDONED_KEPT, Crowd, admits, check_kind, place_lifetime
 from leasehold.backends.sqlite import statements as sql
 from leasehold.errors import BackendRejected
-from leasehold.kit.rules import ABANDONED_KEPT, Crowd, admits, check_kind, place_lifetime
 from leasehold.values import MAX_FENCE, Claim, Holder, Mode
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from leasehold.backends.rules import admits, place_lifetime
 from leasehold.backends.sqlite import statements as sql
 from leasehold.backends.sqlite.entry import Entry, Row, State, Wake
 from leasehold.backends.sqlite.file import single_change, transaction
-from leasehold.kit.rules import admits, place_lifetime
 from leasehold.spi import Place
 from leasehold.values import MAX_FENCE, Claim, Grant, Loss, LossReason, Mode, Refusal
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from leasehold.backends.rules import ABANDONED_KEPT
 from leasehold.errors import BackendRejected
-from leasehold.kit.rules import ABANDONED_KEPT
 
 if TYPE_CHECKING:
     import sqlite3

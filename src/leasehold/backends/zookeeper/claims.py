@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 from kazoo.protocol.serialization import Create2, Delete, Exists, GetChildren, GetData, SetData, Sync
 
+from leasehold.backends.rules import check_kind
 from leasehold.backends.zookeeper.floor import Floor
 from leasehold.backends.zookeeper.nodes import BROKEN, Facts, node_prefix, parse_node
 from leasehold.backends.zookeeper.standing import Stage, Standing
 from leasehold.backends.zookeeper.wire import CreateContainer
 from leasehold.errors import BackendError, BackendRejected, BackendUnavailable, OutcomeUnknown
-from leasehold.kit.rules import check_kind
 from leasehold.spi import Place
 from leasehold.values import MAX_FENCE, Grant, Loss, LossReason, Refusal
 
