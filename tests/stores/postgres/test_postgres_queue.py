@@ -13,7 +13,7 @@ import pytest
 
 from leasehold._runtimes.asyncio import AsyncioRuntime
 from leasehold._runtimes.threads import ThreadRuntime, run
-from leasehold.errors import OutcomeUnknown
+from leasehold.errors import BackendUnavailable, OutcomeUnknown
 from leasehold.spi import Place
 from leasehold.urls import find_store
 from leasehold.values import Claim, Grant, Holder, Mode
@@ -153,7 +153,7 @@ def restless() -> Iterator[None]:
 
 @pytest.mark.usefixtures("restless")
 def test_leaders_that_count_as_interrupted_and_come_back_disturb_no_other(database: str) -> None:
-    """With no patience at all everybody takes over from everybody: questions are taken, and taken back, at any time."""
+    """With no patience at all each takes over from each: turns are taken, and taken back, at any time."""
     runtime = ThreadRuntime()
     backend: Any = find_store(database).open_backend(runtime)
     turns = backend._turns
@@ -167,8 +167,9 @@ def test_leaders_that_count_as_interrupted_and_come_back_disturb_no_other(databa
         while time.monotonic() < end and not errors:
             try:
                 answers.append(run(turns.query(claim, None)))
-            except OutcomeUnknown:
-                pass  # as it should be, after so short a time
+            except (OutcomeUnknown, BackendUnavailable) as error:
+                if "timed out" not in str(error):  # as it should be, after so short a time, taken by a leader or not
+                    errors.append(error)
             except Exception as error:
                 errors.append(error)
 
