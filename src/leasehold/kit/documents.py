@@ -87,7 +87,7 @@ class Notifying(Protocol):
 class ClocklessBackend:
     """A client's connection to a store of documents that has no clock: every port but records.
 
-    `pause` is the first one after a conflict; 0 where nobody turns the clock while a call waits.
+    `pause` is the first one after a conflict; 0 where the clock is turned by hand, and stands still during a call.
     """
 
     has_clock = False

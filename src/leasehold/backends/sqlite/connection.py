@@ -52,7 +52,7 @@ class _Opening(sqlite3.Connection):
 
 
 class _Connection(_Opening):
-    """A connection that is closed when nobody refers to it any more; newer Pythons would only warn."""
+    """A connection that is closed with the last reference to it; newer Pythons would only warn."""
 
     __del__ = sqlite3.Connection.close  # not a function of Python: no signal handler can raise in the middle of it
 
@@ -88,7 +88,7 @@ class LockFile:
                 raise self._failed(cause, committing=True) from cause
 
     def is_missing(self) -> bool:
-        """Whether there is no file, so that whoever only looks need not make one."""
+        """Whether there is no file, so that a mere look need not make one."""
         return not self._closed and is_missing(self.location)
 
     def close(self) -> None:

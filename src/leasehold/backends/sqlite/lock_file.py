@@ -92,7 +92,7 @@ def prepare(location: Location, mounts: Path = MOUNTS) -> tuple[int, int, int]:
         raise _refused(location, error) from error
     if not stat.S_ISREG(status.st_mode):
         kind = "a symbolic link" if stat.S_ISLNK(status.st_mode) else "not a regular file"
-        raise _rejected(location, f"is {kind}; name the file itself, and make sure that nobody else put that there")
+        raise _rejected(location, f"is {kind}; name the file itself, and find out who put that there")
     _refuse_second_name(location, status.st_nlink, text)
     return _identity(status)
 
@@ -173,7 +173,7 @@ def _create(location: Location) -> None:
     try:
         descriptor = os.open(location.path, flags, 0o600 if location.private else 0o660)
     except FileExistsError:
-        return  # somebody else was faster
+        return  # another process was faster
     os.close(descriptor)
 
 
@@ -240,7 +240,7 @@ _ADVICE = {
 
 
 def _refused(location: Location, error: OSError) -> BackendRejected:
-    advice = _ADVICE.get(error.errno or 0, f"the system said: {error.strerror}")
+    advice = _ADVICE.get(error.errno or 0, f"{error.strerror}; check its path and the rights of its directory")
     return _rejected(location, f"cannot be used: {advice}")
 
 

@@ -22,7 +22,7 @@ __all__ = ["APPLICATION_ID", "VERSION", "set_up"]
 APPLICATION_ID = 0x4C_45_41_53  # "LEAS"; file(1) shows it
 VERSION = 1
 PAGE_SIZE = 1024  # every grant writes a page to the log; a small one is quicker (only a new file takes it)
-LOG_PAGES = 4000  # a log as large as SQLite's default, in our pages: whoever fills it waits for the disk
+LOG_PAGES = 4000  # a log as large as SQLite's default, in our pages: the request that fills it waits for the disk
 
 
 def set_up(connection: sqlite3.Connection, location: Location, host: Host, synchronous: str) -> None:
@@ -47,7 +47,7 @@ def set_up(connection: sqlite3.Connection, location: Location, host: Host, synch
         )
     connection.execute("BEGIN IMMEDIATE")
     try:
-        _refuse_others(connection, location)  # somebody else may have been faster
+        _refuse_others(connection, location)  # another process may have been faster
         if _number(connection, "user_version") == 0:
             _create(connection, host)
         _enter_boot(connection, host)
@@ -59,7 +59,7 @@ def set_up(connection: sqlite3.Connection, location: Location, host: Host, synch
 
 
 def _is_current(connection: sqlite3.Connection, host: Host) -> bool:
-    """The common case, told by reading only."""
+    """The common case, found by reading only."""
     if _number(connection, "user_version") != VERSION or _number(connection, "application_id") != APPLICATION_ID:
         return False
     if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):

@@ -9,8 +9,8 @@ __all__: list[str] = []
 
 # --- the common case, each a transaction of its own: nothing is remembered of the name but its fence
 
-# key, wall time in microseconds, owner, ttl, now, expires, host, pid, label, reason -> one row changed if nobody uses
-# the name and the wall clock is above its last fence, which makes it the next one. Otherwise MINT has to decide: that
+# key, wall time in microseconds, owner, ttl, now, expires, host, pid, label, reason -> one row changed if the name is
+# not in use and the wall clock is above its last fence, which makes it the next one. Otherwise MINT has to decide: that
 # is rare, and to have no result row is worth a tenth of the whole pair.
 GRANT_PLAIN = """
 INSERT INTO lock (key, fence, shape, owner, ttl, since, expires, host, pid, label, reason)
@@ -22,7 +22,7 @@ ON CONFLICT (key) DO UPDATE SET
 WHERE shape = 0 AND fence < excluded.fence
 """
 
-# key, owner, fence, now -> one row changed if this owner held the name and nobody else was interested in it
+# key, owner, fence, now -> one row changed if this owner held the name and no other claim was there
 RELEASE_PLAIN = (
     "UPDATE lock SET shape = 0, owner = NULL WHERE key = ? AND shape = 1 AND owner = ? AND fence = ? AND expires > ?"
 )
@@ -102,7 +102,7 @@ UPDATE_CLAIM = "UPDATE claim SET state = ?, expires = ?, broken = ?, bell = ? WH
 
 REMOVE = "DELETE FROM claim WHERE number = ?"
 
-# first key -> the names from there on that somebody may use
+# first key -> the names from there on that may be in use
 USED = """
 SELECT key, shape, fence, since, expires, host, pid, label, reason FROM lock
 WHERE key >= ? AND shape > 0 ORDER BY key
