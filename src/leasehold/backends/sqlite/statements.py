@@ -9,9 +9,9 @@ __all__: list[str] = []
 
 # --- the common case, each a transaction of its own: nothing is remembered of the name but its fence
 
-# key, wall time in microseconds, owner, ttl, now, expires, host, pid, label, reason -> one row changed if the name is not
-# in use and the wall clock is above its last fence, which makes it the next one. Otherwise MINT has to decide: that is
-# rare, and to have no result row is worth a tenth of the whole pair.
+# key, wall time in microseconds, owner, ttl, now, expires, host, pid, label, reason -> one row changed if the name is
+# not in use and the wall clock is above its last fence, which makes it the next one. Otherwise MINT has to decide: that
+# is rare, and to have no result row is worth a tenth of the whole pair.
 GRANT_PLAIN = """
 INSERT INTO lock (key, fence, shape, owner, ttl, since, expires, host, pid, label, reason)
 VALUES (?, ?, 1, ?, ?, ?, ?, ?, ?, ?, ?)
