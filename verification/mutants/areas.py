@@ -13,6 +13,15 @@ _EMBEDDED = (*_MEMORY, "tests/contract/test_sqlite.py", "tests/processes")
 # The longest prefix of the file's path counts.
 _AREAS: dict[str, tuple[str, ...]] = {
     "": (*_EMBEDDED, "tests/contract/test_redis.py"),
+    "kit/": (
+        "tests/unit",
+        "tests/contract/test_memory.py",
+        "tests/stores/sqlite",
+        "tests/contract/test_sqlite.py",
+        "tests/contract/test_toy_store.py",
+        "tests/contract/test_differential.py",
+        "tests/simulation",
+    ),
     "backends/sqlite/": ("tests/unit", "tests/stores/sqlite", "tests/contract/test_sqlite.py", "tests/processes"),
     "backends/redis/": (
         "tests/unit",
