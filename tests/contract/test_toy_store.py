@@ -29,7 +29,8 @@ class ToyHarness(contract.Harness):
     capabilities = frozenset(Capability) - {Capability.PUSH, Capability.SESSION}
 
     def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory()
+        # A release that got no answer goes on in the background, and may write while the folder is removed.
+        self._folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         self._path = str(Path(self._folder.name) / "locks.json")
         self.clock: ManualClock | None = ManualClock()
 

@@ -157,7 +157,7 @@ class OneWayProxy(FaultProxy):
 
     def _on_answer(self, link: Any, chunk: bytes) -> bool:
         if self.answers_vanish:
-            link.hears_answers = False
+            link.passes_answers = False
         return super()._on_answer(link, chunk)
 
 
