@@ -180,6 +180,17 @@ def test_late_copy_of_a_broken_claim_is_refused(name: str, doors: dict[str, Door
     assert len(door.fences) == 2
 
 
+@pytest.mark.parametrize("verb", [rules.try_acquire, rules.join])
+def test_late_copy_of_a_withdrawn_claim_is_refused_whatever_the_name_is_used_for(verb: Any) -> None:
+    rows, _ = local_rows()
+    withdrawn = make_claim(1, Mode.PERMIT, 3, 10.0, 0.0)
+    rules.withdraw(rows, withdrawn, doubt=True)
+    assert isinstance(rules.try_acquire(rows, exclusive(2)), Grant)
+    assert isinstance(verb(rows, withdrawn), Refusal)
+    with pytest.raises(ModeConflict):
+        verb(rows, make_claim(3, Mode.PERMIT, 3, 10.0, 0.0))
+
+
 def test_a_broken_grant_that_is_released_early_keeps_its_min_hold() -> None:
     rows, _ = local_rows()
     grant = rules.try_acquire(rows, exclusive(1, ttl=30.0, min_hold=10.0))

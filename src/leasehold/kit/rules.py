@@ -163,8 +163,10 @@ def try_acquire(rows: Rows, claim: Claim) -> Grant | Refusal:
     held = _in_state(own, _HOLDING, _COOLING)
     if held is not None:
         return _repeat(rows, claim, held)
+    if _note(own) is not None:
+        return _refusal(rows)
     _check_kind(rows, claim)
-    if _note(own) is not None or not admits(claim, rows.holders(), rows.ahead(None)):
+    if not admits(claim, rows.holders(), rows.ahead(None)):
         return _refusal(rows)
     return grant(rows, claim)
 
