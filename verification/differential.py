@@ -423,40 +423,7 @@ class Known:
 
 
 ASKING = ("join", "turn", "try_acquire")
-KNOWN: tuple[Known, ...] = (
-    Known(
-        "a late copy of a broken claim is granted anew by memory and SQLite",
-        frozenset(STORES),
-        lambda seen: seen.past.broken and seen.verb in ASKING,
-    ),
-    Known(
-        "PostgreSQL frees a broken grant before its min_hold, and forgets the reason at its release",
-        frozenset({"postgresql"}),
-        lambda seen: seen.past.broken and seen.verb in ("release", "renew"),
-    ),
-    Known(
-        "a renewal after the release of a broken grant",
-        frozenset(STORES),
-        lambda seen: (
-            seen.past.broken and (seen.past.released or seen.past.withdrawn) and seen.verb in ("release", "renew")
-        ),
-    ),
-    Known(
-        "a late copy of a withdrawn claim of another kind: a mode conflict by memory and SQLite, refused by the others",
-        frozenset({"postgresql", "redis"}),
-        lambda seen: seen.past.withdrawn and seen.verb == "try_acquire" and seen.oracle == ("mode conflict",),
-    ),
-    Known(
-        "Redis takes the kind of a name from waiters that are dead",
-        frozenset({"redis"}),
-        lambda seen: seen.verb in ASKING and seen.answer == ("mode conflict",),
-    ),
-    Known(
-        "Redis gives a place to a late copy of an exclusive claim that was released and is kept for its min_hold",
-        frozenset({"redis"}),
-        lambda seen: seen.past.released and seen.verb == "join" and seen.past.claim.min_hold > 0,
-    ),
-)
+KNOWN: tuple[Known, ...] = ()
 
 
 @dataclass(slots=True)

@@ -298,8 +298,8 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         "B46-renewal-by-owner",
         "a renewal extends another grant of the same owner",
         _RULES,
-        "        if row.fence == wanted.fence and row.state",
-        "        if row.state",
+        "        if row.fence == wanted.fence and (row.state",
+        "        if (row.state",
     ),
     Mutant(
         "B3-release-of-another",
@@ -312,8 +312,8 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         "try-overtakes",
         "try_acquire overtakes waiters",
         _RULES,
-        "    if _note(own) is not None or not admits(claim, rows.holders(), rows.ahead(None)):\n",
-        "    if _note(own) is not None or not admits(claim, rows.holders(), Crowd(0, False)):\n",
+        "    if not admits(claim, rows.holders(), rows.ahead(None)):\n",
+        "    if not admits(claim, rows.holders(), Crowd(0, False)):\n",
     ),
     Mutant(
         "place-lost-by-asking",
