@@ -423,7 +423,7 @@ class Known:
 
 
 ASKING = ("join", "turn", "try_acquire")
-KNOWN: tuple[Known, ...] = ()
+KNOWN: tuple[Known, ...] = ()  # none: a row is for a difference that is found now and removed later
 
 
 @dataclass(slots=True)
