@@ -423,33 +423,7 @@ class Known:
 
 
 ASKING = ("join", "turn", "try_acquire")
-KNOWN: tuple[Known, ...] = (
-    Known(
-        "PostgreSQL grants a late copy of a broken claim anew once its holder has released it",
-        frozenset({"postgresql"}),
-        lambda seen: seen.past.broken and seen.past.released and seen.verb in ASKING,
-    ),
-    Known(
-        "Redis forgets the reason of a break at once with the withdrawal of the claim",
-        frozenset({"redis"}),
-        lambda seen: seen.past.broken and seen.past.withdrawn and seen.verb in ("release", "renew"),
-    ),
-    Known(
-        "PostgreSQL frees a broken grant before its min_hold, and forgets the reason at its release",
-        frozenset({"postgresql"}),
-        lambda seen: seen.past.broken and seen.verb in ("release", "renew"),
-    ),
-    Known(
-        "Redis takes the kind of a name from waiters that are dead",
-        frozenset({"redis"}),
-        lambda seen: seen.verb in ASKING and seen.answer == ("mode conflict",),
-    ),
-    Known(
-        "Redis gives a place to a late copy of an exclusive claim that was released and is kept for its min_hold",
-        frozenset({"redis"}),
-        lambda seen: seen.past.released and seen.verb == "join" and seen.past.claim.min_hold > 0,
-    ),
-)
+KNOWN: tuple[Known, ...] = ()  # none: a row is for a difference that is found now and removed later
 
 
 @dataclass(slots=True)

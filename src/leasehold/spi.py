@@ -82,7 +82,9 @@ class Backend(Protocol):
     async def release(self, grant: Grant, until: float = math.inf, /) -> bool | Loss:
         """Free what this grant holds; False if it was no longer ours.
 
-        A `Loss`: an operator had broken it; what was kept for the rest of its ttl is free now.
+        A `Loss`: an operator had broken it; what was kept for the rest of its ttl is free now. The answer may get lost:
+        while the store still has the reason (until the ttl of a grant that was broken at once, or the min_hold of one
+        that was broken and released, is over), a release or renewal that is sent again gets the same `Loss`.
         """
 
     async def withdraw(self, claim: Claim, until: float = math.inf, /, *, doubt: bool = True) -> None:
@@ -90,6 +92,9 @@ class Backend(Protocol):
 
         With `doubt`, a request of this claim that arrives later is refused for one ttl. Without it every request of the
         claim was answered, none can arrive any more, and nothing of it stays in the store.
+
+        Refused means a `Refusal`, also while the name is in use as another kind of lock. With `doubt` the reason of a
+        break at once stays.
         """
 
     async def close(self) -> None:

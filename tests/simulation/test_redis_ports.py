@@ -8,6 +8,7 @@ import pytest
 
 from leasehold.backends.redis.calls import Call
 from leasehold.backends.redis.scripts import script
+from leasehold.errors import ModeConflict
 from leasehold.spi import Place
 from leasehold.values import Grant, Loss, LossReason, Mode, Refusal
 from tests.simulation.redis_bench import Bench
@@ -136,6 +137,165 @@ def test_second_release_of_a_broken_grant_finds_nothing_and_frees_nothing() -> N
         assert isinstance(await other.try_acquire(bench.claim()), Grant)
         assert await holder.release(grant) is False
         assert await other.inspect("k") is not None
+
+    bench.run(history())
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_broken_grant_that_is_kept_for_its_min_hold_is_answered_with_the_break_again(mode: Mode) -> None:
+    bench = Bench()
+    holder, operator = bench.client(), bench.client()
+    broken = Loss(LossReason.BROKEN, "stuck\nsince noon")
+
+    async def history() -> None:
+        grant = await holder.try_acquire(bench.claim(mode=mode, min_hold=5.0))
+        assert isinstance(grant, Grant)
+        assert await operator.break_("k", grant.fence, broken.detail, now=False)
+        assert await holder.release(grant) == broken
+        assert await holder.renew([grant]) == [broken]
+        assert await holder.release(grant) == broken
+        state = await operator.inspect("k")
+        assert state is not None
+        assert (state.holdings[0].cooling, state.holdings[0].broken) == (True, broken.detail)
+        await bench.main.sleep(5.5)
+        next_grant = await holder.try_acquire(bench.claim(mode=mode, min_hold=5.0))
+        assert isinstance(next_grant, Grant)
+        assert not next_grant.abandoned
+        assert isinstance((await holder.renew([next_grant]))[0], Grant)
+        assert await holder.release(grant) is False
+        assert await holder.release(next_grant) is True
+        assert (await holder.renew([next_grant]))[0] != broken, "the reason is the one of the grant before"
+
+    bench.run(history())
+
+
+def test_release_that_is_sent_again_after_a_withdrawal_is_answered_with_the_break() -> None:
+    """A holder in doubt releases and then withdraws its claim; if that gets no answer, it repeats both."""
+    bench = Bench()
+    holder, operator = bench.client(), bench.client()
+    claim = bench.claim(ttl=10.0)
+
+    async def history() -> None:
+        grant = await holder.try_acquire(claim)
+        assert isinstance(grant, Grant)
+        assert await operator.break_("k", grant.fence, "stuck", now=True)
+        await bench.main.sleep(9.0)
+        answer = await holder.release(grant)
+        await holder.withdraw(claim)
+        assert answer == await holder.release(grant) == Loss(LossReason.BROKEN, "stuck")
+        await bench.main.sleep(9.0)
+        assert isinstance(await holder.join(claim), Refusal), "a late copy is refused for one ttl"
+        await bench.main.sleep(1.5)
+        assert isinstance(await holder.join(claim), Grant)
+
+    bench.run(history())
+
+
+def test_grant_that_is_over_is_not_answered_with_the_break_of_a_later_one() -> None:
+    bench = Bench()
+    holder, operator = bench.client(), bench.client()
+    claim = bench.claim(ttl=5.0)
+
+    async def history() -> None:
+        first = await holder.try_acquire(claim)
+        await bench.main.sleep(5.5)
+        second = await holder.try_acquire(claim)
+        assert isinstance(first, Grant)
+        assert isinstance(second, Grant)
+        assert await operator.break_("k", second.fence, "stuck\n1", now=True)
+        lost, broken = await holder.renew([first, second])
+        assert isinstance(lost, Loss)
+        assert lost.reason is LossReason.TAKEN
+        assert broken == Loss(LossReason.BROKEN, "stuck\n1")
+        assert await holder.release(first) is False
+        assert await holder.release(second) == broken
+
+    bench.run(history())
+
+
+def test_note_of_a_break_by_an_earlier_version_is_read() -> None:
+    bench = Bench()
+    holder, operator = bench.client(), bench.client()
+
+    async def history() -> None:
+        grant = await holder.try_acquire(bench.claim())
+        assert isinstance(grant, Grant)
+        assert await operator.break_("k", grant.fence, "stuck", now=True)
+        (note,) = keys_of(bench, grant.claim.owner)
+        bench.server.database.run([b"SET", note, b"bstuck", b"PX", b"9000"])
+        assert await holder.release(grant) == Loss(LossReason.BROKEN, "stuck")
+
+    bench.run(history())
+
+
+def test_release_by_an_earlier_version_does_not_show_the_break_of_the_grant_before() -> None:
+    """Earlier versions do not write the field that has the grant which is kept."""
+    bench = Bench()
+    holder, operator = bench.client(), bench.client()
+    run_command = bench.server.database.run
+
+    async def history() -> None:
+        broken = await holder.try_acquire(bench.claim(min_hold=5.0))
+        assert isinstance(broken, Grant)
+        assert await operator.break_("k", broken.fence, "stuck", now=False)
+        assert isinstance(await holder.release(broken), Loss)
+        await bench.main.sleep(5.5)
+        grant = await holder.try_acquire(bench.claim(min_hold=5.0))
+        assert isinstance(grant, Grant)
+        run_command([b"HDEL", b"leasehold:{k}:s", b"o", b"b"])
+        run_command([b"SET", b"leasehold:{k}", b"*cooling*", b"PX", b"5000"])
+        state = await operator.inspect("k")
+        assert state is not None
+        assert (state.holdings[0].cooling, state.holdings[0].broken) == (True, None)
+        assert await holder.release(broken) is False
+        assert [loss.reason for loss in await holder.renew([broken]) if isinstance(loss, Loss)] == [LossReason.TAKEN]
+
+    bench.run(history())
+
+
+# --- late copies, and waiters that are dead
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_late_copy_of_a_claim_that_was_released_and_is_kept_is_refused(mode: Mode) -> None:
+    """It got a place in the queue, and later a grant without a holder."""
+    bench = Bench()
+    holder, other = bench.client(), bench.client()
+    claim = bench.claim(ttl=20.0, mode=mode, min_hold=5.0)
+
+    async def history() -> None:
+        grant = await holder.try_acquire(claim)
+        assert isinstance(grant, Grant)
+        assert await holder.release(grant) is True
+        assert isinstance(await holder.join(claim), Refusal)
+        assert isinstance(await holder.try_acquire(claim), Refusal)
+        state = await other.inspect("k")
+        assert state is not None
+        assert state.waiting == ()
+        await bench.main.sleep(5.5)
+        assert await other.inspect("k") is None
+
+    bench.run(history())
+
+
+def test_waiters_that_are_dead_do_not_decide_what_a_name_is_used_for() -> None:
+    """They did, for up to twenty seconds: a semaphore of this name was a ModeConflict."""
+    bench = Bench()
+    holder, waiter, other = bench.client(), bench.client(), bench.client()
+
+    async def history() -> None:
+        assert isinstance(await holder.try_acquire(bench.claim(ttl=5.0)), Grant)
+        place = await waiter.join(bench.claim(ttl=60.0))
+        assert isinstance(place, Place)
+        with pytest.raises(ModeConflict):
+            await other.try_acquire(bench.claim(mode=Mode.PERMIT, capacity=2))
+        await bench.main.sleep(5.5)
+        with pytest.raises(ModeConflict):  # it is alive
+            await other.try_acquire(bench.claim(mode=Mode.PERMIT, capacity=2))
+        await bench.main.sleep(5.0)
+        assert isinstance(await other.try_acquire(bench.claim(mode=Mode.PERMIT, capacity=2)), Grant)
+        with pytest.raises(ModeConflict):
+            await waiter.join(bench.claim())
 
     bench.run(history())
 

@@ -180,18 +180,43 @@ def test_late_copy_of_a_broken_claim_is_refused(name: str, doors: dict[str, Door
     assert len(door.fences) == 2
 
 
+@pytest.mark.parametrize("verb", [rules.try_acquire, rules.join])
+def test_late_copy_of_a_withdrawn_claim_is_refused_whatever_the_name_is_used_for(verb: Any) -> None:
+    rows, _ = local_rows()
+    withdrawn = make_claim(1, Mode.PERMIT, 3, 10.0, 0.0)
+    rules.withdraw(rows, withdrawn, doubt=True)
+    assert isinstance(rules.try_acquire(rows, exclusive(2)), Grant)
+    assert isinstance(verb(rows, withdrawn), Refusal)
+    with pytest.raises(ModeConflict):
+        verb(rows, make_claim(3, Mode.PERMIT, 3, 10.0, 0.0))
+
+
 def test_a_broken_grant_that_is_released_early_keeps_its_min_hold() -> None:
     rows, _ = local_rows()
     grant = rules.try_acquire(rows, exclusive(1, ttl=30.0, min_hold=10.0))
     assert isinstance(grant, Grant)
     assert rules.break_(rows, grant.fence, "stuck", now=False)
     advance(rows, 4.0)
-    assert rules.release(rows, grant) == Loss(LossReason.BROKEN, "stuck")
+    broken = Loss(LossReason.BROKEN, "stuck")
+    assert rules.release(rows, grant) == broken
+    assert rules.renew(rows, grant) == rules.release(rows, grant) == broken, "a call that is sent again"
     refusal = rules.try_acquire(rows, exclusive(2))
     assert isinstance(refusal, Refusal)
     assert refusal.retry_after == pytest.approx(6.0)
     advance(rows, 6.0)
+    assert rules.renew(rows, grant) == rules.TAKEN
+    assert rules.release(rows, grant) is False
     assert isinstance(rules.try_acquire(rows, exclusive(2)), Grant)
+
+
+def test_a_grant_that_was_released_early_is_no_longer_its_holder_s() -> None:
+    rows, _ = local_rows()
+    grant = rules.try_acquire(rows, exclusive(1, ttl=30.0, min_hold=10.0))
+    assert isinstance(grant, Grant)
+    assert rules.release(rows, grant) is True
+    assert rules.renew(rows, grant) == rules.TAKEN
+    assert rules.release(rows, grant) is False
+    assert isinstance(rules.join(rows, grant.claim), Refusal)
 
 
 def test_the_note_of_a_break_outlives_a_withdrawal() -> None:
@@ -205,6 +230,17 @@ def test_the_note_of_a_break_outlives_a_withdrawal() -> None:
     advance(rows, 9.0)
     assert rules.renew(rows, grant) == Loss(LossReason.BROKEN, "stuck")
     assert isinstance(rules.join(rows, claim), Refusal)
+
+
+def test_nothing_is_left_of_a_broken_claim_that_is_withdrawn_without_doubt() -> None:
+    rows, _ = local_rows()
+    claim = exclusive(1)
+    grant = rules.try_acquire(rows, claim)
+    assert isinstance(grant, Grant)
+    rules.break_(rows, grant.fence, "stuck", now=True)
+    rules.withdraw(rows, claim, doubt=False)
+    assert len(rows) == 0
+    assert rules.release(rows, grant) is False
 
 
 def test_a_withdrawn_holder_passes_on_that_the_one_before_vanished() -> None:

@@ -298,8 +298,8 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         "B46-renewal-by-owner",
         "a renewal extends another grant of the same owner",
         _RULES,
-        "        if row.fence == wanted.fence and row.state",
-        "        if row.state",
+        "        if row.fence == wanted.fence and (row.state",
+        "        if (row.state",
     ),
     Mutant(
         "B3-release-of-another",

@@ -65,8 +65,8 @@ POSTGRES_MUTANTS: tuple[Mutant, ...] = (
         "PG-mark-without-doubt",
         "a claim whose every request was answered leaves a row for one ttl",
         _VERBS,
-        "  IF doubt THEN\n    PERFORM @schema@.add_3",
-        "  IF true THEN\n    PERFORM @schema@.add_3",
+        "  IF doubt THEN\n    UPDATE @schema@.claim",
+        "  IF true THEN\n    UPDATE @schema@.claim",
         (_OF_GRANTS, "-k", "without_doubt"),
     ),
     Mutant(
@@ -177,8 +177,8 @@ POSTGRES_MUTANTS: tuple[Mutant, ...] = (
         "PG-reason-forgotten",
         "the reason of a break at once is forgotten with the first release",
         _VERBS,
-        "  IF own.state = 5 THEN\n    RETURN own.broken;\n",
-        "  IF own.state = 5 THEN\n    DELETE FROM @schema@.claim WHERE number = own.number;\n    RETURN own.broken;\n",
+        "  IF own.state <> 1 THEN\n    RETURN own.broken;\n",
+        "  IF own.state <> 1 THEN\n    DELETE FROM @schema@.claim WHERE number = own.number;\n    RETURN own.broken;\n",
         (_OF_GRANTS, "-k", "outlives_a_release"),
     ),
     Mutant(

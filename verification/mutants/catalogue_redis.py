@@ -37,8 +37,8 @@ REDIS_MUTANTS: tuple[Mutant, ...] = (
         "redis-renewal-revives",
         "a renewal revives one of several holders whose time is over",
         _RENEW,
-        "  if ends and tonumber(ends) > now and g[1] == fence and not g[3] then\n",
-        "  if ends and g[1] == fence and not g[3] then\n",
+        "  local is_there = ends and tonumber(ends) > now and g[1] == fence\n",
+        "  local is_there = ends and g[1] == fence\n",
     ),
     Mutant(
         "redis-renews-broken",
@@ -303,7 +303,7 @@ REDIS_MUTANTS: tuple[Mutant, ...] = (
         "redis-break-without-mark",
         "a holder that was broken at once does not learn why",
         _BREAK,
-        "  redis.call('SET', KEYS[7], 'b' .. why, 'PX', text(math.max(1, redis.call('PTTL', H))))\n",
+        "  redis.call('SET', KEYS[7], note, 'PX', text(math.max(1, redis.call('PTTL', H))))\n",
         "",
     ),
     Mutant(

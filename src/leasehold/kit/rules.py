@@ -74,7 +74,6 @@ TAKEN = Loss(LossReason.TAKEN, "the store does not know this grant any more")
 
 
 _HOLDING, _COOLING, _WAITING, _WITHDRAWN, _BROKEN = State  # an attribute of an enum costs more than a global
-_ENDED_BY_ITS_HOLDER = (_HOLDING, _BROKEN)
 
 
 # --- values, and decisions over them ----------------------------------------------------------------------------------
@@ -239,18 +238,23 @@ def release(rows: Rows, wanted: Grant) -> bool | Loss:
             rows.update(row)
         else:
             _free(rows, row)
-    # The note of a grant that was broken at once stays for its time: a repeated release gets the same answer.
+    # What is left of a broken grant stays for its time: a release that is sent again gets the same answer.
     return True if row.broken is None else Loss(LossReason.BROKEN, row.broken)
 
 
 def withdraw(rows: Rows, claim: Claim, *, doubt: bool) -> None:
-    """Undo the claim, whatever became of it; with `doubt`, refuse a copy of it that arrives within its ttl."""
+    """Undo the claim, whatever became of it; with `doubt`, refuse a copy of it that arrives within its ttl.
+
+    A note that it was broken does that as well, and stays: a release that is sent again after this gets the reason.
+    """
     own = tuple(rows.of_owner(claim.owner))
     for row in own:
         if row.state in (_HOLDING, _WAITING):
             _free(rows, row)
             if row.abandoned:  # this holder never used what it learnt; the next one has to learn it
                 rows.abandoned_until = rows.now + ABANDONED_KEPT
+        elif row.state != _COOLING and not doubt:
+            rows.delete(row)
     if doubt:
         note, until = _note(own), rows.now + claim.ttl
         if note is None:
@@ -329,9 +333,13 @@ def _note(own: Iterable[Row]) -> Row | None:
 
 
 def _of_grant(rows: Rows, wanted: Grant) -> Row | None:
-    """The row of this very grant: a late copy of its claim, granted anew, is another one with another fence."""
+    """The row of this very grant: a late copy of its claim, granted anew, is another one with another fence.
+
+    One that was broken is found after its release too, for as long as it is kept: a call that is sent again gets the
+    reason again.
+    """
     for row in rows.of_owner(wanted.claim.owner):
-        if row.fence == wanted.fence and row.state in _ENDED_BY_ITS_HOLDER:
+        if row.fence == wanted.fence and (row.state == _HOLDING or row.broken is not None):
             return row
     return None
 

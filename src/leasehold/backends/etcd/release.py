@@ -55,8 +55,10 @@ class Release:
     async def _release_unknown(self, grant: Grant) -> bool | Loss:
         """Release a grant that another client got."""
         claim, stored = grant.claim, await self._claims.find(grant.claim)
-        if stored is None or stored.cooling or stored.fence != grant.fence:
+        if stored is None or stored.fence != grant.fence:
             return await self._gone(claim)
+        if stored.cooling:
+            return _gone_before(stored.broken)
         if claim.min_hold > 0:
             return await self._cool(claim, (stored.kv,), stored.kv.created, claim.min_hold)
         return await self._delete(claim, stored.kv.key, stored.kv.written, stored.kv.created, stored.broken)
@@ -81,7 +83,7 @@ class Release:
                 return await self._gone(claim)
             stored = read_claim(found[0])
             if stored.cooling:
-                return False
+                return _gone_before(stored.broken)
             written, broken = stored.kv.written, stored.broken
         raise self._contended()
 
@@ -93,7 +95,7 @@ class Release:
                 return await self._gone(claim)
             stored = read_claim(found[0])
             if stored.cooling:
-                return False
+                return _gone_before(stored.broken)
             lease = lease or await self._claims.sessions.separate(max(1, math.ceil(left)))
             response = await self._connection.txn(transactions.cool(stored.kv, COOLING + stored.with_(), lease))
             if response.succeeded:
@@ -114,3 +116,8 @@ class Release:
 
 def _released(broken: str | None) -> bool | Loss:
     return True if broken is None else Loss(LossReason.BROKEN, broken)
+
+
+def _gone_before(broken: str | None) -> bool | Loss:
+    """It was released already, and is kept for its `min_hold`: a release that is sent again gets the same break."""
+    return False if broken is None else Loss(LossReason.BROKEN, broken)

@@ -106,10 +106,12 @@ class Renew:
     async def _loss(self, local: LocalClaim, found: Sequence[KeyValue]) -> Loss | None:
         """Whether the grant is over, and why; what another client wrote is known from then on."""
         stored = read_claim(found[0]) if found else None
-        if stored is None or stored.kv.created != local.created or stored.cooling:  # the key may be another claim's
+        if stored is None or stored.kv.created != local.created:  # the key may be another claim's
             return await reason_of_loss(self._claims, local.keys.break_note(local.claim.owner))
         if stored.broken is not None:
             return Loss(LossReason.BROKEN, stored.broken)
+        if stored.cooling:
+            return _TAKEN
         local.written = stored.kv.written
         return None
 
@@ -123,6 +125,8 @@ class Renew:
     async def _find(self, grant: Grant) -> StoredClaim | Loss:
         claim = grant.claim
         stored = await self._claims.find(claim)
-        if stored is not None and stored.fence == grant.fence and not stored.cooling:
-            return stored if stored.broken is None else Loss(LossReason.BROKEN, stored.broken)
+        if stored is not None and stored.fence == grant.fence:
+            if stored.broken is not None:
+                return Loss(LossReason.BROKEN, stored.broken)
+            return _TAKEN if stored.cooling else stored
         return await reason_of_loss(self._claims, self._claims.keys_of(claim).break_note(claim.owner))

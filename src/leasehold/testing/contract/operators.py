@@ -169,6 +169,19 @@ async def releasing_a_grant_that_was_broken_at_once_is_answered_with_the_break(l
     assert await lab.backend().release(heir) is True
 
 
+@store_case(Capability.INSPECT, Capability.MIN_HOLD)
+async def a_broken_grant_that_is_kept_for_its_min_hold_is_answered_with_the_break_again(lab: Lab) -> None:
+    backend, operator = lab.backend(), cast("Operating", lab.backend())
+    grant = granted(await backend.try_acquire(lab.claim(ttl=lab.ttl * 20, min_hold=lab.ttl * 20)))
+    assert await operator.break_(grant.claim.key, grant.fence, "stuck job", now=False)
+    loss = lost(await backend.release(grant))
+    assert loss.reason is LossReason.BROKEN
+    for client in (backend, lab.backend()):  # the answer was lost, and the request is sent again
+        assert lost(await client.release(grant)) == loss
+        assert lost((await client.renew([grant]))[0]) == loss
+    refused(await lab.backend().try_acquire(lab.claim()))
+
+
 @store_case(Capability.INSPECT, Capability.PUSH)
 async def releasing_a_broken_grant_signals_the_next_in_line(lab: Lab) -> None:
     backend, operator = lab.backend(), cast("Operating", lab.backend())

@@ -12,7 +12,7 @@
 -- whole table; and a statement names a claim by its owner, which no two claims share, or by key and state, but never by
 -- key and owner: then the planner may go through all claims of the name.
 
--- The row of a claim. A mark of its withdrawal may stand beside a note that it was broken.
+-- The row of a claim. A mark of its withdrawal may stand beside a grant that is kept for its min_hold.
 CREATE OR REPLACE FUNCTION @schema@.own_3(the_owner pg_catalog.text) RETURNS @schema@.claim
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -269,7 +269,7 @@ $$;
 
 -- Release by the rules; see `release_3`. A grant that was broken is kept for its min_hold like any other, for that is a
 -- promise to the others. One that was broken at once has no place any more; its note stays until its ttl is over, so
--- that a release that is sent twice gets the reason twice. A clock that was set back does not make a min_hold longer.
+-- that a release that is sent twice gets the reason twice; so does one of a grant that is kept. A clock that was set back does not make a min_hold longer.
 CREATE OR REPLACE FUNCTION @schema@.release_by_rules_3(
   the_key pg_catalog.bytea, the_owner pg_catalog.text, the_fence bigint) RETURNS pg_catalog.text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
@@ -277,12 +277,13 @@ DECLARE
   at timestamp with time zone := @schema@.enter_3(the_key);
   own @schema@.claim;
 BEGIN
-  SELECT * INTO own FROM @schema@.claim WHERE owner = the_owner AND state IN (1, 5) AND fence = the_fence;
+  SELECT * INTO own FROM @schema@.claim
+    WHERE owner = the_owner AND fence = the_fence AND (state = 1 OR broken IS NOT NULL);
   IF NOT FOUND THEN
     PERFORM @schema@.settle_3(the_key, at);
     RETURN 'gone';
   END IF;
-  IF own.state = 5 THEN
+  IF own.state <> 1 THEN
     RETURN own.broken;
   END IF;
   own.since := least(own.since, at);
@@ -317,7 +318,8 @@ END
 $$;
 
 -- Undo a claim whatever its state. `doubt`: copies of it that arrive late are refused for one ttl. Without doubt none can
--- arrive, and nothing is left of it: not even a row of the name, if there was none. The note of a break at once stays.
+-- arrive, and nothing is left of it: not even a row of the name, if there was none. With doubt the note of a break at
+-- once stays in the place of a mark: it refuses late copies as well.
 CREATE OR REPLACE FUNCTION @schema@.withdraw_3(
   the_key pg_catalog.bytea, the_owner pg_catalog.text, the_ttl double precision, doubt boolean) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
@@ -334,14 +336,19 @@ BEGIN
   END IF;
   at := @schema@.enter_3(the_key);
   WITH gone AS (
-    DELETE FROM @schema@.claim WHERE owner = the_owner AND state IN (1, 3) RETURNING state, abandoned)
+    DELETE FROM @schema@.claim WHERE owner = the_owner AND (state IN (1, 3) OR state > 3 AND NOT doubt)
+    RETURNING state, abandoned)
   SELECT coalesce(bool_or(state = 1 AND abandoned), false) INTO unseen FROM gone;
   IF unseen THEN  -- its holder never saw that the one before had vanished; the next one must
     UPDATE @schema@.lock SET abandoned_until = at + interval '1 day' WHERE key = the_key;
   END IF;
   IF doubt THEN
-    PERFORM @schema@.add_3(the_key, the_owner, 4, 'exclusive', 1, the_ttl, 0, '{}', 0, at,
-                           at + make_interval(secs => the_ttl), false, NULL, NULL);
+    UPDATE @schema@.claim SET expires = greatest(expires, at + make_interval(secs => the_ttl))
+      WHERE owner = the_owner AND state = 5;
+    IF NOT FOUND THEN
+      PERFORM @schema@.add_3(the_key, the_owner, 4, 'exclusive', 1, the_ttl, 0, '{}', 0, at,
+                             at + make_interval(secs => the_ttl), false, NULL, NULL);
+    END IF;
   END IF;
   PERFORM @schema@.advance_3(the_key, at);
   PERFORM @schema@.settle_3(the_key, at);

@@ -48,8 +48,9 @@ local function refused()
   return {0, redis.call('ZCARD', Q), left, description, 0}
 end
 
--- A grant that we have already: its answer was lost, or it was handed over.
+-- A grant that we have already: its answer was lost, or it was handed over. One that was released is not granted again.
 local function repeated()
+  if cooling_grant() == owner then return refused() end
   if alone == owner then
     local g = redis.call('HMGET', S, 'a', 'b')
     if g[2] then return refused() end
@@ -89,7 +90,13 @@ local again = repeated()
 if again then return again end
 if redis.call('EXISTS', KEYS[7]) == 1 then return refused() end
 local queue = redis.call('ZCARD', Q)
-if (holder or queue > 0) and (kind_in_use or '0') ~= kind then return {3, kind_in_use or '0'} end
+if (holder or queue > 0) and (kind_in_use or '0') ~= kind then
+  if not holder then -- waiters that are dead do not use the name
+    forget_the_dead()
+    queue = redis.call('ZCARD', Q)
+  end
+  if holder or queue > 0 then return {3, kind_in_use or '0'} end
+end
 local off = held_off()
 local place = queue > 0 and redis.call('ZSCORE', Q, owner)
 if step == '2' and not place then return refused() end

@@ -7,6 +7,7 @@
 -- include clock.lua
 -- include queue.lua
 local owner, fence, why, at_once = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1'
+local note = 'b' .. why .. '\n' .. fence -- see break_note.lua
 write_first() -- an operator can do this on a full server too
 notice_the_end_of_grants()
 if alone == owner and alone_fence == fence then
@@ -14,7 +15,7 @@ if alone == owner and alone_fence == fence then
     redis.call('HSET', S, 'b', why)
     return 1
   end
-  redis.call('SET', KEYS[7], 'b' .. why, 'PX', text(math.max(1, redis.call('PTTL', H))))
+  redis.call('SET', KEYS[7], note, 'PX', text(math.max(1, redis.call('PTTL', H))))
   note_abandonment()
   pass_on()
   return 1
@@ -24,7 +25,7 @@ elseif redis.call('HGET', D, owner .. ':f') == fence and not redis.call('HGET', 
     return 1
   end
   local left = tonumber(redis.call('ZSCORE', Z, owner)) - now
-  redis.call('SET', KEYS[7], 'b' .. why, 'PX', text(math.max(1, left)))
+  redis.call('SET', KEYS[7], note, 'PX', text(math.max(1, left)))
   forget_in_crowd(owner)
   settle_crowd_key()
 else

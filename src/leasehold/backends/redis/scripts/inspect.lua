@@ -31,7 +31,8 @@ elseif holder then
   local g = redis.call('HMGET', S, 't', 'b')
   local left = redis.call('PTTL', H)
   if holder == COOLING then
-    add('', 'x', alone_fence, g[1], left, false, '1', alone_description)
+    local _, why = cooling_grant()
+    add('', 'x', alone_fence, g[1], left, why, '1', alone_description)
   elseif holder == alone then
     add(holder, 'x', alone_fence, g[1], left, g[2], '0', alone_description)
   else

@@ -3,7 +3,8 @@
 -- Keys   H  holder      string   one holder: its owner; several: CROWD; released, but kept for min_hold: COOLING
 --        S  state       hash     f highest fence, k kind, n last ticket, l a grant ended without a release;
 --                                of a single holder: o owner, g fence, t since (us), m min_hold, a abandoned,
---                                b broken (why), d description; strict mode: r which life of the server, u held off until
+--                                b broken (why), d description; c of the one that is COOLING: see `cooling_grant`
+--                                strict mode: r which life of the server, u held off until
 --        Q  queue       zset     owner of each waiter, by ticket
 --        W  waiters     hash     by owner, the claim of each waiter, in lines: see `stand`
 --        Z  crowd       zset     owner of each of several holders, by when its ttl is over
@@ -21,8 +22,8 @@ local WAITER = '^(%d+)\n(%a)\n(%d+)\n(%d+)\n(%d+)\n(%d+)\n(%d+)\n([^\n]*)\n(.*)$
 -- A call of the server costs more than anything else here. So what nearly every script needs is read once, and a change
 -- is made in both places. What is not there is false.
 local holder = redis.call('GET', H)
-local highest, kind_in_use, left_behind, alone, alone_fence, alone_description, broken =
-  unpack(redis.call('HMGET', S, 'f', 'k', 'l', 'o', 'g', 'd', 'b'))
+local highest, kind_in_use, left_behind, alone, alone_fence, alone_description, broken, cooling =
+  unpack(redis.call('HMGET', S, 'f', 'k', 'l', 'o', 'g', 'd', 'b', 'c'))
 
 -- A server that refuses writes (READONLY, NOREPLICAS, MISCONF, OOM) refuses the first of a script. This one changes
 -- nothing and needs no memory, and after it nothing is refused: a server that is full still keeps what it has in order.
@@ -79,6 +80,16 @@ local function notice_the_end_of_grants()
     forget_in_crowd(gone)
   end
   if #over > 0 then settle_crowd_key() end
+end
+
+-- The exclusive grant that was released and is kept for its min_hold: its owner, and why it was broken, if it was.
+-- The field c has its fence, its owner and the reason, in lines. It is a field apart, and not o and b, which scripts of
+-- earlier versions take for those of a holder. They do not write it: with another fence it is left from a grant before.
+local function cooling_grant()
+  if holder ~= COOLING then return nil end
+  local fence, owner, why = string.match(cooling or '', '^(%d+)\n([^\n]*)(.*)$')
+  if fence ~= alone_fence then return nil end
+  return owner, why ~= '' and string.sub(why, 2)
 end
 
 local function admits(mode, kind)

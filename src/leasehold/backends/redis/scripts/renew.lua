@@ -6,21 +6,30 @@
 -- Invariant: extends only the grant with this owner and this fence, and never revives one that is over.
 local owner, fence = ARGV[1], ARGV[2]
 -- include clock.lua
+-- include break_note.lua
 local ttl = tonumber(ARGV[3])
 local highest = false
 
-if redis.call('GET', KEYS[1]) == owner then
+local holder = redis.call('GET', KEYS[1])
+if holder == owner then
   local state = redis.call('HMGET', KEYS[2], 'g', 'b', 'f')
   if state[1] == fence then
     if state[2] then return {2, state[2]} end
     redis.call('PEXPIRE', KEYS[1], ARGV[3])
     highest = state[3]
   end
+elseif holder == '*cooling*' then -- released, and kept for its min_hold: see cooling_grant in queue.lua
+  local state = redis.call('HMGET', KEYS[2], 'g', 'c')
+  local start = fence .. '\n' .. owner .. '\n'
+  if state[1] == fence and state[2] and string.sub(state[2], 1, #start) == start then
+    return {2, string.sub(state[2], #start + 1)}
+  end
 else
   local ends = redis.call('ZSCORE', KEYS[5], owner)
   local g = ends and redis.call('HMGET', KEYS[6], owner .. ':f', owner .. ':b', owner .. ':c')
-  if ends and tonumber(ends) > now and g[1] == fence and not g[3] then
-    if g[2] then return {2, g[2]} end
+  local is_there = ends and tonumber(ends) > now and g[1] == fence
+  if is_there and g[2] then return {2, g[2]} end
+  if is_there and not g[3] then
     redis.call('ZREM', KEYS[3], '') -- see write_first in queue.lua: a full server must not end what is held
     redis.call('ZADD', KEYS[5], text(now + ttl), owner)
     local last = tonumber(redis.call('ZREVRANGE', KEYS[5], 0, 0, 'WITHSCORES')[2])
@@ -34,6 +43,5 @@ if highest then
   redis.call('PEXPIREAT', KEYS[2], text(math.max(math.floor(tonumber(highest) / 1000), now + ttl) + 86400000))
   return {1}
 end
-local mark = redis.call('GET', KEYS[7])
-if mark and string.sub(mark, 1, 1) == 'b' then return {2, string.sub(mark, 2)} end
-return {0}
+local why = reason_of_break(fence)
+return why and {2, why} or {0}

@@ -9,8 +9,12 @@
 -- include queue.lua
 local owner = ARGV[1]
 leave_queue(owner)
+local mark = ARGV[2] ~= '0' and redis.call('GET', KEYS[7])
 if ARGV[2] == '0' then
   redis.call('DEL', KEYS[7])
+elseif mark and string.sub(mark, 1, 1) == 'b' then
+  -- Broken at once: it refuses a late copy as well, and has the reason for a release that is sent again.
+  redis.call('PEXPIRE', KEYS[7], ARGV[2])
 else
   redis.call('SET', KEYS[7], 'w', 'PX', ARGV[2])
 end
