@@ -303,8 +303,8 @@ def test_tables_of_an_earlier_version_are_upgraded_and_what_is_held_stays_held(
         "false)".encode()
     )
     with leasehold.connect(database, ttl=20) as client:
+        client.lock("other").acquire(timeout=60).release()  # upgrades, which may take longer than a try
         assert client.lock("job").try_acquire() is None
-        client.lock("other").acquire().release()
         rows = table.execute(
             "SELECT p.proname FROM pg_proc AS p WHERE p.pronamespace = 'leasehold'::regnamespace "
             "AND p.proname LIKE '%\\_1' "
