@@ -26,7 +26,9 @@ PLAN = {
     "errors",  # the driver's errors into ours
 }  # fmt: skip
 
-EXTRAS: dict[str, dict[str, str]] = {}
+EXTRAS: dict[str, dict[str, str]] = {
+    "nats": {"documents": "the bucket as the kit's Documents, on which the whole store stands"},
+}
 
 
 def modules(store: Path) -> set[str]:
