@@ -32,7 +32,6 @@ __all__ = ["BlockingWire"]
 
 CHUNK = 65_536
 MOST_IDLE = 8  # connections kept for later; more are opened while more threads need one at once
-FRESH = 1.0  # one that was used within this time is taken to be alive
 SHORTEST = 0.001  # a socket takes 0 for "do not wait"
 PROBE_EVERY = 2.0  # the listener's connection is dead if it is silent for twice as long
 PATIENCE = 1.0  # how long a waiter waits for its notifications to begin
@@ -65,7 +64,6 @@ class BlockingConnection:
             self._socket.close()
             raise
         self.info = greeting.info
-        self.used_at = self._now()
 
     def _first_line(self) -> bytes:
         """Byte by byte: what follows may belong to TLS."""
@@ -87,7 +85,6 @@ class BlockingConnection:
                         answers[frame.subject] = frame
         except TimeoutError:
             raise lost(self.label, "no answer in time") from None
-        self.used_at = self._now()
         return [answers[reply] for reply in replies]
 
     def _check(self, frame: Frame) -> None:
@@ -278,7 +275,7 @@ class BlockingWire:
                 connection = self._idle.pop()
             except IndexError:
                 return None
-            if self._runtime.now() - connection.used_at < FRESH or connection.is_alive():
+            if connection.is_alive():
                 return connection
             connection.close()
 

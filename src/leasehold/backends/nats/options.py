@@ -71,7 +71,7 @@ def read_url(url: StoreURL) -> Options:
     values = read_options(url.options, OPTIONS, f"{url.scheme}:", RENAMED)
     if url.path.strip("/"):
         raise ConfigurationError(f"{url.scheme}: takes no path; name the bucket as an option: ?bucket=NAME")
-    if url.username is None and url.password is not None:
+    if url.password is not None and not url.username:
         raise ConfigurationError("a NATS password needs a user: nats://user:password@host; a token stands alone")
     has_token = url.username is not None and url.password is None
     address = ",".join(f"[{host}]" if ":" in host else host for host, _ in url.hosts)
