@@ -43,12 +43,15 @@ TITLES = {
     "p12-redlock": "Growth: Redlock",
     "p12-etcd": "Growth: etcd",
     "p12-zookeeper": "Growth: ZooKeeper",
+    "p12-nats": "Growth: NATS",
     "p13": "Many waiters in one process",
     "p14": "Distance: Redis",
     "p14-redlock": "Distance: Redlock",
     "p14-postgresql": "Distance: PostgreSQL",
     "p14-etcd": "Distance: etcd",
     "p14-zookeeper": "Distance: ZooKeeper",
+    "p14-nats": "Distance: NATS",
+    "p15": "NATS: uncontended pair",
     "hand-over": "Hand-over and idle waiters",
 }
 

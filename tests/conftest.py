@@ -26,6 +26,7 @@ settings.load_profile("leasehold")
 
 pytest_plugins: list[str] = [
     "tests.servers.etcd",
+    "tests.servers.nats",
     "tests.servers.postgres",
     "tests.servers.redis",
     "tests.servers.redlock",

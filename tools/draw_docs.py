@@ -38,6 +38,7 @@ OPENED_BY = {
     "redlock": "`redlock://h1,h2,h3,h4,h5`",
     "etcd": "`etcd://h1,h2,h3`, `etcds://`",
     "zookeeper": "`zk://h1,h2,h3/root`, `zks://`",
+    "nats": "`nats://h1,h2,h3`, `nats+tls://`",
     "postgresql": "`postgresql://`",
     "postgresql session": "`postgresql://...?mode=session`",
 }
@@ -50,6 +51,7 @@ TITLES = {
     "redlock": "Redlock",
     "etcd": "etcd",
     "zookeeper": "ZooKeeper",
+    "nats": "NATS JetStream",
     "postgresql session": "PostgreSQL `mode=session`",
     "mysql session": "MySQL `mode=session`",
 }

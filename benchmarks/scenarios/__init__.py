@@ -28,5 +28,8 @@ SCENARIOS = {
     "p14-zookeeper": "benchmarks.scenarios.distance:zookeeper",
     "p12-etcd": "benchmarks.scenarios.growth:etcd",
     "p14-etcd": "benchmarks.scenarios.distance:etcd",
+    "p15": "benchmarks.scenarios.pair:nats",
+    "p12-nats": "benchmarks.scenarios.growth:nats",
+    "p14-nats": "benchmarks.scenarios.distance:nats",
     "hand-over": "benchmarks.scenarios.hand_over",
 }

@@ -12,6 +12,9 @@ from benchmarks.etcd_locks import ETCD, ETCD3GW
 from benchmarks.etcd_locks import FLOOR as TRANSACTIONS
 from benchmarks.etcd_locks import Bare as BareEtcd
 from benchmarks.harness import Candidate, Role, measure, timed
+from benchmarks.nats_locks import FLOOR as DOCUMENTS
+from benchmarks.nats_locks import NATS
+from benchmarks.nats_locks import Bare as BareNats
 from benchmarks.postgres_locks import FLOOR as STATEMENTS
 from benchmarks.postgres_locks import POSTGRESQL
 from benchmarks.postgres_locks import serve as postgres_server
@@ -101,6 +104,14 @@ def _etcd(settings: Settings) -> Iterator[Titled]:
         return [timed(TRANSACTIONS, Role.FLOOR, bare.pairs, settings, close=bare.close)]
 
     return _every_kind(ETCD, settings, floors)
+
+
+def _nats(settings: Settings) -> Iterator[Titled]:
+    def floors(host: str, port: int) -> list[Candidate]:
+        bare = BareNats(host, port)
+        return [timed(DOCUMENTS, Role.FLOOR, bare.pairs, settings, close=bare.close)]
+
+    return _every_kind(NATS, settings, floors)
 
 
 def _zookeeper(settings: Settings) -> Iterator[Titled]:
@@ -214,6 +225,12 @@ SUBJECTS = {
             Target(TRANSACTIONS, "the two bare transactions", "at most 1.3 x"),
             Target(ETCD3GW, f"as fast as {ETCD3GW}", "at least 3 x", inverted=True),
         ),
+    ),
+    "nats": Subject(
+        NATS,
+        "NATS, uncontended pair, one thread",
+        _nats,
+        (Target(DOCUMENTS, "the bare reads and swaps", "at most 1.3 x"),),
     ),
     "zookeeper": Subject(
         ZOOKEEPER,

@@ -26,6 +26,8 @@ SCHEMES = {
     "local": "leasehold.backends.sqlite",
     "memory": "leasehold.backends.memory",
     "memory+unix": "leasehold.testing.shared",
+    "nats": "leasehold.backends.nats",
+    "nats+tls": "leasehold.backends.nats",
     "postgres": "leasehold.backends.postgres",
     "postgresql": "leasehold.backends.postgres",
     "postgresql+psycopg": "leasehold.backends.postgres",

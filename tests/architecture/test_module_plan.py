@@ -71,6 +71,7 @@ EXTRAS: dict[str, dict[str, str]] = {
         "session_worker": "the thread that keeps sessions alive",
         "validity": "how long a session proves its grants",
     },
+    "nats": {"documents": "the bucket as the kit's Documents, on which the whole store stands"},
 }
 
 

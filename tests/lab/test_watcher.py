@@ -35,6 +35,7 @@ CHEAP = {
     "etcd": "EtcdServer()",
     "postgres": "PostgresServer()",
     "zookeeper": "ZooKeeperServer()",
+    "nats": "NatsServer()",
 }
 
 

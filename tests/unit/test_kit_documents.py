@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from leasehold._runtimes.asyncio import AsyncioRuntime
 from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold.errors import BackendRejected, BackendUnavailable, OutcomeUnknown
 from leasehold.kit import ClocklessBackend, DocumentBackend, documents
@@ -129,6 +132,58 @@ def test_a_refusal_and_a_look_write_nothing(store: DictDocuments, clock: HandClo
     assert len(run(backend.list("ns:"))) == 1
     assert run(backend.inspect("ns:other")) is None
     assert store.swaps == swaps
+
+
+def test_calls_of_one_client_take_turns_instead_of_conflicting() -> None:
+    class Slow(DictDocuments):
+        async def load(self, key: str, until: float, /) -> tuple[bytes | None, Any]:
+            found = await super().load(key, until)
+            await asyncio.sleep(0.001)
+            return found
+
+    async def main() -> None:
+        store = Slow(time.time)
+        backend = DocumentBackend(store, AsyncioRuntime(), "documents")
+        await asyncio.gather(*(backend.join(claim(number)) for number in range(20)))
+        assert store.swaps == 20
+        assert not backend._turns._queues, "nothing is left over"  # type: ignore[union-attr]
+        await backend.close()
+
+    asyncio.run(main())
+
+
+def test_a_turn_that_is_never_ended_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(documents, "PATIENCE", 0.05)
+    backend = DocumentBackend(DictDocuments(time.time), ThreadRuntime(), "documents")
+    assert backend._turns is not None
+    run(backend._turns.wait("lock:ns:name", ThreadRuntime().signal(), 1e9))  # interrupted before it could leave
+    granted(run(backend.try_acquire(claim(1))))
+    assert not backend._turns._queues
+
+
+def test_a_call_waits_for_its_turn_no_longer_than_its_caller_has_time() -> None:
+    backend = DocumentBackend(DictDocuments(time.time), ThreadRuntime(), "documents")
+    assert backend._turns is not None
+    runtime = ThreadRuntime()
+    run(backend._turns.wait("lock:ns:name", runtime.signal(), 1e9))
+    started = runtime.now()
+    run(backend.try_acquire(claim(1), started + 0.05))
+    assert runtime.now() - started < 0.9
+
+
+def test_the_clock_that_comes_with_a_document_saves_a_request(clock: HandClock) -> None:
+    class Timed(DictDocuments):
+        async def load_with_time(self, key: str, until: float, /) -> tuple[bytes | None, Any, float]:
+            value, version = await self.load(key, until)
+            return value, version, clock.now()
+
+        async def now(self) -> float | None:
+            raise AssertionError("asked for the time once more")
+
+    backend = DocumentBackend(Timed(clock.now), ThreadRuntime(clock), "documents", pause=0)
+    grant = granted(run(backend.try_acquire(claim(1))))
+    assert run(backend.inspect("ns:name")) is not None
+    assert run(backend.release(grant)) is True
 
 
 # --- the stored form

@@ -8,6 +8,7 @@ from verification.mutants.catalogue import CORE_MUTANTS, Mutant
 from verification.mutants.catalogue_cli import CLI_MUTANTS
 from verification.mutants.catalogue_etcd import ETCD_MUTANTS
 from verification.mutants.catalogue_faces import FACES_MUTANTS
+from verification.mutants.catalogue_nats import NATS_MUTANTS
 from verification.mutants.catalogue_postgres import POSTGRES_MUTANTS
 from verification.mutants.catalogue_redis import REDIS_MUTANTS
 from verification.mutants.catalogue_redis_store import REDIS_STORE_MUTANTS
@@ -26,6 +27,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *REDLOCK_MUTANTS,
     *ETCD_MUTANTS,
     *ZOOKEEPER_MUTANTS,
+    *NATS_MUTANTS,
     *POSTGRES_MUTANTS,
     *SQLITE_MUTANTS,
     *CLI_MUTANTS,

@@ -54,6 +54,7 @@ THEN: WHICH STORE? Take the first line that fits.
   MySQL         ttl, or session end    yes          0.1 s             the server's
   etcd          session end            yes          ms                none
   ZooKeeper     session end            yes          ms                none
+  NATS          ttl                    yes          ms                the servers'
 
   Traps: SQLite on a network file system (two hosts may both win); Redis replicas without
   min-replicas-to-write; PostgreSQL behind a transaction pooler (no push, sessions are shared);

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from leasehold.kit.documents import ClocklessBackend, DocumentBackend, Documents, Notifying
+    from leasehold.kit.documents import ClocklessBackend, DocumentBackend, Documents, Notifying, Timed
     from leasehold.kit.holder import holder_fields, holder_from_fields, holder_from_json, holder_to_json
     from leasehold.kit.local_rows import LocalRows
     from leasehold.kit.options import Option, choice, duration, flag, read_options, read_tls, text, whole
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from leasehold.kit.worker import Worker
 
 _HOMES = {
-    "leasehold.kit.documents": ["ClocklessBackend", "DocumentBackend", "Documents", "Notifying"],
+    "leasehold.kit.documents": ["ClocklessBackend", "DocumentBackend", "Documents", "Notifying", "Timed"],
     "leasehold.kit.holder": ["holder_fields", "holder_from_fields", "holder_from_json", "holder_to_json"],
     "leasehold.kit.local_rows": ["LocalRows"],
     "leasehold.kit.options": ["Option", "choice", "duration", "flag", "read_options", "read_tls", "text", "whole"],
@@ -45,6 +45,7 @@ __all__ = [
     "Row",
     "Rows",
     "State",
+    "Timed",
     "Worker",
     "check_kind",
     "choice",

@@ -18,6 +18,8 @@ from __future__ import annotations
 
 import math
 import weakref
+from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from leasehold.errors import BackendError, BackendUnavailable
@@ -31,12 +33,11 @@ from leasehold.values import Capability
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from leasehold.kit.local_rows import LocalRows
     from leasehold.kit.records import KeptRecord
     from leasehold.spi import Runtime, Signal
     from leasehold.values import Claim, Grant, LockState, Loss, Reading, Record, Refusal
 
-__all__ = ["ClocklessBackend", "DocumentBackend", "Documents", "Notifying"]
+__all__ = ["ClocklessBackend", "DocumentBackend", "Documents", "Notifying", "Timed"]
 
 LOCK, RECORD = "lock:", "record:"  # how the keys of documents begin
 PATIENCE = 1.0  # how long a call starts again after conflicts; the core asks again after that
@@ -77,6 +78,14 @@ class Documents(Protocol):
 
 
 @runtime_checkable
+class Timed(Protocol):
+    """Documents whose store gives its clock with a document: one round trip less for every call."""
+
+    async def load_with_time(self, key: str, until: float, /) -> tuple[bytes | None, Any, float]:
+        """The same as `load`, and what `now` would give."""
+
+
+@runtime_checkable
 class Notifying(Protocol):
     """Documents that can announce changes: capability PUSH. Nothing depends on it but how soon a waiter is served."""
 
@@ -106,6 +115,8 @@ class ClocklessBackend:
         self._waiters: weakref.WeakSet[Signal] = weakref.WeakSet()
         self.capabilities = _capabilities(documents, has_clock=self.has_clock)
         self._documents = documents
+        self._timed = documents if self.has_clock and isinstance(documents, Timed) else None
+        self._turns = _Turns(runtime) if pause else None
         self._runtime = runtime
         self._first_fence = fence_floor + 1
         self._seen = None if self.has_clock else Observations()
@@ -154,8 +165,8 @@ class ClocklessBackend:
     # --- operators
 
     async def inspect(self, key: str) -> LockState | None:
-        value, _ = await self._documents.load(LOCK + key, math.inf)
-        return None if value is None else rules.inspect(await self._rows(key, value))
+        value, _, now = await self._load(LOCK + key, math.inf)
+        return None if value is None else rules.inspect(self._name(key, value, now).rows)
 
     async def list(self, prefix: str) -> Sequence[LockState]:
         keys = [key.removeprefix(LOCK) for key in sorted(await self._documents.keys(LOCK + prefix))]
@@ -183,12 +194,25 @@ class ClocklessBackend:
     async def _swapped(
         self, document: str, until: float, change: Callable[[bytes | None, float], tuple[T, bytes | None]]
     ) -> T:
+        """Load, change and swap, one call of this client after the other."""
+        if self._turns is None:
+            return await self._swapped_now(document, until, change)
+        turn = self._runtime.signal()
+        try:
+            await self._turns.wait(document, turn, until)
+            return await self._swapped_now(document, until, change)
+        finally:
+            self._turns.leave(document, turn)
+
+    async def _swapped_now(
+        self, document: str, until: float, change: Callable[[bytes | None, float], tuple[T, bytes | None]]
+    ) -> T:
         """Load, change and swap; again while other clients were faster, for a bounded time."""
         runtime, pause = self._runtime, self._pause
         deadline = min(until, runtime.now() + PATIENCE)
         while True:
-            value, seen = await self._documents.load(document, until)
-            answer, fresh = change(value, await self._now())
+            value, seen, now = await self._load(document, until)
+            answer, fresh = change(value, now)
             if fresh == value or await self._documents.swap(document, fresh, seen, until):
                 self._count(fresh != value)
                 return answer
@@ -199,6 +223,13 @@ class ClocklessBackend:
                 )
             await runtime.sleep(min(pause * (0.5 + runtime.random()), left))
             pause = min(2 * pause, LONGEST_PAUSE)
+
+    async def _load(self, document: str, until: float) -> tuple[bytes | None, Any, float]:
+        """The document, its version, and the instant on the clock that its rows live on."""
+        if self._timed is not None:
+            return await self._timed.load_with_time(document, until)
+        value, seen = await self._documents.load(document, until)
+        return value, seen, await self._now()
 
     async def _now(self) -> float:
         """The instant on the clock that the rows live on: the store's, or this client's where it has none."""
@@ -216,9 +247,6 @@ class ClocklessBackend:
         rules.expire(name.rows)
         return name
 
-    async def _rows(self, key: str, value: bytes) -> LocalRows:
-        return self._name(key, value, await self._now()).rows
-
     async def _renew(self, grant: Grant, until: float) -> Grant | Loss | BackendError:
         try:
             return await self._change(grant.claim.key, until, lambda name: rules.renew(name.rows, grant))
@@ -234,10 +262,10 @@ class ClocklessBackend:
 
     async def waiters_to_notify(self, key: str) -> Sequence[str]:
         """The owners of this name whose turn it may be."""
-        value, _ = await self._documents.load(LOCK + key, self._runtime.now() + PATIENCE)
+        value, _, now = await self._load(LOCK + key, self._runtime.now() + PATIENCE)
         if value is None:
             return ()
-        return [row.claim.owner for row in rules.admissible(await self._rows(key, value))]
+        return [row.claim.owner for row in rules.admissible(self._name(key, value, now).rows)]
 
     # --- cleaning
 
@@ -260,10 +288,9 @@ class ClocklessBackend:
 
     async def _clean_one(self, document: str) -> None:
         until = self._runtime.now() + PATIENCE
-        value, seen = await self._documents.load(document, until)
+        value, seen, now = await self._load(document, until)
         if value is None:
             return
-        now = await self._now()
         if document.startswith(LOCK):
             name = self._name(document.removeprefix(LOCK), value, now)
             is_over = name.rows.is_idle and name.fence < (now - SPARE) * 1_000_000
@@ -291,6 +318,44 @@ class DocumentBackend(ClocklessBackend):
             return answer, None if kept.is_over(now) else write_record(kept)
 
         return await self._swapped(RECORD + key, math.inf, change)
+
+
+class _Turns:
+    """Calls of one client change a document one after the other: all at once, each but one would conflict in vain.
+
+    Nothing depends on it, because every change is a swap. So a call that waited for too long goes ahead, and ends the
+    turn that it waited for: that may belong to a call that was interrupted before it could do so itself.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._guard = runtime.guard()
+        self._queues: dict[str, deque[Signal]] = {}  # by document; the first one has the turn
+
+    async def wait(self, document: str, turn: Signal, until: float) -> None:
+        """Wait for our turn, but not for long."""
+        with self._guard:
+            queue = self._queues.setdefault(document, deque())
+            queue.append(turn)
+            first = queue[0]
+        if first is not turn:
+            while not await self._runtime.wait(turn, min(until, self._runtime.now() + PATIENCE)):
+                if self._runtime.now() >= until:
+                    return
+                self.leave(document, first)
+                first = queue[0] if queue else turn
+
+    def leave(self, document: str, turn: Signal) -> None:
+        """End a turn, or the wait for it."""
+        with self._guard:
+            queue = self._queues.get(document, deque())
+            had_it = bool(queue) and queue[0] is turn
+            with suppress(ValueError):
+                queue.remove(turn)
+            if queue and had_it:
+                queue[0].set()
+            elif not queue:
+                self._queues.pop(document, None)
 
 
 class _Notifications:

@@ -23,6 +23,7 @@ REQUIRED: dict[str, frozenset[Can]] = {
     "redis": _FULL,
     "postgresql": _FULL,
     "mysql": _FULL - {Can.PUSH},
+    "nats": _FULL,
     "redlock": _EVERY_STORE,
     "etcd": _FULL - {Can.ABANDONED} | {Can.SESSION},
     "zookeeper": _EVERY_STORE | {Can.SHARED, Can.PERMITS, Can.FIFO, Can.PUSH, Can.SESSION},

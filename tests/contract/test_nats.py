@@ -1,0 +1,19 @@
+"""The contract over one NATS server with JetStream, in real time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from leasehold.testing import contract
+
+if TYPE_CHECKING:
+    from verification.lab.nats import NatsServer
+
+
+@pytest.mark.parametrize("driver", contract.DRIVERS)
+@pytest.mark.parametrize("case", contract.STORE_CASES, ids=str)
+def test_contract(case: contract.Case, driver: type[contract.Driver], nats_server: NatsServer) -> None:
+    harness = contract.UrlHarness(nats_server.url, contract.REQUIRED["nats"], ttl=1.0, swept="backends")
+    contract.check(case, harness, driver())
