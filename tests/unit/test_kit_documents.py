@@ -156,8 +156,9 @@ def test_a_turn_that_is_never_ended_does_not_stop_the_others(monkeypatch: pytest
     monkeypatch.setattr(documents, "PATIENCE", 0.05)
     backend = DocumentBackend(DictDocuments(time.time), ThreadRuntime(), "documents")
     assert backend._turns is not None
-    run(backend._turns.wait("lock:ns:name", ThreadRuntime().signal(), 1e9))  # interrupted before it could leave
-    granted(run(backend.try_acquire(claim(1))))
+    runtime = ThreadRuntime()
+    run(backend._turns.wait("lock:ns:name", runtime.signal(), 1e9))  # interrupted before it could leave
+    granted(run(backend.try_acquire(claim(1), runtime.now() + 2)))
     assert not backend._turns._queues
 
 

@@ -211,6 +211,23 @@ def test_a_document_that_is_too_large_is_refused_before_it_is_sent(
     driver.run(main())
 
 
+def test_a_closed_client_leaves_no_connection_and_no_thread(
+    driver: contract.Driver, proxy: FaultProxy, bucket: str
+) -> None:
+    async def main() -> None:
+        async with backend_of(driver, through(proxy, bucket)) as backend:
+            granted(await backend.try_acquire(claim("a")))
+            assert isinstance(await backend.join(claim("b")), Place)
+            assert proxy.links > 0
+
+    driver.run(main())
+    eventually(lambda: proxy.links == 0, "a connection is left over")
+    eventually(
+        lambda: not [thread for thread in threading.enumerate() if thread.name.startswith("leasehold n")],
+        "a thread is left over",
+    )
+
+
 # --- the server
 
 
