@@ -12,7 +12,7 @@ import pytest
 from leasehold._runtimes.asyncio import AsyncioRuntime
 from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold.errors import BackendRejected, BackendUnavailable, OutcomeUnknown
-from leasehold.kit import ClocklessBackend, DocumentBackend, documents
+from leasehold.kit import ClocklessBackend, DocumentBackend, documents, turns
 from leasehold.spi import Place
 from leasehold.values import Capability, Claim, Grant, Holder, LossReason, Mode, Record, Refusal
 from tests.unit.kit_support import DictDocuments, HandClock, NotifyingDocuments
@@ -153,11 +153,12 @@ def test_calls_of_one_client_take_turns_instead_of_conflicting() -> None:
 
 
 def test_a_turn_that_is_never_ended_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(documents, "PATIENCE", 0.05)
+    monkeypatch.setattr(turns, "PATIENCE", 0.05)
     backend = DocumentBackend(DictDocuments(time.time), ThreadRuntime(), "documents")
     assert backend._turns is not None
-    run(backend._turns.wait("lock:ns:name", ThreadRuntime().signal(), 1e9))  # interrupted before it could leave
-    granted(run(backend.try_acquire(claim(1))))
+    runtime = ThreadRuntime()
+    run(backend._turns.wait("lock:ns:name", runtime.signal(), 1e9))  # interrupted before it could leave
+    granted(run(backend.try_acquire(claim(1), runtime.now() + 2)))
     assert not backend._turns._queues
 
 

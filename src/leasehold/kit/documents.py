@@ -18,14 +18,13 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections import deque
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from leasehold.errors import BackendError, BackendUnavailable
 from leasehold.kit import rules
 from leasehold.kit.document_format import Name, Observations, read_name, read_record, write_name, write_record
 from leasehold.kit.rules import Queued
+from leasehold.kit.turns import Turns
 from leasehold.kit.worker import Worker
 from leasehold.spi import Place
 from leasehold.values import Capability
@@ -116,7 +115,7 @@ class ClocklessBackend:
         self.capabilities = _capabilities(documents, has_clock=self.has_clock)
         self._documents = documents
         self._timed = documents if self.has_clock and isinstance(documents, Timed) else None
-        self._turns = _Turns(runtime) if pause else None
+        self._turns = Turns(runtime) if pause else None
         self._runtime = runtime
         self._first_fence = fence_floor + 1
         self._seen = None if self.has_clock else Observations()
@@ -318,44 +317,6 @@ class DocumentBackend(ClocklessBackend):
             return answer, None if kept.is_over(now) else write_record(kept)
 
         return await self._swapped(RECORD + key, math.inf, change)
-
-
-class _Turns:
-    """Calls of one client change a document one after the other: all at once, each but one would conflict in vain.
-
-    Nothing depends on it, because every change is a swap. So a call that waited for too long goes ahead, and ends the
-    turn that it waited for: that may belong to a call that was interrupted before it could do so itself.
-    """
-
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
-        self._guard = runtime.guard()
-        self._queues: dict[str, deque[Signal]] = {}  # by document; the first one has the turn
-
-    async def wait(self, document: str, turn: Signal, until: float) -> None:
-        """Wait for our turn, but not for long."""
-        with self._guard:
-            queue = self._queues.setdefault(document, deque())
-            queue.append(turn)
-            first = queue[0]
-        if first is not turn:
-            while not await self._runtime.wait(turn, min(until, self._runtime.now() + PATIENCE)):
-                if self._runtime.now() >= until:
-                    return
-                self.leave(document, first)
-                first = queue[0] if queue else turn
-
-    def leave(self, document: str, turn: Signal) -> None:
-        """End a turn, or the wait for it."""
-        with self._guard:
-            queue = self._queues.get(document, deque())
-            had_it = bool(queue) and queue[0] is turn
-            with suppress(ValueError):
-                queue.remove(turn)
-            if queue and had_it:
-                queue[0].set()
-            elif not queue:
-                self._queues.pop(document, None)
 
 
 class _Notifications:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import leasehold
-from leasehold.errors import BackendUnavailable, OutcomeUnknown
+from leasehold.errors import BackendRejected, BackendUnavailable, OutcomeUnknown
 from leasehold.spi import Place
 from leasehold.values import LossReason, Record, Refusal
 from tests.stores.nats.nats_support import backend_of, claim, fresh_bucket, granted
@@ -193,6 +193,39 @@ def test_the_first_server_that_answers_is_used(
             assert backend._runtime.now() - started < 0.4, "the silent server was tried again"
 
     driver.run(main())
+
+
+def test_a_document_that_is_too_large_is_refused_before_it_is_sent(
+    driver: contract.Driver, nats_server: NatsServer, bucket: str
+) -> None:
+    """The server would close the connection without an answer."""
+
+    async def main() -> None:
+        async with backend_of(driver, f"{nats_server.url}?bucket={bucket}") as backend:
+            documents, end = backend._bucket, backend._runtime.now() + 5
+            await documents.load("lock:a", end)
+            with pytest.raises(BackendRejected, match="max_payload"):
+                await documents.swap("lock:a", b"x" * 2**20, 0, end)
+            assert await documents.swap("lock:a", b"x" * (2**20 - 1024), 0, end)
+
+    driver.run(main())
+
+
+def test_a_closed_client_leaves_no_connection_and_no_thread(
+    driver: contract.Driver, proxy: FaultProxy, bucket: str
+) -> None:
+    async def main() -> None:
+        async with backend_of(driver, through(proxy, bucket)) as backend:
+            granted(await backend.try_acquire(claim("a")))
+            assert isinstance(await backend.join(claim("b")), Place)
+            assert proxy.links > 0
+
+    driver.run(main())
+    eventually(lambda: proxy.links == 0, "a connection is left over")
+    eventually(
+        lambda: not [thread for thread in threading.enumerate() if thread.name.startswith("leasehold n")],
+        "a thread is left over",
+    )
 
 
 # --- the server

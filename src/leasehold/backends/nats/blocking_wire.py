@@ -12,6 +12,8 @@ import socket
 import weakref
 from collections import deque
 from contextlib import suppress
+from functools import partial
+from ssl import SSLWantReadError
 from typing import TYPE_CHECKING, Any
 
 from leasehold.backends.nats.connection import CONNECT_LIMIT, Greeting, Inbox, Servers, tls_context
@@ -127,10 +129,10 @@ class BlockingConnection:
                 for frame in self._parser.feed(data):
                     if frame.kind == "PING":
                         self.send(PONG, self._now() + SHORTEST)
-        except (BlockingIOError, TimeoutError):
+        except (BlockingIOError, SSLWantReadError):
             return True
-        except (OSError, OutcomeUnknown) as error:
-            return "did not complete (read)" in str(error)  # TLS has nothing to read
+        except (OSError, OutcomeUnknown):
+            return False
 
     def interrupt(self) -> None:
         """Wake the thread that waits on it, which closes it."""
@@ -163,7 +165,7 @@ class BlockingWire:
         self._guard = runtime.guard()
         self._servers = Servers(options.hosts)
         self._idle: deque[BlockingConnection] = deque()
-        self._connections: weakref.WeakSet[BlockingConnection] = weakref.WeakSet()  # idle or in use
+        self._connections: dict[int, weakref.ref[BlockingConnection]] = {}  # idle or in use
         self._openings: set[Opening] = set()
         self._listener = Listener(self, runtime)
         self.info: dict[str, Any] = {}
@@ -195,8 +197,10 @@ class BlockingWire:
         for opening in tuple(self._openings):
             opening.over.set()
         self._drop_idle()
-        for connection in tuple(self._connections):
-            connection.interrupt()
+        for known in tuple(self._connections.values()):
+            connection = known()
+            if connection is not None:
+                connection.interrupt()
         await self._listener.close()
 
     def _refuse_closed(self) -> None:
@@ -216,10 +220,14 @@ class BlockingWire:
                 error = failure
                 self._servers.failed(host)
                 continue
-            self._connections.add(connection)
+            number = id(connection)
+            self._connections[number] = weakref.ref(connection, partial(self._forget, number))
             self.info = connection.info
             return connection
         raise could_not_connect(error, self._label) from None
+
+    def _forget(self, number: int, _: object) -> None:
+        self._connections.pop(number, None)
 
     async def _open(self, until: float) -> BlockingConnection:
         """A new connection, if there is one in time."""

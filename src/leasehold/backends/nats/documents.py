@@ -32,6 +32,7 @@ __all__ = ["NatsDocuments", "instant"]
 
 API = "$JS.API.STREAM"
 DELETED = "KV-Operation: DEL\r\n"
+ROOM_FOR_HEADERS = 256
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 _ESCAPED = re.compile(rb"=([0-9A-F]{2})")
 _UNSAFE = re.compile(rb"[^A-Za-z0-9_/-]")
@@ -73,6 +74,12 @@ class NatsDocuments:
     async def swap(self, key: str, value: bytes | None, seen: int, until: float, /) -> bool:
         mark = DELETED if value is None else ""
         request = Request(self._subject(key), value or b"", f"{EXPECTED}: {seen}\r\n{mark}")
+        if len(request.body) + ROOM_FOR_HEADERS > self._wire.info.get("max_payload", math.inf):
+            raise BackendRejected(
+                f"{self._label}: a lock has more holders and waiters than fit into one message of NATS "
+                f"({len(request.body)} bytes); raise max_payload of the servers, or let fewer wait",
+                backend=self._label,
+            )
         (frame,) = await self._wire.request([request], until)
         if frame.status:
             raise BackendUnavailable(
