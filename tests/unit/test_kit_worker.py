@@ -116,7 +116,6 @@ def test_an_interrupted_start_leaves_a_worker_that_can_be_started(monkeypatch: p
     run(worker.close())
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
 def test_a_forked_child_starts_a_worker_of_its_own() -> None:
     work = Work()
     worker = Worker(ThreadRuntime(), work, NAME)
