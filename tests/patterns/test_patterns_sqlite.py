@@ -1,0 +1,19 @@
+"""The pattern suite over the SQLite store, on a file of its own for each case."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from leasehold.testing import contract, patterns
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize("driver", contract.DRIVERS)
+@pytest.mark.parametrize("case", patterns.CASES, ids=str)
+def test_patterns(case: contract.Case, driver: type[contract.Driver], tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/locks.db"
+    contract.check(case, contract.UrlHarness(url, contract.REQUIRED["sqlite"], ttl=0.4), driver())
