@@ -65,9 +65,11 @@ conformance: setup servers  ## the simulated Redis server against real ones, cal
 differential: setup servers  ## random requests to SQLite, PostgreSQL and Redis, compared with the rules answer by answer, long form
 	$(RUN) -m verification.differential --strict --seeds 300
 
-faults: setup servers  ## the long forms of the fault tests: a minute of packet loss, 10,000 grants to a mixed fleet, Redlock over 200 node faults
+faults: setup servers  ## the long forms of the fault tests: packet loss, mixed fleets, node faults, kills, every line interrupted
 	LEASEHOLD_LONG_FAULTS=1 $(RUN) -m pytest -q tests/stores/redis/test_redis_packet_loss.py tests/stores/redis/test_redis_compat.py \
-	  tests/stores/redlock/test_redlock_fences.py
+	  tests/stores/redlock/test_redlock_fences.py tests/processes/test_cli_watchdog.py tests/processes/test_once_processes.py \
+	  tests/stores/sqlite/test_sqlite_processes.py
+	LEASEHOLD_LONG_FAULTS=1 $(RUN) -m pytest -q -n 4 --dist loadfile tests/contract -k interruption
 
 mutants: setup  ## known bugs, planted again: each must be caught
 	$(RUN) -m verification.mutants

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from leasehold.testing import contract
+from tests.contract.sweep import STRIDE
 from tests.servers.etcd import LATENESS
 
 if TYPE_CHECKING:
@@ -16,6 +17,6 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize("case", contract.STORE_CASES, ids=str)
 def test_contract(case: contract.Case, etcd_server: EtcdServer) -> None:
     harness = contract.UrlHarness(
-        etcd_server.url, contract.REQUIRED["etcd"], ttl=1.0, swept="backends", lateness=LATENESS
+        etcd_server.url, contract.REQUIRED["etcd"], ttl=1.0, swept="backends", stride=STRIDE, lateness=LATENESS
     )
     contract.check(case, harness, contract.ThreadDriver())

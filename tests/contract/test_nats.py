@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from leasehold.testing import contract
+from tests.contract.sweep import STRIDE
 
 if TYPE_CHECKING:
     from verification.lab.nats import NatsServer
@@ -15,5 +16,5 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize("driver", contract.DRIVERS)
 @pytest.mark.parametrize("case", contract.STORE_CASES, ids=str)
 def test_contract(case: contract.Case, driver: type[contract.Driver], nats_server: NatsServer) -> None:
-    harness = contract.UrlHarness(nats_server.url, contract.REQUIRED["nats"], ttl=1.0, swept="backends")
+    harness = contract.UrlHarness(nats_server.url, contract.REQUIRED["nats"], ttl=1.0, swept="backends", stride=STRIDE)
     contract.check(case, harness, driver())

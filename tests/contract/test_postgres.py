@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leasehold.testing import contract
+from tests.contract.sweep import STRIDE
 from verification.lab.postgres import PostgresServer
 
 
@@ -12,5 +13,7 @@ from verification.lab.postgres import PostgresServer
 @pytest.mark.parametrize("case", contract.STORE_CASES, ids=str)
 def test_contract(case: contract.Case, driver: type[contract.Driver], postgres: PostgresServer) -> None:
     contract.check(
-        case, contract.UrlHarness(postgres.url(), contract.REQUIRED["postgresql"], ttl=0.5, swept="backends"), driver()
+        case,
+        contract.UrlHarness(postgres.url(), contract.REQUIRED["postgresql"], ttl=0.5, swept="backends", stride=STRIDE),
+        driver(),
     )

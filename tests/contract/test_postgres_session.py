@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leasehold.testing import contract
+from tests.contract.sweep import STRIDE
 from verification.lab.postgres import PostgresServer
 
 
@@ -13,5 +14,7 @@ from verification.lab.postgres import PostgresServer
 def test_contract(case: contract.Case, driver: type[contract.Driver], postgres: PostgresServer) -> None:
     url = f"{postgres.url()}?mode=session"
     contract.check(
-        case, contract.UrlHarness(url, contract.REQUIRED["postgresql session"], ttl=0.5, swept="backends"), driver()
+        case,
+        contract.UrlHarness(url, contract.REQUIRED["postgresql session"], ttl=0.5, swept="backends", stride=STRIDE),
+        driver(),
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from leasehold.testing import contract
+from tests.contract.sweep import STRIDE
 
 if TYPE_CHECKING:
     from verification.lab.redis import RedisServer
@@ -16,4 +17,6 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize("case", contract.CASES, ids=str)
 def test_contract(case: contract.Case, driver: type[contract.Driver], redis_server: RedisServer) -> None:
     redis_server.flush()
-    contract.check(case, contract.UrlHarness(redis_server.url, contract.REQUIRED["redis"], ttl=0.4), driver())
+    contract.check(
+        case, contract.UrlHarness(redis_server.url, contract.REQUIRED["redis"], ttl=0.4, stride=STRIDE), driver()
+    )

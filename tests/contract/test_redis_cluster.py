@@ -15,5 +15,7 @@ if TYPE_CHECKING:
 def test_contract(case: contract.Case, driver: type[contract.Driver], cluster_nodes: RedisCluster) -> None:
     cluster_nodes.flush()
     contract.check(
-        case, contract.UrlHarness(cluster_nodes.url, contract.REQUIRED["redis"], ttl=0.4, swept="backends"), driver()
+        case,
+        contract.UrlHarness(cluster_nodes.url, contract.REQUIRED["redis"], ttl=0.4, swept="backends", stride=7),
+        driver(),
     )

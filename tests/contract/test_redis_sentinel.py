@@ -15,5 +15,7 @@ if TYPE_CHECKING:
 def test_contract(case: contract.Case, driver: type[contract.Driver], sentinel_group: SentinelGroup) -> None:
     sentinel_group.primary.flush()
     contract.check(
-        case, contract.UrlHarness(sentinel_group.url, contract.REQUIRED["redis"], ttl=0.4, swept="backends"), driver()
+        case,
+        contract.UrlHarness(sentinel_group.url, contract.REQUIRED["redis"], ttl=0.4, swept="backends", stride=7),
+        driver(),
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from leasehold.testing import contract
+from tests.contract.sweep import STRIDE
 
 if TYPE_CHECKING:
     from verification.lab.redlock import RedlockNodes
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 def test_contract(case: contract.Case, driver: type[contract.Driver], redlock_nodes: RedlockNodes) -> None:
     contract.check(
         case,
-        contract.UrlHarness(redlock_nodes.url(), contract.REQUIRED["redlock"], ttl=1.0, swept="backends"),
+        contract.UrlHarness(
+            redlock_nodes.url(), contract.REQUIRED["redlock"], ttl=1.0, swept="backends", stride=STRIDE
+        ),
         driver(),
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from leasehold.testing import contract
+from tests.contract.sweep import STRIDE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,4 +17,4 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize("case", contract.CASES, ids=str)
 def test_contract(case: contract.Case, driver: type[contract.Driver], tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/locks.db"
-    contract.check(case, contract.UrlHarness(url, contract.REQUIRED["sqlite"], ttl=0.4), driver())
+    contract.check(case, contract.UrlHarness(url, contract.REQUIRED["sqlite"], ttl=0.4, stride=STRIDE), driver())

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from leasehold.testing import contract
+from tests.contract.sweep import STRIDE
 
 if TYPE_CHECKING:
     from verification.lab.zookeeper import ZooKeeperServer
@@ -16,4 +17,8 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize("case", contract.STORE_CASES, ids=str)
 def test_contract(case: contract.Case, driver: type[contract.Driver], zookeeper_server: ZooKeeperServer) -> None:
     url = zookeeper_server.url("/contract")
-    contract.check(case, contract.UrlHarness(url, contract.REQUIRED["zookeeper"], ttl=1.0, swept="backends"), driver())
+    contract.check(
+        case,
+        contract.UrlHarness(url, contract.REQUIRED["zookeeper"], ttl=1.0, swept="backends", stride=STRIDE),
+        driver(),
+    )

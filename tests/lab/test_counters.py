@@ -15,7 +15,7 @@ from verification.lab.counters import LEVELS, count_lost_updates
 if TYPE_CHECKING:
     from verification.lab.postgres import PostgresServer
 
-UPDATES = 300
+UPDATES = 150
 PAUSE_RATE = 0.06
 
 

@@ -20,7 +20,6 @@ MUST_BE_CAUGHT = [
     "S13-unknown-read-as-no",
     "S15-renewal-revives",
     "redis-deaf-for-ever",
-    "redis-handed-over-now",
     "redis-place-not-refreshed",
     "redis-releases-another",
     "redis-withdrawn-waiter-stays",

@@ -20,12 +20,7 @@ if TYPE_CHECKING:
 
     from leasehold.testing import contract
 
-__all__ = ["Worker", "eventually", "long_form", "opened", "waiters"]
-
-
-def long_form() -> bool:
-    """Whether the long forms of these tests shall run."""
-    return os.environ.get("LEASEHOLD_LONG_FAULTS") == "1"
+__all__ = ["Worker", "eventually", "opened", "waiters"]
 
 
 def waiters(client: leasehold.Client, name: str) -> int:

@@ -13,4 +13,4 @@ from verification.lab.redis import RedisServer
 def test_the_contract_with_the_oldest_redis_and_its_oldest_driver() -> None:
     python = python_with(*oldest("redis"))
     with RedisServer(program=oldest_server(python)) as server:
-        passes(python, f"redis://127.0.0.1:{server.port}", "--cases", "store", "--ttl", "0.4")
+        passes(python, f"redis://127.0.0.1:{server.port}", "--cases", "store", "--turns", "--ttl", "0.4")

@@ -15,10 +15,10 @@ OTHERS = others()
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("version", OTHERS)
 def test_the_contract_over_memory(version: str) -> None:
-    passes(OTHERS[version], "memory")
+    passes(OTHERS[version], "memory", "--turns")
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("version", OTHERS)
 def test_the_contract_over_sqlite(version: str, tmp_path: Path) -> None:
-    passes(OTHERS[version], f"sqlite:///{tmp_path}/locks.db", "--cases", "store", "--ttl", "0.5")
+    passes(OTHERS[version], f"sqlite:///{tmp_path}/locks.db", "--cases", "store", "--turns", "--ttl", "0.5")

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import leasehold
-from tests.stores.support import eventually, long_form
+from tests.forms import long_form
+from tests.stores.support import eventually
 from verification.lab.redis import RedisServer
 
 if TYPE_CHECKING:

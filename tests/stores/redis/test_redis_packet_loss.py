@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import leasehold
-from tests.stores.support import long_form
+from tests.forms import long_form
 from verification.lab.process import find_program
 
 SECONDS = 60 if long_form() else 8

@@ -21,8 +21,8 @@ import pytest
 
 import leasehold
 from leasehold.errors import LeaseholdError
+from tests.forms import long_form
 from tests.stores.redlock.redlock_support import SHORT
-from tests.stores.support import long_form
 from verification.lab.redlock import RedlockNodes
 
 if TYPE_CHECKING:
