@@ -14,6 +14,7 @@ _RENEW = _SCRIPTS + "renew.lua"
 _WITHDRAW = _SCRIPTS + "withdraw.lua"
 _BACKEND = "backends/redis/backend.py"
 _BLOCKING = "backends/redis/blocking_wire.py"
+_OPENINGS = "kit/openings.py"
 _ASYNCIO = "backends/redis/asyncio_wire.py"
 _ROUTER = "backends/redis/router.py"
 _TOPOLOGY = "backends/redis/topology.py"
@@ -86,7 +87,7 @@ REDIS_STORE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "redis-tcp-connection-awaited",
         "a blocking call waits for its connection as long as the store is given",
-        _BLOCKING,
+        _OPENINGS,
         "(opening.over, None if until == math.inf else until)",
         "(opening.over, None)",
         tests=(f"{_UNTIL}::test_call_ends_in_time_when_there_is_no_connection[threads-connecting-release]",),
@@ -231,7 +232,7 @@ REDIS_STORE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "redis-late-connection-lost",
         "a connection that came too late for its caller is neither kept nor closed",
-        _BLOCKING,
+        _OPENINGS,
         "                opening.abandoned = connection is None\n",
         "                opening.abandoned = False\n",
         tests=(f"{_UNTIL}::test_connection_that_came_too_late_for_its_caller_serves_the_next",),

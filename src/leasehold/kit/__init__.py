@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from leasehold.kit.documents import ClocklessBackend, DocumentBackend, Documents, Notifying, Timed
     from leasehold.kit.holder import holder_fields, holder_from_fields, holder_from_json, holder_to_json
     from leasehold.kit.local_rows import LocalRows
+    from leasehold.kit.openings import Openings
     from leasehold.kit.options import Option, choice, duration, flag, read_options, read_tls, text, whole
     from leasehold.kit.records import KeptRecord, LocalRecords
     from leasehold.kit.rows import Crowd, Row, Rows, State
@@ -23,6 +24,7 @@ _HOMES = {
     "leasehold.kit.documents": ["ClocklessBackend", "DocumentBackend", "Documents", "Notifying", "Timed"],
     "leasehold.kit.holder": ["holder_fields", "holder_from_fields", "holder_from_json", "holder_to_json"],
     "leasehold.kit.local_rows": ["LocalRows"],
+    "leasehold.kit.openings": ["Openings"],
     "leasehold.kit.options": ["Option", "choice", "duration", "flag", "read_options", "read_tls", "text", "whole"],
     "leasehold.kit.records": ["KeptRecord", "LocalRecords"],
     "leasehold.kit.rows": ["Crowd", "Row", "Rows", "State"],
@@ -40,6 +42,7 @@ __all__ = [
     "LocalRecords",
     "LocalRows",
     "Notifying",
+    "Openings",
     "Option",
     "Queued",
     "Row",

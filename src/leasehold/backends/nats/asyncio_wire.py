@@ -14,10 +14,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from leasehold.backends.nats.connection import CONNECT_LIMIT, Greeting, Inbox, Servers, tls_context
-from leasehold.backends.nats.errors import could_not_connect, from_server, lost, no_connection, no_time
+from leasehold.backends.nats.errors import could_not_connect, from_server, lost, no_time
 from leasehold.backends.nats.notifications import Watches
 from leasehold.backends.nats.wire import PING, PONG, Parser, subscribe, unsubscribe
 from leasehold.errors import BackendError, ClientClosed, OutcomeUnknown
+from leasehold.kit.openings import no_connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

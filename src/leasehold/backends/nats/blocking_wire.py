@@ -1,13 +1,10 @@
 """The blocking wire: a few plain sockets, each used by one thread at a time, and one more for notifications.
 
-A connection whose exchange was interrupted is closed and never used again. A new one is opened by a thread of its own,
-because nothing else can abandon a slow name server or a silent host in time; a connection that came too late for its
-caller is kept for the next one.
+A connection whose exchange was interrupted is closed and never used again.
 """
 
 from __future__ import annotations
 
-import math
 import socket
 import weakref
 from collections import deque
@@ -17,10 +14,11 @@ from ssl import SSLWantReadError
 from typing import TYPE_CHECKING, Any
 
 from leasehold.backends.nats.connection import CONNECT_LIMIT, Greeting, Inbox, Servers, tls_context
-from leasehold.backends.nats.errors import could_not_connect, from_server, lost, no_connection, no_time
+from leasehold.backends.nats.errors import could_not_connect, from_server, lost, no_time
 from leasehold.backends.nats.notifications import Watches
 from leasehold.backends.nats.wire import PING, PONG, Parser, subscribe, unsubscribe
-from leasehold.errors import BackendError, ClientClosed, LeaseholdError, OutcomeUnknown
+from leasehold.errors import BackendError, ClientClosed, OutcomeUnknown
+from leasehold.kit.openings import Openings, no_connection
 from leasehold.kit.worker import Worker
 
 if TYPE_CHECKING:
@@ -145,16 +143,6 @@ class BlockingConnection:
         self._socket.close()
 
 
-class Opening:
-    """A connection that a thread opens for a caller that waits. A caller that leaves first marks it `abandoned`."""
-
-    def __init__(self, over: Signal) -> None:
-        self.over = over
-        self.connection: BlockingConnection | None = None
-        self.error: LeaseholdError | None = None
-        self.abandoned = False
-
-
 class BlockingWire:
     """Connections for threads."""
 
@@ -166,14 +154,14 @@ class BlockingWire:
         self._servers = Servers(options.hosts)
         self._idle: deque[BlockingConnection] = deque()
         self._connections: dict[int, weakref.ref[BlockingConnection]] = {}  # idle or in use
-        self._openings: set[Opening] = set()
+        self._openings = Openings[BlockingConnection](runtime, self._label)
         self._listener = Listener(self, runtime)
         self.info: dict[str, Any] = {}
         self.closed = False
 
     async def request(self, requests: Sequence[Request], until: float) -> list[Frame]:
         self._refuse_closed()
-        connection = self._take() or await self._open(until)
+        connection = self._take() or await self._openings.open(self.connect, self._give_back, until)
         now = self._runtime.now()
         if until <= now:
             self._give_back(connection)
@@ -194,8 +182,7 @@ class BlockingWire:
     async def close(self) -> None:
         """Close what is idle, and interrupt the rest: each is closed by the thread that uses it."""
         self.closed = True
-        for opening in tuple(self._openings):
-            opening.over.set()
+        self._openings.close()
         self._drop_idle()
         for known in tuple(self._connections.values()):
             connection = known()
@@ -228,51 +215,6 @@ class BlockingWire:
 
     def _forget(self, number: int, _: object) -> None:
         self._connections.pop(number, None)
-
-    async def _open(self, until: float) -> BlockingConnection:
-        """A new connection, if there is one in time."""
-        opening = Opening(self._runtime.signal())
-        self._openings.add(opening)
-        try:
-            await self._start(opening)
-            if not self.closed:  # `close` sets the signal only of openings that it sees
-                await self._runtime.wait(opening.over, None if until == math.inf else until)
-        finally:
-            self._openings.discard(opening)
-            with self._guard:
-                connection, error = opening.connection, opening.error
-                opening.abandoned = connection is None
-        if self.closed:
-            if connection is not None:
-                connection.close()
-            raise ClientClosed(backend=self._label)
-        if error is not None:
-            raise error
-        if connection is None:
-            raise no_connection(self._label)
-        return connection
-
-    async def _start(self, opening: Opening) -> None:
-        connecting = self._connect(opening)
-        try:
-            self._runtime.spawn(connecting, "leasehold nats connection")
-        except RuntimeError:  # no more threads: the interpreter ends, or there are too many
-            connecting.close()
-            await self._connect(opening)
-
-    async def _connect(self, opening: Opening) -> None:
-        try:
-            connection = self.connect()
-        except LeaseholdError as error:
-            opening.error = error
-        else:
-            with self._guard:
-                opening.connection = connection
-                abandoned = opening.abandoned
-            if abandoned:
-                self._give_back(connection)
-        finally:
-            opening.over.set()
 
     # --- idle connections
 

@@ -18,7 +18,6 @@ __all__ = [
     "from_api",
     "from_server",
     "lost",
-    "no_connection",
     "no_time",
     "not_enabled",
 ]
@@ -87,14 +86,6 @@ def no_time(label: str) -> BackendUnavailable:
     """The time was over before anything was sent."""
     return BackendUnavailable(
         f"{label}: there was no time left to send the request; allow a longer timeout", backend=label
-    )
-
-
-def no_connection(label: str) -> BackendUnavailable:
-    """The time was over before there was a connection."""
-    return BackendUnavailable(
-        f"{label} cannot be reached: no connection in time; check whether the server and the way to it are up",
-        backend=label,
     )
 
 

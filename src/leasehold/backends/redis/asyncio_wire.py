@@ -15,8 +15,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from leasehold.backends.redis.errors import could_not_connect
-from leasehold.backends.redis.wire import NOTHING_YET, new_reader, no_connection, no_time
+from leasehold.backends.redis.wire import NOTHING_YET, new_reader, no_time
 from leasehold.errors import BackendError, ClientClosed, ConfigurationError, OutcomeUnknown
+from leasehold.kit.openings import no_connection
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence

@@ -1,9 +1,7 @@
 """The blocking wire: a few plain sockets, each used by one thread at a time.
 
 A connection whose exchange was interrupted is closed, never used again: the reply that is still to come would be taken
-for the answer to the next call. A new one is opened by a thread of its own, because nothing else can abandon a slow
-name server, a silent host or a greeting without an answer in time; a connection that came too late for its caller is
-kept for the next one.
+for the answer to the next call.
 """
 
 from __future__ import annotations
@@ -13,34 +11,24 @@ import time
 import weakref
 from collections import deque
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from leasehold.backends.redis.connection import BlockingConnection, BlockingSubscription
-from leasehold.backends.redis.wire import is_hasty, no_connection, no_time, stepped
-from leasehold.errors import ClientClosed, LeaseholdError, OutcomeUnknown
+from leasehold.backends.redis.wire import is_hasty, no_time, stepped
+from leasehold.errors import ClientClosed, OutcomeUnknown
+from leasehold.kit.openings import Openings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from leasehold.backends.redis.wire import Dialer, Node, Subscription
-    from leasehold.spi import Runtime, Signal
+    from leasehold.spi import Runtime
 
 __all__ = ["FRESH", "BlockingWire"]
 
 MOST_IDLE = 8  # connections kept for later; more are opened while more threads need one at once
 FRESH = 1.0  # one that was used within this time is taken to be alive
-
-
-class Opening:
-    """A connection that a thread opens for a caller that waits. A caller that leaves first marks it `abandoned`."""
-
-    __slots__ = ("abandoned", "connection", "error", "over")
-
-    def __init__(self, over: Signal) -> None:
-        self.over = over
-        self.connection: BlockingConnection | None = None
-        self.error: LeaseholdError | None = None
-        self.abandoned = False
 
 
 class BlockingRequest:
@@ -109,7 +97,7 @@ class BlockingWire:
         self._guard = runtime.guard()
         self._idle: dict[Node, deque[BlockingConnection]] = {}
         self._connections: dict[int, weakref.ref[BlockingConnection]] = {}  # idle or in use
-        self._openings: set[Opening] = set()
+        self._openings = Openings[BlockingConnection](runtime, label)
         self._closed = False
 
     def left(self, until: float) -> float:
@@ -174,51 +162,13 @@ class BlockingWire:
     # --- opening
 
     async def _open(self, node: Node, until: float) -> BlockingConnection:
-        """A new connection, if there is one in time."""
-        opening = Opening(self._runtime.signal())
-        self._openings.add(opening)
-        try:
-            await self._start(node, opening)
-            if not self._closed:  # `close` sets the signal only of openings that it sees
-                await self._runtime.wait(opening.over, None if until == math.inf else until)
-        finally:
-            self._openings.discard(opening)
-            with self._guard:
-                connection, error = opening.connection, opening.error
-                opening.abandoned = connection is None
-        if self._closed:
-            if connection is not None:
-                connection.close()
-            raise ClientClosed(backend=self._label)
-        if error is not None:
-            raise error
-        if connection is None:
-            raise no_connection(self._label)
+        return await self._openings.open(partial(self._connect, node), self.give_back, until)
+
+    def _connect(self, node: Node) -> BlockingConnection:
+        connection = BlockingConnection(self._dialer, node, self._label)
+        number = id(connection)
+        self._connections[number] = weakref.ref(connection, lambda _: self._connections.pop(number, None))
         return connection
-
-    async def _start(self, node: Node, opening: Opening) -> None:
-        connecting = self._connect(node, opening)
-        try:
-            self._runtime.spawn(connecting, "leasehold redis connection")
-        except RuntimeError:  # no more threads: the interpreter ends, or there are too many
-            connecting.close()
-            await self._connect(node, opening)
-
-    async def _connect(self, node: Node, opening: Opening) -> None:
-        try:
-            connection = BlockingConnection(self._dialer, node, self._label)
-        except LeaseholdError as error:
-            opening.error = error
-        else:
-            number = id(connection)
-            self._connections[number] = weakref.ref(connection, lambda _: self._connections.pop(number, None))
-            with self._guard:
-                opening.connection = connection
-                abandoned = opening.abandoned
-            if abandoned:
-                self.give_back(connection)
-        finally:
-            opening.over.set()
 
     # --- idle connections
 
@@ -265,8 +215,7 @@ class BlockingWire:
     async def close(self) -> None:
         """Close what is idle, and interrupt the rest: each is closed by the thread that uses it."""
         self._closed = True
-        for opening in tuple(self._openings):
-            opening.over.set()
+        self._openings.close()
         for idle in tuple(self._idle.values()):
             while idle:
                 with suppress(IndexError):

@@ -28,7 +28,6 @@ __all__ = [
     "is_hasty",
     "load_driver",
     "new_reader",
-    "no_connection",
     "no_time",
     "stepped",
 ]
@@ -158,14 +157,6 @@ def no_time(label: str) -> BackendUnavailable:
     """What to raise when the time was over before anything was sent."""
     return BackendUnavailable(
         f"{label}: there was no time left to send the request; allow a longer timeout", backend=label
-    )
-
-
-def no_connection(label: str) -> BackendUnavailable:
-    """What to raise when the time was over before there was a connection."""
-    return BackendUnavailable(
-        f"{label} cannot be reached: no connection in time; see whether the server and the way to it are up",
-        backend=label,
     )
 
 
