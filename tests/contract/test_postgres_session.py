@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from leasehold.testing import contract
+from tests.contract.by_turns import by_turns
 from tests.contract.sweep import STRIDE
 from verification.lab.postgres import PostgresServer
 
 
-@pytest.mark.parametrize("driver", contract.DRIVERS)
-@pytest.mark.parametrize("case", contract.STORE_CASES, ids=str)
+@by_turns(contract.STORE_CASES)
 def test_contract(case: contract.Case, driver: type[contract.Driver], postgres: PostgresServer) -> None:
     url = f"{postgres.url()}?mode=session"
     contract.check(

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from leasehold.testing import contract
+from tests.contract.by_turns import by_turns
 from tests.contract.sweep import STRIDE
 
 if TYPE_CHECKING:
     from verification.lab.redis import RedisServer
 
 
-@pytest.mark.parametrize("driver", contract.DRIVERS)
-@pytest.mark.parametrize("case", contract.CASES, ids=str)
+@by_turns(contract.CASES, first=1)
 def test_contract(case: contract.Case, driver: type[contract.Driver], redis_server: RedisServer) -> None:
     redis_server.flush()
     contract.check(
