@@ -120,6 +120,8 @@ async def a_claim_withdrawn_without_doubt_leaves_nothing_and_may_be_asked_again(
     backend, claim = lab.backend(), lab.claim()
     first = granted(await backend.try_acquire(claim))
     await backend.withdraw(claim, doubt=False)
+    assert granted(await backend.try_acquire(claim)).fence > first.fence
+    await backend.withdraw(claim, doubt=False)
     other = granted(await lab.backend().try_acquire(lab.claim()))
     refused(await backend.try_acquire(claim))
     await backend.withdraw(claim, doubt=False)
