@@ -5,15 +5,18 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import threading
 import time
 
 import pytest
 
+from leasehold._runtimes.threads import run
 from leasehold.backends.memory import MemoryBackend
 from leasehold.testing import contract
 from leasehold.testing.contract import runner
 from leasehold.testing.contract.lab import Child, Lab
-from leasehold.testing.contract.pace import INTERVAL, Pace, Pulse
+from leasehold.testing.contract.pace import INTERVAL, CallsUnderWay, Pace, Pulse
+from tests.waiting import eventually
 
 UNIT = 0.2
 
@@ -161,3 +164,28 @@ def test_a_process_that_the_case_stops_is_not_late() -> None:
         time.sleep(1.0)
         assert pace.worst == before
         child.stop()
+
+
+class SlowStore:
+    """A connection whose next call takes long."""
+
+    def __init__(self) -> None:
+        self.go_on = threading.Event()
+
+    async def renew(self) -> str:
+        self.go_on.wait(60)
+        return "renewed"
+
+
+def test_another_process_sends_no_beat_while_a_call_of_its_store_takes_long() -> None:
+    calls, store = CallsUnderWay(), SlowStore()
+    calls.watch(store)  # type: ignore[arg-type]
+    assert not calls.are_slow()
+    answers: list[str] = []
+    call = threading.Thread(target=lambda: answers.append(run(store.renew())))
+    call.start()
+    eventually(calls.are_slow)
+    store.go_on.set()
+    call.join()
+    assert not calls.are_slow()
+    assert answers == ["renewed"]

@@ -196,7 +196,7 @@ def test_bad_usage_runs_nothing(program: CommandLine, words: list[str], code: in
 
 def test_when_the_runner_is_killed_one_of_those_who_stand_by_takes_over(program: CommandLine) -> None:
     script = "echo $$ >> runs; [ -e finish ] || exec sleep 60"
-    words = ["once", "job", "--slot", "x", "--on-conflict", "standby", "--ttl", "1s", "--", "sh", "-c", script]
+    words = ["once", "job", "--slot", "x", "--on-conflict", "standby", "--ttl", "3s", "--", "sh", "-c", script]
     runs = program.folder / "runs"
     first = program.start(*words)
     wait_for(lambda: runs.exists() and runs.read_text(), "the first one runs")

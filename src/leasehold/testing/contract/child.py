@@ -11,15 +11,17 @@ import os
 import sys
 
 import leasehold
-from leasehold.testing.contract.pace import beat
+from leasehold.testing.contract.pace import CallsUnderWay, beat
 
 __all__: list[str] = []
 
 
 def main(pulse: str, url: str, namespace: str, name: str, ttl: str) -> None:
     """Hold the lock and obey."""
-    beat(int(pulse))
     client = leasehold.connect(url, namespace=namespace, ttl=float(ttl))
+    calls = CallsUnderWay()
+    calls.watch(client._twin._open().backend)
+    beat(int(pulse), calls)
     lease = client.lock(name).acquire()
     print("held", lease.fence, flush=True)
     for line in sys.stdin:

@@ -4,8 +4,9 @@ A case in real time counts in units of a short ttl. On a machine that lets a pro
 leases run out that a healthy host would have kept, and the case proves nothing about the store. So three delays are
 measured; see `runner` for what follows from them. This process: a thread wants to wake up every few milliseconds. The
 store's server, which may wait for the processor or the disk while this process does not: its calls are timed. The other
-processes of a case: each sends a beat through a pipe every few milliseconds, and the thread here watches for it, so
-that a process that is starved right now is seen too, although it can report nothing.
+processes of a case: each sends a beat through a pipe every few milliseconds, unless a call of its store takes longer
+than that, and the thread here watches for it, so that a process that is starved right now is seen too, although it can
+report nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from leasehold.spi import Backend
 
-__all__ = ["Pace", "Pulse", "beat"]
+__all__ = ["CallsUnderWay", "Pace", "Pulse", "beat"]
 
 INTERVAL = 0.01
 VERBS = (
@@ -48,10 +49,7 @@ class Pace:
 
     def watch(self, backend: Backend) -> None:
         """Measure the calls of this connection, below whatever a case puts in between."""
-        if hasattr(backend, "__dict__"):
-            for verb in VERBS:
-                if hasattr(backend, verb):
-                    setattr(backend, verb, self._measured(getattr(backend, verb)))
+        _wrap(backend, self._measured)
 
     def follow(self, pulse: Pulse) -> None:
         """Measure the process that sends this pulse."""
@@ -131,14 +129,50 @@ class Pulse:
                 os.close(reading)
 
 
-def beat(descriptor: int) -> None:
+class CallsUnderWay:
+    """When the calls of a store began that have not ended yet, in a process that sends a pulse."""
+
+    def __init__(self) -> None:
+        self._began: dict[object, float] = {}
+
+    def watch(self, backend: Backend) -> None:
+        """Note the calls of this connection."""
+        _wrap(backend, self._noted)
+
+    def are_slow(self) -> bool:
+        """Whether one takes longer than a beat."""
+        began = tuple(self._began.values())
+        return bool(began) and time.monotonic() - min(began) > INTERVAL
+
+    def _noted(self, call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        @functools.wraps(call)
+        async def perform(*arguments: Any, **options: Any) -> Any:
+            number = object()
+            self._began[number] = time.monotonic()
+            try:
+                return await call(*arguments, **options)
+            finally:
+                del self._began[number]
+
+        return perform
+
+
+def _wrap(backend: Backend, wrapper: Callable[[Callable[..., Awaitable[Any]]], Callable[..., Awaitable[Any]]]) -> None:
+    if hasattr(backend, "__dict__"):
+        for verb in VERBS:
+            if hasattr(backend, verb):
+                setattr(backend, verb, wrapper(getattr(backend, verb)))
+
+
+def beat(descriptor: int, calls: CallsUnderWay) -> None:
     """Send beats from this process, in a thread of their own, until the reading end is closed."""
 
     def send() -> None:
         with suppress(OSError):
             while True:
                 with suppress(BlockingIOError):  # the reader is slow
-                    os.write(descriptor, b".")
+                    if not calls.are_slow():
+                        os.write(descriptor, b".")
                 time.sleep(INTERVAL)
 
     threading.Thread(target=send, name="leasehold contract pulse", daemon=True).start()
