@@ -179,13 +179,16 @@ def test_connection_for_one_more_thread_is_not_waited_for_too_long(nodes: Redloc
         patient = f"{url}&socket_timeout={PATIENT}&socket_connect_timeout={PATIENT}"
         store = run(opened_store(ThreadRuntime(), patient))
         node = store._nodes.all[0]
-        taken = node.wire.take(node)
+        taken = [node.wire.take(node)]
+        while node.wire.is_ready:  # it may have connected twice
+            taken.append(node.wire.take(node))
         proxy.black_hole()
         started = time.monotonic()
         grant = run(store.try_acquire(claim_of("b"), ThreadRuntime().now() + 1.0))
         assert time.monotonic() - started < PATIENT / 3
         assert isinstance(grant, Grant), "the others are a majority"
-        node.wire.give_back(taken)
+        for connection in taken:
+            node.wire.give_back(connection)
         run(store.close())
 
 
