@@ -25,7 +25,9 @@ def test_guard_loses_no_update(postgres: PostgresServer, level: str) -> None:
     outcome = count_lost_updates(url, updates=UPDATES, level=level, check="guard", pause_rate=PAUSE_RATE)
     assert (outcome.lost, outcome.counter) == (0, UPDATES)
     assert outcome.total.pauses > 0
-    assert outcome.total.stale > 0, "nobody came late: this run has shown nothing"
+    # A late writer is refused by the guard, or, where transactions see a snapshot, before that by the database.
+    late = outcome.total.stale + (0 if level == "read committed" else outcome.total.retries)
+    assert late > 0, "nobody came late: this run has shown nothing"
 
 
 @pytest.mark.parametrize("level", LEVELS)

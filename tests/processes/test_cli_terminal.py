@@ -154,7 +154,8 @@ def test_ctrl_c_while_waiting_leaves_the_queue(program: CommandLine, shell: Shel
     shell.type(f"{RUN} job -- echo never\n")
     shell.expect("waiting for 'job' .* held by sh on .* 1 in the queue")
     shell.type("\x03")
-    shell.expect(r"\^C\r +\r\r?\nleasehold: SIGINT ended the wait for the lock; the command was not run\r\n")
+    redrawn = r"(\rleasehold: waiting for 'job' [^\r]*)?"  # the line may be brought up to date once more
+    shell.expect(rf"\^C{redrawn}\r +\r\r?\nleasehold: SIGINT ended the wait for the lock; the command was not run\r\n")
     shell.expect("ready> ")
     assert shell.status() == 130
     assert program.queue("job") == 0

@@ -391,6 +391,23 @@ def test_scatter_collects_from_requests_that_close_their_sockets_with_the_answer
     assert list(run(runtime.scatter(lines, lambda _: False, runtime.now() + 30))) == ["no", "yes", "yes"]
 
 
+class SlowToSend(Line):
+    """Has to connect first, which takes all the time that there was."""
+
+    def send(self) -> None:
+        time.sleep(0.1)
+        raise OSError("no connection")
+
+
+def test_scatter_reads_the_answers_that_are_there_when_sending_took_all_the_time() -> None:
+    runtime = ThreadRuntime()
+    lines = [Line(b"yes\n"), SlowToSend(None), Line(b"yes\n")]
+    answers = run(runtime.scatter(lines, majority, runtime.now() + 0.05))
+    assert [answers[0], answers[2]] == ["yes", "yes"]
+    for line in lines:
+        line.close()
+
+
 def test_scatter_gives_up_at_the_deadline_and_keeps_errors_apart() -> None:
     runtime = ThreadRuntime()
     dead, silent = Line(b"yes\n"), Line(None)

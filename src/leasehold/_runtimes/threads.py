@@ -260,10 +260,12 @@ class _Poll:
                 waiting[descriptor] = place
                 poll.register(descriptor, POLLIN)
         while waiting and not self._enough(answers):
-            timeout = deadline - clock.now()
-            if timeout <= 0:
+            # Sending may have used up the time, where one request had to connect: what is there by then still counts.
+            timeout = max(0.0, deadline - clock.now())
+            readable = poll.poll((look_again(timeout, clock) or 0.0) * 1000)
+            if not readable and timeout <= 0:
                 break
-            for descriptor, _ in poll.poll((look_again(timeout, clock) or 0.0) * 1000):
+            for descriptor, _ in readable:
                 self._receive(descriptor, waiting[descriptor])
         return answers
 

@@ -326,9 +326,11 @@ def test_grant_whose_time_is_over_is_neither_renewed_nor_released(
     contended: bool,
 ) -> None:
     """Nobody has come for it yet, so that it is still there: alone in the row of its name, or with one of its own."""
-    grant = run(backend.try_acquire(claim_of()))
+    permits: dict[str, Any] = {"mode": Mode.PERMIT, "capacity": 2} if contended else {}
+    grant = run(backend.try_acquire(claim_of(**permits)))
     if contended:
-        assert isinstance(run(backend.try_acquire(claim_of())), Refusal)
+        run(backend.try_acquire(claim_of(**permits)))
+        assert count(table, "claim") == 2
     for kind in ("lock", "claim"):
         table.execute(f"UPDATE leasehold.{kind} SET expires = now() - interval '1 s'".encode())
     table.execute("UPDATE leasehold.lock SET look = '-infinity'")
