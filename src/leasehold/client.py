@@ -12,30 +12,29 @@ import os
 import weakref
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, Unpack, cast
 
-from leasehold._core import events as happened
-from leasehold._core.capabilities import CAPABILITY_OF_MODE, inspecting, operating, require
+from leasehold._core.capabilities import CAPABILITY_OF_MODE, require
 from leasehold._core.events import Events
 from leasehold._core.keeper import CLOSE_PATIENCE
-from leasehold._core.names import DEFAULT_NAMESPACE, check_fact, check_name, check_namespace, key_for, name_of
+from leasehold._core.names import DEFAULT_NAMESPACE, check_fact, check_namespace
 from leasehold._core.open_client import open_client
 from leasehold.durations import Duration, optional_seconds, seconds, ttl_seconds
-from leasehold.errors import AcquireTimeout, BackendUnavailable, ClientClosed, ConfigurationError, OutcomeUnknown
+from leasehold.errors import AcquireTimeout, ClientClosed, ConfigurationError
 from leasehold.lock import AsyncLock, AsyncLockSet, AsyncRWLock
 from leasehold.lock_spec import LockOptions, is_whole, make_spec, with_group
 from leasehold.name_template import NameTemplate
-from leasehold.spi import Embedded, Examining
+from leasehold.operators import AsyncOperators
+from leasehold.patterns.of_client import AsyncPatterns
+from leasehold.spi import Embedded
 from leasehold.urls import find_store
-from leasehold.values import MAX_FENCE, Capability, Holder, LockState, Mode
+from leasehold.values import Capability, Holder, Mode
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
     from types import TracebackType
 
     from leasehold._core.events import Event
     from leasehold._core.open_client import OpenClient
-    from leasehold.findings import Finding
     from leasehold.lock_spec import Timeout
-    from leasehold.patterns.once import AsyncOnce, OnceOptions
     from leasehold.spi import Runtime, Store
 
 __all__ = ["DEFAULT_TTL", "AsyncClient", "connect_async"]
@@ -75,7 +74,7 @@ def connect_async(
     )
 
 
-class AsyncClient:
+class AsyncClient(AsyncPatterns, AsyncOperators):
     """Makes locks on one store; use it as an async context manager, or call `close`."""
 
     def __init__(
@@ -172,75 +171,6 @@ class AsyncClient:
             return under_lock
 
         return decorate
-
-    # --- patterns
-
-    def once(self, template: str, **options: Unpack[OnceOptions]) -> AsyncOnce:
-        """A job that runs once per slot across all machines; a decorator, or an object with `run` and `attempt`.
-
-        The slot is the period of the store's time (`every="1d"`), the tick of the store's time (`cron="0 2 * * *"`) or
-        a label of your own (`slot="2026-11-15"`); periods and ticks follow the calendar of `tz`, and only a slot later
-        than the job's last one runs. When another has the slot, `on_conflict` decides: "skip" gives a false
-        `Skipped`, "raise" raises `AlreadyRun` or `AlreadyRunning`, "standby" waits up to `timeout` and takes over if
-        the other vanishes. A run that fails leaves its slot open, or with `on_failure="close"` closes it. The slot is
-        remembered for two periods, at least a day, or for `keep` if that is longer. `ttl`, `max_hold`, `group` and
-        `reason` are those of the job's lock. This is not a scheduler: something has to call it, and a holder that
-        vanishes between its work and its record makes the work happen twice.
-        """
-        from leasehold.patterns.once import AsyncOnce  # noqa: PLC0415 - loaded only when it is used
-
-        require(self._current().backend, Capability.RECORD)
-        return AsyncOnce(self, template, **options)
-
-    # --- operators
-
-    async def inspect(self, name: str) -> LockState | None:
-        """The holders and the waiters of the lock; None when there are none."""
-        key = key_for(self._namespace, check_name(name))
-        state = await _read(inspecting(self._open().backend).inspect, key)
-        return None if state is None else _named(state)
-
-    async def locks(self, prefix: str = "") -> Sequence[LockState]:
-        """All locks of this namespace that are in use and whose name starts with `prefix`."""
-        states = await _read(inspecting(self._open().backend).list, key_for(self._namespace, prefix))
-        return [_named(state) for state in states]
-
-    async def examine(self) -> Sequence[Finding]:
-        """How well the store is set up for locks; empty where it has no findings. Changes nothing."""
-        backend = self._open().backend
-        return await backend.examine() if isinstance(backend, Examining) else []
-
-    async def break_lock(self, name: str, *, fence: int, reason: str, by: str | None = None, now: bool = False) -> bool:
-        """End the grant with this fence, by an operator's order; False when it is not held with that fence.
-
-        The holder learns of it with its next renewal, and may still be running until then: the next holder waits until
-        the ttl is over, unless `now`. The reason is stored, logged and shown to the old holder.
-        """
-        if not is_whole(fence) or not 1 <= fence <= MAX_FENCE:
-            raise ConfigurationError(f"fence must be the number that inspect() shows, not {fence!r}")
-        if not reason or not check_fact(reason, "reason"):
-            raise ConfigurationError("breaking a lock needs a reason, which its holder will be shown")
-        author = check_fact(by, "by") or str(self._holder(None))
-        key = key_for(self._namespace, check_name(name))
-        broken = await operating(self._open().backend).break_(key, fence, f"{reason} (by {author})", now=now)
-        if broken:
-            self._events.emit(happened.Broken(name, fence, reason, author))
-        return broken
-
-    async def raise_fence(self, name: str, fence: int, *, reason: str, by: str | None = None) -> int:
-        """Make every later grant of the name higher than `fence`, by an operator's order; returns the new floor.
-
-        For a resource that has seen a higher fence than the store gives out, after the store was restored from a
-        backup or replaced by another. A fence cannot be lowered again.
-        """
-        if not is_whole(fence) or not 1 <= fence <= MAX_FENCE - ROOM_FOR_FENCES:
-            raise ConfigurationError(f"fence must be the number that the resource has seen, not {fence!r}")
-        if not reason or not check_fact(reason, "reason"):
-            raise ConfigurationError("raising a fence needs a reason, which is logged")
-        author = check_fact(by, "by") or str(self._holder(None))
-        highest = await operating(self._open().backend).raise_fence(key_for(self._namespace, check_name(name)), fence)
-        self._events.emit(happened.FenceRaised(name, highest, reason, author))
-        return highest
 
     def on_event(self, listener: Callable[[Event], object]) -> Callable[[], None]:
         """Call `listener` with every event of `leasehold.events`; the result ends that."""
@@ -342,22 +272,6 @@ class AsyncClient:
         if opened is not None:
             opened.bury()
             _GRAVEYARD.append(opened)
-
-
-async def _read(call: Callable[[str], Awaitable[R]], key: str) -> R:
-    """The answer. A read changes nothing: if its connection broke it is sent again, and nothing is in doubt."""
-    try:
-        return await call(key)
-    except (BackendUnavailable, OutcomeUnknown):
-        pass
-    try:
-        return await call(key)
-    except OutcomeUnknown as error:
-        raise BackendUnavailable(str(error), backend=error.backend) from None
-
-
-def _named(state: LockState) -> LockState:
-    return LockState(name_of(state.name), state.mode, state.capacity, state.holdings, state.waiting)
 
 
 @functools.cache

@@ -32,15 +32,16 @@ MAY_IMPORT = {
     "lock": {"values", "errors", "durations", "spi", "_core", "hold", "lease", "lock_spec", "client"},
     "client": {
         "values", "errors", "durations", "spi", "_core", "_runtimes", "name_template", "hold", "lease", "lock_spec",
-        "lock", "urls", "patterns",
+        "lock", "urls", "operators", "patterns",
     },
+    "operators": {"values", "errors", "spi", "_core", "lock_spec", "client"},
     "patterns": {
         "values", "errors", "durations", "spi", "_core", "name_template", "hold", "lease", "lock_spec", "lock",
         "client", "patterns",
     },
     "blocking": {
         "values", "errors", "durations", "spi", "_core", "_runtimes", "name_template", "hold", "lease", "lock_spec",
-        "lock", "client", "urls", "blocking", "patterns",
+        "lock", "client", "urls", "operators", "blocking", "patterns",
     },
     "fencing": {"values", "errors", "spi", "lease", "blocking", "_runtimes", "fencing"},
     "sql": {"values", "errors", "spi", "lease", "blocking", "_runtimes", "fencing", "sql"},

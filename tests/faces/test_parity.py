@@ -33,7 +33,10 @@ TWINS: list[tuple[type, type]] = [
 
 
 def members(kind: type) -> dict[str, Any]:
-    return {name: member for name, member in vars(kind).items() if not name.startswith("_")}
+    """The public ones, those of its parts (base classes) included."""
+    return {
+        name: member for part in kind.__mro__[:-1] for name, member in vars(part).items() if not name.startswith("_")
+    }
 
 
 def function_of(member: Any) -> Any:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, Unpack, cas
 from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold.blocking._mirror import mirrors
 from leasehold.blocking.lock import Lock, LockSet, RWLock
+from leasehold.blocking.operators import Operators
+from leasehold.blocking.patterns import Patterns
 from leasehold.client import DEFAULT_TTL, AsyncClient
 from leasehold.errors import AcquireTimeout, ConfigurationError
 from leasehold.lock_spec import with_group
@@ -16,16 +18,13 @@ from leasehold.name_template import NameTemplate
 from leasehold.urls import find_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
     from types import TracebackType
 
     from leasehold._core.events import Event
-    from leasehold.blocking.once import Once
     from leasehold.durations import Duration
-    from leasehold.findings import Finding
     from leasehold.lock_spec import LockOptions, Timeout
-    from leasehold.patterns.once import OnceOptions
-    from leasehold.values import Capability, LockState
+    from leasehold.values import Capability
 
 __all__ = ["Client", "connect"]
 
@@ -52,7 +51,7 @@ def connect(
 
 
 @mirrors(AsyncClient)
-class Client:
+class Client(Patterns, Operators):
     def __init__(self, twin: AsyncClient) -> None:
         self._twin = twin
 
@@ -103,32 +102,6 @@ class Client:
             return under_lock
 
         return decorate
-
-    @mirrors(AsyncClient.once)
-    def once(self, template: str, **options: Unpack[OnceOptions]) -> Once:
-        from leasehold.blocking.once import Once  # noqa: PLC0415 - loaded only when it is used
-
-        return Once(self._twin.once(template, **options))
-
-    @mirrors(AsyncClient.inspect)
-    def inspect(self, name: str) -> LockState | None:
-        return run(self._twin.inspect(name))
-
-    @mirrors(AsyncClient.examine)
-    def examine(self) -> Sequence[Finding]:
-        return run(self._twin.examine())
-
-    @mirrors(AsyncClient.locks)
-    def locks(self, prefix: str = "") -> Sequence[LockState]:
-        return run(self._twin.locks(prefix))
-
-    @mirrors(AsyncClient.break_lock)
-    def break_lock(self, name: str, *, fence: int, reason: str, by: str | None = None, now: bool = False) -> bool:
-        return run(self._twin.break_lock(name, fence=fence, reason=reason, by=by, now=now))
-
-    @mirrors(AsyncClient.raise_fence)
-    def raise_fence(self, name: str, fence: int, *, reason: str, by: str | None = None) -> int:
-        return run(self._twin.raise_fence(name, fence, reason=reason, by=by))
 
     @mirrors(AsyncClient.on_event)
     def on_event(self, listener: Callable[[Event], object]) -> Callable[[], None]:

@@ -133,7 +133,7 @@ def test_clean_up_reaches_a_node_that_forgot_its_script(driver: contract.Driver,
             end = time.monotonic() + 30
             while has_lock(first) is not None or not int(first.ask("HGET", lock_key("name"), "c") or 0) > held.fence:
                 assert time.monotonic() < end, "its vote was not taken back"
-                # A number is an instant as its client estimates it: one below the rival's gets no vote, a later one does.
+                # A number is an instant by its client's estimate: one below the rival's gets no vote, a later one does.
                 assert await client.lock("name").try_acquire() is None
                 other = await client.lock("other").acquire(timeout=30)  # a thread reads late answers with its next use
                 await other.release()

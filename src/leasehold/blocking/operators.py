@@ -1,0 +1,43 @@
+"""`Operators`: the blocking twin of `leasehold.operators`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leasehold._runtimes.threads import run
+from leasehold.blocking._mirror import mirrors
+from leasehold.operators import AsyncOperators
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from leasehold.client import AsyncClient
+    from leasehold.findings import Finding
+    from leasehold.values import LockState
+
+__all__ = ["Operators"]
+
+
+@mirrors(AsyncOperators)
+class Operators:
+    _twin: AsyncClient
+
+    @mirrors(AsyncOperators.inspect)
+    def inspect(self, name: str) -> LockState | None:
+        return run(self._twin.inspect(name))
+
+    @mirrors(AsyncOperators.examine)
+    def examine(self) -> Sequence[Finding]:
+        return run(self._twin.examine())
+
+    @mirrors(AsyncOperators.locks)
+    def locks(self, prefix: str = "") -> Sequence[LockState]:
+        return run(self._twin.locks(prefix))
+
+    @mirrors(AsyncOperators.break_lock)
+    def break_lock(self, name: str, *, fence: int, reason: str, by: str | None = None, now: bool = False) -> bool:
+        return run(self._twin.break_lock(name, fence=fence, reason=reason, by=by, now=now))
+
+    @mirrors(AsyncOperators.raise_fence)
+    def raise_fence(self, name: str, fence: int, *, reason: str, by: str | None = None) -> int:
+        return run(self._twin.raise_fence(name, fence, reason=reason, by=by))

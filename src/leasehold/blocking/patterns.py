@@ -1,0 +1,26 @@
+"""`Patterns`: the blocking twin of `leasehold.patterns.of_client`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Unpack
+
+from leasehold.blocking._mirror import mirrors
+from leasehold.patterns.of_client import AsyncPatterns
+
+if TYPE_CHECKING:
+    from leasehold.blocking.once import Once
+    from leasehold.client import AsyncClient
+    from leasehold.patterns.once import OnceOptions
+
+__all__ = ["Patterns"]
+
+
+@mirrors(AsyncPatterns)
+class Patterns:
+    _twin: AsyncClient
+
+    @mirrors(AsyncPatterns.once)
+    def once(self, template: str, **options: Unpack[OnceOptions]) -> Once:
+        from leasehold.blocking.once import Once  # noqa: PLC0415 - loaded only when it is used
+
+        return Once(self._twin.once(template, **options))

@@ -1,0 +1,36 @@
+"""The patterns as methods of a client: one method a pattern, each loaded only when it is used. The async face."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Unpack, cast
+
+from leasehold._core.capabilities import require
+from leasehold.values import Capability
+
+if TYPE_CHECKING:
+    from leasehold.client import AsyncClient
+    from leasehold.patterns.once import AsyncOnce, OnceOptions
+
+__all__ = ["AsyncPatterns"]
+
+
+class AsyncPatterns:
+    """What a client makes of locks and records; a part of `AsyncClient`."""
+
+    def once(self, template: str, **options: Unpack[OnceOptions]) -> AsyncOnce:
+        """A job that runs once per slot across all machines; a decorator, or an object with `run` and `attempt`.
+
+        The slot is the period of the store's time (`every="1d"`), the tick of the store's time (`cron="0 2 * * *"`) or
+        a label of your own (`slot="2026-11-15"`); periods and ticks follow the calendar of `tz`, and only a slot later
+        than the job's last one runs. When another has the slot, `on_conflict` decides: "skip" gives a false
+        `Skipped`, "raise" raises `AlreadyRun` or `AlreadyRunning`, "standby" waits up to `timeout` and takes over if
+        the other vanishes. A run that fails leaves its slot open, or with `on_failure="close"` closes it. The slot is
+        remembered for two periods, at least a day, or for `keep` if that is longer. `ttl`, `max_hold`, `group` and
+        `reason` are those of the job's lock. This is not a scheduler: something has to call it, and a holder that
+        vanishes between its work and its record makes the work happen twice.
+        """
+        from leasehold.patterns.once import AsyncOnce  # noqa: PLC0415 - loaded only when it is used
+
+        client = cast("AsyncClient", self)
+        require(client._current().backend, Capability.RECORD)
+        return AsyncOnce(client, template, **options)
