@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, NoReturn
 
 from leasehold._core.release import release
 from leasehold._core.states import State
-from leasehold._core.validity import believed_until
 from leasehold.durations import optional_seconds, seconds
 from leasehold.errors import ConfigurationError, LeaseLost
 from leasehold.hold import Block, lost_error, wait_lost
@@ -167,7 +166,7 @@ class AsyncLease:
         """Why a lease that is held is not enough."""
         tenure, store = self._tenure, self._opened.backend.label
         ttl = max(tenure.ttl, tenure.grant.claim.ttl) if tenure.is_window else tenure.ttl
-        most = believed_until(0.0, ttl)
+        most = tenure.trusted_until(0.0, ttl)
         if needed >= most:
             return ConfigurationError(
                 f"check(need={needed:g}) can never pass: {store} gives {self.name!r} a ttl of {ttl:.3g} s, of which at "

@@ -16,6 +16,7 @@ from leasehold.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from leasehold._core.term import Timings
     from leasehold.values import Holder, Mode
 
 __all__ = ["LockOptions", "LockSpec", "Timeout", "is_whole", "make_spec", "with_group"]
@@ -50,6 +51,7 @@ class LockSpec:
     min_hold: float = 0.0
     group: str | None = None
     reentrant: bool = False
+    timings: Timings | None = None  # of an election, whose leases end earlier for their holders
 
 
 def make_spec(

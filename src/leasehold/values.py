@@ -16,6 +16,7 @@ __all__ = [
     "Grant",
     "Holder",
     "Holding",
+    "Leader",
     "LockState",
     "Loss",
     "LossReason",
@@ -181,6 +182,19 @@ class Reading:
     record: Record | None
     fence: int
     time: float
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """The leader of an election as the store has it: its process, and the fence of its term."""
+
+    name: str
+    holder: Holder
+    fence: int
+
+    def __str__(self) -> str:
+        """In a few words."""
+        return f"{self.name!r} is led by {self.holder} (fence {self.fence})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,7 +137,7 @@ class Keeper:
             raise answer
         await self._runtime.switch()
         self._apply(tenure, answer, sent)
-        if tenure.loss is not None and isinstance(answer, Grant):
+        if tenure.loss is not None and isinstance(answer, Grant) and tenure.gives_back_late:
             await self._give_back([answer])
         if tenure.state is State.HELD:
             self._report_renewed([(tenure.name, tenure.grant.fence)])
@@ -184,6 +184,21 @@ class Keeper:
         with self.guard:
             tenure.lose(loss)
         self._signal.set()
+
+    def give_up(self, tenure: Tenure, loss: Loss) -> bool:
+        """End a lease by the wish of its holder: its watchers are notified as of a loss, but nothing was lost.
+
+        The store keeps it until it is released. False if it was over already.
+        """
+        with self.guard:
+            tenure.settle(self._runtime.now())
+            was_held = tenure.state is State.HELD
+            if was_held:
+                tenure.lose(loss)
+                self._known.pop(tenure.number, None)  # nothing to report
+        if was_held:
+            self._notifier = self._runtime.spawn(self._notify([tenure]), "leasehold end of term")
+        return was_held
 
     @property
     def held(self) -> int:
@@ -311,7 +326,7 @@ class Keeper:
             self._apply(tenure, answer, sent)
             if tenure.state is State.HELD:
                 renewed.append((tenure.name, tenure.grant.fence))
-            elif tenure.state is State.LOST and isinstance(answer, Grant):
+            elif tenure.state is State.LOST and isinstance(answer, Grant) and tenure.gives_back_late:
                 late.append(answer)
         return renewed, late
 
@@ -395,4 +410,4 @@ def _last_deadline(due: list[tuple[_Known, Grant]], sent: float) -> float:
     return max((tenure.deadline for known, _ in due if (tenure := known()) is not None), default=sent)
 
 
-_LOCAL_LOSSES = frozenset({LossReason.EXPIRED, LossReason.UNCONFIRMED, LossReason.MAX_HOLD})
+_LOCAL_LOSSES = frozenset({LossReason.EXPIRED, LossReason.UNCONFIRMED, LossReason.MAX_HOLD, LossReason.RELEASED})

@@ -42,6 +42,8 @@ class Watcher(Protocol):
 class Tenure:
     """The holder's side of one grant."""
 
+    gives_back_late = True  # whether a renewal that is confirmed after the end is released at once
+
     __slots__ = (
         "__weakref__",
         "confirmed",
@@ -93,6 +95,10 @@ class Tenure:
         """Whether less was granted than was claimed, and the first renewal may bring more."""
         return self.confirmed == -math.inf and self.renewable and self.grant.ttl < self.grant.claim.ttl
 
+    def trusted_until(self, since: float, ttl: float) -> float:
+        """The instant from which a grant of so long must not be trusted any more."""
+        return believed_until(since, ttl)
+
     def present_watchers(self) -> list[Watcher]:
         """The watchers that still exist; the references are weak, so that a watch keeps no lease alive."""
         return [watcher for reference in self.watchers if (watcher := reference()) is not None]
@@ -127,7 +133,7 @@ class Tenure:
             return  # a hedged renewal may be answered after a later one: the deadline never goes back
         self.failure, self.confirmed = None, sent
         self.ttl = max(self.ttl, answer.ttl)
-        self.deadline = min(max(self.deadline, believed_until(sent, answer.ttl)), self.ends)
+        self.deadline = min(max(self.deadline, self.trusted_until(sent, answer.ttl)), self.ends)
         # What a renewal brought is what the store can give: less than was claimed is no reason to renew again at once.
         self.due = renewal_due(sent, answer.ttl, answer.ttl)
 

@@ -8,6 +8,7 @@ from leasehold.blocking._mirror import mirrors
 from leasehold.patterns.of_client import AsyncPatterns
 
 if TYPE_CHECKING:
+    from leasehold.blocking.election import Election, ElectionOptions
     from leasehold.blocking.once import Once
     from leasehold.client import AsyncClient
     from leasehold.patterns.once import OnceOptions
@@ -24,3 +25,9 @@ class Patterns:
         from leasehold.blocking.once import Once  # noqa: PLC0415 - loaded only when it is used
 
         return Once(self._twin.once(template, **options))
+
+    @mirrors(AsyncPatterns.election)
+    def election(self, name: str, **options: Unpack[ElectionOptions]) -> Election:
+        from leasehold.blocking.election import make_election  # noqa: PLC0415 - loaded only when it is used
+
+        return make_election(self._twin, name, options)

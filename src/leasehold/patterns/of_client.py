@@ -9,6 +9,7 @@ from leasehold.values import Capability
 
 if TYPE_CHECKING:
     from leasehold.client import AsyncClient
+    from leasehold.patterns.election import AsyncElection, AsyncElectionOptions
     from leasehold.patterns.once import AsyncOnce, OnceOptions
 
 __all__ = ["AsyncPatterns"]
@@ -34,3 +35,17 @@ class AsyncPatterns:
         client = cast("AsyncClient", self)
         require(client._current().backend, Capability.RECORD)
         return AsyncOnce(client, template, **options)
+
+    def election(self, name: str, **options: Unpack[AsyncElectionOptions]) -> AsyncElection:
+        """An election of one leader among all processes: `lead`, `run`, `is_leader`, `observe`.
+
+        `ttl` (15): how long after the last renewal of a leader that vanished the next one is elected. `renew_deadline`
+        (10): a leader stops so long after the last renewal that was confirmed; the rest of the ttl is its time to stop.
+        `retry` (2): how often it renews, how long a candidate pauses between two terms, how often observers look.
+        `group` and `reason` are those of a lock. `on_elected(term)` is called before the body begins, `on_lost(loss)`
+        once at the end of each term (reason "released": it resigned or stepped down), `on_new_leader(leader)` for each
+        leader seen while this one campaigns or leads; they may be coroutine functions, and an error in one is logged.
+        """
+        from leasehold.patterns.election import AsyncElection  # noqa: PLC0415 - loaded only when it is used
+
+        return AsyncElection(cast("AsyncClient", self), name, **options)

@@ -1,0 +1,166 @@
+"""Elections of one leader: `client.election`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from leasehold.errors import AcquireTimeout, ConfigurationError, LeaseLost
+from leasehold.testing.contract.expect import raises
+from leasehold.testing.faults import Faults
+from leasehold.testing.patterns.registry import pattern_case
+from leasehold.values import Capability, LossReason
+
+if TYPE_CHECKING:
+    from leasehold.patterns.election import AsyncElection, AsyncTerm
+    from leasehold.testing.contract.lab import Lab
+    from leasehold.values import Loss
+
+
+class BodyFailed(Exception):
+    """An error of the leader's own code."""
+
+
+def candidate(lab: Lab, faults: Faults | None = None, label: str | None = None, **options: Any) -> AsyncElection:
+    """A candidate with a client of its own; half of the ttl is left to stop."""
+    timings = {"ttl": 2 * lab.ttl, "renew_deadline": lab.ttl, "retry": lab.ttl / 4}
+    return lab.client(faults, label=label).election("leader", **{**timings, **options})
+
+
+@pattern_case(Capability.FENCING)
+async def one_leads_at_a_time_and_who_is_refused_learns_who_leads(lab: Lab) -> None:
+    first, second = candidate(lab, label="first"), candidate(lab)
+    async with first.lead() as term:
+        assert (first.is_leader, second.is_leader) == (True, False)
+        assert first.term is not None
+        assert first.term.fence == term.fence
+        refused = await raises(AcquireTimeout, second.lead(timeout=0).__aenter__())
+        assert refused.holder is not None
+        assert refused.holder.label == "first"
+    assert not first.is_leader
+    assert first.term is None
+    async with second.lead() as next_term:
+        assert next_term.fence > term.fence
+        assert (first.is_leader, second.is_leader) == (False, True)
+
+
+@pattern_case(Capability.FENCING)
+async def who_resigns_is_followed_at_once_by_a_candidate_that_waits(lab: Lab) -> None:
+    first, second = candidate(lab, ttl=20 * lab.ttl), candidate(lab, ttl=20 * lab.ttl)
+
+    async def follow() -> int:
+        async with second.lead() as term:
+            return term.fence
+
+    async with first.lead() as term:
+        following = lab.spawn(follow())
+        await lab.live(lab.ttl / 4)
+        assert not following.done
+    assert await lab.flowing(following.join()) > term.fence
+
+
+@pattern_case(Capability.FENCING)
+async def a_leader_that_cannot_renew_stops_before_another_can_lead(lab: Lab) -> None:
+    faults, stopped, ends = Faults(), [], []
+    election, other = candidate(lab, faults, on_lost=stopped.append), candidate(lab)
+
+    async def lead() -> None:
+        async with election.lead() as term:
+            try:
+                await term.lost.wait()
+            finally:
+                ends.append(election.is_leader)
+                await raises(AcquireTimeout, other.lead(timeout=0).__aenter__())
+                faults.heal()
+
+    leading = lab.spawn(lead())
+    await lab.eventually(lambda: election.is_leader, "it is elected")
+    await lab.live(lab.ttl * 1.5)  # renewed meanwhile
+    assert election.is_leader
+    faults.cut()
+    error = await raises(LeaseLost, lab.flowing(leading.join()))
+    assert error.reason in (LossReason.UNCONFIRMED, LossReason.EXPIRED)
+    assert ends == [False]
+    assert [loss.reason for loss in stopped] == [error.reason]
+    async with other.lead(timeout=0):  # what was kept for its body to stop was given back when it had
+        assert other.is_leader
+
+
+@pattern_case(Capability.FENCING)
+async def who_steps_down_does_not_lead_and_is_followed_when_its_body_has_ended(lab: Lab) -> None:
+    stopped: list[Loss] = []
+    election, other = candidate(lab, on_lost=stopped.append), candidate(lab)
+    async with election.lead() as term:
+        assert term.step_down()
+        assert not term.step_down()
+        assert not election.is_leader
+        assert term.lost.is_set()
+        await raises(AcquireTimeout, other.lead(timeout=0).__aenter__())
+    assert [loss.reason for loss in stopped] == [LossReason.RELEASED]
+    async with other.lead(timeout=0) as after:
+        assert after.fence > term.fence
+
+
+@pattern_case(Capability.FENCING)
+async def a_candidate_for_ever_leads_again_after_its_term_was_broken_and_resigns_when_its_body_fails(lab: Lab) -> None:
+    fences: list[int] = []
+    election = candidate(lab)
+
+    async def body(term: AsyncTerm) -> None:
+        fences.append(term.fence)
+        if len(fences) == 2:
+            raise BodyFailed
+        await term.lost.wait()
+
+    running = lab.spawn(election.run(body))
+    await lab.eventually(lambda: len(fences) == 1, "it leads")
+    assert await lab.client().break_lock("leader", fence=fences[0], reason="a test", now=True)
+    await raises(BodyFailed, lab.flowing(running.join()))
+    assert fences[0] < fences[1]
+    assert not election.is_leader
+    async with candidate(lab).lead(timeout=0):
+        pass
+
+
+@pattern_case(Capability.FENCING)
+async def observers_see_each_leader_and_who_is_elected_is_called_back(lab: Lab) -> None:
+    elected: list[int] = []
+    seen: list[int] = []
+    election = candidate(
+        lab,
+        label="first",
+        on_elected=lambda term: elected.append(term.fence),
+        on_new_leader=lambda leader: seen.append(leader.fence),
+    )
+    observation = candidate(lab).observe()
+    assert await observation.__anext__() is None
+    async with election.lead() as term:
+        assert elected == [term.fence]
+        leader = await lab.flowing(observation.__anext__())
+        assert leader is not None
+        assert (leader.fence, leader.holder.label) == (term.fence, "first")
+        assert str(term.fence) in str(leader)
+
+        async def told() -> None:
+            while seen != [term.fence]:
+                await lab.runtime.sleep(lab.ttl / 20)
+
+        await lab.flowing(told())
+    assert await lab.flowing(observation.__anext__()) is None
+
+
+@pattern_case(Capability.FENCING)
+async def timings_in_the_wrong_order_are_refused_before_anything_is_sent(lab: Lab) -> None:
+    faults = Faults()
+    client = lab.client(faults)
+    for timings in (
+        {"ttl": 10, "renew_deadline": 10, "retry": 2},
+        {"ttl": 15, "renew_deadline": 14.9, "retry": 2},  # within the margin for clocks that drift apart
+        {"ttl": 15, "renew_deadline": 2.4, "retry": 2},
+        {"ttl": 15, "renew_deadline": 10, "retry": 0},
+    ):
+        try:
+            client.election("leader", **timings)  # type: ignore[arg-type]
+        except ConfigurationError:
+            continue
+        raise AssertionError(f"{timings} were accepted")
+    assert faults.calls == []
