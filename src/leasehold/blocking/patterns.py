@@ -8,8 +8,10 @@ from leasehold.blocking._mirror import mirrors
 from leasehold.patterns.of_client import AsyncPatterns
 
 if TYPE_CHECKING:
+    from leasehold.blocking.idempotency import Idempotency
     from leasehold.blocking.once import Once
     from leasehold.client import AsyncClient
+    from leasehold.patterns.idempotency import IdempotencyOptions
     from leasehold.patterns.once import OnceOptions
 
 __all__ = ["Patterns"]
@@ -24,3 +26,9 @@ class Patterns:
         from leasehold.blocking.once import Once  # noqa: PLC0415 - loaded only when it is used
 
         return Once(self._twin.once(template, **options))
+
+    @mirrors(AsyncPatterns.idempotency)
+    def idempotency(self, scope: str, **options: Unpack[IdempotencyOptions]) -> Idempotency:
+        from leasehold.blocking.idempotency import Idempotency  # noqa: PLC0415 - loaded only when it is used
+
+        return Idempotency(self._twin.idempotency(scope, **options))
