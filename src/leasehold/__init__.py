@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from leasehold.blocking import Client, Hold, Lease, LeaseSet, Lock, LockSet, Lost, Mutex, RWLock, connect
+    from leasehold.blocking.idempotency import Idempotency, KeyedAttempt
     from leasehold.blocking.once import Once, Run
     from leasehold.client import AsyncClient, connect_async
     from leasehold.errors import (
         AcquireTimeout,
         AlreadyRun,
         AlreadyRunning,
+        AttemptExpired,
         BackendError,
         BackendRejected,
         BackendUnavailable,
@@ -30,10 +32,13 @@ if TYPE_CHECKING:
         ConfigurationError,
         Conflict,
         FenceAhead,
+        InFlight,
+        KeyReused,
         LeaseholdError,
         LeaseLost,
         ModeConflict,
         OutcomeUnknown,
+        ResultNotKept,
         RetryTransaction,
         StaleFence,
         UnsupportedCapability,
@@ -41,7 +46,11 @@ if TYPE_CHECKING:
     from leasehold.hold import AsyncHold
     from leasehold.lease import AsyncLease, AsyncLeaseSet, AsyncLost
     from leasehold.lock import AsyncLock, AsyncLockSet, AsyncMutex, AsyncRWLock
+    from leasehold.patterns.idempotency import AsyncIdempotency
+    from leasehold.patterns.idempotency_asgi import IdempotencyMiddleware
+    from leasehold.patterns.keyed_attempt import AsyncKeyedAttempt
     from leasehold.patterns.once import AsyncOnce, AsyncRun
+    from leasehold.patterns.retry_key import RetryKey
     from leasehold.values import Capability, Holder, Holding, LockState, Loss, LossReason, Mode, Skipped
 
 __version__ = "0.1.0"
@@ -50,17 +59,23 @@ _HOMES = {
     "leasehold.blocking": [
         "Client", "Hold", "Lease", "LeaseSet", "Lock", "LockSet", "Lost", "Mutex", "RWLock", "connect",
     ],
+    "leasehold.blocking.idempotency": ["Idempotency", "KeyedAttempt"],
     "leasehold.blocking.once": ["Once", "Run"],
     "leasehold.client": ["AsyncClient", "connect_async"],
     "leasehold.errors": [
-        "AcquireTimeout", "AlreadyRun", "AlreadyRunning", "BackendError", "BackendRejected", "BackendUnavailable",
-        "ClientClosed", "ConfigurationError", "Conflict", "FenceAhead", "LeaseLost", "LeaseholdError", "ModeConflict",
-        "OutcomeUnknown", "RetryTransaction", "StaleFence", "UnsupportedCapability",
+        "AcquireTimeout", "AlreadyRun", "AlreadyRunning", "AttemptExpired", "BackendError", "BackendRejected",
+        "BackendUnavailable", "ClientClosed", "ConfigurationError", "Conflict", "FenceAhead", "InFlight", "KeyReused",
+        "LeaseLost", "LeaseholdError", "ModeConflict", "OutcomeUnknown", "ResultNotKept", "RetryTransaction",
+        "StaleFence", "UnsupportedCapability",
     ],
     "leasehold.hold": ["AsyncHold"],
     "leasehold.lease": ["AsyncLease", "AsyncLeaseSet", "AsyncLost"],
     "leasehold.lock": ["AsyncLock", "AsyncLockSet", "AsyncMutex", "AsyncRWLock"],
+    "leasehold.patterns.idempotency": ["AsyncIdempotency"],
+    "leasehold.patterns.idempotency_asgi": ["IdempotencyMiddleware"],
+    "leasehold.patterns.keyed_attempt": ["AsyncKeyedAttempt"],
     "leasehold.patterns.once": ["AsyncOnce", "AsyncRun"],
+    "leasehold.patterns.retry_key": ["RetryKey"],
     "leasehold.values": ["Capability", "Holder", "Holding", "LockState", "Loss", "LossReason", "Mode", "Skipped"],
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -71,6 +86,8 @@ __all__ = [
     "AlreadyRunning",
     "AsyncClient",
     "AsyncHold",
+    "AsyncIdempotency",
+    "AsyncKeyedAttempt",
     "AsyncLease",
     "AsyncLeaseSet",
     "AsyncLock",
@@ -80,6 +97,7 @@ __all__ = [
     "AsyncOnce",
     "AsyncRWLock",
     "AsyncRun",
+    "AttemptExpired",
     "BackendError",
     "BackendRejected",
     "BackendUnavailable",
@@ -92,6 +110,11 @@ __all__ = [
     "Hold",
     "Holder",
     "Holding",
+    "Idempotency",
+    "IdempotencyMiddleware",
+    "InFlight",
+    "KeyReused",
+    "KeyedAttempt",
     "Lease",
     "LeaseLost",
     "LeaseSet",
@@ -108,6 +131,8 @@ __all__ = [
     "Once",
     "OutcomeUnknown",
     "RWLock",
+    "ResultNotKept",
+    "RetryKey",
     "RetryTransaction",
     "Run",
     "Skipped",

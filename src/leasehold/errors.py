@@ -9,6 +9,10 @@
         ModeConflict                          the name is in use as another kind of lock
         AlreadyRun                            this slot of a `once` job has been run
         AlreadyRunning                        a `once` job is being run by another process
+        InFlight                              another attempt with this idempotency key is running
+        KeyReused                             this idempotency key was used with another payload
+        AttemptExpired                        an attempt with this key vanished: its work may be done
+        ResultNotKept                         the work of this key is done; its result could not be stored
         RetryTransaction                      the whole transaction has to be run again
       BackendError
         BackendUnavailable (ConnectionError)  surely not applied
@@ -35,6 +39,7 @@ __all__ = [
     "AcquireTimeout",
     "AlreadyRun",
     "AlreadyRunning",
+    "AttemptExpired",
     "BackendError",
     "BackendRejected",
     "BackendUnavailable",
@@ -42,10 +47,13 @@ __all__ = [
     "ConfigurationError",
     "Conflict",
     "FenceAhead",
+    "InFlight",
+    "KeyReused",
     "LeaseLost",
     "LeaseholdError",
     "ModeConflict",
     "OutcomeUnknown",
+    "ResultNotKept",
     "RetryTransaction",
     "StaleFence",
     "UnsupportedCapability",
@@ -155,6 +163,38 @@ class AlreadyRun(_SlotTaken):
 
 class AlreadyRunning(_SlotTaken):
     """A `once` job is being run by another process; `skipped` has by which."""
+
+
+class InFlight(Conflict):
+    """Another attempt with this idempotency key is running; ask again after `retry_after` seconds, with the same key.
+
+    `holder` is the process that runs it, where that is known.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        name: str | None = None,
+        backend: str | None = None,
+        retry_after: float = 1.0,
+        holder: Holder | None = None,
+    ) -> None:
+        super().__init__(message, name=name, backend=backend)
+        self.retry_after = retry_after
+        self.holder = holder
+
+
+class KeyReused(Conflict):
+    """This idempotency key was used before with another payload: other work needs a key of its own."""
+
+
+class AttemptExpired(Conflict):
+    """An earlier attempt with this idempotency key vanished, so its work may be done or not; see on_expired."""
+
+
+class ResultNotKept(Conflict):
+    """The work of this idempotency key is done, but its result was too large to be stored, or no JSON value."""
 
 
 class RetryTransaction(Conflict):

@@ -19,6 +19,7 @@ from leasehold._core.events import (
     TtlDiffers,
     Waiting,
 )
+from leasehold.patterns.idempotency_events import NotRecorded, Replayed, Unprotected
 
 __all__ = [
     "Acquired",
@@ -28,14 +29,17 @@ __all__ = [
     "FenceRaised",
     "KeeperLate",
     "Lost",
+    "NotRecorded",
     "ReleaseFailed",
     "Released",
     "RenewalFailed",
     "Renewed",
+    "Replayed",
     "RunSkipped",
     "StoreReached",
     "StoreUnreachable",
     "TimedOut",
     "TtlDiffers",
+    "Unprotected",
     "Waiting",
 ]

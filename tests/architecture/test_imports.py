@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "_runtimes": {"values", "errors", "spi", "_runtimes"},
     "backends": {"values", "errors", "spi", "findings", "store_url", "kit", "backends"},
     "urls": {"values", "errors", "durations", "spi", "store_url"},
-    "events": {"_core"},
+    "events": {"_core", "patterns"},
     "hold": {"values", "errors", "durations", "spi", "_core"},
     "lease": {"values", "errors", "durations", "spi", "_core", "hold"},
     "lock_spec": {"values", "errors", "durations", "spi", "_core"},

@@ -9,8 +9,10 @@ from leasehold.patterns.of_client import AsyncPatterns
 
 if TYPE_CHECKING:
     from leasehold.blocking.election import Election, ElectionOptions
+    from leasehold.blocking.idempotency import Idempotency
     from leasehold.blocking.once import Once
     from leasehold.client import AsyncClient
+    from leasehold.patterns.idempotency import IdempotencyOptions
     from leasehold.patterns.once import OnceOptions
 
 __all__ = ["Patterns"]
@@ -31,3 +33,9 @@ class Patterns:
         from leasehold.blocking.election import make_election  # noqa: PLC0415 - loaded only when it is used
 
         return make_election(self._twin, name, options)
+
+    @mirrors(AsyncPatterns.idempotency)
+    def idempotency(self, scope: str, **options: Unpack[IdempotencyOptions]) -> Idempotency:
+        from leasehold.blocking.idempotency import Idempotency  # noqa: PLC0415 - loaded only when it is used
+
+        return Idempotency(self._twin.idempotency(scope, **options))

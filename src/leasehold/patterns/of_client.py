@@ -10,6 +10,7 @@ from leasehold.values import Capability
 if TYPE_CHECKING:
     from leasehold.client import AsyncClient
     from leasehold.patterns.election import AsyncElection, AsyncElectionOptions
+    from leasehold.patterns.idempotency import AsyncIdempotency, IdempotencyOptions
     from leasehold.patterns.once import AsyncOnce, OnceOptions
 
 __all__ = ["AsyncPatterns"]
@@ -49,3 +50,20 @@ class AsyncPatterns:
         from leasehold.patterns.election import AsyncElection  # noqa: PLC0415 - loaded only when it is used
 
         return AsyncElection(cast("AsyncClient", self), name, **options)
+
+    def idempotency(self, scope: str, **options: Unpack[IdempotencyOptions]) -> AsyncIdempotency:
+        """Idempotency keys for one kind of work: the second attempt with a key gets the result of the first.
+
+        `scope` names the kind of work. `keep` ("24h"): how long a result is replayed. `ttl` (the client's): the key of
+        an attempt that vanishes is free after this long; it is renewed while the attempt runs. `wait` (None): how long
+        to wait for an attempt in flight, and then replay; without it `InFlight` is raised. `on_expired` ("run"): what
+        to do when an earlier attempt vanished, so that its work may be done: "run" again, or "refuse" with
+        `AttemptExpired`. `max_size` (64 KiB): of a result as JSON. `outage` ("closed"): raise when the store has not
+        answered for `outage_after` (2 s), or "open": run without protection. This is at-least-once: a holder that
+        vanishes between its work and `complete` makes the work happen twice, unless the work checks the fence.
+        """
+        from leasehold.patterns.idempotency import AsyncIdempotency  # noqa: PLC0415 - loaded only when it is used
+
+        client = cast("AsyncClient", self)
+        require(client._current().backend, Capability.RECORD)
+        return AsyncIdempotency(client, scope, **options)

@@ -1,0 +1,43 @@
+"""What happens to idempotency keys, as typed events."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import ClassVar
+
+from leasehold._core.events import Event
+
+__all__ = ["NotRecorded", "Replayed", "Unprotected"]
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed(Event):
+    """A key was completed before, so its result was replayed and nothing was run."""
+
+    def __str__(self) -> str:
+        return f"replayed the result of {self.name!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class Unprotected(Event):
+    """The store did not answer, and outage="open" let an attempt run without protection."""
+
+    level: ClassVar[int] = logging.WARNING
+
+    error: str
+
+    def __str__(self) -> str:
+        return f"{self.name!r} runs without protection, because the store did not answer: {self.error}"
+
+
+@dataclass(frozen=True, slots=True)
+class NotRecorded(Event):
+    """The end of an attempt could not be recorded: its key counts as one whose holder has vanished."""
+
+    level: ClassVar[int] = logging.WARNING
+
+    error: str
+
+    def __str__(self) -> str:
+        return f"the end of the attempt at {self.name!r} may not be recorded: {self.error}"
