@@ -9,7 +9,9 @@
         ModeConflict                          the name is in use as another kind of lock
         AlreadyRun                            this slot of a `once` job has been run
         AlreadyRunning                        a `once` job is being run by another process
+        InFlight                              an idempotency key whose first attempt is still running
         RetryTransaction                      the whole transaction has to be run again
+      KeyReused                               an idempotency key came again with another payload
       BackendError
         BackendUnavailable (ConnectionError)  surely not applied
         OutcomeUnknown                        sent, no answer: may have been applied
@@ -42,6 +44,8 @@ __all__ = [
     "ConfigurationError",
     "Conflict",
     "FenceAhead",
+    "InFlight",
+    "KeyReused",
     "LeaseLost",
     "LeaseholdError",
     "ModeConflict",
@@ -157,11 +161,43 @@ class AlreadyRunning(_SlotTaken):
     """A `once` job is being run by another process; `skipped` has by which."""
 
 
+class InFlight(Conflict):
+    """The first attempt with this idempotency `key` is not over; worth another try after `retry_after` seconds."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        name: str | None = None,
+        backend: str | None = None,
+        key: str | None = None,
+        retry_after: float = 1.0,
+    ) -> None:
+        super().__init__(message, name=name, backend=backend)
+        self.key = key
+        self.retry_after = retry_after
+
+
 class RetryTransaction(Conflict):
     """The database could not bring two transactions into an order: roll back, and run the whole transaction again.
 
     The fence was not refused. The error of the database driver is the cause of this one.
     """
+
+
+class KeyReused(LeaseholdError):
+    """The idempotency `key` was used before, with another payload: nothing was run, and nothing is replayed."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        name: str | None = None,
+        backend: str | None = None,
+        key: str | None = None,
+    ) -> None:
+        super().__init__(message, name=name, backend=backend)
+        self.key = key
 
 
 class BackendError(LeaseholdError):
