@@ -13,7 +13,9 @@
         KeyReused                             this idempotency key was used with another payload
         AttemptExpired                        an attempt with this key vanished: its work may be done
         ResultNotKept                         the work of this key is done; its result could not be stored
+        InFlight                              an idempotency key whose first attempt is still running
         RetryTransaction                      the whole transaction has to be run again
+      KeyReused                               an idempotency key came again with another payload
       BackendError
         BackendUnavailable (ConnectionError)  surely not applied
         OutcomeUnknown                        sent, no answer: may have been applied
@@ -170,6 +172,7 @@ class InFlight(Conflict):
 
     `holder` is the process that runs it, where that is known.
     """
+    """The first attempt with this idempotency `key` is not over; worth another try after `retry_after` seconds."""
 
     def __init__(
         self,
@@ -195,6 +198,12 @@ class AttemptExpired(Conflict):
 
 class ResultNotKept(Conflict):
     """The work of this idempotency key is done, but its result was too large to be stored, or no JSON value."""
+        key: str | None = None,
+        retry_after: float = 1.0,
+    ) -> None:
+        super().__init__(message, name=name, backend=backend)
+        self.key = key
+        self.retry_after = retry_after
 
 
 class RetryTransaction(Conflict):
@@ -202,6 +211,21 @@ class RetryTransaction(Conflict):
 
     The fence was not refused. The error of the database driver is the cause of this one.
     """
+
+
+class KeyReused(LeaseholdError):
+    """The idempotency `key` was used before, with another payload: nothing was run, and nothing is replayed."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        name: str | None = None,
+        backend: str | None = None,
+        key: str | None = None,
+    ) -> None:
+        super().__init__(message, name=name, backend=backend)
+        self.key = key
 
 
 class BackendError(LeaseholdError):

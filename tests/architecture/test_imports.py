@@ -19,6 +19,7 @@ MAY_IMPORT = {
     "store_url": {"errors"},
     "durations": {"errors"},
     "name_template": {"errors"},
+    "fingerprint": {"errors"},
     "spi": {"values", "errors"},
     "kit": {"values", "errors", "spi", "findings", "store_url", "durations", "kit"},
     "_core": {"values", "errors", "spi", "durations", "_core"},
@@ -44,7 +45,9 @@ MAY_IMPORT = {
         "lock", "client", "urls", "operators", "blocking", "patterns",
     },
     "fencing": {"values", "errors", "spi", "lease", "blocking", "_runtimes", "fencing"},
-    "sql": {"values", "errors", "spi", "lease", "blocking", "_runtimes", "fencing", "sql"},
+    "sql": {
+        "values", "errors", "durations", "fingerprint", "spi", "lease", "blocking", "_runtimes", "fencing", "sql",
+    },
     "cli": {"values", "errors", "durations", "events", "findings", "blocking", "sql", "cli", ""},
     "testing": {
         "values", "errors", "durations", "spi", "_core", "_runtimes", "hold", "lease", "lock_spec", "lock", "client",

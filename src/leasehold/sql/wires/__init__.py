@@ -1,4 +1,4 @@
-"""How the guard reaches the database: one small wire per kind of connection, found by the class of what was passed.
+"""How `leasehold.sql` reaches a database: one small wire per kind of connection, by the class of what was passed.
 
 A wire knows its driver and nothing of fences. A driver's module is loaded only when one of its connections is used.
 """
@@ -86,6 +86,6 @@ def _maker_of(tx: object) -> str:
         if maker in WIRES:
             return maker
     raise ConfigurationError(
-        f"guard() does not know a {type(tx).__module__}.{type(tx).__qualname__}; it takes a connection, cursor or "
-        f"session of {', '.join(sorted(WIRES))}, inside a transaction"
+        f"leasehold.sql does not know a {type(tx).__module__}.{type(tx).__qualname__}; it takes a connection, cursor "
+        f"or session of {', '.join(sorted(WIRES))}, inside a transaction"
     )

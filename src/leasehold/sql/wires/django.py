@@ -53,7 +53,7 @@ def make_wire(tx: Any) -> DjangoWire:
     connection = connections[alias] if isinstance(alias, str) else tx
     if not isinstance(connection, BaseDatabaseWrapper):
         raise ConfigurationError(
-            f"guard() takes a connection of django.db or the alias of one, not a {type(tx).__name__}: "
+            f"leasehold.sql takes a connection of django.db or the alias of one, not a {type(tx).__name__}: "
             "with transaction.atomic(using=alias): guard(alias, lease)"
         )
     return DjangoWire(connection)

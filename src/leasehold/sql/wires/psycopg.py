@@ -23,8 +23,8 @@ def psycopg_transaction(driver: AnyConnection) -> Transaction:
     """What happens to the next statement of such a connection."""
     if driver.info.pipeline_status != PipelineStatus.OFF:
         raise ConfigurationError(
-            "guard() was called in pipeline mode, where its answer would come after what it has to guard; call it "
-            "before entering the pipeline"
+            "this connection is in pipeline mode, where an answer would come after what depends on it; call guard() or "
+            "attempt() before entering the pipeline"
         )
     if driver.info.transaction_status != TransactionStatus.IDLE:
         return Transaction.OPEN
@@ -78,4 +78,6 @@ def make_wire(tx: Any) -> PsycopgWire | AsyncPsycopgWire:
         return PsycopgWire(connection)
     if isinstance(connection, psycopg.AsyncConnection):
         return AsyncPsycopgWire(connection)
-    raise ConfigurationError(f"guard() takes a connection, cursor or transaction of psycopg, not {type(tx).__name__}")
+    raise ConfigurationError(
+        f"leasehold.sql takes a connection, cursor or transaction of psycopg, not {type(tx).__name__}"
+    )

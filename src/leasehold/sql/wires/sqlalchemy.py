@@ -83,6 +83,6 @@ def make_wire(tx: object) -> SqlalchemyWire:
     if isinstance(tx, Connection):
         return SqlalchemyWire(tx, None)
     raise ConfigurationError(
-        f"guard() takes a Connection or Session of SQLAlchemy, not a {type(tx).__name__}: "
+        f"leasehold.sql takes a Connection or Session of SQLAlchemy, not a {type(tx).__name__}: "
         "with engine.begin() as tx: guard(tx, lease)"
     )

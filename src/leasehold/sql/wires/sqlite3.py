@@ -48,5 +48,7 @@ def make_wire(tx: object) -> Sqlite3Wire:
     """For a connection or a cursor of one."""
     connection = tx.connection if isinstance(tx, sqlite3.Cursor) else tx
     if not isinstance(connection, sqlite3.Connection):
-        raise ConfigurationError(f"guard() takes a connection or cursor of sqlite3, not a {type(tx).__qualname__}")
+        raise ConfigurationError(
+            f"leasehold.sql takes a connection or cursor of sqlite3, not a {type(tx).__qualname__}"
+        )
     return Sqlite3Wire(connection)
