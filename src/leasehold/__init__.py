@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from leasehold.blocking import Client, Hold, Lease, LeaseSet, Lock, LockSet, Lost, Mutex, RWLock, connect
     from leasehold.blocking.once import Once, Run
+    from leasehold.blocking.partitions import Partition, Share
     from leasehold.client import AsyncClient, connect_async
     from leasehold.errors import (
         AcquireTimeout,
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
     from leasehold.lease import AsyncLease, AsyncLeaseSet, AsyncLost
     from leasehold.lock import AsyncLock, AsyncLockSet, AsyncMutex, AsyncRWLock
     from leasehold.patterns.once import AsyncOnce, AsyncRun
+    from leasehold.patterns.partition import AsyncPartition
+    from leasehold.patterns.partitions import AsyncShare
+    from leasehold.patterns.shares import partition_of
     from leasehold.values import Capability, Holder, Holding, LockState, Loss, LossReason, Mode, Skipped
 
 __version__ = "0.1.0"
@@ -51,6 +55,7 @@ _HOMES = {
         "Client", "Hold", "Lease", "LeaseSet", "Lock", "LockSet", "Lost", "Mutex", "RWLock", "connect",
     ],
     "leasehold.blocking.once": ["Once", "Run"],
+    "leasehold.blocking.partitions": ["Partition", "Share"],
     "leasehold.client": ["AsyncClient", "connect_async"],
     "leasehold.errors": [
         "AcquireTimeout", "AlreadyRun", "AlreadyRunning", "BackendError", "BackendRejected", "BackendUnavailable",
@@ -61,6 +66,9 @@ _HOMES = {
     "leasehold.lease": ["AsyncLease", "AsyncLeaseSet", "AsyncLost"],
     "leasehold.lock": ["AsyncLock", "AsyncLockSet", "AsyncMutex", "AsyncRWLock"],
     "leasehold.patterns.once": ["AsyncOnce", "AsyncRun"],
+    "leasehold.patterns.partition": ["AsyncPartition"],
+    "leasehold.patterns.partitions": ["AsyncShare"],
+    "leasehold.patterns.shares": ["partition_of"],
     "leasehold.values": ["Capability", "Holder", "Holding", "LockState", "Loss", "LossReason", "Mode", "Skipped"],
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -78,8 +86,10 @@ __all__ = [
     "AsyncLost",
     "AsyncMutex",
     "AsyncOnce",
+    "AsyncPartition",
     "AsyncRWLock",
     "AsyncRun",
+    "AsyncShare",
     "BackendError",
     "BackendRejected",
     "BackendUnavailable",
@@ -107,14 +117,17 @@ __all__ = [
     "Mutex",
     "Once",
     "OutcomeUnknown",
+    "Partition",
     "RWLock",
     "RetryTransaction",
     "Run",
+    "Share",
     "Skipped",
     "StaleFence",
     "UnsupportedCapability",
     "connect",
     "connect_async",
+    "partition_of",
 ]
 
 

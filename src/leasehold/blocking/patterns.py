@@ -9,8 +9,10 @@ from leasehold.patterns.of_client import AsyncPatterns
 
 if TYPE_CHECKING:
     from leasehold.blocking.once import Once
+    from leasehold.blocking.partitions import Share
     from leasehold.client import AsyncClient
     from leasehold.patterns.once import OnceOptions
+    from leasehold.patterns.partitions import ShareOptions
 
 __all__ = ["Patterns"]
 
@@ -24,3 +26,9 @@ class Patterns:
         from leasehold.blocking.once import Once  # noqa: PLC0415 - loaded only when it is used
 
         return Once(self._twin.once(template, **options))
+
+    @mirrors(AsyncPatterns.partitions)
+    def partitions(self, name: str, count: int = 64, **options: Unpack[ShareOptions]) -> Share:
+        from leasehold.blocking.partitions import Share  # noqa: PLC0415 - loaded only when it is used
+
+        return Share(self._twin.partitions(name, count, **options))

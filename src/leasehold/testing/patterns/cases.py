@@ -2,6 +2,7 @@
 
 from leasehold.testing.patterns import (  # noqa: F401 - the order is the reading order
     jobs,
+    partitions,
 )
 from leasehold.testing.patterns.registry import CASES
 
