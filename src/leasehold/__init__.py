@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from leasehold.blocking import Client, Hold, Lease, LeaseSet, Lock, LockSet, Lost, Mutex, RWLock, connect
     from leasehold.blocking.idempotency import Idempotency, KeyedAttempt
     from leasehold.blocking.once import Once, Run
+    from leasehold.blocking.partitions import Partition, Share
     from leasehold.client import AsyncClient, connect_async
     from leasehold.errors import (
         AcquireTimeout,
@@ -50,7 +51,10 @@ if TYPE_CHECKING:
     from leasehold.patterns.idempotency_asgi import IdempotencyMiddleware
     from leasehold.patterns.keyed_attempt import AsyncKeyedAttempt
     from leasehold.patterns.once import AsyncOnce, AsyncRun
+    from leasehold.patterns.partition import AsyncPartition
+    from leasehold.patterns.partitions import AsyncShare
     from leasehold.patterns.retry_key import RetryKey
+    from leasehold.patterns.shares import partition_of
     from leasehold.values import Capability, Holder, Holding, LockState, Loss, LossReason, Mode, Skipped
 
 __version__ = "0.1.0"
@@ -61,6 +65,7 @@ _HOMES = {
     ],
     "leasehold.blocking.idempotency": ["Idempotency", "KeyedAttempt"],
     "leasehold.blocking.once": ["Once", "Run"],
+    "leasehold.blocking.partitions": ["Partition", "Share"],
     "leasehold.client": ["AsyncClient", "connect_async"],
     "leasehold.errors": [
         "AcquireTimeout", "AlreadyRun", "AlreadyRunning", "AttemptExpired", "BackendError", "BackendRejected",
@@ -79,6 +84,9 @@ _HOMES = {
     "leasehold.patterns.keyed_attempt": ["AsyncKeyedAttempt"],
     "leasehold.patterns.once": ["AsyncOnce", "AsyncRun"],
     "leasehold.patterns.retry_key": ["RetryKey"],
+    "leasehold.patterns.partition": ["AsyncPartition"],
+    "leasehold.patterns.partitions": ["AsyncShare"],
+    "leasehold.patterns.shares": ["partition_of"],
     "leasehold.values": ["Capability", "Holder", "Holding", "LockState", "Loss", "LossReason", "Mode", "Skipped"],
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -98,8 +106,10 @@ __all__ = [
     "AsyncLost",
     "AsyncMutex",
     "AsyncOnce",
+    "AsyncPartition",
     "AsyncRWLock",
     "AsyncRun",
+    "AsyncShare",
     "AttemptExpired",
     "BackendError",
     "BackendRejected",
@@ -133,16 +143,19 @@ __all__ = [
     "Mutex",
     "Once",
     "OutcomeUnknown",
+    "Partition",
     "RWLock",
     "ResultNotKept",
     "RetryKey",
     "RetryTransaction",
     "Run",
+    "Share",
     "Skipped",
     "StaleFence",
     "UnsupportedCapability",
     "connect",
     "connect_async",
+    "partition_of",
 ]
 
 

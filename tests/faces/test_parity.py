@@ -10,11 +10,14 @@ import pytest
 import leasehold
 from leasehold import blocking
 from leasehold.blocking.once import Attempt, Once, Run
+from leasehold.blocking.partitions import Partition, Share
 from leasehold.client import AsyncClient, connect_async
 from leasehold.hold import AsyncHold
 from leasehold.lease import AsyncLease, AsyncLeaseSet, AsyncLost
 from leasehold.lock import AsyncLock, AsyncLockSet, AsyncMutex, AsyncRWLock
 from leasehold.patterns.once import AsyncAttempt, AsyncOnce, AsyncRun
+from leasehold.patterns.partition import AsyncPartition
+from leasehold.patterns.partitions import AsyncShare
 
 TWINS: list[tuple[type, type]] = [
     (AsyncAttempt, Attempt),
@@ -27,8 +30,10 @@ TWINS: list[tuple[type, type]] = [
     (AsyncLost, blocking.Lost),
     (AsyncMutex, blocking.Mutex),
     (AsyncOnce, Once),
+    (AsyncPartition, Partition),
     (AsyncRWLock, blocking.RWLock),
     (AsyncRun, Run),
+    (AsyncShare, Share),
 ]
 
 

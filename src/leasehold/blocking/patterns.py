@@ -11,9 +11,11 @@ if TYPE_CHECKING:
     from leasehold.blocking.election import Election, ElectionOptions
     from leasehold.blocking.idempotency import Idempotency
     from leasehold.blocking.once import Once
+    from leasehold.blocking.partitions import Share
     from leasehold.client import AsyncClient
     from leasehold.patterns.idempotency import IdempotencyOptions
     from leasehold.patterns.once import OnceOptions
+    from leasehold.patterns.partitions import ShareOptions
 
 __all__ = ["Patterns"]
 
@@ -39,3 +41,9 @@ class Patterns:
         from leasehold.blocking.idempotency import Idempotency  # noqa: PLC0415 - loaded only when it is used
 
         return Idempotency(self._twin.idempotency(scope, **options))
+
+    @mirrors(AsyncPatterns.partitions)
+    def partitions(self, name: str, count: int = 64, **options: Unpack[ShareOptions]) -> Share:
+        from leasehold.blocking.partitions import Share  # noqa: PLC0415 - loaded only when it is used
+
+        return Share(self._twin.partitions(name, count, **options))

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from leasehold.patterns.election import AsyncElection, AsyncElectionOptions
     from leasehold.patterns.idempotency import AsyncIdempotency, IdempotencyOptions
     from leasehold.patterns.once import AsyncOnce, OnceOptions
+    from leasehold.patterns.partitions import AsyncShare, ShareOptions
 
 __all__ = ["AsyncPatterns"]
 
@@ -67,3 +68,18 @@ class AsyncPatterns:
         client = cast("AsyncClient", self)
         require(client._current().backend, Capability.RECORD)
         return AsyncIdempotency(client, scope, **options)
+
+    def partitions(self, name: str, count: int = 64, **options: Unpack[ShareOptions]) -> AsyncShare:
+        """A share of `count` partitions, as a context manager that joins the other members and leaves them at its end.
+
+        Each partition belongs to one member at a time, with a fence, and all live members have the same number of
+        them, or one more. Every member gives the same `count`. What a vanished member had is free after its `ttl`
+        (the client's). Each member looks every `retry` (a tenth of the ttl) for others that came or went. A partition
+        that has to go to another member is announced as leaving to its worker, which has `grace` (one ttl) to release
+        it. `reason` is shown to operators. The store must be able to list members: capabilities PERMITS and INSPECT.
+        """
+        from leasehold.patterns.partitions import AsyncShare  # noqa: PLC0415 - loaded only when it is used
+
+        client = cast("AsyncClient", self)
+        require(client._current().backend, Capability.INSPECT)
+        return AsyncShare(client, name, count, **options)

@@ -4,6 +4,7 @@ from leasehold.testing.patterns import (  # noqa: F401 - the order is the readin
     elections,
     idempotency,
     jobs,
+    partitions,
 )
 from leasehold.testing.patterns.registry import CASES
 
