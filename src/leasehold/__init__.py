@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from leasehold.backoff import Backoff
     from leasehold.blocking import Client, Hold, Lease, LeaseSet, Lock, LockSet, Lost, Mutex, RWLock, connect
     from leasehold.blocking.idempotency import Idempotency, KeyedAttempt
     from leasehold.blocking.once import Once, Run
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "leasehold.backoff": ["Backoff"],
     "leasehold.blocking": [
         "Client", "Hold", "Lease", "LeaseSet", "Lock", "LockSet", "Lost", "Mutex", "RWLock", "connect",
     ],
@@ -114,6 +116,7 @@ __all__ = [
     "BackendError",
     "BackendRejected",
     "BackendUnavailable",
+    "Backoff",
     "Capability",
     "Client",
     "ClientClosed",

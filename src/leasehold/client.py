@@ -20,7 +20,17 @@ from leasehold._core.open_client import open_client
 from leasehold.durations import Duration, optional_seconds, seconds, ttl_seconds
 from leasehold.errors import AcquireTimeout, ClientClosed, ConfigurationError
 from leasehold.lock import AsyncLock, AsyncLockSet, AsyncRWLock
-from leasehold.lock_spec import LockOptions, is_whole, make_spec, with_group
+from leasehold.lock_spec import (
+    SLOW_WAIT,
+    LockOptions,
+    SlowWait,
+    WaitOptions,
+    how_to_wait,
+    is_whole,
+    make_spec,
+    takes_the_call,
+    with_group,
+)
 from leasehold.name_template import NameTemplate
 from leasehold.operators import AsyncOperators
 from leasehold.patterns.of_client import AsyncPatterns
@@ -34,7 +44,8 @@ if TYPE_CHECKING:
 
     from leasehold._core.events import Event
     from leasehold._core.open_client import OpenClient
-    from leasehold.lock_spec import Timeout
+    from leasehold.backoff import Backoff
+    from leasehold.lock_spec import OnBusy, OnWait, Timeout
     from leasehold.spi import Runtime, Store
 
 __all__ = ["DEFAULT_TTL", "AsyncClient", "connect_async"]
@@ -56,11 +67,14 @@ def connect_async(
     ttl: Duration = DEFAULT_TTL,
     timeout: Duration | None = None,
     label: str | None = None,
+    slow_wait: Duration | None = SLOW_WAIT,
+    slow_wait_level: int | str = "WARNING",
     options: Mapping[str, object] | None = None,
 ) -> AsyncClient:
     """Make a client for asyncio; no I/O yet. Without a URL, `LEASEHOLD_URL` is used; there is no silent default.
 
-    `options`: with a driver's client of your own, what a URL would have behind its question mark.
+    `slow_wait`: a call that waits longer for a lock is logged once, with holder and queue, at `slow_wait_level`; None
+    for never. `options`: with a driver's client of your own, what a URL would have behind its question mark.
     """
     from leasehold._runtimes.asyncio import AsyncioRuntime  # noqa: PLC0415 - asyncio is loaded only when it is used
 
@@ -71,6 +85,8 @@ def connect_async(
         ttl=ttl,
         timeout=timeout,
         label=label,
+        slow_wait=slow_wait,
+        slow_wait_level=slow_wait_level,
     )
 
 
@@ -87,6 +103,8 @@ class AsyncClient(AsyncPatterns, AsyncOperators):
         timeout: Duration | None = None,
         label: str | None = None,
         connect_timeout: Duration = CONNECT_TIMEOUT,
+        slow_wait: Duration | None = SLOW_WAIT,
+        slow_wait_level: int | str = "WARNING",
     ) -> None:
         self._store = store
         self._runtime = runtime
@@ -96,6 +114,7 @@ class AsyncClient(AsyncPatterns, AsyncOperators):
         self._timeout = optional_seconds(timeout, "timeout")
         self._label = check_fact(label, "label")
         self._connect_timeout = seconds(connect_timeout, "connect_timeout")
+        self._slow_wait = SlowWait(slow_wait, slow_wait_level)
         self._events = Events()
         self._opened: OpenClient | None = None
         self._opening = runtime.guard()
@@ -112,7 +131,7 @@ class AsyncClient(AsyncPatterns, AsyncOperators):
         it is held. `max_hold` (None): stop renewing after this long, for workers that hang. `min_hold` (0): keep it at
         least so long, for jobs so short that clocks differ by more. `group` (None): what it counts as in statistics.
         `reason` (None): shown to those who wait. `reentrant` (False): the same thread or task may acquire it again,
-        and gets the same fence.
+        and gets the same fence. `slow_wait`, `slow_wait_level` (the client's): when a wait for it is logged, and how.
         """
         return self._make(name, Mode.EXCLUSIVE, 1, **options)
 
@@ -140,14 +159,20 @@ class AsyncClient(AsyncPatterns, AsyncOperators):
         template: str,
         *,
         timeout: Timeout = ...,
-        on_busy: Callable[[AcquireTimeout], Any] | None = None,
+        on_busy: OnBusy | Callable[[AcquireTimeout, Callable[[], Any]], Any] = None,
+        backoff: Backoff | None = None,
+        on_wait: OnWait = None,
         **options: Unpack[LockOptions],
     ) -> Callable[[Callable[P, Awaitable[R]]], Callable[P, Awaitable[R]]]:
         """A decorator: each call runs under the lock whose name is made from its arguments, as in `order:{order_id}`.
 
-        When the lock cannot be had, `on_busy(error)` gives the result; without it `AcquireTimeout` is raised. A
-        parameter called `lease` that the caller leaves out receives the lease.
+        When the lock cannot be had, `on_busy(error)` gives the result; without it `AcquireTimeout` is raised. An
+        `on_busy` with two parameters also gets the call itself, a `functools.partial` to be put on a queue and called
+        later. A parameter called `lease` that the caller leaves out receives the lease. `backoff` and `on_wait` are
+        those of `acquire`.
         """
+        how = how_to_wait(WaitOptions(backoff=backoff, on_wait=on_wait))
+        with_call = on_busy is not None and takes_the_call(self._check_on_busy(on_busy))
 
         def decorate(function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
             if not inspect.iscoroutinefunction(function):
@@ -160,11 +185,12 @@ class AsyncClient(AsyncPatterns, AsyncOperators):
             async def under_lock(*args: P.args, **kwargs: P.kwargs) -> R:
                 lock = self.lock(names.name(args, kwargs), **with_group(options, template))
                 try:
-                    lease = await lock.acquire(timeout)
+                    lease = await lock._acquire_until(self._deadline(timeout), how)
                 except AcquireTimeout as busy:
                     if on_busy is None:
                         raise
-                    return cast("R", on_busy(busy))
+                    call = (functools.partial(under_lock, *args, **kwargs),) if with_call else ()
+                    return cast("R", await self._when_busy(on_busy, busy, *call))
                 async with lease:
                     return await function(*args, **names.with_lease(args, kwargs, lease))
 
@@ -245,6 +271,32 @@ class AsyncClient(AsyncPatterns, AsyncOperators):
         limit = self._timeout if timeout is ... else optional_seconds(timeout, "timeout")
         return None if limit is None else self._runtime.now() + limit
 
+    async def _acquire_or(
+        self, on_busy: OnBusy, acquire: Callable[[float | None], Awaitable[R]], timeout: Timeout
+    ) -> Any:
+        """Acquire, and if the lock cannot be had return what `on_busy` gives."""
+        if on_busy is not None:
+            self._check_on_busy(on_busy)
+        try:
+            return await acquire(self._deadline(timeout))
+        except AcquireTimeout as busy:
+            if on_busy is None:
+                raise
+            return await self._when_busy(on_busy, busy)
+
+    async def _when_busy(self, on_busy: Callable[..., Any], *facts: object) -> Any:
+        """What the user's function makes of a lock that cannot be had; in the async face it may be a coroutine."""
+        result = on_busy(*facts)
+        return await result if not self._runtime.blocking and inspect.isawaitable(result) else result
+
+    def _check_on_busy(self, on_busy: object) -> Callable[..., Any]:
+        """Refuse what could not be called when the time comes."""
+        if not callable(on_busy):
+            raise ConfigurationError(f"on_busy must be a function, not {on_busy!r}")
+        if self._runtime.blocking and inspect.iscoroutinefunction(on_busy):
+            raise ConfigurationError("on_busy is async, and this client blocks; give it a plain function")
+        return on_busy
+
     def _holder(self, reason: str | None) -> Holder:
         return Holder(_host_name(), os.getpid(), self._label, reason)
 
@@ -257,6 +309,7 @@ class AsyncClient(AsyncPatterns, AsyncOperators):
             mode=mode,
             capacity=capacity,
             default_ttl=self._ttl,
+            slow_wait=self._slow_wait,
             holder=self._holder,
         )
         opened = self._current()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from leasehold._core.events import ReleaseFailed
-from leasehold.errors import BackendError, ClientClosed, LeaseLost
+from leasehold.errors import AcquireTimeout, BackendError, ClientClosed, LeaseLost
 from leasehold.values import Loss, LossReason
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from leasehold._core.open_client import OpenClient
     from leasehold._core.tenure import Watcher
     from leasehold.client import AsyncClient
-    from leasehold.lock_spec import Timeout
+    from leasehold.lock_spec import OnBusy, Timeout
     from leasehold.spi import Signal
 
 __all__ = ["AsyncHold", "Block", "lost_error", "wait_lost"]
@@ -141,18 +141,27 @@ class AsyncHold(Generic[L]):
         acquire: Callable[[float | None], Awaitable[L]],
         timeout: Timeout,
         on_lost: Callable[[Loss], object] | None,
+        on_busy: OnBusy = None,
     ) -> None:
+        if on_busy is not None:
+            client._check_on_busy(on_busy)
         self._client = client
         self._acquire = acquire  # until a deadline, which begins to run when the block is entered
         self._timeout = timeout
         self._on_lost = on_lost
+        self._on_busy = on_busy
         self._lease: L | None = None
         self._block: Block | None = None
 
     async def __aenter__(self) -> L:
         if self._lease is not None:
             raise TypeError("this hold is in use or used up; call lock.hold() again for another block")
-        self._lease = lease = await self._acquire(self._client._deadline(self._timeout))
+        try:
+            self._lease = lease = await self._acquire(self._client._deadline(self._timeout))
+        except AcquireTimeout as busy:
+            if self._on_busy is not None:
+                await self._client._when_busy(self._on_busy, busy)
+            raise
         self._block = Block(lease, self._on_lost)
         return lease
 

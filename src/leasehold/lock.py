@@ -7,24 +7,30 @@ own.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NoReturn
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, Unpack, overload
 
 from leasehold._core import acquire as core
+from leasehold._core.how_to_wait import QUEUE_OR_POLL
 from leasehold.durations import seconds
 from leasehold.errors import AcquireTimeout, BackendError, LeaseLost
 from leasehold.hold import AsyncHold
 from leasehold.lease import AsyncLease, AsyncLeaseSet
+from leasehold.lock_spec import how_to_wait
 from leasehold.values import Loss, LossReason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Awaitable, Callable, Hashable, Sequence
     from types import TracebackType
 
+    from leasehold._core.how_to_wait import HowToWait
     from leasehold._core.open_client import OpenClient
     from leasehold.client import AsyncClient
-    from leasehold.lock_spec import LockSpec, Timeout
+    from leasehold.lock_spec import LockSpec, OnBusy, Timeout, WaitOptions
 
 __all__ = ["AsyncLock", "AsyncLockSet", "AsyncMutex", "AsyncRWLock"]
+
+B = TypeVar("B")
 
 
 class AsyncLock:
@@ -50,21 +56,55 @@ class AsyncLock:
         """What this lock counts as in statistics, where its own name would be one of too many."""
         return self._spec.group
 
-    def hold(self, timeout: Timeout = ..., *, on_lost: Callable[[Loss], object] | None = None) -> AsyncHold[AsyncLease]:
+    def hold(
+        self,
+        timeout: Timeout = ...,
+        *,
+        on_lost: Callable[[Loss], object] | None = None,
+        on_busy: OnBusy = None,
+        **waiting: Unpack[WaitOptions],
+    ) -> AsyncHold[AsyncLease]:
         """A context manager that acquires, runs the block under the lease, and releases.
 
         On loss the async block is cancelled; in the blocking face `lost` is set. In both, `on_lost(loss)` is called, in
         the blocking face by another thread, where it may take its time. The block then ends with `LeaseLost`. An
-        exception of the block itself is never hidden.
+        exception of the block itself is never hidden. `backoff` and `on_wait` are those of `acquire`. When the lock
+        cannot be had, `on_busy(error)` is called before the `AcquireTimeout` is raised: a block cannot be skipped. What
+        it raises itself is raised instead.
         """
-        return AsyncHold(self._client, self._acquire_until, timeout, on_lost)
+        return AsyncHold(self._client, self._acquiring(waiting), timeout, on_lost, on_busy)
 
-    async def acquire(self, timeout: Timeout = ...) -> AsyncLease:
+    @overload
+    async def acquire(
+        self, timeout: Timeout = ..., *, on_busy: None = None, **waiting: Unpack[WaitOptions]
+    ) -> AsyncLease: ...
+    @overload
+    async def acquire(
+        self,
+        timeout: Timeout = ...,
+        *,
+        on_busy: Callable[[AcquireTimeout], Awaitable[B]],
+        **waiting: Unpack[WaitOptions],
+    ) -> AsyncLease | B: ...
+    @overload
+    async def acquire(
+        self, timeout: Timeout = ..., *, on_busy: Callable[[AcquireTimeout], B], **waiting: Unpack[WaitOptions]
+    ) -> AsyncLease | B: ...
+    async def acquire(self, timeout: Timeout = ..., *, on_busy: OnBusy = None, **waiting: Unpack[WaitOptions]) -> Any:
         """Wait for the lock at most `timeout` seconds and return the lease; None waits for ever.
 
-        Raises `AcquireTimeout` when the time is over, and a `BackendError` when the store cannot be reached.
+        Raises `AcquireTimeout` when the time is over, and a `BackendError` when the store cannot be reached. With
+        `on_busy` the result of `on_busy(error)` is returned instead of an `AcquireTimeout`; in the async face it may be
+        a coroutine.
+
+        `backoff`: do not queue, but try again after each pause of this `Backoff`, until `timeout` or until its tries
+        are used up. `on_wait(position, holder, waited)` is called when the wait begins and then every second, in the
+        waiting thread or task: the place in the queue (1 is next; None where there is no queue), who has the lock, as
+        far as it is known, and the seconds so far. What it raises ends the wait.
         """
-        return await self._acquire_until(self._client._deadline(timeout))
+        if on_busy is None and not waiting:
+            return await self._acquire_until(self._client._deadline(timeout))
+        return await self._client._acquire_or(on_busy, self._acquiring(waiting), timeout)
 
     async def try_acquire(self) -> AsyncLease | None:
         """The lease if the lock is free now, else None."""
@@ -101,11 +141,15 @@ class AsyncLock:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} {self._spec.mode} ttl={self.ttl:g}>"
 
-    async def _acquire_until(self, deadline: float | None) -> AsyncLease:
+    async def _acquire_until(self, deadline: float | None, how: HowToWait = QUEUE_OR_POLL) -> AsyncLease:
         opened = self._client._open()
         if self._opened is not opened:
             self._adopt(opened)
-        return AsyncLease(opened, await core.acquire(opened, self._spec, deadline))
+        return AsyncLease(opened, await core.acquire(opened, self._spec, deadline, how))
+
+    def _acquiring(self, waiting: WaitOptions) -> Callable[[float | None], Awaitable[AsyncLease]]:
+        """What acquires until a deadline, in the way that the options say."""
+        return partial(self._acquire_until, how=how_to_wait(waiting)) if waiting else self._acquire_until
 
     def _adopt(self, opened: OpenClient) -> None:
         """In a forked child: the holder is this process from now on, not the parent that made the lock."""
@@ -126,20 +170,50 @@ class AsyncLockSet:
         return tuple(lock.name for lock in self._locks)
 
     def hold(
-        self, timeout: Timeout = ..., *, on_lost: Callable[[Loss], object] | None = None
+        self,
+        timeout: Timeout = ...,
+        *,
+        on_lost: Callable[[Loss], object] | None = None,
+        on_busy: OnBusy = None,
+        **waiting: Unpack[WaitOptions],
     ) -> AsyncHold[AsyncLeaseSet]:
-        """A context manager that acquires all, runs the block under them, and releases them in reverse order."""
-        return AsyncHold(self._client, self._acquire_until, timeout, on_lost)
+        """A context manager that acquires all, runs the block under them, and releases them in reverse order.
 
-    async def acquire(self, timeout: Timeout = ...) -> AsyncLeaseSet:
-        """Wait for all locks, `timeout` seconds in total; none is kept when one cannot be had."""
-        return await self._acquire_until(self._client._deadline(timeout))
+        The options are those of a single lock.
+        """
+        return AsyncHold(self._client, self._acquiring(waiting), timeout, on_lost, on_busy)
 
-    async def _acquire_until(self, deadline: float | None) -> AsyncLeaseSet:
+    @overload
+    async def acquire(
+        self, timeout: Timeout = ..., *, on_busy: None = None, **waiting: Unpack[WaitOptions]
+    ) -> AsyncLeaseSet: ...
+    @overload
+    async def acquire(
+        self,
+        timeout: Timeout = ...,
+        *,
+        on_busy: Callable[[AcquireTimeout], Awaitable[B]],
+        **waiting: Unpack[WaitOptions],
+    ) -> AsyncLeaseSet | B: ...
+    @overload
+    async def acquire(
+        self, timeout: Timeout = ..., *, on_busy: Callable[[AcquireTimeout], B], **waiting: Unpack[WaitOptions]
+    ) -> AsyncLeaseSet | B: ...
+    async def acquire(self, timeout: Timeout = ..., *, on_busy: OnBusy = None, **waiting: Unpack[WaitOptions]) -> Any:
+        """Wait for all locks, `timeout` seconds in total; none is kept when one cannot be had.
+
+        The options are those of a single lock; `backoff` and `on_wait` serve each of the locks in turn.
+        """
+        return await self._client._acquire_or(on_busy, self._acquiring(waiting), timeout)
+
+    def _acquiring(self, waiting: WaitOptions) -> Callable[[float | None], Awaitable[AsyncLeaseSet]]:
+        return partial(self._acquire_until, how=how_to_wait(waiting))
+
+    async def _acquire_until(self, deadline: float | None, how: HowToWait = QUEUE_OR_POLL) -> AsyncLeaseSet:
         held: list[AsyncLease] = []
         try:
             for lock in self._locks:
-                held.append(await lock._acquire_until(deadline))  # noqa: PERF401 - what is held so far must be known
+                held.append(await lock._acquire_until(deadline, how))  # noqa: PERF401 - what is held must be known
         except GeneratorExit:
             raise
         except BaseException as error:

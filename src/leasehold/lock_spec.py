@@ -5,11 +5,16 @@ It is checked before any I/O and never changes. `LockOptions` is the same list a
 
 from __future__ import annotations
 
+import inspect
+import logging
+import math
 from dataclasses import dataclass
 from types import EllipsisType
-from typing import TYPE_CHECKING, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
+from leasehold._core.how_to_wait import QUEUE_OR_POLL, HowToWait
 from leasehold._core.names import check_fact, check_name, key_for
+from leasehold.backoff import Backoff
 from leasehold.durations import Duration, seconds, ttl_seconds
 from leasehold.errors import ConfigurationError
 
@@ -17,11 +22,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leasehold._core.term import Timings
+    from leasehold.errors import AcquireTimeout
     from leasehold.values import Holder, Mode
 
-__all__ = ["LockOptions", "LockSpec", "Timeout", "is_whole", "make_spec", "with_group"]
+__all__ = [
+    "SLOW_WAIT", "LockOptions", "LockSpec", "OnBusy", "OnWait", "SlowWait", "Timeout", "WaitOptions", "how_to_wait",
+    "is_whole", "log_level", "make_spec", "takes_the_call", "with_group",
+]  # fmt: skip
 
 Timeout: TypeAlias = Duration | EllipsisType | None  # `...`: the timeout that the client was made with
+OnBusy: TypeAlias = "Callable[[AcquireTimeout], Any] | None"
+OnWait: TypeAlias = "Callable[[int | None, Holder | None, float], object] | None"
+
+SLOW_WAIT = 1.0  # a wait of more than this is worth one warning
 
 
 class LockOptions(TypedDict, total=False):
@@ -34,6 +47,15 @@ class LockOptions(TypedDict, total=False):
     group: str | None
     reason: str | None
     reentrant: bool
+    slow_wait: Duration | None
+    slow_wait_level: int | str
+
+
+class WaitOptions(TypedDict, total=False):
+    """How one call waits; `AsyncLock.acquire` explains them."""
+
+    backoff: Backoff | None
+    on_wait: OnWait
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +74,16 @@ class LockSpec:
     group: str | None = None
     reentrant: bool = False
     timings: Timings | None = None  # of an election, whose leases end earlier for their holders
+    slow_wait: float = SLOW_WAIT  # infinite: no warning
+    slow_wait_level: int = logging.WARNING
+
+
+class SlowWait:
+    """When a wait of a client's locks is slow, and at which level that is logged, unless a lock has its own."""
+
+    def __init__(self, after: Duration | None, level: int | str) -> None:
+        self.after = _slow_wait(after)
+        self.level = log_level(level)
 
 
 def make_spec(
@@ -62,6 +94,7 @@ def make_spec(
     mode: Mode,
     capacity: int,
     default_ttl: float,
+    slow_wait: SlowWait,
     holder: Callable[[str | None], Holder],
 ) -> LockSpec:
     """Check the options; a `ConfigurationError` names the one that cannot be used, and why."""
@@ -80,6 +113,8 @@ def make_spec(
         min_hold=seconds(options.get("min_hold", 0), "min_hold"),
         group=check_fact(options.get("group"), "group"),
         reentrant=_flag(options.get("reentrant", False), "reentrant"),
+        slow_wait=_slow_wait(options["slow_wait"]) if "slow_wait" in options else slow_wait.after,
+        slow_wait_level=log_level(options["slow_wait_level"]) if "slow_wait_level" in options else slow_wait.level,
     )
     if spec.max_hold is not None and spec.min_hold > spec.max_hold:
         raise ConfigurationError(
@@ -108,6 +143,49 @@ def _explain(word: str) -> str:
 def is_whole(value: object) -> bool:
     """Whether it is an integer; a bool is not."""
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def how_to_wait(options: WaitOptions) -> HowToWait:
+    """Check how a call shall wait."""
+    if not options:
+        return QUEUE_OR_POLL
+    if not options.keys() <= WaitOptions.__optional_keys__:
+        wrong = min(options.keys() - WaitOptions.__optional_keys__)
+        raise TypeError(f"acquire() and hold() have no option {wrong!r}; see help(lock.acquire)")
+    backoff, on_wait = options.get("backoff"), options.get("on_wait")
+    if backoff is not None and not isinstance(backoff, Backoff):
+        raise ConfigurationError(f"backoff must be a leasehold.Backoff, not {backoff!r}")
+    if on_wait is not None and not _is_plain_function(on_wait):
+        raise ConfigurationError(f"on_wait must be a function that is not async, not {on_wait!r}")
+    return HowToWait(backoff, on_wait)
+
+
+def _is_plain_function(value: object) -> bool:
+    return callable(value) and not inspect.iscoroutinefunction(value)
+
+
+def takes_the_call(on_busy: Callable[..., Any]) -> bool:
+    """Whether a function for `locked(on_busy=)` takes two arguments: the error, and the call to repeat later."""
+    try:
+        parameters = inspect.signature(on_busy).parameters.values()
+    except ValueError:  # it is written in C
+        return False
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(p.kind in positional and p.default is p.empty for p in parameters) > 1
+
+
+def log_level(value: object) -> int:
+    """A level of `logging`, given as its number or its name."""
+    if is_whole(value):
+        return int(value)  # type: ignore[call-overload, no-any-return]
+    known = logging.getLevelNamesMapping()
+    if not isinstance(value, str) or value.upper() not in known:
+        raise ConfigurationError(f"slow_wait_level must be a level of logging, such as 'INFO' or 20, not {value!r}")
+    return known[value.upper()]
+
+
+def _slow_wait(value: Duration | None) -> float:
+    return math.inf if value is None else seconds(value, "slow_wait")
 
 
 def _flag(value: object, what: str) -> bool:

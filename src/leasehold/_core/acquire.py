@@ -16,6 +16,7 @@ from leasehold._core import events as happened
 from leasehold._core.backoff import CONTENTION, GRACE, OUTAGE
 from leasehold._core.events import is_logged, logger
 from leasehold._core.fence_repair import repair_fence
+from leasehold._core.how_to_wait import QUEUE_OR_POLL
 from leasehold._core.self_deadlock import own_hold
 from leasehold._core.tenure import Tenure
 from leasehold._core.term import Term
@@ -34,29 +35,31 @@ from leasehold.values import Capability, Claim, Grant, Loss, Refusal
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from leasehold._core.how_to_wait import HowToWait
     from leasehold._core.open_client import OpenClient
     from leasehold.lock_spec import LockSpec
+    from leasehold.spi import Signal
 
 __all__ = ["acquire", "try_acquire"]
 
-SLOW_WAIT = 1.0  # a wait of more than this is worth one warning
+REPORT_EVERY = 1.0  # how often a wait is reported to `on_wait` while nothing changes
 
 S = TypeVar("S")
 A = TypeVar("A")
 _NO_REFUSAL = Refusal("")
 
 
-async def acquire(opened: OpenClient, spec: LockSpec, deadline: float | None) -> Tenure:
+async def acquire(opened: OpenClient, spec: LockSpec, deadline: float | None, how: HowToWait = QUEUE_OR_POLL) -> Tenure:
     """Wait for the lock until the deadline, an instant of the runtime's clock; None waits for ever."""
     if spec.reentrant and (again := opened.enter_again(spec)) is not None:
         return again
     if opened.seen:
         await repair_fence(opened, spec)
-    attempt = _Attempt(opened, spec, math.inf if deadline is None else deadline)
+    attempt = _Attempt(opened, spec, math.inf if deadline is None else deadline, how)
     step: Callable[[], Awaitable[Tenure | None]]
     if attempt.is_single:
         step = attempt.try_at_once
-    elif Capability.FIFO in opened.backend.capabilities:
+    elif how.backoff is None and Capability.FIFO in opened.backend.capabilities:
         step = attempt.queue
     else:
         step = attempt.poll
@@ -75,7 +78,7 @@ async def try_acquire(opened: OpenClient, spec: LockSpec) -> Tenure | None:
         return again
     if opened.seen:
         await repair_fence(opened, spec)
-    attempt = _Attempt(opened, spec, opened.runtime.now())
+    attempt = _Attempt(opened, spec, opened.runtime.now(), QUEUE_OR_POLL)
     try:
         return await attempt.try_once()
     finally:
@@ -86,15 +89,16 @@ async def try_acquire(opened: OpenClient, spec: LockSpec) -> Tenure | None:
 class _Attempt:
     """One call of acquire: its deadline, what it has learned so far, and the claim that may have to be withdrawn."""
 
-    __slots__ = ("__weakref__", "_backend", "_deadline", "_doubt", "_limit", "_looked", "_opened", "_refusal",
-                 "_rounds", "_runtime", "_sent", "_silent", "_spec", "_started", "_traceless", "_warned",
+    __slots__ = ("__weakref__", "_backend", "_claim", "_deadline", "_doubt", "_how", "_limit", "_looked", "_opened",
+                 "_refusal", "_rounds", "_runtime", "_sent", "_silent", "_spec", "_started", "_traceless", "_warned",
                  "has_waited", "is_single")  # fmt: skip
 
-    def __init__(self, opened: OpenClient, spec: LockSpec, deadline: float) -> None:
+    def __init__(self, opened: OpenClient, spec: LockSpec, deadline: float, how: HowToWait) -> None:
         self._opened = opened
         self._runtime = opened.runtime
         self._backend = opened.backend
         self._spec = spec
+        self._how = how
         self._started = started = opened.runtime.now()
         self._deadline = deadline
         self.is_single = deadline <= started  # there is no time to wait at all
@@ -144,14 +148,17 @@ class _Attempt:
         tenure = await self.try_once()
         if tenure is not None:
             return tenure
-        pause = CONTENTION.delay(self._rounds, self._runtime.random())
-        if self._refusal.retry_after is not None:
+        backoff = self._how.backoff or CONTENTION
+        if backoff.is_last(self._rounds):
+            raise self._timed_out(self._runtime.now())
+        pause = backoff.delay(self._rounds, self._runtime.random())
+        if self._how.backoff is None and self._refusal.retry_after is not None:
             pause = min(pause, max(self._refusal.retry_after, 0.001))
         self._rounds += 1
         self.go_on()
         now = self._runtime.now()
         self._warn_if_slow(now, None)
-        await self._pause(min(pause, self._deadline - now))
+        await self._wait(self._runtime.signal(), min(now + pause, self._deadline), None)
         return None
 
     async def try_once(self) -> Tenure | None:
@@ -169,7 +176,14 @@ class _Attempt:
         """A claim under an owner value of its own, so that a late release of one attempt can never free another."""
         self._traceless, self._doubt = True, False
         spec = self._spec
-        return Claim(spec.key, self._runtime.owner(), spec.ttl, spec.mode, spec.capacity, spec.min_hold, spec.holder)
+        self._claim = claim = Claim(
+            spec.key, self._runtime.owner(), spec.ttl, spec.mode, spec.capacity, spec.min_hold, spec.holder
+        )
+        return claim
+
+    async def leave(self) -> None:
+        """Leave the store on behalf of a call whose own thread cannot: it is in a signal handler that waits for us."""
+        await self._withdraw(self._claim)
 
     async def _send(self, verb: Callable[[S, float], Awaitable[A]], subject: S) -> A:
         """Send one request until the store answers. A claim may be sent twice: it is one claim to the store."""
@@ -272,27 +286,41 @@ class _Attempt:
         self._warn_if_slow(now, place.ahead)
         wake = min(self._deadline, now + place.recheck)
         if not self._warned:
-            wake = min(wake, self._started + SLOW_WAIT)
-        self.has_waited = True
-        await self._opened.waiting_calls.wait(self, place.signal, wake)
+            wake = min(wake, self._started + self._spec.slow_wait)
+        await self._wait(place.signal, wake, place.ahead)
         place.signal.clear()
+
+    async def _wait(self, signal: Signal, wake: float, ahead: int | None) -> None:
+        """Wait for the signal or until `wake`; meanwhile `on_wait` hears of it at once and every second."""
+        self.has_waited = True
+        on_wait, waiting_calls, runtime = self._how.on_wait, self._opened.waiting_calls, self._runtime
+        if on_wait is None:
+            await waiting_calls.wait(self, signal, wake)
+            return
+        while not signal.is_set() and (now := runtime.now()) < wake:
+            on_wait(None if ahead is None else ahead + 1, self._refusal.holder, now - self._started)
+            await waiting_calls.wait(self, signal, min(wake, now + REPORT_EVERY))
 
     def _warn_if_slow(self, now: float, ahead: int | None) -> None:
         """One warning for a wait that is long, or that has no end because the waiter itself holds the lock."""
-        waited, holder = now - self._started, self._refusal.holder
+        waited, holder, spec = now - self._started, self._refusal.holder, self._spec
         first, self._looked = not self._looked, True
-        if self._warned or (waited < SLOW_WAIT and not (first and self._deadline == math.inf)):
+        slow = waited >= spec.slow_wait
+        if self._warned or not (slow or (first and self._deadline == math.inf)):
             return
-        own = own_hold(self._opened, self._spec, holder)
-        if waited >= SLOW_WAIT or (own is not None and own.itself):
+        own = own_hold(self._opened, spec, holder)
+        if slow or (own is not None and own.itself):
             self._warned = True
-            self._opened.events.emit(happened.Waiting(self._spec.name, waited, holder, ahead, own and own.text))
+            level = spec.slow_wait_level if slow else happened.Waiting.level
+            self._opened.events.emit(happened.Waiting(spec.name, waited, holder, ahead, own and own.text), level)
 
     def _timed_out(self, now: float) -> AcquireTimeout:
         name, holder, waited = self._spec.name, self._refusal.holder, now - self._started
         if self._opened.events.wanted(happened.TimedOut):
             self._opened.events.emit(happened.TimedOut(name, waited))
         time = "at once" if self.is_single else f"within {waited:.3f} s"
+        if self._how.backoff is not None and not self.is_single:
+            time += f" and {self._rounds + 1} tries"
         own = own_hold(self._opened, self._spec, holder)
         who = f"{holder or 'another holder'}{f' ({own.text})' if own else ''}"
         return AcquireTimeout(

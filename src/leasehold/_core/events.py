@@ -1,8 +1,8 @@
 """What happens to locks, as typed events, and how each is logged.
 
-Levels: normal life is DEBUG; a wait of more than a second is one WARNING that names holder and queue; a failed renewal
-and a lock that was broken or dropped are WARNINGs; a lost lease is an ERROR. An event is only built when there is a
-listener or the logger is enabled for its level.
+Levels: normal life is DEBUG; a slow wait is one WARNING that names holder and queue, or has the level that its lock was
+made with; a failed renewal and a lock that was broken or dropped are WARNINGs; a lost lease is an ERROR. An event is
+only built when there is a listener or the logger is enabled for its level.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Acquired(Event):
 
 @dataclass(frozen=True, slots=True)
 class Waiting(Event):
-    """A call has been waiting for more than a second, or would for ever: its own thread or task holds the lock.
+    """A call has been waiting for `slow_wait`, or would for ever: its own thread or task holds the lock.
 
     `own` is set where the holder is this process, with what to do about it.
     """
@@ -283,9 +283,9 @@ class Events:
         """Whether it is worth building an event of this kind."""
         return bool(self.listeners) or logger.isEnabledFor(kind.level)
 
-    def emit(self, event: Event) -> None:
-        """Log the event and pass it on."""
-        logger.log(event.level, "%s", event)
+    def emit(self, event: Event, level: int | None = None) -> None:
+        """Log the event, at its own level unless another is given, and pass it on."""
+        logger.log(event.level if level is None else level, "%s", event)
         for listener in self.listeners:
             try:
                 listener(event)

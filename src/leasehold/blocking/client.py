@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, Unpack, cas
 
 from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold.blocking._mirror import mirrors
+from leasehold.blocking.lease import Lease
 from leasehold.blocking.lock import Lock, LockSet, RWLock
 from leasehold.blocking.operators import Operators
 from leasehold.blocking.patterns import Patterns
 from leasehold.client import DEFAULT_TTL, AsyncClient
 from leasehold.errors import AcquireTimeout, ConfigurationError
-from leasehold.lock_spec import with_group
+from leasehold.lock_spec import SLOW_WAIT, WaitOptions, how_to_wait, takes_the_call, with_group
 from leasehold.name_template import NameTemplate
 from leasehold.urls import find_store
 
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from leasehold._core.events import Event
+    from leasehold.backoff import Backoff
     from leasehold.durations import Duration
-    from leasehold.lock_spec import LockOptions, Timeout
+    from leasehold.lock_spec import LockOptions, OnBusy, OnWait, Timeout
     from leasehold.values import Capability
 
 __all__ = ["Client", "connect"]
@@ -40,14 +42,26 @@ def connect(
     ttl: Duration = DEFAULT_TTL,
     timeout: Duration | None = None,
     label: str | None = None,
+    slow_wait: Duration | None = SLOW_WAIT,
+    slow_wait_level: int | str = "WARNING",
     options: Mapping[str, object] | None = None,
 ) -> Client:
     """Make a blocking client; no I/O yet. Without a URL, `LEASEHOLD_URL` is used; there is no silent default.
 
-    `options`: with a driver's client of your own, what a URL would have behind its question mark.
+    `slow_wait`: a call that waits longer for a lock is logged once, with holder and queue, at `slow_wait_level`; None
+    for never. `options`: with a driver's client of your own, what a URL would have behind its question mark.
     """
-    store = find_store(url_or_client, options)
-    return Client(AsyncClient(store, ThreadRuntime(), namespace=namespace, ttl=ttl, timeout=timeout, label=label))
+    twin = AsyncClient(
+        find_store(url_or_client, options),
+        ThreadRuntime(),
+        namespace=namespace,
+        ttl=ttl,
+        timeout=timeout,
+        label=label,
+        slow_wait=slow_wait,
+        slow_wait_level=slow_wait_level,
+    )
+    return Client(twin)
 
 
 @mirrors(AsyncClient)
@@ -77,9 +91,14 @@ class Client(Patterns, Operators):
         template: str,
         *,
         timeout: Timeout = ...,
-        on_busy: Callable[[AcquireTimeout], Any] | None = None,
+        on_busy: OnBusy | Callable[[AcquireTimeout, Callable[[], Any]], Any] = None,
+        backoff: Backoff | None = None,
+        on_wait: OnWait = None,
         **options: Unpack[LockOptions],
     ) -> Callable[[Callable[P, R]], Callable[P, R]]:
+        how = how_to_wait(WaitOptions(backoff=backoff, on_wait=on_wait))
+        with_call = on_busy is not None and takes_the_call(self._twin._check_on_busy(on_busy))
+
         def decorate(function: Callable[P, R]) -> Callable[P, R]:
             if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
                 raise ConfigurationError(
@@ -91,11 +110,12 @@ class Client(Patterns, Operators):
             def under_lock(*args: P.args, **kwargs: P.kwargs) -> R:
                 lock = self.lock(names.name(args, kwargs), **with_group(options, template))
                 try:
-                    lease = lock.acquire(timeout)
+                    lease = Lease(run(lock._twin._acquire_until(self._twin._deadline(timeout), how)))
                 except AcquireTimeout as busy:
                     if on_busy is None:
                         raise
-                    return cast("R", on_busy(busy))
+                    call = (functools.partial(under_lock, *args, **kwargs),) if with_call else ()
+                    return cast("R", run(self._twin._when_busy(on_busy, busy, *call)))
                 with lease:
                     return function(*args, **names.with_lease(args, kwargs, lease))
 

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, Unpack, overload
 
 from leasehold._runtimes.threads import run
 from leasehold.blocking._mirror import mirrors
 from leasehold.blocking.lease import Hold, Lease, LeaseSet
+from leasehold.lease import AsyncLease, AsyncLeaseSet
 from leasehold.lock import AsyncLock, AsyncLockSet, AsyncMutex, AsyncRWLock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    from leasehold.lock_spec import Timeout
+    from leasehold.errors import AcquireTimeout
+    from leasehold.lock_spec import OnBusy, Timeout, WaitOptions
     from leasehold.values import Loss
 
 __all__ = ["Lock", "LockSet", "Mutex", "RWLock"]
+
+B = TypeVar("B")
 
 
 @mirrors(AsyncLock)
@@ -40,12 +44,28 @@ class Lock:
         return self._twin.group
 
     @mirrors(AsyncLock.hold)
-    def hold(self, timeout: Timeout = ..., *, on_lost: Callable[[Loss], object] | None = None) -> Hold[Lease]:
-        return Hold(self._twin.hold(timeout, on_lost=on_lost), Lease)
+    def hold(
+        self,
+        timeout: Timeout = ...,
+        *,
+        on_lost: Callable[[Loss], object] | None = None,
+        on_busy: OnBusy = None,
+        **waiting: Unpack[WaitOptions],
+    ) -> Hold[Lease]:
+        return Hold(self._twin.hold(timeout, on_lost=on_lost, on_busy=on_busy, **waiting), Lease)
 
+    @overload
+    def acquire(self, timeout: Timeout = ..., *, on_busy: None = None, **waiting: Unpack[WaitOptions]) -> Lease: ...
+    @overload
+    def acquire(
+        self, timeout: Timeout = ..., *, on_busy: Callable[[AcquireTimeout], B], **waiting: Unpack[WaitOptions]
+    ) -> Lease | B: ...
     @mirrors(AsyncLock.acquire)
-    def acquire(self, timeout: Timeout = ...) -> Lease:
-        return Lease(run(self._twin.acquire(timeout)))
+    def acquire(self, timeout: Timeout = ..., *, on_busy: OnBusy = None, **waiting: Unpack[WaitOptions]) -> Any:
+        if on_busy is None and not waiting:
+            return Lease(run(self._twin.acquire(timeout)))
+        twin = run(self._twin.acquire(timeout, on_busy=on_busy, **waiting))
+        return Lease(twin) if isinstance(twin, AsyncLease) else twin
 
     @mirrors(AsyncLock.try_acquire)
     def try_acquire(self) -> Lease | None:
@@ -85,12 +105,28 @@ class LockSet:
         return self._twin.names
 
     @mirrors(AsyncLockSet.hold)
-    def hold(self, timeout: Timeout = ..., *, on_lost: Callable[[Loss], object] | None = None) -> Hold[LeaseSet]:
-        return Hold(self._twin.hold(timeout, on_lost=on_lost), LeaseSet)
+    def hold(
+        self,
+        timeout: Timeout = ...,
+        *,
+        on_lost: Callable[[Loss], object] | None = None,
+        on_busy: OnBusy = None,
+        **waiting: Unpack[WaitOptions],
+    ) -> Hold[LeaseSet]:
+        return Hold(self._twin.hold(timeout, on_lost=on_lost, on_busy=on_busy, **waiting), LeaseSet)
 
+    @overload
+    def acquire(self, timeout: Timeout = ..., *, on_busy: None = None, **waiting: Unpack[WaitOptions]) -> LeaseSet: ...
+    @overload
+    def acquire(
+        self, timeout: Timeout = ..., *, on_busy: Callable[[AcquireTimeout], B], **waiting: Unpack[WaitOptions]
+    ) -> LeaseSet | B: ...
     @mirrors(AsyncLockSet.acquire)
-    def acquire(self, timeout: Timeout = ...) -> LeaseSet:
-        return LeaseSet(run(self._twin.acquire(timeout)))
+    def acquire(self, timeout: Timeout = ..., *, on_busy: OnBusy = None, **waiting: Unpack[WaitOptions]) -> Any:
+        if on_busy is None and not waiting:
+            return LeaseSet(run(self._twin.acquire(timeout)))
+        twin = run(self._twin.acquire(timeout, on_busy=on_busy, **waiting))
+        return LeaseSet(twin) if isinstance(twin, AsyncLeaseSet) else twin
 
     @mirrors(AsyncLockSet.try_acquire)
     def try_acquire(self) -> LeaseSet | None:
