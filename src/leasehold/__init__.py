@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         LeaseLost,
         ModeConflict,
         OutcomeUnknown,
+        Paused,
         RetryTransaction,
         StaleFence,
         UnsupportedCapability,
@@ -41,8 +42,20 @@ if TYPE_CHECKING:
     from leasehold.hold import AsyncHold
     from leasehold.lease import AsyncLease, AsyncLeaseSet, AsyncLost
     from leasehold.lock import AsyncLock, AsyncLockSet, AsyncMutex, AsyncRWLock
+    from leasehold.patterns.job_result import JobResult
     from leasehold.patterns.once import AsyncOnce, AsyncRun
-    from leasehold.values import Capability, Holder, Holding, LockState, Loss, LossReason, Mode, Skipped
+    from leasehold.values import (
+        Capability,
+        Holder,
+        Holding,
+        LastRun,
+        LockState,
+        Loss,
+        LossReason,
+        Mode,
+        Pause,
+        Skipped,
+    )
 
 __version__ = "0.1.0"
 
@@ -55,13 +68,16 @@ _HOMES = {
     "leasehold.errors": [
         "AcquireTimeout", "AlreadyRun", "AlreadyRunning", "BackendError", "BackendRejected", "BackendUnavailable",
         "ClientClosed", "ConfigurationError", "Conflict", "FenceAhead", "LeaseLost", "LeaseholdError", "ModeConflict",
-        "OutcomeUnknown", "RetryTransaction", "StaleFence", "UnsupportedCapability",
+        "OutcomeUnknown", "Paused", "RetryTransaction", "StaleFence", "UnsupportedCapability",
     ],
     "leasehold.hold": ["AsyncHold"],
     "leasehold.lease": ["AsyncLease", "AsyncLeaseSet", "AsyncLost"],
     "leasehold.lock": ["AsyncLock", "AsyncLockSet", "AsyncMutex", "AsyncRWLock"],
+    "leasehold.patterns.job_result": ["JobResult"],
     "leasehold.patterns.once": ["AsyncOnce", "AsyncRun"],
-    "leasehold.values": ["Capability", "Holder", "Holding", "LockState", "Loss", "LossReason", "Mode", "Skipped"],
+    "leasehold.values": [
+        "Capability", "Holder", "Holding", "LastRun", "LockState", "Loss", "LossReason", "Mode", "Pause", "Skipped",
+    ],
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -92,6 +108,8 @@ __all__ = [
     "Hold",
     "Holder",
     "Holding",
+    "JobResult",
+    "LastRun",
     "Lease",
     "LeaseLost",
     "LeaseSet",
@@ -107,6 +125,8 @@ __all__ = [
     "Mutex",
     "Once",
     "OutcomeUnknown",
+    "Pause",
+    "Paused",
     "RWLock",
     "RetryTransaction",
     "Run",

@@ -19,6 +19,7 @@ from leasehold._core.events import (
     TtlDiffers,
     Waiting,
 )
+from leasehold.operator_events import NamePaused, NameResumed, RunAgain, RunForgotten
 
 __all__ = [
     "Acquired",
@@ -28,10 +29,14 @@ __all__ = [
     "FenceRaised",
     "KeeperLate",
     "Lost",
+    "NamePaused",
+    "NameResumed",
     "ReleaseFailed",
     "Released",
     "RenewalFailed",
     "Renewed",
+    "RunAgain",
+    "RunForgotten",
     "RunSkipped",
     "StoreReached",
     "StoreUnreachable",
