@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         LeaseLost,
         ModeConflict,
         OutcomeUnknown,
+        Paused,
         ResultNotKept,
         RetryTransaction,
         StaleFence,
@@ -50,13 +51,25 @@ if TYPE_CHECKING:
     from leasehold.lock import AsyncLock, AsyncLockSet, AsyncMutex, AsyncRWLock
     from leasehold.patterns.idempotency import AsyncIdempotency
     from leasehold.patterns.idempotency_asgi import IdempotencyMiddleware
+    from leasehold.patterns.job_result import JobResult
     from leasehold.patterns.keyed_attempt import AsyncKeyedAttempt
     from leasehold.patterns.once import AsyncOnce, AsyncRun
     from leasehold.patterns.partition import AsyncPartition
     from leasehold.patterns.partitions import AsyncShare
     from leasehold.patterns.retry_key import RetryKey
     from leasehold.patterns.shares import partition_of
-    from leasehold.values import Capability, Holder, Holding, LockState, Loss, LossReason, Mode, Skipped
+    from leasehold.values import (
+        Capability,
+        Holder,
+        Holding,
+        LastRun,
+        LockState,
+        Loss,
+        LossReason,
+        Mode,
+        Pause,
+        Skipped,
+    )
 
 __version__ = "0.1.0"
 
@@ -77,6 +90,8 @@ _HOMES = {
         "AcquireTimeout", "AlreadyRun", "AlreadyRunning", "BackendError", "BackendRejected", "BackendUnavailable",
         "ClientClosed", "ConfigurationError", "Conflict", "FenceAhead", "InFlight", "KeyReused", "LeaseLost",
         "LeaseholdError", "ModeConflict", "OutcomeUnknown", "RetryTransaction", "StaleFence", "UnsupportedCapability",
+        "ClientClosed", "ConfigurationError", "Conflict", "FenceAhead", "LeaseLost", "LeaseholdError", "ModeConflict",
+        "OutcomeUnknown", "Paused", "RetryTransaction", "StaleFence", "UnsupportedCapability",
     ],
     "leasehold.hold": ["AsyncHold"],
     "leasehold.lease": ["AsyncLease", "AsyncLeaseSet", "AsyncLost"],
@@ -90,6 +105,11 @@ _HOMES = {
     "leasehold.patterns.partitions": ["AsyncShare"],
     "leasehold.patterns.shares": ["partition_of"],
     "leasehold.values": ["Capability", "Holder", "Holding", "LockState", "Loss", "LossReason", "Mode", "Skipped"],
+    "leasehold.patterns.job_result": ["JobResult"],
+    "leasehold.patterns.once": ["AsyncOnce", "AsyncRun"],
+    "leasehold.values": [
+        "Capability", "Holder", "Holding", "LastRun", "LockState", "Loss", "LossReason", "Mode", "Pause", "Skipped",
+    ],
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -129,8 +149,10 @@ __all__ = [
     "Idempotency",
     "IdempotencyMiddleware",
     "InFlight",
+    "JobResult",
     "KeyReused",
     "KeyedAttempt",
+    "LastRun",
     "Lease",
     "LeaseLost",
     "LeaseSet",
@@ -147,6 +169,8 @@ __all__ = [
     "Once",
     "OutcomeUnknown",
     "Partition",
+    "Pause",
+    "Paused",
     "RWLock",
     "ResultNotKept",
     "RetryKey",

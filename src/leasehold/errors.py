@@ -2,6 +2,7 @@
 
     LeaseholdError
       AcquireTimeout (TimeoutError)           waited; did not get it
+        Paused                                an operator has paused the name
       LeaseLost                               the lease is over; raised by check, renew and the end of hold
       StaleFence                              a guard has seen a newer fence
         FenceAhead                            so much newer that the store itself seems to have gone back
@@ -35,7 +36,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from leasehold.values import Holder, LossReason, Skipped
+    from leasehold.values import Holder, LossReason, Pause, Skipped
 
 __all__ = [
     "AcquireTimeout",
@@ -56,6 +57,7 @@ __all__ = [
     "ModeConflict",
     "OutcomeUnknown",
     "ResultNotKept",
+    "Paused",
     "RetryTransaction",
     "StaleFence",
     "UnsupportedCapability",
@@ -88,6 +90,24 @@ class AcquireTimeout(LeaseholdError, TimeoutError):
         self.holder = holder
         self.waited = waited
         self.retry_after = retry_after
+
+
+class Paused(AcquireTimeout):
+    """An operator has paused the name; `pause` has why and by whom. A call that waits gets it when it is resumed."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        name: str | None = None,
+        backend: str | None = None,
+        holder: Holder | None = None,
+        waited: float = 0.0,
+        retry_after: float | None = None,
+        pause: Pause | None = None,
+    ) -> None:
+        super().__init__(message, name=name, backend=backend, holder=holder, waited=waited, retry_after=retry_after)
+        self.pause = pause
 
 
 class LeaseLost(LeaseholdError):

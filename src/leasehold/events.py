@@ -19,6 +19,7 @@ from leasehold._core.events import (
     TtlDiffers,
     Waiting,
 )
+from leasehold.operator_events import NamePaused, NameResumed, RunAgain, RunForgotten
 from leasehold.patterns.idempotency_events import NotRecorded, Replayed, Unprotected
 
 __all__ = [
@@ -29,12 +30,16 @@ __all__ = [
     "FenceRaised",
     "KeeperLate",
     "Lost",
+    "NamePaused",
+    "NameResumed",
     "NotRecorded",
     "ReleaseFailed",
     "Released",
     "RenewalFailed",
     "Renewed",
     "Replayed",
+    "RunAgain",
+    "RunForgotten",
     "RunSkipped",
     "StoreReached",
     "StoreUnreachable",

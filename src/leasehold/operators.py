@@ -1,24 +1,29 @@
-"""What operators ask of a client and order it to do: look at locks, break one, raise a fence. The async face."""
+"""What operators ask of a client and order it to do: look at locks and jobs, break, pause, forget. The async face."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from leasehold._core import events as happened
-from leasehold._core.capabilities import inspecting, operating
-from leasehold._core.names import check_fact, check_name, key_for, name_of
+from leasehold._core.capabilities import inspecting, operating, pausing
+from leasehold._core.names import MAX_FACT_CHARACTERS, check_fact, check_name, key_for, name_of
+from leasehold.durations import ttl_seconds
 from leasehold.errors import BackendUnavailable, ConfigurationError, OutcomeUnknown
 from leasehold.lock_spec import is_whole
-from leasehold.spi import Examining
-from leasehold.values import MAX_FENCE, LockState
+from leasehold.operator_events import NamePaused, NameResumed, RunForgotten
+from leasehold.spi import UNLIMITED, Examining
+from leasehold.values import MAX_FENCE, Holder
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from leasehold._core.events import Events
     from leasehold._core.open_client import OpenClient
+    from leasehold.client import AsyncClient
+    from leasehold.durations import Duration
     from leasehold.findings import Finding
-    from leasehold.values import Holder
+    from leasehold.values import LastRun, LockState
 
 __all__ = ["AsyncOperators"]
 
@@ -83,6 +88,64 @@ class AsyncOperators:
         self._events.emit(happened.FenceRaised(name, highest, reason, author))
         return highest
 
+    async def pause(self, name: str, *, reason: str, by: str | None = None, duration: Duration | None = None) -> None:
+        """Let nobody get the name from now on, by an operator's order: until `resume`, or for `duration`.
+
+        Who holds it keeps it and may renew it. Who asks is told why and by whom (`Paused`); who waits goes on waiting,
+        and gets it when the pause is over. It outlives this process. Pausing again replaces the pause.
+        """
+        if not reason or not check_fact(reason, "reason"):
+            raise ConfigurationError("pausing a name needs a reason, which those who ask for it will be shown")
+        author = check_fact(by, "by") or str(self._holder(None))
+        seconds = None if duration is None else ttl_seconds(duration, "duration")
+        own = self._holder(reason)
+        holder = Holder(own.host, own.pid, author[:MAX_FACT_CHARACTERS], reason)
+        key = key_for(self._namespace, check_name(name))
+        store = pausing(self._open().backend)
+        await _repeated(lambda: store.pause(key, holder, UNLIMITED if seconds is None else seconds))
+        self._events.emit(NamePaused(name, reason, author, seconds))
+
+    async def resume(self, name: str, *, by: str | None = None) -> bool:
+        """End the pause of a name, by an operator's order: the next in line gets it. False if it was not paused."""
+        author = check_fact(by, "by") or str(self._holder(None))
+        key = key_for(self._namespace, check_name(name))
+        resumed = await pausing(self._open().backend).resume(key)
+        if resumed:
+            self._events.emit(NameResumed(name, author))
+        return resumed
+
+    async def last_run(self, name: str, *, slot: str | None = None) -> LastRun | None:
+        """The last run of a `once` job that ended, or the last one for this slot; None where nothing is remembered.
+
+        A run is remembered for as long as its slot is; the last of a job with labels, or one that failed, for a month.
+        """
+        from leasehold.patterns.job_records import last_run  # noqa: PLC0415 - loaded only when it is used
+
+        return await last_run(cast("AsyncClient", self), check_name(name), slot)
+
+    async def forget(self, name: str, *, slot: str, reason: str, by: str | None = None) -> bool:
+        """Drop the record of a slot of a `once` job, by an operator's order, so that the slot can run again.
+
+        False if the slot is not remembered. `AlreadyRunning` while the job runs; a paused job can be made to forget.
+        """
+        from leasehold.patterns.job_records import forget  # noqa: PLC0415 - loaded only when it is used
+
+        if not reason or not check_fact(reason, "reason"):
+            raise ConfigurationError("forgetting a slot needs a reason, which is logged and shown by last_run()")
+        author = check_fact(by, "by") or str(self._holder(None))
+        forgotten = await forget(cast("AsyncClient", self), check_name(name), slot, f"{reason} (by {author})")
+        if forgotten:
+            self._events.emit(RunForgotten(name, slot, reason, author))
+        return forgotten
+
+
+async def _repeated(call: Callable[[], Awaitable[None]]) -> None:
+    """Send an order that may be sent twice; once more if its answer was lost."""
+    try:
+        await call()
+    except (BackendUnavailable, OutcomeUnknown):
+        await call()
+
 
 async def _read(call: Callable[[str], Awaitable[R]], key: str) -> R:
     """The answer. A read changes nothing: if its connection broke it is sent again, and nothing is in doubt."""
@@ -97,4 +160,4 @@ async def _read(call: Callable[[str], Awaitable[R]], key: str) -> R:
 
 
 def _named(state: LockState) -> LockState:
-    return LockState(name_of(state.name), state.mode, state.capacity, state.holdings, state.waiting)
+    return replace(state, name=name_of(state.name))

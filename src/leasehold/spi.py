@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
     from leasehold.errors import BackendError
     from leasehold.findings import Finding
-    from leasehold.values import Capability, Claim, Grant, Holder, LockState, Loss, Reading, Record, Refusal
+    from leasehold.values import Capability, Claim, Grant, Holder, LockState, Loss, Pause, Reading, Record, Refusal
 
 __all__ = [
     "DRIFT",
+    "UNLIMITED",
     "Alerting",
     "Backend",
     "Conditioning",
@@ -27,6 +28,7 @@ __all__ = [
     "Examining",
     "Inspecting",
     "Operating",
+    "Pausing",
     "Place",
     "Pollable",
     "Queueing",
@@ -41,6 +43,7 @@ __all__ = [
 ]
 
 DRIFT = 0.01  # by so much a second of one clock may be shorter than a second of another: holder, store, host
+UNLIMITED = 100 * 365 * 86_400.0  # seconds: how long a pause lasts that has no end
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -116,6 +119,7 @@ class Place:
     holder: Holder | None = None
     retry_after: float | None = field(default=None, kw_only=True)
     why: str | None = field(default=None, kw_only=True)  # the reason to wait, where it is not another holder
+    paused: Pause | None = field(default=None, kw_only=True)
 
 
 @runtime_checkable
@@ -155,6 +159,25 @@ class Operating(Protocol):
 
     async def raise_fence(self, key: str, fence: int) -> int:
         """Make every later grant of this key higher than `fence`; returns what they are higher than now."""
+
+
+@runtime_checkable
+class Pausing(Protocol):
+    """Capability PAUSE: an operator keeps a name from being granted, whatever kind of lock it is.
+
+    While a name is paused nothing is granted there: not to a newcomer and not to a waiter, who keeps its place. Each
+    answer that says no carries the pause. Grants that exist are renewed and released as ever. A pause belongs to no
+    process: it stays until it is resumed or its time is over, and then waiters are notified as after a release.
+    """
+
+    async def pause(self, key: str, by: Holder, seconds: float) -> None:
+        """Pause the name for so long, instead of a pause that is there; `by` has who in its label, why in its reason.
+
+        May be repeated after an unknown outcome. `UNLIMITED` stands for no end.
+        """
+
+    async def resume(self, key: str) -> bool:
+        """End the pause; False if the name was not paused."""
 
 
 @runtime_checkable

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Final
+from typing import Final, Literal
 
 __all__ = [
     "Capability",
@@ -16,11 +16,13 @@ __all__ = [
     "Grant",
     "Holder",
     "Holding",
+    "LastRun",
     "Leader",
     "LockState",
     "Loss",
     "LossReason",
     "Mode",
+    "Pause",
     "Reading",
     "Record",
     "Refusal",
@@ -52,6 +54,7 @@ class Capability(StrEnum):
     MIN_HOLD = "min_hold"
     ABANDONED = "abandoned"
     SESSION = "session"
+    PAUSE = "pause"
 
 
 class LossReason(StrEnum):
@@ -81,6 +84,25 @@ class Holder:
         """In a few words: `nightly-report on db-3, pid 4711`."""
         who = f"{self.label} on {self.host}" if self.label else self.host
         return f"{who}, pid {self.pid}"
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """An operator's order that nobody gets a name for now; who has it already keeps it.
+
+    `expires_in` is how many seconds are left on the store's clock; None: until it is resumed. `paused_for` is how long
+    it has been paused; None where the store did not say.
+    """
+
+    reason: str
+    by: str
+    expires_in: float | None = None
+    paused_for: float | None = None
+
+    def __str__(self) -> str:
+        """In a few words: `paused by ana@ops-1 for another 540 s: the database is being moved`."""
+        left = "" if self.expires_in is None else f" for another {self.expires_in:.0f} s"
+        return f"paused by {self.by}{left}: {self.reason}"
 
 
 # The two that are made for every acquire are frozen by their types only: the other way costs a microsecond each time.
@@ -125,6 +147,7 @@ class Refusal:
     retry_after: float | None = None
     queue: int = 0
     why: str | None = None
+    paused: Pause | None = None  # an operator keeps the name from being granted
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +179,7 @@ class LockState:
     capacity: int
     holdings: tuple[Holding, ...]
     waiting: tuple[Holder, ...]
+    paused: Pause | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +227,7 @@ class Skipped:
 
     `runner` is the process that ran it, or that is running it while `finished` is None; None where it is unknown.
     `finished` is in seconds since 1970 on the store's clock. `failed`: it failed, and closed its slot all the same.
+    `paused`: nobody has the slot, and an operator has paused the job.
     """
 
     name: str
@@ -210,15 +235,46 @@ class Skipped:
     runner: Holder | None = None
     finished: float | None = None
     failed: bool = False
+    paused: Pause | None = None
 
-    def __bool__(self) -> bool:
+    def __bool__(self) -> Literal[False]:
         return False
 
     def __str__(self) -> str:
         """Who had it, in one sentence."""
         who = self.runner or "another holder"
+        if self.paused is not None:
+            return f"{self.name!r} was skipped for slot {self.slot}: it is {self.paused}"
         if self.finished is None:
             return f"{self.name!r} was skipped for slot {self.slot}: it is being run by {who}"
         when = datetime.fromtimestamp(self.finished, UTC).isoformat(timespec="seconds")
         how = ", and failed" if self.failed else ""
         return f"{self.name!r} was skipped for slot {self.slot}: it was run by {who}, finished at {when}{how}"
+
+
+@dataclass(frozen=True, slots=True)
+class LastRun:
+    """The last run of a `once` job that ended, as its record tells. Times are seconds since 1970 on the store's clock.
+
+    `closed`: the slot counts as run, and nobody runs it again; a run that failed leaves its slot open, unless the job
+    closes it. `again` is why an operator had the slot run once more; `forgotten` who dropped its record, and why, so
+    that the slot is open again. `began` and `fence` are None in a record of an earlier version.
+    """
+
+    name: str
+    slot: str
+    runner: Holder
+    finished: float
+    began: float | None = None
+    fence: int | None = None
+    failed: bool = False
+    closed: bool = True
+    again: str | None = None
+    forgotten: str | None = None
+
+    @property
+    def outcome(self) -> Literal["done", "failed", "forgotten"]:
+        """What became of it, in a word."""
+        if self.forgotten is not None:
+            return "forgotten"
+        return "failed" if self.failed else "done"

@@ -28,6 +28,7 @@ from leasehold.errors import (
     ClientClosed,
     Conflict,
     OutcomeUnknown,
+    Paused,
 )
 from leasehold.spi import Place
 from leasehold.values import Capability, Claim, Grant, Loss, Refusal
@@ -280,7 +281,7 @@ class _Attempt:
         return answer if isinstance(answer, Grant) else None
 
     async def _wait_for_turn(self, place: Place) -> None:
-        self._refusal = Refusal(self._spec.key, place.holder, place.retry_after, place.ahead, place.why)
+        self._refusal = Refusal(self._spec.key, place.holder, place.retry_after, place.ahead, place.why, place.paused)
         self.go_on()
         now = self._runtime.now()
         self._warn_if_slow(now, place.ahead)
@@ -313,6 +314,9 @@ class _Attempt:
             self._warned = True
             level = spec.slow_wait_level if slow else happened.Waiting.level
             self._opened.events.emit(happened.Waiting(spec.name, waited, holder, ahead, own and own.text), level)
+            self._opened.events.emit(
+                happened.Waiting(self._spec.name, waited, holder, ahead, own and own.text, self._refusal.paused)
+            )
 
     def _timed_out(self, now: float) -> AcquireTimeout:
         name, holder, waited = self._spec.name, self._refusal.holder, now - self._started
@@ -323,14 +327,13 @@ class _Attempt:
             time += f" and {self._rounds + 1} tries"
         own = own_hold(self._opened, self._spec, holder)
         who = f"{holder or 'another holder'}{f' ({own.text})' if own else ''}"
-        return AcquireTimeout(
-            f"could not get {name!r} {time}; {self._refusal.why or f'it is held by {who}'}",
-            name=name,
-            backend=self._backend.label,
-            holder=holder,
-            waited=waited,
-            retry_after=self._refusal.retry_after,
-        )
+        pause, facts = self._refusal.paused, {"name": name, "backend": self._backend.label}
+        retry_after = self._refusal.retry_after
+        if pause is not None:
+            text = f"could not get {name!r} {time}; it is {pause}"
+            return Paused(text, holder=holder, waited=waited, retry_after=retry_after, pause=pause, **facts)
+        text = f"could not get {name!r} {time}; {self._refusal.why or f'it is held by {who}'}"
+        return AcquireTimeout(text, holder=holder, waited=waited, retry_after=retry_after, **facts)
 
     async def _withdraw(self, claim: Claim) -> None:
         """Leave nothing in the store. While the store does not answer, that is left to the background."""

@@ -9,9 +9,9 @@ from leasehold.spi import Operating
 from leasehold.values import Capability, Mode
 
 if TYPE_CHECKING:
-    from leasehold.spi import Backend, Inspecting
+    from leasehold.spi import Backend, Inspecting, Pausing
 
-__all__ = ["CAPABILITY_OF_MODE", "inspecting", "operating", "require"]
+__all__ = ["CAPABILITY_OF_MODE", "inspecting", "operating", "pausing", "require"]
 
 CAPABILITY_OF_MODE = {
     Mode.EXCLUSIVE: Capability.EXCLUSIVE,
@@ -44,3 +44,9 @@ def operating(backend: Backend) -> Operating:
         f"{backend.label} cannot break locks or raise fences; a lock ends there by its release or by its ttl",
         backend=backend.label,
     )
+
+
+def pausing(backend: Backend) -> Pausing:
+    """The port that pauses names."""
+    require(backend, Capability.PAUSE)
+    return cast("Pausing", backend)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leasehold.values import Holder, Loss, Skipped
+    from leasehold.values import Holder, Loss, Pause, Skipped
 
 __all__ = [
     "Acquired",
@@ -75,12 +75,13 @@ class Waiting(Event):
     holder: Holder | None
     ahead: int | None
     own: str | None = None
+    paused: Pause | None = None
 
     def __str__(self) -> str:
         own = f" ({self.own})" if self.own else ""
         queue = "" if self.ahead is None else f", {self.ahead} ahead in the queue"
-        holder = self.holder or "another holder"
-        return f"waiting for {self.name!r} ({self.waited:.1f} s so far), held by {holder}{own}{queue}"
+        why = f"held by {self.holder or 'another holder'}{own}" if self.paused is None else str(self.paused)
+        return f"waiting for {self.name!r} ({self.waited:.1f} s so far), {why}{queue}"
 
 
 @dataclass(frozen=True, slots=True)

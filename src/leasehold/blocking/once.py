@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import TYPE_CHECKING, NoReturn, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Literal, NoReturn, ParamSpec, TypeVar
 
 from leasehold._runtimes.threads import run as finish
 from leasehold.blocking._mirror import mirrors
 from leasehold.blocking.lease import Lease, Lost
 from leasehold.errors import ConfigurationError
+from leasehold.patterns.job_result import JobResult
 from leasehold.patterns.once import AsyncAttempt, AsyncOnce, AsyncRun
 
 if TYPE_CHECKING:
@@ -36,25 +37,27 @@ class Once:
         return self._twin.name
 
     @mirrors(AsyncOnce.attempt)
-    def attempt(self) -> Attempt:
-        return Attempt(self._twin.attempt())
+    def attempt(self, *, again: str | None = None, by: str | None = None) -> Attempt:
+        return Attempt(self._twin.attempt(again=again, by=by))
 
     @mirrors(AsyncOnce.run)
-    def run(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R | Skipped:
+    def run(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> JobResult[R]:
         with self.attempt() as run:
-            return function(*args, **kwargs) if isinstance(run, Run) else run
+            return JobResult(function(*args, **kwargs)) if isinstance(run, Run) else JobResult(skipped=run)
 
     @mirrors(AsyncOnce.__call__)
-    def __call__(self, function: Callable[P, R]) -> Callable[P, R | Skipped]:
+    def __call__(self, function: Callable[P, R]) -> Callable[P, JobResult[R]]:
         if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
             raise ConfigurationError(f"{function.__qualname__} is async; decorate it with a client of connect_async()")
         prepare = self._twin._prepare(function)
 
         @functools.wraps(function)
-        def once(*args: P.args, **kwargs: P.kwargs) -> R | Skipped:
+        def once(*args: P.args, **kwargs: P.kwargs) -> JobResult[R]:
             attempt, with_lease = prepare(args, kwargs)
             with Attempt(attempt) as run:
-                return function(*args, **with_lease(run.lease)) if isinstance(run, Run) else run
+                if isinstance(run, Run):
+                    return JobResult(function(*args, **with_lease(run.lease)))
+                return JobResult(skipped=run)
 
         return once
 
@@ -118,6 +121,9 @@ class Run:
     @mirrors(AsyncRun.fail)
     def fail(self) -> None:
         self._twin.fail()
+
+    def __bool__(self) -> Literal[True]:
+        return True
 
     def __repr__(self) -> str:
         return repr(self._twin).replace("AsyncRun", "Run")

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from leasehold.client import AsyncClient
+    from leasehold.durations import Duration
     from leasehold.findings import Finding
-    from leasehold.values import LockState
+    from leasehold.values import LastRun, LockState
 
 __all__ = ["Operators"]
 
@@ -41,3 +42,19 @@ class Operators:
     @mirrors(AsyncOperators.raise_fence)
     def raise_fence(self, name: str, fence: int, *, reason: str, by: str | None = None) -> int:
         return run(self._twin.raise_fence(name, fence, reason=reason, by=by))
+
+    @mirrors(AsyncOperators.pause)
+    def pause(self, name: str, *, reason: str, by: str | None = None, duration: Duration | None = None) -> None:
+        run(self._twin.pause(name, reason=reason, by=by, duration=duration))
+
+    @mirrors(AsyncOperators.resume)
+    def resume(self, name: str, *, by: str | None = None) -> bool:
+        return run(self._twin.resume(name, by=by))
+
+    @mirrors(AsyncOperators.last_run)
+    def last_run(self, name: str, *, slot: str | None = None) -> LastRun | None:
+        return run(self._twin.last_run(name, slot=slot))
+
+    @mirrors(AsyncOperators.forget)
+    def forget(self, name: str, *, slot: str, reason: str, by: str | None = None) -> bool:
+        return run(self._twin.forget(name, slot=slot, reason=reason, by=by))

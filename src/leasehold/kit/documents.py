@@ -21,7 +21,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from leasehold.errors import BackendError, BackendUnavailable
-from leasehold.kit import rules
+from leasehold.kit import pauses, rules
 from leasehold.kit.document_format import Name, Observations, read_name, read_record, write_name, write_record
 from leasehold.kit.rules import Queued
 from leasehold.kit.turns import Turns
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from leasehold.kit.records import KeptRecord
     from leasehold.spi import Runtime, Signal
-    from leasehold.values import Claim, Grant, LockState, Loss, Reading, Record, Refusal
+    from leasehold.values import Claim, Grant, Holder, LockState, Loss, Reading, Record, Refusal
 
 __all__ = ["ClocklessBackend", "DocumentBackend", "Documents", "Notifying", "Timed"]
 
@@ -178,6 +178,12 @@ class ClocklessBackend:
     async def raise_fence(self, key: str, fence: int) -> int:
         return await self._change(key, math.inf, lambda name: name.raise_fence(fence))
 
+    async def pause(self, key: str, by: Holder, seconds: float) -> None:
+        await self._change(key, math.inf, lambda name: pauses.pause(name.rows, by, seconds))
+
+    async def resume(self, key: str) -> bool:
+        return await self._change(key, math.inf, lambda name: pauses.resume(name.rows))
+
     # --- how a document changes
 
     async def _change(self, key: str, until: float, verb: Callable[[Name], T]) -> T:
@@ -257,7 +263,7 @@ class ClocklessBackend:
         if self._notifications is None:
             recheck = min(recheck, RECHECK_WITHOUT_NOTIFICATIONS)
         self._waiters.add(signal)
-        return Place(queued.row.claim, signal, recheck, queued.ahead, queued.holder)
+        return Place(queued.row.claim, signal, recheck, queued.ahead, queued.holder, paused=queued.paused)
 
     async def waiters_to_notify(self, key: str) -> Sequence[str]:
         """The owners of this name whose turn it may be."""

@@ -12,7 +12,9 @@ and a claim is admitted when nothing that holds or waits ahead is in its way:
 
     exclusive   nothing holds, nothing waits ahead
     shared      no exclusive claim holds or waits ahead
-    permit      holders and waiters ahead are fewer than the capacity
+    permit      holders and waiters ahead are fewer than the capacity, and none of them is exclusive
+
+The pause of a name is an exclusive row among those that hold (`leasehold.kit.pauses`): nothing is admitted beside it.
 
 The verbs below decide; `Rows` is where the rows are: dictionaries (`LocalRows`, for memory and for documents) or tables
 inside one transaction (SQLite). Nothing here knows a clock, a mutex or a wire: `rows.now` is the instant, on the
@@ -25,6 +27,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leasehold.errors import BackendRejected, ModeConflict
+from leasehold.kit.pauses import OWNER, pause_of, pause_row
 from leasehold.kit.rows import Crowd, Row, Rows, State
 from leasehold.spi import DRIFT
 from leasehold.values import MAX_FENCE, Grant, Holding, LockState, Loss, LossReason, Mode, Refusal
@@ -32,7 +35,7 @@ from leasehold.values import MAX_FENCE, Grant, Holding, LockState, Loss, LossRea
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from leasehold.values import Claim, Holder
+    from leasehold.values import Claim, Holder, Pause
 
 __all__ = [
     "ABANDONED_KEPT",
@@ -87,6 +90,7 @@ class Queued(NamedTuple):
     recheck: float
     holder: Holder | None
     ends: float | None  # seconds until the first holder's time is over, if it does not renew
+    paused: Pause | None = None
 
     @property
     def early_recheck(self) -> float:
@@ -99,7 +103,7 @@ class Queued(NamedTuple):
 def admits(claim: Claim, holders: Crowd, ahead: Crowd) -> bool:
     """Whether nothing that holds or waits ahead is in the way of this claim."""
     if claim.mode is Mode.PERMIT:
-        return holders.number + ahead.number < claim.capacity
+        return not holders.exclusive and holders.number + ahead.number < claim.capacity  # exclusive: a pause
     if claim.mode is Mode.EXCLUSIVE:
         return holders.number == 0 and ahead.number == 0
     return not holders.exclusive and not ahead.exclusive
@@ -297,8 +301,8 @@ def admissible(rows: Rows) -> Iterator[Row]:
 
 def inspect(rows: Rows) -> LockState | None:
     """What an operator may see; None when the name is not in use."""
-    held, waiting = tuple(rows.held()), tuple(rows.waiting())
-    first = next(iter(held or waiting), None)
+    held, waiting, paused = tuple(_holders(rows)), tuple(rows.waiting()), pause_row(rows)
+    first = next(iter(held or waiting), paused)
     if first is None:
         return None
     holdings = tuple(
@@ -313,7 +317,12 @@ def inspect(rows: Rows) -> LockState | None:
         for row in held
     )
     return LockState(
-        rows.key, first.claim.mode, first.claim.capacity, holdings, tuple(row.claim.holder for row in waiting)
+        rows.key,
+        first.claim.mode,
+        first.claim.capacity,
+        holdings,
+        tuple(row.claim.holder for row in waiting),
+        pause_of(paused, rows.now),
     )
 
 
@@ -365,11 +374,14 @@ def _keep_place(rows: Rows, place: Row, listener: Any) -> Queued:
 
 def _queued(rows: Rows, place: Row) -> Queued:
     recheck = place_lifetime(place.claim) / RECHECKS_MISSED
-    return Queued(place, rows.ahead(place).number, recheck, _first_holder(rows), _ends(rows))
+    paused = pause_of(pause_row(rows), rows.now)
+    return Queued(place, rows.ahead(place).number, recheck, _first_holder(rows), _ends(rows), paused)
 
 
 def _refusal(rows: Rows) -> Refusal:
-    return Refusal(rows.key, _first_holder(rows), _ends(rows), rows.ahead(None).number)
+    paused = pause_of(pause_row(rows), rows.now)
+    ends = _ends(rows) if paused is None else paused.expires_in
+    return Refusal(rows.key, _first_holder(rows), ends, rows.ahead(None).number, paused=paused)
 
 
 def _ends(rows: Rows) -> float | None:
@@ -378,8 +390,13 @@ def _ends(rows: Rows) -> float | None:
 
 
 def _first_holder(rows: Rows) -> Holder | None:
-    row = next(iter(rows.held()), None)
+    row = next(_holders(rows), None)
     return None if row is None else row.claim.holder
+
+
+def _holders(rows: Rows) -> Iterator[Row]:
+    """The rows that hold or cool, without a pause."""
+    return (row for row in rows.held() if row.claim.owner != OWNER)
 
 
 def _free(rows: Rows, row: Row) -> None:
@@ -389,6 +406,6 @@ def _free(rows: Rows, row: Row) -> None:
 
 def _check_kind(rows: Rows, claim: Claim) -> None:
     """All that use a name at the same time are of one kind, so the first of them decides."""
-    present = next(iter(rows.held()), None) or next(iter(rows.waiting()), None)
+    present = next(_holders(rows), None) or next(iter(rows.waiting()), None)
     if present is not None:
         check_kind(claim, present.claim.mode, present.claim.capacity, rows.label)

@@ -13,21 +13,36 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, ParamSpec, TypeAlias, TypedDict, TypeVar, cast, get_args
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Literal,
+    NamedTuple,
+    NoReturn,
+    ParamSpec,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    cast,
+    get_args,
+)
 
 from leasehold._core.events import RunSkipped
-from leasehold._core.names import check_name, key_for
+from leasehold._core.names import check_fact, check_name
 from leasehold.durations import optional_seconds
-from leasehold.errors import AcquireTimeout, AlreadyRun, AlreadyRunning, BackendError, ConfigurationError
+from leasehold.errors import AcquireTimeout, BackendError, ConfigurationError, Paused
 from leasehold.hold import Block, lost_error
 from leasehold.lock_spec import LockOptions
 from leasehold.name_template import NameTemplate
+from leasehold.operator_events import RunAgain
+from leasehold.patterns.job_records import LAST_KEPT, finished_facts, last_key, record_key, skipped_by
+from leasehold.patterns.job_result import JobResult, conflict_of
 from leasehold.patterns.retry import retry_until
 from leasehold.patterns.slots import Labelled, check_label, slots_for
-from leasehold.values import Holder, Loss, LossReason, Record, Skipped
+from leasehold.values import Loss, LossReason, Record, Skipped
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
     from types import TracebackType
 
     from leasehold._core.open_client import OpenClient
@@ -104,33 +119,42 @@ class AsyncOnce:
         """The name of the job, which is also the name of its lock; for a decorator, the template of the names."""
         return self._template
 
-    def attempt(self) -> AsyncAttempt:
+    def attempt(self, *, again: str | None = None, by: str | None = None) -> AsyncAttempt:
         """A context manager for one attempt: `async with job.attempt() as run`, and inside `if run:`.
 
         It gives an `AsyncRun` when the slot is ours, and a false `Skipped` when it is not. With on_conflict="raise" it
-        raises instead, so that the block needs no `if`.
+        raises instead, so that the block needs no `if`. `again` is an operator's reason to run a slot once more that
+        has been run; of several who do that at the same time one runs. It is logged and recorded, with `by`.
         """
-        return self._attempt(self._template, self._slots)
+        order = None
+        if again is not None:
+            if not check_fact(again, "again"):
+                raise ConfigurationError("running a slot again needs a reason, which is logged and recorded")
+            order = Order(again, check_fact(by, "by") or str(self._client._holder(None)))
+        return self._attempt(self._template, self._slots, order)
 
-    async def run(self, function: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R | Skipped:
-        """Call the function if the slot is ours, and return its result; a false `Skipped` if it is not."""
+    async def run(self, function: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> JobResult[R]:
+        """Call the function if the slot is ours. The result says whether it `ran`, and has its `value`."""
         async with self.attempt() as run:
-            return await function(*args, **kwargs) if isinstance(run, AsyncRun) else run
+            return JobResult(await function(*args, **kwargs)) if isinstance(run, AsyncRun) else JobResult(skipped=run)
 
-    def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R | Skipped]]:
+    def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Coroutine[Any, Any, JobResult[R]]]:
         """Decorate a function: each call is one attempt at the job whose name is made from its arguments.
 
-        A `slot` may be a template too. A parameter called `lease` that the caller leaves out receives the lease.
+        It returns what `run` does. A `slot` may be a template too. A parameter called `lease` that the caller leaves
+        out receives the lease.
         """
         if not inspect.iscoroutinefunction(function):
             raise ConfigurationError(f"{function.__qualname__} is not async; decorate it with a client of connect()")
         prepare = self._prepare(function)
 
         @functools.wraps(function)
-        async def once(*args: P.args, **kwargs: P.kwargs) -> R | Skipped:
+        async def once(*args: P.args, **kwargs: P.kwargs) -> JobResult[R]:
             attempt, with_lease = prepare(args, kwargs)
             async with attempt as run:
-                return await function(*args, **with_lease(run.lease)) if isinstance(run, AsyncRun) else run
+                if isinstance(run, AsyncRun):
+                    return JobResult(await function(*args, **with_lease(run.lease)))
+                return JobResult(skipped=run)
 
         return once
 
@@ -157,15 +181,16 @@ class AsyncOnce:
 
         return prepare
 
-    def _attempt(self, name: str, slots: Slots) -> AsyncAttempt:
-        return AsyncAttempt(self, check_name(name), slots)
+    def _attempt(self, name: str, slots: Slots, order: Order | None = None) -> AsyncAttempt:
+        return AsyncAttempt(self, check_name(name), slots, order)
 
 
 class AsyncAttempt:
     """One attempt at a job; made by `attempt`, good for one block."""
 
-    def __init__(self, job: AsyncOnce, name: str, slots: Slots) -> None:
+    def __init__(self, job: AsyncOnce, name: str, slots: Slots, order: Order | None = None) -> None:
         self._job = job
+        self._order = order
         self._client = job._client
         self._name = name
         self._slots = slots
@@ -186,8 +211,7 @@ class AsyncAttempt:
         if opened.events.wanted(RunSkipped):
             opened.events.emit(RunSkipped(self._name, started))
         if self._job._on_conflict == "raise":
-            error = AlreadyRunning if started.finished is None else AlreadyRun
-            raise error(str(started), name=self._name, backend=opened.backend.label, skipped=started)
+            raise conflict_of(started, opened.backend.label)
         return started
 
     async def __aexit__(
@@ -202,26 +226,34 @@ class AsyncAttempt:
         limit = opened.runtime.now() + opened.connect_timeout
         reading = await self._read(opened, 0, limit)
         slot = self._slots.at(reading.time)
-        if (skipped := self._skipped(reading, slot)) is not None:
+        skipped = skipped_by(self._name, reading, slot)
+        if skipped is not None and (self._order is None or skipped.slot != slot.label):
             return skipped  # the common case of a late machine: one request, no lock
+        seen = None if skipped is None or reading.record is None else reading.record.value
         if self._job._on_conflict == "standby":
             lease = await self._lock._acquire_until(deadline)
         else:
             try:
                 lease = await self._lock.acquire(0)
+            except Paused as paused:
+                return Skipped(self._name, slot.label, paused=paused.pause)
             except AcquireTimeout as busy:
                 return Skipped(self._name, slot.label, busy.holder)
-        return await self._under(opened, lease, slot)
+        return await self._under(opened, lease, slot, seen)
 
-    async def _under(self, opened: OpenClient, lease: AsyncLease, slot: Slot) -> AsyncRun | Skipped:
-        """Read again now that no other run can begin, and release the lock unless the slot is ours."""
+    async def _under(self, opened: OpenClient, lease: AsyncLease, slot: Slot, seen: bytes | None) -> AsyncRun | Skipped:
+        """Read again now that no other run can begin, and release the lock unless the slot is ours.
+
+        `seen` is the record of the run that is to be repeated. If another is there by now, somebody was faster.
+        """
         try:
             reading = await self._read(opened, lease.fence, opened.runtime.now() + lease.remaining())
             if reading.fence > lease.fence:
                 raise lost_error(lease, _TAKEN, completed=False)
-            skipped = self._skipped(reading, slot)
-            if skipped is None:
-                return AsyncRun(self._job, opened, lease, slot=slot, key=self._key(), time=reading.time)
+            skipped = skipped_by(self._name, reading, slot)
+            repeats = seen is not None and reading.record is not None and reading.record.value == seen
+            if skipped is None or repeats:
+                return self._begin(opened, lease, slot, reading.time)
             await _let_go(lease)
         except GeneratorExit:
             raise  # nothing can be awaited any more; the ttl frees the lock
@@ -230,32 +262,37 @@ class AsyncAttempt:
             raise
         return skipped
 
+    def _begin(self, opened: OpenClient, lease: AsyncLease, slot: Slot, time: float) -> AsyncRun:
+        order = self._order
+        if order is not None:
+            opened.events.emit(RunAgain(self._name, slot.label, lease.fence, order.reason, order.by))
+        return AsyncRun(self._job, opened, lease, slot=slot, key=self._key(), time=time, order=order)
+
     async def _read(self, opened: OpenClient, fence: int, until: float) -> Reading:
         store = cast("Recording", opened.backend)
         return await retry_until(until, opened, self._name, lambda: store.read(self._key(), fence))
 
     def _key(self) -> str:
-        """Where the record is: one for the job, or where slots have no order, one for each label."""
-        label = f":{self._slots.label}" if isinstance(self._slots, Labelled) else ""
-        return key_for(self._client._namespace, f"once:{len(self._name)}:{self._name}{label}")
-
-    def _skipped(self, reading: Reading, slot: Slot) -> Skipped | None:
-        """The run that had the slot, or a later one; None if the slot is open."""
-        if reading.record is None:
-            return None
-        facts = json.loads(reading.record.value)
-        if slot.start is not None and facts["start"] < slot.start:
-            return None
-        return Skipped(self._name, facts["slot"], Holder(*facts["runner"]), facts["finished"], facts["failed"])
+        label = self._slots.label if isinstance(self._slots, Labelled) else None
+        return record_key(self._client._namespace, self._name, label)
 
 
 class AsyncRun:
     """A slot that is ours: the block runs under the lease of the job's lock."""
 
     def __init__(
-        self, job: AsyncOnce, opened: OpenClient, lease: AsyncLease, *, slot: Slot, key: str, time: float
+        self,
+        job: AsyncOnce,
+        opened: OpenClient,
+        lease: AsyncLease,
+        *,
+        slot: Slot,
+        key: str,
+        time: float,
+        order: Order | None = None,
     ) -> None:
         self._job = job
+        self._order = order
         self._opened = opened
         self._lease = lease
         self._slot = slot
@@ -296,6 +333,9 @@ class AsyncRun:
         """Count this run as failed although the block ends without an exception."""
         self._failed = True
 
+    def __bool__(self) -> Literal[True]:
+        return True
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} slot={self.slot!r} fence={self.fence}>"
 
@@ -306,15 +346,34 @@ class AsyncRun:
         """Record the run, then release; raise `LeaseLost` if it could not be recorded as ours."""
         interrupted = error is not None and not isinstance(error, Exception)
         failed = self._failed or error is not None
-        if interrupted or (failed and self._job._on_failure == "open"):
+        if interrupted:
             await self._block.leave(self._lease, error)
         else:
             await self._block.leave(self._lease, error, lambda: self._record(error, failed=failed))
 
     async def _record(self, error: BaseException | None, *, failed: bool) -> Loss | None:
+        """Write what became of the run, under the lease."""
+        closed = not failed or self._job._on_failure == "close"
+        now = self._opened.runtime.now()
+        facts = finished_facts(
+            self._slot,
+            self._lease.holder,
+            began=self._time,
+            finished=self._time + (now - self._since),
+            fence=self.fence,
+            failed=failed,
+            closed=closed,
+            again=None if self._order is None else str(self._order),
+        )
+        loss = await self._close_slot(json.dumps(facts).encode(), error) if closed else None
+        if loss is None and (not closed or self._slot.start is None):
+            await self._tell(json.dumps(facts).encode())
+        return loss
+
+    async def _close_slot(self, facts: bytes, error: BaseException | None) -> Loss | None:
         """Write that the slot is done; it counts only if the store confirmed it under our fence."""
         opened = self._opened
-        record = self._finished(opened.runtime.now(), failed=failed)
+        record = Record(self._key, facts, self.fence, max(self._slot.keep, self._job._keep))
         until = opened.runtime.now() + self._lease.remaining()
         store = cast("Recording", opened.backend)
 
@@ -331,16 +390,23 @@ class AsyncRun:
             error.add_note(f"leasehold: {text}: {failure}")
             return None
 
-    def _finished(self, now: float, *, failed: bool) -> Record:
-        holder, slot = self._lease.holder, self._slot
-        facts = {
-            "slot": slot.label,
-            "start": slot.start,
-            "runner": [holder.host, holder.pid, holder.label, holder.reason],
-            "finished": self._time + (now - self._since),
-            "failed": failed,
-        }
-        return Record(self._key, json.dumps(facts).encode(), self.fence, max(slot.keep, self._job._keep))
+    async def _tell(self, facts: bytes) -> None:
+        """Write what `last_run` shows. Nothing depends on it: it is tried once."""
+        store, key = cast("Recording", self._opened.backend), last_key(self._job._client._namespace, self.name)
+        try:
+            await store.write(Record(key, facts, self.fence, LAST_KEPT))
+        except BackendError:
+            return
+
+
+class Order(NamedTuple):
+    """An operator's order to run a slot once more."""
+
+    reason: str
+    by: str
+
+    def __str__(self) -> str:
+        return f"{self.reason} (by {self.by})"
 
 
 async def _let_go(lease: AsyncLease) -> None:

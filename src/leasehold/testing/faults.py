@@ -15,8 +15,8 @@ from leasehold.errors import BackendError, BackendRejected, BackendUnavailable, 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from leasehold.spi import Backend, Inspecting, Operating, Place, Queueing, Recording, Runtime
-    from leasehold.values import Capability, Claim, Grant, LockState, Loss, Reading, Record, Refusal
+    from leasehold.spi import Backend, Inspecting, Operating, Pausing, Place, Queueing, Recording, Runtime
+    from leasehold.values import Capability, Claim, Grant, Holder, LockState, Loss, Reading, Record, Refusal
 
 __all__ = ["Faults", "FaultyBackend"]
 
@@ -149,6 +149,12 @@ class FaultyBackend:
 
     async def raise_fence(self, key: str, fence: int) -> int:
         return await self._play("raise_fence", lambda _: cast("Operating", self._inner).raise_fence(key, fence))
+
+    async def pause(self, key: str, by: Holder, seconds: float) -> None:
+        await self._play("pause", lambda _: cast("Pausing", self._inner).pause(key, by, seconds))
+
+    async def resume(self, key: str) -> bool:
+        return await self._play("resume", lambda _: cast("Pausing", self._inner).resume(key))
 
     async def read(self, key: str, fence: int = 0) -> Reading:
         return await self._play("read", lambda _: cast("Recording", self._inner).read(key, fence))

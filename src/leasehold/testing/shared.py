@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from leasehold.backends.memory import MemoryStore
     from leasehold.spi import Backend, Runtime, Store
     from leasehold.store_url import StoreURL
-    from leasehold.values import Claim, Grant, LockState, Loss, Reading, Record, Refusal
+    from leasehold.values import Claim, Grant, Holder, LockState, Loss, Reading, Record, Refusal
 
 __all__ = ["SharedMemory", "open_url", "serve"]
 
@@ -78,7 +78,7 @@ def _perform(store: MemoryStore, verb: str, arguments: Any, options: Any, signal
     except Exception as error:
         return error
     if isinstance(answer, Place):
-        return (answer.ahead, answer.holder)
+        return (answer.ahead, answer.holder, answer.paused)
     return answer
 
 
@@ -135,6 +135,12 @@ class _SharedBackend:
     async def raise_fence(self, key: str, fence: int) -> int:
         return self._ask("raise_fence", key, fence)
 
+    async def pause(self, key: str, by: Holder, seconds: float) -> None:
+        self._ask("pause", key, by, seconds)
+
+    async def resume(self, key: str) -> bool:
+        return self._ask("resume", key)
+
     async def read(self, key: str, fence: int = 0) -> Reading:
         return self._ask("read", key, fence)
 
@@ -149,7 +155,7 @@ class _SharedBackend:
 
     def _placed(self, claim: Claim, answer: Any) -> Any:
         if isinstance(answer, tuple):
-            return Place(claim, self._runtime.signal(), RECHECK, answer[0], answer[1])
+            return Place(claim, self._runtime.signal(), RECHECK, answer[0], answer[1], paused=answer[2])
         return answer
 
     def _ask(self, verb: str, *arguments: Any, **options: Any) -> Any:

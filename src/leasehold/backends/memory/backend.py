@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from leasehold.backends.memory.store import MemoryStore
     from leasehold.spi import Place, Runtime
-    from leasehold.values import Claim, Grant, LockState, Loss, Reading, Record, Refusal
+    from leasehold.values import Claim, Grant, Holder, LockState, Loss, Reading, Record, Refusal
 
 __all__ = ["MemoryBackend"]
 
@@ -61,6 +61,12 @@ class MemoryBackend:
 
     async def raise_fence(self, key: str, fence: int) -> int:
         return self._store.raise_fence(key, fence)
+
+    async def pause(self, key: str, by: Holder, seconds: float) -> None:
+        self._store.pause(key, by, seconds)
+
+    async def resume(self, key: str) -> bool:
+        return self._store.resume(key)
 
     async def read(self, key: str, fence: int = 0) -> Reading:
         return self._store.read(key, fence)

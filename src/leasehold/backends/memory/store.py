@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from leasehold.backends.memory.backend import MemoryBackend
 from leasehold.errors import ConfigurationError
-from leasehold.kit import rules
+from leasehold.kit import pauses, rules
 from leasehold.kit.local_rows import LocalRows
 from leasehold.kit.records import LocalRecords
 from leasehold.kit.rules import Queued
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from leasehold.spi import Backend, Runtime, Signal, Store
     from leasehold.store_url import StoreURL
-    from leasehold.values import Claim, Grant, LockState, Loss, Reading, Record, Refusal
+    from leasehold.values import Claim, Grant, Holder, LockState, Loss, Reading, Record, Refusal
 
 __all__ = ["MemoryStore", "open_url"]
 
@@ -135,6 +135,21 @@ class MemoryStore:
             self._fence = max(self._fence, fence)
             return self._fence
 
+    def pause(self, key: str, by: Holder, seconds: float) -> None:
+        """Grant nothing there for so long."""
+        with self._mutex:
+            rows = self._enter(key)
+            pauses.pause(rows, by, seconds)
+            self._leave(rows)
+
+    def resume(self, key: str) -> bool:
+        """End the pause."""
+        with self._mutex:
+            rows = self._enter(key)
+            resumed = pauses.resume(rows)
+            self._leave(rows)
+            return resumed
+
     # --- records
 
     def read(self, key: str, fence: int = 0) -> Reading:
@@ -236,7 +251,7 @@ def notify(rows: LocalRows) -> None:
 def _placed(answer: Grant | Queued | Refusal) -> Grant | Place | Refusal:
     if isinstance(answer, Queued):
         row = answer.row
-        return Place(row.claim, row.listener, answer.recheck, answer.ahead, answer.holder)
+        return Place(row.claim, row.listener, answer.recheck, answer.ahead, answer.holder, paused=answer.paused)
     return answer
 
 

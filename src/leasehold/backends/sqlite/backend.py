@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from leasehold.backends.sqlite.options import Location
     from leasehold.findings import Finding
     from leasehold.spi import Place, Runtime
-    from leasehold.values import Claim, Grant, LockState, Loss, Reading, Record, Refusal
+    from leasehold.values import Claim, Grant, Holder, LockState, Loss, Reading, Record, Refusal
 
 __all__ = ["SqliteBackend"]
 
@@ -113,6 +113,12 @@ class SqliteBackend:
 
     async def raise_fence(self, key: str, fence: int) -> int:
         return await self._perform(math.inf, self._ledger.raise_fence, key, fence)
+
+    async def pause(self, key: str, by: Holder, seconds: float) -> None:
+        await self._perform(math.inf, self._ledger.pause, key, by, seconds)
+
+    async def resume(self, key: str) -> bool:
+        return await self._perform(math.inf, self._ledger.resume, key)
 
     async def read(self, key: str, fence: int = 0) -> Reading:
         return await self._perform(math.inf, records.read_record, self._host, key, fence)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from leasehold.backends.sqlite import statements as sql
 from leasehold.backends.sqlite.connection import single_change, transaction
 from leasehold.backends.sqlite.rows import Notification, SqliteRows
-from leasehold.kit import rules
+from leasehold.kit import pauses, rules
 from leasehold.kit.rules import Queued
 from leasehold.spi import Place
 from leasehold.values import MAX_FENCE, Grant, Mode
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from leasehold.backends.sqlite.host import Host
     from leasehold.backends.sqlite.notifications import Notifications
     from leasehold.spi import Signal
-    from leasehold.values import Claim, Loss, Refusal
+    from leasehold.values import Claim, Holder, Loss, Refusal
 
 __all__ = ["Ledger"]
 
@@ -90,6 +90,14 @@ class Ledger:
         """Make every later fence of the name higher than this."""
         return self._visit(connection, key, SqliteRows.raise_fence, fence)
 
+    def pause(self, connection: sqlite3.Connection, key: str, by: Holder, seconds: float) -> None:
+        """Grant nothing there for so long."""
+        self._visit(connection, key, pauses.pause, by, seconds)
+
+    def resume(self, connection: sqlite3.Connection, key: str) -> bool:
+        """End the pause."""
+        return self._visit(connection, key, pauses.resume)
+
     # --- the common case
 
     def _grant_plain(self, connection: sqlite3.Connection, claim: Claim) -> Grant | None:
@@ -152,7 +160,7 @@ class Ledger:
             self._notifications.expect(answer.row.number, flag)
             if answer.row.listener is None:
                 recheck = min(recheck, RECHECK_WITHOUT_LISTENER)
-            return Place(claim, flag, recheck, answer.ahead, answer.holder)
+            return Place(claim, flag, recheck, answer.ahead, answer.holder, paused=answer.paused)
 
         return self._visit(connection, claim.key, apply)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leasehold.errors import BackendRejected
+from leasehold.kit.pauses import OWNER
 from leasehold.kit.rules import ABANDONED_KEPT
 
 if TYPE_CHECKING:
@@ -107,8 +108,11 @@ def _enter_boot(connection: sqlite3.Connection, host: Host) -> None:
         "WHERE shape = 1 OR abandoned_until > 0 OR key IN (SELECT key FROM claim WHERE state = 1)",
         (now + ABANDONED_KEPT,),
     )
-    connection.execute("UPDATE lock SET shape = 0 WHERE shape = 2 AND abandoned_until = 0")
-    connection.execute("DELETE FROM claim")
+    connection.execute("DELETE FROM claim WHERE owner <> ?", (OWNER,))
+    connection.execute("UPDATE claim SET since = ?, expires = ? + ttl", (now, now))  # pauses: belong to no process
+    connection.execute(
+        "UPDATE lock SET shape = 0 WHERE shape = 2 AND abandoned_until = 0 AND key NOT IN (SELECT key FROM claim)"
+    )
     connection.execute("UPDATE record SET expires = ? + min(ttl, expires_wall - ?)", (now, wall))
     connection.execute("UPDATE host SET boot = ?", (host.boot,))
 

@@ -6,7 +6,8 @@
 --   shape 1   one exclusive holder, and nothing else: it is in this very row, so that the common case is one statement
 --   shape 2   everything is in `claim` (and in `abandoned_until`)
 -- A row of `claim` is, by `state`: 1 holding, 2 released but kept for its min_hold, 3 waiting,
--- 4 withdrawn (a late copy of this claim is refused), 5 broken at once (its holder learns why).
+-- 4 withdrawn (a late copy of this claim is refused), 5 broken at once (its holder learns why). The pause of a name is a
+-- row in state 2 with the owner 'pause'; it outlives a boot, and lasts for its ttl from then on.
 
 CREATE TABLE host (
   boot TEXT NOT NULL

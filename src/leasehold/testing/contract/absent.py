@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leasehold.errors import UnsupportedCapability
+from leasehold.testing.contract.expect import raises
 from leasehold.values import Capability, Grant
 
 if TYPE_CHECKING:
@@ -36,5 +37,8 @@ async def check_absent(lab: Lab, capability: Capability) -> None:
         assert grant.abandoned is None, "a store that cannot tell must not guess"
     elif capability is Capability.RECORD:
         assert not hasattr(lab.backend(), "write"), "no method may be a stub"
+    elif capability is Capability.PAUSE:
+        assert not hasattr(lab.backend(), "pause"), "no method may be a stub"
+        assert capability in str(await raises(UnsupportedCapability, client.pause("x", reason="r")))
     elif capability is Capability.FIFO:
         assert not hasattr(lab.backend(), "join"), "no method may be a stub"

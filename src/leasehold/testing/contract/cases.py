@@ -13,6 +13,7 @@ from leasehold.testing.contract import (  # noqa: F401, I001 - the order is the 
     failures,
     timeouts,
     operators,
+    pauses,
     records,
     names,
     bad_input,

@@ -15,6 +15,7 @@ _FULL = _EVERY_STORE | {
     Can.RECORD,
     Can.MIN_HOLD,
     Can.ABANDONED,
+    Can.PAUSE,
 }
 
 REQUIRED: dict[str, frozenset[Can]] = {
@@ -25,7 +26,7 @@ REQUIRED: dict[str, frozenset[Can]] = {
     "mysql": _FULL - {Can.PUSH},
     "nats": _FULL,
     "redlock": _EVERY_STORE,
-    "etcd": _FULL - {Can.ABANDONED} | {Can.SESSION},
+    "etcd": _FULL - {Can.ABANDONED, Can.PAUSE} | {Can.SESSION},
     "zookeeper": _EVERY_STORE | {Can.SHARED, Can.PERMITS, Can.FIFO, Can.PUSH, Can.SESSION},
     "postgresql session": _EVERY_STORE | {Can.SHARED, Can.SESSION},
     "mysql session": _EVERY_STORE | {Can.SESSION},
