@@ -56,8 +56,8 @@ __all__ = [
     "LeaseholdError",
     "ModeConflict",
     "OutcomeUnknown",
-    "ResultNotKept",
     "Paused",
+    "ResultNotKept",
     "RetryTransaction",
     "StaleFence",
     "UnsupportedCapability",
@@ -188,11 +188,10 @@ class AlreadyRunning(_SlotTaken):
 
 
 class InFlight(Conflict):
-    """Another attempt with this idempotency key is running; ask again after `retry_after` seconds, with the same key.
+    """The first attempt with this idempotency `key` is still running; ask again after `retry_after` seconds, same key.
 
     `holder` is the process that runs it, where that is known.
     """
-    """The first attempt with this idempotency `key` is not over; worth another try after `retry_after` seconds."""
 
     def __init__(
         self,
@@ -200,16 +199,24 @@ class InFlight(Conflict):
         *,
         name: str | None = None,
         backend: str | None = None,
+        key: str | None = None,
         retry_after: float = 1.0,
         holder: Holder | None = None,
     ) -> None:
         super().__init__(message, name=name, backend=backend)
+        self.key = key
         self.retry_after = retry_after
         self.holder = holder
 
 
 class KeyReused(Conflict):
-    """This idempotency key was used before with another payload: other work needs a key of its own."""
+    """This idempotency `key` was used before with another payload: nothing was run, and nothing is replayed."""
+
+    def __init__(
+        self, message: str, *, name: str | None = None, backend: str | None = None, key: str | None = None
+    ) -> None:
+        super().__init__(message, name=name, backend=backend)
+        self.key = key
 
 
 class AttemptExpired(Conflict):
@@ -218,12 +225,6 @@ class AttemptExpired(Conflict):
 
 class ResultNotKept(Conflict):
     """The work of this idempotency key is done, but its result was too large to be stored, or no JSON value."""
-        key: str | None = None,
-        retry_after: float = 1.0,
-    ) -> None:
-        super().__init__(message, name=name, backend=backend)
-        self.key = key
-        self.retry_after = retry_after
 
 
 class RetryTransaction(Conflict):
@@ -231,21 +232,6 @@ class RetryTransaction(Conflict):
 
     The fence was not refused. The error of the database driver is the cause of this one.
     """
-
-
-class KeyReused(LeaseholdError):
-    """The idempotency `key` was used before, with another payload: nothing was run, and nothing is replayed."""
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        name: str | None = None,
-        backend: str | None = None,
-        key: str | None = None,
-    ) -> None:
-        super().__init__(message, name=name, backend=backend)
-        self.key = key
 
 
 class BackendError(LeaseholdError):

@@ -313,9 +313,9 @@ class _Attempt:
         if slow or (own is not None and own.itself):
             self._warned = True
             level = spec.slow_wait_level if slow else happened.Waiting.level
-            self._opened.events.emit(happened.Waiting(spec.name, waited, holder, ahead, own and own.text), level)
+            paused = self._refusal.paused
             self._opened.events.emit(
-                happened.Waiting(self._spec.name, waited, holder, ahead, own and own.text, self._refusal.paused)
+                happened.Waiting(spec.name, waited, holder, ahead, own and own.text, paused), level
             )
 
     def _timed_out(self, now: float) -> AcquireTimeout:
