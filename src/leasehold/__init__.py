@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from leasehold.blocking import Client, Hold, Lease, LeaseSet, Lock, LockSet, Lost, Mutex, RWLock, connect
+    from leasehold.blocking.election import Election, Term
     from leasehold.blocking.once import Once, Run
     from leasehold.client import AsyncClient, connect_async
     from leasehold.errors import (
@@ -41,8 +42,9 @@ if TYPE_CHECKING:
     from leasehold.hold import AsyncHold
     from leasehold.lease import AsyncLease, AsyncLeaseSet, AsyncLost
     from leasehold.lock import AsyncLock, AsyncLockSet, AsyncMutex, AsyncRWLock
+    from leasehold.patterns.election import AsyncElection, AsyncTerm
     from leasehold.patterns.once import AsyncOnce, AsyncRun
-    from leasehold.values import Capability, Holder, Holding, LockState, Loss, LossReason, Mode, Skipped
+    from leasehold.values import Capability, Holder, Holding, Leader, LockState, Loss, LossReason, Mode, Skipped
 
 __version__ = "0.1.0"
 
@@ -50,6 +52,7 @@ _HOMES = {
     "leasehold.blocking": [
         "Client", "Hold", "Lease", "LeaseSet", "Lock", "LockSet", "Lost", "Mutex", "RWLock", "connect",
     ],
+    "leasehold.blocking.election": ["Election", "Term"],
     "leasehold.blocking.once": ["Once", "Run"],
     "leasehold.client": ["AsyncClient", "connect_async"],
     "leasehold.errors": [
@@ -60,8 +63,11 @@ _HOMES = {
     "leasehold.hold": ["AsyncHold"],
     "leasehold.lease": ["AsyncLease", "AsyncLeaseSet", "AsyncLost"],
     "leasehold.lock": ["AsyncLock", "AsyncLockSet", "AsyncMutex", "AsyncRWLock"],
+    "leasehold.patterns.election": ["AsyncElection", "AsyncTerm"],
     "leasehold.patterns.once": ["AsyncOnce", "AsyncRun"],
-    "leasehold.values": ["Capability", "Holder", "Holding", "LockState", "Loss", "LossReason", "Mode", "Skipped"],
+    "leasehold.values": [
+        "Capability", "Holder", "Holding", "Leader", "LockState", "Loss", "LossReason", "Mode", "Skipped",
+    ],
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -70,6 +76,7 @@ __all__ = [
     "AlreadyRun",
     "AlreadyRunning",
     "AsyncClient",
+    "AsyncElection",
     "AsyncHold",
     "AsyncLease",
     "AsyncLeaseSet",
@@ -80,6 +87,7 @@ __all__ = [
     "AsyncOnce",
     "AsyncRWLock",
     "AsyncRun",
+    "AsyncTerm",
     "BackendError",
     "BackendRejected",
     "BackendUnavailable",
@@ -88,10 +96,12 @@ __all__ = [
     "ClientClosed",
     "ConfigurationError",
     "Conflict",
+    "Election",
     "FenceAhead",
     "Hold",
     "Holder",
     "Holding",
+    "Leader",
     "Lease",
     "LeaseLost",
     "LeaseSet",
@@ -112,6 +122,7 @@ __all__ = [
     "Run",
     "Skipped",
     "StaleFence",
+    "Term",
     "UnsupportedCapability",
     "connect",
     "connect_async",
