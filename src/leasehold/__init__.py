@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from leasehold.backoff import Backoff
     from leasehold.blocking import Client, Hold, Lease, LeaseSet, Lock, LockSet, Lost, Mutex, RWLock, connect
+    from leasehold.blocking.election import Election, Term
     from leasehold.blocking.idempotency import Idempotency, KeyedAttempt
     from leasehold.blocking.once import Once, Run
     from leasehold.blocking.partitions import Partition, Share
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from leasehold.hold import AsyncHold
     from leasehold.lease import AsyncLease, AsyncLeaseSet, AsyncLost
     from leasehold.lock import AsyncLock, AsyncLockSet, AsyncMutex, AsyncRWLock
+    from leasehold.patterns.election import AsyncElection, AsyncTerm
     from leasehold.patterns.idempotency import AsyncIdempotency
     from leasehold.patterns.idempotency_asgi import IdempotencyMiddleware
     from leasehold.patterns.job_result import JobResult
@@ -63,6 +65,7 @@ if TYPE_CHECKING:
         Holder,
         Holding,
         LastRun,
+        Leader,
         LockState,
         Loss,
         LossReason,
@@ -78,6 +81,7 @@ _HOMES = {
     "leasehold.blocking": [
         "Client", "Hold", "Lease", "LeaseSet", "Lock", "LockSet", "Lost", "Mutex", "RWLock", "connect",
     ],
+    "leasehold.blocking.election": ["Election", "Term"],
     "leasehold.blocking.idempotency": ["Idempotency", "KeyedAttempt"],
     "leasehold.blocking.once": ["Once", "Run"],
     "leasehold.blocking.partitions": ["Partition", "Share"],
@@ -91,6 +95,7 @@ _HOMES = {
     "leasehold.hold": ["AsyncHold"],
     "leasehold.lease": ["AsyncLease", "AsyncLeaseSet", "AsyncLost"],
     "leasehold.lock": ["AsyncLock", "AsyncLockSet", "AsyncMutex", "AsyncRWLock"],
+    "leasehold.patterns.election": ["AsyncElection", "AsyncTerm"],
     "leasehold.patterns.idempotency": ["AsyncIdempotency"],
     "leasehold.patterns.idempotency_asgi": ["IdempotencyMiddleware"],
     "leasehold.patterns.job_result": ["JobResult"],
@@ -101,7 +106,8 @@ _HOMES = {
     "leasehold.patterns.retry_key": ["RetryKey"],
     "leasehold.patterns.shares": ["partition_of"],
     "leasehold.values": [
-        "Capability", "Holder", "Holding", "LastRun", "LockState", "Loss", "LossReason", "Mode", "Pause", "Skipped",
+        "Capability", "Holder", "Holding", "LastRun", "Leader", "LockState", "Loss", "LossReason", "Mode", "Pause",
+        "Skipped",
     ],
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -111,6 +117,7 @@ __all__ = [
     "AlreadyRun",
     "AlreadyRunning",
     "AsyncClient",
+    "AsyncElection",
     "AsyncHold",
     "AsyncIdempotency",
     "AsyncKeyedAttempt",
@@ -125,6 +132,7 @@ __all__ = [
     "AsyncRWLock",
     "AsyncRun",
     "AsyncShare",
+    "AsyncTerm",
     "AttemptExpired",
     "BackendError",
     "BackendRejected",
@@ -135,6 +143,7 @@ __all__ = [
     "ClientClosed",
     "ConfigurationError",
     "Conflict",
+    "Election",
     "FenceAhead",
     "Hold",
     "Holder",
@@ -146,6 +155,7 @@ __all__ = [
     "KeyReused",
     "KeyedAttempt",
     "LastRun",
+    "Leader",
     "Lease",
     "LeaseLost",
     "LeaseSet",
@@ -172,6 +182,7 @@ __all__ = [
     "Share",
     "Skipped",
     "StaleFence",
+    "Term",
     "UnsupportedCapability",
     "connect",
     "connect_async",

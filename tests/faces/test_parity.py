@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import inspect
+import re
 from typing import Any
 
 import pytest
 
 import leasehold
 from leasehold import blocking
+from leasehold.blocking.election import Election, Leading, Observation, Term
 from leasehold.blocking.once import Attempt, Once, Run
 from leasehold.blocking.partitions import Partition, Share
 from leasehold.client import AsyncClient, connect_async
 from leasehold.hold import AsyncHold
 from leasehold.lease import AsyncLease, AsyncLeaseSet, AsyncLost
 from leasehold.lock import AsyncLock, AsyncLockSet, AsyncMutex, AsyncRWLock
+from leasehold.patterns.election import AsyncElection, AsyncLeading, AsyncTerm
+from leasehold.patterns.observation import AsyncObservation
 from leasehold.patterns.once import AsyncAttempt, AsyncOnce, AsyncRun
 from leasehold.patterns.partition import AsyncPartition
 from leasehold.patterns.partitions import AsyncShare
@@ -22,18 +26,22 @@ from leasehold.patterns.partitions import AsyncShare
 TWINS: list[tuple[type, type]] = [
     (AsyncAttempt, Attempt),
     (AsyncClient, blocking.Client),
+    (AsyncElection, Election),
     (AsyncHold, blocking.Hold),
+    (AsyncLeading, Leading),
     (AsyncLease, blocking.Lease),
     (AsyncLeaseSet, blocking.LeaseSet),
     (AsyncLock, blocking.Lock),
     (AsyncLockSet, blocking.LockSet),
     (AsyncLost, blocking.Lost),
     (AsyncMutex, blocking.Mutex),
+    (AsyncObservation, Observation),
     (AsyncOnce, Once),
     (AsyncPartition, Partition),
     (AsyncRWLock, blocking.RWLock),
     (AsyncRun, Run),
     (AsyncShare, Share),
+    (AsyncTerm, Term),
 ]
 
 
@@ -61,9 +69,9 @@ def test_twins_take_the_same_arguments(original: type, twin: type) -> None:
         assert isinstance(member, property) == isinstance(theirs, property), name
         here, there = inspect.signature(function_of(member)), inspect.signature(function_of(theirs))
         # A function that is handed over is awaited there and called here.
-        assert [str(p).replace("Async", "").replace("Awaitable[R]", "R") for p in here.parameters.values()] == [
-            str(p).replace("Async", "") for p in there.parameters.values()
-        ], name
+        assert [
+            re.sub(r"Awaitable\[(\w+)\]", r"\1", str(p).replace("Async", "")) for p in here.parameters.values()
+        ] == [str(p).replace("Async", "") for p in there.parameters.values()], name
 
 
 @pytest.mark.parametrize(("original", "twin"), TWINS, ids=lambda kind: kind.__name__)

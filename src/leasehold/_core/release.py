@@ -50,7 +50,7 @@ async def _try_again(opened: OpenClient, tenure: Tenure, limit: float, failure: 
     runtime, failures = opened.runtime, 0
     while True:
         pause = OUTAGE.delay(failures, runtime.random())
-        if runtime.now() + pause >= min(limit, tenure.deadline):
+        if runtime.now() + pause >= min(limit, tenure.kept_until):
             _go_on_in_the_background(opened, tenure)
             raise _as_it_stands(tenure, failure)
         await runtime.sleep(pause)
@@ -69,7 +69,7 @@ async def _attempt(opened: OpenClient, tenure: Tenure, until: float) -> bool:
     except OutcomeUnknown:
         tenure.perhaps_freed = True
         raise
-    freed = answer is True or (answer is False and tenure.perhaps_freed and runtime.now() < tenure.deadline)
+    freed = answer is True or (answer is False and tenure.perhaps_freed and runtime.now() < tenure.kept_until)
     if tenure.doubtful:  # a copy of its claim may still be under way, and would take the lock without a holder
         tenure.perhaps_freed = freed
         await backend.withdraw(tenure.grant.claim, until)
@@ -91,7 +91,7 @@ def _go_on_in_the_background(opened: OpenClient, tenure: Tenure) -> None:
         if opened.events.wanted(happened.Released):
             opened.events.emit(happened.Released(tenure.name, tenure.grant.fence, freed))
 
-    opened.cleanup.add(tenure.name, perform, tenure.deadline)
+    opened.cleanup.add(tenure.name, perform, tenure.kept_until)
 
 
 def _as_it_stands(tenure: Tenure, failure: BackendError) -> BackendError:

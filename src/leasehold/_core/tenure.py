@@ -95,6 +95,11 @@ class Tenure:
         """Whether less was granted than was claimed, and the first renewal may bring more."""
         return self.confirmed == -math.inf and self.renewable and self.grant.ttl < self.grant.claim.ttl
 
+    @property
+    def kept_until(self) -> float:
+        """The instant until which the store surely keeps it, and a release is of use."""
+        return self.deadline
+
     def trusted_until(self, since: float, ttl: float) -> float:
         """The instant from which a grant of so long must not be trusted any more."""
         return believed_until(since, ttl)

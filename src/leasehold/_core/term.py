@@ -30,15 +30,21 @@ class Timings:
 class Term(Tenure):
     """The holder's side of the grant of a leader."""
 
-    __slots__ = ("_timings",)
+    __slots__ = ("_kept_until", "_timings")
 
     gives_back_late = False  # its body may still be stopping; it is released when the body has ended
 
     def __init__(self, name: str, grant: Grant, since: float, timings: Timings) -> None:
         super().__init__(name, grant, since, renew=True, max_hold=None)
         self._timings = timings
+        self._kept_until = super().trusted_until(since, grant.ttl)
         self.deadline = self.trusted_until(since, grant.ttl)
         self.due = min(self.due, since + timings.retry)
+
+    @property
+    def kept_until(self) -> float:
+        """The end of the lease, which comes after the renew deadline."""
+        return self._kept_until
 
     def trusted_until(self, since: float, ttl: float) -> float:
         """The renew deadline, or the end of the lease where the store gave less than that."""
@@ -48,4 +54,5 @@ class Term(Tenure):
         """Renewed; the next renewal follows after `retry` seconds."""
         super().confirm(answer, sent, now)
         if self.confirmed == sent:
+            self._kept_until = max(self._kept_until, super().trusted_until(sent, answer.ttl))
             self.due = min(self.due, sent + self._timings.retry)

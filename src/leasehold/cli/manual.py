@@ -142,6 +142,41 @@ examples:
 """,
 )
 
+_ELECT = Page(
+    "run a command on one machine at a time, for as long as it leads",
+    "leasehold elect NAME [OPTIONS] (--observe | -- COMMAND [ARGUMENTS ...])",
+    """
+Start the same line on every machine: one of them is elected and runs COMMAND, the others wait. It is
+for services of which one instance shall work: schedulers, pollers, controllers. COMMAND is started
+and supervised as by `leasehold run`, with the same environment.
+
+The term is renewed every --retry. When no renewal was confirmed for --renew-deadline, the leader has
+to be doubted: its group gets TERM, and KILL after --kill-after, all before the lease can end
+(--ttl) and the next leader starts its command. Then it campaigns again, or exits with 79 after
+--exit-on-loss, where systemd or Kubernetes start it again. When COMMAND ends by itself, or after
+INT, TERM, HUP or QUIT to this program, it resigns, the next leader follows at once, and this
+program exits with the command's code.
+
+A leader that is killed is followed after --ttl at the latest. Only a fence makes sure that nothing
+of an old leader arrives late: see LEASEHOLD_FENCE in `leasehold run --help`.
+
+--observe prints the present leader and then each new one, asking the store every --retry.
+""",
+    """
+exit codes:
+  the command's own  it ended by itself, or by a signal to this program; 128+N if signal N ended it
+  75                 not elected within --wait
+  79                 the term was lost, with --exit-on-loss
+  130, 143           a signal ended the campaign, or --observe
+  others             as for run
+
+examples:
+  leasehold elect scheduler -- ./scheduler
+  leasehold elect poller --ttl 6s --renew-deadline 4s --retry 1s -- ./poll
+  leasehold elect scheduler --observe --json | jq .leader
+""",
+)
+
 _LS = Page(
     "list the locks that are in use",
     "leasehold ls [PREFIX] [--waiters] [OPTIONS]",
@@ -333,6 +368,7 @@ exit codes:
 PAGES = {
     "run": _RUN,
     "once": _ONCE,
+    "elect": _ELECT,
     "ls": _LS,
     "info": _INFO,
     "watch": _WATCH,

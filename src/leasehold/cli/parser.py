@@ -86,7 +86,10 @@ def _read_verb(verb: Verb, words: list[str]) -> argparse.Namespace | None:
         kind = "option" if strangers[0].startswith("-") else "argument"
         hint = "; put -- before the command" if verb.takes_command and command is None else ""
         parser.error(f"unknown {kind} {strangers[0]}{_meant(strangers[0], parser)}{hint}")
-    if verb.takes_command and not command:
+    observes = getattr(arguments, "observe", False)
+    if observes and command:
+        parser.error("--observe runs nothing: leave out the command, or --observe")
+    if verb.takes_command and not command and not observes:
         parser.error(f"no command given: write it after --, as in: {parser.prog} NAME -- ./job.sh")
     arguments.verb, arguments.command = verb, command
     _check(parser, arguments)

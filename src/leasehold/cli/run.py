@@ -43,6 +43,7 @@ class Job:
     child: Child
     watchdog: WatchdogHandle
     signals: Signals
+    is_ending = False  # a signal that would end this program was passed on to the command
 
     def __init__(self, arguments: Namespace, console: Console) -> None:
         self.arguments = arguments
@@ -249,6 +250,7 @@ def supervise(job: Job, client: Client, lease: Lease, slot: str | None = None) -
         terminal.take_back()
         return _not_started(job, failure)
     supervisor.watch()
+    job.is_ending = supervisor.is_ending
     job.facts["held"] = round(time.monotonic() - held_from, 3)
     return _ended(job, supervisor)
 

@@ -70,6 +70,7 @@ class Supervisor:
         self._interrupts = 0
         self._stopped = False
         self._lease_sent = 0.0
+        self.is_ending = False  # a signal that would end the wrapper was passed on
         self.status: int | None = None  # as waitpid gives it
         self.stopped_for: int | None = None  # the exit code for the reason why the command was stopped, if it was
 
@@ -211,6 +212,7 @@ class Supervisor:
             self._console.note("interrupted again; killing the command")
             self._kill()
         elif number in FORWARDED:
+            self.is_ending = True
             self._interrupts += number == signal.SIGINT
             self._signal_group(number)
 

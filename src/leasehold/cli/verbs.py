@@ -107,6 +107,39 @@ def _once(parser: ArgumentParser) -> None:
     parser.set_defaults(min_hold=0.0)
 
 
+def _elect(parser: ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="the election, which is also the name of its lock")
+    parser.add_argument("--observe", action="store_true", help="print the leaders as they change, and run nothing")
+    parser.add_argument(
+        "--ttl", type=_time, default=15.0, metavar="TIME", help="when the next leader follows one that vanished (15s)"
+    )
+    parser.add_argument(
+        "--renew-deadline",
+        type=_time,
+        default=10.0,
+        metavar="TIME",
+        help="stop the command so long after the last renewal that was confirmed (10s)",
+    )
+    parser.add_argument("--retry", type=_time, default=2.0, metavar="TIME", help="how often to renew, or to look (2s)")
+    parser.add_argument(
+        "-w", "--wait", type=_time, metavar="TIME", help="give up with 75 if not elected within this time"
+    )
+    parser.add_argument(
+        "--exit-on-loss", action="store_true", help="exit with 79 when the term is lost, instead of campaigning again"
+    )
+    parser.add_argument(
+        "--kill-after",
+        type=_time,
+        metavar="TIME",
+        help="how long after TERM the group gets KILL (5s, or what is left of the ttl)",
+    )
+    parser.add_argument("--reason", metavar="TEXT", help="shown to the other candidates")
+    _json(parser)
+    parser.set_defaults(
+        min_hold=0.0, max_hold=None, wait_group=True, report=None, on_conflict="fail", conflict_exit_code=None
+    )
+
+
 def _ls(parser: ArgumentParser) -> None:
     parser.add_argument("prefix", metavar="PREFIX", nargs="?", default="", help="only names that begin so")
     parser.add_argument("--waiters", action="store_true", help="show the waiters, too")
@@ -212,6 +245,7 @@ VERBS = {
     for verb in (
         Verb("run", "run:run", _run, takes_command=True),
         Verb("once", "once:once", _once, takes_command=True),
+        Verb("elect", "elect:elect", _elect, takes_command=True),
         Verb("ls", "inspect:ls", _ls),
         Verb("info", "inspect:info", _info),
         Verb("watch", "watch:watch", _watch),

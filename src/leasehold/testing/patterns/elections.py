@@ -11,6 +11,8 @@ from leasehold.testing.patterns.registry import pattern_case
 from leasehold.values import Capability, LossReason
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from leasehold.patterns.election import AsyncElection, AsyncTerm
     from leasehold.testing.contract.lab import Lab
     from leasehold.values import Loss
@@ -24,6 +26,11 @@ def candidate(lab: Lab, faults: Faults | None = None, label: str | None = None, 
     """A candidate with a client of its own; half of the ttl is left to stop."""
     timings = {"ttl": 2 * lab.ttl, "renew_deadline": lab.ttl, "retry": lab.ttl / 4}
     return lab.client(faults, label=label).election("leader", **{**timings, **options})
+
+
+async def _until(lab: Lab, condition: Callable[[], bool]) -> None:
+    while not condition():
+        await lab.runtime.sleep(lab.ttl / 50)
 
 
 @pattern_case(Capability.FENCING)
@@ -60,27 +67,34 @@ async def who_resigns_is_followed_at_once_by_a_candidate_that_waits(lab: Lab) ->
 
 @pattern_case(Capability.FENCING)
 async def a_leader_that_cannot_renew_stops_before_another_can_lead(lab: Lab) -> None:
-    faults, stopped, ends = Faults(), [], []
-    election, other = candidate(lab, faults, on_lost=stopped.append), candidate(lab)
+    faults, may_stop = Faults(), lab.runtime.signal()
+    losses: list[Loss] = []
+    election, other = candidate(lab, faults, on_lost=losses.append), candidate(lab)
+
+    async def stop_slowly() -> None:
+        while not may_stop.is_set():
+            await lab.runtime.sleep(lab.ttl / 50)
 
     async def lead() -> None:
         async with election.lead() as term:
             try:
                 await term.lost.wait()
             finally:
-                ends.append(election.is_leader)
-                await raises(AcquireTimeout, other.lead(timeout=0).__aenter__())
-                faults.heal()
+                await lab.runtime.shielded(stop_slowly)  # as code does that cannot be interrupted
 
     leading = lab.spawn(lead())
     await lab.eventually(lambda: election.is_leader, "it is elected")
     await lab.live(lab.ttl * 1.5)  # renewed meanwhile
     assert election.is_leader
     faults.cut()
+    await lab.flowing(_until(lab, lambda: not election.is_leader))
+    await raises(AcquireTimeout, other.lead(timeout=0).__aenter__())
+    assert not leading.done
+    faults.heal()
+    may_stop.set()
     error = await raises(LeaseLost, lab.flowing(leading.join()))
     assert error.reason in (LossReason.UNCONFIRMED, LossReason.EXPIRED)
-    assert ends == [False]
-    assert [loss.reason for loss in stopped] == [error.reason]
+    assert [loss.reason for loss in losses] == [error.reason]
     async with other.lead(timeout=0):  # what was kept for its body to stop was given back when it had
         assert other.is_leader
 
@@ -140,11 +154,7 @@ async def observers_see_each_leader_and_who_is_elected_is_called_back(lab: Lab) 
         assert (leader.fence, leader.holder.label) == (term.fence, "first")
         assert str(term.fence) in str(leader)
 
-        async def told() -> None:
-            while seen != [term.fence]:
-                await lab.runtime.sleep(lab.ttl / 20)
-
-        await lab.flowing(told())
+        await lab.flowing(_until(lab, lambda: seen == [term.fence]))
     assert await lab.flowing(observation.__anext__()) is None
 
 

@@ -1,0 +1,429 @@
+"""`client.election` in both faces, on a memory store whose clock is turned by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import pickle
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from leasehold import AcquireTimeout, ClientClosed, Leader, LeaseLost
+from leasehold.errors import BackendUnavailable, ConfigurationError
+from leasehold.testing.manual import ManualStore
+from leasehold.values import LossReason
+from tests.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from leasehold.blocking import Client
+    from leasehold.blocking.election import Election, Term
+    from leasehold.patterns.election import AsyncTerm
+    from leasehold.values import Loss
+
+
+@pytest.fixture
+def store() -> ManualStore:
+    return ManualStore()
+
+
+@pytest.fixture
+def client(store: ManualStore) -> Iterator[Client]:
+    with store.connect(label="first") as client:
+        yield client
+
+
+@pytest.fixture
+def other(store: ManualStore) -> Iterator[Client]:
+    with store.connect(label="second") as client:
+        yield client
+
+
+def can_lead(election: Election) -> bool:
+    try:
+        with election.lead(timeout=0):
+            return True
+    except AcquireTimeout:
+        return False
+
+
+# --- timings
+
+
+@pytest.mark.parametrize(
+    ("timings", "word"),
+    [
+        ({"ttl": 10}, "ttl longer"),
+        ({"renew_deadline": 15}, "ttl longer"),
+        ({"renew_deadline": 14.9}, "14.845 s of 15 s"),
+        ({"renew_deadline": 2.4}, "retry shorter"),
+        ({"retry": "9s"}, "retry shorter"),
+        ({"retry": 0}, "more than 0"),
+        ({"ttl": 0.01}, "ttl must be"),
+        ({"renew_deadline": -1}, "renew_deadline must be"),
+        ({"retry": "soon"}, "retry must look like"),
+    ],
+)
+def test_timings_in_the_wrong_order_are_refused_with_what_to_change(
+    client: Client, store: ManualStore, timings: dict[str, Any], word: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=word):
+        client.election("x", **timings)
+    assert store.faults.calls == []
+
+
+def test_the_defaults_are_those_of_client_go(client: Client) -> None:
+    with client.election("x").lead() as term:
+        assert term.ttl == 15
+        assert term.remaining() == 10
+
+
+def test_a_need_that_the_term_can_never_meet_is_a_mistake_of_the_program(client: Client) -> None:
+    with client.election("x").lead() as term:
+        term.check(need=9)
+        with pytest.raises(ConfigurationError, match="at most 10 s are sure"):
+            term.check(need=11)
+
+
+# --- the end of a term
+
+
+def test_is_leader_ends_with_the_renew_deadline_and_the_lease_later(
+    store: ManualStore, client: Client, other: Client
+) -> None:
+    election, candidate = client.election("x"), other.election("x")
+    with pytest.raises(LeaseLost) as lost, election.lead() as term:
+        store.pass_time(60)
+        assert election.is_leader
+        store.faults.cut()
+        store.clock.advance(10)
+        assert not election.is_leader
+        assert election.term is None
+        assert term.lost.is_set()
+        store.faults.heal()
+        assert not can_lead(candidate)
+    assert lost.value.completed
+    assert can_lead(candidate)  # it was given back, although its ttl is not over
+
+
+def test_the_deadline_counts_from_the_send_of_the_last_confirmed_renewal(store: ManualStore, client: Client) -> None:
+    election = client.election("x")
+    with election.lead() as term:
+        store.clock.advance(1)
+        store.faults.delay_next_reply(3, "renew")
+        renewing = threading.Thread(target=term.renew)
+        renewing.start()
+        eventually(lambda: store.faults.delayed == 1)
+        store.clock.advance(3)
+        renewing.join()
+        assert 6.5 <= term.remaining() <= 7
+
+
+def test_a_renewal_that_is_confirmed_after_the_deadline_does_not_let_another_in_while_the_body_stops(
+    store: ManualStore, client: Client, other: Client
+) -> None:
+    election, candidate = client.election("x"), other.election("x")
+    with pytest.raises(LeaseLost), election.lead() as term:
+        store.clock.advance(1)
+        store.faults.delay_next_reply(12, "renew")
+        results: list[BaseException] = []
+
+        def renew() -> None:
+            try:
+                term.renew()
+            except LeaseLost as lost:
+                results.append(lost)
+
+        renewing = threading.Thread(target=renew)
+        renewing.start()
+        eventually(lambda: store.faults.delayed == 1)
+        store.faults.cut()
+        store.clock.advance(10)
+        assert not election.is_leader
+        store.clock.advance(2)
+        renewing.join()
+        assert len(results) == 1
+        store.faults.heal()
+        assert not can_lead(candidate)
+    assert can_lead(candidate)
+
+
+def test_an_error_of_the_body_resigns_and_is_not_hidden(client: Client, other: Client) -> None:
+    losses: list[Loss] = []
+    with pytest.raises(KeyError), client.election("x", on_lost=losses.append).lead():
+        raise KeyError
+    assert [loss.reason for loss in losses] == [LossReason.RELEASED]
+    assert can_lead(other.election("x"))
+
+
+def test_stepping_down_tells_a_body_in_another_thread_and_waits_for_its_end(client: Client, other: Client) -> None:
+    election, candidate = client.election("x"), other.election("x")
+    terms: list[Term] = []
+    may_end = threading.Event()
+
+    def lead() -> None:
+        with election.lead() as term:
+            terms.append(term)
+            assert term.lost.wait(30)
+            assert may_end.wait(30)
+
+    thread = threading.Thread(target=lead)
+    thread.start()
+    eventually(lambda: terms)
+    assert terms[0].step_down()
+    assert not election.is_leader
+    assert terms[0].loss is not None
+    assert terms[0].loss.reason is LossReason.RELEASED
+    with pytest.raises(LeaseLost, match="stepped down"):
+        terms[0].check()
+    assert not can_lead(candidate)
+    may_end.set()
+    thread.join()
+    assert can_lead(candidate)
+
+
+def test_stepping_down_is_no_error_in_the_log(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "leasehold"), client.election("x").lead() as term:
+        term.step_down()
+    assert caplog.records == []
+
+
+def test_a_term_that_was_dropped_is_not_kept_by_its_election(store: ManualStore, client: Client, other: Client) -> None:
+    election = client.election("x")
+    leading = election.lead()
+    leading.__enter__()
+    assert election.is_leader
+    del leading
+    assert not election.is_leader
+    store.clock.advance(16)
+    assert can_lead(other.election("x"))
+
+
+# --- callbacks
+
+
+def test_callbacks_come_in_order_and_an_error_in_one_changes_nothing(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls: list[str] = []
+
+    def elected(term: Term) -> None:
+        calls.append(f"elected {term.remaining():g}")
+        raise ValueError("a callback")
+
+    def lost(loss: Loss) -> None:
+        calls.append(f"lost {loss.reason}")
+        raise ValueError("another")
+
+    election = client.election("x", on_elected=elected, on_lost=lost)
+    with election.lead():
+        calls.append("body")
+    assert calls == ["elected 10", "body", "lost released"]
+    assert [record.levelname for record in caplog.records] == ["ERROR", "ERROR"]
+
+
+def test_a_loss_is_called_back_while_the_body_still_runs_and_only_once(store: ManualStore, client: Client) -> None:
+    losses: list[Loss] = []
+    with pytest.raises(LeaseLost), client.election("x", on_lost=losses.append).lead():
+        store.faults.cut()
+        store.clock.advance(11)
+        eventually(lambda: losses)
+        store.faults.heal()
+    assert len(losses) == 1
+    assert losses[0].reason in (LossReason.EXPIRED, LossReason.UNCONFIRMED)
+
+
+# --- run
+
+
+def test_run_leads_again_after_a_loss_and_ends_with_an_error_of_its_function(
+    store: ManualStore, client: Client
+) -> None:
+    fences: list[int] = []
+
+    def body(term: Term) -> None:
+        fences.append(term.fence)
+        if len(fences) == 3:
+            raise KeyError("enough")
+        if len(fences) == 1:
+            store.clock.advance(20)  # as after a pause
+            term.check()
+            raise AssertionError("it goes on after a loss")
+
+    with store.clock.running(), pytest.raises(KeyError, match="enough"):
+        client.election("x", ttl=1.5, renew_deadline=1, retry=0.01).run(body)
+    assert fences == sorted(set(fences))
+    assert len(fences) == 3
+
+
+def test_a_loss_of_another_lease_ends_run(store: ManualStore, client: Client) -> None:
+    def body(_: Term) -> None:
+        with client.lock("other", renew=False, ttl=1).hold() as lease:
+            store.clock.advance(2)
+            lease.check()
+
+    with pytest.raises(LeaseLost, match="'other'"):
+        client.election("x").run(body)
+    assert client.inspect("x") is None
+
+
+def test_an_error_of_the_store_in_the_function_ends_run_but_one_in_the_campaign_does_not(
+    store: ManualStore, client: Client
+) -> None:
+    store.faults.reject_next("release")
+    calls = 0
+
+    def body(_: Term) -> None:
+        nonlocal calls
+        calls += 1
+        raise BackendUnavailable("from the function")
+
+    client._twin._connect_timeout = 0.0
+    store.faults.refuse_next("join")
+    with store.clock.running(), pytest.raises(BackendUnavailable, match="from the function"):
+        client.election("x", retry=0.01).run(body)
+    assert calls == 1
+
+
+def test_closing_the_client_ends_run(store: ManualStore, other: Client) -> None:
+    client = store.connect()
+    ended: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            client.election("x").run(lambda term: term.lost.wait())
+        except ClientClosed as error:
+            ended.append(error)
+
+    with other.election("x").lead():
+        thread = threading.Thread(target=run)
+        thread.start()
+        eventually(lambda: (state := other.inspect("x")) is not None and len(state.waiting) == 1)
+        client.close()
+        thread.join()
+    assert len(ended) == 1
+
+
+# --- observers
+
+
+def test_an_observer_sees_changes_and_outlasts_an_outage(store: ManualStore, client: Client, other: Client) -> None:
+    observation = other.election("x", retry=0.02).observe()
+    seen: list[Leader | None] = []
+
+    def follow() -> None:
+        seen.extend(observation)
+
+    with store.clock.running():
+        thread = threading.Thread(target=follow)
+        thread.start()
+        eventually(lambda: len(seen) == 1)
+        with client.election("x").lead() as term:
+            eventually(lambda: len(seen) == 2)
+            store.faults.refuse_next("inspect")
+            store.faults.refuse_next("inspect")
+            before = len(store.faults.calls)
+            eventually(lambda: len(store.faults.calls) > before + 4)
+        eventually(lambda: len(seen) == 3)
+        observation.stop()
+        thread.join()
+    holder = client._twin._holder(None)
+    assert seen == [None, Leader("x", holder, term.fence), None]
+
+
+def test_the_first_look_of_an_observer_must_succeed(store: ManualStore, client: Client) -> None:
+    store.faults.refuse_next("inspect")
+    store.faults.refuse_next("inspect")
+    with pytest.raises(BackendUnavailable):
+        next(client.election("x").observe())
+
+
+def test_an_election_and_its_terms_stay_in_their_process(client: Client) -> None:
+    election = client.election("x")
+    with pytest.raises(TypeError, match="belongs to its client"):
+        pickle.dumps(election)
+    leading = election.lead()
+    with leading as term, pytest.raises(TypeError, match="belongs to this process"):
+        pickle.dumps(term)
+    with pytest.raises(TypeError, match="call lead"):
+        leading.__enter__()
+    assert (repr(election), repr(term).split()[0]) == ("<Election 'x'>", "<Term")
+
+
+# --- the async face
+
+
+def test_an_async_body_is_cancelled_at_the_renew_deadline(store: ManualStore) -> None:
+    async def story() -> None:
+        async with store.connect_async() as client:
+            losses: list[Loss] = []
+
+            async def lost(loss: Loss) -> None:
+                await asyncio.sleep(0)
+                losses.append(loss)
+
+            election = client.election("x", on_lost=lost)
+            with pytest.raises(LeaseLost) as error:
+                async with election.lead():
+                    store.faults.cut()
+                    store.clock.advance(10)
+                    try:
+                        await asyncio.sleep(30)
+                    finally:
+                        assert not election.is_leader
+                        store.faults.heal()
+            assert not error.value.completed
+            while not losses:
+                await asyncio.sleep(0.001)
+            assert len(losses) == 1
+
+    asyncio.run(story())
+
+
+def test_cancelling_run_resigns(store: ManualStore, other: Client) -> None:
+    async def story() -> None:
+        async with store.connect_async() as client:
+            elected = asyncio.Event()
+
+            async def body(_: AsyncTerm) -> None:
+                await asyncio.sleep(30)
+
+            async def note(_: AsyncTerm) -> None:
+                elected.set()
+
+            task = asyncio.create_task(client.election("x", on_elected=note).run(body))
+            await elected.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    asyncio.run(story())
+    assert can_lead(other.election("x"))
+
+
+def test_stepping_down_from_another_task_cancels_the_body_and_from_the_body_does_not(store: ManualStore) -> None:
+    async def story() -> None:
+        async with store.connect_async() as client:
+            election = client.election("x")
+            terms: list[AsyncTerm] = []
+
+            async def lead() -> None:
+                async with election.lead() as term:
+                    terms.append(term)
+                    await asyncio.sleep(30)
+
+            task = asyncio.create_task(lead())
+            while not terms:
+                await asyncio.sleep(0.001)
+            assert terms[0].step_down()
+            with pytest.raises(LeaseLost) as lost:
+                await task
+            assert (lost.value.reason, lost.value.completed) == (LossReason.RELEASED, False)
+            async with election.lead() as term:
+                term.step_down()
+                await asyncio.sleep(0.02)
+
+    asyncio.run(story())
