@@ -9,17 +9,22 @@ import pytest
 
 import leasehold
 from leasehold import blocking
+from leasehold.blocking.idempotency import Idempotency, KeyedAttempt
 from leasehold.blocking.once import Attempt, Once, Run
 from leasehold.client import AsyncClient, connect_async
 from leasehold.hold import AsyncHold
 from leasehold.lease import AsyncLease, AsyncLeaseSet, AsyncLost
 from leasehold.lock import AsyncLock, AsyncLockSet, AsyncMutex, AsyncRWLock
+from leasehold.patterns.idempotency import AsyncIdempotency
+from leasehold.patterns.keyed_attempt import AsyncKeyedAttempt
 from leasehold.patterns.once import AsyncAttempt, AsyncOnce, AsyncRun
 
 TWINS: list[tuple[type, type]] = [
     (AsyncAttempt, Attempt),
     (AsyncClient, blocking.Client),
     (AsyncHold, blocking.Hold),
+    (AsyncIdempotency, Idempotency),
+    (AsyncKeyedAttempt, KeyedAttempt),
     (AsyncLease, blocking.Lease),
     (AsyncLeaseSet, blocking.LeaseSet),
     (AsyncLock, blocking.Lock),
