@@ -11,6 +11,7 @@ import pytest
 import leasehold
 from leasehold import blocking
 from leasehold.blocking.election import Election, Leading, Observation, Term
+from leasehold.blocking.idempotency import Idempotency, KeyedAttempt
 from leasehold.blocking.once import Attempt, Once, Run
 from leasehold.blocking.partitions import Partition, Share
 from leasehold.client import AsyncClient, connect_async
@@ -18,6 +19,8 @@ from leasehold.hold import AsyncHold
 from leasehold.lease import AsyncLease, AsyncLeaseSet, AsyncLost
 from leasehold.lock import AsyncLock, AsyncLockSet, AsyncMutex, AsyncRWLock
 from leasehold.patterns.election import AsyncElection, AsyncLeading, AsyncTerm
+from leasehold.patterns.idempotency import AsyncIdempotency
+from leasehold.patterns.keyed_attempt import AsyncKeyedAttempt
 from leasehold.patterns.observation import AsyncObservation
 from leasehold.patterns.once import AsyncAttempt, AsyncOnce, AsyncRun
 from leasehold.patterns.partition import AsyncPartition
@@ -29,6 +32,8 @@ TWINS: list[tuple[type, type]] = [
     (AsyncElection, Election),
     (AsyncHold, blocking.Hold),
     (AsyncLeading, Leading),
+    (AsyncIdempotency, Idempotency),
+    (AsyncKeyedAttempt, KeyedAttempt),
     (AsyncLease, blocking.Lease),
     (AsyncLeaseSet, blocking.LeaseSet),
     (AsyncLock, blocking.Lock),
