@@ -3,92 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session, async_sessionmaker
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 from sqlalchemy.ext.asyncio import create_async_engine as make_engine
 
 import leasehold
 from leasehold.errors import ConfigurationError, RetryTransaction, StaleFence
 from leasehold.sql import guard, guard_async
+from tests.sql.async_desks import KINDS, AsyncDesk, async_desk
 from tests.sql.desks import fresh_schema, sqlalchemy_url
 from tests.waiting import two_in_turn_async
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
-
-    from sqlalchemy.ext.asyncio import AsyncEngine
-
-KINDS = [
-    "postgresql psycopg",
-    "postgresql sqlalchemy core",
-    "postgresql sqlalchemy orm",
-    "postgresql sqlalchemy scoped",
-    "sqlite sqlalchemy core",
-    "sqlite sqlalchemy orm",
-]
-
-
-class AsyncDesk:
-    """One way to a database; `begin` is a transaction, `run` executes in it."""
-
-    def __init__(self, url: str, kind: str) -> None:
-        self._url = url
-        self._kind = kind
-        self._engine: AsyncEngine | None = None
-
-    @property
-    def engine(self) -> AsyncEngine:
-        if self._engine is None:
-            url = sqlalchemy_url(self._url).replace("sqlite://", "sqlite+aiosqlite://")
-            self._engine = make_engine(url)
-        return self._engine
-
-    def begin(self) -> AbstractAsyncContextManager[Any]:
-        if self._kind.endswith("psycopg"):
-            return self._psycopg()
-        if self._kind.endswith("core"):
-            return self.engine.begin()
-        if self._kind.endswith("scoped"):
-            return self._scoped()
-        return async_sessionmaker(self.engine).begin()
-
-    @asynccontextmanager
-    async def _psycopg(self) -> AsyncIterator[psycopg.AsyncConnection]:
-        async with await psycopg.AsyncConnection.connect(self._url) as connection:
-            yield connection
-
-    @asynccontextmanager
-    async def _scoped(self) -> AsyncIterator[async_scoped_session[AsyncSession]]:
-        sessions = async_scoped_session(async_sessionmaker(self.engine), asyncio.current_task)
-        async with sessions.begin():
-            yield sessions
-        await sessions.remove()
-
-    async def run(self, tx: Any, statement: str) -> list[tuple[Any, ...]]:
-        if isinstance(tx, psycopg.AsyncConnection):
-            cursor = await tx.execute(statement.encode())
-            return await cursor.fetchall() if cursor.description else []
-        result = await tx.execute(text(statement))
-        return [tuple(row) for row in result] if result.returns_rows else []
-
-    async def close(self) -> None:
-        if self._engine is not None:
-            await self._engine.dispose()
 
 
 @pytest.fixture(params=KINDS)
 def desk(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncDesk:
-    if request.param.startswith("postgresql"):
-        url = fresh_schema(request.getfixturevalue("postgres"))
-    else:
-        url = f"sqlite:///{tmp_path}/data.db"
-    return AsyncDesk(url, request.param)
+    return async_desk(request, tmp_path)
 
 
 def in_loop(desk: AsyncDesk, story: Callable[[leasehold.AsyncClient], Awaitable[None]]) -> None:
@@ -155,7 +92,7 @@ def test_earlier_read_is_refused(desk: AsyncDesk) -> None:
             except ConfigurationError as error:
                 assert "before guard" in str(error)
             else:
-                assert "sqlite" in desk._url, "SQLite refuses it only if somebody else has written meanwhile"
+                assert "sqlite" in desk.url, "SQLite refuses it only if somebody else has written meanwhile"
 
     in_loop(desk, story)
 

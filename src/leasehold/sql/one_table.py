@@ -21,20 +21,25 @@ if TYPE_CHECKING:
 
 __all__ = ["OneTable", "in_schema"]
 
-# table -> the schemas that have such a table, and the one in which it would be made
+# table -> the schemas that have such a table, the one in which it would be made, and what this transaction has made
 _LOOK = """
 SELECT (
     SELECT CAST(pg_catalog.jsonb_agg(n.nspname) AS pg_catalog.text)
     FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
     WHERE CAST(c.relname AS pg_catalog.text) OPERATOR(pg_catalog.=) CAST(%(table)s AS pg_catalog.text)
       AND c.relkind OPERATOR(pg_catalog.=) ANY (ARRAY['r', 'p']) AND c.relpersistence OPERATOR(pg_catalog.<>) 't'),
-  CAST(pg_catalog.current_schema() AS pg_catalog.text)
+  CAST(pg_catalog.current_schema() AS pg_catalog.text),
+  coalesce(pg_catalog.current_setting('leasehold.made', true), '')
 """
 
 # Only one transaction makes the table: two that do it at once would end with an error about PostgreSQL's own tables.
 _ALONE = """
 SELECT pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended(CAST(%(table)s AS pg_catalog.text), 0))
 """
+
+
+# A table that this transaction has made goes with it if it is rolled back; so does this setting.
+_MADE = "SELECT pg_catalog.set_config('leasehold.made', CAST(%(table)s AS pg_catalog.text), true)"
 
 
 class OneTable:
@@ -58,12 +63,13 @@ class OneTable:
             seen = self._seen.get(driver)
             if seen is not None and schema in (None, seen):
                 return seen
-        found, _ = await self._look(wire)
+        found, _, made = await self._look(wire)
         home = self._among(found, schema)
         if home is None:
-            return await self._make(wire, schema)  # not remembered: it goes again if this transaction is rolled back
-        with suppress(TypeError):
-            self._seen[driver] = home
+            return await self._make(wire, schema)
+        if not made:
+            with suppress(TypeError):
+                self._seen[driver] = home
         return home
 
     def forget(self, wire: Wire) -> None:
@@ -73,7 +79,7 @@ class OneTable:
 
     async def _make(self, wire: Wire, schema: str | None) -> str:
         await wire.query(_ALONE, {"table": self.name})
-        found, current = await self._look(wire)  # another transaction may have been faster, in another schema
+        found, current, _ = await self._look(wire)  # another transaction may have been faster, in another schema
         home = self._among(found, schema)
         if home is not None:
             return home
@@ -85,11 +91,12 @@ class OneTable:
             )
         for statement in self._statements:
             await wire.query(in_schema(statement, home, self.name), {})
+        await wire.query(_MADE, {"table": self.name})
         return home
 
-    async def _look(self, wire: Wire) -> tuple[list[str], str | None]:
-        ((found, current),) = (await wire.query(_LOOK, {"table": self.name})).rows
-        return sorted(json.loads(found or "[]")), current
+    async def _look(self, wire: Wire) -> tuple[list[str], str | None, bool]:
+        ((found, current, made),) = (await wire.query(_LOOK, {"table": self.name})).rows
+        return sorted(json.loads(found or "[]")), current, made != ""
 
     def _among(self, found: list[str], schema: str | None) -> str | None:
         """Where it is; None if it has to be made."""

@@ -1,0 +1,89 @@
+"""Every way to a database that has to be awaited, behind one shape for tests; see `desks`."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, async_sessionmaker
+from sqlalchemy.ext.asyncio import create_async_engine as make_engine
+
+from tests.sql.desks import fresh_schema, sqlalchemy_url
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    import pytest
+    from sqlalchemy.ext.asyncio import AsyncEngine
+
+__all__ = ["KINDS", "AsyncDesk", "async_desk"]
+
+KINDS = [
+    "postgresql psycopg",
+    "postgresql sqlalchemy core",
+    "postgresql sqlalchemy orm",
+    "postgresql sqlalchemy scoped",
+    "sqlite sqlalchemy core",
+    "sqlite sqlalchemy orm",
+]
+
+
+class AsyncDesk:
+    """One way to a database; `begin` is a transaction, `run` executes in it."""
+
+    def __init__(self, url: str, kind: str) -> None:
+        self.url = url
+        self._kind = kind
+        self._engine: AsyncEngine | None = None
+
+    @property
+    def engine(self) -> AsyncEngine:
+        if self._engine is None:
+            url = sqlalchemy_url(self.url).replace("sqlite://", "sqlite+aiosqlite://")
+            self._engine = make_engine(url)
+        return self._engine
+
+    def begin(self) -> AbstractAsyncContextManager[Any]:
+        if self._kind.endswith("psycopg"):
+            return self._psycopg()
+        if self._kind.endswith("core"):
+            return self.engine.begin()
+        if self._kind.endswith("scoped"):
+            return self._scoped()
+        return async_sessionmaker(self.engine).begin()
+
+    @asynccontextmanager
+    async def _psycopg(self) -> AsyncIterator[psycopg.AsyncConnection]:
+        async with await psycopg.AsyncConnection.connect(self.url) as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def _scoped(self) -> AsyncIterator[async_scoped_session[AsyncSession]]:
+        sessions = async_scoped_session(async_sessionmaker(self.engine), asyncio.current_task)
+        async with sessions.begin():
+            yield sessions
+        await sessions.remove()
+
+    async def run(self, tx: Any, statement: str) -> list[tuple[Any, ...]]:
+        if isinstance(tx, psycopg.AsyncConnection):
+            cursor = await tx.execute(statement.encode())
+            return await cursor.fetchall() if cursor.description else []
+        result = await tx.execute(text(statement))
+        return [tuple(row) for row in result] if result.returns_rows else []
+
+    async def close(self) -> None:
+        if self._engine is not None:
+            await self._engine.dispose()
+
+
+def async_desk(request: pytest.FixtureRequest, folder: Path) -> AsyncDesk:
+    """The one of `KINDS` that is the request's parameter, on a new database."""
+    if request.param.startswith("postgresql"):
+        url = fresh_schema(request.getfixturevalue("postgres"))
+    else:
+        url = f"sqlite:///{folder}/data.db"
+    return AsyncDesk(url, request.param)
