@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from leasehold.blocking import Client, Hold, Lease, LeaseSet, Lock, LockSet, Lost, Mutex, RWLock, connect
+    from leasehold.blocking.cache import Cache, Cached
     from leasehold.blocking.once import Once, Run
     from leasehold.client import AsyncClient, connect_async
     from leasehold.errors import (
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from leasehold.hold import AsyncHold
     from leasehold.lease import AsyncLease, AsyncLeaseSet, AsyncLost
     from leasehold.lock import AsyncLock, AsyncLockSet, AsyncMutex, AsyncRWLock
+    from leasehold.patterns.cache import AsyncCache, AsyncCached
     from leasehold.patterns.once import AsyncOnce, AsyncRun
     from leasehold.values import Capability, Holder, Holding, LockState, Loss, LossReason, Mode, Skipped
 
@@ -50,6 +52,7 @@ _HOMES = {
     "leasehold.blocking": [
         "Client", "Hold", "Lease", "LeaseSet", "Lock", "LockSet", "Lost", "Mutex", "RWLock", "connect",
     ],
+    "leasehold.blocking.cache": ["Cache", "Cached"],
     "leasehold.blocking.once": ["Once", "Run"],
     "leasehold.client": ["AsyncClient", "connect_async"],
     "leasehold.errors": [
@@ -60,6 +63,7 @@ _HOMES = {
     "leasehold.hold": ["AsyncHold"],
     "leasehold.lease": ["AsyncLease", "AsyncLeaseSet", "AsyncLost"],
     "leasehold.lock": ["AsyncLock", "AsyncLockSet", "AsyncMutex", "AsyncRWLock"],
+    "leasehold.patterns.cache": ["AsyncCache", "AsyncCached"],
     "leasehold.patterns.once": ["AsyncOnce", "AsyncRun"],
     "leasehold.values": ["Capability", "Holder", "Holding", "LockState", "Loss", "LossReason", "Mode", "Skipped"],
 }  # fmt: skip
@@ -69,6 +73,8 @@ __all__ = [
     "AcquireTimeout",
     "AlreadyRun",
     "AlreadyRunning",
+    "AsyncCache",
+    "AsyncCached",
     "AsyncClient",
     "AsyncHold",
     "AsyncLease",
@@ -83,6 +89,8 @@ __all__ = [
     "BackendError",
     "BackendRejected",
     "BackendUnavailable",
+    "Cache",
+    "Cached",
     "Capability",
     "Client",
     "ClientClosed",

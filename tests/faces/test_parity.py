@@ -9,15 +9,19 @@ import pytest
 
 import leasehold
 from leasehold import blocking
+from leasehold.blocking.cache import Cache, Cached
 from leasehold.blocking.once import Attempt, Once, Run
 from leasehold.client import AsyncClient, connect_async
 from leasehold.hold import AsyncHold
 from leasehold.lease import AsyncLease, AsyncLeaseSet, AsyncLost
 from leasehold.lock import AsyncLock, AsyncLockSet, AsyncMutex, AsyncRWLock
+from leasehold.patterns.cache import AsyncCache, AsyncCached
 from leasehold.patterns.once import AsyncAttempt, AsyncOnce, AsyncRun
 
 TWINS: list[tuple[type, type]] = [
     (AsyncAttempt, Attempt),
+    (AsyncCache, Cache),
+    (AsyncCached, Cached),
     (AsyncClient, blocking.Client),
     (AsyncHold, blocking.Hold),
     (AsyncLease, blocking.Lease),

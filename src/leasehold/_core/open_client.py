@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from leasehold._core.events import Events
+    from leasehold._core.flights import Flight
     from leasehold._core.tenure import Tenure
     from leasehold.lock_spec import LockSpec
     from leasehold.spi import Backend, Runtime
@@ -44,6 +45,8 @@ class OpenClient:
     """The re-entrant locks that each thread or task holds."""
     seen: dict[str, int] = field(default_factory=dict)
     """By key, the highest fence that a guarded resource reported since the last acquire."""
+    flights: dict[str, Flight] = field(default_factory=dict)
+    """By key, what is being built for a cache."""
 
     def enter_again(self, spec: LockSpec) -> Tenure | None:
         """The tenure of a re-entrant lock that the running thread or task holds already, with one handle more."""
