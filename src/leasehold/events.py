@@ -3,13 +3,9 @@
 from leasehold._core.events import (
     Acquired,
     Broken,
-    BuildFailed,
-    Built,
     Dropped,
     Event,
     FenceRaised,
-    FillFailed,
-    FillRefused,
     KeeperLate,
     Lost,
     Released,
@@ -23,6 +19,7 @@ from leasehold._core.events import (
     TtlDiffers,
     Waiting,
 )
+from leasehold.patterns.cache_events import BuildFailed, Built, FillFailed, FillRefused
 
 __all__ = [
     "Acquired",

@@ -13,7 +13,6 @@ import inspect
 import json
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypedDict, TypeVar
 
-from leasehold._core.flights import GAVE_UP
 from leasehold._core.names import check_name, key_for
 from leasehold.durations import optional_seconds, seconds, ttl_seconds
 from leasehold.errors import ConfigurationError
@@ -21,6 +20,7 @@ from leasehold.lock_spec import LockOptions, is_whole
 from leasehold.name_template import NameTemplate
 from leasehold.patterns.cache_build import Building, let_go, read_record, write_record
 from leasehold.patterns.cache_entry import FORGOTTEN, Policy, Standing, lifetime, pack, readable, standing
+from leasehold.patterns.flights import GAVE_UP
 from leasehold.values import Record
 
 if TYPE_CHECKING:

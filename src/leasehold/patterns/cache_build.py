@@ -1,6 +1,6 @@
 """Building a value of a cache: who builds, under which fence, and what becomes of a build that fails or comes late.
 
-One call of one reader. Inside the process a flight decides who goes on (`_core.flights`), among processes the lock of
+One call of one reader. Inside the process a flight decides who goes on (`flights`), among processes the lock of
 the key. Under the lock the record is read again, under the lease's fence: a value that another has built meanwhile is
 taken, and from then on no earlier builder can write.
 """
@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, cast
 
-from leasehold._core.events import BuildFailed, Built, FillFailed, FillRefused
-from leasehold._core.flights import GAVE_UP, Flight, Outcome, board, land, wait_for
 from leasehold.errors import AcquireTimeout, BackendError, ClientClosed, ConfigurationError, FenceAhead
 from leasehold.patterns.cache_entry import Standing, lifetime, pack, readable, standing
+from leasehold.patterns.cache_events import BuildFailed, Built, FillFailed, FillRefused
+from leasehold.patterns.flights import GAVE_UP, Flight, Outcome, board, land, wait_for
 from leasehold.patterns.retry import retry_until
 from leasehold.values import Record
 

@@ -26,7 +26,8 @@ class Source:
         if not held:
             self._open.set()
 
-    async def build(self) -> dict[str, int]:
+    async def build(self) -> Any:
+        """Give the number of the build."""
         self.builds += 1
         number = self.builds
         await self._lab.runtime.wait(self._open, None)
@@ -35,9 +36,11 @@ class Source:
         return {"number": number}
 
     def hold(self) -> None:
+        """Let builds begin, and not end."""
         self._open.clear()
 
     def let_go(self) -> None:
+        """Let builds end."""
         self._open.set()
 
 

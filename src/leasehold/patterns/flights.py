@@ -68,7 +68,7 @@ def board(opened: OpenClient, mine: Flight, fence: int = 0) -> Flight:
     its leader was interrupted between any two lines.
     """
     with opened.keeper.guard:
-        flight = opened.flights.setdefault(mine.key, mine)
+        flight: Flight = opened.flights.setdefault(mine.key, mine)
         if flight.fence is not None and flight.fence < fence:
             opened.flights[mine.key] = flight = mine
     return flight
