@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from leasehold.backoff import Backoff
     from leasehold.blocking import Client, Hold, Lease, LeaseSet, Lock, LockSet, Lost, Mutex, RWLock, connect
+    from leasehold.blocking.cache import Cache, Cached
     from leasehold.blocking.election import Election, Term
     from leasehold.blocking.idempotency import Idempotency, KeyedAttempt
     from leasehold.blocking.once import Once, Run
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from leasehold.hold import AsyncHold
     from leasehold.lease import AsyncLease, AsyncLeaseSet, AsyncLost
     from leasehold.lock import AsyncLock, AsyncLockSet, AsyncMutex, AsyncRWLock
+    from leasehold.patterns.cache import AsyncCache, AsyncCached
     from leasehold.patterns.election import AsyncElection, AsyncTerm
     from leasehold.patterns.idempotency import AsyncIdempotency
     from leasehold.patterns.idempotency_asgi import IdempotencyMiddleware
@@ -81,6 +83,7 @@ _HOMES = {
     "leasehold.blocking": [
         "Client", "Hold", "Lease", "LeaseSet", "Lock", "LockSet", "Lost", "Mutex", "RWLock", "connect",
     ],
+    "leasehold.blocking.cache": ["Cache", "Cached"],
     "leasehold.blocking.election": ["Election", "Term"],
     "leasehold.blocking.idempotency": ["Idempotency", "KeyedAttempt"],
     "leasehold.blocking.once": ["Once", "Run"],
@@ -95,6 +98,7 @@ _HOMES = {
     "leasehold.hold": ["AsyncHold"],
     "leasehold.lease": ["AsyncLease", "AsyncLeaseSet", "AsyncLost"],
     "leasehold.lock": ["AsyncLock", "AsyncLockSet", "AsyncMutex", "AsyncRWLock"],
+    "leasehold.patterns.cache": ["AsyncCache", "AsyncCached"],
     "leasehold.patterns.election": ["AsyncElection", "AsyncTerm"],
     "leasehold.patterns.idempotency": ["AsyncIdempotency"],
     "leasehold.patterns.idempotency_asgi": ["IdempotencyMiddleware"],
@@ -116,6 +120,8 @@ __all__ = [
     "AcquireTimeout",
     "AlreadyRun",
     "AlreadyRunning",
+    "AsyncCache",
+    "AsyncCached",
     "AsyncClient",
     "AsyncElection",
     "AsyncHold",
@@ -138,6 +144,8 @@ __all__ = [
     "BackendRejected",
     "BackendUnavailable",
     "Backoff",
+    "Cache",
+    "Cached",
     "Capability",
     "Client",
     "ClientClosed",

@@ -20,14 +20,19 @@ from leasehold._core.events import (
     Waiting,
 )
 from leasehold.operator_events import NamePaused, NameResumed, RunAgain, RunForgotten
+from leasehold.patterns.cache_events import BuildFailed, Built, FillFailed, FillRefused
 from leasehold.patterns.idempotency_events import NotRecorded, Replayed, Unprotected
 
 __all__ = [
     "Acquired",
     "Broken",
+    "BuildFailed",
+    "Built",
     "Dropped",
     "Event",
     "FenceRaised",
+    "FillFailed",
+    "FillRefused",
     "KeeperLate",
     "Lost",
     "NamePaused",

@@ -10,6 +10,7 @@ import pytest
 
 import leasehold
 from leasehold import blocking
+from leasehold.blocking.cache import Cache, Cached
 from leasehold.blocking.election import Election, Leading, Observation, Term
 from leasehold.blocking.idempotency import Idempotency, KeyedAttempt
 from leasehold.blocking.once import Attempt, Once, Run
@@ -18,6 +19,7 @@ from leasehold.client import AsyncClient, connect_async
 from leasehold.hold import AsyncHold
 from leasehold.lease import AsyncLease, AsyncLeaseSet, AsyncLost
 from leasehold.lock import AsyncLock, AsyncLockSet, AsyncMutex, AsyncRWLock
+from leasehold.patterns.cache import AsyncCache, AsyncCached
 from leasehold.patterns.election import AsyncElection, AsyncLeading, AsyncTerm
 from leasehold.patterns.idempotency import AsyncIdempotency
 from leasehold.patterns.keyed_attempt import AsyncKeyedAttempt
@@ -28,6 +30,8 @@ from leasehold.patterns.partitions import AsyncShare
 
 TWINS: list[tuple[type, type]] = [
     (AsyncAttempt, Attempt),
+    (AsyncCache, Cache),
+    (AsyncCached, Cached),
     (AsyncClient, blocking.Client),
     (AsyncElection, Election),
     (AsyncHold, blocking.Hold),

@@ -7,7 +7,7 @@ parent's untouched.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from leasehold._core.backoff import GRACE
@@ -44,6 +44,8 @@ class OpenClient:
     """The re-entrant locks that each thread or task holds."""
     seen: dict[str, int] = field(default_factory=dict)
     """By key, the highest fence that a guarded resource reported since the last acquire."""
+    flights: dict[str, Any] = field(default_factory=dict)
+    """By key, the builds of caches that are under way."""
 
     def enter_again(self, spec: LockSpec) -> Tenure | None:
         """The tenure of a re-entrant lock that the running thread or task holds already, with one handle more."""

@@ -8,11 +8,13 @@ from leasehold.blocking._mirror import mirrors
 from leasehold.patterns.of_client import AsyncPatterns
 
 if TYPE_CHECKING:
+    from leasehold.blocking.cache import Cache
     from leasehold.blocking.election import Election, ElectionOptions
     from leasehold.blocking.idempotency import Idempotency
     from leasehold.blocking.once import Once
     from leasehold.blocking.partitions import Share
     from leasehold.client import AsyncClient
+    from leasehold.patterns.cache import CacheOptions
     from leasehold.patterns.idempotency import IdempotencyOptions
     from leasehold.patterns.once import OnceOptions
     from leasehold.patterns.partitions import ShareOptions
@@ -47,3 +49,9 @@ class Patterns:
         from leasehold.blocking.partitions import Share  # noqa: PLC0415 - loaded only when it is used
 
         return Share(self._twin.partitions(name, count, **options))
+
+    @mirrors(AsyncPatterns.cache)
+    def cache(self, name: str, **options: Unpack[CacheOptions]) -> Cache:
+        from leasehold.blocking.cache import Cache  # noqa: PLC0415 - loaded only when it is used
+
+        return Cache(self._twin.cache(name, **options))

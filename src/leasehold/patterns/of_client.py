@@ -9,6 +9,7 @@ from leasehold.values import Capability
 
 if TYPE_CHECKING:
     from leasehold.client import AsyncClient
+    from leasehold.patterns.cache import AsyncCache, CacheOptions
     from leasehold.patterns.election import AsyncElection, AsyncElectionOptions
     from leasehold.patterns.idempotency import AsyncIdempotency, IdempotencyOptions
     from leasehold.patterns.once import AsyncOnce, OnceOptions
@@ -83,3 +84,20 @@ class AsyncPatterns:
         client = cast("AsyncClient", self)
         require(client._current().backend, Capability.INSPECT)
         return AsyncShare(client, name, count, **options)
+
+    def cache(self, name: str, **options: Unpack[CacheOptions]) -> AsyncCache:
+        """A cache whose values are built once, however many processes want them: `get`, or `cached` as a decorator.
+
+        A value is fresh for `ttl` ("10m"), less up to `jitter` of it (0.1). Before that is over one of the readers
+        builds it again, by a draw that takes the time of a build into account (`beta` 1.0; more is earlier, 0 is never
+        early). After it a value is still given out for `stale` (as long as the ttl) while one builds, and for
+        `stale_if_error` (as long as `stale`) when builds fail. `lock_ttl` (the client's ttl): after so long another may
+        build when a builder has vanished. `timeout` (the client's): how long a caller waits where there is no value.
+        Values are JSON, of at most `max_size` bytes (500,000); `encode` and `decode` to and from bytes replace that.
+        Values are small and live in the store of the locks, so this is for what is expensive to build.
+        """
+        from leasehold.patterns.cache import AsyncCache  # noqa: PLC0415 - loaded only when it is used
+
+        client = cast("AsyncClient", self)
+        require(client._current().backend, Capability.RECORD)
+        return AsyncCache(client, name, **options)

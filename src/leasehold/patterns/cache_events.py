@@ -1,0 +1,63 @@
+"""What happens to the values of a cache, as typed events."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import ClassVar
+
+from leasehold._core.events import Event
+
+__all__ = ["BuildFailed", "Built", "FillFailed", "FillRefused"]
+
+
+@dataclass(frozen=True, slots=True)
+class Built(Event):
+    """A value of a cache was built, and is stored."""
+
+    fence: int
+    took: float
+
+    def __str__(self) -> str:
+        return f"built {self.name!r} in {self.took:.3f} s, with fence {self.fence}"
+
+
+@dataclass(frozen=True, slots=True)
+class BuildFailed(Event):
+    """Building a value of a cache raised; `served`: the value before it was given out instead.
+
+    The text has only the kind of the error: its message may hold what does not belong into a log.
+    """
+
+    level: ClassVar[int] = logging.WARNING
+
+    error: Exception
+    served: bool
+
+    def __str__(self) -> str:
+        instead = "; the value before it is given out" if self.served else ""
+        return f"building {self.name!r} failed with {type(self.error).__name__}{instead}"
+
+
+@dataclass(frozen=True, slots=True)
+class FillRefused(Event):
+    """A value of a cache was not stored: it was built again, put or forgotten while this builder was at work."""
+
+    level: ClassVar[int] = logging.WARNING
+
+    fence: int
+
+    def __str__(self) -> str:
+        return f"{self.name!r} was not stored under fence {self.fence}: it was changed while it was being built"
+
+
+@dataclass(frozen=True, slots=True)
+class FillFailed(Event):
+    """A value of a cache was built and given out, but may not be stored, so that it will be built again."""
+
+    level: ClassVar[int] = logging.WARNING
+
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.name!r} was built, but may not be stored: {self.reason}"
