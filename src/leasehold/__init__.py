@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from leasehold.lease import AsyncLease, AsyncLeaseSet, AsyncLost
     from leasehold.lock import AsyncLock, AsyncLockSet, AsyncMutex, AsyncRWLock
     from leasehold.patterns.once import AsyncOnce, AsyncRun
+    from leasehold.signals import ReleaseOnSignals
     from leasehold.values import Capability, Holder, Holding, LockState, Loss, LossReason, Mode, Skipped
 
 __version__ = "0.1.0"
@@ -63,6 +64,7 @@ _HOMES = {
     "leasehold.lease": ["AsyncLease", "AsyncLeaseSet", "AsyncLost"],
     "leasehold.lock": ["AsyncLock", "AsyncLockSet", "AsyncMutex", "AsyncRWLock"],
     "leasehold.patterns.once": ["AsyncOnce", "AsyncRun"],
+    "leasehold.signals": ["ReleaseOnSignals"],
     "leasehold.values": ["Capability", "Holder", "Holding", "LockState", "Loss", "LossReason", "Mode", "Skipped"],
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -111,6 +113,7 @@ __all__ = [
     "Once",
     "OutcomeUnknown",
     "RWLock",
+    "ReleaseOnSignals",
     "RetryTransaction",
     "Run",
     "Skipped",
