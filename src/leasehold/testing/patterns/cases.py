@@ -1,7 +1,9 @@
 """All cases of the pattern suite, in reading order: importing a group adds its cases."""
 
 from leasehold.testing.patterns import (  # noqa: F401 - the order is the reading order
+    busy,
     jobs,
+    leaving,
 )
 from leasehold.testing.patterns.registry import CASES
 
