@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from leasehold.patterns.partitions import AsyncShare
     from leasehold.patterns.retry_key import RetryKey
     from leasehold.patterns.shares import partition_of
+    from leasehold.signals import ReleaseOnSignals
     from leasehold.values import (
         Capability,
         Holder,
@@ -109,6 +110,7 @@ _HOMES = {
     "leasehold.patterns.partitions": ["AsyncShare"],
     "leasehold.patterns.retry_key": ["RetryKey"],
     "leasehold.patterns.shares": ["partition_of"],
+    "leasehold.signals": ["ReleaseOnSignals"],
     "leasehold.values": [
         "Capability", "Holder", "Holding", "LastRun", "Leader", "LockState", "Loss", "LossReason", "Mode", "Pause",
         "Skipped",
@@ -183,6 +185,7 @@ __all__ = [
     "Pause",
     "Paused",
     "RWLock",
+    "ReleaseOnSignals",
     "ResultNotKept",
     "RetryKey",
     "RetryTransaction",

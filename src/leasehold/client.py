@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from leasehold._core.open_client import OpenClient
     from leasehold.backoff import Backoff
     from leasehold.lock_spec import OnBusy, OnWait, Timeout
+    from leasehold.signals import ReleaseOnSignals
     from leasehold.spi import Runtime, Store
 
 __all__ = ["DEFAULT_TTL", "AsyncClient", "connect_async"]
@@ -225,12 +226,32 @@ class AsyncClient(AsyncPatterns, AsyncOperators):
 
     # --- life
 
-    async def close(self) -> None:
-        """Stop renewing and let go of connections; may be called twice. Leases still held are lost to their holders."""
-        with self._opening:
-            opened, self._opened, self._closed = self._opened, None, True
+    async def close(self, *, release: bool = False, timeout: Duration = CLOSE_PATIENCE) -> None:
+        """Stop renewing and let go of connections; may be called twice. Leases still held are lost to their holders.
+
+        Those leases are left to their ttl, as another thread or task may be at work under them. With `release` they are
+        given back, so that the next holder need not wait: for a program that is about to end. Their holders are told
+        first, with the reason `given back`, and `on_lost` may take up to half of `timeout`; after `timeout` seconds
+        what is left is left to its ttl.
+        """
+        limit = seconds(timeout, "timeout")
+        opened = self._take_open()
         if opened is not None:
-            await opened.close()
+            await opened.close(self._runtime.now() + limit if release else None)
+
+    def release_on_signals(
+        self, signals: Iterable[int] | None = None, *, timeout: Duration = CLOSE_PATIENCE
+    ) -> ReleaseOnSignals:
+        """When the process is told to end, give back all leases, `close(release=True)`, and then let it end.
+
+        `signals`: SIGTERM and SIGINT, unless others are given; those that are ignored stay ignored. Afterwards the
+        handler that was there before gets the signal, or the process ends by it. That comes after `timeout` seconds at
+        the latest, also when the store is away, and at once when a second signal comes. Call it in the main thread; the
+        result undoes it, as a call or at the end of a `with` block.
+        """
+        from leasehold.signals import ENDING, ReleaseOnSignals  # noqa: PLC0415 - loaded only when it is used
+
+        return ReleaseOnSignals(self, ENDING if signals is None else signals, timeout)
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -270,6 +291,12 @@ class AsyncClient(AsyncPatterns, AsyncOperators):
     def _deadline(self, timeout: Timeout) -> float | None:
         limit = self._timeout if timeout is ... else optional_seconds(timeout, "timeout")
         return None if limit is None else self._runtime.now() + limit
+
+    def _take_open(self) -> OpenClient | None:
+        """Refuse every further call; returns what has to be closed."""
+        with self._opening:
+            opened, self._opened, self._closed = self._opened, None, True
+        return opened
 
     async def _acquire_or(
         self, on_busy: OnBusy, acquire: Callable[[float | None], Awaitable[R]], timeout: Timeout

@@ -68,6 +68,7 @@ class LossReason(StrEnum):
     MAX_HOLD = "max_hold"  # it was held as long as `max_hold` allows
     FORKED = "forked"  # this is a child process; the lease belongs to its parent
     CLOSED = "closed"  # the client was closed while the lease was held
+    GIVEN_BACK = "given back"  # the client was closed with release=True: the lock is free for the next holder
     RELEASED = "released"  # the holder itself had released it
 
 

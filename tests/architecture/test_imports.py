@@ -34,8 +34,9 @@ MAY_IMPORT = {
     "lock": {"values", "errors", "durations", "spi", "_core", "hold", "lease", "lock_spec", "client"},
     "client": {
         "values", "errors", "durations", "spi", "_core", "_runtimes", "name_template", "hold", "lease", "lock_spec",
-        "lock", "urls", "operators", "patterns",
+        "lock", "urls", "operators", "patterns", "signals",
     },
+    "signals": {"errors", "durations", "_core", "_runtimes"},
     "operators": {"values", "errors", "spi", "_core", "lock_spec", "client"},
     "patterns": {
         "values", "errors", "durations", "spi", "_core", "name_template", "hold", "lease", "lock_spec", "lock",

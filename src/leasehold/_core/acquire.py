@@ -183,7 +183,7 @@ class _Attempt:
         return claim
 
     async def leave(self) -> None:
-        """Leave the store on behalf of a call whose own thread cannot: it is in a signal handler that waits for us."""
+        """Leave the store, on behalf of a thread or task that waits on because the process is about to end."""
         await self._withdraw(self._claim)
 
     async def _send(self, verb: Callable[[S, float], Awaitable[A]], subject: S) -> A:

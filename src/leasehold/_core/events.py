@@ -199,13 +199,19 @@ class Released(Event):
 
 @dataclass(frozen=True, slots=True)
 class ReleaseFailed(Event):
-    """A release got no answer; it is tried again in the background until the ttl frees the lock."""
+    """A release got no answer; it is tried again in the background until the ttl frees the lock.
+
+    `is_final`: the client is being closed, and it is not tried again.
+    """
 
     level: ClassVar[int] = logging.WARNING
 
     error: str
+    is_final: bool = False
 
     def __str__(self) -> str:
+        if self.is_final:
+            return f"could not release {self.name!r} before the client was closed; its ttl will free it: {self.error}"
         return f"could not release {self.name!r} yet; it is tried again until its ttl is over: {self.error}"
 
 

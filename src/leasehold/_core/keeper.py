@@ -142,7 +142,33 @@ class Keeper:
         if tenure.state is State.HELD:
             self._report_renewed([(tenure.name, tenure.grant.fence)])
 
-    async def close(self) -> None:
+    def end_all(self, loss: Loss) -> list[Tenure]:
+        """Admit none any more, and end every lease that is held; returns them. Their holders are not notified yet."""
+        now, ended = self._runtime.now(), []
+        with self.guard:
+            self._closed = True
+        for tenure in self.tenures():
+            with self.guard:
+                tenure.settle(now)
+                is_held = tenure.state is State.HELD
+                if is_held:
+                    tenure.lose(loss)
+                    self._known.pop(tenure.number, None)
+            if is_held:
+                ended.append(tenure)
+        self._signal.set()
+        return ended
+
+    async def tell(self, ended: list[Tenure], deadline: float) -> list[Tenure]:
+        """Notify the holders of these leases; returns those that were notified by the deadline."""
+        told = [tenure for tenure in ended if not tenure.watchers]
+        watched = [tenure for tenure in ended if tenure.watchers]
+        if watched:
+            self._notifier = self._runtime.spawn(self._notify(watched, told), "leasehold loss")
+            await self._notifier.join(deadline)
+        return list(told)
+
+    async def close(self, limit: float = math.inf) -> None:
         """Stop. Leases still held are lost at once for their holders, and left to their ttl in the store."""
         now = self._runtime.now()
         with self.guard:
@@ -154,7 +180,7 @@ class Keeper:
             advice = "release every lease before close(), or use `with lock.hold():`"
             warn(f"the client was closed while it held {held}; {advice}", ResourceWarning, user_stacklevel())
         self._signal.set()
-        deadline = now + CLOSE_PATIENCE
+        deadline = min(now + CLOSE_PATIENCE, limit)
         if worker is not None:
             await worker.join(deadline)
         if self._notifier is not None:
@@ -395,14 +421,16 @@ class Keeper:
                 return True
             return False
 
-    async def _notify(self, lost: list[Tenure]) -> None:
-        """Call the watchers of these leases."""
+    async def _notify(self, lost: list[Tenure], told: list[Tenure] | None = None) -> None:
+        """Call the watchers of these leases, and note in `told` whose have all returned."""
         for tenure in lost:
             for watcher in tenure.present_watchers():
                 try:
                     watcher.on_end(tenure.loss)
                 except Exception:  # noqa: BLE001 - one callback of the user's must not prevent the others
                     logger.exception("on_lost failed for %r; the lease is lost all the same", tenure.name)
+            if told is not None:
+                told.append(tenure)
 
 
 def _last_deadline(due: list[tuple[_Known, Grant]], sent: float) -> float:

@@ -6,6 +6,7 @@ parent's untouched.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -13,6 +14,7 @@ from weakref import WeakValueDictionary
 from leasehold._core.backoff import GRACE
 from leasehold._core.cleanup import Cleanup
 from leasehold._core.keeper import Keeper
+from leasehold._core.leave import Departure
 from leasehold._core.states import HELD
 from leasehold._core.waiting_calls import WaitingCalls
 
@@ -56,13 +58,24 @@ class OpenClient:
             tenure.handles += 1
         return tenure
 
-    async def close(self) -> None:
-        """End the waiting calls, then the leases, then the background work, then the connections."""
-        self.waiting_calls.close()
-        await self.keeper.close()
+    async def close(self, release_by: float | None = None, *, freeze: bool = False) -> None:
+        """End the waiting calls, then the leases, then the background work, then the connections.
+
+        With `release_by` the leases are given back first, and all of it ends by that instant. With `freeze` the waiting
+        calls leave their queues, but do not end.
+        """
+        if freeze:
+            self.waiting_calls.freeze()
+        else:
+            self.waiting_calls.close()
+        limit = math.inf if release_by is None else release_by
+        if release_by is not None:
+            await self.runtime.shielded(Departure(self, release_by, freeze=freeze).perform)
+        await self.keeper.close(limit)
         now = self.runtime.now()
-        await self.waiting_calls.finish(now + min(GRACE, self.close_patience))
-        await self.cleanup.close(now + self.close_patience)
+        if not freeze:
+            await self.waiting_calls.finish(min(now + min(GRACE, self.close_patience), limit))
+        await self.cleanup.close(min(now + self.close_patience, limit))
         await self.backend.close()
 
     def bury(self) -> None:

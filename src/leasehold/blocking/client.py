@@ -6,6 +6,7 @@ import functools
 import inspect
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, Unpack, cast
 
+from leasehold._core.keeper import CLOSE_PATIENCE
 from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold.blocking._mirror import mirrors
 from leasehold.blocking.lease import Lease
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from leasehold.backoff import Backoff
     from leasehold.durations import Duration
     from leasehold.lock_spec import LockOptions, OnBusy, OnWait, Timeout
+    from leasehold.signals import ReleaseOnSignals
     from leasehold.values import Capability
 
 __all__ = ["Client", "connect"]
@@ -147,8 +149,14 @@ class Client(Patterns, Operators):
         return self._twin.exists()
 
     @mirrors(AsyncClient.close)
-    def close(self) -> None:
-        run(self._twin.close())
+    def close(self, *, release: bool = False, timeout: Duration = CLOSE_PATIENCE) -> None:
+        run(self._twin.close(release=release, timeout=timeout))
+
+    @mirrors(AsyncClient.release_on_signals)
+    def release_on_signals(
+        self, signals: Iterable[int] | None = None, *, timeout: Duration = CLOSE_PATIENCE
+    ) -> ReleaseOnSignals:
+        return self._twin.release_on_signals(signals, timeout=timeout)
 
     def __enter__(self) -> Client:
         return self

@@ -63,7 +63,7 @@ class Lock:
     @mirrors(AsyncLock.acquire)
     def acquire(self, timeout: Timeout = ..., *, on_busy: OnBusy = None, **waiting: Unpack[WaitOptions]) -> Any:
         if on_busy is None and not waiting:
-            return Lease(run(self._twin.acquire(timeout)))
+            return Lease(run(self._twin._acquire_until(self._twin._client._deadline(timeout))))
         twin = run(self._twin.acquire(timeout, on_busy=on_busy, **waiting))
         return Lease(twin) if isinstance(twin, AsyncLease) else twin
 

@@ -1,0 +1,108 @@
+"""Leaving in order: give back every lease of a client that is being closed, within a bounded time.
+
+First the holders are told, then calls that wait leave their queues, and only then the locks are given back: the next
+holder must not begin while one of ours has not heard yet that it is over. A lease whose holder could not be told in
+time (its `on_lost` has not returned) is left to its ttl, which is the safe side.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from leasehold._core import events as happened
+from leasehold._core.backoff import GRACE, OUTAGE
+from leasehold.errors import BackendError, BackendUnavailable, ClientClosed, OutcomeUnknown
+from leasehold.values import Loss, LossReason
+
+if TYPE_CHECKING:
+    from leasehold._core.open_client import OpenClient
+    from leasehold._core.tenure import Tenure
+
+__all__ = ["GIVEN_BACK", "Departure"]
+
+AT_ONCE = 4  # releases under way at a time: a distant store is not asked one after the other
+GIVEN_BACK = Loss(LossReason.GIVEN_BACK, "its client was closed and gave it back, so another holder may have it now")
+UNTOLD = "its on_lost has not returned"
+
+
+class Departure:
+    """One `close(release=True)`. `perform` may be started again: it goes on where it was interrupted."""
+
+    def __init__(self, opened: OpenClient, deadline: float, *, freeze: bool) -> None:
+        self._opened = opened
+        self._runtime = opened.runtime
+        self._deadline = deadline
+        self._freeze = freeze  # calls that wait do not end by themselves
+        self._ended: list[Tenure] | None = None
+        self._told = False
+        self._left: deque[Tenure] = deque()  # to be given back
+
+    async def perform(self) -> None:
+        """End the leases, tell their holders, then give the locks back."""
+        opened, now = self._opened, self._runtime.now()
+        half = now + max(0.0, self._deadline - now) / 2
+        if self._ended is None:
+            self._ended = opened.keeper.end_all(GIVEN_BACK)
+        if not self._told:
+            told = await opened.keeper.tell(self._ended, half)
+            self._told = True
+            self._left.extend(told)
+            for tenure in set(self._ended).difference(told):
+                self._report_failure(tenure, UNTOLD)
+        patience = min(GRACE, opened.close_patience)
+        until = min(half, self._runtime.now() + patience)
+        await (opened.waiting_calls.leave(half) if self._freeze else opened.waiting_calls.finish(until))
+        helpers = [
+            self._runtime.spawn(self._give_back_all(), "leasehold leaving")
+            for _ in range(min(AT_ONCE, len(self._left)) - 1)
+        ]
+        await self._give_back_all()
+        for helper in helpers:
+            await helper.join(self._deadline)
+
+    async def _give_back_all(self) -> None:
+        while True:
+            try:
+                tenure = self._left.popleft()
+            except IndexError:  # the others took the rest
+                return
+            try:
+                await self._give_back(tenure)
+            except BaseException:
+                self._left.appendleft(tenure)  # interrupted: `perform` is started again, and a release may be repeated
+                raise
+
+    async def _give_back(self, tenure: Tenure) -> None:
+        """Release one lock; a store that does not answer is tried until the deadline."""
+        runtime, limit, failures = self._runtime, min(self._deadline, tenure.deadline), 0
+        failure: BackendError | ClientClosed | None = None
+        while runtime.now() < limit:
+            try:
+                freed = await self._release(tenure)
+            except (BackendUnavailable, OutcomeUnknown) as error:
+                failure = error
+                await runtime.sleep(max(0.0, min(OUTAGE.delay(failures, runtime.random()), limit - runtime.now())))
+                failures += 1
+            except (BackendError, ClientClosed) as error:
+                failure = error
+                break
+            else:
+                if self._opened.events.wanted(happened.Released):
+                    self._opened.events.emit(happened.Released(tenure.name, tenure.grant.fence, freed))
+                return
+        self._report_failure(tenure, str(failure or "there was no time left for it"))
+
+    async def _release(self, tenure: Tenure) -> bool:
+        backend = self._opened.backend
+        try:
+            answer = await backend.release(tenure.grant, self._deadline)
+        except OutcomeUnknown:
+            tenure.perhaps_freed = True
+            raise
+        if tenure.doubtful:  # a copy of its claim may still be under way, and would take the lock without a holder
+            await backend.withdraw(tenure.grant.claim, self._deadline)
+        return answer is True or (answer is False and tenure.perhaps_freed)
+
+    def _report_failure(self, tenure: Tenure, why: str) -> None:
+        self._opened.events.emit(happened.ReleaseFailed(tenure.name, why, is_final=True))
