@@ -40,10 +40,10 @@ from leasehold.backends.memory import MemoryStore
 from leasehold.backends.sqlite.options import Location
 from leasehold.backends.sqlite.store import SqliteStore
 from leasehold.errors import BackendError, ModeConflict
-from leasehold.spi import Place
+from leasehold.spi import UNLIMITED, Place
 from leasehold.testing import ManualClock
 from leasehold.urls import find_store
-from leasehold.values import Claim, Grant, Holder, LockState, Loss, Mode, Refusal
+from leasehold.values import Claim, Grant, Holder, LockState, Loss, Mode, Pause, Refusal
 from verification.lab.shifted_clock import ShiftedPostgresServer, ShiftedRedisServer
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ TRIES = 5  # of a sequence that the machine was too slow for
 TOO_LONG = 0.8  # seconds that may pass between two steps of the clock
 SHORT, LONG = 2.0, 8.0  # every waiter is there again after the first; none is alive after the second
 TTLS = (5.0, 9.0, 15.0, 25.0)
+PAUSE = 11.0
 MIN_HOLDS = (0.0, 0.0, 0.0, 3.0, 7.0)
 ODDS = {
     "join": 24,
@@ -74,6 +75,8 @@ ODDS = {
     "short": 8,
     "long": 3,
     "raise_fence": 3,
+    "pause": 3,
+    "resume": 4,
 }
 
 
@@ -216,7 +219,7 @@ class Step:
     verb: str
     claim: int = 0
     grant: int = 0
-    now: bool = False  # break at once; withdraw without doubt
+    now: bool = False  # break at once; withdraw without doubt; pause without an end
     seconds: float = 0.0
 
     def __str__(self) -> str:
@@ -297,7 +300,7 @@ class Side:
             for held in state.holdings
         )
         kind = state.capacity if state.mode is Mode.PERMIT else "lock"
-        return ("in use", kind, holdings, [waiter.label for waiter in state.waiting])
+        return ("in use", kind, holdings, [waiter.label for waiter in state.waiting], _paused(state.paused))
 
     def _number(self, key: str, fence: int) -> int | str:
         seen = self._fences[key]
@@ -339,13 +342,27 @@ class Side:
         self._floor[key] = max(self._floor[key], answer)
         return (answer >= wanted,)
 
+    async def _pause(self, step: Step, backend: Any, claim: Claim) -> Answer:
+        by = Holder("ops", 1, f"operator {step.claim}", f"reason {step.claim}")
+        await backend.pause(claim.key, by, UNLIMITED if step.now else PAUSE)
+        return ()
+
+    async def _resume(self, _: Step, backend: Any, claim: Claim) -> Answer:
+        return (await backend.resume(claim.key),)
+
     async def _answer(self, number: int, backend: Any, answer: Grant | Place | Refusal) -> Answer:
         if isinstance(answer, Place):
             self.places[number] = answer
-            return ("place", answer.ahead, answer.holder is not None)
+            return (
+                "place",
+                answer.ahead,
+                answer.holder is not None or answer.paused is not None,
+                _paused(answer.paused),
+            )
         self.places.pop(number, None)
         if isinstance(answer, Refusal):
-            return ("refused", answer.queue, answer.holder is not None)
+            known = answer.holder is not None or answer.paused is not None
+            return ("refused", answer.queue, known, _paused(answer.paused))
         if answer.ttl < answer.claim.ttl:  # a claim window after a hand-over: to be renewed at once
             await backend.renew([answer])
         return self._granted(number, answer)
@@ -364,6 +381,13 @@ class Side:
 
 def _uncounted(answer: Answer) -> Answer:
     return (answer[0], *answer[2:]) if answer[:1] in (("place",), ("refused",)) else answer
+
+
+def _paused(pause: Pause | None) -> Answer:
+    if pause is None:
+        return ()
+    left = None if pause.expires_in is None else math.ceil(pause.expires_in / 2)
+    return (pause.by, pause.reason, left)
 
 
 def _loss(loss: Loss) -> Answer:

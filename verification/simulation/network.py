@@ -213,7 +213,7 @@ class _Backend:
         self.observer = observer
         self.runtime = runtime
         self.label = "memory://simulated"
-        without = frozenset() if queueing else frozenset({Capability.FIFO, Capability.PUSH})
+        without = {Capability.PAUSE} | (set() if queueing else {Capability.FIFO, Capability.PUSH})
         self.capabilities = MemoryBackend.capabilities - without
 
     async def _call(self, verb: str, subject: Any, apply: Callable[[], T], until: float = math.inf) -> T:

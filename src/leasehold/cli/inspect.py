@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from leasehold.cli import exit_codes
 from leasehold.cli.connection import announce, open_client
 from leasehold.cli.durations import show_duration
+from leasehold.cli.job_lines import last_run_as_data, last_run_lines, pause_lines
 from leasehold.cli.output import print_json, print_lines, printable, shell_word, state_as_data, table, who
 from leasehold.errors import LeaseholdError
-from leasehold.values import Mode
+from leasehold.values import Capability, Mode
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from leasehold.blocking import Client
     from leasehold.cli.output import Console
-    from leasehold.values import Holding, LockState
+    from leasehold.values import Holding, LastRun, LockState, Pause
 
 __all__ = ["HEAD", "conflict_block", "holding_lines", "info", "ls", "rows_of"]
 
@@ -43,7 +44,9 @@ def rows_of(states: Sequence[LockState], *, waiters: bool) -> list[tuple[object,
     for state in states:
         name, queue = state.name, len(state.waiting)
         rows.extend((name, _kind(state), *_holding_cells(holding, queue)) for holding in state.holdings)
-        if not state.holdings:
+        if state.paused is not None:
+            rows.append((name, "paused", *_pause_cells(state.paused, queue)))
+        elif not state.holdings:
             rows.append((name, _kind(state), "none", "-", "-", "-", queue, ""))
         if waiters:
             rows.extend(
@@ -69,6 +72,12 @@ def _holding_cells(holding: Holding, queue: int) -> tuple[object, ...]:
     )
 
 
+def _pause_cells(paused: Pause, queue: int) -> tuple[object, ...]:
+    since = "-" if paused.paused_for is None else show_duration(paused.paused_for)
+    left = "-" if paused.expires_in is None else show_duration(paused.expires_in)
+    return paused.by, since, left, "-", queue, paused.reason
+
+
 def _kind(state: LockState) -> str:
     if state.mode is Mode.PERMIT:
         return f"{len(state.holdings)} of {state.capacity}"
@@ -76,18 +85,33 @@ def _kind(state: LockState) -> str:
 
 
 def info(arguments: Namespace, console: Console) -> int:
-    """The verb: show one lock; the exit code is 0 if it is held."""
+    """The verb: show one lock, and the last run of a job; the exit code is 0 if it is held."""
     with open_client(arguments) as client:
         announce(client, console)
         state = client.inspect(arguments.name)
+        last = _last_run(client, arguments)
     held = state is not None and bool(state.holdings)
     if arguments.json:
-        print_json({"held": held, **(state_as_data(state) if state else {"name": arguments.name})})
-    elif state is None or not held:
-        print_lines([f"{printable(repr(arguments.name))} is free"])
+        data = state_as_data(state) if state else {"name": arguments.name}
+        print_json({"held": held, **data, "last_run": last_run_as_data(last)})
+        return exit_codes.OK if held else exit_codes.FREE
+    name = printable(repr(arguments.name))
+    if state is None:
+        lines = [f"{name} is free"]
+    elif not held:
+        lines = [f"{name} is {'free' if state.paused is None else 'paused'}", *pause_lines(state.paused)]
+        lines += _queue_lines(state) if state.waiting else []
     else:
-        print_lines(_info_lines(state, arguments))
+        lines = _info_lines(state, arguments)
+    print_lines([*lines, *last_run_lines(last)])
     return exit_codes.OK if held else exit_codes.FREE
+
+
+def _last_run(client: Client, arguments: Namespace) -> LastRun | None:
+    """What is remembered of a job with this name; looking makes no store."""
+    if not client.exists() or Capability.RECORD not in client.capabilities:
+        return None
+    return client.last_run(arguments.name, slot=arguments.slot)
 
 
 def _info_lines(state: LockState, arguments: Namespace) -> list[str]:
@@ -96,13 +120,17 @@ def _info_lines(state: LockState, arguments: Namespace) -> list[str]:
         lines += holding_lines(holding)
         if holding.broken is None and not holding.cooling:
             lines.append(f"  left     {show_duration(holding.expires_in)} unless renewed")
-    lines.append(f"  queue    {len(state.waiting)} waiting")
-    lines += [f"    {place}. {printable(who(waiter))}" for place, waiter in enumerate(state.waiting, 1)]
+    lines += [*pause_lines(state.paused), *_queue_lines(state)]
     breakable = [holding for holding in state.holdings if holding.broken is None and not holding.cooling]
     if breakable:
         lines += ["", "To end the lease (its holder may still be running):"]
         lines += [f"  {_break_command(state.name, holding.fence, arguments)}" for holding in breakable]
     return lines
+
+
+def _queue_lines(state: LockState) -> list[str]:
+    waiters = [f"    {place}. {printable(who(waiter))}" for place, waiter in enumerate(state.waiting, 1)]
+    return [f"  queue    {len(state.waiting)} waiting", *waiters]
 
 
 def _break_command(name: str, fence: int, arguments: Namespace) -> str:
@@ -126,8 +154,9 @@ def conflict_block(client: Client, name: str) -> str:
     for holding in state.holdings if state else ():
         lines += holding_lines(holding)
     if state is not None:
-        lines.append(f"  queue    {len(state.waiting)} waiting")
-    return "\n".join([f"{printable(repr(name))} is busy", *lines, f"  store    {client.store}"])
+        lines += [*pause_lines(state.paused), f"  queue    {len(state.waiting)} waiting"]
+    what = "busy" if state is None or state.paused is None else "paused"
+    return "\n".join([f"{printable(repr(name))} is {what}", *lines, f"  store    {client.store}"])
 
 
 def holding_lines(holding: Holding) -> list[str]:

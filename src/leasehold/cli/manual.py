@@ -118,6 +118,11 @@ only when it is less than a minute away), --slot the label given. A period or ti
 later than the last one that ran. A command that ends with another status than 0 leaves its slot open
 for the next attempt, unless --close-on-failure.
 
+A slot that must run once more, because its result was bad, is run with --again and --reason: on this
+machine, now. Of several operators who do that at the same time, one runs it. The order is logged, and
+`leasehold info NAME` shows it. While NAME is paused (`leasehold pause`), nobody runs it: the others print
+why, and exit with 0; who stands by goes on waiting.
+
 With --on-conflict standby (recommended for cron) the others wait until the job is done, and one of
 them takes over if its machine vanishes or it fails. This is not a scheduler: something has to start
 it, and missed slots are not made up for. A machine that vanishes between the end of the work and
@@ -130,7 +135,7 @@ environment of the command:
   and those of `leasehold run`
 
 exit codes:
-  0                  the command ended with 0, or another run has the slot (stderr shows which)
+  0                  the command ended with 0, another run has the slot (stderr shows which), or it is paused
   75                 another run has the slot, with --on-conflict fail (-E N overrides); or --wait ended
   69                 also when the command ran but this could not be recorded: it may run again
   others             as for run
@@ -139,6 +144,7 @@ examples:
   0 2 * * *  leasehold once nightly --cron '0 2 * * *' --on-conflict standby -- ./report.sh
   leasehold once cleanup --every 1h -- ./cleanup.sh
   leasehold once import --slot "$(date -u +%F)" -- ./import.sh
+  leasehold once import --slot 2026-11-15 --again --reason "the file was cut off" -- ./import.sh
 """,
 )
 
@@ -181,8 +187,8 @@ _LS = Page(
     "list the locks that are in use",
     "leasehold ls [PREFIX] [--waiters] [OPTIONS]",
     """
-Lists the locks that are held or waited for, in order of name, one line for each holder. The time
-left is on the store's clock; a holder that is alive renews it.
+Lists the locks that are held, waited for or paused, in order of name, one line for each holder and
+for each pause. The time left is on the store's clock; a holder that is alive renews it.
 """,
     """
 exit codes:
@@ -201,16 +207,20 @@ _INFO = Page(
     "leasehold info NAME [OPTIONS]",
     """
 Shows the holders of a lock, since when and why, its waiters, and the command that would end the
-lease. That a lock is held does not mean that its holder makes progress: it may hang.
+lease; whether an operator has paused it, and why; and if it is a job of `leasehold once`, the last slot
+that was run, by which process and when. A run is remembered for as long as its slot; the last of a job
+with labels, or one that failed, for a month. That a lock is held does not mean that its holder makes
+progress: it may hang.
 """,
     """
 exit codes:
   0                  the lock is held
-  1                  the lock is free
+  1                  nobody holds it, paused or not
   64, 69, 70, 77, 78 as for run
 
 examples:
   leasehold info nightly
+  leasehold info import --slot 2026-11-15
   until ! leasehold info nightly -q > /dev/null; do sleep 1; done
 """,
 )
@@ -221,7 +231,7 @@ _WATCH = Page(
     """
 Shows the locks in use and keeps the table up to date until Ctrl-C. Without a terminal it prints a
 line for each change instead: held, free, waiting, left (gave up waiting), broken, cooling (released,
-but kept for its --min-hold). It looks once per --every; what comes and goes in between is not seen.
+but kept for its --min-hold), paused, resumed. It looks once per --every; what comes and goes in between is not seen.
 """,
     """
 exit codes:
@@ -254,6 +264,67 @@ exit codes:
 
 examples:
   leasehold break nightly --fence 1794724016973247 --reason "host db-3 is gone" --yes
+""",
+)
+
+_PAUSE = Page(
+    "let nobody get a lock or run a job, with a reason",
+    "leasehold pause NAME --reason TEXT [--for TIME] [OPTIONS]",
+    """
+From now on nobody gets the lock NAME, until `leasehold resume NAME` or for the time of --for. Who holds
+it keeps it, renews it and gives it back as ever. Who asks is told why and by whom: `run -n` ends with
+75, `once` skips with 0. Who waits goes on waiting, keeps its place, and gets it after the pause.
+
+The pause is kept in the store: it needs no process, and outlives this one. Pausing again replaces it.
+It is logged. Some stores cannot do it (ZooKeeper, etcd, Redlock, PostgreSQL with mode=session), and
+refuse with 78.
+""",
+    """
+exit codes:
+  0                  paused
+  64, 69, 70, 77, 78 as for run
+
+examples:
+  leasehold pause nightly --reason "the mail server is being moved" --for 2h
+  leasehold ls
+""",
+)
+
+_RESUME = Page(
+    "end a pause",
+    "leasehold resume NAME [OPTIONS]",
+    "Ends the pause of NAME: the next in line gets it at once. It is logged, with the user.",
+    """
+exit codes:
+  0                  resumed
+  1                  it was not paused
+  64, 69, 70, 77, 78 as for run
+
+examples:
+  leasehold resume nightly
+""",
+)
+
+_FORGET = Page(
+    "make a job forget a slot, so that it can run again",
+    "leasehold forget NAME --slot LABEL --reason TEXT [OPTIONS]",
+    """
+Drops the record of one slot of a job of `leasehold once`: the next attempt for that slot runs, on
+whichever machine it comes from. LABEL is the slot as `leasehold info NAME` shows it. To run it at once and
+here, use `leasehold once NAME ... --again`. For a job with --every or --cron only its last slot is
+remembered, and the present one runs when it is attempted; slots of the past do not come again.
+
+The user and the reason are logged, and shown by `leasehold info`. A paused job can be made to forget.
+""",
+    """
+exit codes:
+  0                  forgotten
+  1                  there is no record of that slot
+  75                 the job is running
+  64, 69, 70, 77, 78 as for run
+
+examples:
+  leasehold forget import --slot 2026-11-15 --reason "the file was cut off"
 """,
 )
 
@@ -373,6 +444,9 @@ PAGES = {
     "info": _INFO,
     "watch": _WATCH,
     "break": _BREAK,
+    "pause": _PAUSE,
+    "resume": _RESUME,
+    "forget": _FORGET,
     "fence": _FENCE,
     "schema": _SCHEMA,
     "doctor": _DOCTOR,

@@ -78,12 +78,16 @@ def _attempt(job: Job, client: Client, slots: Once, block: ExitStack) -> Run | S
     """Enter the block of the run; a signal may end the wait for another run."""
     from leasehold.cli.wait_line import WaitLine  # noqa: PLC0415 - after the forks
 
-    waits = job.arguments.on_conflict == "standby"
+    waits, again, by = job.arguments.on_conflict == "standby", None, None
+    if job.arguments.again:
+        from leasehold.cli.break_lock import operator  # noqa: PLC0415 - only here
+
+        again, by = job.arguments.reason, operator()
     started = time.monotonic()
     job.signals.wait_begins()
     try:
         with WaitLine(client, slots.name, job.console, job.arguments.wait) if waits else nullcontext():
-            return block.enter_context(slots.attempt())
+            return block.enter_context(slots.attempt(again=again, by=by))
     finally:
         job.signals.wait_ended()
         job.facts["waited"] = round(time.monotonic() - started, 3)
@@ -92,6 +96,8 @@ def _attempt(job: Job, client: Client, slots: Once, block: ExitStack) -> Run | S
 def _skipped(job: Job, skipped: Skipped) -> int:
     job.console.note(str(skipped))
     job.facts |= {"outcome": "skipped", "slot": skipped.slot, "finished": skipped.finished}
+    if skipped.paused is not None:
+        job.facts["paused"] = str(skipped.paused)
     if job.arguments.on_conflict != "fail":
         return exit_codes.OK
     job.facts["outcome"] = "busy"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from leasehold.values import Holder, Holding, LockState
+    from leasehold.values import Holder, Holding, LockState, Pause
 
 __all__ = [
     "Console",
@@ -149,6 +149,16 @@ def state_as_data(state: LockState) -> dict[str, Any]:
         "capacity": state.capacity,
         "holdings": [_holding_as_data(holding) for holding in state.holdings],
         "waiting": [_holder_as_data(holder) for holder in state.waiting],
+        "paused": None if state.paused is None else _pause_as_data(state.paused),
+    }
+
+
+def _pause_as_data(paused: Pause) -> dict[str, Any]:
+    return {
+        "reason": paused.reason,
+        "by": paused.by,
+        "expires_in": None if paused.expires_in is None else round(paused.expires_in, 3),
+        "paused_for": None if paused.paused_for is None else round(paused.paused_for, 3),
     }
 
 

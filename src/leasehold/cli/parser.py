@@ -101,6 +101,8 @@ def _check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> No
     max_hold = getattr(arguments, "max_hold", None)
     if max_hold is not None and arguments.min_hold > max_hold:
         parser.error("--min-hold is longer than --max-hold: the lock would be kept after the command was stopped")
+    if getattr(arguments, "again", False) and not arguments.reason:
+        parser.error("--again needs --reason: it is logged, and shown by leasehold info")
 
 
 def parser_for(verb: Verb) -> argparse.ArgumentParser:

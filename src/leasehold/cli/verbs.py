@@ -89,6 +89,9 @@ def _once(parser: ArgumentParser) -> None:
         help="another run has the slot: exit with 0, with 75, or wait and take over if it vanishes",
     )
     parser.add_argument("-w", "--wait", type=_time, metavar="TIME", help="how long to stand by; without it, for ever")
+    parser.add_argument(
+        "--again", action="store_true", help="run the slot once more although it has been run; needs --reason"
+    )
     parser.add_argument("--close-on-failure", action="store_true", help="do not run again for this slot after failing")
     parser.add_argument("--keep", type=_time, metavar="TIME", help="remember the slot for longer than two periods")
     parser.add_argument(
@@ -140,6 +143,25 @@ def _elect(parser: ArgumentParser) -> None:
     )
 
 
+def _pause(parser: ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="the lock or job")
+    parser.add_argument("--reason", required=True, metavar="TEXT", help="why; shown to all who ask for it")
+    parser.add_argument("--for", dest="duration", type=_time, metavar="TIME", help="for how long (until resume)")
+    _json(parser)
+
+
+def _resume(parser: ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="the lock or job")
+    _json(parser)
+
+
+def _forget(parser: ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="the job")
+    parser.add_argument("--slot", required=True, metavar="LABEL", help="the slot, as info shows it")
+    parser.add_argument("--reason", required=True, metavar="TEXT", help="why; it is logged, and shown by info")
+    _json(parser)
+
+
 def _ls(parser: ArgumentParser) -> None:
     parser.add_argument("prefix", metavar="PREFIX", nargs="?", default="", help="only names that begin so")
     parser.add_argument("--waiters", action="store_true", help="show the waiters, too")
@@ -148,6 +170,7 @@ def _ls(parser: ArgumentParser) -> None:
 
 def _info(parser: ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="the lock")
+    parser.add_argument("--slot", metavar="LABEL", help="show the last run of a `once` job for this slot")
     _json(parser)
 
 
@@ -250,6 +273,9 @@ VERBS = {
         Verb("info", "inspect:info", _info),
         Verb("watch", "watch:watch", _watch),
         Verb("break", "break_lock:break_lock", _break),
+        Verb("pause", "jobs:pause", _pause),
+        Verb("resume", "jobs:resume", _resume),
+        Verb("forget", "jobs:forget", _forget),
         Verb("fence", "fence:raise_fence", _fence),
         Verb("schema", "schema:schema", _schema, asks_store=False),
         Verb("doctor", "doctor:doctor", _doctor),

@@ -35,6 +35,8 @@ def describe_wait(name: str, waited: float, limit: float | None, state: LockStat
     """The wait and the holder, in one line."""
     until = "" if limit is None else f", giving up after {show_duration(limit)}"
     line = f"waiting for {name!r} ({show_duration(waited)} so far{until})"
+    if state is not None and state.paused is not None:
+        return f"{line}: {state.paused}; {len(state.waiting)} in the queue"
     if state is None or not state.holdings:
         return line
     first = state.holdings[0]
@@ -107,7 +109,7 @@ class WaitLine:
                     self._console.note(line)
 
     def _is_sure(self, outage: object, state: LockState | None) -> bool:
-        if outage is not None or (state is not None and state.holdings):
+        if outage is not None or (state is not None and (state.holdings or state.paused is not None)):
             return True
         return time.monotonic() - self._started >= UNSURE
 

@@ -94,6 +94,12 @@ def _facts(states: Sequence[LockState]) -> dict[tuple[Any, ...], dict[str, Any]]
             change = "broken" if holding.broken is not None else "cooling" if holding.cooling else "held"
             fact = {"name": state.name, "fence": holding.fence, "who": who(holding.holder)}
             facts[state.name, holding.fence] = {"change": change, **fact}
+        if state.paused is not None:
+            facts[state.name, "paused", state.paused.by] = {
+                "change": "paused",
+                "name": state.name,
+                "who": f"{state.paused.by}: {state.paused.reason}",
+            }
         for waiter in state.waiting:
             facts[state.name, str(waiter)] = {"change": "waiting", "name": state.name, "who": who(waiter)}
     return facts
@@ -105,7 +111,8 @@ def changes(
     """What ended first, then what began or changed its state."""
     at = round(time.time(), 3)
     gone = [fact for key, fact in before.items() if key not in after]
-    ended = [{**fact, "change": "left" if fact["change"] == "waiting" else "free", "at": at} for fact in gone]
+    ends = {"waiting": "left", "paused": "resumed"}
+    ended = [{**fact, "change": ends.get(fact["change"], "free"), "at": at} for fact in gone]
     return ended + [{**fact, "at": at} for key, fact in after.items() if before.get(key) != fact]
 
 

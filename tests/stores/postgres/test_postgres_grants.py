@@ -292,7 +292,7 @@ def test_min_hold_is_kept_after_a_release(backend: Any) -> None:
     assert 20 < refusal.retry_after <= 30
 
 
-@pytest.mark.parametrize(("earlier", "freed"), [(1, True), (2, "freed")])
+@pytest.mark.parametrize(("earlier", "freed"), [(1, True), (2, "freed"), (3, "freed")])
 def test_tables_of_an_earlier_version_are_upgraded_and_what_is_held_stays_held(
     database: str, table: psycopg.Connection[Any], earlier: int, freed: bool | str
 ) -> None:

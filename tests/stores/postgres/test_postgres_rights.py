@@ -201,15 +201,15 @@ def test_upgrade_runs_only_the_steps_that_are_missing(
         (tmp_path / "newer.sql").write_text(step)
         for name in [name for step in ddl.STEPS.values() for name in step]:
             (tmp_path / name).write_text("SELECT 1/0;\n")  # must not be run again
-        for patch, value in (("FOLDER", tmp_path), ("STEPS", {**ddl.STEPS, 4: ("newer.sql",)}), ("VERSION", 4)):
+        for patch, value in (("FOLDER", tmp_path), ("STEPS", {**ddl.STEPS, 5: ("newer.sql",)}), ("VERSION", 5)):
             monkeypatch.setattr(ddl, patch, value)
-        monkeypatch.setattr(schema, "VERSION", 4)
+        monkeypatch.setattr(schema, "VERSION", 5)
         owner_runs(database, "DROP FUNCTION leasehold.raise_fence_3")  # whatever is missed first
         with leasehold.connect(database) as other, pytest.raises(leasehold.BackendRejected):
             other.raise_fence("held", 5, reason="test")
         with psycopg.connect(database) as connection:
             row = connection.execute("SELECT version, leasehold.newer_4() FROM leasehold.about").fetchone()
-            assert row == (4, 4)
+            assert row == (5, 4)
         held.check()
         assert held.release() is True
 

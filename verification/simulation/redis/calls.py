@@ -59,7 +59,8 @@ class Calls:
             (0.81, self._withdraw),
             (0.86, self._break),
             (0.92, self._inspect),
-            (0.94, self._raise_fence),
+            (0.935, self._raise_fence),
+            (0.945, self._pause),
             (0.97, self._read),
         ):
             if chance < limit:
@@ -120,6 +121,10 @@ class Calls:
     def _raise_fence(self, name: int, owner: str) -> Call:
         fence = self._random.choice([1, 1_700_000_000_000_000, 2_600_000_000_000_000])
         return self._call("raise_fence", name, owner, str(fence), marked=False)
+
+    def _pause(self, name: int, _owner: str) -> Call:
+        length = self._random.choice(["0", self._time()])
+        return self._call("pause", name, "pause", length, '{"host":"h","pid":1,"pause":1}')
 
     def _read(self, name: int, _owner: str) -> Call:
         return self._record("read_record", name, str(self._random.choice([0, 0, 5, 9, 2_000_000_000_000_000])))

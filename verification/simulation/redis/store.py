@@ -75,7 +75,7 @@ class _Watched:
         self._link = link
         self._watcher = watcher
         self.label = backend.label
-        without = frozenset() if queueing else frozenset({Capability.FIFO, Capability.PUSH})
+        without = {Capability.PAUSE} | (set() if queueing else {Capability.FIFO, Capability.PUSH})
         self.capabilities = backend.capabilities - without
 
     async def _told(self, verb: str, subject: Any, answer: Awaitable[T]) -> T:

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
 __all__ = ["RedisClock", "RedisWatcher"]
 
-SCRIPTS = ("acquire", "break", "inspect", "raise_fence", "read_record", "release", "renew", "withdraw", "write_record")
+SCRIPTS = (
+    *("acquire", "break", "inspect", "pause", "raise_fence", "read_record", "release", "renew", "withdraw"),
+    "write_record",
+)
 VERBS = {b"0": "try_acquire", b"1": "join", b"2": "turn"}
 CROWD, COOLING = b"*several*", b"*cooling*"
 MOST_PER_SECOND = 150

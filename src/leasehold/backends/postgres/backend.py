@@ -14,6 +14,7 @@ from leasehold.backends.postgres import statements as sql
 from leasehold.backends.postgres.base import BaseBackend
 from leasehold.backends.postgres.notifications import Listener, Waiter
 from leasehold.backends.postgres.queue import TurnBatch
+from leasehold.kit.pauses import pause_from_json, pause_to_json
 from leasehold.kit.rules import RECHECKS_MISSED, handed_over_since, place_lifetime
 from leasehold.spi import Place
 from leasehold.values import Capability, Grant, Reading, Record, Refusal
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from leasehold.backends.postgres.statements import Statements
     from leasehold.backends.postgres.wire import Wire
     from leasehold.spi import Runtime
-    from leasehold.values import Claim
+    from leasehold.values import Claim, Holder
 
 __all__ = ["RowsBackend"]
 
@@ -117,6 +118,14 @@ class RowsBackend(BaseBackend):
         values = (sql.key_bytes(record.key), record.value, b"%d" % record.fence, sql.number(record.ttl))
         return (await self._execute(self._sql.write, values)).get_value(0, 0) == b"t"
 
+    # --- pauses
+
+    async def pause(self, key: str, by: Holder, seconds: float) -> None:
+        await self._execute(self._sql.pause, (sql.key_bytes(key), pause_to_json(by).encode(), sql.number(seconds)))
+
+    async def resume(self, key: str) -> bool:
+        return (await self._execute(self._sql.resume, (sql.key_bytes(key),))).get_value(0, 0) == b"t"
+
     # --- life
 
     async def close(self) -> None:
@@ -131,7 +140,9 @@ class RowsBackend(BaseBackend):
         recheck, ends = place_lifetime(claim) / RECHECKS_MISSED, sql.seconds(answer.value(5))
         if ahead == 0 and ends is not None:  # the first waiter looks again as soon as a dead holder's time is over
             recheck = min(recheck, max(ends, SHORTEST_RECHECK))
-        return _QueuePlace(claim, waiter.signal, recheck, ahead, sql.holder_from(answer.value(6)), waiter)
+        paused = pause_from_json(answer.value(6), ends)
+        holder = sql.holder_from(answer.value(6)) if paused is None else None
+        return _QueuePlace(claim, waiter.signal, recheck, ahead, holder, waiter, paused=paused)
 
     def _believed_since(self, waiter: Waiter, moment: float) -> float | None:
         """From when on our clock a grant counts that was made at this moment of the database's; None: send a query.

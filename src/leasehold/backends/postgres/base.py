@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from leasehold.backends.postgres import statements as sql
 from leasehold.backends.postgres.inspect import states_from
+from leasehold.kit.pauses import pause_from_json
 from leasehold.kit.rules import check_kind
 from leasehold.values import Grant, Loss, LossReason, Mode, Refusal
 
@@ -119,4 +120,7 @@ class BaseBackend:
     def _refusal(self, answer: Answer, claim: Claim) -> Refusal:
         """What is in the way of the claim."""
         ends = sql.seconds(answer.value(5))
+        paused = pause_from_json(answer.value(6), ends)
+        if paused is not None:
+            return Refusal(claim.key, None, paused.expires_in, int(answer.value(4) or 0), None, paused)
         return Refusal(claim.key, sql.holder_from(answer.value(6)), ends, int(answer.value(4) or 0))

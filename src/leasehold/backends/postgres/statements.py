@@ -94,6 +94,8 @@ class Statements:
         self.withdraw = call("withdraw", "SELECT @schema@.withdraw_3($1, $2, $3, $4)", BYTEA, TEXT, FLOAT8, BOOL)
         self.break_ = call("break", "SELECT @schema@.break_3($1, $2, $3, $4)", BYTEA, INT8, TEXT, BOOL)
         self.raise_fence = call("raise_fence", "SELECT @schema@.raise_fence_3($1, $2)", BYTEA, INT8)
+        self.pause = call("pause", "SELECT @schema@.pause_4($1, $2, $3)", BYTEA, TEXT, FLOAT8)
+        self.resume = call("resume", "SELECT @schema@.resume_4($1)", BYTEA)
         self.read = call("read", _READ, BYTEA, INT8)
         self.write = call("write", "SELECT @schema@.write_3($1, $2, $3, $4)", BYTEA, BYTEA, INT8, FLOAT8)
         self.clean = call("clean", "SELECT @schema@.clean_3($1, $2)", INT4, FLOAT8)

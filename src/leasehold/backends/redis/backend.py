@@ -18,6 +18,8 @@ from leasehold.backends.redis.notifications import Listener, Waiter
 from leasehold.backends.redis.scripts import script
 from leasehold.errors import BackendError, BackendRejected, BackendUnavailable
 from leasehold.kit.holder import holder_to_json
+from leasehold.kit.pauses import OWNER as PAUSED
+from leasehold.kit.pauses import pause_from_json, pause_to_json
 from leasehold.kit.rules import check_kind, handed_over_since
 from leasehold.spi import Place
 from leasehold.values import Capability, Claim, Grant, LockState, Loss, LossReason, Mode, Reading, Record, Refusal
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from leasehold.backends.redis.router import Router
     from leasehold.findings import Finding
     from leasehold.spi import Runtime, Signal
+    from leasehold.values import Holder
 
 __all__ = ["RedisBackend"]
 
@@ -163,6 +166,16 @@ class RedisBackend:
     async def raise_fence(self, key: str, fence: int) -> int:
         call = Call.of(script("raise_fence"), self._names.keys(key), None, str(fence))
         return int(await self._router.execute(call, self._options.answer_timeout))
+
+    async def pause(self, key: str, by: Holder, seconds: float) -> None:
+        await self._order_pause(key, _milliseconds(seconds), pause_to_json(by))
+
+    async def resume(self, key: str) -> bool:
+        return await self._order_pause(key, "0", "")
+
+    async def _order_pause(self, key: str, length: str, description: str) -> bool:
+        call = Call.of(script("pause"), self._names.keys(key), PAUSED, length, description)
+        return bool(await self._router.execute(call, self._options.answer_timeout) == 1)
 
     async def examine(self) -> Sequence[Finding]:
         from leasehold.backends.redis.doctor import examine  # noqa: PLC0415 - it is rarely needed
@@ -325,8 +338,11 @@ class RedisBackend:
                 backend=self.label,
             )
         _, waiting, left, stored, off = reply
-        holder = read_holder(stored)
         retry_after = left / 1000 if left > 0 else None
+        paused = pause_from_json(stored, retry_after)
+        if paused is not None:
+            return Refusal(claim.key, None, paused.expires_in, waiting, None, paused)
+        holder = read_holder(stored)
         return Refusal(claim.key, holder, retry_after, waiting, None if holder else hold_off_reason(off))
 
     def _place(self, claim: Claim, signal: Signal, reply: Any, *, woken: bool) -> Place:
@@ -336,6 +352,9 @@ class RedisBackend:
             recheck = min(recheck, (left + 1) / 1000)  # the first in the queue is granted when the holder's ttl is over
         if not woken:
             recheck = min(recheck, POLL_AT_THE_HEAD if ahead == 0 else 5 * POLL_AT_THE_HEAD)
+        paused = pause_from_json(stored, left / 1000)
+        if paused is not None:
+            return Place(claim, signal, recheck, ahead, retry_after=paused.expires_in, paused=paused)
         holder = read_holder(stored)
         why = None if holder else hold_off_reason(off)
         return Place(claim, signal, recheck, ahead, holder, retry_after=off / 1000 if why else None, why=why)

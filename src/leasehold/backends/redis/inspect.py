@@ -7,7 +7,8 @@ from functools import lru_cache
 from typing import Any
 
 from leasehold.kit.holder import holder_from_fields
-from leasehold.values import Holder, Holding, LockState, Mode
+from leasehold.kit.pauses import pause_of_holder
+from leasehold.values import Holder, Holding, LockState, Mode, Pause
 
 __all__ = ["read_holder", "read_state"]
 
@@ -32,12 +33,20 @@ def read_state(key: str, reply: Any) -> LockState | None:
     kind, holders, waiters = reply
     if not holders and not waiters:
         return None
-    capacity = int(kind)
-    holdings = tuple(_holding(holders[place : place + 8]) for place in range(0, len(holders), 8))
+    entries = [holders[place : place + 8] for place in range(0, len(holders), 8)]
+    pauses = [_pause(entry) for entry in entries if not entry[1]]
+    entries = [entry for entry in entries if entry[1]]
     waiting = tuple(read_holder(stored) or FOREIGN for stored in waiters[1::2])
-    first = (holders[1] if holders else waiters[0]).decode()
+    if not entries and not waiting:
+        return LockState(key, Mode.EXCLUSIVE, 1, (), (), pauses[0])
+    first = (entries[0][1] if entries else waiters[0]).decode()
     mode = {"x": Mode.EXCLUSIVE, "s": Mode.SHARED, "p": Mode.PERMIT}[first]
-    return LockState(key, mode, capacity or 1, holdings, waiting)
+    return LockState(key, mode, int(kind) or 1, tuple(map(_holding, entries)), waiting, next(iter(pauses), None))
+
+
+def _pause(parts: list[bytes]) -> Pause:
+    _, _, _, paused_us, left_ms, _, _, stored = parts
+    return pause_of_holder(read_holder(stored) or FOREIGN, int(left_ms) / 1000, int(paused_us) / 1e6)
 
 
 def _holding(parts: list[bytes]) -> Holding:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from leasehold.kit.pauses import OWNER as PAUSED
+
 if TYPE_CHECKING:
     from leasehold.backends.redis.calls import CallTemplate
 
@@ -70,13 +72,13 @@ class Names:
         body, brace, part = found[len(front) + 1 :].rpartition("}")
         if self._compat:
             return self._compat_key(body, part, prefix)
-        return _unquoted(body) if brace and part in ("", ":q") else None
+        return _unquoted(body) if brace and part in ("", ":q", f":x:{PAUSED}") else None
 
     def _compat_key(self, body: str, part: str, prefix: str) -> str | None:
         """The holder key may be the other program's, so only our own state and queue count."""
         holder = _unquoted(body) if part.startswith("%") else body
         namespace, _, start = prefix.partition(":")
-        if part.removeprefix("%") not in (":s", ":q") or not holder.startswith(self._prefix + start):
+        if part.removeprefix("%") not in (":s", ":q", f":x:{PAUSED}") or not holder.startswith(self._prefix + start):
             return None
         return f"{namespace}:{holder[len(self._prefix) :]}"
 

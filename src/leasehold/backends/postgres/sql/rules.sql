@@ -10,7 +10,12 @@
 CREATE OR REPLACE FUNCTION @schema@.micros_3(at timestamp with time zone) RETURNS bigint
 LANGUAGE sql IMMUTABLE AS 'SELECT CAST(pg_catalog.date_part(''epoch'', at) OPERATOR(pg_catalog.*) 1000000 AS bigint)';
 
--- Whether the holders leave room for such a claim. Waiters ahead of it are checked by the caller.
+-- The owner of the claim that is the pause of a name: see pauses.sql.
+CREATE OR REPLACE FUNCTION @schema@.pause_owner_4(the_key pg_catalog.bytea) RETURNS pg_catalog.text
+LANGUAGE sql IMMUTABLE AS 'SELECT ''pause '' OPERATOR(pg_catalog.||) pg_catalog.encode(the_key, ''hex'')';
+
+-- Whether the holders leave room for such a claim. Waiters ahead of it are checked by the caller. A pause is exclusive,
+-- and lets nothing in.
 CREATE OR REPLACE FUNCTION @schema@.admits_3(the_key pg_catalog.bytea, the_mode pg_catalog.text, the_capacity integer) RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -18,6 +23,9 @@ BEGIN
     RETURN NOT EXISTS (SELECT FROM @schema@.claim WHERE key = the_key AND state <= 2);
   ELSIF the_mode = 'shared' THEN
     RETURN NOT EXISTS (SELECT FROM @schema@.claim WHERE key = the_key AND state <= 2 AND mode = 'exclusive');
+  END IF;
+  IF EXISTS (SELECT FROM @schema@.claim WHERE owner = @schema@.pause_owner_4(the_key)) THEN
+    RETURN false;
   END IF;
   RETURN the_capacity > (SELECT count(*) FROM (
     SELECT FROM @schema@.claim WHERE key = the_key AND state <= 2 LIMIT the_capacity) AS held);

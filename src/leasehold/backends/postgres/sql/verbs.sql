@@ -4,8 +4,8 @@
 --   abandoned   the holder before left without releasing
 --   moment      the database's time, in seconds since 1970
 --   ahead       how many wait before this one (refused: how many wait), counted up to 100
---   ends        seconds until the first holder's time is over
---   facts       who holds, as JSON
+--   ends        seconds until the first holder's time is over, or the pause
+--   facts       who holds, as JSON; or who paused the name, and why
 
 -- Every verb pins its search path, or qualifies every name: see rules.sql. Plans are kept for as long as a session lasts,
 -- also if they were made while a table had hardly any rows, or before anything was known of it. So no verb may read a
@@ -27,12 +27,21 @@ $$;
 CREATE OR REPLACE FUNCTION @schema@.describe_3(
   the_key pg_catalog.bytea, before bigint, at timestamp with time zone, OUT ahead integer, OUT ends double precision, OUT facts pg_catalog.text)
 LANGUAGE plpgsql AS $$
+DECLARE
+  pause_ends double precision;
+  pause_facts pg_catalog.text;
 BEGIN
   SELECT count(*) INTO ahead FROM (
     SELECT FROM @schema@.claim WHERE key = the_key AND state = 3 AND number < before LIMIT 100) AS waiting;
   SELECT date_part('epoch', min(expires) - at), (array_agg(holder ORDER BY number))[1] INTO ends, facts FROM (
     SELECT expires, holder, number FROM @schema@.claim WHERE key = the_key AND state <= 2
     ORDER BY state, number LIMIT 100) AS held;
+  SELECT date_part('epoch', expires - at), holder INTO pause_ends, pause_facts FROM @schema@.claim
+    WHERE owner = @schema@.pause_owner_4(the_key);
+  IF FOUND THEN
+    ends := pause_ends;
+    facts := pause_facts;
+  END IF;
 END
 $$;
 
@@ -61,7 +70,7 @@ BEGIN
   END IF;
   IF own.state IS NULL THEN
     SELECT * INTO present FROM @schema@.claim AS c WHERE c.key = the_key AND c.state <= 3
-      ORDER BY c.state, c.number LIMIT 1;
+      AND c.owner <> @schema@.pause_owner_4(the_key) ORDER BY c.state, c.number LIMIT 1;
     IF FOUND AND ((present.mode = 'permit') <> (the_mode = 'permit') OR (the_mode = 'permit' AND present.capacity <> the_capacity)) THEN
       verdict := 'conflict';
       mode := present.mode;
@@ -207,6 +216,7 @@ DECLARE
   name pg_catalog.bytea;
   at timestamp with time zone;
   few boolean := (SELECT count(DISTINCT k) <= 16 FROM unnest(the_keys) AS k);  -- the server has room for so many locks
+  pause @schema@.claim;
 BEGIN
   FOR name IN SELECT DISTINCT k FROM unnest(the_keys) AS k ORDER BY k LOOP
     IF few THEN
@@ -219,9 +229,11 @@ BEGIN
       WHERE given.key = name AND c.key = name AND c.owner = given.owner AND c.state <= 3 AND c.state <> 2
         AND c.broken IS NULL AND (c.state = 1 OR c.expires < at + make_interval(secs => least(c.ttl, 3) * 0.7)
              OR c.bell IS DISTINCT FROM the_channel);
+    SELECT * INTO pause FROM @schema@.claim AS p WHERE p.owner = @schema@.pause_owner_4(name);
     RETURN QUERY
       SELECT c.owner, CASE c.state WHEN 1 THEN 'granted' ELSE 'placed' END, c.fence, c.abandoned,
-             date_part('epoch', at), c.ahead, date_part('epoch', c.soonest - at), c.facts
+             date_part('epoch', at), c.ahead, date_part('epoch', coalesce(pause.expires, c.soonest) - at),
+             coalesce(pause.holder, c.facts)
       FROM (SELECT held.*,
                    count(*) FILTER (WHERE held.state = 3) OVER in_line - (held.state = 3)::integer AS ahead,
                    min(held.expires) FILTER (WHERE held.state <= 2) OVER () AS soonest,

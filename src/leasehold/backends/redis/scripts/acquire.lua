@@ -16,24 +16,28 @@ local owner, mode = ARGV[2], ARGV[4]
 -- include clock.lua
 if mode == 'x' and not ARGV[11] and redis.call('EXISTS', KEYS[1], KEYS[3], KEYS[5], KEYS[7]) == 0 then
   -- Free, without waiters: the common case, in as few calls as it takes.
-  local state = redis.call('HMGET', KEYS[2], 'f', 'o', 'l')
-  local fence = math.max(tonumber(state[1] or '0') + 1, now_us, tonumber(ARGV[8]) + 1)
-  local abandoned = (state[2] or state[3]) and '1' or '0'
-  if abandoned == '1' then redis.call('HDEL', KEYS[2], 'l', 'b') end
-  local ttl = tonumber(ARGV[3])
-  redis.call('SET', KEYS[1], owner, 'PX', ARGV[3])
-  local number = text(fence)
-  local since = fence == now_us and number or text(now_us)
-  redis.call('HSET', KEYS[2], 'f', number, 'k', ARGV[5], 'o', owner, 'g', number, 't', since, 'm', ARGV[6],
-             'a', abandoned, 'd', ARGV[7])
-  redis.call('PEXPIREAT', KEYS[2], text(math.max(math.floor(fence / 1000), now + ttl) + 86400000))
-  return {1, fence, tonumber(abandoned), now, ttl, 0}
+  local state = redis.call('HMGET', KEYS[2], 'f', 'o', 'l', 'p')
+  if not state[4] then -- nor paused
+    local fence = math.max(tonumber(state[1] or '0') + 1, now_us, tonumber(ARGV[8]) + 1)
+    local abandoned = (state[2] or state[3]) and '1' or '0'
+    if abandoned == '1' then redis.call('HDEL', KEYS[2], 'l', 'b') end
+    local ttl = tonumber(ARGV[3])
+    redis.call('SET', KEYS[1], owner, 'PX', ARGV[3])
+    local number = text(fence)
+    local since = fence == now_us and number or text(now_us)
+    redis.call('HSET', KEYS[2], 'f', number, 'k', ARGV[5], 'o', owner, 'g', number, 't', since, 'm', ARGV[6],
+               'a', abandoned, 'd', ARGV[7])
+    redis.call('PEXPIREAT', KEYS[2], text(math.max(math.floor(fence / 1000), now + ttl) + 86400000))
+    return {1, fence, tonumber(abandoned), now, ttl, 0}
+  end
 end
 -- include queue.lua
 local step, kind, ttl = ARGV[1], ARGV[5], tonumber(ARGV[3])
 
+-- What is in the way, and for how long: a pause, or the first holder.
 local function obstacle()
-  local description = false
+  local description, left = false, paused_left()
+  if left > 0 then return left, string.match(pause, '^%d+\n%d+\n(.*)$') end
   if holder == CROWD then
     local first = redis.call('ZRANGE', Z, 0, 0)[1]
     description = first and redis.call('HGET', D, first .. ':d')
@@ -97,6 +101,7 @@ if (holder or queue > 0) and (kind_in_use or '0') ~= kind then
   end
   if holder or queue > 0 then return {3, kind_in_use or '0'} end
 end
+if pause and paused_left() == 0 then redis.call('HDEL', S, 'p') end -- over: the next claim finds the common case again
 local off = held_off()
 local place = queue > 0 and redis.call('ZSCORE', Q, owner)
 if step == '2' and not place then return refused() end

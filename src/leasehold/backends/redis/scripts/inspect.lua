@@ -6,6 +6,7 @@
 --        holders {owner, mode, fence, held for (us), ttl left (ms), broken, cooling, description} one after the other
 --        waiters {mode, description} one after the other
 --        a foreign value under the holder key is a holder without description, with fence 0
+--        a pause is a holder without owner, mode and fence, whose description has the mark of a pause
 -- include clock.lua
 -- include queue.lua
 notice_the_end_of_grants()
@@ -38,6 +39,10 @@ elseif holder then
   else
     add('', 'x', false, false, left, false, '0', false)
   end
+end
+if paused_left() > 0 then
+  local since, description = string.match(pause, '^%d+\n(%d+)\n(.*)$')
+  add('', '', '0', since, paused_left(), false, '0', description)
 end
 for _, owner in ipairs(redis.call('ZRANGE', Q, 0, -1)) do
   local expires, mode, _, _, _, _, _, description = string.match(redis.call('HGET', W, owner) or '', WAITER)

@@ -5,6 +5,7 @@
 --                                of a single holder: o owner, g fence, t since (us), m min_hold, a abandoned,
 --                                b broken (why), d description; c of the one that is COOLING: see `cooling_grant`
 --                                strict mode: r which life of the server, u held off until
+--                                p the pause of the name, in lines: until when (ms), since when (us), who and why
 --        Q  queue       zset     owner of each waiter, by ticket
 --        W  waiters     hash     by owner, the claim of each waiter, in lines: see `stand`
 --        Z  crowd       zset     owner of each of several holders, by when its ttl is over
@@ -22,8 +23,8 @@ local WAITER = '^(%d+)\n(%a)\n(%d+)\n(%d+)\n(%d+)\n(%d+)\n(%d+)\n([^\n]*)\n(.*)$
 -- A call of the server costs more than anything else here. So what nearly every script needs is read once, and a change
 -- is made in both places. What is not there is false.
 local holder = redis.call('GET', H)
-local highest, kind_in_use, left_behind, alone, alone_fence, alone_description, broken, cooling =
-  unpack(redis.call('HMGET', S, 'f', 'k', 'l', 'o', 'g', 'd', 'b', 'c'))
+local highest, kind_in_use, left_behind, alone, alone_fence, alone_description, broken, cooling, pause =
+  unpack(redis.call('HMGET', S, 'f', 'k', 'l', 'o', 'g', 'd', 'b', 'c', 'p'))
 
 -- A server that refuses writes (READONLY, NOREPLICAS, MISCONF, OOM) refuses the first of a script. This one changes
 -- nothing and needs no memory, and after it nothing is refused: a server that is full still keeps what it has in order.
@@ -34,10 +35,16 @@ local function next_fence(hint)
   return math.max(tonumber(highest or '0') + 1, now_us, tonumber(hint) + 1)
 end
 
--- The state outlives the grant, and the fence outlives its own time by a day: a clock that comes back to it later
--- gives a higher one by itself.
+-- For how much longer the name is paused: nobody is let in meanwhile. 0: it is not.
+local function paused_left()
+  return pause and math.max(0, tonumber(string.match(pause, '^%d+')) - now) or 0
+end
+
+-- The state outlives the grant and the pause, and the fence outlives its own time by a day: a clock that comes back to
+-- it later gives a higher one by itself.
 local function keep(ttl)
-  redis.call('PEXPIREAT', S, text(math.max(math.floor(tonumber(highest or '0') / 1000), now + ttl) + DAY))
+  local ends = now + math.max(ttl, paused_left())
+  redis.call('PEXPIREAT', S, text(math.max(math.floor(tonumber(highest or '0') / 1000), ends) + DAY))
 end
 
 local function note_abandonment()
@@ -93,6 +100,7 @@ local function cooling_grant()
 end
 
 local function admits(mode, kind)
+  if paused_left() > 0 then return false end
   if not holder then return true end
   if mode == 'x' or holder ~= CROWD then return false end
   return mode == 's' or redis.call('ZCARD', Z) < tonumber(kind)
@@ -159,6 +167,7 @@ end
 -- long, or whose client is gone, is skipped. Returns {fence, abandoned} if `me` was let in.
 local function advance(me)
   local mine = nil
+  if paused_left() > 0 then return nil end
   while not holder or holder == CROWD do
     local head = redis.call('ZRANGE', Q, 0, 0)[1]
     if not head then return mine end

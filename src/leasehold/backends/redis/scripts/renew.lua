@@ -8,15 +8,15 @@ local owner, fence = ARGV[1], ARGV[2]
 -- include clock.lua
 -- include break_note.lua
 local ttl = tonumber(ARGV[3])
-local highest = false
+local highest, pause = false, false
 
 local holder = redis.call('GET', KEYS[1])
 if holder == owner then
-  local state = redis.call('HMGET', KEYS[2], 'g', 'b', 'f')
+  local state = redis.call('HMGET', KEYS[2], 'g', 'b', 'f', 'p')
   if state[1] == fence then
     if state[2] then return {2, state[2]} end
     redis.call('PEXPIRE', KEYS[1], ARGV[3])
-    highest = state[3]
+    highest, pause = state[3], state[4]
   end
 elseif holder == '*cooling*' then -- released, and kept for its min_hold: see cooling_grant in queue.lua
   local state = redis.call('HMGET', KEYS[2], 'g', 'c')
@@ -36,11 +36,13 @@ else
     redis.call('PEXPIREAT', KEYS[1], text(last))
     redis.call('PEXPIREAT', KEYS[5], text(last + 86400000))
     redis.call('PEXPIREAT', KEYS[6], text(last + 86400000))
-    highest = redis.call('HGET', KEYS[2], 'f') or '0'
+    local state = redis.call('HMGET', KEYS[2], 'f', 'p')
+    highest, pause = state[1] or '0', state[2]
   end
 end
 if highest then
-  redis.call('PEXPIREAT', KEYS[2], text(math.max(math.floor(tonumber(highest) / 1000), now + ttl) + 86400000))
+  local ends = math.max(now + ttl, pause and tonumber(string.match(pause, '^%d+')) or 0)
+  redis.call('PEXPIREAT', KEYS[2], text(math.max(math.floor(tonumber(highest) / 1000), ends) + 86400000))
   return {1}
 end
 local why = reason_of_break(fence)
