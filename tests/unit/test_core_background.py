@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from leasehold import AcquireTimeout, BackendRejected, ClientClosed, OutcomeUnknown, events
+from leasehold import AcquireTimeout, BackendRejected, ClientClosed, LeaseLost, OutcomeUnknown, events
 from leasehold._core.backoff import GRACE
 from leasehold.testing import ManualStore
 from leasehold.values import LossReason, Refusal
@@ -82,6 +83,24 @@ def test_a_chore_that_is_refused_for_good_does_not_keep_the_others_from_being_do
         assert len(done) == 1
 
 
+def test_a_chore_that_keeps_failing_does_not_keep_the_others_from_being_done() -> None:
+    store = ManualStore()
+    with store.connect() as client:
+        Script(client, "try_acquire", lambda *_: fails(OutcomeUnknown("no answer")))
+        tries: list[str] = []
+
+        def withdraw(claim: Any, until: float, plain: Callable[[], Any]) -> Any:
+            tries.append(claim.key[-1])
+            return fails(OutcomeUnknown("no answer")) if claim.key.endswith("a") else plain()
+
+        Script(client, "withdraw", withdraw)
+        for name in ("a", "b"):
+            assert isinstance(Turning(store, client.lock(name, ttl=60).try_acquire).result, OutcomeUnknown)
+        store.pass_time(5)
+        assert tries.count("a") > 1
+        assert tries.count("b") == 1
+
+
 def test_a_forked_child_leaves_what_is_to_be_cleaned_up_to_its_parent() -> None:
     store = ManualStore()
     with store.connect() as client:
@@ -119,6 +138,27 @@ def test_a_break_that_comes_after_the_loss_does_not_change_its_reason() -> None:
         assert lease.release() is False
         assert lease.loss is not None
         assert lease.loss.reason is LossReason.MAX_HOLD
+
+
+def test_a_holder_that_releases_a_broken_lock_inside_its_block_is_not_interrupted() -> None:
+    """It learns of the break at the end of its block, as one that has done its work."""
+    store = ManualStore()
+    lost: list[object] = []
+    went_on: list[bool] = []
+
+    async def program() -> None:
+        async with store.connect_async() as client, client.lock("x", ttl=60).hold(on_lost=lost.append) as lease:
+            assert await client.break_lock("x", fence=lease.fence, reason="stuck")
+            assert await lease.release() is False
+            await asyncio.sleep(0)  # where an interruption would arrive
+            went_on.append(True)
+
+    with pytest.raises(LeaseLost) as raised:
+        asyncio.run(program())
+    assert went_on
+    assert raised.value.completed
+    assert raised.value.reason is LossReason.BROKEN
+    assert lost == []
 
 
 def test_a_client_that_is_closed_at_the_end_of_a_block_is_a_warning() -> None:

@@ -119,6 +119,24 @@ def test_a_release_that_got_no_answer_stays_unknown_when_the_store_cannot_be_rea
         assert len(asked) > doubts + 2
 
 
+@pytest.mark.parametrize("timeout", [0, 2])
+def test_an_acquire_that_got_no_answer_stays_unknown_when_the_store_cannot_be_reached_any_more(timeout: float) -> None:
+    """What was surely not applied later does not undo the doubt: the first request may have taken the lock."""
+    store = ManualStore()
+    with store.connect() as client:
+        asked: list[object] = []
+
+        def answer(claim: object, _: float, __: Callable[[], Any]) -> Any:
+            asked.append(claim)
+            raise OutcomeUnknown("no answer") if len(asked) == 1 else BackendUnavailable("refused")
+
+        Script(client, "join" if timeout else "try_acquire", answer)
+        call = Turning(store, lambda: client.lock("x").acquire(timeout))
+        assert isinstance(call.result, OutcomeUnknown)
+        assert len(asked) > 1
+        assert len(set(map(id, asked))) == 1, "one claim, so that its withdrawal covers every copy"
+
+
 def test_closing_wakes_a_waiter_in_another_thread_at_once_and_leaves_nothing_in_the_queue() -> None:
     store = ManualStore()
     with store.connect() as other, other.lock("x").hold():

@@ -114,13 +114,19 @@ def test_a_release_whose_answer_was_lost_has_released_and_a_repeat_frees_no_one_
     granted(run(backend.renew([heir]))[0])
 
 
-def test_a_renewal_that_fails_is_the_answer_for_its_grant_alone(store: DictDocuments, clock: HandClock) -> None:
+@pytest.mark.parametrize(
+    ("failure", "error"),
+    [("refused", BackendUnavailable), ("lost_requests", OutcomeUnknown), ("lost_answers", OutcomeUnknown)],
+)
+def test_a_renewal_that_fails_is_the_answer_for_its_grant_alone(
+    failure: str, error: type[Exception], store: DictDocuments, clock: HandClock
+) -> None:
     backend = open_backend(store, clock)
     grants = [granted(run(backend.try_acquire(claim(number, key=f"ns:{number}")))) for number in range(3)]
     clock.instant += 1
-    store.refused = 1
+    setattr(store, failure, 1)
     answers = run(backend.renew(grants))
-    assert [type(answer) for answer in answers] == [BackendUnavailable, Grant, Grant]
+    assert [type(answer) for answer in answers] == [error, Grant, Grant]
 
 
 def test_a_refusal_and_a_look_write_nothing(store: DictDocuments, clock: HandClock) -> None:

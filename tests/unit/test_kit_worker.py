@@ -27,8 +27,10 @@ class Work:
         self.fails = False
         self.gate = threading.Event()
         self.gate.set()
+        self.entered = threading.Event()
 
     async def __call__(self) -> None:
+        self.entered.set()
         self.gate.wait(20)
         self.times += 1
         if self.fails:
@@ -67,6 +69,19 @@ def test_starts_during_the_work_are_one_more_round() -> None:
     run(worker.close())
     assert work.times <= 2
     assert running() == 0
+
+
+def test_a_start_during_the_work_has_it_performed_again() -> None:
+    """The work may have looked already at what the start is about."""
+    work = Work()
+    work.gate.clear()
+    worker = Worker(ThreadRuntime(), work, NAME)
+    worker.start()
+    assert work.entered.wait(60)
+    worker.start()
+    work.gate.set()
+    eventually(lambda: work.times == 2)
+    run(worker.close())
 
 
 def test_work_that_fails_is_done_again_the_next_time() -> None:

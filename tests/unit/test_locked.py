@@ -60,6 +60,22 @@ def test_a_timeout_inside_the_function_is_not_taken_for_a_busy_lock() -> None:
     client.close()
 
 
+def test_a_timeout_inside_an_async_function_is_not_taken_for_a_busy_lock() -> None:
+    async def main() -> None:
+        async with ManualStore().connect_async() as client:
+
+            @client.locked("x", on_busy=lambda busy: "busy")
+            async def fails() -> str:
+                raise AcquireTimeout("another lock")
+
+            with pytest.raises(AcquireTimeout, match="another lock"):
+                await fails()
+            async with client.lock("x").hold(0):
+                assert await client.locked("x", timeout=0, on_busy=lambda busy: busy.name)(fails)() == "x"
+
+    asyncio.run(main())
+
+
 def test_async_functions_are_locked_by_async_clients() -> None:
     async def main() -> str:
         async with leasehold.connect_async("memory://") as client:

@@ -8,6 +8,7 @@ from verification.mutants.catalogue import CORE_MUTANTS, Mutant
 from verification.mutants.catalogue_cli import CLI_MUTANTS
 from verification.mutants.catalogue_etcd import ETCD_MUTANTS
 from verification.mutants.catalogue_faces import FACES_MUTANTS
+from verification.mutants.catalogue_kit import KIT_MUTANTS
 from verification.mutants.catalogue_nats import NATS_MUTANTS
 from verification.mutants.catalogue_postgres import POSTGRES_MUTANTS
 from verification.mutants.catalogue_redis import REDIS_MUTANTS
@@ -23,6 +24,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *TIME_MUTANTS,
     *REDIS_MUTANTS,
     *FACES_MUTANTS,
+    *KIT_MUTANTS,
     *REDIS_STORE_MUTANTS,
     *REDLOCK_MUTANTS,
     *ETCD_MUTANTS,

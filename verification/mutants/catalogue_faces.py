@@ -253,4 +253,18 @@ FACES_MUTANTS: tuple[Mutant, ...] = (
         "        day = self._local_date(instant)\n",
         _CRON_TESTS,
     ),
+    # --- written blind, and missed by every test at first
+    Mutant(
+        "blind-locked-inner-timeout",
+        "a timeout of another lock inside a decorated async function is taken for a busy lock",
+        _CLIENT,
+        '                    return cast("R", on_busy(busy))\n                async with lease:\n'
+        "                    return await function(*args, **names.with_lease(args, kwargs, lease))\n",
+        '                    return cast("R", on_busy(busy))\n                try:\n'
+        "                    async with lease:\n"
+        "                        return await function(*args, **names.with_lease(args, kwargs, lease))\n"
+        "                except AcquireTimeout as busy:\n                    if on_busy is None:\n"
+        '                        raise\n                    return cast("R", on_busy(busy))\n',
+        ("tests/unit/test_locked.py::test_a_timeout_inside_an_async_function_is_not_taken_for_a_busy_lock",),
+    ),
 )

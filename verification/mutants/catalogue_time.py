@@ -245,4 +245,29 @@ TIME_MUTANTS: tuple[Mutant, ...] = (
         "                if isinstance",
         _background("test_a_call_that_gives_up_in_doubt_leaves_its_withdrawal_to_the_cleanup"),
     ),
+    # --- written blind, and missed by every test at first
+    Mutant(
+        "blind-acquire-forgets-doubt",
+        "after a lost answer and then a refused connection the caller is told that surely nothing was applied",
+        _ACQUIRE,
+        "await self._outlast(unknown or error, failures)",
+        "await self._outlast(error, failures)",
+        _test("test_an_acquire_that_got_no_answer_stays_unknown_when_the_store_cannot_be_reached_any_more"),
+    ),
+    Mutant(
+        "blind-break-interrupts-released",
+        "a holder that releases a broken lock inside its block is interrupted and gets on_lost after its release",
+        _KEEPER,
+        "watcher.on_end(lost)  # not the break",
+        "watcher.on_end(tenure.loss)  # not the break",
+        _background("test_a_holder_that_releases_a_broken_lock_inside_its_block_is_not_interrupted"),
+    ),
+    Mutant(
+        "blind-cleanup-head-of-line",
+        "one clean-up that keeps failing is tried again before all others",
+        _CLEANUP,
+        "self._actions.append(action)",
+        "self._actions.appendleft(action)",
+        _background("test_a_chore_that_keeps_failing_does_not_keep_the_others_from_being_done"),
+    ),
 )

@@ -193,4 +193,14 @@ ZOOKEEPER_MUTANTS: tuple[Mutant, ...] = (
         "            if node.wanted and node.expires + self.validity.timeout <= now:\n",
         (f"{_SESSIONS}test_a_claim_is_given_up_as_soon_as_its_time_is_over_and_not_before",),
     ),
+    Mutant(
+        "zookeeper-revives-broken",
+        "a claim that is sent again after an operator broke its grant is granted and extended",
+        "backends/zookeeper/acquire.py",
+        "        await self._releaser.read_own(node, until)\n",
+        "",
+        (
+            "tests/contract/test_zookeeper.py::test_contract[operators:a_broken_grant_is_not_granted_again_when_its_claim_is_sent_again-asyncio]",
+        ),
+    ),
 )

@@ -79,6 +79,16 @@ def test_number_of_a_withdrawn_claim_is_used_up_on_the_node_that_had_it(node: Re
     assert code(node, CALLS.vote(claim_of("b"), number)) == 2, "a number is never given twice"
 
 
+def test_release_that_finds_nothing_bars_a_vote_and_a_repair_that_arrive_later(node: RedisServer) -> None:
+    claim, number = claim_of("a"), clock(node)
+    grant = Grant(claim, number, 30.0)
+    assert code(node, CALLS.release(claim, number, 0.0)) == 0
+    assert code(node, CALLS.vote(claim, number)) == 2, "it was under way, and would lock the node without a holder"
+    assert code(node, CALLS.repair(grant)) == 0
+    assert has_lock(node) is None
+    assert code(node, CALLS.vote(claim_of("b"), clock(node))) == 1
+
+
 def test_withdrawal_does_not_touch_the_lock_of_another(node: RedisServer) -> None:
     number = clock(node)
     assert code(node, CALLS.vote(claim_of("a"), number)) == 1

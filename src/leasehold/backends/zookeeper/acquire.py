@@ -122,12 +122,14 @@ class Acquirer:
         return node
 
     async def _repeat(self, node: ClaimNode, started: float, until: float) -> Grant | Refusal:
-        """The same claim again, because its answer was lost: the same grant, with a new expiry."""
+        """The same claim again, because its answer was lost: the same grant, with a new expiry, unless it was broken."""
         if node.broken is not None or node.stage is not Stage.PRESENT:
             return Refusal(node.claim.key)
         await self._calls.connect(node.session, until)
         await self._probe(node.session, until)
-        return await self._confirm(node, started, until)
+        await self._releaser.read_own(node, until)
+        broken: str | None = node.broken
+        return Refusal(node.claim.key) if broken is not None else await self._confirm(node, started, until)
 
     # --- creating the node
 

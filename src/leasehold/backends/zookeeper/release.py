@@ -94,7 +94,9 @@ class Releaser:
         if reply.error is None:
             data, stat = reply.value
             node.version, node.broken = stat.version, NodeData.decode(data).broken
-        elif not isinstance(reply.error, NoNodeError):
+        elif isinstance(reply.error, NoNodeError):
+            node.mark_gone()
+        else:
             raise self._calls.translated(reply.error)
 
     async def _free(self, node: ClaimNode, until: float) -> bool | Loss:

@@ -8,7 +8,7 @@ from leasehold.errors import BackendUnavailable, ConfigurationError, LeaseLost
 from leasehold.testing.contract.expect import granted, lost, raises, refused, signalled
 from leasehold.testing.contract.registry import core_case, store_case
 from leasehold.testing.faults import Faults
-from leasehold.values import Capability, LossReason, Mode
+from leasehold.values import Capability, LossReason, Mode, Refusal
 
 if TYPE_CHECKING:
     from leasehold.client import AsyncClient
@@ -154,6 +154,20 @@ async def releasing_a_broken_grant_is_answered_with_the_break_and_frees_what_was
     assert renewal.reason is LossReason.BROKEN
     assert "stuck job" in renewal.detail
     granted(await lab.backend().try_acquire(lab.claim()))
+
+
+@store_case(Capability.INSPECT)
+async def a_broken_grant_is_not_granted_again_when_its_claim_is_sent_again(lab: Lab) -> None:
+    backend, operator = lab.backend(), cast("Operating", lab.backend())
+    for now in (False, True):
+        claim = lab.claim(f"x{now}", ttl=lab.ttl * 20)
+        grant = granted(await backend.try_acquire(claim))
+        assert await operator.break_(claim.key, grant.fence, "stuck job", now=now)
+        again = await backend.try_acquire(claim)  # the first answer was lost, so to speak
+        # A store may take it for a new claim when nothing is left of the old grant, and must not revive that.
+        assert isinstance(again, Refusal) or (now and again.fence > grant.fence), again
+        assert lost((await backend.renew([grant]))[0]).reason is LossReason.BROKEN
+        assert lost(await backend.release(grant)).reason is LossReason.BROKEN
 
 
 @store_case(Capability.INSPECT)

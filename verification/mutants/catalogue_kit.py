@@ -1,0 +1,39 @@
+"""Known bugs that named tests must see: the kit for stores."""
+
+from __future__ import annotations
+
+from verification.mutants.catalogue import Mutant, contract
+
+__all__ = ["KIT_MUTANTS"]
+
+_DOCUMENTS = "kit/documents.py"
+_RULES = "kit/rules.py"
+_WORKER = "kit/worker.py"
+
+KIT_MUTANTS: tuple[Mutant, ...] = (
+    # --- written blind, and missed by every test at first
+    Mutant(
+        "blind-repeat-revives-broken",
+        "a claim that is sent again after an operator broke its grant is granted and extended",
+        _RULES,
+        "if row.state == _COOLING or row.broken is not None:",
+        "if row.state == _COOLING:",
+        contract("operators:a_broken_grant_is_not_granted_again_when_its_claim_is_sent_again"),
+    ),
+    Mutant(
+        "blind-renew-one-fails-all",
+        "a lost answer for one grant fails the renewal of the whole batch",
+        _DOCUMENTS,
+        "        except BackendError as error:\n            return error  # the answer for this grant",
+        "        except BackendUnavailable as error:\n            return error  # the answer for this grant",
+        ("tests/unit/test_kit_documents.py::test_a_renewal_that_fails_is_the_answer_for_its_grant_alone",),
+    ),
+    Mutant(
+        "blind-worker-loses-start",
+        "a start that comes while the work is running is forgotten",
+        _WORKER,
+        "                self._signal.clear()\n                try:\n                    await self._work()\n",
+        "                try:\n                    await self._work()\n                    self._signal.clear()\n",
+        ("tests/unit/test_kit_worker.py::test_a_start_during_the_work_has_it_performed_again",),
+    ),
+)
