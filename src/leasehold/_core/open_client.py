@@ -57,7 +57,16 @@ class OpenClient:
     async def close(self) -> None:
         """End the waiting calls, then the leases, then the background work, then the connections."""
         self.waiting_calls.close()
-        await self.keeper.close()
+        try:
+            await self.keeper.close()  # which warns of leases that are still held
+        except GeneratorExit:  # nothing can be awaited any more
+            raise
+        except BaseException:
+            await self._close_connections()
+            raise
+        await self._close_connections()
+
+    async def _close_connections(self) -> None:
         now = self.runtime.now()
         await self.waiting_calls.finish(now + min(GRACE, self.close_patience))
         await self.cleanup.close(now + self.close_patience)
