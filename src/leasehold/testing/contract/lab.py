@@ -197,9 +197,9 @@ class Lab:
         for child in self._children:
             child.stop()
         errors = []
-        for each in (*self._clients, *self._backends):
+        for close in (*(client.close for client in self._clients), *(backend.close for backend in self._backends)):
             try:
-                await each.close()
+                await close()
             except Exception as error:
                 errors.append(error)
         if errors:
