@@ -81,3 +81,22 @@ def test_a_lease_whose_ttl_is_over_is_not_named_as_held_although_the_keeper_has_
     (warning,) = asyncio.run(main())
     assert "'held'" in warning
     assert "'over'" not in warning
+
+
+def test_a_warning_that_is_raised_leaves_no_connection_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = []
+    client = leasehold.connect("memory://")
+    lease = client.lock("x").acquire()
+    opened = client._twin._opened
+    assert opened is not None
+
+    async def close() -> None:
+        closed.append("connections")
+
+    monkeypatch.setattr(opened.backend, "close", close)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ResourceWarning, match="closed while it held 'x'"):
+            client.close()
+    assert closed == ["connections"]
+    del lease

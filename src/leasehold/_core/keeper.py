@@ -175,10 +175,6 @@ class Keeper:
             self._closed = True
             names = self._lose_all(Loss(LossReason.CLOSED, "its client was closed"), now)
             worker = self._worker
-        if names:
-            held = ", ".join(map(repr, names[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-            advice = "release every lease before close(), or use `with lock.hold():`"
-            warn(f"the client was closed while it held {held}; {advice}", ResourceWarning, user_stacklevel())
         self._signal.set()
         deadline = min(now + CLOSE_PATIENCE, limit)
         if worker is not None:
@@ -186,6 +182,10 @@ class Keeper:
         if self._notifier is not None:
             await self._notifier.join(deadline)
         await self._dispatcher.finish(deadline)
+        if names:  # last, because a program may have its warnings raised
+            held = ", ".join(map(repr, names[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+            advice = "release every lease before close(), or use `with lock.hold():`"
+            warn(f"the client was closed while it held {held}; {advice}", ResourceWarning, user_stacklevel())
 
     def bury(self) -> None:
         """Give up all leases in a forked child: they are the parent's. No I/O, no locks of the parent's threads."""

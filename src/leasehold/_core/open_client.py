@@ -71,7 +71,16 @@ class OpenClient:
         limit = math.inf if release_by is None else release_by
         if release_by is not None:
             await self.runtime.shielded(Departure(self, release_by, freeze=freeze).perform)
-        await self.keeper.close(limit)
+        try:
+            await self.keeper.close(limit)  # which warns of leases that are still held
+        except GeneratorExit:  # nothing can be awaited any more
+            raise
+        except BaseException:
+            await self._close_connections(limit, freeze=freeze)
+            raise
+        await self._close_connections(limit, freeze=freeze)
+
+    async def _close_connections(self, limit: float, *, freeze: bool) -> None:
         now = self.runtime.now()
         if not freeze:
             await self.waiting_calls.finish(min(now + min(GRACE, self.close_patience), limit))

@@ -193,13 +193,17 @@ class Lab:
         return clock.running() if isinstance(clock, ManualClock) else nullcontext()
 
     async def clean_up(self) -> None:
-        """Close what the case left open."""
+        """Close what the case left open, all of it; then raise the first error that there was."""
         for child in self._children:
             child.stop()
-        for client in self._clients:
-            await client.close()
-        for backend in self._backends:
-            await backend.close()
+        errors = []
+        for close in (*(client.close for client in self._clients), *(backend.close for backend in self._backends)):
+            try:
+                await close()
+            except Exception as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
 
     def _store(self) -> Store:
         """The store, whose calls are measured where time is real."""
