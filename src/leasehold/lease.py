@@ -122,7 +122,7 @@ class AsyncLease:
     async def renew(self) -> float:
         """Extend the lease now and return the seconds that remain; raises `LeaseLost` when it is over."""
         self.check()
-        await self._opened.keeper.renew_now(self._tenure)
+        await self._opened.keeper.renewals.renew_now(self._tenure)
         self.check()
         return self.remaining()
 

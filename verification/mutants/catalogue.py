@@ -30,6 +30,7 @@ class Mutant:
 _ACQUIRE = "_core/acquire.py"
 _RELEASE = "_core/release.py"
 _KEEPER = "_core/keeper.py"
+_RENEWALS = "_core/renewals.py"
 _TENURE = "_core/tenure.py"
 _MEMORY = "backends/memory/store.py"
 _LOCAL_ROWS = "kit/local_rows.py"
@@ -114,7 +115,7 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "B11-error-ends-renewal",
         "an error of the store ends the renewal task without a word",
-        _KEEPER,
+        _RENEWALS,
         "            for known, _ in due:\n                self._renewal_failed(known, error, sent)\n",
         "            raise\n",
     ),
@@ -173,7 +174,7 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "B18-renewal-from-reply",
         "validity is counted from the reply of a renewal",
-        _KEEPER,
+        _RENEWALS,
         "            renewed, late = self._note_answers(due, answers, sent)\n",
         "            renewed, late = self._note_answers(due, answers, self._runtime.now())\n",
     ),
@@ -229,7 +230,7 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "loss-ignored",
         "a grant that the store calls lost is treated like a failed renewal",
-        _KEEPER,
+        _RENEWALS,
         "                tenure.lose(answer)\n",
         "                tenure.failed(answer.detail, sent, self._runtime.now())\n",
     ),
@@ -237,8 +238,8 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         "B17-max-hold-renewed-away",
         "a renewal extends the lease beyond max_hold",
         _TENURE,
-        "        self.deadline = min(max(self.deadline, believed_until(sent, answer.ttl)), self.ends)\n",
-        "        self.deadline = max(self.deadline, believed_until(sent, answer.ttl))\n",
+        "        self.deadline = min(max(self.deadline, self.trusted_until(sent, answer.ttl)), self.ends)\n",
+        "        self.deadline = max(self.deadline, self.trusted_until(sent, answer.ttl))\n",
     ),
     # --- asking
     Mutant(
@@ -427,8 +428,8 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         "one-permit-too-many",
         "a semaphore admits one more than its capacity",
         _RULES,
-        "        return holders.number + ahead.number < claim.capacity\n",
-        "        return holders.number + ahead.number <= claim.capacity\n",
+        "holders.number + ahead.number < claim.capacity",
+        "holders.number + ahead.number <= claim.capacity",
     ),
     Mutant(
         "reader-beside-writer",

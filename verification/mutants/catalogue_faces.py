@@ -57,8 +57,8 @@ FACES_MUTANTS: tuple[Mutant, ...] = (
         "renew-hides-the-loss",
         "renew() of a lease that is gone returns 0.0 instead of raising LeaseLost",
         _LEASE,
-        "        await self._opened.keeper.renew_now(self._tenure)\n        self.check()\n",
-        "        await self._opened.keeper.renew_now(self._tenure)\n",
+        "        await self._opened.keeper.renewals.renew_now(self._tenure)\n        self.check()\n",
+        "        await self._opened.keeper.renewals.renew_now(self._tenure)\n",
         _LEASE_TESTS,
     ),
     Mutant(
@@ -258,13 +258,14 @@ FACES_MUTANTS: tuple[Mutant, ...] = (
         "blind-locked-inner-timeout",
         "a timeout of another lock inside a decorated async function is taken for a busy lock",
         _CLIENT,
-        '                    return cast("R", on_busy(busy))\n                async with lease:\n'
+        '                    return cast("R", await self._when_busy(on_busy, busy, *call))\n'
+        "                async with lease:\n"
         "                    return await function(*args, **names.with_lease(args, kwargs, lease))\n",
-        '                    return cast("R", on_busy(busy))\n                try:\n'
+        '                    return cast("R", await self._when_busy(on_busy, busy, *call))\n                try:\n'
         "                    async with lease:\n"
         "                        return await function(*args, **names.with_lease(args, kwargs, lease))\n"
         "                except AcquireTimeout as busy:\n                    if on_busy is None:\n"
-        '                        raise\n                    return cast("R", on_busy(busy))\n',
+        '                        raise\n                    return cast("R", await self._when_busy(on_busy, busy))\n',
         ("tests/unit/test_locked.py::test_a_timeout_inside_an_async_function_is_not_taken_for_a_busy_lock",),
     ),
 )

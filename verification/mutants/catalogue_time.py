@@ -9,6 +9,7 @@ __all__ = ["TIME_MUTANTS"]
 _ACQUIRE = "_core/acquire.py"
 _CLEANUP = "_core/cleanup.py"
 _KEEPER = "_core/keeper.py"
+_RENEWALS = "_core/renewals.py"
 _RELEASE = "_core/release.py"
 _TENURE = "_core/tenure.py"
 _VALIDITY = "_core/validity.py"
@@ -99,7 +100,7 @@ TIME_MUTANTS: tuple[Mutant, ...] = (
         "R3-release-after-the-ttl",
         "release() says True although the ttl was over and another had the lock",
         _RELEASE,
-        "tenure.perhaps_freed and runtime.now() < tenure.deadline)\n",
+        "tenure.perhaps_freed and runtime.now() < tenure.kept_until)\n",
         "tenure.perhaps_freed)\n",
         _test("test_a_release_in_doubt_that_is_answered_after_the_deadline_does_not_claim_to_have_freed"),
     ),
@@ -156,7 +157,7 @@ TIME_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "late-confirmation-kept",
         "a renewal confirmed after the loss keeps the lock in the store for another ttl with no holder",
-        _KEEPER,
+        _RENEWALS,
         "                late.append(answer)\n",
         "                continue\n",
         _test("test_a_renewal_in_the_background_that_is_answered_after_the_deadline_gives_its_grant_back"),
@@ -164,7 +165,7 @@ TIME_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "late-renew-kept",
         "lease.renew() that is answered after the deadline leaves the lock taken for a ttl",
-        _KEEPER,
+        _RENEWALS,
         "            await self._give_back([answer])\n",
         "            pass\n",
         _test("test_a_renewal_that_is_answered_after_the_deadline_gives_its_grant_back"),
@@ -199,9 +200,9 @@ TIME_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "R9-slow-store-flooded",
         "a store that is only slow gets many times the requests",
-        _KEEPER,
-        "        self._usual = min(took, 2 * self._usual) if self._usual else took",
-        "        self._usual = 0.0",
+        _RENEWALS,
+        "        self.usual = min(took, 2 * self.usual) if self.usual else took",
+        "        self.usual = 0.0",
         ("tests/simulation/test_lossy_renewals.py",),
     ),
     Mutant(

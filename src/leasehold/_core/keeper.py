@@ -11,7 +11,6 @@ The worker starts with the first lease and ends when it has been idle for a whil
 from __future__ import annotations
 
 import math
-import weakref
 from collections import deque
 from typing import TYPE_CHECKING
 from warnings import warn
@@ -19,17 +18,16 @@ from warnings import warn
 from leasehold._core import events as happened
 from leasehold._core.event_dispatcher import EventDispatcher
 from leasehold._core.events import logger
+from leasehold._core.renewals import Known, Renewals
 from leasehold._core.stacklevel import user_stacklevel
 from leasehold._core.states import LOST, Event, State, advance
 from leasehold._core.ttl_warnings import TtlWarnings
 from leasehold._core.validity import hedge_after
-from leasehold.errors import BackendError, ClientClosed
+from leasehold.errors import ClientClosed
 from leasehold.spi import Alerting
 from leasehold.values import Grant, Loss, LossReason
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from leasehold._core.events import Events
     from leasehold._core.tenure import Tenure
     from leasehold.spi import Backend, Runtime, Task
@@ -42,16 +40,6 @@ BUNDLE = 1 / 30  # renewals due within this part of a ttl go along with one that
 CLOSE_PATIENCE = 5.0
 
 
-class _Known(weakref.ref["Tenure"]):
-    """A weak reference that keeps name and fence of the lease, to report one that was dropped."""
-
-    __slots__ = ("fence", "name", "number")
-
-    number: int
-    name: str
-    fence: int
-
-
 class Keeper:
     """Keeps the leases of one client."""
 
@@ -61,18 +49,18 @@ class Keeper:
         self._events = events
         self.guard = runtime.guard()
         self._signal = runtime.signal()
-        self._known: dict[int, _Known] = {}
-        self._dropped: deque[_Known] = deque()  # finalizers only append here: taking the guard in one could deadlock
+        self._known: dict[int, Known] = {}
+        self._dropped: deque[Known] = deque()  # finalizers only append here: taking the guard in one could deadlock
         self._decided: list[Tenure] = []  # lost by their holders' own clock; kept until the loss is reported
         self._numbers = 0
         self._worker: Task | None = None
         self._wake = math.inf
         self._idle_since: float | None = None
-        self._usual = 0.0  # how long the store usually takes for a renewal
         self._closed = False
-        self._dispatcher = EventDispatcher(runtime, events)
-        self._ttl_warnings = TtlWarnings(self._dispatcher)
+        self.dispatcher = EventDispatcher(runtime, events)
+        self.ttl_warnings = TtlWarnings(self.dispatcher)
         self._notifier: Task | None = None  # the last task that notified of losses
+        self.renewals = Renewals(self, runtime, backend, events)
         if isinstance(backend, Alerting):
             backend.on_alert(self.renew_soon)
 
@@ -80,7 +68,7 @@ class Keeper:
 
     def admit(self, tenure: Tenure) -> None:
         """Keep this lease from now on."""
-        known = _Known(tenure, self._dropped.append)
+        known = Known(tenure, self._dropped.append)
         known.name, known.fence = tenure.name, tenure.grant.fence
         with self.guard:
             if self._closed:
@@ -94,7 +82,7 @@ class Keeper:
             elif tenure.due < self._wake or tenure.deadline < self._wake:
                 self._signal.set()
         if tenure.ttl != tenure.grant.claim.ttl:
-            self._ttl_warnings.note(tenure)
+            self.ttl_warnings.note(tenure)
 
     def decide(self, tenure: Tenure) -> Loss | None:
         """Whether the lease is lost now, by the clock; the worker then notifies its watchers and listeners."""
@@ -128,19 +116,6 @@ class Keeper:
             for watcher in tenure.present_watchers():
                 watcher.on_end(lost)  # not the break: a holder that has released must not be interrupted
         return news
-
-    async def renew_now(self, tenure: Tenure) -> None:
-        """Renew one lease on the holder's own request; errors of the store are the caller's."""
-        sent = self._runtime.now()
-        (answer,) = await self._backend.renew([tenure.grant], tenure.deadline)
-        if isinstance(answer, BackendError):
-            raise answer
-        await self._runtime.switch()
-        self._apply(tenure, answer, sent)
-        if tenure.loss is not None and isinstance(answer, Grant) and tenure.gives_back_late:
-            await self._give_back([answer])
-        if tenure.state is State.HELD:
-            self._report_renewed([(tenure.name, tenure.grant.fence)])
 
     def end_all(self, loss: Loss) -> list[Tenure]:
         """Admit none any more, and end every lease that is held; returns them. Their holders are not notified yet."""
@@ -181,7 +156,7 @@ class Keeper:
             await worker.join(deadline)
         if self._notifier is not None:
             await self._notifier.join(deadline)
-        await self._dispatcher.finish(deadline)
+        await self.dispatcher.finish(deadline)
         if names:  # last, because a program may have its warnings raised
             held = ", ".join(map(repr, names[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
             advice = "release every lease before close(), or use `with lock.hold():`"
@@ -195,7 +170,7 @@ class Keeper:
         self._known = {}
         self._dropped.clear()
         self._notifier = None
-        self._dispatcher.bury()
+        self.dispatcher.bury()
 
     def renew_soon(self) -> None:
         """Renew every lease now: the store has reason to doubt them."""
@@ -203,6 +178,10 @@ class Keeper:
         for tenure in self.tenures():
             with self.guard:
                 tenure.due = min(tenure.due, now)
+        self._signal.set()
+
+    def wake(self) -> None:
+        """Have the worker look again at once."""
         self._signal.set()
 
     def lose(self, tenure: Tenure, loss: Loss) -> None:
@@ -281,18 +260,18 @@ class Keeper:
                 self._notifier = self._runtime.spawn(self._notify(lost), "leasehold loss")
             for tenure in lost:
                 if tenure.loss is not None:
-                    self._dispatcher.dispatch(happened.Lost(tenure.name, tenure.grant.fence, tenure.loss))
+                    self.dispatcher.dispatch(happened.Lost(tenure.name, tenure.grant.fence, tenure.loss))
             if due:
-                self._runtime.spawn(self._renew(due, now), "leasehold renewal")
+                self._runtime.spawn(self.renewals.renew(due, now), "leasehold renewal")
         except Exception:  # noqa: BLE001
             logger.exception("the keeper failed and goes on; this is a defect of leasehold, please report it")
             return now + LONGEST_SLEEP
         return wake
 
-    def _survey(self, now: float) -> tuple[list[Tenure], list[tuple[_Known, Grant]], float]:
+    def _survey(self, now: float) -> tuple[list[Tenure], list[tuple[Known, Grant]], float]:
         """The leases that are over, those to renew, and when the next one needs attention."""
         lost: list[Tenure] = []
-        due: list[tuple[_Known, Grant]] = []
+        due: list[tuple[Known, Grant]] = []
         wake = now + LONGEST_SLEEP
         with self.guard:
             everyone = list(self._known.values())
@@ -307,7 +286,7 @@ class Keeper:
                 continue
             if tenure.wants_renewal(now, tenure.grant.claim.ttl * BUNDLE if bundle else 0.0):
                 with self.guard:
-                    tenure.renewal_sent(now, hedge_after(tenure.grant.claim.ttl, self._usual))
+                    tenure.renewal_sent(now, hedge_after(tenure.grant.claim.ttl, self.renewals.usual))
                 due.append((known, tenure.grant))
             wake = min(wake, tenure.next_action())
         return lost, due, wake
@@ -318,85 +297,12 @@ class Keeper:
             tenure.settle(now)
             return self._known.pop(tenure.number, None) is not None and tenure.state is State.LOST
 
-    async def _renew(self, due: list[tuple[_Known, Grant]], sent: float) -> None:
-        renewed: list[tuple[str, int]] = []
-        late: list[Grant] = []
-        try:
-            answers = await self._backend.renew([grant for _, grant in due], _last_deadline(due, sent))
-        except Exception as error:  # noqa: BLE001 - whatever went wrong, the next try may succeed
-            for known, _ in due:
-                self._renewal_failed(known, error, sent)
-        else:
-            await self._runtime.switch()
-            renewed, late = self._note_answers(due, answers, sent)
-        self._signal.set()
-        await self._give_back(late)
-        self._report_renewed(renewed)
-
-    def _note_answers(
-        self, due: list[tuple[_Known, Grant]], answers: Sequence[Grant | Loss | BackendError], sent: float
-    ) -> tuple[list[tuple[str, int]], list[Grant]]:
-        """Name and fence of each renewed lease; and the grants that were confirmed after their leases had ended."""
-        renewed, late = [], []
-        took = self._runtime.now() - sent
-        self._usual = min(took, 2 * self._usual) if self._usual else took  # one late answer does not make a slow store
-        for (known, _), answer in zip(due, answers, strict=True):
-            if isinstance(answer, BackendError):
-                self._renewal_failed(known, answer, sent)
-                continue
-            tenure = known()
-            if tenure is None:
-                continue
-            with self.guard:
-                tenure.renewal_ended()
-            self._apply(tenure, answer, sent)
-            if tenure.state is State.HELD:
-                renewed.append((tenure.name, tenure.grant.fence))
-            elif tenure.state is State.LOST and isinstance(answer, Grant) and tenure.gives_back_late:
-                late.append(answer)
-        return renewed, late
-
-    def _apply(self, tenure: Tenure, answer: Grant | Loss, sent: float) -> None:
-        with self.guard:
-            if isinstance(answer, Loss):
-                tenure.lose(answer)
-            else:
-                tenure.confirm(answer, sent, self._runtime.now())
-        if tenure.ttl != tenure.grant.claim.ttl:
-            self._ttl_warnings.note(tenure)
-
-    def _report_renewed(self, renewed: list[tuple[str, int]]) -> None:
-        """Called last, and without references to leases: even `wanted` may hang, in a log handler's lock."""
-        if renewed and self._events.wanted(happened.Renewed):
-            for name, fence in renewed:
-                self._dispatcher.dispatch(happened.Renewed(name, fence))
-
-    async def _give_back(self, grants: list[Grant]) -> None:
-        """Release grants whose renewal was confirmed after their leases had ended here."""
-        for grant in grants:
-            try:
-                await self._backend.release(grant)
-            except Exception:  # noqa: BLE001 - the ttl frees it
-                logger.debug("could not release a grant that was confirmed too late; its ttl will", exc_info=True)
-
-    def _renewal_failed(self, known: _Known, error: Exception, sent: float) -> None:
-        now = self._runtime.now()
-        tenure = known()
-        if tenure is None:
-            return
-        with self.guard:
-            tenure.renewal_ended()
-            first = tenure.failure is None
-            failed = tenure.failed(str(error) or type(error).__name__, sent, now)
-        if failed and first and tenure.state is State.HELD:
-            self._dispatcher.dispatch(happened.RenewalFailed(tenure.name, tenure.deadline - now, str(error)))
-
     def _note_lateness(self, now: float, planned: float) -> None:
         late = now - planned
         for known in list(self._known.values()) if late > LONGEST_SLEEP / 10 else ():
             tenure = known()
             if tenure is not None and tenure.renewable and late > tenure.grant.claim.ttl / 3:
-                self._dispatcher.dispatch(happened.KeeperLate(tenure.name, late))
+                self.dispatcher.dispatch(happened.KeeperLate(tenure.name, late))
                 return
 
     def _forget_dropped(self) -> None:
@@ -405,7 +311,7 @@ class Keeper:
             with self.guard:
                 forgotten = self._known.pop(known.number, None)
             if forgotten is not None:
-                self._dispatcher.dispatch(happened.Dropped(known.name, known.fence))
+                self.dispatcher.dispatch(happened.Dropped(known.name, known.fence))
 
     def _retire(self, now: float) -> bool:
         """Whether the worker may end: closed, or idle for a while."""
@@ -431,11 +337,6 @@ class Keeper:
                     logger.exception("on_lost failed for %r; the lease is lost all the same", tenure.name)
             if told is not None:
                 told.append(tenure)
-
-
-def _last_deadline(due: list[tuple[_Known, Grant]], sent: float) -> float:
-    """Until when an answer is of use to one of these."""
-    return max((tenure.deadline for known, _ in due if (tenure := known()) is not None), default=sent)
 
 
 _LOCAL_LOSSES = frozenset({LossReason.EXPIRED, LossReason.UNCONFIRMED, LossReason.MAX_HOLD, LossReason.RELEASED})

@@ -1,0 +1,140 @@
+"""Renewals: one request for all leases that are due, and what its answers mean for each of them.
+
+A batch is a task of its own. It refers to leases weakly: one that the program drops meanwhile is not kept for it.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING
+
+from leasehold._core import events as happened
+from leasehold._core.events import logger
+from leasehold._core.states import State
+from leasehold.errors import BackendError
+from leasehold.values import Grant, Loss
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from leasehold._core.events import Events
+    from leasehold._core.keeper import Keeper
+    from leasehold._core.tenure import Tenure
+    from leasehold.spi import Backend, Runtime
+
+__all__ = ["Known", "Renewals"]
+
+
+class Known(weakref.ref["Tenure"]):
+    """A weak reference that keeps name and fence of the lease, to report one that was dropped."""
+
+    __slots__ = ("fence", "name", "number")
+
+    number: int
+    name: str
+    fence: int
+
+
+class Renewals:
+    """Sends the renewals of a keeper, whose guard and dispatcher it shares."""
+
+    def __init__(self, keeper: Keeper, runtime: Runtime, backend: Backend, events: Events) -> None:
+        self._keeper = keeper
+        self._runtime = runtime
+        self._backend = backend
+        self._events = events
+        self._dispatcher = keeper.dispatcher
+        self._ttl_warnings = keeper.ttl_warnings
+        self.usual = 0.0  # how long the store usually takes for a renewal
+
+    async def renew_now(self, tenure: Tenure) -> None:
+        """Renew one lease on the holder's own request; errors of the store are the caller's."""
+        sent = self._runtime.now()
+        (answer,) = await self._backend.renew([tenure.grant], tenure.deadline)
+        if isinstance(answer, BackendError):
+            raise answer
+        await self._runtime.switch()
+        self._apply(tenure, answer, sent)
+        if tenure.loss is not None and isinstance(answer, Grant) and tenure.gives_back_late:
+            await self._give_back([answer])
+        if tenure.state is State.HELD:
+            self._report_renewed([(tenure.name, tenure.grant.fence)])
+
+    async def renew(self, due: list[tuple[Known, Grant]], sent: float) -> None:
+        """All of these in one request, sent now."""
+        renewed: list[tuple[str, int]] = []
+        late: list[Grant] = []
+        try:
+            answers = await self._backend.renew([grant for _, grant in due], _last_deadline(due, sent))
+        except Exception as error:  # noqa: BLE001 - whatever went wrong, the next try may succeed
+            for known, _ in due:
+                self._renewal_failed(known, error, sent)
+        else:
+            await self._runtime.switch()
+            renewed, late = self._note_answers(due, answers, sent)
+        self._keeper.wake()
+        await self._give_back(late)
+        self._report_renewed(renewed)
+
+    def _note_answers(
+        self, due: list[tuple[Known, Grant]], answers: Sequence[Grant | Loss | BackendError], sent: float
+    ) -> tuple[list[tuple[str, int]], list[Grant]]:
+        """Name and fence of each renewed lease; and the grants that were confirmed after their leases had ended."""
+        renewed, late = [], []
+        took = self._runtime.now() - sent
+        self.usual = min(took, 2 * self.usual) if self.usual else took  # one late answer does not make a slow store
+        for (known, _), answer in zip(due, answers, strict=True):
+            if isinstance(answer, BackendError):
+                self._renewal_failed(known, answer, sent)
+                continue
+            tenure = known()
+            if tenure is None:
+                continue
+            with self._keeper.guard:
+                tenure.renewal_ended()
+            self._apply(tenure, answer, sent)
+            if tenure.state is State.HELD:
+                renewed.append((tenure.name, tenure.grant.fence))
+            elif tenure.state is State.LOST and isinstance(answer, Grant) and tenure.gives_back_late:
+                late.append(answer)
+        return renewed, late
+
+    def _apply(self, tenure: Tenure, answer: Grant | Loss, sent: float) -> None:
+        with self._keeper.guard:
+            if isinstance(answer, Loss):
+                tenure.lose(answer)
+            else:
+                tenure.confirm(answer, sent, self._runtime.now())
+        if tenure.ttl != tenure.grant.claim.ttl:
+            self._ttl_warnings.note(tenure)
+
+    def _report_renewed(self, renewed: list[tuple[str, int]]) -> None:
+        """Called last, and without references to leases: even `wanted` may hang, in a log handler's lock."""
+        if renewed and self._events.wanted(happened.Renewed):
+            for name, fence in renewed:
+                self._dispatcher.dispatch(happened.Renewed(name, fence))
+
+    async def _give_back(self, grants: list[Grant]) -> None:
+        """Release grants whose renewal was confirmed after their leases had ended here."""
+        for grant in grants:
+            try:
+                await self._backend.release(grant)
+            except Exception:  # noqa: BLE001 - the ttl frees it
+                logger.debug("could not release a grant that was confirmed too late; its ttl will", exc_info=True)
+
+    def _renewal_failed(self, known: Known, error: Exception, sent: float) -> None:
+        now = self._runtime.now()
+        tenure = known()
+        if tenure is None:
+            return
+        with self._keeper.guard:
+            tenure.renewal_ended()
+            first = tenure.failure is None
+            failed = tenure.failed(str(error) or type(error).__name__, sent, now)
+        if failed and first and tenure.state is State.HELD:
+            self._dispatcher.dispatch(happened.RenewalFailed(tenure.name, tenure.deadline - now, str(error)))
+
+
+def _last_deadline(due: list[tuple[Known, Grant]], sent: float) -> float:
+    """Until when an answer is of use to one of these."""
+    return max((tenure.deadline for known, _ in due if (tenure := known()) is not None), default=sent)
