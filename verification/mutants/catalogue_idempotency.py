@@ -12,6 +12,7 @@ _HTTP = "patterns/idempotency_http.py"
 _ASGI = "patterns/idempotency_asgi.py"
 _FACES = "tests/faces/test_idempotency.py::"
 _UNIT = "tests/unit/test_idempotency_"
+_SUITE = "tests/patterns/test_patterns_memory.py::test_patterns"
 _SERVED = "tests/patterns/idempotency/test_asgi.py::"
 
 IDEMPOTENCY_MUTANTS: tuple[Mutant, ...] = (
@@ -28,10 +29,7 @@ IDEMPOTENCY_MUTANTS: tuple[Mutant, ...] = (
         _ATTEMPT,
         "            if not await opened.runtime.shielded(lambda: keys._write(opened, lease, entry, patience)):\n",
         "            if await opened.runtime.shielded(lambda: keys._write(opened, lease, entry, patience)) is None:\n",
-        (
-            "tests/patterns/test_patterns_memory.py::test_patterns"
-            "[idempotency:a_late_finisher_cannot_overwrite_the_result-ThreadDriver]",
-        ),
+        (f"{_SUITE}[idempotency:a_late_finisher_cannot_overwrite_the_result-ThreadDriver]",),
     ),
     Mutant(
         "idem-doubt-dropped",
