@@ -8,6 +8,7 @@ from verification.mutants.catalogue import CORE_MUTANTS, Mutant
 from verification.mutants.catalogue_cli import CLI_MUTANTS
 from verification.mutants.catalogue_etcd import ETCD_MUTANTS
 from verification.mutants.catalogue_faces import FACES_MUTANTS
+from verification.mutants.catalogue_idempotency import IDEMPOTENCY_MUTANTS
 from verification.mutants.catalogue_kit import KIT_MUTANTS
 from verification.mutants.catalogue_nats import NATS_MUTANTS
 from verification.mutants.catalogue_postgres import POSTGRES_MUTANTS
@@ -33,6 +34,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *POSTGRES_MUTANTS,
     *SQLITE_MUTANTS,
     *CLI_MUTANTS,
+    *IDEMPOTENCY_MUTANTS,
 )
 
 __all__ = ["MUTANTS", "Mutant", "Verdict", "apply", "hunt"]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from verification.simulation.checkers import Beliefs, fence_disorder
 from verification.simulation.history import History, Violation, last_lines, trace_hash
+from verification.simulation.idempotency import Results
 from verification.simulation.nemesis import Nemesis
 from verification.simulation.network import Link
 from verification.simulation.resource import Register
@@ -91,6 +92,7 @@ class _Run:
             rates=1.0 + 1.2 * stage.drift,
             delay=stage.delay,
             keeps_until=stage.keeps_until,
+            results=Results(self._history) if stage.keeps_records else None,
         )
         self._observer = SimRuntime(world.process("observer"))
         self._sites = [self._site(index) for index in range(random.choice([2, 3, 4]))]

@@ -32,6 +32,7 @@ class Stage(Protocol):
     drift: float  # by how much a process' clock may be fast or slow against the world's
     delay: float  # how much longer than others a waiter may have to wait here
     keeps_until: bool  # whether its calls end at the instant `until`
+    keeps_records: bool  # whether it never loses a record that it acknowledged
 
     def prepare(self, ttl: float, *, queueing: bool) -> None:
         """The ttl that most claims of the run will have, and whether the store has a queue."""
@@ -55,12 +56,13 @@ class MemoryStage:
     drift = 0.005  # half of what the library's margin allows
     delay = 0.0
     keeps_until = True
+    keeps_records = True
 
     def __init__(self, world: World, history: History) -> None:
         self._world = world
         self._history = history
         self.model = StoreModel(world, history)
-        self._store = MemoryStore(clock=lambda: world.now, label="memory://simulated")
+        self._store = MemoryStore(clock=lambda: world.now, wall=lambda: world.now, label="memory://simulated")
         self._queueing = True
 
     def prepare(self, ttl: float, *, queueing: bool) -> None:  # noqa: ARG002 - it is fast with any ttl

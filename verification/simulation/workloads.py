@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 from leasehold._core import events as happened
 from leasehold._core.backoff import GRACE
 from leasehold.client import AsyncClient
-from leasehold.errors import AcquireTimeout, BackendError, LeaseLost, StaleFence
+from leasehold.errors import AcquireTimeout, AttemptExpired, BackendError, InFlight, LeaseLost, StaleFence
 from leasehold.hold import AsyncHold
 from leasehold.lease import AsyncLease, AsyncLeaseSet
 from leasehold.lock_spec import LockOptions
+from verification.simulation.idempotency import attempt_once
 from verification.simulation.world import Cancelled
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from verification.simulation.accounts import StoreModel
     from verification.simulation.checkers import Beliefs
     from verification.simulation.history import History
+    from verification.simulation.idempotency import Results
     from verification.simulation.network import Link
     from verification.simulation.resource import Register
     from verification.simulation.runtime import SimRuntime, SimTaskHandle
@@ -41,7 +43,7 @@ class BodyError(Exception):
     """An error of the user's own code under a lock."""
 
 
-EXPECTED = (AcquireTimeout, LeaseLost, BackendError, StaleFence, BodyError)
+EXPECTED = (AcquireTimeout, LeaseLost, BackendError, StaleFence, BodyError, InFlight, AttemptExpired)
 
 
 @dataclass(slots=True)
@@ -59,6 +61,7 @@ class Scene:
     rates: float = 1.006  # a little more than two clocks can differ in rate
     delay: float = 0.0  # how much longer than that of others a wait may be, because of the store
     keeps_until: bool = True
+    results: Results | None = None  # of idempotency keys; None where the store may lose its records
     contenders: int = 0
     healed_at: float | None = None
 
@@ -121,6 +124,10 @@ class Actor:
             self._watch_the_end,
             self._release_in_vain,
         ]
+        self._cancellable = [self._hold_one, self._hold_shared, self._hold_all, self._acquire_and_release]
+        if scene.results is not None:
+            self._deeds += [self._attempt_a_key, self._attempt_a_key]
+            self._cancellable.append(self._attempt_a_key)
 
     async def live(self) -> None:
         """Do everything."""
@@ -181,7 +188,7 @@ class Actor:
 
     async def _be_cancelled(self) -> None:
         """A waiting, working or releasing task is cancelled at any moment."""
-        deed = self._random.choice([self._hold_one, self._hold_shared, self._hold_all, self._acquire_and_release])
+        deed = self._random.choice(self._cancellable)
         victim: SimTaskHandle = self._runtime.start(self._attempt(deed), "victim")
         chance = self._random.random()
         await self._runtime.sleep(chance * chance * 2 * self._scene.ttl)
@@ -250,6 +257,11 @@ class Actor:
             self._world.note(link.process.name, "release goes on in the background")
         await self._well_for(CLEANED)
         self._check_gone([lease], answered=True)
+
+    async def _attempt_a_key(self) -> None:
+        """Work under an idempotency key: replayed, refused, completed, dropped, or succeeded by another."""
+        assert self._scene.results is not None
+        await attempt_once(self._site.client, self._runtime, self._scene.results, self._scene.ttl)
 
     # --- taking, using and giving back
 
