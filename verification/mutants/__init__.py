@@ -15,6 +15,7 @@ from verification.mutants.catalogue_postgres import POSTGRES_MUTANTS
 from verification.mutants.catalogue_redis import REDIS_MUTANTS
 from verification.mutants.catalogue_redis_store import REDIS_STORE_MUTANTS
 from verification.mutants.catalogue_redlock import REDLOCK_MUTANTS
+from verification.mutants.catalogue_sql_idempotency import SQL_IDEMPOTENCY_MUTANTS
 from verification.mutants.catalogue_sqlite import SQLITE_MUTANTS
 from verification.mutants.catalogue_time import TIME_MUTANTS
 from verification.mutants.catalogue_zookeeper import ZOOKEEPER_MUTANTS
@@ -32,6 +33,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *ZOOKEEPER_MUTANTS,
     *NATS_MUTANTS,
     *POSTGRES_MUTANTS,
+    *SQL_IDEMPOTENCY_MUTANTS,
     *SQLITE_MUTANTS,
     *CLI_MUTANTS,
     *IDEMPOTENCY_MUTANTS,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from leasehold.cli import exit_codes
 from leasehold.errors import ConfigurationError
-from leasehold.sql import fence_schema, guard_schema, store_schema
+from leasehold.sql import fence_schema, guard_schema, idempotency_schema, store_schema
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -52,4 +52,8 @@ def _store(arguments: Namespace) -> str:
     return store_schema("postgresql", schema=arguments.schema, role=arguments.role)
 
 
-_PRINTED = {"guard": _guard, "fence": _fence, "postgresql": _store}
+def _idempotency(arguments: Namespace) -> str:
+    return idempotency_schema(arguments.dialect or "postgresql", schema=arguments.schema)
+
+
+_PRINTED = {"guard": _guard, "fence": _fence, "idempotency": _idempotency, "postgresql": _store}

@@ -217,12 +217,15 @@ def _fence_number(text: str) -> int:
 
 def _schema(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "what", metavar="WHAT", choices=("guard", "fence", "postgresql"), help="guard, fence or postgresql, see above"
+        "what",
+        metavar="WHAT",
+        choices=("guard", "fence", "idempotency", "postgresql"),
+        help="guard, fence, idempotency or postgresql, see above",
     )
     parser.add_argument("--dialect", choices=("postgresql", "sqlite"), help="of which database (postgresql)")
     parser.add_argument("--table", metavar="NAME", help="fence: the table, as it is written in the catalogue")
     parser.add_argument("--key", metavar="COLUMN", help="fence: the column that names a row")
-    parser.add_argument("--schema", metavar="NAME", help="the schema of the table (public), or of the store")
+    parser.add_argument("--schema", metavar="NAME", help="the schema of the table (fence: public), or of the store")
     parser.add_argument("--role", metavar="NAME", help="postgresql: also the least rights that this role needs")
     parser.add_argument("--lock", metavar="NAME", help="fence: the lock of a row, such as 'order:{id}' (TABLE:{KEY})")
     parser.add_argument("--lock-namespace", metavar="TEXT", help="fence: the namespace of the lock (leasehold)")

@@ -110,16 +110,18 @@ class IdempotencyKeys:
 
         For a job of its own, where `sweep_every` is 0 or not enough. It works inside a transaction and outside.
         """
+        most = _whole(limit, "limit", 1)
         wire = _blocking_wire(tx, "sweep_async(tx)")
-        return run(_dialect(wire).sweep(wire, _whole(limit, "limit", 1), self._rules.schema))
+        return run(_dialect(wire).sweep(wire, most, self._rules.schema))
 
     async def sweep_async(self, tx: Any, *, limit: int = 1000) -> int:
         """The same as `sweep` for asyncio."""
+        most = _whole(limit, "limit", 1)
         twin = async_twin(tx)
         if twin is not None:
-            return int(await twin.run_sync(lambda blocking: self.sweep(blocking, limit=limit)))
+            return int(await twin.run_sync(lambda blocking: self.sweep(blocking, limit=most)))
         wire = _async_wire(tx, "sweep(tx)")
-        return await _dialect(wire).sweep(wire, _whole(limit, "limit", 1), self._rules.schema)
+        return await _dialect(wire).sweep(wire, most, self._rules.schema)
 
     def schema(self, dialect: str = "postgresql") -> str:
         """The statements that make the table, for programs that may not create tables themselves."""

@@ -35,8 +35,6 @@ from leasehold.sql.idempotency_record import (
 from leasehold.sql.one_table import OneTable, in_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from leasehold.sql.idempotency_record import Claim, Rules
     from leasehold.sql.wires import Answer, Wire
 
@@ -132,8 +130,11 @@ async def begin(wire: Wire, claim: Claim, rules: Rules) -> Kept | Opened:
     """Find the key completed, or take it until the end of the transaction."""
     require_transaction(wire)
     try:
-        home = await TABLE.home(wire, rules.schema)
-        return await _take(wire, claim, rules, home)
+        patience = _Patience(wire, rules.wait)
+        while (home := await TABLE.home(wire, rules.schema)) is None:
+            if not await patience.pause():
+                raise in_flight(claim, rules, "the table of keys is made by a transaction that is not over")
+        return await _take(wire, claim, rules, home, patience)
     except LeaseholdError:
         raise
     except Exception as error:
@@ -141,23 +142,36 @@ async def begin(wire: Wire, claim: Claim, rules: Rules) -> Kept | Opened:
         raise
 
 
-async def _take(wire: Wire, claim: Claim, rules: Rules, home: str) -> Kept | Opened:
-    end = time.monotonic() + (rules.wait or 0.0)
-    pauses = _pauses()
-    waited = False
+class _Patience:
+    """How long an attempt still waits. It sleeps in the server, which is the same for threads and asyncio."""
+
+    def __init__(self, wire: Wire, wait: float | None) -> None:
+        self._wire = wire
+        self._end = time.monotonic() + (wait or 0.0)
+        self._pauses = itertools.chain(_PAUSES, itertools.repeat(_PAUSES[-1]))
+        self.used = False
+
+    async def pause(self) -> bool:
+        """False if there is no time left."""
+        left = self._end - time.monotonic()
+        if left <= 0:
+            return False
+        self.used = True
+        await self._wire.query(_SLEEP, {"pause": min(next(self._pauses), left)})
+        return True
+
+
+async def _take(wire: Wire, claim: Claim, rules: Rules, home: str, patience: _Patience) -> Kept | Opened:
+    values = {**claim.place(), "number": claim.number()}
     while True:
-        values = {**claim.place(), "number": claim.number()}
         ((fingerprint, result, ours, level),) = (await _query(wire, _TAKE, home, values)).rows
         if result is not None:
             return Kept(fingerprint, result)
         if ours:
             break
-        left = end - time.monotonic()
-        if left <= 0:
+        if not await patience.pause():
             raise in_flight(claim, rules, "the attempt that came first is not over")
-        await wire.query(_SLEEP, {"pause": min(next(pauses), left)})  # sleeps in the server: for threads and asyncio
-        waited = True
-    if waited and level not in _SEES_COMMITS:
+    if patience.used and level not in _SEES_COMMITS:
         raise retry("the attempt that came first is over, and this transaction sees the database as it was before that")
     token = secrets.token_hex(8)
     ((fingerprint, result, _),) = (await _query(wire, _LOOK_AGAIN, home, {**claim.place(), "token": token})).rows
@@ -191,7 +205,7 @@ async def sweep(wire: Wire, limit: int, schema: str | None) -> int:
     """Remove records that are over, and say how many."""
     try:
         home = await TABLE.home(wire, schema)
-        return (await _query(wire, _SWEEP, home, {"limit": limit})).count
+        return 0 if home is None else (await _query(wire, _SWEEP, home, {"limit": limit})).count
     except LeaseholdError:
         raise
     except Exception as error:
@@ -201,10 +215,6 @@ async def sweep(wire: Wire, limit: int, schema: str | None) -> int:
 
 async def _query(wire: Wire, statement: str, home: str, values: dict[str, object]) -> Answer:
     return await wire.query(in_schema(statement, home, TABLE.name), values)
-
-
-def _pauses() -> Iterator[float]:
-    return itertools.chain(_PAUSES, itertools.repeat(_PAUSES[-1]))
 
 
 def _explain(wire: Wire, error: Exception) -> None:

@@ -33,8 +33,9 @@ SELECT (
 """
 
 # Only one transaction makes the table: two that do it at once would end with an error about PostgreSQL's own tables.
+# The others do not wait for it here: that transaction is the user's, and may take as long as it likes.
 _ALONE = """
-SELECT pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended(CAST(%(table)s AS pg_catalog.text), 0))
+SELECT pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtextextended(CAST(%(table)s AS pg_catalog.text), 0))
 """
 
 
@@ -56,8 +57,11 @@ class OneTable:
         named = self.name if schema is None else f"{quoted(schema, 'a schema')}.{self.name}"
         return "".join(f"{each.strip().replace('@table@', named)};\n" for each in self._statements)
 
-    async def home(self, wire: Wire, schema: str | None) -> str:
-        """The schema that it is in; it is looked for once per connection."""
+    async def home(self, wire: Wire, schema: str | None) -> str | None:
+        """The schema that it is in; None while a transaction of somebody else makes it.
+
+        It is looked for once per connection.
+        """
         driver = wire.driver
         with suppress(TypeError):  # without weak references to its connections, the table is looked for every time
             seen = self._seen.get(driver)
@@ -77,8 +81,9 @@ class OneTable:
         with suppress(TypeError):
             self._seen.pop(wire.driver, None)
 
-    async def _make(self, wire: Wire, schema: str | None) -> str:
-        await wire.query(_ALONE, {"table": self.name})
+    async def _make(self, wire: Wire, schema: str | None) -> str | None:
+        if not (await wire.query(_ALONE, {"table": self.name})).rows[0][0]:
+            return None
         found, current, _ = await self._look(wire)  # another transaction may have been faster, in another schema
         home = self._among(found, schema)
         if home is not None:
