@@ -18,6 +18,7 @@ __all__ = ["BUILD", "CACHES", "TTL", "make_async", "make_blocking", "why_missing
 
 TTL = 8.0  # seconds that a value is fresh
 BUILD = 0.4  # seconds that a build takes
+PATIENT = {"socket_connect_timeout": 60, "socket_timeout": 60}  # a busy machine is no reason to give up
 
 CACHES = {
     "leasehold, asyncio": "",
@@ -62,7 +63,7 @@ def make_async(name: str, url: str, build: Callable[[], Awaitable[int]]) -> Call
         return lambda: cache.get("x", build)
     if name.startswith("cashews"):
         return _cashews(name, url, build)
-    client: Any = import_module("redis.asyncio").Redis.from_url(url)
+    client: Any = import_module("redis.asyncio").Redis.from_url(url, **PATIENT)
     bare = {"no protection": _bare, "mutex only (redis-py Lock)": _mutex, "early refresh only": _early}
     return lambda: bare[name](client, build)
 
@@ -100,7 +101,7 @@ async def _early(client: Any, build: Callable[[], Awaitable[int]]) -> int:
 
 def _cashews(name: str, url: str, build: Callable[[], Awaitable[int]]) -> Callable[[], Awaitable[int]]:
     cache: Any = import_module("cashews").Cache()
-    cache.setup(url, client_side=False)
+    cache.setup(url, client_side=False, **PATIENT)
     if name == "cashews early":
         decorate = cache.early(ttl=2 * TTL, early_ttl=TTL, key="x")  # fresh for TTL, then stale for as long again
     else:
