@@ -5,6 +5,7 @@ fails if one survives.
 """
 
 from verification.mutants.catalogue import CORE_MUTANTS, Mutant
+from verification.mutants.catalogue_cache import CACHE_MUTANTS
 from verification.mutants.catalogue_cli import CLI_MUTANTS
 from verification.mutants.catalogue_etcd import ETCD_MUTANTS
 from verification.mutants.catalogue_faces import FACES_MUTANTS
@@ -37,6 +38,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *SQLITE_MUTANTS,
     *CLI_MUTANTS,
     *IDEMPOTENCY_MUTANTS,
+    *CACHE_MUTANTS,
 )
 
 __all__ = ["MUTANTS", "Mutant", "Verdict", "apply", "hunt"]

@@ -24,6 +24,7 @@ R = TypeVar("R")
 def _awaited(build: Callable[..., R]) -> Callable[..., Awaitable[R]]:
     """The same as the core wants it: it is called on the thread of the caller, and nothing is awaited."""
 
+    @functools.wraps(build)
     async def call(*args: Any, **kwargs: Any) -> R:
         made = build(*args, **kwargs)
         if inspect.iscoroutine(made):
