@@ -11,6 +11,7 @@ transaction or a lock that the release has to wait for. Async: a task gives the 
 
 from __future__ import annotations
 
+import atexit
 import signal
 import threading
 from typing import TYPE_CHECKING, Any
@@ -116,6 +117,8 @@ class ReleaseOnSignals:
         self._handler_has_returned = True  # before looking: `_leave` looks in the other order
         if self._done.is_set() or patience == self._timeout:
             self._pass_on(number)
+        else:
+            atexit.register(self._finish, number, now + self._timeout)
 
     def _leave_by_a_task(self, loop: AbstractEventLoop, number: int) -> None:
         def begin() -> None:
@@ -125,6 +128,11 @@ class ReleaseOnSignals:
             loop.call_soon_threadsafe(begin)
         except RuntimeError:  # the loop is closed
             self._pass_on(number)
+
+    def _finish(self, number: int, deadline: float) -> None:
+        """The program ends by itself meanwhile, perhaps by an error of the call that the signal found it in."""
+        run(self._runtime.wait(self._done, deadline))
+        self._pass_on(number)
 
     # --- in a thread or task of its own
 

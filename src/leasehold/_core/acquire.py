@@ -298,6 +298,7 @@ class _Attempt:
         if on_wait is None:
             await waiting_calls.wait(self, signal, wake)
             return
+        waiting_calls.begins(self)  # `on_wait` may take its time, and the client be closed meanwhile
         while not signal.is_set() and (now := runtime.now()) < wake:
             on_wait(None if ahead is None else ahead + 1, self._refusal.holder, now - self._started)
             await waiting_calls.wait(self, signal, min(wake, now + REPORT_EVERY))

@@ -40,6 +40,11 @@ class WaitingCalls:
         self._calls: WeakKeyDictionary[WaitingCall, Hashable] = WeakKeyDictionary()  # with the thread or task of each
         self._ended = runtime.signal()
 
+    def begins(self, call: WaitingCall) -> None:
+        """Know a call that is about to wait."""
+        with self._guard:
+            self._calls[call] = self._runtime.current()
+
     async def wait(self, call: WaitingCall, signal: Signal, deadline: float) -> None:
         """Wait until the signal is set or the deadline is reached; `ClientClosed` if the client is closed meanwhile."""
         with self._guard:
