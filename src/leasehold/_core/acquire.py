@@ -182,7 +182,7 @@ class _Attempt:
         )
         return claim
 
-    async def leave(self) -> None:
+    async def leave_queue(self) -> None:
         """Leave the store, on behalf of a thread or task that waits on because the process is about to end."""
         await self._withdraw(self._claim)
 

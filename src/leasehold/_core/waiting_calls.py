@@ -6,7 +6,7 @@ store's queues before the connections are closed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from weakref import WeakKeyDictionary
 
 from leasehold.errors import ClientClosed
@@ -21,10 +21,11 @@ __all__ = ["WaitingCalls"]
 RECHECK = 0.05  # an interrupted call may end without a call of `ended`; then it disappears from `_calls` by itself
 
 
-class WaitingCall(Protocol):
-    """A call that waits."""
+@runtime_checkable
+class Queued(Protocol):
+    """A call that may have a place in a queue of the store while it waits."""
 
-    async def leave(self) -> None:
+    async def leave_queue(self) -> None:
         """Leave nothing of it in the store."""
 
 
@@ -37,15 +38,15 @@ class WaitingCalls:
         self._closed = False
         self._frozen, self._thawed = False, runtime.signal()
         self._signals: set[Signal] = set()  # those waited for at the moment
-        self._calls: WeakKeyDictionary[WaitingCall, Hashable] = WeakKeyDictionary()  # with the thread or task of each
+        self._calls: WeakKeyDictionary[object, Hashable] = WeakKeyDictionary()  # with the thread or task of each
         self._ended = runtime.signal()
 
-    def begins(self, call: WaitingCall) -> None:
+    def begins(self, call: object) -> None:
         """Know a call that is about to wait."""
         with self._guard:
             self._calls[call] = self._runtime.current()
 
-    async def wait(self, call: WaitingCall, signal: Signal, deadline: float) -> None:
+    async def wait(self, call: object, signal: Signal, deadline: float) -> None:
         """Wait until the signal is set or the deadline is reached; `ClientClosed` if the client is closed meanwhile."""
         with self._guard:
             self._check_open()
@@ -59,11 +60,11 @@ class WaitingCalls:
             self._signals.discard(signal)
         self._check_open()
 
-    async def pause(self, call: WaitingCall, seconds: float) -> None:
+    async def pause(self, call: object, seconds: float) -> None:
         """Let time pass; `ClientClosed` if the client is closed meanwhile."""
         await self.wait(call, self._runtime.signal(), self._runtime.now() + seconds)
 
-    def ended(self, call: WaitingCall) -> None:
+    def ended(self, call: object) -> None:
         """Remove a call that has cleaned up and is over."""
         self._calls.pop(call, None)
         self._ended.set()
@@ -89,7 +90,8 @@ class WaitingCalls:
         for call in list(self._calls):
             if self._runtime.now() >= deadline:
                 return
-            await call.leave()
+            if isinstance(call, Queued):
+                await call.leave_queue()
 
     async def finish(self, deadline: float) -> None:
         """Wait until all other calls are over. Not for the caller's own: a signal handler may close the client."""
