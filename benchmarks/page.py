@@ -53,6 +53,7 @@ TITLES = {
     "p14-nats": "Distance: NATS",
     "p15": "NATS: uncontended pair",
     "hand-over": "Hand-over and idle waiters",
+    "election": "Elections: how long there is no leader",
 }
 
 

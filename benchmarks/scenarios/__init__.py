@@ -32,4 +32,5 @@ SCENARIOS = {
     "p12-nats": "benchmarks.scenarios.growth:nats",
     "p14-nats": "benchmarks.scenarios.distance:nats",
     "hand-over": "benchmarks.scenarios.hand_over",
+    "election": "benchmarks.scenarios.election",
 }
