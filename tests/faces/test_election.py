@@ -109,19 +109,6 @@ def test_is_leader_ends_with_the_renew_deadline_and_the_lease_later(
     assert can_lead(candidate)  # it was given back, although its ttl is not over
 
 
-def test_the_deadline_counts_from_the_send_of_the_last_confirmed_renewal(store: ManualStore, client: Client) -> None:
-    election = client.election("x")
-    with election.lead() as term:
-        store.clock.advance(1)
-        store.faults.delay_next_reply(3, "renew")
-        renewing = threading.Thread(target=term.renew)
-        renewing.start()
-        eventually(lambda: store.faults.delayed == 1)
-        store.clock.advance(3)
-        renewing.join()
-        assert 6.5 <= term.remaining() <= 7
-
-
 def test_a_renewal_that_is_confirmed_after_the_deadline_does_not_let_another_in_while_the_body_stops(
     store: ManualStore, client: Client, other: Client
 ) -> None:

@@ -237,8 +237,8 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         "B17-max-hold-renewed-away",
         "a renewal extends the lease beyond max_hold",
         _TENURE,
-        "        self.deadline = min(max(self.deadline, believed_until(sent, answer.ttl)), self.ends)\n",
-        "        self.deadline = max(self.deadline, believed_until(sent, answer.ttl))\n",
+        "        self.deadline = min(max(self.deadline, self.trusted_until(sent, answer.ttl)), self.ends)\n",
+        "        self.deadline = max(self.deadline, self.trusted_until(sent, answer.ttl))\n",
     ),
     # --- asking
     Mutant(

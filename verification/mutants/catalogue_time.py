@@ -99,7 +99,7 @@ TIME_MUTANTS: tuple[Mutant, ...] = (
         "R3-release-after-the-ttl",
         "release() says True although the ttl was over and another had the lock",
         _RELEASE,
-        "tenure.perhaps_freed and runtime.now() < tenure.deadline)\n",
+        "tenure.perhaps_freed and runtime.now() < tenure.kept_until)\n",
         "tenure.perhaps_freed)\n",
         _test("test_a_release_in_doubt_that_is_answered_after_the_deadline_does_not_claim_to_have_freed"),
     ),
