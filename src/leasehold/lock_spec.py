@@ -16,8 +16,8 @@ from leasehold.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leasehold._core.term import Timings
-    from leasehold.values import Holder, Mode
+    from leasehold._core.tenure import Tenure
+    from leasehold.values import Grant, Holder, Mode
 
 __all__ = ["LockOptions", "LockSpec", "Timeout", "is_whole", "make_spec", "with_group"]
 
@@ -51,7 +51,7 @@ class LockSpec:
     min_hold: float = 0.0
     group: str | None = None
     reentrant: bool = False
-    timings: Timings | None = None  # of an election, whose leases end earlier for their holders
+    make_tenure: Callable[[str, Grant, float], Tenure] | None = None  # of a pattern whose leases end in its own way
 
 
 def make_spec(

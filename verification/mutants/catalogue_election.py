@@ -6,7 +6,7 @@ from verification.mutants.catalogue import Mutant
 
 __all__ = ["ELECTION_MUTANTS"]
 
-_TERM = "_core/term.py"
+_TERM = "patterns/term.py"
 _ELECTION = "patterns/election.py"
 _FACES = "tests/faces/test_election.py"
 _SUITE = "tests/patterns/test_patterns_memory.py::test_patterns"
@@ -22,10 +22,9 @@ ELECTION_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "election-step-down-leads-on",
         "who stepped down is still the leader for its own clock",
-        "_core/keeper.py",
-        "                tenure.lose(loss)\n"
-        "                self._known.pop(tenure.number, None)  # nothing to report\n",
-        "                self._known.pop(tenure.number, None)  # nothing to report\n",
+        _TERM,
+        "                self.lose(loss)\n",
+        "",
     ),
     Mutant(
         "election-late-answer-frees",

@@ -15,7 +15,7 @@ from leasehold.values import LossReason
 if TYPE_CHECKING:
     from random import Random
 
-    from leasehold.patterns.election import AsyncElection, AsyncTerm
+    from leasehold.patterns.election import AsyncElection, AsyncElectionOptions, AsyncTerm
     from verification.simulation.accounts import StoreModel
     from verification.simulation.history import History
     from verification.simulation.network import Link
@@ -26,7 +26,7 @@ __all__ = ["Leaders", "lead_on", "timings_for"]
 SLACK = 0.02  # a store counts in whole milliseconds, and its clock is not the world's
 
 
-def timings_for(ttl: float) -> dict[str, float]:
+def timings_for(ttl: float) -> AsyncElectionOptions:
     """Of the elections of a run: two fifths of the ttl are left to stop."""
     return {"ttl": ttl, "renew_deadline": 0.6 * ttl, "retry": ttl / 8}
 

@@ -21,6 +21,7 @@ from verification.simulation.world import Cancelled
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
+    from types import TracebackType
 
     from leasehold.lock import AsyncLock, AsyncLockSet
     from leasehold.patterns.election import AsyncLeading, AsyncTerm
@@ -260,8 +261,11 @@ class Actor:
 
     async def _lead(self) -> None:
         """Campaign for the chair, lead, and resign however the body ends."""
-        scene, timeout, losses = self._scene, self._timeout(), []
-        election = self._site.client.election("chair", on_lost=losses.append, **timings_for(scene.ttl))
+        scene, timeout = self._scene, self._timeout()
+        losses: list[Loss] = []
+        options = timings_for(scene.ttl)
+        options["on_lost"] = losses.append
+        election = self._site.client.election("chair", **options)
         scene.leaders.watch(self._site.link, election)
         leading = election.lead(timeout)
         try:
@@ -483,8 +487,10 @@ class _Entered:
     async def __aenter__(self) -> None:
         """Entered before."""
 
-    async def __aexit__(self, *error: object) -> None:
-        await self._leading.__aexit__(*error)
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._leading.__aexit__(kind, error, trace)
 
 
 def _each(lease: AsyncLease | AsyncLeaseSet) -> list[AsyncLease]:
