@@ -54,6 +54,7 @@ TITLES = {
     "p15": "NATS: uncontended pair",
     "hand-over": "Hand-over and idle waiters",
     "stampede": "Cache: many readers of one value",
+    "election": "Elections: how long there is no leader",
 }
 
 

@@ -33,4 +33,5 @@ SCENARIOS = {
     "p14-nats": "benchmarks.scenarios.distance:nats",
     "hand-over": "benchmarks.scenarios.hand_over",
     "stampede": "benchmarks.scenarios.stampede",
+    "election": "benchmarks.scenarios.election",
 }

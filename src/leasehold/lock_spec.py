@@ -21,9 +21,10 @@ from leasehold.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from leasehold._core.tenure import Tenure
     from leasehold._core.term import Timings
     from leasehold.errors import AcquireTimeout
-    from leasehold.values import Holder, Mode
+    from leasehold.values import Grant, Holder, Mode
 
 __all__ = [
     "SLOW_WAIT", "LockOptions", "LockSpec", "OnBusy", "OnWait", "SlowWait", "Timeout", "WaitOptions", "how_to_wait",
@@ -84,6 +85,8 @@ class SlowWait:
     def __init__(self, after: Duration | None, level: int | str) -> None:
         self.after = _slow_wait(after)
         self.level = log_level(level)
+
+    make_tenure: Callable[[str, Grant, float], Tenure] | None = None  # of a pattern whose leases end in its own way
 
 
 def make_spec(

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from leasehold._core.tenure import Tenure
+from leasehold.patterns.election import AsyncTerm
+from leasehold.patterns.term import Term, Timings
 from leasehold.spi import Place
 from leasehold.values import Claim, Grant, Holder, Loss, LossReason, Mode, Refusal
 from verification.simulation import SimRuntime, World
 from verification.simulation.accounts import StoreModel, compatible
 from verification.simulation.checkers import Beliefs, fence_disorder
 from verification.simulation.history import Grants, History
+from verification.simulation.leaders import Leaders
 from verification.simulation.network import Link
 
 HOLDER = Holder("host", 1)
@@ -271,3 +276,43 @@ def test_who_may_hold_together(claims: list[Claim], fine: bool) -> None:
 )
 def test_fences_must_follow_the_order_in_time(grants: list[Grants], wrong: str | None) -> None:
     assert fence_disorder(grants) == wrong
+
+
+class Chair:
+    """An election as the checker sees it."""
+
+    def __init__(self, term: AsyncTerm) -> None:
+        self.term = term
+        self.is_leader = True
+
+
+def leading(bench: Bench, answer: Grant) -> Any:
+    """A candidate whose term has this grant."""
+    opened: Any = SimpleNamespace(runtime=SimRuntime(bench.process))
+    timings = Timings(answer.claim.ttl, 6.0, 1.0)
+    return Chair(AsyncTerm(opened, Term("k", answer, bench.process.clock(), timings)))
+
+
+def test_two_leaders_at_one_instant_are_seen(bench: Bench) -> None:
+    leaders = Leaders(bench.history, bench.model, 1.0)
+    for owner, fence in (("a", 1), ("b", 2)):
+        leaders.watch(bench.link, leading(bench, grant(owner, fence)))
+        assert bench.violated == []
+        leaders.look()
+    assert "two leaders" in bench.violated
+
+
+def test_a_leader_whose_lease_ends_too_soon_is_seen(bench: Bench) -> None:
+    leaders, first = Leaders(bench.history, bench.model, 1.0), grant("a", 1)
+    bench.granted(first)
+    chair = leading(bench, first)
+    leaders.watch(bench.link, chair)
+    bench.world.now = 5.9
+    leaders.look()
+    assert bench.violated == []
+    bench.world.now = 6.5
+    leaders.look()
+    assert bench.violated == ["leads with too little time to stop"]
+    leaders.forget(chair)
+    leaders.look()
+    assert len(bench.violated) == 1

@@ -11,7 +11,7 @@ import leasehold
 from leasehold.errors import ConfigurationError
 from leasehold.lock_spec import LockOptions, LockSpec
 
-GIVEN_BY_THE_CLIENT = {"name", "key", "mode", "capacity", "holder"}
+GIVEN_BY_THE_CLIENT = {"name", "key", "mode", "capacity", "holder", "make_tenure"}
 
 
 def test_what_a_user_may_write_is_what_the_spec_keeps() -> None:

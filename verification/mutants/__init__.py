@@ -7,6 +7,7 @@ fails if one survives.
 from verification.mutants.catalogue import CORE_MUTANTS, Mutant
 from verification.mutants.catalogue_cache import CACHE_MUTANTS
 from verification.mutants.catalogue_cli import CLI_MUTANTS
+from verification.mutants.catalogue_election import ELECTION_MUTANTS
 from verification.mutants.catalogue_etcd import ETCD_MUTANTS
 from verification.mutants.catalogue_faces import FACES_MUTANTS
 from verification.mutants.catalogue_idempotency import IDEMPOTENCY_MUTANTS
@@ -39,6 +40,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *CLI_MUTANTS,
     *IDEMPOTENCY_MUTANTS,
     *CACHE_MUTANTS,
+    *ELECTION_MUTANTS,
 )
 
 __all__ = ["MUTANTS", "Mutant", "Verdict", "apply", "hunt"]

@@ -123,6 +123,7 @@ class Beliefs:
             or tenure is None
             or tenure.state is State.RELEASED
             or (belief.name, belief.fence) in self._announced
+            or (tenure.loss is not None and tenure.loss.reason is LossReason.RELEASED)  # it stepped down
         ):
             return True
         if process.paused or tenure.state is State.RELEASING:

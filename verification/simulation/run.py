@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from verification.simulation.checkers import Beliefs, fence_disorder
 from verification.simulation.history import History, Violation, last_lines, trace_hash
 from verification.simulation.idempotency import Results
+from verification.simulation.leaders import Leaders
 from verification.simulation.nemesis import Nemesis
 from verification.simulation.network import Link
 from verification.simulation.resource import Register
@@ -76,7 +77,13 @@ class _Run:
         queueing = random.random() < 0.8
         self._stage = stage = _stage(store, world, self._history)
         beliefs = Beliefs(world, self._history, stage.model)
-        world.on_step = beliefs.look
+        leaders = Leaders(self._history, stage.model, 1.0 + 1.2 * stage.drift)
+
+        def look() -> None:
+            beliefs.look()
+            leaders.look()
+
+        world.on_step = look
         ttl = random.choice([0.6, 1.0, 2.0, 3.0])
         stage.prepare(ttl, queueing=queueing)
         mutexes = ("one", "two")[: random.choice([1, 2])]
@@ -84,6 +91,7 @@ class _Run:
             self._history,
             stage.model,
             beliefs,
+            leaders,
             ttl,
             mutexes,
             fenced={name: Register(world, fenced=True) for name in mutexes},

@@ -15,19 +15,24 @@ from leasehold.errors import AcquireTimeout, AttemptExpired, BackendError, InFli
 from leasehold.hold import AsyncHold
 from leasehold.lease import AsyncLease, AsyncLeaseSet
 from leasehold.lock_spec import LockOptions
+from leasehold.values import LossReason
 from verification.simulation.idempotency import attempt_once
+from verification.simulation.leaders import lead_on, timings_for
 from verification.simulation.world import Cancelled
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
+    from types import TracebackType
 
     from leasehold.lock import AsyncLock, AsyncLockSet
+    from leasehold.patterns.election import AsyncLeading, AsyncTerm
     from leasehold.spi import Store
     from leasehold.values import Loss
     from verification.simulation.accounts import StoreModel
     from verification.simulation.checkers import Beliefs
     from verification.simulation.history import History
     from verification.simulation.idempotency import Results
+    from verification.simulation.leaders import Leaders
     from verification.simulation.network import Link
     from verification.simulation.resource import Register
     from verification.simulation.runtime import SimRuntime, SimTaskHandle
@@ -53,6 +58,7 @@ class Scene:
     history: History
     model: StoreModel
     beliefs: Beliefs
+    leaders: Leaders
     ttl: float
     mutexes: tuple[str, ...]
     fenced: dict[str, Register]
@@ -123,6 +129,8 @@ class Actor:
             self._enter_twice,
             self._watch_the_end,
             self._release_in_vain,
+            self._lead,
+            self._lead,
         ]
         self._cancellable = [self._hold_one, self._hold_shared, self._hold_all, self._acquire_and_release]
         if scene.results is not None:
@@ -263,6 +271,26 @@ class Actor:
         assert self._scene.results is not None
         await attempt_once(self._site.client, self._runtime, self._scene.results, self._scene.ttl)
 
+    async def _lead(self) -> None:
+        """Campaign for the chair, lead, and resign however the body ends."""
+        scene, timeout = self._scene, self._timeout()
+        losses: list[Loss] = []
+        options = timings_for(scene.ttl)
+        options["on_lost"] = losses.append
+        election = self._site.client.election("chair", **options)
+        scene.leaders.watch(self._site.link, election)
+        leading = election.lead(timeout)
+        try:
+            term = await self._ask(election._lock, leading.__aenter__(), patient=timeout is None, timeout=timeout)
+            async with _Entered(leading):
+                await lead_on(election, term, self._runtime, self._random, scene.history)
+            if term.loss is None or term.loss.reason is LossReason.RELEASED:
+                self._check_resigned(term)
+        finally:
+            scene.leaders.forget(election)
+        if len(losses) != 1:
+            scene.history.violate("on_lost was not called once", f"{term!r} {losses!r}")
+
     # --- taking, using and giving back
 
     async def _hold(self, lock: AsyncLock | AsyncLockSet, timeout: float | None, register: str | None) -> None:
@@ -395,6 +423,15 @@ class Actor:
             if record is not None and record.fence == grant.fence and not record.cooling and not record.broken:
                 self._scene.history.violate("released, but still in the store", f"{lease!r}")
 
+    def _check_resigned(self, term: AsyncTerm) -> None:
+        """The block has been left without an error: the store keeps nothing, unless it did not answer."""
+        model, grant = self._scene.model, term._tenure.grant
+        if model.is_excused(grant.claim.owner) or grant.claim.owner in model.unwithdrawn:
+            return
+        record = model.record(grant.claim.key, grant.claim.owner)
+        if record is not None and record.fence == grant.fence and not record.broken:
+            self._scene.history.violate("left the chair, but did not resign", f"{term!r}")
+
     def _check_nothing_left(self, names: tuple[str, ...], owners: set[str], why: str) -> None:
         model = self._scene.model
         for owner in sorted(owners - model.unwithdrawn - model.forgotten):
@@ -451,6 +488,21 @@ class Actor:
         elif random() < 0.15:
             options["min_hold"] = ttl * random()
         return options
+
+
+class _Entered:
+    """The block of a campaign that has been won."""
+
+    def __init__(self, leading: AsyncLeading) -> None:
+        self._leading = leading
+
+    async def __aenter__(self) -> None:
+        """Entered before."""
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._leading.__aexit__(kind, error, trace)
 
 
 def _each(lease: AsyncLease | AsyncLeaseSet) -> list[AsyncLease]:

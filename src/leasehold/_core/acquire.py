@@ -19,7 +19,6 @@ from leasehold._core.fence_repair import repair_fence
 from leasehold._core.how_to_wait import QUEUE_OR_POLL
 from leasehold._core.self_deadlock import own_hold
 from leasehold._core.tenure import Tenure
-from leasehold._core.term import Term
 from leasehold.errors import (
     AcquireTimeout,
     BackendError,
@@ -250,10 +249,10 @@ class _Attempt:
                 return None
             answer = confirmed
         since = self._sent if answer.since is None else answer.since
-        if spec.timings is None:
+        if spec.make_tenure is None:
             tenure = Tenure(spec.name, answer, since, renew=spec.renew, max_hold=spec.max_hold)
         else:
-            tenure = Term(spec.name, answer, since, spec.timings)
+            tenure = spec.make_tenure(spec.name, answer, since)
         if runtime.now() >= tenure.deadline:
             logger.warning("a grant of %r ran out before it arrived; asking again", spec.name)
             await self._withdraw(claim)

@@ -190,21 +190,6 @@ class Keeper:
             tenure.lose(loss)
         self._signal.set()
 
-    def give_up(self, tenure: Tenure, loss: Loss) -> bool:
-        """End a lease by the wish of its holder: its watchers are notified as of a loss, but nothing was lost.
-
-        The store keeps it until it is released. False if it was over already.
-        """
-        with self.guard:
-            tenure.settle(self._runtime.now())
-            was_held = tenure.state is State.HELD
-            if was_held:
-                tenure.lose(loss)
-                self._known.pop(tenure.number, None)  # nothing to report
-        if was_held:
-            self._notifier = self._runtime.spawn(self._notify([tenure]), "leasehold end of term")
-        return was_held
-
     @property
     def held(self) -> int:
         """How many leases are kept."""

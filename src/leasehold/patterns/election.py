@@ -9,12 +9,12 @@ An election without a fence does not exclude two leaders: one that is paused aft
 
 from __future__ import annotations
 
+import functools
 import weakref
 from dataclasses import replace
-from typing import TYPE_CHECKING, NoReturn, TypedDict
+from typing import TYPE_CHECKING, NoReturn, TypedDict, cast
 
 from leasehold._core.events import StoreUnreachable
-from leasehold._core.term import Timings
 from leasehold._core.validity import margin
 from leasehold.durations import Duration, seconds, ttl_seconds
 from leasehold.errors import BackendUnavailable, ConfigurationError, LeaseLost, OutcomeUnknown
@@ -23,6 +23,7 @@ from leasehold.lease import AsyncLease
 from leasehold.lock import AsyncLock
 from leasehold.patterns.callbacks import Callbacks
 from leasehold.patterns.observation import AsyncObservation
+from leasehold.patterns.term import Term, Timings
 from leasehold.values import Loss, LossReason
 
 if TYPE_CHECKING:
@@ -98,7 +99,8 @@ class AsyncElection:
         self._client = client
         self._timings = check_timings(ttl, renew_deadline, retry)
         plain = client.lock(name, ttl=self._timings.ttl, group=group, reason=reason)
-        self._lock = AsyncLock(client, plain._opened, replace(plain._spec, timings=self._timings))
+        make_term = functools.partial(Term, timings=self._timings)
+        self._lock = AsyncLock(client, plain._opened, replace(plain._spec, make_tenure=make_term))
         self._callbacks = Callbacks(name, on_elected, on_lost, on_new_leader)
         self._newest: Callable[[], AsyncTerm | None] = _no_term  # weak: a term that was dropped is not renewed
 
@@ -187,7 +189,7 @@ class AsyncTerm(AsyncLease):
         """
         for watcher in self._tenure.present_watchers():
             watcher.loss_is_raised()  # a body that steps down itself need not be interrupted
-        return self._opened.keeper.give_up(self._tenure, _STEPPED_DOWN)
+        return cast("Term", self._tenure).give_up(self._opened, _STEPPED_DOWN)
 
     def _is_kept(self) -> bool:
         """Whether the store may still keep it, also after the renew deadline: it is released when the body ended."""

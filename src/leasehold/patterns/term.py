@@ -10,10 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from leasehold._core.states import State
 from leasehold._core.tenure import Tenure
 
 if TYPE_CHECKING:
-    from leasehold.values import Grant
+    from leasehold._core.open_client import OpenClient
+    from leasehold.values import Grant, Loss
 
 __all__ = ["Term", "Timings"]
 
@@ -56,3 +58,19 @@ class Term(Tenure):
         if self.confirmed == sent:
             self._kept_until = max(self._kept_until, super().trusted_until(sent, answer.ttl))
             self.due = min(self.due, sent + self._timings.retry)
+
+    def give_up(self, opened: OpenClient, loss: Loss) -> bool:
+        """End it by the wish of its holder: its watchers are notified as of a loss, but nothing was lost.
+
+        The store keeps it until it is released. False if it was over already.
+        """
+        keeper = opened.keeper
+        with keeper.guard:
+            self.settle(opened.runtime.now())
+            was_held = self.state is State.HELD
+            if was_held:
+                self.lose(loss)
+                keeper._known.pop(self.number, None)  # nothing to report
+        if was_held:
+            keeper._notifier = opened.runtime.spawn(keeper._notify([self]), "leasehold end of term")
+        return was_held

@@ -1,0 +1,70 @@
+"""How long an election is without a leader: after it resigned, and after it was killed. Three candidates as processes.
+
+Counted from the signal to the leader until the first read of `is_leader` that is true in another process.
+"""
+
+from __future__ import annotations
+
+import signal
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from benchmarks.harness import Candidate, Role, Sample, measure
+from verification.lab.elections import Candidates
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from benchmarks.harness import Settings, Table
+
+__all__ = ["run"]
+
+TIMINGS = (15.0, 10.0, 2.0)  # the defaults, which are those of client-go
+QUICK = (1.5, 1.0, 0.2)
+PEER = "client-go: 15 s is its LeaseDuration; another language, so it is not run here"
+
+
+def run(settings: Settings) -> Iterator[Table]:
+    """After a resignation, then after SIGKILL."""
+    with ExitStack() as servers:
+        stores = _stores(settings, servers)
+        resigned = [_candidate(settings, name, url, signal.SIGTERM, 1000.0) for name, url in stores.items()]
+        yield measure("Successor of a leader that resigned (SIGTERM)", resigned, settings, unit="ms", by="median")
+        killed = [_candidate(settings, name, url, signal.SIGKILL, 1.0) for name, url in stores.items()]
+        killed.append(Candidate("client-go, by its defaults", Role.PEER, None, PEER))
+        title = "Successor of a leader that was killed (SIGKILL), ttl 15 s"
+        yield measure(title, killed, settings, unit="s", by="median")
+
+
+def _candidate(settings: Settings, name: str, url: str, number: int, scale: float) -> Candidate:
+    def sample() -> Sample:
+        with Candidates(lambda _: url, None, timings=settings.pick(TIMINGS, QUICK)) as candidates:
+            leader, term = candidates.leader()
+            candidates.settle()  # the others wait for their turn
+            sent = leader.send(number)
+            _, successor = candidates.leader(term)
+            return Sample(scale * (successor.first - sent))
+
+    return Candidate(name, Role.OURS, sample)
+
+
+def _stores(settings: Settings, servers: ExitStack) -> dict[str, str]:
+    """The URL of each store; in a quick run of the one that needs no server."""
+    urls = {"SQLite": f"sqlite:///{settings.directory}/election.db"}
+    if settings.quick:
+        return urls
+    from verification.lab.etcd import EtcdServer  # noqa: PLC0415 - servers only where they are needed
+    from verification.lab.nats import NatsServer  # noqa: PLC0415
+    from verification.lab.postgres import PostgresServer  # noqa: PLC0415
+    from verification.lab.redis import RedisServer  # noqa: PLC0415
+    from verification.lab.zookeeper import ZooKeeperServer  # noqa: PLC0415
+
+    postgres = PostgresServer()
+    postgres.start()
+    servers.callback(postgres.remove)
+    urls["PostgreSQL"] = postgres.url()
+    urls["Redis"] = servers.enter_context(RedisServer()).url
+    urls["etcd"] = servers.enter_context(EtcdServer()).url
+    urls["ZooKeeper"] = servers.enter_context(ZooKeeperServer()).url("/election")
+    urls["NATS"] = servers.enter_context(NatsServer()).url
+    return urls
