@@ -484,7 +484,7 @@ def test_a_principal_must_be_given() -> None:
         IdempotencyMiddleware(app, connect("memory://").idempotency("shop"), principal=user)  # type: ignore[arg-type]
     for sizes in ({"max_request_size": -1}, {"max_response_size": 1.5}):
         with pytest.raises(ConfigurationError, match="whole number"):
-            IdempotencyMiddleware(app, keys, principal=user, **sizes)  # type: ignore[arg-type]
+            IdempotencyMiddleware(app, keys, principal=user, **sizes)
 
 
 def test_what_is_not_http_is_passed_on() -> None:
