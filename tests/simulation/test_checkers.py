@@ -17,6 +17,7 @@ from verification.simulation import SimRuntime, World
 from verification.simulation.accounts import StoreModel, compatible
 from verification.simulation.checkers import Beliefs, fence_disorder
 from verification.simulation.history import Grants, History
+from verification.simulation.idempotency import Results
 from verification.simulation.leaders import Leaders
 from verification.simulation.network import Link
 
@@ -316,3 +317,26 @@ def test_a_leader_whose_lease_ends_too_soon_is_seen(bench: Bench) -> None:
     leaders.forget(chair)
     leaders.look()
     assert len(bench.violated) == 1
+
+
+def test_one_result_that_is_replayed_is_fine(bench: Bench) -> None:
+    results = Results(bench.history)
+    results.completed("k", 1)
+    results.replayed("k", 1)
+    results.replayed("other", 2)
+    results.completed("other", 2)  # its writer was told later than its reader
+    assert bench.violated == []
+
+
+def test_two_results_of_one_key_are_seen(bench: Bench) -> None:
+    results = Results(bench.history)
+    results.completed("k", 1)
+    results.completed("k", 2)
+    assert bench.violated == ["two results of one key"]
+
+
+def test_a_result_that_changes_is_seen(bench: Bench) -> None:
+    results = Results(bench.history)
+    results.replayed("k", 1)
+    results.replayed("k", 2)
+    assert bench.violated == ["a completed result changed"]

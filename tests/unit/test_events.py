@@ -125,6 +125,9 @@ def test_every_event_reads_as_a_sentence() -> None:
         events.Broken("x", 1, "stuck", "operator"),
         events.FenceRaised("x", 7, "restored", "operator"),
         events.RunSkipped("x", Skipped("x", "2026-11-15", Holder("h", 1), 1_763_164_800.0)),
+        events.Replayed("x"),
+        events.Unprotected("x", "no route"),
+        events.NotRecorded("x", "no route"),
     ]
     assert {type(sample) for sample in samples} == {getattr(events, name) for name in events.__all__ if name != "Event"}
     for sample in samples:

@@ -53,7 +53,7 @@ def test_a_completed_key_never_runs_whoever_reads_it() -> None:
     for held in (True, False):
         for on_expired in ("run", "refuse"):
             for fingerprint in ("a", "b", None):
-                step = next_step(DONE, fingerprint, on_expired, held=held)  # type: ignore[arg-type]
+                step = next_step(DONE, fingerprint, on_expired, held=held)
                 assert step in (Step.REPLAY, Step.REUSED)
 
 

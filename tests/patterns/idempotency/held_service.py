@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-sys.path.insert(0, str(Path(__file__).parents[3] / "examples" / "payments"))
+sys.path.insert(0, str(Path(__file__).parents[3]))
 
-import service
+from examples.payments import service
 
 if TYPE_CHECKING:
     from fastapi import Request

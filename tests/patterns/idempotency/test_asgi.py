@@ -38,6 +38,7 @@ class Shop:
         self.entered, self.go = asyncio.Event(), asyncio.Event()
         self.status = 201
         self.size = 10
+        self.pause = 0.0
         self.after = 0
         keys = {name: options.pop(name) for name in list(options) if name in ("outage", "outage_after", "wait", "ttl")}
         options = {"principal": user, **options}
@@ -75,6 +76,7 @@ class Shop:
 
         async def parts() -> AsyncIterator[bytes]:
             for number in range(self.size):
+                await asyncio.sleep(self.pause)
                 yield b"%09d " % number
             if self.status >= 600:
                 raise ZeroDivisionError
@@ -403,6 +405,7 @@ def test_a_caller_that_goes_away_does_not_end_the_work() -> None:
         async def send(_message: Any) -> None:
             return
 
+        shop.pause = 0.01  # time enough to notice that the caller has gone
         await app(scope, receive, send)
         again = await shop.post("/stream")
         assert again.headers["idempotent-replayed"] == "true"
@@ -481,7 +484,7 @@ def test_a_principal_must_be_given() -> None:
         IdempotencyMiddleware(app, connect("memory://").idempotency("shop"), principal=user)  # type: ignore[arg-type]
     for sizes in ({"max_request_size": -1}, {"max_response_size": 1.5}):
         with pytest.raises(ConfigurationError, match="whole number"):
-            IdempotencyMiddleware(app, keys, principal=user, **sizes)  # type: ignore[arg-type]
+            IdempotencyMiddleware(app, keys, principal=user, **sizes)
 
 
 def test_what_is_not_http_is_passed_on() -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+from examples.payments import pay as example
 from leasehold import RetryKey
 from tests.forms import sized
 from tests.waiting import eventually
@@ -172,6 +173,7 @@ def test_200_duplicate_requests_over_4_server_processes_charge_once(town: Town, 
     assert {answer.headers["location"] for answer in answers} == {"/payments/o-1"}
     assert sum("idempotent-replayed" not in answer.headers for answer in answers) == 1
     assert town.charges(key) == {str(key): 1}
+    assert example.pay([service.url for service in services], "o-2", 1).status_code == 201
 
 
 @pytest.mark.timeout(180)

@@ -145,6 +145,13 @@ async def a_result_whose_answer_was_lost_is_stored_once(lab: Lab) -> None:
 
 
 @pattern_case(Capability.RECORD)
+async def a_result_as_large_as_allowed_is_kept(lab: Lab) -> None:
+    result = "x" * (64 * 1024 - 2)  # and its quotes
+    await _complete(_keys(lab), result)
+    assert await _result(_keys(lab)) == result
+
+
+@pattern_case(Capability.RECORD)
 async def a_forgotten_key_runs_again(lab: Lab) -> None:
     keys = _keys(lab)
     assert not await keys.forget("k")
