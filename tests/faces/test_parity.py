@@ -15,6 +15,7 @@ from leasehold.hold import AsyncHold
 from leasehold.lease import AsyncLease, AsyncLeaseSet, AsyncLost
 from leasehold.lock import AsyncLock, AsyncLockSet, AsyncMutex, AsyncRWLock
 from leasehold.patterns.once import AsyncAttempt, AsyncOnce, AsyncRun
+from leasehold.sql import AsyncTransactionAttempt, TransactionAttempt
 
 TWINS: list[tuple[type, type]] = [
     (AsyncAttempt, Attempt),
@@ -29,6 +30,7 @@ TWINS: list[tuple[type, type]] = [
     (AsyncOnce, Once),
     (AsyncRWLock, blocking.RWLock),
     (AsyncRun, Run),
+    (AsyncTransactionAttempt, TransactionAttempt),
 ]
 
 
