@@ -27,6 +27,7 @@ from leasehold.patterns.observation import AsyncObservation
 from leasehold.patterns.once import AsyncAttempt, AsyncOnce, AsyncRun
 from leasehold.patterns.partition import AsyncPartition
 from leasehold.patterns.partitions import AsyncShare
+from leasehold.sql import AsyncTransactionAttempt, TransactionAttempt
 
 TWINS: list[tuple[type, type]] = [
     (AsyncAttempt, Attempt),
@@ -51,6 +52,7 @@ TWINS: list[tuple[type, type]] = [
     (AsyncRun, Run),
     (AsyncShare, Share),
     (AsyncTerm, Term),
+    (AsyncTransactionAttempt, TransactionAttempt),
 ]
 
 

@@ -85,6 +85,20 @@ def test_writer_keeps_others_out_and_they_have_no_transaction_open(
     assert charge(two, keys) == 1
 
 
+def test_attempt_itself_takes_the_write_lock(connect: Callable[..., sqlite3.Connection], keys: IdempotencyKeys) -> None:
+    """In a transaction that has written nothing yet: else two would find the key absent, and both do the work."""
+    one, two = connect(), connect()
+    for connection in (one, two):
+        connection.execute("BEGIN")
+    with keys.attempt(one, "k", fingerprint="x") as attempt:
+        with pytest.raises(InFlight), keys.attempt(two, "k", fingerprint="x"):
+            pass
+        two.rollback()
+        attempt.complete(1)
+    one.commit()
+    assert charge(two, keys, "k", 2) == 1
+
+
 def test_wait_takes_the_place_of_the_busy_timeout_and_gives_it_back(connect: Callable[..., sqlite3.Connection]) -> None:
     keys = IdempotencyKeys("charges", wait=0)
     one, two = connect(), connect(timeout=3600)

@@ -12,6 +12,8 @@ CLASSES = [getattr(errors, name) for name in errors.__all__]
 
 FACTS: dict[str, dict[str, Any]] = {
     "AcquireTimeout": {"holder": Holder("host", 7, "job"), "waited": 1.5, "retry_after": 2.0},
+    "InFlight": {"key": "8e03978e", "retry_after": 2.0},
+    "KeyReused": {"key": "8e03978e"},
     "LeaseLost": {"reason": LossReason.EXPIRED, "completed": True},
     "StaleFence": {"fence": 33, "highest": 34},
 }

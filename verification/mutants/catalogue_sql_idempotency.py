@@ -12,7 +12,6 @@ _RECORD = "sql/idempotency_record.py"
 _ALL = "tests/sql/test_idempotency.py"
 _OF_POSTGRESQL = "tests/sql/test_idempotency_postgresql.py"
 _OF_SQLITE = "tests/sql/test_idempotency_sqlite.py"
-_PROCESSES = "tests/processes/test_idempotency_processes.py"
 
 SQL_IDEMPOTENCY_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
@@ -77,7 +76,7 @@ SQL_IDEMPOTENCY_MUTANTS: tuple[Mutant, ...] = (
         _SQLITE,
         "            await wire.query(_TAKE, claim.place())\n",
         "            await _look(wire, claim)\n",
-        (_PROCESSES, "-k", "paused_worker and sqlite"),
+        (_OF_SQLITE, "-k", "itself_takes_the_write_lock"),
     ),
     Mutant(
         "SI-sqlite-hidden-commit",

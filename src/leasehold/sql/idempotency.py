@@ -185,7 +185,7 @@ class _Attempt:
         await dialect.complete(wire, self._claim, opened, text, keys._rules)  # noqa: SLF001 - its own maker
         self._result = text
         if opened.may_sweep and keys._sweeps_now():  # noqa: SLF001 - its own maker
-            await dialect.sweep(wire, SWEPT_PER_KEY * keys._sweep_every, keys._rules.schema)  # noqa: SLF001 - its own maker
+            await dialect.sweep(wire, SWEPT_PER_KEY * keys._sweep_every, opened.schema)  # noqa: SLF001 - its own maker
 
     def _to_leave(self, error: type[BaseException] | None) -> Opened | None:
         """What has to be left in the database; after an error nothing is sent: the transaction has to end anyway."""
@@ -195,7 +195,7 @@ class _Attempt:
 
 
 class TransactionAttempt(_Attempt):
-    """One use of a key in one transaction, made by `IdempotencyKeys.attempt`."""
+    """One use of a key in one transaction, made by `IdempotencyKeys.attempt` or `attempt_async`."""
 
     def __enter__(self) -> Self:
         run(self._begin(self._wire()))
@@ -224,7 +224,7 @@ class TransactionAttempt(_Attempt):
 
 
 class AsyncTransactionAttempt(_Attempt):
-    """The same for asyncio, made by `IdempotencyKeys.attempt_async`."""
+    """One use of a key in one transaction, made by `IdempotencyKeys.attempt` or `attempt_async`."""
 
     async def __aenter__(self) -> Self:
         twin = async_twin(self._tx)
@@ -235,7 +235,11 @@ class AsyncTransactionAttempt(_Attempt):
         return self
 
     async def complete(self, result: object = None) -> Any:
-        """Record that the work is done; see `TransactionAttempt.complete`."""
+        """Record that the work is done, and what it gave, in the transaction; gives the result as replays will see it.
+
+        Raises `ConfigurationError` for a result that is too large or not JSON, and when the transaction has ended
+        inside the block; `RetryTransaction` when the whole transaction has to be run again.
+        """
         text = self._write(result)
         twin = async_twin(self._tx)
         if twin is not None:
