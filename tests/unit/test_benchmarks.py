@@ -137,3 +137,11 @@ def test_every_subject_of_a_table_is_a_scenario() -> None:
 
 def test_every_scenario_has_its_title_on_the_page() -> None:
     assert set(TITLES) == set(SCENARIOS)
+
+
+def test_builds_that_begin_within_half_a_ttl_belong_to_one_cycle() -> None:
+    from benchmarks.caches import TTL
+    from benchmarks.scenarios.stampede import cycles
+
+    assert cycles([]) == 0
+    assert cycles([5.0, 5.0 + TTL * 0.4, 5.0 + TTL * 0.6, 5.0 + TTL * 2]) == 3

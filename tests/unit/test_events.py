@@ -124,6 +124,11 @@ def test_every_event_reads_as_a_sentence() -> None:
         events.Dropped("x", 1),
         events.Broken("x", 1, "stuck", "operator"),
         events.FenceRaised("x", 7, "restored", "operator"),
+        events.Built("x", 7, 0.5),
+        events.BuildFailed("x", ValueError("of the user"), True),
+        events.BuildFailed("x", ValueError("of the user"), False),
+        events.FillRefused("x", 7),
+        events.FillFailed("x", "no route"),
         events.RunSkipped("x", Skipped("x", "2026-11-15", Holder("h", 1), 1_763_164_800.0)),
     ]
     assert {type(sample) for sample in samples} == {getattr(events, name) for name in events.__all__ if name != "Event"}
