@@ -1,8 +1,8 @@
 """A process with many readers of one cached value: `python -m benchmarks.cache_reader NAME URL READERS`.
 
 It reads once and prints "ready", waits for a line with the instants of start and end, reads until then, and prints as
-JSON when each build began and ended, and of each read how long it took and whether it waited. A build gives the instant at which
-it ended: who gets a value that it had asked for while it was in the making, without building it, has waited for it.
+JSON when each build began and ended, and of each read how long it took and whether it waited. A build gives the instant
+at which it ended: who gets a value that it had asked for while it was in the making, and did not build it, has waited.
 """
 
 from __future__ import annotations

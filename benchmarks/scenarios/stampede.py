@@ -1,7 +1,8 @@
 """Stampede: 200 readers over four processes want one value that is fresh for 8 s and takes 0.4 s to build.
 
-A cycle is one build and those that begin before it has ended, or less than the time of a build later. A read waits if it does not build itself, began
-before the second half of a build, and was given what that build made: the value before it would have done.
+A cycle is one build, and those that begin before it has ended or less than the time of a build later. A read waits if
+it does not build itself, began before the second half of a build, and was given what that build made: the value before
+it would have done.
 """
 
 from __future__ import annotations
