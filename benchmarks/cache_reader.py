@@ -1,7 +1,8 @@
 """A process with many readers of one cached value: `python -m benchmarks.cache_reader NAME URL READERS`.
 
 It reads once and prints "ready", waits for a line with the instants of start and end, reads until then, and prints as
-JSON when each build began, and of each read how long it took and whether it built.
+JSON when each build began and ended, and of each read how long it took and whether it waited. A build gives the instant
+at which it ended: who gets a value that it had asked for while it was in the making, and did not build it, has waited.
 """
 
 from __future__ import annotations
@@ -24,12 +25,18 @@ class Notes:
     """What was seen; lists are appended to by single calls, so threads may share them."""
 
     def __init__(self) -> None:
-        self.builds: list[float] = []
+        self.builds: list[tuple[float, float]] = []
         self.reads: list[tuple[float, bool]] = []
+
+    def built(self, began: float) -> float:
+        """A build is over."""
+        ended = time.monotonic()
+        self.builds.append((began, ended))
+        return ended
 
     def report(self, start: float) -> None:
         """Print it, without what was before the start."""
-        say({"builds": [began for began in self.builds if began >= start], "reads": self.reads})
+        say({"builds": [(began, ended) for began, ended in self.builds if began >= start], "reads": self.reads})
 
 
 def _pause() -> float:
@@ -39,11 +46,11 @@ def _pause() -> float:
 async def _on_tasks(name: str, url: str, readers: int) -> None:
     notes, building = Notes(), set[int]()
 
-    async def build() -> int:
-        notes.builds.append(time.monotonic())
+    async def build() -> float:
+        began = time.monotonic()
         building.add(id(asyncio.current_task()))
         await asyncio.sleep(BUILD)
-        return len(notes.builds)
+        return notes.built(began)
 
     get = make_async(name, url, build)
 
@@ -51,8 +58,9 @@ async def _on_tasks(name: str, url: str, readers: int) -> None:
         await asyncio.sleep(max(0.0, start - time.monotonic()) + _pause())
         while (asked := time.monotonic()) < end:
             building.discard(id(asyncio.current_task()))
-            await get()
-            notes.reads.append((time.monotonic() - asked, id(asyncio.current_task()) in building))
+            ended = await get()
+            waited = asked < ended - BUILD / 2 and id(asyncio.current_task()) not in building
+            notes.reads.append((time.monotonic() - asked, waited))
             await asyncio.sleep(_pause())
 
     await get()
@@ -65,11 +73,11 @@ async def _on_tasks(name: str, url: str, readers: int) -> None:
 def _on_threads(name: str, url: str, readers: int) -> bool:
     notes, local = Notes(), threading.local()
 
-    def build() -> int:
-        notes.builds.append(time.monotonic())
+    def build() -> float:
+        began = time.monotonic()
         local.built = True
         time.sleep(BUILD)
-        return len(notes.builds)
+        return notes.built(began)
 
     get = make_blocking(name, url, build)
     if get is None:
@@ -79,8 +87,8 @@ def _on_threads(name: str, url: str, readers: int) -> bool:
         time.sleep(max(0.0, start - time.monotonic()) + _pause())
         while (asked := time.monotonic()) < end:
             local.built = False
-            get()
-            notes.reads.append((time.monotonic() - asked, local.built))
+            ended = get()
+            notes.reads.append((time.monotonic() - asked, asked < ended - BUILD / 2 and not local.built))
             time.sleep(_pause())
 
     get()

@@ -43,7 +43,7 @@ def why_missing(name: str) -> str:
     return ""
 
 
-def make_blocking(name: str, url: str, build: Callable[[], int]) -> Callable[[], int] | None:
+def make_blocking(name: str, url: str, build: Callable[[], float]) -> Callable[[], float] | None:
     """A function for threads; None if this one is for an event loop."""
     if name not in _BLOCKING:
         return None
@@ -56,7 +56,7 @@ def make_blocking(name: str, url: str, build: Callable[[], int]) -> Callable[[],
     return lambda: cache.get("x", build)
 
 
-def make_async(name: str, url: str, build: Callable[[], Awaitable[int]]) -> Callable[[], Awaitable[int]]:
+def make_async(name: str, url: str, build: Callable[[], Awaitable[float]]) -> Callable[[], Awaitable[float]]:
     """A function for an event loop."""
     if name == "leasehold, asyncio":
         cache = leasehold.connect_async(url).cache("bench", ttl=TTL)
@@ -68,30 +68,30 @@ def make_async(name: str, url: str, build: Callable[[], Awaitable[int]]) -> Call
     return lambda: bare[name](client, build)
 
 
-async def _bare(client: Any, build: Callable[[], Awaitable[int]]) -> int:
+async def _bare(client: Any, build: Callable[[], Awaitable[float]]) -> float:
     stored = await client.get("x")
     if stored is not None:
-        return int(stored)
+        return float(stored)
     value = await build()
     await client.set("x", value, px=int(TTL * 1000))
     return value
 
 
-async def _mutex(client: Any, build: Callable[[], Awaitable[int]]) -> int:
+async def _mutex(client: Any, build: Callable[[], Awaitable[float]]) -> float:
     stored = await client.get("x")
     if stored is not None:
-        return int(stored)
+        return float(stored)
     async with client.lock("x:lock", timeout=30):
         return await _bare(client, build)
 
 
-async def _early(client: Any, build: Callable[[], Awaitable[int]]) -> int:
+async def _early(client: Any, build: Callable[[], Awaitable[float]]) -> float:
     """The rule of early refresh alone: each reader decides for itself, by a draw, and none asks the others."""
     stored = await client.get("x")
     if stored is not None:
         value, took, expires = json.loads(stored)
         if time.time() - took * math.log(1.0 - random.random()) < expires:
-            return int(value)
+            return float(value)
     started = time.time()
     value = await build()
     took = time.time() - started
@@ -99,7 +99,7 @@ async def _early(client: Any, build: Callable[[], Awaitable[int]]) -> int:
     return value
 
 
-def _cashews(name: str, url: str, build: Callable[[], Awaitable[int]]) -> Callable[[], Awaitable[int]]:
+def _cashews(name: str, url: str, build: Callable[[], Awaitable[float]]) -> Callable[[], Awaitable[float]]:
     cache: Any = import_module("cashews").Cache()
     cache.setup(url, client_side=False, **PATIENT)
     if name == "cashews early":
@@ -107,8 +107,8 @@ def _cashews(name: str, url: str, build: Callable[[], Awaitable[int]]) -> Callab
     else:
         decorate = cache(ttl=TTL, key="x", lock=True)
 
-    async def built() -> int:
+    async def built() -> float:
         return await build()
 
-    get: Callable[[], Awaitable[int]] = decorate(built)
+    get: Callable[[], Awaitable[float]] = decorate(built)
     return get

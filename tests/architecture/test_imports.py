@@ -60,10 +60,11 @@ MAY_IMPORT = {
 }  # fmt: skip
 
 # One arrow more: decisions over several nodes are the core's, so that they can be searched and tested without a node.
-# And one to the text of a store's tables, which their owner prints.
+# And one to the text of a store's tables, which their owner prints; one to the events of a pattern, which are public.
 ALLOWED_TOO = {
     ("backends/redlock", "leasehold._core.quorum"),
     ("sql", "leasehold.backends.postgres.ddl"),
+    (".", "leasehold.patterns.cache_events"),
 }
 
 # These four are friends, and so are the ports: `spi` and `lock` mention later layers only for the type checker.

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.__main__ import main
 
-REDIS_SCENARIOS = ("p1", "p2", "p4", "p5", "p6", "p12", "p13", "p14")
+REDIS_SCENARIOS = ("p1", "p2", "p4", "p5", "p6", "p12", "p13", "p14", "stampede")
 
 
 @pytest.mark.parametrize("name", REDIS_SCENARIOS)

@@ -137,3 +137,11 @@ def test_every_subject_of_a_table_is_a_scenario() -> None:
 
 def test_every_scenario_has_its_title_on_the_page() -> None:
     assert set(TITLES) == set(SCENARIOS)
+
+
+def test_a_build_that_begins_before_the_first_one_has_ended_belongs_to_its_cycle() -> None:
+    from benchmarks.caches import BUILD
+    from benchmarks.scenarios.stampede import cycles
+
+    assert cycles([]) == 0
+    assert cycles([(5.0, 7.0), (6.9, 9.0), (7.0 + BUILD / 2, 8.0), (7.1 + BUILD, 9.0)]) == 2
