@@ -273,6 +273,19 @@ def test_when_its_client_is_closed_a_share_is_over(store: ManualStore) -> None:
         assert not share.wait_change(), "and does not wait for ever"
 
 
+def test_a_release_without_an_answer_does_not_stop_the_worker(store: ManualStore, client: Client) -> None:
+    seen: list[Any] = []
+    client.on_event(seen.append)
+    with partitions(client) as share:
+        given = share.owned()[0]
+        store.faults.reject_next("release")
+        assert given.release() is False
+        assert given not in share.owned()
+        assert [type(event).__name__ for event in seen].count("ReleaseFailed") == 1
+        settle(store, lambda: len(share.owned()) == 4)
+        assert share.owned()[0].fence > given.fence
+
+
 # --- leaving
 
 

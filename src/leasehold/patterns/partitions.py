@@ -281,8 +281,7 @@ class AsyncShare:
 
     async def _release_all(self) -> None:
         for partition in tuple(self._held.values()):
-            await self._let_go(partition.lease)
-            self._forget(partition)
+            await partition.release()
 
     async def _let_go(self, lease: AsyncLease) -> None:
         """Release; if the store does not answer, that is tried again in the background, until the ttl frees it."""
