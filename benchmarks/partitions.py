@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import redis
 
@@ -44,6 +44,13 @@ def member(url: str, ttl: float, retry: float) -> None:
             share.wait_change(0.05)
 
 
+class Times(NamedTuple):
+    """Seconds until every partition had a living owner, and until they were shared out evenly."""
+
+    owned: float
+    even: float
+
+
 class Group:
     """Members, and what the store knows about them."""
 
@@ -58,7 +65,7 @@ class Group:
             process = _FORK.Process(target=member, args=self._words)
             process.start()
             self.members.append(process)
-        while self._seats() < len(self.members):
+        while self._listed() < len(self.members):
             time.sleep(0.002)
 
     def go(self, number: signal.Signals) -> None:
@@ -66,12 +73,17 @@ class Group:
         process = self.members.pop(0)
         signal_process(process, number)
 
-    def even(self) -> float:
-        """Wait until all partitions are owned evenly; how long that took."""
-        began = time.monotonic()
-        while not self._is_even():
+    def even(self) -> Times:
+        """Wait until all partitions are owned, and evenly; how long that took."""
+        began, owned = time.monotonic(), None
+        while True:
+            owners = self._owners()
+            pids = {process.pid for process in self.members}
+            if owned is None and owners.total() == COUNT and set(owners) <= pids:
+                owned = time.monotonic() - began
+            if owned is not None and set(owners) == pids and max(owners.values()) - min(owners.values()) <= 1:
+                return Times(owned, time.monotonic() - began)
             time.sleep(0.005)
-        return time.monotonic() - began
 
     def close(self) -> None:
         """End all, and wait for that."""
@@ -80,19 +92,13 @@ class Group:
         for process in self.members:
             process.join()
 
-    def _seats(self) -> int:
+    def _listed(self) -> int:
         state = self._client.inspect("bench/members")
         return 0 if state is None else len(state.holdings)
 
-    def _is_even(self) -> bool:
-        owners: Counter[int] = Counter()
-        for index in range(COUNT):
-            state = self._client.inspect(f"bench/{index}")
-            if state is None:
-                return False
-            owners.update(holding.holder.pid for holding in state.holdings)
-        pids = {process.pid for process in self.members}
-        return set(owners) == pids and max(owners.values()) - min(owners.values()) <= 1
+    def _owners(self) -> Counter[int | None]:
+        states = [self._client.inspect(f"bench/{index}") for index in range(COUNT)]
+        return Counter(holding.holder.pid for state in states if state for holding in state.holdings)
 
 
 def signal_process(process: BaseProcess, number: signal.Signals) -> None:
@@ -123,12 +129,12 @@ def _scripts(values: redis.Redis) -> int:
     return sum(facts["calls"] for name, facts in stats.items() if name in ("cmdstat_evalsha", "cmdstat_eval"))
 
 
-def changes(server: RedisServer, ttl: float, retry: float, rounds: int) -> dict[str, list[float]]:
-    """Seconds until it is even again, by kind of change."""
+def changes(server: RedisServer, ttl: float, retry: float, rounds: int) -> dict[str, list[Times]]:
+    """How long it took until it was even again, by kind of change."""
     group = Group(server.url, ttl, retry)
     group.join(MEMBERS - 1)
     group.even()
-    taken: dict[str, list[float]] = {"join": [], "leave": [], "kill": []}
+    taken: dict[str, list[Times]] = {"join": [], "leave": [], "kill": []}
     for _ in range(rounds):
         group.join(1)
         taken["join"].append(group.even())
@@ -154,8 +160,10 @@ def main(words: list[str]) -> None:
         rate = requests_at_rest(server, options.ttl, options.retry, 2 * options.ttl)
         print(f"requests per second and member at rest: {rate:.2f}")
         server.flush()
-        for what, seconds in changes(server, options.ttl, options.retry, options.rounds).items():
-            print(f"even again after one {what}: median {statistics.median(seconds):.2f} s, most {max(seconds):.2f} s")
+        for what, times in changes(server, options.ttl, options.retry, options.rounds).items():
+            for word, seconds in (("owned", [t.owned for t in times]), ("even", [t.even for t in times])):
+                middle, most = statistics.median(seconds), max(seconds)
+                print(f"{what}: all {word} again after {middle:.2f} s (median), {most:.2f} s (most)")
 
 
 if __name__ == "__main__":

@@ -225,11 +225,11 @@ def test_a_member_that_was_taken_off_the_list_keeps_what_it_has_and_joins_again(
 ) -> None:
     with partitions(client, grace=0) as first, partitions(other, grace=0) as second:
         settle(store, lambda: len(second.owned()) == 2)
-        seat = first._twin._seat
-        assert seat is not None
-        store.lose(seat)
+        membership = first._twin._membership
+        assert membership is not None
+        store.lose(membership)
         assert len(first.owned()) == 2
-        settle(store, lambda: first._twin._seat is not seat)
+        settle(store, lambda: first._twin._membership is not membership)
         settle(store, lambda: (len(first.owned()), len(second.owned())) == (2, 2))
         store.pass_time(5)
         assert (len(first.owned()), len(second.owned())) == (2, 2)

@@ -9,6 +9,7 @@ from verification.mutants.catalogue_cli import CLI_MUTANTS
 from verification.mutants.catalogue_etcd import ETCD_MUTANTS
 from verification.mutants.catalogue_faces import FACES_MUTANTS
 from verification.mutants.catalogue_nats import NATS_MUTANTS
+from verification.mutants.catalogue_partitions import PARTITIONS_MUTANTS
 from verification.mutants.catalogue_postgres import POSTGRES_MUTANTS
 from verification.mutants.catalogue_redis import REDIS_MUTANTS
 from verification.mutants.catalogue_redis_store import REDIS_STORE_MUTANTS
@@ -28,6 +29,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *ETCD_MUTANTS,
     *ZOOKEEPER_MUTANTS,
     *NATS_MUTANTS,
+    *PARTITIONS_MUTANTS,
     *POSTGRES_MUTANTS,
     *SQLITE_MUTANTS,
     *CLI_MUTANTS,
