@@ -225,11 +225,11 @@ def test_a_member_that_was_taken_off_the_list_keeps_what_it_has_and_joins_again(
 ) -> None:
     with partitions(client, grace=0) as first, partitions(other, grace=0) as second:
         settle(store, lambda: len(second.owned()) == 2)
-        seat = first._twin._seat
-        assert seat is not None
-        store.lose(seat)
+        membership = first._twin._membership
+        assert membership is not None
+        store.lose(membership)
         assert len(first.owned()) == 2
-        settle(store, lambda: first._twin._seat is not seat)
+        settle(store, lambda: first._twin._membership is not membership)
         settle(store, lambda: (len(first.owned()), len(second.owned())) == (2, 2))
         store.pass_time(5)
         assert (len(first.owned()), len(second.owned())) == (2, 2)
@@ -271,6 +271,19 @@ def test_when_its_client_is_closed_a_share_is_over(store: ManualStore) -> None:
         settle(store, share._twin._over.is_set)
         share.wait_change(0)
         assert not share.wait_change(), "and does not wait for ever"
+
+
+def test_a_release_without_an_answer_does_not_stop_the_worker(store: ManualStore, client: Client) -> None:
+    seen: list[Any] = []
+    client.on_event(seen.append)
+    with partitions(client) as share:
+        given = share.owned()[0]
+        store.faults.reject_next("release")
+        assert given.release() is False
+        assert given not in share.owned()
+        assert [type(event).__name__ for event in seen].count("ReleaseFailed") == 1
+        settle(store, lambda: len(share.owned()) == 4)
+        assert share.owned()[0].fence > given.fence
 
 
 # --- leaving

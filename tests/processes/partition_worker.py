@@ -78,8 +78,7 @@ def main() -> None:
                 with suppress(leasehold.LeaseLost):
                     work(partition, resource)
                 if partition.leaving:
-                    with suppress(leasehold.BackendError):
-                        partition.release()
+                    partition.release()
             known = set(owned)
             share.wait_change(0.1)
 

@@ -13,6 +13,7 @@ from verification.mutants.catalogue_faces import FACES_MUTANTS
 from verification.mutants.catalogue_idempotency import IDEMPOTENCY_MUTANTS
 from verification.mutants.catalogue_kit import KIT_MUTANTS
 from verification.mutants.catalogue_nats import NATS_MUTANTS
+from verification.mutants.catalogue_partitions import PARTITIONS_MUTANTS
 from verification.mutants.catalogue_postgres import POSTGRES_MUTANTS
 from verification.mutants.catalogue_redis import REDIS_MUTANTS
 from verification.mutants.catalogue_redis_store import REDIS_STORE_MUTANTS
@@ -34,6 +35,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *ETCD_MUTANTS,
     *ZOOKEEPER_MUTANTS,
     *NATS_MUTANTS,
+    *PARTITIONS_MUTANTS,
     *POSTGRES_MUTANTS,
     *SQL_IDEMPOTENCY_MUTANTS,
     *SQLITE_MUTANTS,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 
+from leasehold._core.events import ReleaseFailed
+from leasehold.errors import BackendError, ClientClosed
 from leasehold.values import Loss, LossReason
 
 if TYPE_CHECKING:
@@ -65,11 +67,16 @@ class AsyncPartition:
     async def release(self) -> bool:
         """Give it back: True if that freed it, False if it was already gone. May be called again.
 
-        One that is not leaving is taken again with the next look, unless another member is due more than it has.
+        False, too, if the store does not answer: the release is then tried again in the background, until the ttl frees
+        it. One that is not leaving is taken again with the next look, unless another member is due more than it has.
         """
-        freed = await self._lease.release()
-        self._forget(self)
-        return freed
+        try:
+            return await self._lease.release()
+        except (BackendError, ClientClosed) as failure:
+            self._lease._opened.events.emit(ReleaseFailed(self.name, str(failure)))
+            return False
+        finally:
+            self._forget(self)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, AsyncPartition):

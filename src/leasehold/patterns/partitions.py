@@ -19,7 +19,7 @@ from leasehold._core.backoff import GRACE
 from leasehold._core.events import logger
 from leasehold._core.names import check_name
 from leasehold.durations import Duration, optional_seconds
-from leasehold.errors import BackendError, ClientClosed, ConfigurationError, Conflict, ModeConflict
+from leasehold.errors import BackendError, ClientClosed, ConfigurationError, LeaseholdError, ModeConflict
 from leasehold.lock_spec import LockOptions, is_whole
 from leasehold.patterns.partition import AsyncPartition
 from leasehold.patterns.shares import MAX_COUNT, MEMBERS_PER_PARTITION, plan
@@ -69,11 +69,11 @@ class AsyncShare:
         self._name = check_name(name)
         self._count = count
         self._options = LockOptions(ttl=ttl, group=name[:256], reason=reason)
-        self._seats = client.semaphore(f"{name}/members", count * MEMBERS_PER_PARTITION, **self._options)
-        self._retry = _retry_seconds(retry, self._seats.ttl)
+        self._members_lock = client.semaphore(f"{name}/members", count * MEMBERS_PER_PARTITION, **self._options)
+        self._retry = _retry_seconds(retry, self._members_lock.ttl)
         limit = optional_seconds(grace, "grace")
-        self._grace = self._seats.ttl if limit is None else limit
-        self._seat: AsyncLease | None = None
+        self._grace = self._members_lock.ttl if limit is None else limit
+        self._membership: AsyncLease | None = None
         self._members = 0
         self._held: dict[int, AsyncPartition] = {}  # oldest first; only single calls touch it, so threads may share it
         self._entered = False
@@ -152,7 +152,7 @@ class AsyncShare:
             raise TypeError("this share is in use or used up; call partitions() again for another block")
         self._entered = True
         try:
-            self._seat = await self._join()
+            self._membership = await self._join()
             await self._look_or_wait()
         except GeneratorExit:
             raise  # nothing can be awaited any more; the ttl frees what was taken
@@ -190,7 +190,7 @@ class AsyncShare:
         except ClientClosed:
             self._over.set()
             self._note_change()
-        except (BackendError, Conflict) as error:
+        except LeaseholdError as error:
             if not self._failures:
                 logger.warning("cannot look after the partitions of %r; trying again: %s", self._name, error)
             self._failures += 1
@@ -205,21 +205,21 @@ class AsyncShare:
         for partition in held:
             if not partition._is_ours():
                 self._forget(partition)
-        if self._seat is None or self._seat.loss is not None:
-            self._seat = await self._seats.try_acquire()
-        if self._seat is None:
+        if self._membership is None or self._membership.loss is not None:
+            self._membership = await self._members_lock.try_acquire()
+        if self._membership is None:
             return  # there is no room for another member
         if self._over.is_set():
             await self._resign()  # we were leaving while the store took its time
             return
-        todo = await self._find_out(self._seat.fence)
+        todo = await self._find_out(self._membership.fence)
         now = self._runtime.now()
         self._announce([self._held[index] for index in todo.let_go if index in self._held], now + self._grace)
         await self._take_away_overdue()
         await self._take(todo)
 
     async def _find_out(self, me: int) -> Plan:
-        state = await self._client.inspect(self._seats.name)
+        state = await self._client.inspect(self._members_lock.name)
         holdings = () if state is None else state.holdings
         members = [holding.fence for holding in holdings if holding.broken is None]
         self._members = len(members)
@@ -257,7 +257,7 @@ class AsyncShare:
 
     async def _join(self) -> AsyncLease:
         try:
-            return await self._seats.acquire()
+            return await self._members_lock.acquire()
         except ModeConflict as error:
             raise ModeConflict(
                 f"{self._name!r} is shared out by others, and not as {self._count} partitions: every member must give "
@@ -267,8 +267,8 @@ class AsyncShare:
             ) from None
 
     async def _resign(self) -> None:
-        if self._seat is not None:
-            await self._let_go(self._seat)
+        if self._membership is not None:
+            await self._let_go(self._membership)
 
     async def _drained(self, deadline: float) -> None:
         """Wait until the workers have released everything."""
@@ -281,8 +281,7 @@ class AsyncShare:
 
     async def _release_all(self) -> None:
         for partition in tuple(self._held.values()):
-            await self._let_go(partition.lease)
-            self._forget(partition)
+            await partition.release()
 
     async def _let_go(self, lease: AsyncLease) -> None:
         """Release; if the store does not answer, that is tried again in the background, until the ttl frees it."""
