@@ -39,7 +39,8 @@ def open_database(url: str) -> Any:
 
 def take_out(amount: int, locks: str, url: str, *, guarded: bool, pause: bool) -> None:
     """Read the balance, think, write what is left; again from the start if the guard refuses."""
-    with leasehold.connect(locks) as client, closing(open_database(url)) as database:
+    client = leasehold.connect(locks)
+    with client, client.release_on_signals(), closing(open_database(url)) as database:
         lock = client.lock("account", ttl=TTL)
         while True:
             try:

@@ -6,17 +6,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 
 from leasehold.durations import LONGEST, seconds
 from leasehold.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
     from leasehold.durations import Duration
+    from leasehold.values import Holder
 
-__all__ = ["Backoff", "Jitter"]
+__all__ = ["QUEUE_OR_POLL", "Backoff", "HowToWait", "Jitter"]
 
 Jitter: TypeAlias = Literal["full", "equal", "none"]
 
@@ -123,6 +124,16 @@ class Backoff:
                 break
             pause *= self.factor
         return min(pause, self.longest)
+
+
+class HowToWait(NamedTuple):
+    """How one call waits for a lock, and whom it tells meanwhile: the checked options of `acquire` and `hold`."""
+
+    backoff: Backoff | None = None  # try again after its pauses; None: in the store's queue, where it has one
+    on_wait: Callable[[int | None, Holder | None, float], object] | None = None
+
+
+QUEUE_OR_POLL = HowToWait()
 
 
 def _is_number(value: object, *kinds: type) -> bool:

@@ -236,8 +236,15 @@ class AsyncClient(AsyncPatterns, AsyncOperators):
         """
         limit = seconds(timeout, "timeout")
         opened = self._take_open()
-        if opened is not None:
-            await opened.close(self._runtime.now() + limit if release else None)
+        if opened is None:
+            return
+        if release:
+            from leasehold.departure import depart  # noqa: PLC0415 - loaded only when it is used
+
+            await depart(opened, deadline := self._runtime.now() + limit)
+            await opened.close(deadline)
+        else:
+            await opened.close()
 
     def release_on_signals(
         self, signals: Iterable[int] | None = None, *, timeout: Duration = CLOSE_PATIENCE

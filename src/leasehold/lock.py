@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, Unpack, overload
 
 from leasehold._core import acquire as core
-from leasehold._core.how_to_wait import QUEUE_OR_POLL
+from leasehold.backoff import QUEUE_OR_POLL
 from leasehold.durations import seconds
 from leasehold.errors import AcquireTimeout, BackendError, LeaseLost
 from leasehold.hold import AsyncHold
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable, Sequence
     from types import TracebackType
 
-    from leasehold._core.how_to_wait import HowToWait
     from leasehold._core.open_client import OpenClient
+    from leasehold.backoff import HowToWait
     from leasehold.client import AsyncClient
     from leasehold.lock_spec import LockSpec, OnBusy, Timeout, WaitOptions
 

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
-from leasehold._core.how_to_wait import QUEUE_OR_POLL, HowToWait
 from leasehold._core.names import check_fact, check_name, key_for
-from leasehold.backoff import Backoff
+from leasehold.backoff import QUEUE_OR_POLL, Backoff, HowToWait
 from leasehold.durations import Duration, seconds, ttl_seconds
 from leasehold.errors import ConfigurationError
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from leasehold._core.events import logger
 from leasehold._runtimes.threads import ThreadSignal, run
+from leasehold.departure import depart
 from leasehold.durations import seconds
 from leasehold.errors import ConfigurationError
 
@@ -150,7 +151,8 @@ class ReleaseOnSignals:
         self._opened = opened = self._client._take_open()
         try:
             if opened is not None:
-                await opened.close(deadline, freeze=True)
+                await depart(opened, deadline, freeze=True)
+                await opened.close(deadline)
         except Exception:  # noqa: BLE001 - the program has to end all the same
             logger.exception("the client could not be closed in order; what it holds is left to its ttl")
 

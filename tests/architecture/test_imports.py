@@ -31,12 +31,14 @@ MAY_IMPORT = {
     "hold": {"values", "errors", "durations", "spi", "_core"},
     "lease": {"values", "errors", "durations", "spi", "_core", "hold"},
     "lock_spec": {"values", "errors", "durations", "backoff", "spi", "_core"},
-    "lock": {"values", "errors", "durations", "spi", "_core", "hold", "lease", "lock_spec", "client"},
+    "lock": {"values", "errors", "durations", "backoff", "spi", "_core", "hold", "lease", "lock_spec", "client"},
     "client": {
         "values", "errors", "durations", "spi", "_core", "_runtimes", "name_template", "hold", "lease", "lock_spec",
-        "lock", "urls", "operators", "patterns", "signals",
+        "lock", "urls", "operators", "patterns", "signals", "departure",
+        "backoff",
     },
-    "signals": {"errors", "durations", "_core", "_runtimes"},
+    "departure": {"values", "errors", "_core"},
+    "signals": {"errors", "durations", "_core", "_runtimes", "departure"},
     "operators": {"values", "errors", "spi", "_core", "lock_spec", "client"},
     "patterns": {
         "values", "errors", "durations", "spi", "_core", "name_template", "hold", "lease", "lock_spec", "lock",
@@ -53,7 +55,7 @@ MAY_IMPORT = {
     "cli": {"values", "errors", "durations", "events", "findings", "blocking", "sql", "cli", ""},
     "testing": {
         "values", "errors", "durations", "spi", "_core", "_runtimes", "hold", "lease", "lock_spec", "lock", "client",
-        "urls", "blocking", "backends", "store_url", "testing", "",
+        "urls", "blocking", "backends", "store_url", "testing", "backoff", "",
     },
     "__main__": {"cli"},
     "": set(),  # the package itself loads nothing; its names come when they are used

@@ -12,6 +12,7 @@ from verification.mutants.catalogue_etcd import ETCD_MUTANTS
 from verification.mutants.catalogue_faces import FACES_MUTANTS
 from verification.mutants.catalogue_idempotency import IDEMPOTENCY_MUTANTS
 from verification.mutants.catalogue_kit import KIT_MUTANTS
+from verification.mutants.catalogue_leaving import LEAVING_MUTANTS
 from verification.mutants.catalogue_nats import NATS_MUTANTS
 from verification.mutants.catalogue_partitions import PARTITIONS_MUTANTS
 from verification.mutants.catalogue_postgres import POSTGRES_MUTANTS
@@ -43,6 +44,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *IDEMPOTENCY_MUTANTS,
     *CACHE_MUTANTS,
     *ELECTION_MUTANTS,
+    *LEAVING_MUTANTS,
 )
 
 __all__ = ["MUTANTS", "Mutant", "Verdict", "apply", "hunt"]

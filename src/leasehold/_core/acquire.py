@@ -16,9 +16,9 @@ from leasehold._core import events as happened
 from leasehold._core.backoff import CONTENTION, GRACE, OUTAGE
 from leasehold._core.events import is_logged, logger
 from leasehold._core.fence_repair import repair_fence
-from leasehold._core.how_to_wait import QUEUE_OR_POLL
 from leasehold._core.self_deadlock import own_hold
 from leasehold._core.tenure import Tenure
+from leasehold.backoff import QUEUE_OR_POLL
 from leasehold.errors import (
     AcquireTimeout,
     BackendError,
@@ -35,8 +35,8 @@ from leasehold.values import Capability, Claim, Grant, Loss, Refusal
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from leasehold._core.how_to_wait import HowToWait
     from leasehold._core.open_client import OpenClient
+    from leasehold.backoff import HowToWait
     from leasehold.lock_spec import LockSpec
     from leasehold.spi import Signal
 
@@ -298,9 +298,12 @@ class _Attempt:
             await waiting_calls.wait(self, signal, wake)
             return
         waiting_calls.begins(self)  # `on_wait` may take its time, and the client be closed meanwhile
-        while not signal.is_set() and (now := runtime.now()) < wake:
+        over = False
+        while not over:
+            now = runtime.now()
             on_wait(None if ahead is None else ahead + 1, self._refusal.holder, now - self._started)
             await waiting_calls.wait(self, signal, min(wake, now + REPORT_EVERY))
+            over = signal.is_set() or runtime.now() >= wake
 
     def _warn_if_slow(self, now: float, ahead: int | None) -> None:
         """One warning for a wait that is long, or that has no end because the waiter itself holds the lock."""

@@ -21,6 +21,7 @@ from leasehold._core.events import logger
 from leasehold._core.renewals import Known, Renewals
 from leasehold._core.stacklevel import user_stacklevel
 from leasehold._core.states import LOST, Event, State, advance
+from leasehold._core.tenure import notify
 from leasehold._core.ttl_warnings import TtlWarnings
 from leasehold._core.validity import hedge_after
 from leasehold.errors import ClientClosed
@@ -118,38 +119,23 @@ class Keeper:
         return news
 
     def end_all(self, loss: Loss) -> list[Tenure]:
-        """Admit none any more, and end every lease that is held; returns them. Their holders are not notified yet."""
-        now, ended = self._runtime.now(), []
+        """Admit none any more, and end every lease that is held; the caller notifies their holders."""
         with self.guard:
             self._closed = True
-        for tenure in self.tenures():
-            with self.guard:
-                tenure.settle(now)
-                is_held = tenure.state is State.HELD
-                if is_held:
-                    tenure.lose(loss)
-                    self._known.pop(tenure.number, None)
-            if is_held:
-                ended.append(tenure)
-        self._signal.set()
-        return ended
-
-    async def tell(self, ended: list[Tenure], deadline: float) -> list[Tenure]:
-        """Notify the holders of these leases; returns those that were notified by the deadline."""
-        told = [tenure for tenure in ended if not tenure.watchers]
-        watched = [tenure for tenure in ended if tenure.watchers]
-        if watched:
-            self._notifier = self._runtime.spawn(self._notify(watched, told), "leasehold loss")
-            await self._notifier.join(deadline)
-        return list(told)
+            return self._lose_all(loss, self._runtime.now(), forget=True)
 
     async def close(self, limit: float = math.inf) -> None:
         """Stop. Leases still held are lost at once for their holders, and left to their ttl in the store."""
         now = self._runtime.now()
         with self.guard:
             self._closed = True
-            names = self._lose_all(Loss(LossReason.CLOSED, "its client was closed"), now)
+            lost = self._lose_all(Loss(LossReason.CLOSED, "its client was closed"), now)
             worker = self._worker
+        if lost:
+            held = ", ".join(repr(tenure.name) for tenure in lost[:5])
+            held += f" and {len(lost) - 5} more" if len(lost) > 5 else ""
+            advice = "release every lease before close(), or use `with lock.hold():`"
+            warn(f"the client was closed while it held {held}; {advice}", ResourceWarning, user_stacklevel())
         self._signal.set()
         deadline = min(now + CLOSE_PATIENCE, limit)
         if worker is not None:
@@ -206,15 +192,17 @@ class Keeper:
             everyone = list(self._known.values())
         return [tenure for known in everyone if (tenure := known()) is not None]
 
-    def _lose_all(self, loss: Loss, now: float = -math.inf) -> list[str]:
-        """End every lease that is held, and was not over by `now` before the worker looked; returns their names."""
-        names = []
+    def _lose_all(self, loss: Loss, now: float = -math.inf, *, forget: bool = False) -> list[Tenure]:
+        """End every lease that is held, and was not over by `now` before the worker looked; returns them."""
+        lost = []
         for tenure in self.tenures():
             tenure.settle(now)
             if tenure.state is State.HELD:
                 tenure.lose(loss)
-                names.append(tenure.name)
-        return names
+                lost.append(tenure)
+                if forget:
+                    self._known.pop(tenure.number, None)
+        return lost
 
     # --- the worker
 
@@ -242,7 +230,7 @@ class Keeper:
             lost, due, wake = self._survey(now)
             del decided
             if lost:
-                self._notifier = self._runtime.spawn(self._notify(lost), "leasehold loss")
+                self._notifier = self._runtime.spawn(notify(lost), "leasehold loss")
             for tenure in lost:
                 if tenure.loss is not None:
                     self.dispatcher.dispatch(happened.Lost(tenure.name, tenure.grant.fence, tenure.loss))
@@ -311,17 +299,6 @@ class Keeper:
                 self._worker = None
                 return True
             return False
-
-    async def _notify(self, lost: list[Tenure], told: list[Tenure] | None = None) -> None:
-        """Call the watchers of these leases, and note in `told` whose have all returned."""
-        for tenure in lost:
-            for watcher in tenure.present_watchers():
-                try:
-                    watcher.on_end(tenure.loss)
-                except Exception:  # noqa: BLE001 - one callback of the user's must not prevent the others
-                    logger.exception("on_lost failed for %r; the lease is lost all the same", tenure.name)
-            if told is not None:
-                told.append(tenure)
 
 
 _LOCAL_LOSSES = frozenset({LossReason.EXPIRED, LossReason.UNCONFIRMED, LossReason.MAX_HOLD, LossReason.RELEASED})

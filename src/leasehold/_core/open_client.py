@@ -14,7 +14,6 @@ from weakref import WeakValueDictionary
 from leasehold._core.backoff import GRACE
 from leasehold._core.cleanup import Cleanup
 from leasehold._core.keeper import Keeper
-from leasehold._core.leave import Departure
 from leasehold._core.states import HELD
 from leasehold._core.waiting_calls import WaitingCalls
 
@@ -58,15 +57,12 @@ class OpenClient:
             tenure.handles += 1
         return tenure
 
-    async def close(self, release_by: float | None = None, *, freeze: bool = False) -> None:
-        """End the waiting calls, then the leases, then the background work, then the connections.
+    async def close(self, limit: float = math.inf) -> None:
+        """End the waiting calls, then the leases, then the background work, then the connections; by the limit.
 
-        With `release_by` the leases are given back first, and all of it ends by that instant. With `freeze` the waiting
-        calls leave their queues, but do not end.
+        Waiting calls that are frozen do not end.
         """
-        if freeze:
-            self.waiting_calls.freeze()
-        else:
+        if not self.waiting_calls.is_frozen:
             self.waiting_calls.close()
         limit = math.inf if release_by is None else release_by
         if release_by is not None:
@@ -81,9 +77,9 @@ class OpenClient:
         await self._close_connections(limit, freeze=freeze)
 
     async def _close_connections(self, limit: float, *, freeze: bool) -> None:
+        await self.keeper.close(limit)
         now = self.runtime.now()
-        if not freeze:
-            await self.waiting_calls.finish(min(now + min(GRACE, self.close_patience), limit))
+        await self.waiting_calls.finish(min(now + min(GRACE, self.close_patience), limit))
         await self.cleanup.close(min(now + self.close_patience, limit))
         await self.backend.close()
 

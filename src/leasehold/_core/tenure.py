@@ -9,16 +9,18 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Protocol
 
+from leasehold._core.events import logger
 from leasehold._core.states import HELD, RELEASING, Event, State, advance
 from leasehold._core.validity import believed_until, renewal_due, retry_due
 from leasehold.values import Loss, LossReason
 
 if TYPE_CHECKING:
     import weakref
+    from collections.abc import Iterable
 
     from leasehold.values import Grant
 
-__all__ = ["Tenure", "Watcher"]
+__all__ = ["Tenure", "Watcher", "notify"]
 
 MOST_UNDER_WAY = 8  # renewals of one lease, so that a store that hangs does not collect requests without end
 
@@ -172,3 +174,13 @@ class Tenure:
             reason = LossReason.EXPIRED
         detail = _SENTENCES[reason]
         return Loss(reason, f"{detail} ({self.failure})" if self.failure else detail)
+
+
+async def notify(lost: Iterable[Tenure]) -> None:
+    """Call the watchers of these leases."""
+    for tenure in lost:
+        for watcher in tenure.present_watchers():
+            try:
+                watcher.on_end(tenure.loss)
+            except Exception:  # noqa: BLE001 - one callback of the user's must not prevent the others
+                logger.exception("on_lost failed for %r; the lease is lost all the same", tenure.name)

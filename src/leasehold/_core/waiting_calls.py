@@ -7,6 +7,7 @@ store's queues before the connections are closed.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from leasehold.errors import ClientClosed
@@ -36,17 +37,22 @@ class WaitingCalls:
         self._runtime = runtime
         self._guard = runtime.guard()
         self._closed = False
-        self._frozen, self._thawed = False, runtime.signal()
+        self.is_frozen, self._thawed = False, runtime.signal()
         self._signals: set[Signal] = set()  # those waited for at the moment
         self._calls: WeakKeyDictionary[object, Hashable] = WeakKeyDictionary()  # with the thread or task of each
         self._ended = runtime.signal()
 
     def begins(self, call: object) -> None:
+        self._calls: WeakKeyDictionary[Any, Hashable] = WeakKeyDictionary()  # with the thread or task of each
+        self._ended = runtime.signal()
+
+    def begins(self, call: Any) -> None:
         """Know a call that is about to wait."""
         with self._guard:
             self._calls[call] = self._runtime.current()
 
     async def wait(self, call: object, signal: Signal, deadline: float) -> None:
+    async def wait(self, call: Any, signal: Signal, deadline: float) -> None:
         """Wait until the signal is set or the deadline is reached; `ClientClosed` if the client is closed meanwhile."""
         with self._guard:
             self._check_open()
@@ -54,7 +60,7 @@ class WaitingCalls:
             self._calls[call] = self._runtime.current()
         try:
             await self._runtime.wait(signal, deadline)
-            if self._frozen:
+            if self.is_frozen:
                 await self._runtime.wait(self._thawed, None)
         finally:
             self._signals.discard(signal)
@@ -65,6 +71,11 @@ class WaitingCalls:
         await self.wait(call, self._runtime.signal(), self._runtime.now() + seconds)
 
     def ended(self, call: object) -> None:
+    async def pause(self, call: Any, seconds: float) -> None:
+        """Let time pass; `ClientClosed` if the client is closed meanwhile."""
+        await self.wait(call, self._runtime.signal(), self._runtime.now() + seconds)
+
+    def ended(self, call: Any) -> None:
         """Remove a call that has cleaned up and is over."""
         self._calls.pop(call, None)
         self._ended.set()
@@ -79,11 +90,8 @@ class WaitingCalls:
             signal.set()
 
     def freeze(self) -> None:
-        """The process is about to end: let every call wait on, whatever comes, until `close`.
-
-        Were they woken, the program would see them fail, and perhaps end by that, before it ends by its signal.
-        """
-        self._frozen = True
+        """Let every call wait on until `close`: were they woken, the program might end by their error instead."""
+        self.is_frozen = True
 
     async def leave(self, deadline: float) -> None:
         """Leave the store's queues on behalf of the calls that are frozen, and cannot do it themselves."""
@@ -96,7 +104,7 @@ class WaitingCalls:
     async def finish(self, deadline: float) -> None:
         """Wait until all other calls are over. Not for the caller's own: a signal handler may close the client."""
         me = self._runtime.current()
-        while self._runtime.now() < deadline:
+        while self._runtime.now() < deadline and not self.is_frozen:
             self._ended.clear()
             if all(other == me for other in list(self._calls.values())):
                 return

@@ -37,7 +37,7 @@ class Worker:
 
         The others wait half-way until that has happened: on a busy host they could be done before it starts.
         """
-        with closing(self._bank), self._client:
+        with closing(self._bank), self._client, self._client.release_on_signals():
             for turn in range(1, count + 1):
                 while turn > count // 2 and not pause_at and not self._stopped.exists():
                     time.sleep(0.01)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from leasehold._core import events as happened
 from leasehold._core.backoff import GRACE, OUTAGE
+from leasehold._core.tenure import notify
 from leasehold.errors import BackendError, BackendUnavailable, ClientClosed, OutcomeUnknown
 from leasehold.values import Loss, LossReason
 
@@ -19,15 +20,24 @@ if TYPE_CHECKING:
     from leasehold._core.open_client import OpenClient
     from leasehold._core.tenure import Tenure
 
-__all__ = ["GIVEN_BACK", "Departure"]
+__all__ = ["depart"]
 
 AT_ONCE = 4  # releases under way at a time: a distant store is not asked one after the other
 GIVEN_BACK = Loss(LossReason.GIVEN_BACK, "its client was closed and gave it back, so another holder may have it now")
 UNTOLD = "its on_lost has not returned"
 
 
-class Departure:
-    """One `close(release=True)`. `perform` may be started again: it goes on where it was interrupted."""
+async def depart(opened: OpenClient, deadline: float, *, freeze: bool = False) -> None:
+    """Give everything back. With `freeze` the calls that wait leave their queues, but do not end."""
+    if freeze:
+        opened.waiting_calls.freeze()
+    else:
+        opened.waiting_calls.close()
+    await opened.runtime.shielded(_Departure(opened, deadline, freeze=freeze).perform)
+
+
+class _Departure:
+    """One of them. `perform` may be started again: it goes on where it was interrupted."""
 
     def __init__(self, opened: OpenClient, deadline: float, *, freeze: bool) -> None:
         self._opened = opened
@@ -45,7 +55,7 @@ class Departure:
         if self._ended is None:
             self._ended = opened.keeper.end_all(GIVEN_BACK)
         if not self._told:
-            told = await opened.keeper.tell(self._ended, half)
+            told = await self._tell(self._ended, half)
             self._told = True
             self._left.extend(told)
             for tenure in set(self._ended).difference(told):
@@ -60,6 +70,20 @@ class Departure:
         await self._give_back_all()
         for helper in helpers:
             await helper.join(self._deadline)
+
+    async def _tell(self, ended: list[Tenure], deadline: float) -> list[Tenure]:
+        """Notify the holders of these leases; returns those that were notified by the deadline."""
+        told = [tenure for tenure in ended if not tenure.watchers]
+        watched = [tenure for tenure in ended if tenure.watchers]
+
+        async def tell() -> None:
+            for tenure in watched:
+                await notify([tenure])
+                told.append(tenure)
+
+        if watched:
+            await self._runtime.spawn(tell(), "leasehold loss").join(deadline)
+        return list(told)
 
     async def _give_back_all(self) -> None:
         while True:
