@@ -1,6 +1,7 @@
 """All cases of the pattern suite, in reading order: importing a group adds its cases."""
 
 from leasehold.testing.patterns import (  # noqa: F401 - the order is the reading order
+    job_operators,
     jobs,
 )
 from leasehold.testing.patterns.registry import CASES
