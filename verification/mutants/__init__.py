@@ -8,6 +8,7 @@ from verification.mutants.catalogue import CORE_MUTANTS, Mutant
 from verification.mutants.catalogue_cli import CLI_MUTANTS
 from verification.mutants.catalogue_etcd import ETCD_MUTANTS
 from verification.mutants.catalogue_faces import FACES_MUTANTS
+from verification.mutants.catalogue_jobs import JOBS_MUTANTS
 from verification.mutants.catalogue_nats import NATS_MUTANTS
 from verification.mutants.catalogue_postgres import POSTGRES_MUTANTS
 from verification.mutants.catalogue_redis import REDIS_MUTANTS
@@ -31,6 +32,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *POSTGRES_MUTANTS,
     *SQLITE_MUTANTS,
     *CLI_MUTANTS,
+    *JOBS_MUTANTS,
 )
 
 __all__ = ["MUTANTS", "Mutant", "Verdict", "apply", "hunt"]
