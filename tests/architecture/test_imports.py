@@ -25,7 +25,8 @@ MAY_IMPORT = {
     "_runtimes": {"values", "errors", "spi", "_runtimes"},
     "backends": {"values", "errors", "spi", "findings", "store_url", "kit", "backends"},
     "urls": {"values", "errors", "durations", "spi", "store_url"},
-    "events": {"_core"},
+    "events": {"_core", "operator_events"},
+    "operator_events": {"_core"},
     "hold": {"values", "errors", "durations", "spi", "_core"},
     "lease": {"values", "errors", "durations", "spi", "_core", "hold"},
     "lock_spec": {"values", "errors", "durations", "spi", "_core"},
@@ -34,10 +35,12 @@ MAY_IMPORT = {
         "values", "errors", "durations", "spi", "_core", "_runtimes", "name_template", "hold", "lease", "lock_spec",
         "lock", "urls", "operators", "patterns",
     },
-    "operators": {"values", "errors", "spi", "_core", "lock_spec", "client"},
+    "operators": {
+        "values", "errors", "durations", "spi", "_core", "lock_spec", "operator_events", "client", "patterns",
+    },
     "patterns": {
         "values", "errors", "durations", "spi", "_core", "name_template", "hold", "lease", "lock_spec", "lock",
-        "client", "patterns",
+        "operator_events", "client", "patterns",
     },
     "blocking": {
         "values", "errors", "durations", "spi", "_core", "_runtimes", "name_template", "hold", "lease", "lock_spec",

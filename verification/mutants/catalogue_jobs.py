@@ -36,7 +36,7 @@ JOBS_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "jobs-failed-not-told",
         "a run that failed is not shown to operators",
-        _ONCE,
+        "patterns/once_run.py",
         "        if loss is None and (not closed or self._slot.start is None):\n",
         "        if loss is None and self._slot.start is None:\n",
         (f"{_OPERATORS}::test_a_run_that_failed_is_remembered_longer_than_its_slot_and_a_later_one_replaces_it",),
@@ -119,6 +119,6 @@ JOBS_MUTANTS: tuple[Mutant, ...] = (
         "backends/sqlite/schema.py",
         '    connection.execute("DELETE FROM claim WHERE owner <> ?", (OWNER,))\n',
         '    connection.execute("DELETE FROM claim")\n',
-        ("tests/stores/sqlite/test_sqlite_cleaning.py::test_pause_outlives_a_boot"),
+        ("tests/stores/sqlite/test_sqlite_cleaning.py::test_pause_outlives_a_boot",),
     ),
 )

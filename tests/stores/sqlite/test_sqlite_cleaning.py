@@ -11,8 +11,7 @@ import pytest
 
 from leasehold._runtimes.threads import run
 from leasehold.backends.sqlite import cleaning
-from leasehold.spi import UNLIMITED
-from leasehold.values import Grant, Holder, Loss, Mode, Pause, Record
+from leasehold.values import UNLIMITED, Grant, Holder, Loss, Mode, Pause, Record
 from tests.stores.sqlite.sqlite_support import FakeHost, Verbs, claim, granted, placed, refused
 from tests.waiting import eventually
 
