@@ -161,7 +161,7 @@ class Operating(Protocol):
 
 @runtime_checkable
 class Pausing(Protocol):
-    """Capability PAUSE: nothing new is granted at a paused name. Waiters keep their places; no process keeps it alive."""
+    """Capability PAUSE: nothing is granted at a paused name. Waiters keep their places; no process has to live."""
 
     async def pause(self, key: str, by: Holder, seconds: float) -> None:
         """Pause for so long, instead of a pause that is there; `by` has who in its label, why in its reason."""
