@@ -67,6 +67,7 @@ PROMISES = {
     Capability.MIN_HOLD: "a lock can be kept for a least time after an early release",
     Capability.ABANDONED: "the next holder learns that the last one did not release",
     Capability.SESSION: "a crash frees the lock when the store ends the session, without waiting for the ttl",
+    Capability.PAUSE: "an operator can keep a name from being granted, without a process",
 }
 
 

@@ -40,10 +40,10 @@ from leasehold.backends.memory import MemoryStore
 from leasehold.backends.sqlite.options import Location
 from leasehold.backends.sqlite.store import SqliteStore
 from leasehold.errors import BackendError, ModeConflict
-from leasehold.spi import UNLIMITED, Place
+from leasehold.spi import Place
 from leasehold.testing import ManualClock
 from leasehold.urls import find_store
-from leasehold.values import Claim, Grant, Holder, LockState, Loss, Mode, Pause, Refusal
+from leasehold.values import UNLIMITED, Claim, Grant, Holder, LockState, Loss, Mode, Pause, Refusal
 from verification.lab.shifted_clock import ShiftedPostgresServer, ShiftedRedisServer
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from leasehold.durations import ttl_seconds
 from leasehold.errors import BackendUnavailable, ConfigurationError, OutcomeUnknown
 from leasehold.lock_spec import is_whole
 from leasehold.operator_events import NamePaused, NameResumed, RunForgotten
-from leasehold.spi import UNLIMITED, Examining
-from leasehold.values import MAX_FENCE, Holder
+from leasehold.spi import Examining
+from leasehold.values import MAX_FENCE, UNLIMITED, Holder
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

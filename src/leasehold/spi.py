@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DRIFT",
-    "UNLIMITED",
     "Alerting",
     "Backend",
     "Conditioning",
@@ -43,7 +42,6 @@ __all__ = [
 ]
 
 DRIFT = 0.01  # by so much a second of one clock may be shorter than a second of another: holder, store, host
-UNLIMITED = 100 * 365 * 86_400.0  # seconds: how long a pause lasts that has no end
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -163,18 +161,10 @@ class Operating(Protocol):
 
 @runtime_checkable
 class Pausing(Protocol):
-    """Capability PAUSE: an operator keeps a name from being granted, whatever kind of lock it is.
-
-    While a name is paused nothing is granted there: not to a newcomer and not to a waiter, who keeps its place. Each
-    answer that says no carries the pause. Grants that exist are renewed and released as ever. A pause belongs to no
-    process: it stays until it is resumed or its time is over, and then waiters are notified as after a release.
-    """
+    """Capability PAUSE: nothing is granted at a paused name. Waiters keep their places; no process has to live."""
 
     async def pause(self, key: str, by: Holder, seconds: float) -> None:
-        """Pause the name for so long, instead of a pause that is there; `by` has who in its label, why in its reason.
-
-        May be repeated after an unknown outcome. `UNLIMITED` stands for no end.
-        """
+        """Pause for so long, instead of a pause that is there; `by` has who in its label, why in its reason."""
 
     async def resume(self, key: str) -> bool:
         """End the pause; False if the name was not paused."""

@@ -29,6 +29,7 @@ __all__ = [
     "Skipped",
 ]
 
+UNLIMITED = 100 * 365 * 86_400.0  # seconds: how long a pause lasts that has no end
 MAX_FENCE = 2**53 - 1  # the largest integer that Lua and JSON keep exact
 
 

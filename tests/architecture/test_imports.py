@@ -28,6 +28,8 @@ MAY_IMPORT = {
     "backends": {"values", "errors", "spi", "findings", "store_url", "kit", "backends"},
     "urls": {"values", "errors", "durations", "spi", "store_url"},
     "events": {"_core", "patterns"},
+    "events": {"_core", "operator_events"},
+    "operator_events": {"_core"},
     "hold": {"values", "errors", "durations", "spi", "_core"},
     "lease": {"values", "errors", "durations", "spi", "_core", "hold"},
     "lock_spec": {"values", "errors", "durations", "backoff", "spi", "_core"},
@@ -40,9 +42,12 @@ MAY_IMPORT = {
     "departure": {"values", "errors", "_core"},
     "signals": {"errors", "durations", "_core", "_runtimes", "departure"},
     "operators": {"values", "errors", "spi", "_core", "lock_spec", "client"},
+    "operators": {
+        "values", "errors", "durations", "spi", "_core", "lock_spec", "operator_events", "client", "patterns",
+    },
     "patterns": {
         "values", "errors", "durations", "spi", "_core", "name_template", "hold", "lease", "lock_spec", "lock",
-        "client", "patterns",
+        "operator_events", "client", "patterns",
     },
     "blocking": {
         "values", "errors", "durations", "spi", "_core", "_runtimes", "name_template", "hold", "lease", "lock_spec",

@@ -369,9 +369,9 @@ def test_the_decorator_makes_names_from_arguments(client: Client) -> None:
         calls.append((user_id, lease.fence))
         return user_id * 2
 
-    assert report(7) == 14
-    assert report(8) == 16
-    assert isinstance(report(7), Skipped)
+    assert report(7).value == 14
+    assert report(8).value == 16
+    assert isinstance(report(7).skipped, Skipped)
     assert [user for user, _ in calls] == [7, 8]
 
 
@@ -380,8 +380,8 @@ def test_the_decorator_makes_labels_from_arguments(client: Client) -> None:
     def report(day: str) -> str:
         return day
 
-    assert report("monday") == "monday"
-    assert report("tuesday") == "tuesday"
+    assert report("monday").value == "monday"
+    assert report("tuesday").value == "tuesday"
     assert not report("monday")
 
 
@@ -393,10 +393,10 @@ def test_the_async_decorator_and_run_do_the_same(store: ManualStore) -> None:
             async def report(user_id: int) -> int:
                 return user_id
 
-            assert await report(7) == 7
-            assert isinstance(await report(7), Skipped)
+            assert (await report(7)).value == 7
+            assert isinstance((await report(7)).skipped, Skipped)
             job = client.once("job", every="1d")
-            assert await job.run(report.__wrapped__, 3) == 3  # type: ignore[attr-defined]
+            assert (await job.run(report.__wrapped__, 3)).value == 3  # type: ignore[attr-defined]
             assert not await job.run(report.__wrapped__, 3)  # type: ignore[attr-defined]
 
     asyncio.run(story())
@@ -418,7 +418,7 @@ def test_the_async_block_is_cancelled_when_the_lease_is_lost(store: ManualStore)
 
 def test_run_gives_the_result_of_the_function(client: Client) -> None:
     job = client.once("job", every="1d")
-    assert job.run(max, 3, 5) == 5
+    assert job.run(max, 3, 5).value == 5
     assert not job.run(max, 3, 5)
     assert job.name == "job"
     assert repr(job) == "<Once 'job'>"

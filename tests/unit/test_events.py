@@ -104,7 +104,7 @@ def test_a_failed_release_after_good_work_is_a_warning_and_an_event(caplog: pyte
 
 
 def test_every_event_reads_as_a_sentence() -> None:
-    from leasehold.values import Holder, Loss, LossReason, Skipped
+    from leasehold.values import Holder, Loss, LossReason, Pause, Skipped
 
     samples = [
         events.Acquired("x", 1, 0.1),
@@ -133,6 +133,12 @@ def test_every_event_reads_as_a_sentence() -> None:
         events.Replayed("x"),
         events.Unprotected("x", "no route"),
         events.NotRecorded("x", "no route"),
+        events.RunSkipped("x", Skipped("x", "2026-11-15", paused=Pause("moving", "ana", 60.0))),
+        events.Waiting("x", 1.2, None, 0, paused=Pause("moving", "ana")),
+        events.RunAgain("x", "2026-11-15", 7, "empty", "ana"),
+        events.RunForgotten("x", "2026-11-15", "empty", "ana"),
+        events.NamePaused("x", "moving", "ana", None),
+        events.NameResumed("x", "ana"),
     ]
     assert {type(sample) for sample in samples} == {getattr(events, name) for name in events.__all__ if name != "Event"}
     for sample in samples:

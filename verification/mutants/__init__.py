@@ -11,6 +11,7 @@ from verification.mutants.catalogue_election import ELECTION_MUTANTS
 from verification.mutants.catalogue_etcd import ETCD_MUTANTS
 from verification.mutants.catalogue_faces import FACES_MUTANTS
 from verification.mutants.catalogue_idempotency import IDEMPOTENCY_MUTANTS
+from verification.mutants.catalogue_jobs import JOBS_MUTANTS
 from verification.mutants.catalogue_kit import KIT_MUTANTS
 from verification.mutants.catalogue_leaving import LEAVING_MUTANTS
 from verification.mutants.catalogue_nats import NATS_MUTANTS
@@ -45,6 +46,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *CACHE_MUTANTS,
     *ELECTION_MUTANTS,
     *LEAVING_MUTANTS,
+    *JOBS_MUTANTS,
 )
 
 __all__ = ["MUTANTS", "Mutant", "Verdict", "apply", "hunt"]

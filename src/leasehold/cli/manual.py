@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 from leasehold.cli.exit_codes import MEANINGS
+from leasehold.cli.manual_jobs import JOB_PAGES
+from leasehold.cli.manual_page import Page
 
 __all__ = ["OVERVIEW", "PAGES", "Page"]
-
-
-class Page:
-    """The manual page of one verb."""
-
-    def __init__(self, summary: str, usage: str, description: str, epilog: str) -> None:
-        self.summary = summary
-        self.usage = usage
-        self.description = description.strip()
-        self.epilog = epilog.strip()
 
 
 def _codes() -> str:
@@ -267,67 +259,6 @@ examples:
 """,
 )
 
-_PAUSE = Page(
-    "let nobody get a lock or run a job, with a reason",
-    "leasehold pause NAME --reason TEXT [--for TIME] [OPTIONS]",
-    """
-From now on nobody gets the lock NAME, until `leasehold resume NAME` or for the time of --for. Who holds
-it keeps it, renews it and gives it back as ever. Who asks is told why and by whom: `run -n` ends with
-75, `once` skips with 0. Who waits goes on waiting, keeps its place, and gets it after the pause.
-
-The pause is kept in the store: it needs no process, and outlives this one. Pausing again replaces it.
-It is logged. Some stores cannot do it (ZooKeeper, etcd, Redlock, PostgreSQL with mode=session), and
-refuse with 78.
-""",
-    """
-exit codes:
-  0                  paused
-  64, 69, 70, 77, 78 as for run
-
-examples:
-  leasehold pause nightly --reason "the mail server is being moved" --for 2h
-  leasehold ls
-""",
-)
-
-_RESUME = Page(
-    "end a pause",
-    "leasehold resume NAME [OPTIONS]",
-    "Ends the pause of NAME: the next in line gets it at once. It is logged, with the user.",
-    """
-exit codes:
-  0                  resumed
-  1                  it was not paused
-  64, 69, 70, 77, 78 as for run
-
-examples:
-  leasehold resume nightly
-""",
-)
-
-_FORGET = Page(
-    "make a job forget a slot, so that it can run again",
-    "leasehold forget NAME --slot LABEL --reason TEXT [OPTIONS]",
-    """
-Drops the record of one slot of a job of `leasehold once`: the next attempt for that slot runs, on
-whichever machine it comes from. LABEL is the slot as `leasehold info NAME` shows it. To run it at once and
-here, use `leasehold once NAME ... --again`. For a job with --every or --cron only its last slot is
-remembered, and the present one runs when it is attempted; slots of the past do not come again.
-
-The user and the reason are logged, and shown by `leasehold info`. A paused job can be made to forget.
-""",
-    """
-exit codes:
-  0                  forgotten
-  1                  there is no record of that slot
-  75                 the job is running
-  64, 69, 70, 77, 78 as for run
-
-examples:
-  leasehold forget import --slot 2026-11-15 --reason "the file was cut off"
-""",
-)
-
 _DOCTOR = Page(
     "examine a store: can it be trusted with locks?",
     "leasehold doctor [URL] [OPTIONS]",
@@ -447,9 +378,7 @@ PAGES = {
     "info": _INFO,
     "watch": _WATCH,
     "break": _BREAK,
-    "pause": _PAUSE,
-    "resume": _RESUME,
-    "forget": _FORGET,
+    **JOB_PAGES,
     "fence": _FENCE,
     "schema": _SCHEMA,
     "doctor": _DOCTOR,

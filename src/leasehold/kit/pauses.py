@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 from leasehold.kit.holder import holder_fields, holder_from_fields
 from leasehold.kit.rows import Row, State
-from leasehold.spi import UNLIMITED
-from leasehold.values import Claim, Mode, Pause
+from leasehold.values import UNLIMITED, Claim, Mode, Pause
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from leasehold.kit.rows import Rows
     from leasehold.values import Holder
 
 __all__ = [
     "OWNER",
+    "holders_of",
     "pause",
     "pause_from_json",
     "pause_of",
@@ -59,6 +61,11 @@ def resume(rows: Rows) -> bool:
 def pause_row(rows: Rows) -> Row | None:
     """The row of the pause, if the name is paused."""
     return next((row for row in rows.of_owner(OWNER) if row.expires > rows.now), None)
+
+
+def holders_of(rows: Rows) -> Iterator[Row]:
+    """The rows that hold or cool, without the pause."""
+    return (row for row in rows.held() if row.claim.owner != OWNER)
 
 
 def pause_of(row: Row | None, now: float) -> Pause | None:

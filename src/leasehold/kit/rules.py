@@ -27,7 +27,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leasehold.errors import BackendRejected, ModeConflict
-from leasehold.kit.pauses import OWNER, pause_of, pause_row
+from leasehold.kit.pauses import holders_of, pause_of, pause_row
 from leasehold.kit.rows import Crowd, Row, Rows, State
 from leasehold.spi import DRIFT
 from leasehold.values import MAX_FENCE, Grant, Holding, LockState, Loss, LossReason, Mode, Refusal
@@ -301,7 +301,7 @@ def admissible(rows: Rows) -> Iterator[Row]:
 
 def inspect(rows: Rows) -> LockState | None:
     """What an operator may see; None when the name is not in use."""
-    held, waiting, paused = tuple(_holders(rows)), tuple(rows.waiting()), pause_row(rows)
+    held, waiting, paused = tuple(holders_of(rows)), tuple(rows.waiting()), pause_row(rows)
     first = next(iter(held or waiting), paused)
     if first is None:
         return None
@@ -316,14 +316,8 @@ def inspect(rows: Rows) -> LockState | None:
         )
         for row in held
     )
-    return LockState(
-        rows.key,
-        first.claim.mode,
-        first.claim.capacity,
-        holdings,
-        tuple(row.claim.holder for row in waiting),
-        pause_of(paused, rows.now),
-    )
+    mode, capacity, waiters = first.claim.mode, first.claim.capacity, tuple(row.claim.holder for row in waiting)
+    return LockState(rows.key, mode, capacity, holdings, waiters, pause_of(paused, rows.now))
 
 
 # --- parts of the verbs -----------------------------------------------------------------------------------------------
@@ -390,13 +384,8 @@ def _ends(rows: Rows) -> float | None:
 
 
 def _first_holder(rows: Rows) -> Holder | None:
-    row = next(_holders(rows), None)
+    row = next(holders_of(rows), None)
     return None if row is None else row.claim.holder
-
-
-def _holders(rows: Rows) -> Iterator[Row]:
-    """The rows that hold or cool, without a pause."""
-    return (row for row in rows.held() if row.claim.owner != OWNER)
 
 
 def _free(rows: Rows, row: Row) -> None:
@@ -406,6 +395,6 @@ def _free(rows: Rows, row: Row) -> None:
 
 def _check_kind(rows: Rows, claim: Claim) -> None:
     """All that use a name at the same time are of one kind, so the first of them decides."""
-    present = next(_holders(rows), None) or next(iter(rows.waiting()), None)
+    present = next(holders_of(rows), None) or next(iter(rows.waiting()), None)
     if present is not None:
         check_kind(claim, present.claim.mode, present.claim.capacity, rows.label)

@@ -12,34 +12,22 @@ from __future__ import annotations
 
 import functools
 import inspect
-import json
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Literal,
-    NamedTuple,
-    NoReturn,
-    ParamSpec,
-    TypeAlias,
-    TypedDict,
-    TypeVar,
-    cast,
-    get_args,
-)
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, ParamSpec, TypeAlias, TypedDict, TypeVar, cast, get_args
 
 from leasehold._core.events import RunSkipped
 from leasehold._core.names import check_fact, check_name
 from leasehold.durations import optional_seconds
 from leasehold.errors import AcquireTimeout, BackendError, ConfigurationError, Paused
-from leasehold.hold import Block, lost_error
+from leasehold.hold import lost_error
 from leasehold.lock_spec import LockOptions
 from leasehold.name_template import NameTemplate
 from leasehold.operator_events import RunAgain
-from leasehold.patterns.job_records import LAST_KEPT, finished_facts, last_key, record_key, skipped_by
+from leasehold.patterns.job_records import record_key, skipped_by
 from leasehold.patterns.job_result import JobResult, conflict_of
+from leasehold.patterns.once_run import TAKEN, AsyncRun, Order
 from leasehold.patterns.retry import retry_until
 from leasehold.patterns.slots import Labelled, check_label, slots_for
-from leasehold.values import Loss, LossReason, Record, Skipped
+from leasehold.values import Skipped
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -48,7 +36,7 @@ if TYPE_CHECKING:
     from leasehold._core.open_client import OpenClient
     from leasehold.client import AsyncClient
     from leasehold.durations import Duration
-    from leasehold.lease import AsyncLease, AsyncLost
+    from leasehold.lease import AsyncLease
     from leasehold.lock_spec import Timeout
     from leasehold.patterns.slots import Slot, Slots
     from leasehold.spi import Recording
@@ -61,8 +49,6 @@ OnFailure: TypeAlias = Literal["open", "close"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-_TAKEN = Loss(LossReason.TAKEN, "another run of this job began meanwhile, so this one was not recorded")
 
 
 class OnceOptions(TypedDict, total=False):
@@ -249,7 +235,7 @@ class AsyncAttempt:
         try:
             reading = await self._read(opened, lease.fence, opened.runtime.now() + lease.remaining())
             if reading.fence > lease.fence:
-                raise lost_error(lease, _TAKEN, completed=False)
+                raise lost_error(lease, TAKEN, completed=False)
             skipped = skipped_by(self._name, reading, slot)
             repeats = seen is not None and reading.record is not None and reading.record.value == seen
             if skipped is None or repeats:
@@ -275,138 +261,6 @@ class AsyncAttempt:
     def _key(self) -> str:
         label = self._slots.label if isinstance(self._slots, Labelled) else None
         return record_key(self._client._namespace, self._name, label)
-
-
-class AsyncRun:
-    """A slot that is ours: the block runs under the lease of the job's lock."""
-
-    def __init__(
-        self,
-        job: AsyncOnce,
-        opened: OpenClient,
-        lease: AsyncLease,
-        *,
-        slot: Slot,
-        key: str,
-        time: float,
-        order: Order | None = None,
-    ) -> None:
-        self._job = job
-        self._order = order
-        self._opened = opened
-        self._lease = lease
-        self._slot = slot
-        self._key = key
-        self._time, self._since = time, opened.runtime.now()
-        self._failed = False
-
-    @property
-    def name(self) -> str:
-        """The name of the job."""
-        return self._lease.name
-
-    @property
-    def slot(self) -> str:
-        """The slot that this run is for: the local time at which it begins, or the caller's own label."""
-        return self._slot.label
-
-    @property
-    def lease(self) -> AsyncLease:
-        """The lease of the job's lock, which is renewed while the block runs."""
-        return self._lease
-
-    @property
-    def fence(self) -> int:
-        """The fencing token of the lease."""
-        return self._lease.fence
-
-    @property
-    def lost(self) -> AsyncLost:
-        """Whether the lease is lost, so that another run may have begun: `is_set()` and `wait(timeout)`."""
-        return self._lease.lost
-
-    def check(self, need: Duration = 0) -> None:
-        """Raise `LeaseLost` unless the lease is ours for another `need` seconds; call it before a side effect."""
-        self._lease.check(need)
-
-    def fail(self) -> None:
-        """Count this run as failed although the block ends without an exception."""
-        self._failed = True
-
-    def __bool__(self) -> Literal[True]:
-        return True
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name!r} slot={self.slot!r} fence={self.fence}>"
-
-    def _enter(self) -> None:
-        self._block = Block(self._lease)
-
-    async def _leave(self, error: BaseException | None) -> None:
-        """Record the run, then release; raise `LeaseLost` if it could not be recorded as ours."""
-        interrupted = error is not None and not isinstance(error, Exception)
-        failed = self._failed or error is not None
-        if interrupted:
-            await self._block.leave(self._lease, error)
-        else:
-            await self._block.leave(self._lease, error, lambda: self._record(error, failed=failed))
-
-    async def _record(self, error: BaseException | None, *, failed: bool) -> Loss | None:
-        """Write what became of the run, under the lease."""
-        closed = not failed or self._job._on_failure == "close"
-        now = self._opened.runtime.now()
-        facts = finished_facts(
-            self._slot,
-            self._lease.holder,
-            began=self._time,
-            finished=self._time + (now - self._since),
-            fence=self.fence,
-            failed=failed,
-            closed=closed,
-            again=None if self._order is None else str(self._order),
-        )
-        loss = await self._close_slot(json.dumps(facts).encode(), error) if closed else None
-        if loss is None and (not closed or self._slot.start is None):
-            await self._tell(json.dumps(facts).encode())
-        return loss
-
-    async def _close_slot(self, facts: bytes, error: BaseException | None) -> Loss | None:
-        """Write that the slot is done; it counts only if the store confirmed it under our fence."""
-        opened = self._opened
-        record = Record(self._key, facts, self.fence, max(self._slot.keep, self._job._keep))
-        until = opened.runtime.now() + self._lease.remaining()
-        store = cast("Recording", opened.backend)
-
-        async def write() -> bool:
-            return await retry_until(until, opened, self.name, lambda: store.write(record))
-
-        try:
-            return None if await opened.runtime.shielded(write) else _TAKEN
-        except BackendError as failure:
-            text = f"the run of {self.name!r} for slot {self.slot} ended, but may not be recorded: it may run again"
-            if error is None:
-                failure.add_note(f"leasehold: {text}")
-                raise
-            error.add_note(f"leasehold: {text}: {failure}")
-            return None
-
-    async def _tell(self, facts: bytes) -> None:
-        """Write what `last_run` shows. Nothing depends on it: it is tried once."""
-        store, key = cast("Recording", self._opened.backend), last_key(self._job._client._namespace, self.name)
-        try:
-            await store.write(Record(key, facts, self.fence, LAST_KEPT))
-        except BackendError:
-            return
-
-
-class Order(NamedTuple):
-    """An operator's order to run a slot once more."""
-
-    reason: str
-    by: str
-
-    def __str__(self) -> str:
-        return f"{self.reason} (by {self.by})"
 
 
 async def _let_go(lease: AsyncLease) -> None:

@@ -86,7 +86,7 @@ def test_once_reads_the_clock_of_a_server_with_tls(tmp_path: Path) -> None:
     with server, leasehold.connect(f"{server.url}?tls_ca={certificates.authority}") as client:
         ran: list[int] = []
         job = client.once("nightly", every="1d")
-        assert job.run(lambda: ran.append(1)) is None
+        assert job.run(lambda: ran.append(1)).ran
         assert not job.run(lambda: ran.append(2))
         assert ran == [1]
 
@@ -114,7 +114,7 @@ def test_user_with_rights_on_our_keys_alone_can_do_everything(guarded: EtcdServe
         first.release()
         thread.join(30)
         got[0].release()
-        assert client.once("job", slot="a").run(lambda: 7) == 7
+        assert client.once("job", slot="a").run(lambda: 7).value == 7
         assert client.raise_fence("x", 10_000, reason="test") >= 10_000
         held = client.lock("x").acquire()
         assert client.break_lock("x", fence=held.fence, reason="test", now=True)

@@ -292,7 +292,7 @@ def test_min_hold_is_kept_after_a_release(backend: Any) -> None:
     assert 20 < refusal.retry_after <= 30
 
 
-@pytest.mark.parametrize(("earlier", "freed"), [(1, True), (2, "freed"), (3, "freed")])
+@pytest.mark.parametrize(("earlier", "freed"), [(1, True), (2, "freed")])
 def test_tables_of_an_earlier_version_are_upgraded_and_what_is_held_stays_held(
     database: str, table: psycopg.Connection[Any], earlier: int, freed: bool | str
 ) -> None:
@@ -317,6 +317,23 @@ def test_tables_of_an_earlier_version_are_upgraded_and_what_is_held_stays_held(
         assert row == (freed,), "an older client works beside a newer one"
         client.lock("job").acquire(timeout=20).release()
         assert table.execute("SELECT version FROM leasehold.about").fetchone() == (VERSION,)
+
+
+def test_the_first_pause_upgrades_tables_of_version_3_and_clients_of_that_version_keep_to_it(
+    database: str, table: psycopg.Connection[Any]
+) -> None:
+    table.execute((EARLIER_TABLES / "postgres_tables_3.sql").read_bytes())
+    acquire = b"SELECT verdict FROM leasehold.acquire_3(%s, %s, 60, %s, %s, 0, '{}', 0, false, NULL, false)"
+    assert table.execute(acquire, [b"leasehold:held", "older", "exclusive", 1]).fetchone() == ("granted",)
+    with leasehold.connect(database) as client:
+        client.pause("job", reason="moving")
+        assert table.execute("SELECT version FROM leasehold.about").fetchone() == (VERSION,)
+        assert client.inspect("held") is not None
+        for mode, capacity in (("exclusive", 1), ("shared", 1), ("permit", 2)):
+            row = table.execute(acquire, [b"leasehold:job", f"older {mode}", mode, capacity]).fetchone()
+            assert row == ("refused",), mode
+        assert client.resume("job")
+    assert table.execute(acquire, [b"leasehold:job", "older", "permit", 2]).fetchone() == ("granted",)
 
 
 @pytest.mark.parametrize("contended", [False, True])

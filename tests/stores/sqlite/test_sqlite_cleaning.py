@@ -11,7 +11,7 @@ import pytest
 
 from leasehold._runtimes.threads import run
 from leasehold.backends.sqlite import cleaning
-from leasehold.values import Grant, Loss, Mode, Record
+from leasehold.values import UNLIMITED, Grant, Holder, Loss, Mode, Pause, Record
 from tests.stores.sqlite.sqlite_support import FakeHost, Verbs, claim, granted, placed, refused
 from tests.waiting import eventually
 
@@ -213,3 +213,26 @@ def test_use_alone_cleans_also_what_sorts_behind_the_first_slice(
         host.pass_time(0.001)
     assert rows(tmp_path / "locks.db", "lock") <= len(kept) + 1
     store.close()
+
+
+def test_pause_outlives_a_boot(tmp_path: Path) -> None:
+    """It belongs to no process; what was left of its time is not known, so it lasts as long again."""
+    host = FakeHost()
+    store = Verbs(tmp_path / "locks.db", host)
+    granted(store.try_acquire(claim("ns:paused")))
+    for key, seconds in (("ns:paused", UNLIMITED), ("ns:hour", 3600.0)):
+        run(store.backend.pause(key, Holder("ops", 1, "ana", "moving"), seconds))
+    store.close()
+    rebooted_host = host.reboot()
+    rebooted = Verbs(tmp_path / "locks.db", rebooted_host)
+    hour, paused = rebooted.list("ns:")
+    assert (hour.name, paused.name) == ("ns:hour", "ns:paused")
+    assert not paused.holdings
+    assert paused.paused == Pause("moving", "ana", None, 0.0)
+    assert hour.paused == Pause("moving", "ana", 3600.0, 0.0)
+    assert refused(rebooted.try_acquire(claim("ns:paused"))).paused is not None
+    assert run(rebooted.backend.resume("ns:paused"))
+    assert granted(rebooted.try_acquire(claim("ns:paused"))).abandoned is True
+    rebooted_host.pass_time(3601)
+    granted(rebooted.try_acquire(claim("ns:hour")))
+    rebooted.close()

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from leasehold.backends.redis.calls import Call, CallTemplate, RecordCall
 from leasehold.backends.redis.errors import hold_off_reason
-from leasehold.backends.redis.inspect import read_holder, read_state
+from leasehold.backends.redis.inspect import read_obstacle, read_state
 from leasehold.backends.redis.notifications import Listener, Waiter
 from leasehold.backends.redis.scripts import script
 from leasehold.errors import BackendError, BackendRejected, BackendUnavailable
 from leasehold.kit.holder import holder_to_json
 from leasehold.kit.pauses import OWNER as PAUSED
-from leasehold.kit.pauses import pause_from_json, pause_to_json
+from leasehold.kit.pauses import pause_to_json
 from leasehold.kit.rules import check_kind, handed_over_since
 from leasehold.spi import Place
 from leasehold.values import Capability, Claim, Grant, LockState, Loss, LossReason, Mode, Reading, Record, Refusal
@@ -338,12 +338,9 @@ class RedisBackend:
                 backend=self.label,
             )
         _, waiting, left, stored, off = reply
-        retry_after = left / 1000 if left > 0 else None
-        paused = pause_from_json(stored, retry_after)
-        if paused is not None:
-            return Refusal(claim.key, None, paused.expires_in, waiting, None, paused)
-        holder = read_holder(stored)
-        return Refusal(claim.key, holder, retry_after, waiting, None if holder else hold_off_reason(off))
+        holder, paused, retry_after = read_obstacle(stored, left)
+        why = None if holder or paused else hold_off_reason(off)
+        return Refusal(claim.key, holder, retry_after, waiting, why, paused)
 
     def _place(self, claim: Claim, signal: Signal, reply: Any, *, woken: bool) -> Place:
         _, ahead, _, left, stored, off = reply
@@ -352,12 +349,10 @@ class RedisBackend:
             recheck = min(recheck, (left + 1) / 1000)  # the first in the queue is granted when the holder's ttl is over
         if not woken:
             recheck = min(recheck, POLL_AT_THE_HEAD if ahead == 0 else 5 * POLL_AT_THE_HEAD)
-        paused = pause_from_json(stored, left / 1000)
-        if paused is not None:
-            return Place(claim, signal, recheck, ahead, retry_after=paused.expires_in, paused=paused)
-        holder = read_holder(stored)
-        why = None if holder else hold_off_reason(off)
-        return Place(claim, signal, recheck, ahead, holder, retry_after=off / 1000 if why else None, why=why)
+        holder, paused, retry_after = read_obstacle(stored, left)
+        why = None if holder or paused else hold_off_reason(off)
+        retry_after = off / 1000 if why else retry_after if paused else None
+        return Place(claim, signal, recheck, ahead, holder, retry_after=retry_after, why=why, paused=paused)
 
     def _note(self, fence: int, time_ms: int) -> None:
         """Later fences must be higher. One far ahead of the server's clock was raised by hand, for its own name."""

@@ -7,10 +7,10 @@ from functools import lru_cache
 from typing import Any
 
 from leasehold.kit.holder import holder_from_fields
-from leasehold.kit.pauses import pause_of_holder
+from leasehold.kit.pauses import pause_from_json, pause_of_holder
 from leasehold.values import Holder, Holding, LockState, Mode, Pause
 
-__all__ = ["read_holder", "read_state"]
+__all__ = ["read_holder", "read_obstacle", "read_state"]
 
 FOREIGN = Holder("another program", 0)
 
@@ -26,6 +26,15 @@ def read_holder(stored: bytes) -> Holder | None:
     except ValueError:
         return None
     return holder_from_fields(value)
+
+
+def read_obstacle(stored: bytes, left_ms: int) -> tuple[Holder | None, Pause | None, float | None]:
+    """What is in the way of a claim: a holder or a pause, and the seconds after which it may be over."""
+    left = left_ms / 1000 if left_ms > 0 else None
+    paused = pause_from_json(stored, left)
+    if paused is not None:
+        return None, paused, paused.expires_in
+    return read_holder(stored), None, left
 
 
 def read_state(key: str, reply: Any) -> LockState | None:

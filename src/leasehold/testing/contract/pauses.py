@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from leasehold.errors import ConfigurationError, OutcomeUnknown, Paused
-from leasehold.spi import UNLIMITED
 from leasehold.testing.contract.expect import granted, placed, raises, refused
 from leasehold.testing.contract.registry import core_case, store_case
 from leasehold.testing.faults import Faults
-from leasehold.values import Capability, Holder, Mode
+from leasehold.values import UNLIMITED, Capability, Holder, Mode
 
 if TYPE_CHECKING:
     from leasehold.spi import Pausing

@@ -5,6 +5,7 @@ from leasehold.testing.patterns import (  # noqa: F401 - the order is the readin
     caches,
     elections,
     idempotency,
+    job_operators,
     jobs,
     leaving,
     partitions,

@@ -167,7 +167,6 @@ end
 -- long, or whose client is gone, is skipped. Returns {fence, abandoned} if `me` was let in.
 local function advance(me)
   local mine = nil
-  if paused_left() > 0 then return nil end
   while not holder or holder == CROWD do
     local head = redis.call('ZRANGE', Q, 0, 0)[1]
     if not head then return mine end
