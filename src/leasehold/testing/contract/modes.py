@@ -47,6 +47,17 @@ async def a_writer_keeps_readers_out(lab: Lab) -> None:
     granted(await backend.try_acquire(lab.claim(mode=Mode.SHARED)))
 
 
+@store_case(Capability.SHARED)
+async def a_reader_that_renews_and_vanishes_takes_nothing_from_one_with_a_longer_ttl(lab: Lab) -> None:
+    backend = lab.backend()
+    long = granted(await backend.try_acquire(lab.claim(mode=Mode.SHARED, ttl=lab.ttl * 20)))
+    short = granted(await backend.try_acquire(lab.claim(mode=Mode.SHARED)))
+    granted((await backend.renew([short]))[0])
+    await lab.pass_time(lab.ttl * 2)
+    refused(await lab.backend().try_acquire(lab.claim()))
+    granted((await backend.renew([long]))[0])
+
+
 @store_case(Capability.SHARED, Capability.FIFO)
 async def a_reader_does_not_overtake_a_waiting_writer(lab: Lab) -> None:
     store = lab.queueing()
