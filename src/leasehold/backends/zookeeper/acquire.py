@@ -122,7 +122,7 @@ class Acquirer:
         return node
 
     async def _repeat(self, node: ClaimNode, started: float, until: float) -> Grant | Refusal:
-        """The same claim again, because its answer was lost: the same grant, unless it was broken, with a new expiry."""
+        """The same claim again, because its answer was lost: the same grant with a new expiry, unless it was broken."""
         if node.broken is not None or node.stage is not Stage.PRESENT:
             return Refusal(node.claim.key)
         await self._calls.connect(node.session, until)
