@@ -219,6 +219,16 @@ async def only_the_named_grant_is_broken(lab: Lab) -> None:
     await lease.release()
 
 
+@store_case(Capability.INSPECT, Capability.MIN_HOLD)
+async def what_is_only_kept_for_its_min_hold_cannot_be_broken(lab: Lab) -> None:
+    backend, operator = lab.backend(), cast("Operating", lab.backend())
+    grant = granted(await backend.try_acquire(lab.claim(ttl=lab.ttl * 20, min_hold=lab.ttl * 20)))
+    assert await backend.release(grant) is True
+    for now in (False, True):
+        assert await operator.break_(grant.claim.key, grant.fence, "stuck job", now=now) is False
+    refused(await lab.backend().try_acquire(lab.claim()))
+
+
 @store_case(Capability.INSPECT, Capability.FENCING)
 async def a_raised_fence_lifts_every_later_grant_and_no_present_one(lab: Lab) -> None:
     client = lab.client()
