@@ -60,6 +60,14 @@ def test_end_of_the_connection_frees_it(database: str) -> None:
         assert transaction_lock(two, "job") is True
 
 
+def test_names_that_read_the_same_when_joined_are_different_locks(database: str) -> None:
+    with psycopg.connect(database) as one, psycopg.connect(database) as two:
+        assert transaction_lock(one, "ab", namespace="x") is True
+        assert transaction_lock(two, "b", wait=False, namespace="xa") is True
+        one.rollback()
+        two.rollback()
+
+
 def test_shared_locks_go_together_and_keep_an_exclusive_one_out(database: str) -> None:
     with psycopg.connect(database) as one, psycopg.connect(database) as two, psycopg.connect(database) as three:
         assert transaction_lock(one, "doc", shared=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,8 @@ import pytest
 
 from leasehold import AcquireTimeout, BackendRejected, ClientClosed, LeaseLost, OutcomeUnknown, events
 from leasehold._core.backoff import GRACE
+from leasehold._core.waiting_calls import WaitingCalls
+from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold.testing import ManualStore
 from leasehold.values import LossReason, Refusal
 from tests.unit.test_core_time import Script, Turning, fails
@@ -99,6 +102,47 @@ def test_a_chore_that_keeps_failing_does_not_keep_the_others_from_being_done() -
         store.pass_time(5)
         assert tries.count("a") > 1
         assert tries.count("b") == 1
+
+
+def test_closing_cleans_up_before_it_lets_go_of_the_connections() -> None:
+    store = ManualStore()
+    done: list[str] = []
+    client = store.connect()
+    client._twin._close_patience = 60.0
+    away = [True]
+
+    def withdraw(claim: Any, until: float, plain: Callable[[], Any]) -> Any:
+        if away[0]:
+            raise OutcomeUnknown("no answer")
+        done.append("withdrawn")
+        return plain()
+
+    async def closed() -> None:
+        done.append("closed")
+
+    Script(client, "try_acquire", lambda *_: fails(OutcomeUnknown("no answer")))
+    Script(client, "withdraw", withdraw)
+    backend: Any = client._twin._open().backend
+    backend.close = closed
+    assert isinstance(Turning(store, client.lock("x", ttl=3600).try_acquire).result, OutcomeUnknown)
+    away[0] = False
+    Turning(store, client.close)
+    assert done == ["withdrawn", "closed"]
+
+
+def test_a_call_does_not_begin_to_wait_in_a_client_that_is_closed() -> None:
+    """Nobody would wake it: it comes after those that were woken."""
+
+    class NoWaiting(ThreadRuntime):
+        async def wait(self, signal: Any, deadline: float | None) -> bool:
+            raise AssertionError("it waits")
+
+    calls = WaitingCalls(NoWaiting())
+    calls.close()
+    with pytest.raises(ClientClosed):
+        run(calls.wait(calls, ThreadRuntime().signal(), math.inf))
+    with pytest.raises(ClientClosed):
+        run(calls.pause(calls, 3600))
 
 
 def test_a_forked_child_leaves_what_is_to_be_cleaned_up_to_its_parent() -> None:

@@ -241,6 +241,18 @@ def test_a_renewal_in_the_background_that_is_answered_after_the_deadline_gives_i
         eventually(lambda: other.inspect("x") is None)
 
 
+def test_a_renewal_by_hand_does_not_wait_for_a_mute_store_beyond_the_lease() -> None:
+    store = ManualStore()
+    with store.connect() as client:
+        lease = client.lock("x", ttl=10, renew=False).acquire()
+        ends = store.clock.now() + lease.remaining()
+        script = Script(client, "renew", lambda *_: fails(OutcomeUnknown("no answer")))
+        with pytest.raises(OutcomeUnknown):
+            lease.renew()
+        assert script.untils == [pytest.approx(ends)]
+        lease.release()
+
+
 def answered_late(store: ManualStore) -> Callable[[Any, float, Callable[[], Any]], Any]:
     """The store renews at once, and its answer arrives when the deadline has passed, but not the new ttl."""
 

@@ -8,7 +8,7 @@ import socket
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -114,6 +114,21 @@ def test_an_interruption_while_setting_a_signal_leaves_no_waiter_asleep_for_the_
             assert point > 10, "the function was not looked into"
             return
     raise AssertionError("the function never ended by itself")
+
+
+def test_a_signal_raised_just_before_a_thread_sleeps_wakes_it() -> None:
+    signal = ThreadSignal()
+
+    class RaisedMeanwhile(list[Any]):
+        def append(self, waiter: Any) -> None:
+            signal.set()  # by another thread, which does not see this waiter yet
+            super().append(waiter)
+
+    signal._waiters = RaisedMeanwhile()
+    thread = threading.Thread(target=lambda: signal.wait(SYSTEM_CLOCK, None), daemon=True)
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive()
 
 
 def test_a_signal_raised_from_another_thread_wakes_an_asyncio_task() -> None:

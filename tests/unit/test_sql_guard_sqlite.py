@@ -147,6 +147,23 @@ def test_readers_pass_together_and_a_writer_older_than_a_reader_is_refused(
     assert total(database) == 2
 
 
+def test_late_reader_does_not_lower_what_the_newest_reader_has_set(
+    database: sqlite3.Connection, client: leasehold.Client
+) -> None:
+    lock = client.rwlock("account")
+    leases = []
+    for mode in (lock.read, lock.write, lock.read):
+        leases.append(mode.acquire())
+        leases[-1].release()
+    first, writer, newest = leases
+    for reader in (newest, first):
+        with database:
+            guard(database, reader)
+    with pytest.raises(StaleFence):
+        add_one(database, writer)
+    assert total(database) == 0
+
+
 def test_lease_of_a_semaphore_is_refused(database: sqlite3.Connection, client: leasehold.Client) -> None:
     with client.semaphore("account", 2).hold() as lease, pytest.raises(ConfigurationError, match="semaphore"):
         guard(database, lease)

@@ -233,4 +233,37 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
         "separate(1 if stored.broken else max(1, math.ceil(left)))",
         tests=(f"{_ANSWERS}::test_broken_grant_is_kept_for_its_min_hold_after_its_release",),
     ),
+    # --- written blind, and missed by every test at first
+    Mutant(
+        "blind-etcd-writes-sent-twice",
+        "a write whose connection broke is sent to the next member: a release that was applied is answered as gone",
+        "backends/etcd/connection.py",
+        '(reads and failure.code == "UNAVAILABLE")',
+        'failure.code == "UNAVAILABLE"',
+        tests=(f"{_PARTS}::test_only_what_cannot_have_been_applied_is_sent_to_the_next_member",),
+    ),
+    Mutant(
+        "blind-etcd-raise-fence-by-newest",
+        "raise_fence counts from the newest claim of the queue: older waiters get fences below what was promised",
+        "backends/etcd/fences.py",
+        "limit=1, sort=Sort.OLDEST",
+        "limit=1, sort=Sort.NEWEST",
+        tests=("tests/contract/test_etcd_threads.py", "-k", "every_waiter_gets_a_fence_above"),
+    ),
+    Mutant(
+        "blind-etcd-withdrawal-ends-min-hold",
+        "a withdrawal after a release whose answer was lost deletes the key that is kept for its min_hold",
+        "backends/etcd/acquire.py",
+        "            if stored.owner == claim.owner and not stored.cooling:\n",
+        "            if stored.owner == claim.owner:\n",
+        tests=(f"{_ANSWERS}::test_withdrawal_after_a_release_whose_answer_was_lost_does_not_end_the_min_hold",),
+    ),
+    Mutant(
+        "blind-etcd-failed-release-kept",
+        "the key of a lease whose release failed is kept alive along with other leases of the client",
+        "backends/etcd/release.py",
+        "            local.give_up(self._runtime.now())\n            raise\n",
+        "            raise\n",
+        tests=(f"{_ANSWERS}::test_key_whose_release_failed_goes_before_its_session_is_kept_alive_again",),
+    ),
 )

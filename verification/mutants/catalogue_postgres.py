@@ -6,6 +6,7 @@ from verification.mutants.catalogue import Mutant
 
 __all__ = ["POSTGRES_MUTANTS"]
 
+_OF_CONTRACT = "tests/contract/test_postgres.py"
 _GUARD = "sql/guard_postgresql.py"
 _OF_GUARD = "tests/sql/test_guard_postgresql.py"
 _OF_GRANTS = "tests/stores/postgres/test_postgres_grants.py"
@@ -188,5 +189,32 @@ POSTGRES_MUTANTS: tuple[Mutant, ...] = (
         "  PERFORM pg_catalog.pg_advisory_xact_lock(\n",
         "  PERFORM pg_catalog.abs(\n",
         (_OF_GRANTS, "-k", "one_of_many_claims"),
+    ),
+    # --- written blind, and missed by every test at first
+    Mutant(
+        "blind-pg-dead-waiter-blocks",
+        "readers behind a writer that vanished from the queue are not let in",
+        "backends/postgres/sql/rules.sql",
+        "coalesce(bool_or(state <= 3), false) INTO vanished, room",
+        "coalesce(bool_or(state <= 2), false) INTO vanished, room",
+        (_OF_CONTRACT, "-k", "a_writer_that_stops_asking_does_not_keep"),
+    ),
+    Mutant(
+        "blind-pg-withdraw-ends-min-hold",
+        "a withdrawal after the release removes the grant that is kept for its min_hold",
+        _VERBS,
+        "state IN (1, 3) OR state > 3 AND NOT doubt",
+        "state <= 3 OR state > 3 AND NOT doubt",
+        (_OF_CONTRACT, "-k", "a_withdrawal_after_the_release_does_not_end"),
+    ),
+    Mutant(
+        "blind-pg-session-closed-while-held",
+        "with mode=session the idle connection is closed one ttl after the acquire, although the lease is renewed",
+        "backends/postgres/session.py",
+        "            if isinstance(answer, Grant):\n                self._source.hold(answer.claim)\n",
+        "            if isinstance(answer, Loss):\n                self._source.drop(grants[0].claim)\n",
+        (
+            "tests/stores/postgres/test_postgres_sessions.py::test_session_stays_for_as_long_as_a_lease_in_it_is_renewed",
+        ),
     ),
 )

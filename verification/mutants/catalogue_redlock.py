@@ -180,4 +180,12 @@ REDLOCK_MUTANTS: tuple[Mutant, ...] = (
         "  if lock[1] ~= owner then\n",
         tests=(_NODE + "test_broken_grant_is_not_voted_for_again",),
     ),
+    Mutant(
+        "blind-redlock-late-vote",
+        "a release that finds nothing bars no vote that arrives later, which then locks the node without a holder",
+        _SCRIPTS + "release.lua",
+        "if tonumber(lock[5] or '0') < above then",
+        "if reply ~= 0 and tonumber(lock[5] or '0') < above then",
+        tests=(_NODE + "test_release_that_finds_nothing_bars_a_vote_and_a_repair_that_arrive_later",),
+    ),
 )

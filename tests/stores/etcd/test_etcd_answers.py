@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from leasehold.backends.etcd.sessions import Session
-from leasehold.errors import BackendError, BackendRejected, BackendUnavailable
+from leasehold.errors import BackendError, BackendRejected, BackendUnavailable, OutcomeUnknown
 from leasehold.spi import Place
 from leasehold.urls import find_store
 from leasehold.values import Claim, Grant, Holder, Loss, LossReason, Mode, Record, Refusal
@@ -452,6 +452,51 @@ def test_key_whose_withdrawal_failed_goes_before_its_session_is_kept_alive_again
 
     with FaultProxy(("127.0.0.1", own_etcd.port)) as proxy:
         driver.run(history(proxy))
+
+
+def test_key_whose_release_failed_goes_before_its_session_is_kept_alive_again(
+    driver: contract.Driver, own_etcd: EtcdServer
+) -> None:
+    async def history(proxy: FaultProxy) -> None:
+        runtime = driver.runtime()
+        (backend,) = backends(f"etcd://127.0.0.1:{proxy.port}", runtime, 1)
+        held = await backend.join(claim(runtime, "answers:held", ttl=60.0))
+        freed = await backend.join(claim(runtime, ttl=60.0))
+        proxy.refuse()
+        with pytest.raises(BackendError):
+            await backend.release(freed, runtime.now() + 2)
+        proxy.accept()
+        assert len(own_etcd.stored_keys()) == 2
+        await _renewed(backend, held, runtime)
+        assert [key for key in own_etcd.stored_keys() if b"held" not in key] == []
+        await backend.close()
+
+    with FaultProxy(("127.0.0.1", own_etcd.port)) as proxy:
+        driver.run(history(proxy))
+
+
+def test_withdrawal_after_a_release_whose_answer_was_lost_does_not_end_the_min_hold(
+    driver: contract.Driver, own_etcd: EtcdServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def history() -> None:
+        runtime = driver.runtime()
+        first, other = backends(own_etcd.url, runtime)
+        grant = await first.join(claim(runtime, min_hold=600.0))
+        plain = first._connection.txn
+
+        async def applied_and_lost(request: bytes, *given: Any, **options: Any) -> Any:
+            await plain(request, *given, **options)
+            raise OutcomeUnknown("no answer")
+
+        with monkeypatch.context() as patch, pytest.raises(OutcomeUnknown):
+            patch.setattr(first._connection, "txn", applied_and_lost)
+            await first.release(grant)
+        await first.withdraw(grant.claim)
+        assert isinstance(await other.try_acquire(claim(runtime)), Refusal)
+        for backend in (first, other):
+            await backend.close()
+
+    driver.run(history())
 
 
 async def _renewed(backend: Any, grant: Grant, runtime: Runtime) -> None:

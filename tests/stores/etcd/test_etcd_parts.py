@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 from contextlib import nullcontext
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,7 @@ from hypothesis import strategies as some
 
 from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold.backends.etcd.claims import ClaimState, LocalClaim, encode_claim, read_claim
-from leasehold.backends.etcd.connection import until
+from leasehold.backends.etcd.connection import Connection, until
 from leasehold.backends.etcd.errors import CallFailed, LeaseGone, to_backend_error
 from leasehold.backends.etcd.keys import KeySpace, KeySuffixes, after
 from leasehold.backends.etcd.rpc_responses import Header, KeyValue
@@ -258,6 +259,37 @@ def test_only_what_surely_was_not_applied_is_called_unavailable() -> None:
     assert failed("DEADLINE_EXCEEDED", "Deadline Exceeded") is OutcomeUnknown
     assert failed("DEADLINE_EXCEEDED", "Deadline Exceeded", reads=True) is BackendUnavailable
     assert failed("UNKNOWN", "") is OutcomeUnknown
+
+
+class Member:
+    """A member whose every call ends with this error."""
+
+    def __init__(self, code: str, details: str) -> None:
+        self.failure = CallFailed(code, details)
+        self.calls = 0
+
+    async def call(self, *_: object, **__: object) -> bytes:
+        self.calls += 1
+        raise self.failure
+
+
+@pytest.mark.parametrize(
+    ("details", "reads", "error", "calls"),
+    [
+        ("Connection reset by peer", False, OutcomeUnknown, [1, 0]),
+        ("Connection reset by peer", True, BackendUnavailable, [1, 1]),
+        ("failed to connect to all addresses", False, BackendUnavailable, [1, 1]),
+    ],
+)
+def test_only_what_cannot_have_been_applied_is_sent_to_the_next_member(
+    details: str, reads: bool, error: type[Exception], calls: list[int]
+) -> None:
+    """A release that was applied and is sent again would be answered as gone."""
+    members: Any = [Member("UNAVAILABLE", details), Member("UNAVAILABLE", details)]
+    connection = Connection(members, ThreadRuntime(), "etcd://x")
+    with pytest.raises(error):
+        run(connection.txn(b"", reads=reads))
+    assert [member.calls for member in members] == calls
 
 
 def test_each_refusal_has_its_error() -> None:

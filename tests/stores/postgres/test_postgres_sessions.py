@@ -6,7 +6,7 @@ import asyncio
 import signal
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -156,6 +156,24 @@ def test_all_grants_of_a_client_live_in_one_connection_that_goes_when_none_is_le
             assert lease.release() is True
         eventually(lambda: sessions(postgres, url) == [])
         client.lock("again").acquire().release()
+
+
+def test_session_stays_for_as_long_as_a_lease_in_it_is_renewed(
+    postgres: PostgresServer, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leasehold.backends.postgres.session.LINGER", 0.2)
+    with leasehold.connect(url) as client:
+        lease = client.lock("job", ttl=60, renew=False).acquire()
+        opened_client: Any = client._twin._open()
+        held = opened_client.backend._source._held
+        (owner,) = held
+        held[owner] = opened_client.runtime.now()  # as if the ttl since the acquire were over
+        lease.renew()
+        before = sessions(postgres, url)
+        time.sleep(1)  # longer than an idle connection stays
+        assert sessions(postgres, url) == before
+        lease.renew()
+        assert lease.release() is True
 
 
 def test_two_threads_of_one_session_never_hold_one_name_together(url: str) -> None:

@@ -215,19 +215,21 @@ def test_parent_that_closes_does_not_take_the_log_away_from_its_child(tmp_path: 
             os.write(answering, b"held\n")
             os.read(go, 1)
             held.renew()
-            os.write(answering, f"{held.fence}\n".encode())
+            later = client.lock("later", ttl=30).acquire()  # written after the parent has closed
+            os.write(answering, f"{held.fence} {later.fence}\n".encode())
         finally:
             os._exit(0)
     with os.fdopen(answers) as lines:
         assert lines.readline() == "held\n"
         client.close()
         os.write(going, b"!")
-        fence = int(lines.readline())
+        fences = lines.readline().split()
         os.waitpid(pid, 0)
     with leasehold.connect(url) as other:
-        state = other.inspect("child")
-        assert state is not None
-        assert state.holdings[0].fence == fence
+        for name, fence in zip(("child", "later"), fences, strict=True):
+            state = other.inspect(name)
+            assert state is not None
+            assert state.holdings[0].fence == int(fence)
     for descriptor in (go, going, answering):
         os.close(descriptor)
 

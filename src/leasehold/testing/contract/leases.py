@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leasehold.errors import ConfigurationError, LeaseLost
-from leasehold.testing.contract.expect import raises
+from leasehold.testing.contract.expect import granted, raises, refused
 from leasehold.testing.contract.registry import core_case, store_case
 from leasehold.testing.faults import Faults
 from leasehold.values import Capability, LossReason
@@ -213,6 +213,17 @@ async def a_lock_is_kept_for_its_min_hold_after_an_early_release(lab: Lab) -> No
     later = await lab.client().lock("x").acquire(timeout=0)
     assert later.abandoned is not True
     await later.release()
+
+
+@store_case(Capability.MIN_HOLD)
+async def a_withdrawal_after_the_release_does_not_end_a_min_hold(lab: Lab) -> None:
+    """As after a release of a claim of which a copy may still be under way."""
+    backend = lab.backend()
+    for doubt in (False, True):
+        claim = lab.claim(f"x{doubt}", ttl=lab.ttl * 20, min_hold=lab.ttl * 20)
+        assert await backend.release(granted(await backend.try_acquire(claim))) is True
+        await backend.withdraw(claim, doubt=doubt)
+        refused(await lab.backend().try_acquire(lab.claim(f"x{doubt}")))
 
 
 @store_case(Capability.MIN_HOLD)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from leasehold.errors import ModeConflict
 from leasehold.testing.contract.expect import granted, lost, placed, raises, refused
 from leasehold.testing.contract.registry import store_case
-from leasehold.values import Capability, Mode
+from leasehold.values import Capability, Grant, Mode
 
 if TYPE_CHECKING:
     from leasehold.testing.contract.lab import Lab
@@ -47,6 +47,17 @@ async def a_writer_keeps_readers_out(lab: Lab) -> None:
     granted(await backend.try_acquire(lab.claim(mode=Mode.SHARED)))
 
 
+@store_case(Capability.SHARED)
+async def a_reader_that_renews_and_vanishes_takes_nothing_from_one_with_a_longer_ttl(lab: Lab) -> None:
+    backend = lab.backend()
+    long = granted(await backend.try_acquire(lab.claim(mode=Mode.SHARED, ttl=lab.ttl * 20)))
+    short = granted(await backend.try_acquire(lab.claim(mode=Mode.SHARED)))
+    granted((await backend.renew([short]))[0])
+    await lab.pass_time(lab.ttl * 2)
+    refused(await lab.backend().try_acquire(lab.claim()))
+    granted((await backend.renew([long]))[0])
+
+
 @store_case(Capability.SHARED, Capability.FIFO)
 async def a_reader_does_not_overtake_a_waiting_writer(lab: Lab) -> None:
     store = lab.queueing()
@@ -70,6 +81,21 @@ async def waiting_readers_enter_together(lab: Lab) -> None:
     await lab.backend().release(writer)
     granted(await store.turn(first))
     granted(await store.turn(second))
+
+
+@store_case(Capability.SHARED, Capability.FIFO)
+async def a_writer_that_stops_asking_does_not_keep_the_readers_behind_it_out(lab: Lab) -> None:
+    store = lab.queueing()
+    granted(await store.join(lab.claim(mode=Mode.SHARED, ttl=lab.ttl * 20)))
+    placed(await store.join(lab.claim()))  # it vanishes
+    answer: object = await store.join(lab.claim(mode=Mode.SHARED))
+    for _ in range(16):
+        place = placed(answer)
+        await lab.pass_time(place.recheck)
+        answer = await store.turn(place)
+        if isinstance(answer, Grant):
+            break
+    granted(answer)
 
 
 def _permit(lab: Lab, capacity: int = 2) -> Claim:

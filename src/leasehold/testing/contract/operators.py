@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from leasehold.errors import BackendUnavailable, ConfigurationError, LeaseLost
-from leasehold.testing.contract.expect import granted, lost, raises, refused, signalled
+from leasehold.testing.contract.expect import granted, lost, placed, raises, refused, signalled
 from leasehold.testing.contract.registry import core_case, store_case
 from leasehold.testing.faults import Faults
 from leasehold.values import Capability, LossReason, Mode, Refusal
@@ -219,6 +219,16 @@ async def only_the_named_grant_is_broken(lab: Lab) -> None:
     await lease.release()
 
 
+@store_case(Capability.INSPECT, Capability.MIN_HOLD)
+async def what_is_only_kept_for_its_min_hold_cannot_be_broken(lab: Lab) -> None:
+    backend, operator = lab.backend(), cast("Operating", lab.backend())
+    grant = granted(await backend.try_acquire(lab.claim(ttl=lab.ttl * 20, min_hold=lab.ttl * 20)))
+    assert await backend.release(grant) is True
+    for now in (False, True):
+        assert await operator.break_(grant.claim.key, grant.fence, "stuck job", now=now) is False
+    refused(await lab.backend().try_acquire(lab.claim()))
+
+
 @store_case(Capability.INSPECT, Capability.FENCING)
 async def a_raised_fence_lifts_every_later_grant_and_no_present_one(lab: Lab) -> None:
     client = lab.client()
@@ -258,6 +268,19 @@ async def a_raised_fence_lifts_the_grants_of_those_who_wait_already(lab: Lab) ->
     heir = await lab.flowing(waiter.join())
     assert heir.fence > floor
     await heir.release()
+
+
+@store_case(Capability.INSPECT, Capability.FIFO)
+async def every_waiter_gets_a_fence_above_what_raising_it_answered(lab: Lab) -> None:
+    """A store may order its fences by when a claim was made: then those who wait have lower ones than newcomers."""
+    store, backend, operator = lab.queueing(), lab.backend(), cast("Operating", lab.backend())
+    holding = granted(await store.join(lab.claim(ttl=lab.ttl * 20)))
+    places = [placed(await store.join(lab.claim(ttl=lab.ttl * 20))) for _ in range(3)]
+    floor = await operator.raise_fence(holding.claim.key, 1)
+    for place in places:
+        await backend.release(holding)
+        holding = granted(await store.turn(place))
+        assert holding.fence > floor
 
 
 @core_case(Capability.INSPECT)
