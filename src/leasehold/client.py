@@ -160,7 +160,7 @@ class AsyncClient(AsyncPatterns, AsyncOperators):
         template: str,
         *,
         timeout: Timeout = ...,
-        on_busy: OnBusy | Callable[[AcquireTimeout, Callable[[], Any]], Any] = None,
+        on_busy: Callable[..., Any] | None = None,
         backoff: Backoff | None = None,
         on_wait: OnWait = None,
         **options: Unpack[LockOptions],

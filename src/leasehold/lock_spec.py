@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leasehold._core.tenure import Tenure
-    from leasehold._core.term import Timings
     from leasehold.errors import AcquireTimeout
     from leasehold.values import Grant, Holder, Mode
 
@@ -73,9 +72,9 @@ class LockSpec:
     min_hold: float = 0.0
     group: str | None = None
     reentrant: bool = False
-    timings: Timings | None = None  # of an election, whose leases end earlier for their holders
     slow_wait: float = SLOW_WAIT  # infinite: no warning
     slow_wait_level: int = logging.WARNING
+    make_tenure: Callable[[str, Grant, float], Tenure] | None = None  # of a pattern whose leases end in its own way
 
 
 class SlowWait:
@@ -84,8 +83,6 @@ class SlowWait:
     def __init__(self, after: Duration | None, level: int | str) -> None:
         self.after = _slow_wait(after)
         self.level = log_level(level)
-
-    make_tenure: Callable[[str, Grant, float], Tenure] | None = None  # of a pattern whose leases end in its own way
 
 
 def make_spec(

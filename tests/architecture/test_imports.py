@@ -27,8 +27,7 @@ MAY_IMPORT = {
     "_runtimes": {"values", "errors", "spi", "_runtimes"},
     "backends": {"values", "errors", "spi", "findings", "store_url", "kit", "backends"},
     "urls": {"values", "errors", "durations", "spi", "store_url"},
-    "events": {"_core", "patterns"},
-    "events": {"_core", "operator_events"},
+    "events": {"_core", "operator_events", "patterns"},
     "operator_events": {"_core"},
     "hold": {"values", "errors", "durations", "spi", "_core"},
     "lease": {"values", "errors", "durations", "spi", "_core", "hold"},
@@ -41,7 +40,6 @@ MAY_IMPORT = {
     },
     "departure": {"values", "errors", "_core"},
     "signals": {"errors", "durations", "_core", "_runtimes", "departure"},
-    "operators": {"values", "errors", "spi", "_core", "lock_spec", "client"},
     "operators": {
         "values", "errors", "durations", "spi", "_core", "lock_spec", "operator_events", "client", "patterns",
     },

@@ -131,11 +131,8 @@ class Keeper:
             self._closed = True
             lost = self._lose_all(Loss(LossReason.CLOSED, "its client was closed"), now)
             worker = self._worker
-        if lost:
-            held = ", ".join(repr(tenure.name) for tenure in lost[:5])
-            held += f" and {len(lost) - 5} more" if len(lost) > 5 else ""
-            advice = "release every lease before close(), or use `with lock.hold():`"
-            warn(f"the client was closed while it held {held}; {advice}", ResourceWarning, user_stacklevel())
+        names = [tenure.name for tenure in lost]
+        del lost
         self._signal.set()
         deadline = min(now + CLOSE_PATIENCE, limit)
         if worker is not None:

@@ -64,20 +64,16 @@ class OpenClient:
         """
         if not self.waiting_calls.is_frozen:
             self.waiting_calls.close()
-        limit = math.inf if release_by is None else release_by
-        if release_by is not None:
-            await self.runtime.shielded(Departure(self, release_by, freeze=freeze).perform)
         try:
             await self.keeper.close(limit)  # which warns of leases that are still held
         except GeneratorExit:  # nothing can be awaited any more
             raise
         except BaseException:
-            await self._close_connections(limit, freeze=freeze)
+            await self._close_connections(limit)
             raise
-        await self._close_connections(limit, freeze=freeze)
+        await self._close_connections(limit)
 
-    async def _close_connections(self, limit: float, *, freeze: bool) -> None:
-        await self.keeper.close(limit)
+    async def _close_connections(self, limit: float) -> None:
         now = self.runtime.now()
         await self.waiting_calls.finish(min(now + min(GRACE, self.close_patience), limit))
         await self.cleanup.close(min(now + self.close_patience, limit))

@@ -7,7 +7,6 @@ store's queues before the connections are closed.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
-from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from leasehold.errors import ClientClosed
@@ -43,16 +42,11 @@ class WaitingCalls:
         self._ended = runtime.signal()
 
     def begins(self, call: object) -> None:
-        self._calls: WeakKeyDictionary[Any, Hashable] = WeakKeyDictionary()  # with the thread or task of each
-        self._ended = runtime.signal()
-
-    def begins(self, call: Any) -> None:
         """Know a call that is about to wait."""
         with self._guard:
             self._calls[call] = self._runtime.current()
 
     async def wait(self, call: object, signal: Signal, deadline: float) -> None:
-    async def wait(self, call: Any, signal: Signal, deadline: float) -> None:
         """Wait until the signal is set or the deadline is reached; `ClientClosed` if the client is closed meanwhile."""
         with self._guard:
             self._check_open()
@@ -71,11 +65,6 @@ class WaitingCalls:
         await self.wait(call, self._runtime.signal(), self._runtime.now() + seconds)
 
     def ended(self, call: object) -> None:
-    async def pause(self, call: Any, seconds: float) -> None:
-        """Let time pass; `ClientClosed` if the client is closed meanwhile."""
-        await self.wait(call, self._runtime.signal(), self._runtime.now() + seconds)
-
-    def ended(self, call: Any) -> None:
         """Remove a call that has cleaned up and is over."""
         self._calls.pop(call, None)
         self._ended.set()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from leasehold._core.events import Event
     from leasehold.backoff import Backoff
     from leasehold.durations import Duration
-    from leasehold.lock_spec import LockOptions, OnBusy, OnWait, Timeout
+    from leasehold.lock_spec import LockOptions, OnWait, Timeout
     from leasehold.signals import ReleaseOnSignals
     from leasehold.values import Capability
 
@@ -93,7 +93,7 @@ class Client(Patterns, Operators):
         template: str,
         *,
         timeout: Timeout = ...,
-        on_busy: OnBusy | Callable[[AcquireTimeout, Callable[[], Any]], Any] = None,
+        on_busy: Callable[..., Any] | None = None,
         backoff: Backoff | None = None,
         on_wait: OnWait = None,
         **options: Unpack[LockOptions],

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from leasehold._core.states import State
-from leasehold._core.tenure import Tenure
+from leasehold._core.tenure import Tenure, notify
 
 if TYPE_CHECKING:
     from leasehold._core.open_client import OpenClient
@@ -72,5 +72,5 @@ class Term(Tenure):
                 self.lose(loss)
                 keeper._known.pop(self.number, None)  # nothing to report
         if was_held:
-            keeper._notifier = opened.runtime.spawn(keeper._notify([self]), "leasehold end of term")
+            keeper._notifier = opened.runtime.spawn(notify([self]), "leasehold end of term")
         return was_held
