@@ -191,4 +191,4 @@ def test_every_module_says_what_it_is(path: Path) -> None:
 
 def test_the_core_stays_small() -> None:
     lines = sum(path.read_text().count("\n") for path in (SOURCE / "_core").glob("*.py"))
-    assert lines <= 2_200
+    assert lines <= 2_300
