@@ -297,6 +297,19 @@ def test_closing_the_client_ends_run(store: ManualStore, other: Client) -> None:
     assert len(ended) == 1
 
 
+def test_coroutine_functions_are_refused_where_nothing_would_await_them(client: Client) -> None:
+    async def body(_: object) -> None:
+        raise AssertionError("called")
+
+    with pytest.raises(ConfigurationError, match="the function is async"):
+        client.election("x").run(body)
+    for option in ("on_elected", "on_lost", "on_new_leader"):
+        callback: dict[str, Any] = {option: body}
+        with pytest.raises(ConfigurationError, match=f"{option} is async"):
+            client.election("x", **callback)
+    assert client.inspect("x") is None
+
+
 # --- observers
 
 

@@ -19,6 +19,7 @@ MUST_BE_CAUGHT = [
     "B26-renewed-after-release",
     "S13-unknown-read-as-no",
     "S15-renewal-revives",
+    "election-leads-to-the-end",
     "redis-deaf-for-ever",
     "redis-place-not-refreshed",
     "redis-releases-another",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, NoReturn, TypedDict, cast
 
 from leasehold._runtimes.threads import run as finish
 from leasehold.blocking._mirror import mirrors
 from leasehold.blocking.lease import Lease
+from leasehold.errors import ConfigurationError
 from leasehold.patterns.election import AsyncElection, AsyncElectionOptions, AsyncLeading, AsyncTerm
 from leasehold.patterns.observation import AsyncObservation
 
@@ -36,11 +38,21 @@ class ElectionOptions(TypedDict, total=False):
 
 def make_election(twin: AsyncClient, name: str, options: ElectionOptions) -> Election:
     """The election; its `on_elected` gets a blocking term."""
+    for what in ("on_elected", "on_lost", "on_new_leader"):
+        _refuse_async(options.get(what), what)
     theirs = cast("AsyncElectionOptions", dict(options))
     on_elected = options.get("on_elected")
     if on_elected is not None:
         theirs["on_elected"] = lambda term: on_elected(Term(term))
     return Election(twin.election(name, **theirs))
+
+
+def _refuse_async(function: object, what: str) -> None:
+    if inspect.iscoroutinefunction(function):
+        raise ConfigurationError(
+            f"{what} is async ({function.__qualname__}), and a blocking client would never await it; use a client of "
+            "connect_async()"
+        )
 
 
 @mirrors(AsyncElection)
@@ -70,6 +82,8 @@ class Election:
 
     @mirrors(AsyncElection.run)
     def run(self, function: Callable[[Term], object]) -> NoReturn:
+        _refuse_async(function, "the function")
+
         async def body(term: AsyncTerm) -> None:
             function(Term(term))
 

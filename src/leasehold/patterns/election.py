@@ -174,8 +174,10 @@ class AsyncElection:
         """Let others campaign first; closing the client ends the pause."""
         opened = self._client._open()
         stretch = 1 + (JITTER - 1) * opened.runtime.random()
-        await opened.waiting_calls.pause(self, self._timings.retry * stretch)
-        opened.waiting_calls.ended(self)
+        try:
+            await opened.waiting_calls.pause(self, self._timings.retry * stretch)
+        finally:
+            opened.waiting_calls.ended(self)
 
 
 class AsyncTerm(AsyncLease):

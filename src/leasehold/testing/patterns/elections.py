@@ -29,7 +29,9 @@ def candidate(lab: Lab, faults: Faults | None = None, label: str | None = None, 
 
 
 async def _until(lab: Lab, condition: Callable[[], bool]) -> None:
+    limit = lab.runtime.now() + 40 * lab.ttl
     while not condition():
+        assert lab.runtime.now() < limit, "it did not happen"
         await lab.runtime.sleep(lab.ttl / 50)
 
 
@@ -50,7 +52,7 @@ async def one_leads_at_a_time_and_who_is_refused_learns_who_leads(lab: Lab) -> N
 
 @pattern_case(Capability.FENCING)
 async def who_resigns_is_followed_at_once_by_a_candidate_that_waits(lab: Lab) -> None:
-    first, second = candidate(lab, ttl=20 * lab.ttl), candidate(lab, ttl=20 * lab.ttl)
+    first, second = (candidate(lab, ttl=20 * lab.ttl, renew_deadline=15 * lab.ttl) for _ in range(2))
 
     async def follow() -> int:
         async with second.lead() as term:
@@ -156,6 +158,8 @@ async def observers_see_each_leader_and_who_is_elected_is_called_back(lab: Lab) 
     election = candidate(
         lab,
         label="first",
+        ttl=80 * lab.ttl,  # it must not be lost on a machine that is slow
+        renew_deadline=60 * lab.ttl,
         on_elected=lambda term: elected.append(term.fence),
         on_new_leader=lambda leader: seen.append(leader.fence),
     )
