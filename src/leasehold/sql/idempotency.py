@@ -162,9 +162,12 @@ class _Attempt:
             raise ConfigurationError(f"the idempotency key {self.key!r} has no result: this attempt was not completed")
         return read_result(self._result)
 
-    async def _begin(self, wire: Wire) -> None:
+    def _require_fresh(self) -> None:
+        """Before the transaction is touched: a session whose block is over would open another one."""
         if self._found is not None:
             raise ConfigurationError("an attempt is used for one block only: call keys.attempt(...) again")
+
+    async def _begin(self, wire: Wire) -> None:
         rules = self._keys._rules  # noqa: SLF001 - its own maker
         found = await _dialect(wire).begin(wire, self._claim, rules)
         if isinstance(found, Kept):
@@ -198,6 +201,7 @@ class TransactionAttempt(_Attempt):
     """One use of a key in one transaction, made by `IdempotencyKeys.attempt` or `attempt_async`."""
 
     def __enter__(self) -> Self:
+        self._require_fresh()
         run(self._begin(self._wire()))
         return self
 
@@ -227,6 +231,7 @@ class AsyncTransactionAttempt(_Attempt):
     """One use of a key in one transaction, made by `IdempotencyKeys.attempt` or `attempt_async`."""
 
     async def __aenter__(self) -> Self:
+        self._require_fresh()
         twin = async_twin(self._tx)
         if twin is not None:
             await twin.run_sync(lambda blocking: run(self._begin(wire_of(blocking))))
