@@ -86,4 +86,6 @@ def main() -> None:
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, lambda *_: orders.add("stop"))
     signal.signal(signal.SIGUSR1, lambda *_: orders.add("nap"))
-    main()
+    while "stop" not in orders:
+        with suppress(leasehold.BackendError):  # on a busy machine a store may take too long to let it join
+            main()
