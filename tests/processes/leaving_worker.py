@@ -67,8 +67,8 @@ def blocking(story: str, url: str, namespace: str, number: int, limit: float) ->
     leases = [client.lock(f"n{index}").acquire() for index in range(number)]
     if story == "goes on":
         threading.Thread(target=_wait_in_vain, args=(client,), daemon=True).start()
-    say("ready", *(lease.fence for lease in leases))
     try:
+        say("ready", *(lease.fence for lease in leases))
         while True:
             time.sleep(0.05)
             if story == "goes on" and leases[0].lost.is_set():

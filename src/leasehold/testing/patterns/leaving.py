@@ -10,7 +10,7 @@ from leasehold.errors import ClientClosed, LeaseLost
 from leasehold.testing.contract.expect import raises
 from leasehold.testing.faults import Faults
 from leasehold.testing.patterns.registry import pattern_case
-from leasehold.values import Capability, LossReason
+from leasehold.values import Capability, LossReason, Skipped
 
 if TYPE_CHECKING:
     from leasehold.testing.contract.lab import Lab
@@ -124,3 +124,22 @@ async def a_store_that_is_away_holds_nobody_up_for_longer_than_the_timeout(lab: 
 
     await lab.eventually(lambda: failed() == set(NAMES), "each is reported")
     faults.heal()
+
+
+@pattern_case(Capability.RECORD)
+async def a_run_of_a_leaving_client_leaves_its_slot_to_the_next_at_once(lab: Lab) -> None:
+    client, entered = lab.client(), False
+
+    async def work() -> None:
+        nonlocal entered
+        async with client.once("job", slot="monday", ttl=lab.ttl * 50).attempt() as run:
+            assert not isinstance(run, Skipped)
+            entered = True
+            await run.lost.wait()
+
+    task = lab.spawn(work())
+    await lab.eventually(lambda: entered, "it runs")
+    await client.close(release=True)
+    await raises(LeaseLost, task.join())
+    async with lab.client().once("job", slot="monday", on_conflict="raise").attempt() as again:
+        assert again
