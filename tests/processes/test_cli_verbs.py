@@ -68,7 +68,12 @@ def test_a_namespace_keeps_applications_apart(program: CommandLine) -> None:
 def test_info_of_a_free_lock_gives_1(program: CommandLine) -> None:
     result = program.finish("info", "job")
     assert (result.returncode, result.stdout) == (1, "'job' is free\n")
-    assert json.loads(program.finish("info", "job", "--json").stdout) == {"schema": 1, "held": False, "name": "job"}
+    assert json.loads(program.finish("info", "job", "--json").stdout) == {
+        "schema": 1,
+        "held": False,
+        "name": "job",
+        "last_run": None,
+    }
 
 
 def test_info_prints_a_break_command_that_works_when_pasted(program: CommandLine) -> None:
