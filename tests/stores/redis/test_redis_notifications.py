@@ -70,9 +70,6 @@ def test_connection_that_opens_while_its_client_is_closed_does_not_stay(
     driver.run(body())
 
 
-@pytest.mark.parametrize(
-    "words", ["hello", "", "g\n{owner}", "g\n{owner}\n1\n2\n3\nx", "g\n{owner}\n1\n2\n3\n4\n5", b"\xff\n\xff", "\n\n\n"]
-)
 async def a_holder_and_a_waiter(runtime: Runtime, url: str) -> tuple[Any, Grant, Any, Place]:
     """Two clients: the lock of the first one, and the place of the second, which a message can reach."""
     holder: Any = find_store(url).open_backend(runtime)
@@ -128,6 +125,9 @@ def test_subscription_that_missed_a_hand_over_is_not_relied_on_until_it_is_confi
     driver.run(body())
 
 
+@pytest.mark.parametrize(
+    "words", ["hello", "", "g\n{owner}", "g\n{owner}\n1\n2\n3\nx", "g\n{owner}\n1\n2\n3\n4\n5", b"\xff\n\xff", "\n\n\n"]
+)
 def test_foreign_messages_on_the_channel_are_ignored_and_do_no_harm(
     driver: contract.Driver, redis_server: RedisServer, words: str | bytes
 ) -> None:
