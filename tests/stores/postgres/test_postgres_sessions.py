@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import leasehold
-from leasehold import LossReason
+from leasehold import BackendUnavailable, LossReason
 from leasehold.testing.contract.lab import Child
 from tests.stores.support import eventually, opened
 from verification.lab.postgres import PostgresServer
@@ -173,6 +173,24 @@ def test_session_stays_for_as_long_as_a_lease_in_it_is_renewed(
         time.sleep(1)  # longer than an idle connection stays
         assert sessions(postgres, url) == before
         lease.renew()
+        assert lease.release() is True
+
+
+def test_session_that_does_not_answer_is_not_given_up_while_a_lease_lives_in_it(
+    postgres: PostgresServer, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def late(*_: object) -> bool:
+        raise BackendUnavailable("the answer to an earlier call is still awaited")
+
+    with leasehold.connect(url) as client:
+        lease = client.lock("job", ttl=60, renew=False).acquire()
+        before = sessions(postgres, url)
+        with monkeypatch.context() as patch:
+            patch.setattr("leasehold.backends.postgres.connection.Connection.recovers", late)
+            with pytest.raises(BackendUnavailable):
+                lease.renew()
+        lease.renew()
+        assert sessions(postgres, url) == before
         assert lease.release() is True
 
 

@@ -70,6 +70,61 @@ def test_connection_that_opens_while_its_client_is_closed_does_not_stay(
     driver.run(body())
 
 
+async def a_holder_and_a_waiter(runtime: Runtime, url: str) -> tuple[Any, Grant, Any, Place]:
+    """Two clients: the lock of the first one, and the place of the second, which a message can reach."""
+    holder: Any = find_store(url).open_backend(runtime)
+    waiter: Any = find_store(url).open_backend(runtime)
+    grant = await holder.try_acquire(claim(runtime))
+    assert isinstance(grant, Grant)
+    place = await waiter.join(claim(runtime))
+    deadline = runtime.now() + LIMIT
+    while not waiter._listener.wake_address(waiter._names.keys(place.claim.key)):
+        assert runtime.now() < deadline, "the subscription is confirmed"
+        await runtime.sleep(0.01)
+        place = await waiter.turn(place)
+    assert isinstance(place, Place)
+    return holder, grant, waiter, place
+
+
+def test_waiter_is_woken_when_the_connection_for_messages_ends(
+    driver: contract.Driver, redis_server: RedisServer
+) -> None:
+    """No message can reach it any more, so it has to ask, and to subscribe anew."""
+
+    async def body() -> None:
+        runtime = driver.runtime()
+        holder, grant, waiter, place = await a_holder_and_a_waiter(runtime, redis_server.url)
+        place.signal.clear()
+        assert redis_server.ask("CLIENT", "KILL", "TYPE", "pubsub")
+        await until(runtime, place.signal.is_set, "it is woken")
+        await waiter.withdraw(place.claim, doubt=False)
+        await holder.release(grant)
+        for backend in (holder, waiter):
+            await backend.close()
+
+    driver.run(body())
+
+
+def test_subscription_that_missed_a_hand_over_is_not_relied_on_until_it_is_confirmed_again(
+    driver: contract.Driver, redis_server: RedisServer
+) -> None:
+    """A connection without traffic can be dead for hours and look alive."""
+
+    async def body() -> None:
+        runtime = driver.runtime()
+        holder, grant, waiter, place = await a_holder_and_a_waiter(runtime, redis_server.url)
+        waiter._listener._received = lambda *_: None  # from now on it is deaf
+        assert await holder.release(grant) is True
+        heir = await waiter.turn(place)
+        assert isinstance(heir, Grant)
+        assert not waiter._listener.wake_address(waiter._names.keys(place.claim.key))
+        assert await waiter.release(heir) is True
+        for backend in (holder, waiter):
+            await backend.close()
+
+    driver.run(body())
+
+
 @pytest.mark.parametrize(
     "words", ["hello", "", "g\n{owner}", "g\n{owner}\n1\n2\n3\nx", "g\n{owner}\n1\n2\n3\n4\n5", b"\xff\n\xff", "\n\n\n"]
 )

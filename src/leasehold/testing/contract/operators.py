@@ -209,6 +209,16 @@ async def releasing_a_broken_grant_signals_the_next_in_line(lab: Lab) -> None:
     await signalled(lab, release_it, "release", before=break_it)
 
 
+@store_case(Capability.INSPECT, Capability.PUSH)
+async def breaking_a_lock_at_once_signals_the_next_in_line(lab: Lab) -> None:
+    operator = cast("Operating", lab.backend())
+
+    async def break_it(holding: Grant) -> None:
+        assert await operator.break_(holding.claim.key, holding.fence, "stuck job", now=True)
+
+    await signalled(lab, break_it, "break")
+
+
 @store_case(Capability.INSPECT)
 async def only_the_named_grant_is_broken(lab: Lab) -> None:
     client = lab.client()
