@@ -77,6 +77,11 @@ def test_a_replay_costs_one_request_and_takes_no_lock(store: ManualStore, keys: 
     assert store.faults.calls == ["read"]
 
 
+def test_an_attempt_that_runs_is_six_requests(store: ManualStore, keys: Idempotency) -> None:
+    complete(keys)
+    assert store.faults.calls == ["read", "try_acquire", "read", "write", "write", "release"]
+
+
 def test_complete_returns_what_every_replay_will(keys: Idempotency) -> None:
     with keys.attempt("k") as attempt:
         with pytest.raises(RuntimeError, match="no result yet"):
