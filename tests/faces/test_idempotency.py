@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import pickle
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,8 +22,10 @@ from leasehold import (
     ResultNotKept,
     UnsupportedCapability,
 )
+from leasehold.testing.faults import Faults, _Rule
 from leasehold.testing.manual import ManualStore
 from leasehold.values import Capability
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,6 +75,11 @@ def test_a_replay_costs_one_request_and_takes_no_lock(store: ManualStore, keys: 
         with pytest.raises(RuntimeError, match="replayed already"):
             attempt.complete("another")
     assert store.faults.calls == ["read"]
+
+
+def test_an_attempt_that_runs_is_six_requests(store: ManualStore, keys: Idempotency) -> None:
+    complete(keys)
+    assert store.faults.calls == ["read", "try_acquire", "read", "write", "write", "release"]
 
 
 def test_complete_returns_what_every_replay_will(keys: Idempotency) -> None:
@@ -219,6 +227,52 @@ def test_a_lost_lease_ends_the_block_with_an_error(store: ManualStore, keys: Ide
         store.lose(attempt.lease)  # type: ignore[arg-type]
         with pytest.raises(LeaseLost):
             attempt.check()
+
+
+class NthFault(Faults):
+    """One request, by its number, goes wrong in one way; the store is away from then on for so many more."""
+
+    def __init__(self, number: int, kind: str, length: int) -> None:
+        super().__init__()
+        self._numbers = range(number, number + length)
+        self._kind = kind
+
+    def next_for(self, verb: str) -> Any:
+        self.calls.append(verb)
+        return _Rule(verb, self._kind) if len(self.calls) in self._numbers else None
+
+
+@pytest.mark.parametrize("kind", ["drop reply", "drop request", "refuse", "reject"])
+@pytest.mark.parametrize("length", [1, 1000])
+@pytest.mark.parametrize("number", range(1, 7))
+def test_whatever_request_fails_a_result_that_was_confirmed_is_the_only_one(
+    number: int, length: int, kind: str
+) -> None:
+    store = ManualStore()
+    healthy = store.faults
+    store.faults = NthFault(number, kind, length)
+    work: list[int] = []
+    confirmed: list[int] = []
+
+    def attempt(client: Client) -> int:
+        with client.idempotency("charges", outage_after=0.05).attempt("k", "payload") as attempt:
+            if not attempt.replayed:
+                work.append(len(work))
+                confirmed.append(attempt.complete(work[-1]))
+            return attempt.result  # type: ignore[no-any-return]
+
+    with store.clock.running():
+        with store.connect(ttl=0.4) as failing:
+            failing._twin._connect_timeout = 0.1
+            with suppress(BackendError, LeaseLost, InFlight):
+                attempt(failing)
+        store.faults = healthy
+        with store.connect() as client:
+            eventually(lambda: client.inspect("idempotency:7:charges:k") is None)
+            results = [attempt(client), attempt(client)]
+    assert results[0] == results[1]
+    assert set(confirmed) <= set(results)
+    assert len(work) <= 2
 
 
 # --- the decorator
