@@ -30,7 +30,14 @@ if TYPE_CHECKING:
 WORKER = Path(__file__).with_name("leaving_worker.py")
 SOURCE = Path(leasehold.__file__).parents[1]
 FACES = ["blocking", "async"]
+STORES = ["sqlite", "redis", "postgres", "etcd", "zookeeper"]
 LOCKS = 50
+
+
+def pairs(first: int) -> list[tuple[str, str]]:
+    """Each store with one face, by turns; in the long form with both."""
+    short = [(store, FACES[(first + turn) % 2]) for turn, store in enumerate(STORES)]
+    return sized(short, [(store, face) for store in STORES for face in FACES])
 
 
 class Process:
@@ -82,7 +89,7 @@ def start() -> Iterator[Callable[..., Process]]:
         process.close()
 
 
-@pytest.fixture(params=["sqlite", "redis", "postgres", "etcd", "zookeeper"])
+@pytest.fixture(params=STORES)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of each store that processes share."""
     if request.param == "sqlite":
@@ -101,7 +108,7 @@ def file(tmp_path: Path) -> str:
 # --- on every store
 
 
-@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize(("url", "face"), pairs(0), indirect=["url"])
 def test_what_a_stopped_process_held_is_the_next_holders_at_once(
     start: Callable[..., Process], url: str, face: str
 ) -> None:
@@ -143,7 +150,7 @@ def test_what_a_killed_process_held_is_left_to_the_ttl(start: Callable[..., Proc
         assert not any(is_free(client.lock(f"n{index}")) for index in range(3))
 
 
-@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize(("url", "face"), pairs(1), indirect=["url"])
 def test_a_process_that_waits_leaves_the_queue_and_ends_by_its_signal(
     start: Callable[..., Process], url: str, face: str
 ) -> None:
