@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from leasehold import LossReason
 from leasehold._runtimes.threads import run
+from leasehold.backends.zookeeper.claim_node import Stage
 from leasehold.backends.zookeeper.keys import node_id
 from leasehold.errors import ClientClosed
 from leasehold.spi import Place
@@ -45,6 +47,26 @@ def test_a_withdrawal_without_doubt_leaves_no_node_and_no_mark(zookeeper_server:
     assert isinstance(run(backend.join(waiter)), Grant), "no request of it can be late, so it is not refused"
     run(backend.withdraw(waiter))
     assert isinstance(run(backend.join(waiter)), Refusal)
+    shut(backend)
+
+
+def test_a_node_that_an_older_session_made_for_the_same_claim_is_not_adopted(
+    zookeeper_server: ZooKeeperServer, eye: Any
+) -> None:
+    """It vanishes with that session: a grant on it would be another's, too."""
+    backend = opened(zookeeper_server.url("/adopted"))
+    run(backend.release(run(backend.join(claim()))))
+    again = claim()
+    node = run(backend._acquirer._enter(again, math.inf))
+    eye.ensure_path(node.parent)
+    older = eye.create(f"{node.parent}/{node.prefix}", node.data(0), ephemeral=True, sequence=True)
+    node.stage = Stage.DOUBT  # the answer to its own creation was lost
+    assert run(backend._acquirer._adopt(node, math.inf)) is False
+    answer = run(backend.join(again))
+    wait_until(lambda: eye.exists(older) is None, "its own old node is deleted", LIMIT)
+    grant = run(backend.turn(answer)) if isinstance(answer, Place) else answer
+    assert isinstance(grant, Grant)
+    assert run(backend.release(grant)) is True
     shut(backend)
 
 
