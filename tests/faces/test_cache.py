@@ -120,7 +120,10 @@ def test_a_slow_build_is_begun_early_by_some_draw(store: ManualStore, client: Cl
     source.before = lambda: store.clock.advance(10)
     cache = make(client, beta=100)
     cache.get("x", source)
-    until(lambda: cache.get("x", source)["build"] == 2)  # 60 s early, where a build takes 10 and beta is 100
+    store.clock.advance(20)
+    assert cache.get("x", source) == {"build": 1}
+    store.clock.advance(11)
+    until(lambda: cache.get("x", source)["build"] == 2)  # half a minute early, where a build takes 10 and beta is 100
     never = make(client, beta=0)
     store.clock.advance(40)
     for _ in range(100):
@@ -404,6 +407,7 @@ def test_an_error_while_the_value_is_fresh_is_no_trouble_for_anybody(
     source.before = lambda: store.clock.advance(10)
     cache = make(client, beta=100, stale=0, stale_if_error=0)
     cache.get("x", source)
+    store.clock.advance(31)
     source.before = lambda: None
     source.error = LookupError()
     until(lambda: cache.get("x", source) == {"build": 1} and source.builds > 1)

@@ -70,6 +70,11 @@ def test_what_a_reader_may_do(now: float, expected: Standing) -> None:
     assert standing(None, now, POLICY, 1.0) is Standing.GONE
 
 
+def test_no_value_is_built_again_in_the_first_half_of_its_life() -> None:
+    assert standing(entry(100.0, took=1000.0), 69.9, POLICY, 0.01) is Standing.FRESH
+    assert standing(entry(100.0, took=1000.0), 70.0, POLICY, 0.01) is Standing.DUE
+
+
 def test_jitter_only_shortens() -> None:
     assert lifetime(POLICY, 0.0) == 60
     assert lifetime(POLICY, 1.0) == pytest.approx(48)

@@ -93,6 +93,14 @@ CACHE_MUTANTS: tuple[Mutant, ...] = (
         ("tests/unit/test_cache_entry.py::test_the_smaller_the_draw_the_earlier_it_is_due",),
     ),
     Mutant(
+        "cache-built-without-end",
+        "the slower the source, the more often it is asked: a value is built again as soon as it is there",
+        _ENTRY,
+        "    is_young = now < entry.expires - policy.ttl / 2\n",
+        "    is_young = False\n",
+        ("tests/unit/test_cache_entry.py::test_no_value_is_built_again_in_the_first_half_of_its_life",),
+    ),
+    Mutant(
         "cache-stale-for-ever",
         "an expired value is given out for as long as it is stored",
         _ENTRY,

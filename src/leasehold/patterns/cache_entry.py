@@ -93,7 +93,10 @@ def standing(entry: Entry | None, now: float, policy: Policy, draw: float) -> St
     """What a reader may do with what it found."""
     if entry is None or now >= entry.expires + policy.stale:
         return Standing.GONE
-    return Standing.DUE if is_due(now, entry.expires, entry.took, policy.beta, draw) else Standing.FRESH
+    # Never in the first half of its life: else a source that gets slower would be asked more and more often.
+    is_young = now < entry.expires - policy.ttl / 2
+    is_built_again = not is_young and is_due(now, entry.expires, entry.took, policy.beta, draw)
+    return Standing.DUE if is_built_again else Standing.FRESH
 
 
 def lifetime(policy: Policy, draw: float) -> float:
