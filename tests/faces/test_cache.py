@@ -196,7 +196,7 @@ def test_first_callers_on_many_threads_and_two_clients_share_one_build(
     values = [call.join() for call in calls]
     assert values == [{"build": 1}] * 11
     assert len({id(value) for value in values}) == 11, "nobody changes what another has"
-    assert not client._twin._open().flights
+    assert not client._twin._open().builds
 
 
 def _waiting(store: ManualStore) -> int:
@@ -205,7 +205,7 @@ def _waiting(store: ManualStore) -> int:
 
 
 def _sharing(client: Client) -> int:
-    return sum(len(flight.signals) for flight in client._twin._open().flights.values())
+    return sum(len(build.signals) for build in client._twin._open().builds.values())
 
 
 def test_an_error_of_the_build_is_raised_to_all_who_share_it(client: Client, source: Source) -> None:
@@ -626,7 +626,7 @@ def test_tasks_share_one_build_and_a_cancelled_one_does_not_end_it(store: Manual
                 return "built"
 
             tasks = [asyncio.create_task(cache.get("x", build)) for _ in range(10)]
-            while sum(len(flight.signals) for flight in client._open().flights.values()) < 9:
+            while sum(len(build.signals) for build in client._open().builds.values()) < 9:
                 await asyncio.sleep(0.001)
             tasks[5].cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -654,7 +654,7 @@ def test_a_cancelled_builder_leaves_the_lock_free_and_another_builds(store: Manu
             while await client.inspect("cache:6:prices:x") is None:
                 await asyncio.sleep(0.001)
             waiter = asyncio.create_task(cache.get("x", quick))
-            while not sum(len(flight.signals) for flight in client._open().flights.values()):
+            while not sum(len(build.signals) for build in client._open().builds.values()):
                 await asyncio.sleep(0.001)
             builder.cancel()
             with pytest.raises(asyncio.CancelledError):

@@ -9,7 +9,7 @@ __all__ = ["CACHE_MUTANTS"]
 _CACHE = "patterns/cache.py"
 _BUILD = "patterns/cache_build.py"
 _ENTRY = "patterns/cache_entry.py"
-_FLIGHTS = "patterns/flights.py"
+_SINGLE_FLIGHT = "patterns/single_flight.py"
 
 
 def _face(name: str) -> tuple[str, ...]:
@@ -54,18 +54,18 @@ CACHE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "cache-shares-what-was-forgotten",
         "who asks after a forget shares a build that began before it",
-        _FLIGHTS,
-        "        if flight.fence is not None and flight.fence < fence:\n",
-        "        if flight.fence is not None and flight.fence < -fence:\n",
+        _SINGLE_FLIGHT,
+        "        if shared.fence is not None and shared.fence < fence:\n",
+        "        if shared.fence is not None and shared.fence < -fence:\n",
         _face("test_a_forget_during_a_build_is_not_undone_by_it_nor_by_those_who_share_it"),
     ),
     Mutant(
-        "cache-flight-never-lands",
-        "an interrupted builder leaves its flight behind, and those who share it wait for ever",
+        "cache-build-never-finished",
+        "an interrupted builder leaves its build behind, and those who share it wait for ever",
         _BUILD,
-        "        finally:\n            land(self._opened, mine, outcome)\n        if flight is not mine:\n",
+        "        finally:\n            finish(self._opened, mine, outcome)\n        if shared is not mine:\n",
         "        except Exception:\n            outcome = GAVE_UP\n"
-        "        land(self._opened, mine, outcome)\n        if flight is not mine:\n",
+        "        finish(self._opened, mine, outcome)\n        if shared is not mine:\n",
         _face("test_when_the_builder_is_interrupted_one_who_waited_builds"),
     ),
     Mutant(

@@ -45,7 +45,7 @@ class OpenClient:
     """The re-entrant locks that each thread or task holds."""
     seen: dict[str, int] = field(default_factory=dict)
     """By key, the highest fence that a guarded resource reported since the last acquire."""
-    flights: dict[str, Any] = field(default_factory=dict)
+    builds: dict[str, Any] = field(default_factory=dict)
     """By key, the builds of caches that are under way."""
 
     def enter_again(self, spec: LockSpec) -> Tenure | None:

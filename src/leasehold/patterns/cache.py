@@ -20,7 +20,7 @@ from leasehold.lock_spec import LockOptions, is_whole
 from leasehold.name_template import NameTemplate
 from leasehold.patterns.cache_build import Building, let_go, read_record, write_record
 from leasehold.patterns.cache_entry import FORGOTTEN, Policy, Standing, lifetime, pack, readable, standing
-from leasehold.patterns.flights import GAVE_UP
+from leasehold.patterns.single_flight import GAVE_UP
 from leasehold.values import Record
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Building a value of a cache: who builds, under which fence, and what becomes of a build that fails or comes late.
 
-One call of one reader. Inside the process a flight decides who goes on (`flights`), among processes the lock of
+One call of one reader. Inside the process `single_flight` decides who goes on, among processes the lock of
 the key. Under the lock the record is read again, under the lease's fence: a value that another has built meanwhile is
 taken, and from then on no earlier builder can write.
 """
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, cast
 from leasehold.errors import AcquireTimeout, BackendError, ClientClosed, ConfigurationError, FenceAhead
 from leasehold.patterns.cache_entry import Standing, lifetime, pack, readable, standing
 from leasehold.patterns.cache_events import BuildFailed, Built, FillFailed, FillRefused
-from leasehold.patterns.flights import GAVE_UP, Flight, Outcome, board, land, wait_for
 from leasehold.patterns.retry import retry_until
+from leasehold.patterns.single_flight import GAVE_UP, Outcome, SharedBuild, finish, join_or_start, wait_for
 from leasehold.values import Record
 
 if TYPE_CHECKING:
@@ -61,12 +61,12 @@ class Building:
         """Build what is due if nobody else does; who does not build gets the present value at once."""
         if self._is_held_off():
             return entry.value
-        mine, outcome = Flight(self._key, self._runtime.current()), GAVE_UP
+        mine, outcome = SharedBuild(self._key, self._runtime.current()), GAVE_UP
         try:
-            if board(self._opened, mine) is mine:
+            if join_or_start(self._opened, mine) is mine:
                 outcome = await self._lead(mine, self._lock.try_acquire, reading)
         finally:
-            land(self._opened, mine, outcome)
+            finish(self._opened, mine, outcome)
         if outcome.error is not None and outcome.by_build:
             raise outcome.error
         return entry.value if outcome.payload is None else self._policy.decode(outcome.payload)
@@ -76,15 +76,15 @@ class Building:
         if entry is not None and self._is_held_off() and self._serves_after_error(entry, reading.time):
             return entry.value
         until = math.inf if deadline is None else deadline
-        mine, outcome = Flight(self._key, self._runtime.current()), GAVE_UP
+        mine, outcome = SharedBuild(self._key, self._runtime.current()), GAVE_UP
         try:
-            flight = board(self._opened, mine, reading.fence)
-            if flight is mine:
+            shared = join_or_start(self._opened, mine, reading.fence)
+            if shared is mine:
                 outcome = await self._lead(mine, lambda: self._lock._acquire_until(deadline), reading)
         finally:
-            land(self._opened, mine, outcome)
-        if flight is not mine:
-            outcome = await self._share(flight, until)
+            finish(self._opened, mine, outcome)
+        if shared is not mine:
+            outcome = await self._share(shared, until)
         if outcome.error is not None:
             raise outcome.error
         return GAVE_UP if outcome.payload is None else self._policy.decode(outcome.payload)
@@ -93,23 +93,23 @@ class Building:
         """Build now, whatever there is, after those who build already; an error of the build is raised."""
         self._fall_back = False
         while True:
-            flight = Flight(self._key, None)
-            outcome = await self._lead(flight, lambda: self._lock._acquire_until(deadline), None)
+            shared = SharedBuild(self._key, None)
+            outcome = await self._lead(shared, lambda: self._lock._acquire_until(deadline), None)
             if outcome.error is not None:
                 raise outcome.error
             if outcome.payload is not None:
                 return self._policy.decode(outcome.payload)
 
-    # --- one flight
+    # --- one build
 
-    async def _share(self, flight: Flight, deadline: float) -> Outcome:
-        if flight.leader is not None and flight.leader is self._runtime.current():
+    async def _share(self, shared: SharedBuild, deadline: float) -> Outcome:
+        if shared.leader is not None and shared.leader is self._runtime.current():
             raise ConfigurationError(
                 f"the build of {self._lock.name!r} asks the cache for the very value that it builds; read the source",
                 name=self._lock.name,
             )
         started = self._runtime.now()
-        outcome = await wait_for(self._opened, flight, deadline)
+        outcome = await wait_for(self._opened, shared, deadline)
         if outcome is None:
             waited = self._runtime.now() - started
             raise AcquireTimeout(
@@ -121,7 +121,7 @@ class Building:
         return outcome
 
     async def _lead(
-        self, flight: Flight, acquire: Callable[[], Awaitable[AsyncLease | None]], seen: Reading | None
+        self, shared: SharedBuild, acquire: Callable[[], Awaitable[AsyncLease | None]], seen: Reading | None
     ) -> Outcome:
         """Take the lock and build under it; an error is an outcome, to be shared."""
         try:
@@ -129,7 +129,7 @@ class Building:
             if lease is None:
                 return GAVE_UP
             try:
-                outcome = await self._under(flight, lease, seen)
+                outcome = await self._under(shared, lease, seen)
             except GeneratorExit:
                 raise  # nothing can be awaited any more; the ttl frees the lock
             except BaseException:
@@ -137,12 +137,12 @@ class Building:
                 raise
             await let_go(lease)
         except AcquireTimeout:
-            raise  # our own deadline; those who share the flight have theirs
+            raise  # our own deadline; those who share the build have theirs
         except Exception as error:  # noqa: BLE001 - raised by whoever shares it
             return Outcome(error=error)
         return outcome
 
-    async def _under(self, flight: Flight, lease: AsyncLease, seen: Reading | None) -> Outcome:
+    async def _under(self, shared: SharedBuild, lease: AsyncLease, seen: Reading | None) -> Outcome:
         """Read again now that nobody else can begin, and build unless it was done meanwhile."""
         reading = await read_record(
             self._opened, self._lock.name, self._key, lease.fence, self._runtime.now() + lease.remaining()
@@ -152,7 +152,7 @@ class Building:
         entry = readable(reading.record, self._policy)
         if entry is not None and seen is not None and _raw(reading) != _raw(seen) and reading.time < entry.expires:
             return Outcome(entry.payload)
-        flight.fence = lease.fence
+        shared.fence = lease.fence
         return await self._make(lease, reading, entry)
 
     async def _make(self, lease: AsyncLease, reading: Reading, entry: Entry | None) -> Outcome:
