@@ -85,7 +85,7 @@ def test_no_two_lead_at_one_instant_whatever_happens_to_the_leader(candidates: C
 
 
 @pytest.mark.timeout(400)
-def test_a_leader_that_resigns_is_followed_within_one_retry_period_and_not_a_ttl(candidates: Candidates) -> None:
+def test_a_leader_that_resigns_is_followed_long_before_its_ttl_is_over(candidates: Candidates) -> None:
     candidates._timings = (60.0, 40.0, 2.0)  # so long that nothing but the resignation can end a term
     with candidates:
         leader, term = candidates.leader()
