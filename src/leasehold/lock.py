@@ -72,7 +72,8 @@ class AsyncLock:
         cannot be had, `on_busy(error)` is called before the `AcquireTimeout` is raised: a block cannot be skipped. What
         it raises itself is raised instead.
         """
-        return AsyncHold(self._client, self._acquiring(waiting), timeout, on_lost, on_busy)
+        acquire = self._acquiring(waiting) if waiting else self._acquire_until
+        return AsyncHold(self._client, acquire, timeout, on_lost, on_busy)
 
     @overload
     async def acquire(
@@ -149,7 +150,7 @@ class AsyncLock:
 
     def _acquiring(self, waiting: WaitOptions) -> Callable[[float | None], Awaitable[AsyncLease]]:
         """What acquires until a deadline, in the way that the options say."""
-        return partial(self._acquire_until, how=how_to_wait(waiting)) if waiting else self._acquire_until
+        return partial(self._acquire_until, how=how_to_wait(waiting))
 
     def _adopt(self, opened: OpenClient) -> None:
         """In a forked child: the holder is this process from now on, not the parent that made the lock."""

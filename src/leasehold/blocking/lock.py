@@ -52,6 +52,8 @@ class Lock:
         on_busy: OnBusy = None,
         **waiting: Unpack[WaitOptions],
     ) -> Hold[Lease]:
+        if on_busy is None and not waiting:
+            return Hold(self._twin.hold(timeout, on_lost=on_lost), Lease)
         return Hold(self._twin.hold(timeout, on_lost=on_lost, on_busy=on_busy, **waiting), Lease)
 
     @overload
@@ -113,6 +115,8 @@ class LockSet:
         on_busy: OnBusy = None,
         **waiting: Unpack[WaitOptions],
     ) -> Hold[LeaseSet]:
+        if on_busy is None and not waiting:
+            return Hold(self._twin.hold(timeout, on_lost=on_lost), LeaseSet)
         return Hold(self._twin.hold(timeout, on_lost=on_lost, on_busy=on_busy, **waiting), LeaseSet)
 
     @overload
