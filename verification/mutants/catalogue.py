@@ -427,8 +427,8 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         "one-permit-too-many",
         "a semaphore admits one more than its capacity",
         _RULES,
-        "        return holders.number + ahead.number < claim.capacity\n",
-        "        return holders.number + ahead.number <= claim.capacity\n",
+        "holders.number + ahead.number < claim.capacity",
+        "holders.number + ahead.number <= claim.capacity",
     ),
     Mutant(
         "reader-beside-writer",

@@ -253,7 +253,7 @@ REDIS_MUTANTS: tuple[Mutant, ...] = (
         "redis-state-kept-for-ever",
         "the state of a lock never expires",
         _QUEUE,
-        "  redis.call('PEXPIREAT', S, text(math.max(math.floor(tonumber(highest or '0') / 1000), now + ttl) + DAY))\n",
+        "  redis.call('PEXPIREAT', S, text(math.max(math.floor(tonumber(highest or '0') / 1000), ends) + DAY))\n",
         "",
     ),
     Mutant(
