@@ -268,4 +268,12 @@ FACES_MUTANTS: tuple[Mutant, ...] = (
         '                        raise\n                    return cast("R", await self._when_busy(on_busy, busy))\n',
         ("tests/unit/test_locked.py::test_a_timeout_inside_an_async_function_is_not_taken_for_a_busy_lock",),
     ),
+    Mutant(
+        "blind-signal-before-the-wait",
+        "a signal that is raised just before a thread sleeps does not wake it",
+        _THREADS,
+        "            if not self._up:  # it may have been raised before we were known\n                waiter",
+        "            if timeout != 0:\n                waiter",
+        ("tests/unit/test_runtimes.py::test_a_signal_raised_just_before_a_thread_sleeps_wakes_it",),
+    ),
 )

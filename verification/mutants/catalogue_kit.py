@@ -36,4 +36,20 @@ KIT_MUTANTS: tuple[Mutant, ...] = (
         "                try:\n                    await self._work()\n                    self._signal.clear()\n",
         ("tests/unit/test_kit_worker.py::test_a_start_during_the_work_has_it_performed_again",),
     ),
+    Mutant(
+        "blind-break-ends-min-hold",
+        "break of a grant that was released and is kept for its min_hold ends the min_hold",
+        _RULES,
+        "if row is None or row.state == _COOLING:",
+        "if row is None:",
+        contract("operators:what_is_only_kept_for_its_min_hold_cannot_be_broken"),
+    ),
+    Mutant(
+        "blind-cleaning-lowers-fences",
+        "cleaning deletes an idle name whose fence was raised above the clock",
+        _DOCUMENTS,
+        "is_over = name.rows.is_idle and name.fence < (now - SPARE) * 1_000_000",
+        "is_over = name.rows.is_idle",
+        ("tests/unit/test_kit_documents.py::test_cleaning_deletes_what_is_idle_for_a_day_and_nothing_else",),
+    ),
 )

@@ -217,4 +217,38 @@ POSTGRES_MUTANTS: tuple[Mutant, ...] = (
             "tests/stores/postgres/test_postgres_sessions.py::test_session_stays_for_as_long_as_a_lease_in_it_is_renewed",
         ),
     ),
+    Mutant(
+        "blind-pg-break-passes-nothing-on",
+        "after a break at once the waiters stay in the queue of a free lock",
+        _VERBS,
+        "    UPDATE @schema@.lock SET abandoned_until = at + interval '1 day' WHERE key = the_key;\n"
+        "    PERFORM @schema@.advance_3(the_key, at);\n  END IF;\n  RETURN true;\n",
+        "    UPDATE @schema@.lock SET abandoned_until = at + interval '1 day' WHERE key = the_key;\n"
+        "  END IF;\n  RETURN true;\n",
+        (_OF_CONTRACT, "-k", "breaking_a_lock_at_once_signals"),
+    ),
+    Mutant(
+        "blind-pg-session-given-up",
+        "with mode=session one slow answer makes the next call connect anew, and all leases end",
+        "backends/postgres/session.py",
+        "if self._needed() or self._runtime.now() >= until:",
+        "if self._runtime.now() >= until:",
+        ("tests/stores/postgres/test_postgres_sessions.py", "-k", "does_not_answer_is_not_given_up"),
+    ),
+    Mutant(
+        "blind-guard-sqlite-reader-lowers",
+        "a late reader lowers what the newest reader has set, and a writer between the two is let through",
+        "sql/guard_sqlite.py",
+        "shared_fence = max(shared_fence, excluded.shared_fence)",
+        "shared_fence = excluded.shared_fence",
+        ("tests/unit/test_sql_guard_sqlite.py::test_late_reader_does_not_lower_what_the_newest_reader_has_set",),
+    ),
+    Mutant(
+        "blind-transaction-lock-names",
+        "two pairs of namespace and name that read the same when joined are one transaction lock",
+        "sql/transaction_lock.py",
+        "digest.update(blake2b(text.encode()).digest())",
+        "digest.update(text.encode())",
+        ("tests/sql/test_transaction_lock.py::test_names_that_read_the_same_when_joined_are_different_locks",),
+    ),
 )

@@ -20,6 +20,7 @@ _ROUTER = "backends/redis/router.py"
 _TOPOLOGY = "backends/redis/topology.py"
 _WIRE = "backends/redis/wire.py"
 
+_NOTIFICATIONS = "tests/stores/redis/test_redis_notifications.py"
 _PORTS = "tests/simulation/test_redis_ports.py"
 _UNIT = "tests/stores/redis/test_redis_topology.py"
 _UNTIL = "tests/stores/redis/test_redis_until.py"
@@ -252,5 +253,22 @@ REDIS_STORE_MUTANTS: tuple[Mutant, ...] = (
         "        load_driver()\n        classes =",
         "        classes =",
         tests=("tests/stores/redis/test_redis_first_use.py",),
+    ),
+    Mutant(
+        "blind-redis-dead-subscription",
+        "a subscription that died silently is never replaced: all later waiters get their locks late",
+        _BACKEND,
+        "            if reply[5] and waiter.handed is None:\n                self._listener.verify(keys)\n",
+        "",
+        tests=(_NOTIFICATIONS, "-k", "missed_a_hand_over"),
+    ),
+    Mutant(
+        "blind-redis-lost-connection",
+        "when the connection for messages ends, the waiters are not woken to subscribe anew",
+        "backends/redis/notifications.py",
+        "        self._drop(node, source)\n        for waiter in list(self._waiters.values()):\n"
+        "            waiter.signal.set()\n\n    def _drop(",
+        "        self._drop(node, source)\n\n    def _drop(",
+        tests=(_NOTIFICATIONS, "-k", "is_woken_when_the_connection"),
     ),
 )

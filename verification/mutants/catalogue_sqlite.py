@@ -159,4 +159,14 @@ SQLITE_MUTANTS: tuple[Mutant, ...] = (
         "PRAGMA synchronous=normal",
         ("tests/stores/sqlite/test_sqlite_rules.py::test_synchronous_is_what_the_url_says",),
     ),
+    Mutant(
+        "blind-sqlite-fork-inherits",
+        "a forked child inherits an open connection, and its parent removes the log that it writes to",
+        "backends/sqlite/connection.py",
+        "        if self._connection is not None and not self._connection.in_transaction:\n            self._drop()\n",
+        "",
+        (
+            "tests/stores/sqlite/test_sqlite_processes.py::test_parent_that_closes_does_not_take_the_log_away_from_its_child",
+        ),
+    ),
 )

@@ -271,4 +271,28 @@ TIME_MUTANTS: tuple[Mutant, ...] = (
         "self._actions.appendleft(action)",
         _background("test_a_chore_that_keeps_failing_does_not_keep_the_others_from_being_done"),
     ),
+    Mutant(
+        "blind-closed-store-before-cleanup",
+        "closing a client drops its connections before what is to be cleaned up",
+        "_core/open_client.py",
+        "        await self.cleanup.close(now + self.close_patience)\n        await self.backend.close()\n",
+        "        await self.backend.close()\n        await self.cleanup.close(now + self.close_patience)\n",
+        _background("test_closing_cleans_up_before_it_lets_go_of_the_connections"),
+    ),
+    Mutant(
+        "blind-waits-in-a-closed-client",
+        "a call that begins to wait just after its client was closed waits for its whole timeout",
+        _WAITING_CALLS,
+        "            self._check_open()\n            self._signals.add(signal)\n",
+        "            self._signals.add(signal)\n",
+        _background("test_a_call_does_not_begin_to_wait_in_a_client_that_is_closed"),
+    ),
+    Mutant(
+        "blind-renew-now-without-end",
+        "lease.renew() on a silent store waits for the store's own limit, long after the lease is over",
+        _KEEPER,
+        "await self._backend.renew([tenure.grant], tenure.deadline)",
+        "await self._backend.renew([tenure.grant])",
+        _test("test_a_renewal_by_hand_does_not_wait_for_a_mute_store_beyond_the_lease"),
+    ),
 )

@@ -203,4 +203,14 @@ ZOOKEEPER_MUTANTS: tuple[Mutant, ...] = (
             "tests/contract/test_zookeeper.py::test_contract[operators:a_broken_grant_is_not_granted_again_when_its_claim_is_sent_again-asyncio]",
         ),
     ),
+    Mutant(
+        "blind-zookeeper-adopts-older",
+        "after a lost session the node of the old one is adopted, which vanishes soon",
+        "backends/zookeeper/acquire.py",
+        "if stat is not None and stat.ephemeralOwner == session.id:",
+        "if stat is not None:",
+        (
+            "tests/stores/zookeeper/test_zookeeper_ends.py::test_a_node_that_an_older_session_made_for_the_same_claim_is_not_adopted",
+        ),
+    ),
 )

@@ -393,6 +393,38 @@ def test_keep_alive_that_is_not_proven_is_no_renewal(
     driver.run(history())
 
 
+def test_session_that_cannot_be_renewed_is_the_answer_for_its_own_grants_alone(
+    driver: contract.Driver, own_etcd: EtcdServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was an error of the whole call: leases that were renewed counted as not renewed."""
+
+    async def history() -> None:
+        runtime = driver.runtime()
+        (backend,) = backends(own_etcd.url, runtime, 1)
+        grants = [await backend.join(claim(runtime, f"answers:{ttl}", ttl=ttl)) for ttl in (60.0, 90.0)]
+        plain = backend._connection.keep_alive
+        failing = {backend._claims.of_grant(grants[0]).session.lease}
+
+        async def keep_alive(lease: int, timeout: float | None = None) -> Any:
+            if lease in failing:
+                raise BackendUnavailable("not this one")
+            return await plain(lease, timeout)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(backend._connection, "keep_alive", keep_alive)
+            answers = await backend.renew(grants)
+            assert [type(answer) for answer in answers] == [BackendUnavailable, Grant]
+            failing.add(backend._claims.of_grant(grants[1]).session.lease)
+            with pytest.raises(BackendUnavailable):
+                await backend.renew(grants)
+        assert [type(answer) for answer in await backend.renew(grants)] == [Grant, Grant]
+        for grant in grants:
+            await backend.release(grant)
+        await backend.close()
+
+    driver.run(history())
+
+
 def test_read_that_is_answered_after_the_end_of_its_session_grants_nothing(
     driver: contract.Driver, own_etcd: EtcdServer
 ) -> None:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from leasehold.backends.etcd.options import Options
+    from leasehold.errors import BackendError
     from leasehold.findings import Finding
     from leasehold.spi import Place, Runtime
     from leasehold.values import Claim, Grant, LockState, Loss, Reading, Record, Refusal
@@ -87,7 +88,9 @@ class EtcdBackend:
                 return await self._acquire.join(place.claim)
             return await self._queue.turn(place)
 
-    async def renew(self, grants: Sequence[Grant], instant: float = math.inf, /) -> Sequence[Grant | Loss]:
+    async def renew(
+        self, grants: Sequence[Grant], instant: float = math.inf, /
+    ) -> Sequence[Grant | Loss | BackendError]:
         with until(instant):
             return await self._renew.renew(grants)
 

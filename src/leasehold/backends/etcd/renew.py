@@ -39,10 +39,10 @@ class Renew:
         self._sessions = claims.sessions
         self._runtime = claims.runtime
 
-    async def renew(self, grants: Sequence[Grant]) -> list[Grant | Loss]:
+    async def renew(self, grants: Sequence[Grant]) -> list[Grant | Loss | BackendError]:
         """Extend what is still held: a keep-alive for each session, then a read of every key, which proves both."""
         asked = self._runtime.now()
-        outcomes: dict[int, Grant | Loss] = {}
+        outcomes: dict[int, Grant | Loss | BackendError] = {}
         by_session: dict[Session, _Placed] = {}
         for place, grant in enumerate(grants):
             local = self._claims.of_grant(grant) or await self._adopt(grant)
@@ -50,14 +50,15 @@ class Renew:
                 outcomes[place] = local
             else:
                 by_session.setdefault(local.session, []).append((place, local))
-        failure: BackendError | None = None
+        failures: list[BackendError] = []
         for session, placed in by_session.items():
             try:
                 outcomes.update(await self._renew_session(session, placed, asked))
-            except BackendError as error:  # the grants of other sessions are renewed all the same
-                failure = error
-        if failure is not None:
-            raise failure
+            except BackendError as error:  # the answer for the grants of this session: others may be renewed
+                outcomes.update((place, error) for place, _ in placed)
+                failures.append(error)
+        if failures and len(failures) == len(by_session):
+            raise failures[0]
         return [outcomes[place] for place in range(len(grants))]
 
     async def _renew_session(self, session: Session, placed: _Placed, asked: float) -> dict[int, Grant | Loss]:
