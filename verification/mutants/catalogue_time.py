@@ -275,8 +275,8 @@ TIME_MUTANTS: tuple[Mutant, ...] = (
         "blind-closed-store-before-cleanup",
         "closing a client drops its connections before what is to be cleaned up",
         "_core/open_client.py",
-        "        await self.cleanup.close(now + self.close_patience)\n        await self.backend.close()\n",
-        "        await self.backend.close()\n        await self.cleanup.close(now + self.close_patience)\n",
+        "        await self.cleanup.close(min(now + self.close_patience, limit))\n        await self.backend.close()\n",
+        "        await self.backend.close()\n        await self.cleanup.close(min(now + self.close_patience, limit))\n",
         _background("test_closing_cleans_up_before_it_lets_go_of_the_connections"),
     ),
     Mutant(
@@ -290,7 +290,7 @@ TIME_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "blind-renew-now-without-end",
         "lease.renew() on a silent store waits for the store's own limit, long after the lease is over",
-        _KEEPER,
+        _RENEWALS,
         "await self._backend.renew([tenure.grant], tenure.deadline)",
         "await self._backend.renew([tenure.grant])",
         _test("test_a_renewal_by_hand_does_not_wait_for_a_mute_store_beyond_the_lease"),
