@@ -28,11 +28,6 @@ KEY = "leasehold:cache:6:prices:x"
 
 
 @pytest.fixture
-def store() -> ManualStore:
-    return ManualStore()
-
-
-@pytest.fixture
 def client(store: ManualStore) -> Iterator[Client]:
     with store.connect(ttl=3600) as client:
         yield client

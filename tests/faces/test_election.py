@@ -18,29 +18,10 @@ from leasehold.values import LossReason
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from leasehold.blocking import Client
     from leasehold.blocking.election import Election, Term
     from leasehold.patterns.election import AsyncTerm
     from leasehold.values import Loss
-
-
-@pytest.fixture
-def store() -> ManualStore:
-    return ManualStore()
-
-
-@pytest.fixture
-def client(store: ManualStore) -> Iterator[Client]:
-    with store.connect(label="first") as client:
-        yield client
-
-
-@pytest.fixture
-def other(store: ManualStore) -> Iterator[Client]:
-    with store.connect(label="second") as client:
-        yield client
 
 
 def leads(election: Election) -> bool:

@@ -28,21 +28,8 @@ from leasehold.values import Capability
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from leasehold.blocking import Client
     from leasehold.blocking.idempotency import Idempotency
-
-
-@pytest.fixture
-def store() -> ManualStore:
-    return ManualStore()
-
-
-@pytest.fixture
-def client(store: ManualStore) -> Iterator[Client]:
-    with store.connect(label="first") as client:
-        yield client
 
 
 @pytest.fixture

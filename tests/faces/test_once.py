@@ -20,7 +20,7 @@ from leasehold.testing.manual import ManualStore
 from leasehold.values import Capability, Claim, Grant, Holder, LossReason, Mode, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from leasehold.blocking import Client
 
@@ -32,18 +32,6 @@ def store() -> ManualStore:
     store = ManualStore()
     store.set_wall(NOON)
     return store
-
-
-@pytest.fixture
-def client(store: ManualStore) -> Iterator[Client]:
-    with store.connect(label="first") as client:
-        yield client
-
-
-@pytest.fixture
-def other(store: ManualStore) -> Iterator[Client]:
-    with store.connect(label="second") as client:
-        yield client
 
 
 def attempt(client: Client, **options: Any) -> Run | Skipped:

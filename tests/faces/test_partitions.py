@@ -18,27 +18,10 @@ from leasehold.testing.manual import ManualStore
 from leasehold.values import Capability
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from leasehold.blocking import Client
     from leasehold.blocking.partitions import Partition, Share
-
-
-@pytest.fixture
-def store() -> ManualStore:
-    return ManualStore()
-
-
-@pytest.fixture
-def client(store: ManualStore) -> Iterator[Client]:
-    with store.connect(label="first") as client:
-        yield client
-
-
-@pytest.fixture
-def other(store: ManualStore) -> Iterator[Client]:
-    with store.connect(label="second") as client:
-        yield client
 
 
 def partitions(client: Client, count: int = 4, **options: Any) -> Share:
