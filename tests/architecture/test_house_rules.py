@@ -192,3 +192,9 @@ def test_every_module_says_what_it_is(path: Path) -> None:
 def test_the_core_stays_small() -> None:
     lines = sum(path.read_text().count("\n") for path in (SOURCE / "_core").glob("*.py"))
     assert lines <= 2_300
+
+
+def test_every_test_file_has_a_name_of_its_own() -> None:
+    """Two of one name cannot be run together by their paths, as a second look at failures does."""
+    tests = [path.name for path in (SOURCE.parents[1] / "tests").rglob("test_*.py")]
+    assert sorted(tests) == sorted(set(tests))

@@ -8,7 +8,7 @@ __all__ = ["LEAVING_MUTANTS"]
 
 _BUSY = ("tests/faces/test_busy.py", "tests/unit/test_backoff.py")
 _SUITE = ("tests/patterns/test_patterns_memory.py",)
-_PROCESSES = "tests/processes/test_leaving.py::"
+_PROCESSES = "tests/processes/test_leaving_processes.py::"
 
 
 def _process(test: str) -> tuple[str, ...]:

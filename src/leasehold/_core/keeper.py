@@ -22,7 +22,6 @@ from leasehold._core.renewals import Known, Renewals
 from leasehold._core.stacklevel import user_stacklevel
 from leasehold._core.states import LOST, Event, State, advance
 from leasehold._core.tenure import notify
-from leasehold._core.ttl_warnings import TtlWarnings
 from leasehold._core.validity import hedge_after
 from leasehold.errors import ClientClosed
 from leasehold.spi import Alerting
@@ -48,8 +47,10 @@ class Keeper:
         self._runtime = runtime
         self._backend = backend
         self._events = events
-        self.guard = runtime.guard()
         self._signal = runtime.signal()
+        self._dispatcher = EventDispatcher(runtime, events)
+        self.renewals = Renewals(runtime, backend, events, self._dispatcher, self._signal)
+        self.guard = self.renewals.guard
         self._known: dict[int, Known] = {}
         self._dropped: deque[Known] = deque()  # finalizers only append here: taking the guard in one could deadlock
         self._decided: list[Tenure] = []  # lost by their holders' own clock; kept until the loss is reported
@@ -58,10 +59,7 @@ class Keeper:
         self._wake = math.inf
         self._idle_since: float | None = None
         self._closed = False
-        self.dispatcher = EventDispatcher(runtime, events)
-        self.ttl_warnings = TtlWarnings(self.dispatcher)
         self._notifier: Task | None = None  # the last task that notified of losses
-        self.renewals = Renewals(self, runtime, backend, events)
         if isinstance(backend, Alerting):
             backend.on_alert(self.renew_soon)
 
@@ -83,7 +81,7 @@ class Keeper:
             elif tenure.due < self._wake or tenure.deadline < self._wake:
                 self._signal.set()
         if tenure.ttl != tenure.grant.claim.ttl:
-            self.ttl_warnings.note(tenure)
+            self.renewals.ttl_warnings.note(tenure)
 
     def decide(self, tenure: Tenure) -> Loss | None:
         """Whether the lease is lost now, by the clock; the worker then notifies its watchers and listeners."""
@@ -139,7 +137,7 @@ class Keeper:
             await worker.join(deadline)
         if self._notifier is not None:
             await self._notifier.join(deadline)
-        await self.dispatcher.finish(deadline)
+        await self._dispatcher.finish(deadline)
         if names:  # last, because a program may have its warnings raised
             held = ", ".join(map(repr, names[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
             advice = "release every lease before close(), or use `with lock.hold():`"
@@ -147,13 +145,13 @@ class Keeper:
 
     def bury(self) -> None:
         """Give up all leases in a forked child: they are the parent's. No I/O, no locks of the parent's threads."""
-        self.guard = self._runtime.guard()
+        self.guard = self.renewals.guard = self._runtime.guard()
         self._closed = True
         self._lose_all(Loss(LossReason.FORKED, "this is a child process; the lease belongs to its parent"))
         self._known = {}
         self._dropped.clear()
         self._notifier = None
-        self.dispatcher.bury()
+        self._dispatcher.bury()
 
     def renew_soon(self) -> None:
         """Renew every lease now: the store has reason to doubt them."""
@@ -161,10 +159,6 @@ class Keeper:
         for tenure in self.tenures():
             with self.guard:
                 tenure.due = min(tenure.due, now)
-        self._signal.set()
-
-    def wake(self) -> None:
-        """Have the worker look again at once."""
         self._signal.set()
 
     def lose(self, tenure: Tenure, loss: Loss) -> None:
@@ -230,7 +224,7 @@ class Keeper:
                 self._notifier = self._runtime.spawn(notify(lost), "leasehold loss")
             for tenure in lost:
                 if tenure.loss is not None:
-                    self.dispatcher.dispatch(happened.Lost(tenure.name, tenure.grant.fence, tenure.loss))
+                    self._dispatcher.dispatch(happened.Lost(tenure.name, tenure.grant.fence, tenure.loss))
             if due:
                 self._runtime.spawn(self.renewals.renew(due, now), "leasehold renewal")
         except Exception:  # noqa: BLE001
@@ -272,7 +266,7 @@ class Keeper:
         for known in list(self._known.values()) if late > LONGEST_SLEEP / 10 else ():
             tenure = known()
             if tenure is not None and tenure.renewable and late > tenure.grant.claim.ttl / 3:
-                self.dispatcher.dispatch(happened.KeeperLate(tenure.name, late))
+                self._dispatcher.dispatch(happened.KeeperLate(tenure.name, late))
                 return
 
     def _forget_dropped(self) -> None:
@@ -281,7 +275,7 @@ class Keeper:
             with self.guard:
                 forgotten = self._known.pop(known.number, None)
             if forgotten is not None:
-                self.dispatcher.dispatch(happened.Dropped(known.name, known.fence))
+                self._dispatcher.dispatch(happened.Dropped(known.name, known.fence))
 
     def _retire(self, now: float) -> bool:
         """Whether the worker may end: closed, or idle for a while."""

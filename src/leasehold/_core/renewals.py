@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING
 from leasehold._core import events as happened
 from leasehold._core.events import logger
 from leasehold._core.states import State
+from leasehold._core.ttl_warnings import TtlWarnings
 from leasehold.errors import BackendError
 from leasehold.values import Grant, Loss
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from leasehold._core.event_dispatcher import EventDispatcher
     from leasehold._core.events import Events
-    from leasehold._core.keeper import Keeper
     from leasehold._core.tenure import Tenure
-    from leasehold.spi import Backend, Runtime
+    from leasehold.spi import Backend, Runtime, Signal
 
 __all__ = ["Known", "Renewals"]
 
@@ -36,15 +37,20 @@ class Known(weakref.ref["Tenure"]):
 
 
 class Renewals:
-    """Sends the renewals of a keeper, whose guard and dispatcher it shares."""
+    """Sends the renewals of a keeper, which shares its guard."""
 
-    def __init__(self, keeper: Keeper, runtime: Runtime, backend: Backend, events: Events) -> None:
-        self._keeper = keeper
+    def __init__(
+        self, runtime: Runtime, backend: Backend, events: Events, dispatcher: EventDispatcher, wake: Signal
+    ) -> None:
         self._runtime = runtime
         self._backend = backend
         self._events = events
-        self._dispatcher = keeper.dispatcher
-        self._ttl_warnings = keeper.ttl_warnings
+        self._dispatcher = dispatcher
+        self._wake = (
+            wake  # has the keeper look again; a reference to the keeper itself would keep both from being freed
+        )
+        self.guard = runtime.guard()
+        self.ttl_warnings = TtlWarnings(dispatcher)
         self.usual = 0.0  # how long the store usually takes for a renewal
 
     async def renew_now(self, tenure: Tenure) -> None:
@@ -72,7 +78,7 @@ class Renewals:
         else:
             await self._runtime.switch()
             renewed, late = self._note_answers(due, answers, sent)
-        self._keeper.wake()
+        self._wake.set()
         await self._give_back(late)
         self._report_renewed(renewed)
 
@@ -90,7 +96,7 @@ class Renewals:
             tenure = known()
             if tenure is None:
                 continue
-            with self._keeper.guard:
+            with self.guard:
                 tenure.renewal_ended()
             self._apply(tenure, answer, sent)
             if tenure.state is State.HELD:
@@ -100,13 +106,13 @@ class Renewals:
         return renewed, late
 
     def _apply(self, tenure: Tenure, answer: Grant | Loss, sent: float) -> None:
-        with self._keeper.guard:
+        with self.guard:
             if isinstance(answer, Loss):
                 tenure.lose(answer)
             else:
                 tenure.confirm(answer, sent, self._runtime.now())
         if tenure.ttl != tenure.grant.claim.ttl:
-            self._ttl_warnings.note(tenure)
+            self.ttl_warnings.note(tenure)
 
     def _report_renewed(self, renewed: list[tuple[str, int]]) -> None:
         """Called last, and without references to leases: even `wanted` may hang, in a log handler's lock."""
@@ -127,7 +133,7 @@ class Renewals:
         tenure = known()
         if tenure is None:
             return
-        with self._keeper.guard:
+        with self.guard:
             tenure.renewal_ended()
             first = tenure.failure is None
             failed = tenure.failed(str(error) or type(error).__name__, sent, now)
