@@ -213,4 +213,12 @@ ZOOKEEPER_MUTANTS: tuple[Mutant, ...] = (
             "tests/stores/zookeeper/test_zookeeper_ends.py::test_a_node_that_an_older_session_made_for_the_same_claim_is_not_adopted",
         ),
     ),
+    Mutant(
+        "blind-zookeeper-longest-session",
+        "when a client has many ttls, a lock with a short one lives on its longest session",
+        "backends/zookeeper/pool.py",
+        "return self._sessions[min(longer)]",
+        "return self._sessions[max(longer)]",
+        ("tests/stores/zookeeper/test_zookeeper_pieces.py", "-k", "next_longer_one"),
+    ),
 )

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
+from leasehold._runtimes.threads import ThreadRuntime
+from leasehold.backends.zookeeper.claim_node import Registry
 from leasehold.backends.zookeeper.keys import NodeData, Paths, Sibling, key_of, node_id, node_prefix, parse_node
 from leasehold.backends.zookeeper.options import Options
-from leasehold.backends.zookeeper.pool import rounded
+from leasehold.backends.zookeeper.pool import MOST_SESSIONS, Pool, rounded
 from leasehold.backends.zookeeper.queue import QueueView, is_admitted, split
 from leasehold.backends.zookeeper.validity import Validity, session_timeout
 from leasehold.errors import BackendRejected, ConfigurationError
@@ -371,3 +375,15 @@ def test_an_account_keeps_others_out() -> None:
 def test_what_cannot_be_right_is_refused_before_any_io(url: str) -> None:
     with pytest.raises(ConfigurationError):
         options(url)
+
+
+def test_without_room_for_another_session_a_claim_lives_on_the_next_longer_one() -> None:
+    """A lock is taken for as long as its session after a crash, so not on any longer one."""
+    options = Options((("127.0.0.1", 1),), "/pool", "zookeeper://x")
+    pool = Pool(options, Paths("/pool"), Registry(), ThreadRuntime())
+    for number in range(MOST_SESSIONS):
+        session: Any = SimpleNamespace(is_over=lambda: False, is_idle=False, reserved={})
+        pool._sessions[float(10 * number + 10)] = session
+    assert pool.session_for(25.0, "owner") is pool._sessions[30.0]
+    with pytest.raises(BackendRejected, match="different ttls"):
+        pool.session_for(1000.0, "owner")
