@@ -274,4 +274,12 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
         "            return\n",
         tests=(f"{_PARTS}::test_a_watch_that_is_not_needed_any_more_is_ended_at_the_server",),
     ),
+    Mutant(
+        "etcd-one-session-fails-all",
+        "when the leases of one ttl cannot be renewed, those of others that were renewed count as not renewed",
+        "backends/etcd/renew.py",
+        "        if failures and len(failures) == len(by_session):\n",
+        "        if failures:\n",
+        tests=(f"{_ANSWERS}::test_session_that_cannot_be_renewed_is_the_answer_for_its_own_grants_alone",),
+    ),
 )
