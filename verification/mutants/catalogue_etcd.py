@@ -266,4 +266,20 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
         "            raise\n",
         tests=(f"{_ANSWERS}::test_key_whose_release_failed_goes_before_its_session_is_kept_alive_again",),
     ),
+    Mutant(
+        "blind-etcd-watches-pile-up",
+        "a watch that is not needed any more stays on the server for as long as the client waits for anything",
+        "backends/etcd/notifications.py",
+        "            stream.send(rpc_requests.watch_cancel(number))\n",
+        "            return\n",
+        tests=(f"{_PARTS}::test_a_watch_that_is_not_needed_any_more_is_ended_at_the_server",),
+    ),
+    Mutant(
+        "etcd-one-session-fails-all",
+        "when the leases of one ttl cannot be renewed, those of others that were renewed count as not renewed",
+        "backends/etcd/renew.py",
+        "        if failures and len(failures) == len(by_session):\n",
+        "        if failures:\n",
+        tests=(f"{_ANSWERS}::test_session_that_cannot_be_renewed_is_the_answer_for_its_own_grants_alone",),
+    ),
 )

@@ -271,4 +271,22 @@ REDIS_STORE_MUTANTS: tuple[Mutant, ...] = (
         "        self._drop(node, source)\n\n    def _drop(",
         tests=(_NOTIFICATIONS, "-k", "is_woken_when_the_connection"),
     ),
+    Mutant(
+        "blind-redis-moved-without-host",
+        "a cluster that leaves out its host name in MOVED cannot be used after a slot has moved",
+        _ROUTER,
+        "node = Node(host or sender.host, int(port))",
+        "node = Node(host, int(port))",
+        tests=(f"{_UNIT}::test_slot_that_moved_to_a_server_without_a_name_is_on_the_host_that_said_so",),
+    ),
+    Mutant(
+        "blind-redis-lost-node-kept",
+        "after a fail-over a client goes on asking the old primary",
+        _ROUTER,
+        "            (reply,) = await self.wire.exchange(node, call.short, 1, timeout, until)\n"
+        "        except (BackendUnavailable, OutcomeUnknown):\n            topology.lost(node)\n",
+        "            (reply,) = await self.wire.exchange(node, call.short, 1, timeout, until)\n"
+        "        except (BackendUnavailable, OutcomeUnknown):\n",
+        tests=(f"{_UNIT}::test_server_that_does_not_answer_is_looked_for_anew",),
+    ),
 )

@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,10 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from leasehold._runtimes.threads import ThreadRuntime, run
+from leasehold.backends.etcd import rpc_requests
 from leasehold.backends.etcd.claims import ClaimState, LocalClaim, encode_claim, read_claim
 from leasehold.backends.etcd.connection import Connection, until
 from leasehold.backends.etcd.errors import CallFailed, LeaseGone, to_backend_error
 from leasehold.backends.etcd.keys import KeySpace, KeySuffixes, after
+from leasehold.backends.etcd.notifications import Notifications
 from leasehold.backends.etcd.rpc_responses import Header, KeyValue
 from leasehold.backends.etcd.sessions import KeepAlive, Session, SessionEnded, Sessions
 from leasehold.backends.etcd.store import open_url
@@ -259,6 +262,20 @@ def test_only_what_surely_was_not_applied_is_called_unavailable() -> None:
     assert failed("DEADLINE_EXCEEDED", "Deadline Exceeded") is OutcomeUnknown
     assert failed("DEADLINE_EXCEEDED", "Deadline Exceeded", reads=True) is BackendUnavailable
     assert failed("UNKNOWN", "") is OutcomeUnknown
+
+
+def test_a_watch_that_is_not_needed_any_more_is_ended_at_the_server() -> None:
+    """Otherwise they pile up there for as long as the client waits for anything."""
+    runtime = ThreadRuntime()
+    notifications: Any = Notifications(Connection([], runtime, "etcd://x"), runtime)
+    sent: list[bytes] = []
+    notifications._stream, notifications._worker = SimpleNamespace(send=sent.append), object()
+    number = notifications.watch(b"key", b"", 1, runtime.signal())
+    assert notifications.is_active(number)
+    notifications.cancel(number)
+    notifications.cancel(number)
+    assert not notifications.is_active(number)
+    assert sent[1:] == [rpc_requests.watch_cancel(number)]
 
 
 class Member:
