@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import leasehold
@@ -36,7 +37,8 @@ def test_listener_that_was_ended_is_replaced_while_somebody_still_waits(
             "nobody listens again",
             20,
         )
-        lease.release()
+        with suppress(leasehold.OutcomeUnknown):  # on a busy machine it goes on in the background
+            lease.release()
         thread.join()
 
 
