@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 from contextlib import suppress
-from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,7 @@ from tests.lateness import Lateness
 from tests.second_look import Failures
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
 TESTS = Path(__file__).parent
 
@@ -34,6 +33,12 @@ pytest_plugins: list[str] = [
 ]
 
 ROOMS_THAT_WAIT = ("versions", "contract", "stores")  # the longest first
+LONG = frozenset({
+    "test_cli_watchdog", "test_counters", "test_election_processes", "test_etcd_answers",
+    "test_job_operators_processes", "test_models", "test_mutants", "test_once_processes", "test_partition_processes", "test_redis_failover",
+    "test_redis_network", "test_redis_processes", "test_redis_slots", "test_redlock_nodes", "test_sqlite_processes",
+    "test_zookeeper_client", "test_zookeeper_leader", "test_zookeeper_silence",
+})  # fmt: skip
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -76,8 +81,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     files: dict[Path, list[pytest.Item]] = {}
     for item in items:
         files.setdefault(item.path, []).append(item)
-    waiting = [path for room in ROOMS_THAT_WAIT for path in _by_turns(_of_room(files, room))]
-    busy = sorted(path for path in files if path not in waiting)
+    waiting = [path for room in ROOMS_THAT_WAIT for path in _spread(_of_room(files, room))]
+    busy = sorted((path for path in files if path not in waiting), key=_longest_first)
     items[:] = [item for path in _mixed(waiting, busy) for item in files[path]]
 
 
@@ -85,17 +90,21 @@ def _of_room(files: Iterable[Path], room: str) -> list[Path]:
     return sorted(path for path in files if path.relative_to(TESTS).parts[0] == room)
 
 
-def _by_turns(paths: Sequence[Path]) -> Iterator[Path]:
-    """One of each store, then the next of each. The store is the folder, or what follows `test_` in the name."""
+def _spread(paths: Sequence[Path]) -> list[Path]:
+    """The files of each store over the whole run. The store is the folder, or what follows `test_` in the name."""
     of_store: dict[str, list[Path]] = {}
     for path in paths:
         store = path.parent.name if path.parent.parent.name == "stores" else path.stem.split("_")[1]
         of_store.setdefault(store, []).append(path)
-    for turn in zip_longest(*of_store.values()):
-        yield from (path for path in turn if path is not None)
+    return _mixed(*(sorted(of_one, key=_longest_first) for of_one in of_store.values()))
 
 
-def _mixed(waiting: Sequence[Path], busy: Sequence[Path]) -> Iterator[Path]:
-    """Both lists in their order, spread evenly."""
-    places = [((index + 0.5) / len(paths), path) for paths in (waiting, busy) for index, path in enumerate(paths)]
-    yield from (path for _, path in sorted(places))
+def _longest_first(path: Path) -> tuple[bool, Path]:
+    """A file of a minute or more that begins last keeps one worker busy while the others have nothing to do."""
+    return path.stem not in LONG, path
+
+
+def _mixed(*lists: Sequence[Path]) -> list[Path]:
+    """All lists in their order, spread evenly."""
+    places = [((index + 0.5) / len(paths), path) for paths in lists for index, path in enumerate(paths)]
+    return [path for _, path in sorted(places)]
