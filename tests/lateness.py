@@ -31,6 +31,7 @@ class Lateness:
         self._worst = 0.0
         self._began = time.monotonic()
         self._waited = 0.0
+        self._before = (0.0, 0.0)  # of the test before
         threading.Thread(target=self._measure, name="lateness of the tests", daemon=True).start()
 
     def _measure(self) -> None:
@@ -45,17 +46,29 @@ class Lateness:
     def pytest_runtest_protocol(self) -> Generator[None, object, object]:
         """Each test is measured from its set-up on."""
         self._worst, self._began, self._waited = 0.0, time.monotonic(), _seconds_waited()
-        return (yield)
+        try:
+            return (yield)
+        finally:
+            self._before = self._measured()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """What was measured becomes part of the report of a failure."""
+        """What was measured becomes part of the report of a failure.
+
+        A set-up may fail for what the test before has left, such as a connection that nobody closed in time.
+        """
         report = yield
         if report.failed:
-            passed = max(time.monotonic() - self._began, INTERVAL)
-            waited = min(1.0, (_seconds_waited() - self._waited) / passed)
-            report.user_properties += [("late", round(self._worst, 3)), ("waited", round(waited, 2))]
+            late, waited = self._measured()
+            if report.when == "setup":
+                late, waited = max(late, self._before[0]), max(waited, self._before[1])
+            report.user_properties += [("late", round(late, 3)), ("waited", round(waited, 2))]
         return report
+
+    def _measured(self) -> tuple[float, float]:
+        """How late the process was at most since the test began, and for which part of that time cores were short."""
+        passed = max(time.monotonic() - self._began, INTERVAL)
+        return self._worst, min(1.0, (_seconds_waited() - self._waited) / passed)
 
 
 def _seconds_waited() -> float:

@@ -277,7 +277,7 @@ def test_votes_of_an_attempt_that_failed_are_taken_back_although_the_client_is_c
     driver: contract.Driver, nodes: RedlockNodes
 ) -> None:
     async def body() -> None:
-        async with opened(driver, nodes.url()) as rival:
+        async with opened(driver, nodes.url(answer_timeout=10)) as rival:
             held = await granted(driver, nodes, await store_of_connected(driver, rival), claim_of("a"))
             for server in nodes.servers[:2]:
                 drop_lock(server)

@@ -57,7 +57,7 @@ def test_acquire_whose_answers_were_lost_ends_as_one_grant(
 ) -> None:
     async def body() -> None:
         with proxied(nodes, lossy) as (proxies, url):
-            async with opened(driver, url) as client, opened(driver, nodes.url()) as witness:
+            async with opened(driver, url) as client, opened(driver, nodes.url(answer_timeout=10)) as witness:
                 await connected(driver, client)
                 for proxy in proxies:
                     proxy.swallow(WORD, then=then)
@@ -78,7 +78,7 @@ def test_release_whose_answers_were_lost_has_freed_the_lock(
 ) -> None:
     async def body() -> None:
         with proxied(nodes, 3) as (proxies, url):
-            async with opened(driver, url) as client, opened(driver, nodes.url()) as witness:
+            async with opened(driver, url) as client, opened(driver, nodes.url(answer_timeout=10)) as witness:
                 lease = await client.lock("name").acquire()
                 for proxy in proxies:
                     proxy.swallow(WORD, then=then)
@@ -94,7 +94,7 @@ def test_answers_that_come_after_the_ttl_grant_nothing_and_leave_nothing(
     async def body() -> None:
         with proxied(nodes, 5) as (proxies, url):
             patient = url.replace("answer_timeout=0.5", "answer_timeout=5")
-            async with opened(driver, patient) as client, opened(driver, nodes.url()) as witness:
+            async with opened(driver, patient) as client, opened(driver, nodes.url(answer_timeout=10)) as witness:
                 await connected(driver, client)
                 for proxy in proxies:
                     proxy.delay(to_client=0.6)
@@ -118,7 +118,7 @@ def test_votes_of_a_failed_attempt_are_taken_back_also_the_late_ones(
 
     async def body() -> None:
         with proxied(nodes, 1) as ((slow,), url):
-            async with opened(driver, url) as client, opened(driver, nodes.url()) as rival:
+            async with opened(driver, url) as client, opened(driver, nodes.url(answer_timeout=10)) as rival:
                 await connected(driver, client)
                 held = await rival.lock("name").acquire()
                 while held_on(nodes) < 5:
@@ -232,7 +232,10 @@ def test_clean_up_that_got_lost_is_sent_again_although_the_node_stays_up(
     async def body() -> None:
         with proxied(nodes, 1) as ((proxy,), url):
             patient = url.replace("answer_timeout=0.5", "answer_timeout=10")
-            async with opened(driver, patient, ttl=60) as client, opened(driver, nodes.url(), ttl=60) as rival:
+            async with (
+                opened(driver, patient, ttl=60) as client,
+                opened(driver, nodes.url(answer_timeout=10), ttl=60) as rival,
+            ):
                 await connected(driver, client)
                 held = await rival.lock("name").acquire()
                 while held_on(nodes) < 5:
