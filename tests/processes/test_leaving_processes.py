@@ -43,8 +43,10 @@ def pairs(first: int) -> list[tuple[str, str]]:
 class Process:
     """A worker, on a namespace of its own."""
 
-    def __init__(self, face: str, story: str, url: str, locks: int = LOCKS, limit: float = LIMIT) -> None:
-        self.namespace = uuid.uuid4().hex
+    def __init__(
+        self, face: str, story: str, url: str, locks: int = LOCKS, limit: float = LIMIT, namespace: str | None = None
+    ) -> None:
+        self.namespace = namespace or uuid.uuid4().hex
         self._process = subprocess.Popen(
             [sys.executable, str(WORKER), face, story, url, self.namespace, str(locks), str(limit)],
             stdout=subprocess.PIPE,
@@ -154,8 +156,9 @@ def test_what_a_killed_process_held_is_left_to_the_ttl(start: Callable[..., Proc
 def test_a_process_that_waits_leaves_the_queue_and_ends_by_its_signal(
     start: Callable[..., Process], url: str, face: str
 ) -> None:
-    worker = start(face, "wait", url)
-    with leasehold.connect(url, namespace=worker.namespace) as client, client.lock("n0").hold():
+    namespace = uuid.uuid4().hex
+    with leasehold.connect(url, namespace=namespace) as client, client.lock("n0").hold():
+        worker = start(face, "wait", url, namespace=namespace)
         assert worker.line() == ["waiting"], worker.end()
         worker.send(signal.SIGTERM)
         assert worker.end() == (-signal.SIGTERM, "")
