@@ -25,6 +25,7 @@ settings.load_profile("leasehold")
 
 pytest_plugins: list[str] = [
     "tests.servers.etcd",
+    "tests.servers.mariadb",
     "tests.servers.nats",
     "tests.servers.postgres",
     "tests.servers.redis",

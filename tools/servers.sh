@@ -7,6 +7,7 @@ wanted=(
   redis-server redis-sentinel redis-tools # and Valkey, which comes as a Python package
   postgresql pgbouncer                    # and a newer PostgreSQL, which comes as a Python package
   etcd-server                             # and a newer etcd, which comes as a Python package
+  mariadb-server
   zookeeper default-jre-headless
   iproute2 iptables                       # networks that can be cut, packets that get lost
   faketime                                # a server whose clock is wrong

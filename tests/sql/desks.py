@@ -13,11 +13,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import django
 import psycopg
+import pymysql
+import pymysql.cursors
 import sqlalchemy
 from django.conf import settings
 from django.db import connections, transaction
 from psycopg.rows import dict_row
 from sqlalchemy.orm import Session
+
+from tests.servers.mariadb import fresh_mariadb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EVERY_DESK",
+    "ON_MYSQL",
     "ON_POSTGRESQL",
     "ON_SQLITE",
     "Desk",
@@ -89,6 +94,34 @@ class PsycopgDesk:
         self._connection.close()
 
 
+class PymysqlDesk:
+    """A connection whose cursors give dictionaries, which must not matter."""
+
+    def __init__(self, url: str, style: str) -> None:
+        parts = sqlalchemy.make_url(url)
+        login = {"host": parts.host, "port": parts.port, "user": parts.username, "database": parts.database}
+        self._connection = pymysql.connect(**login, cursorclass=pymysql.cursors.DictCursor)
+        self._style = style
+
+    @contextmanager
+    def begin(self) -> Iterator[Any]:
+        self._connection.begin()
+        try:
+            yield self._connection.cursor() if self._style == "cursor" else self._connection
+        except BaseException:
+            self._connection.rollback()
+            raise
+        self._connection.commit()
+
+    def run(self, tx: Any, statement: str) -> list[tuple[Any, ...]]:
+        with self._connection.cursor(pymysql.cursors.Cursor) as cursor:
+            cursor.execute(statement)
+            return list(cursor.fetchall()) if cursor.description else []
+
+    def close(self) -> None:
+        self._connection.close()
+
+
 class Sqlite3Desk:
     """A connection of the standard library."""
 
@@ -109,7 +142,7 @@ class Sqlite3Desk:
 
 def sqlalchemy_url(url: str) -> str:
     """The same database, as SQLAlchemy writes it."""
-    return url.replace("postgresql://", "postgresql+psycopg://")
+    return url.replace("postgresql://", "postgresql+psycopg://").replace("mariadb://", "mariadb+pymysql://")
 
 
 class CoreDesk:
@@ -140,6 +173,7 @@ class OrmDesk(CoreDesk):
 
 def django_alias(url: str) -> str:
     """Make the database known to Django, under its own url."""
+    pymysql.install_as_MySQLdb()  # Django looks for mysqlclient by name
     if not settings.configured:
         settings.configure(DATABASES={}, USE_TZ=True)
         django.setup()
@@ -147,8 +181,9 @@ def django_alias(url: str) -> str:
     if parts.drivername == "sqlite":
         words: dict[str, object] = {"ENGINE": "django.db.backends.sqlite3", "NAME": parts.database}
     else:
+        engine = "mysql" if parts.drivername == "mariadb" else "postgresql"
         words = {
-            "ENGINE": "django.db.backends.postgresql",
+            "ENGINE": f"django.db.backends.{engine}",
             "NAME": parts.database,
             "USER": parts.username,
             "HOST": parts.host,
@@ -188,10 +223,14 @@ _MAKERS: dict[str, Callable[[str], Desk]] = {
     "sqlalchemy orm": OrmDesk,
     "django": lambda url: DjangoDesk(url, "connection"),
     "django alias": lambda url: DjangoDesk(url, "alias"),
+    "pymysql": lambda url: PymysqlDesk(url, "connection"),
+    "pymysql cursor": lambda url: PymysqlDesk(url, "cursor"),
     "sqlite3": Sqlite3Desk,
 }
-ON_POSTGRESQL = [kind for kind in _MAKERS if kind != "sqlite3"]
-ON_SQLITE = [kind for kind in _MAKERS if "psycopg" not in kind]
+_EVERYWHERE = [kind for kind in _MAKERS if kind.startswith(("sqlalchemy", "django"))]
+ON_POSTGRESQL = [kind for kind in _MAKERS if "psycopg" in kind] + _EVERYWHERE
+ON_MYSQL = [kind for kind in _MAKERS if "pymysql" in kind] + _EVERYWHERE
+ON_SQLITE = ["sqlite3", *_EVERYWHERE]
 EVERY_DESK = [f"postgresql {kind}" for kind in ON_POSTGRESQL] + [f"sqlite {kind}" for kind in ON_SQLITE]
 
 
@@ -204,8 +243,12 @@ def make_desk(kind: str, url: str) -> Desk:
 def prepared_desk(request: pytest.FixtureRequest, folder: Path, *statements: str) -> Iterator[Desk]:
     """The one of `EVERY_DESK` that is the request's parameter, on a new database in which these were executed."""
     database, _, kind = request.param.partition(" ")
-    on_server = database == "postgresql"
-    url = fresh_schema(request.getfixturevalue("postgres")) if on_server else f"sqlite:///{folder}/data.db"
+    if database == "postgresql":
+        url = fresh_schema(request.getfixturevalue("postgres"))
+    elif database == "mysql":
+        url = fresh_mariadb(request.getfixturevalue("mariadb"))
+    else:
+        url = f"sqlite:///{folder}/data.db"
     desk = make_desk(kind, url)
     with desk.begin() as tx:
         for statement in statements:

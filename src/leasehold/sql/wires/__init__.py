@@ -19,8 +19,12 @@ __all__ = ["Answer", "Transaction", "Wire", "async_twin", "wire_of"]
 
 # By the first part of the module that a connection's class, or one of its base classes, is defined in.
 WIRES = {
+    "MySQLdb": "leasehold.sql.wires.mysql",
+    "aiomysql": "leasehold.sql.wires.mysql",
+    "asyncmy": "leasehold.sql.wires.mysql",
     "django": "leasehold.sql.wires.django",
     "psycopg": "leasehold.sql.wires.psycopg",
+    "pymysql": "leasehold.sql.wires.mysql",
     "sqlalchemy": "leasehold.sql.wires.sqlalchemy",
     "sqlite3": "leasehold.sql.wires.sqlite3",
 }
@@ -47,7 +51,7 @@ class Wire(Protocol):
 
     @property
     def dialect(self) -> str:
-        """Which database it is: `postgresql` or `sqlite`."""
+        """Which database it is: `mysql` (also for MariaDB), `postgresql` or `sqlite`."""
 
     @property
     def driver(self) -> object:

@@ -32,7 +32,8 @@ class SqlalchemyWire:
 
     @property
     def dialect(self) -> str:
-        return self._connection.dialect.name
+        name = self._connection.dialect.name
+        return "mysql" if name == "mariadb" else name
 
     @property
     def driver(self) -> Any:
@@ -53,6 +54,10 @@ class SqlalchemyWire:
             from leasehold.sql.wires.psycopg import psycopg_transaction  # noqa: PLC0415 - it is loaded already
 
             return psycopg_transaction(driver)
+        if self.dialect == "mysql":
+            from leasehold.sql.wires.mysql import mysql_transaction  # noqa: PLC0415
+
+            return mysql_transaction(driver)
         if getattr(self._connection.connection.dbapi_connection, "autocommit", None) is True:
             return Transaction.AUTOCOMMIT
         return Transaction.OPEN if self._connection.in_transaction() else Transaction.OPENS
