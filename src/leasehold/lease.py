@@ -9,7 +9,7 @@ import weakref
 from typing import TYPE_CHECKING, NoReturn
 
 from leasehold._core.release import release
-from leasehold._core.states import State
+from leasehold._core.states import HELD
 from leasehold.durations import optional_seconds, seconds
 from leasehold.errors import ConfigurationError, LeaseLost
 from leasehold.hold import Block, lost_error, wait_lost
@@ -94,13 +94,13 @@ class AsyncLease:
     def loss(self) -> Loss | None:
         """Why the lease is lost, or None while it is held or after it was released."""
         tenure = self._tenure
-        if tenure.state is State.HELD and self._opened.runtime.now() < tenure.deadline:
+        if tenure.state is HELD and self._opened.runtime.now() < tenure.deadline:
             return None
         return self._opened.keeper.decide(tenure)
 
     def remaining(self) -> float:
         """Seconds for which the lease is surely ours without another answer of the store; 0 when it is over."""
-        if not self._unreleased or self._tenure.state is not State.HELD:
+        if not self._unreleased or self._tenure.state is not HELD:
             return 0.0
         return max(0.0, self._tenure.deadline - self._opened.runtime.now())
 
@@ -111,7 +111,7 @@ class AsyncLease:
         promise that the process is not paused after the check: only a fence at the resource helps then.
         """
         margin = seconds(need, "need") if need else 0.0
-        if self._unreleased and self._tenure.state is State.HELD:
+        if self._unreleased and self._tenure.state is HELD:
             left = self._tenure.deadline - self._opened.runtime.now()
             if left > margin:
                 return

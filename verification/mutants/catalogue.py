@@ -70,17 +70,17 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         "B26-held-while-releasing",
         "the lease is believed and renewed while it is being released",
         _KEEPER,
-        "            tenure.state = advance(tenure.state, Event.RELEASE)\n",
-        "            advance(tenure.state, Event.RELEASE)\n",
+        "            tenure.state = advance(tenure.state, RELEASE)\n",
+        "            advance(tenure.state, RELEASE)\n",
     ),
     Mutant(
         "B26-renewed-after-release",
         "the keeper goes on renewing a lease whose release got no answer",
         _KEEPER,
         "            self._known.pop(tenure.number, None)  # nothing to renew or to report, even if the release fails\n"
-        "            return tenure.state is State.RELEASING\n",
-        "            asked = tenure.state is State.RELEASING\n"
-        "            tenure.state = State.HELD if asked else tenure.state\n"
+        "            return tenure.state is RELEASING\n",
+        "            asked = tenure.state is RELEASING\n"
+        "            tenure.state = HELD if asked else tenure.state\n"
         "            return asked\n",
     ),
     Mutant(
@@ -210,14 +210,14 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         "loss-told-twice",
         "a lost lease stays with the keeper and is announced again",
         _KEEPER,
-        "            return self._known.pop(tenure.number, None) is not None and tenure.state is State.LOST\n",
-        "            return self._known.get(tenure.number) is not None and tenure.state is State.LOST\n",
+        "            return self._known.pop(tenure.number, None) is not None and tenure.state is LOST\n",
+        "            return self._known.get(tenure.number) is not None and tenure.state is LOST\n",
     ),
     Mutant(
         "B34-loss-not-told",
         "a loss that the store announced does not reach the holder",
         _KEEPER,
-        "            if tenure.state is State.LOST or now >= tenure.deadline:\n",
+        "            if tenure.state is LOST or now >= tenure.deadline:\n",
         "            if now >= tenure.deadline + 5:\n",
     ),
     Mutant(

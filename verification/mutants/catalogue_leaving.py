@@ -29,8 +29,8 @@ LEAVING_MUTANTS: tuple[Mutant, ...] = (
         "backoff-queues",
         "a call with a backoff waits in the queue all the same, without end",
         "_core/acquire.py",
-        "    elif how.backoff is None and Capability.FIFO in opened.backend.capabilities:\n",
-        "    elif Capability.FIFO in opened.backend.capabilities:\n",
+        "    elif how.backoff is None and opened.has_queue:\n",
+        "    elif opened.has_queue:\n",
         (_BUSY[0] + "::test_with_backoff_nobody_queues",),
     ),
     Mutant(

@@ -30,7 +30,7 @@ from leasehold.errors import (
     Paused,
 )
 from leasehold.spi import Place
-from leasehold.values import Capability, Claim, Grant, Loss, Refusal
+from leasehold.values import Claim, Grant, Loss, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -59,7 +59,7 @@ async def acquire(opened: OpenClient, spec: LockSpec, deadline: float | None, ho
     step: Callable[[], Awaitable[Tenure | None]]
     if attempt.is_single:
         step = attempt.try_at_once
-    elif how.backoff is None and Capability.FIFO in opened.backend.capabilities:
+    elif how.backoff is None and opened.has_queue:
         step = attempt.queue
     else:
         step = attempt.poll

@@ -20,7 +20,7 @@ from leasehold._core.event_dispatcher import EventDispatcher
 from leasehold._core.events import logger
 from leasehold._core.renewals import Known, Renewals
 from leasehold._core.stacklevel import user_stacklevel
-from leasehold._core.states import LOST, Event, State, advance
+from leasehold._core.states import FREED, HELD, LOST, RELEASE, RELEASING, advance
 from leasehold._core.tenure import notify
 from leasehold._core.validity import hedge_after
 from leasehold.errors import ClientClosed
@@ -96,19 +96,19 @@ class Keeper:
         """Stop renewing; True if a release has to be sent to the store."""
         with self.guard:
             tenure.settle(self._runtime.now())
-            tenure.state = advance(tenure.state, Event.RELEASE)
+            tenure.state = advance(tenure.state, RELEASE)
             if tenure.state is LOST:
                 # The store may still keep what only our own clock or max_hold ended.
                 return tenure.loss is not None and tenure.loss.reason in _LOCAL_LOSSES
             self._known.pop(tenure.number, None)  # nothing to renew or to report, even if the release fails
-            return tenure.state is State.RELEASING
+            return tenure.state is RELEASING
 
     def finish_release(self, tenure: Tenure, broken: Loss | None = None) -> bool:
         """The store confirmed that nothing is held any more; True if `broken` is the first its holder learns of it."""
         with self.guard:
             lost = tenure.loss
-            news = broken is not None and tenure.state is State.RELEASING
-            tenure.state = advance(tenure.state, Event.FREED)
+            news = broken is not None and tenure.state is RELEASING
+            tenure.state = advance(tenure.state, FREED)
             if news:
                 tenure.loss = broken
         if tenure.watchers:
@@ -188,7 +188,7 @@ class Keeper:
         lost = []
         for tenure in self.tenures():
             tenure.settle(now)
-            if tenure.state is State.HELD:
+            if tenure.state is HELD:
                 tenure.lose(loss)
                 lost.append(tenure)
                 if forget:
@@ -244,7 +244,7 @@ class Keeper:
             tenure = known()
             if tenure is None:
                 continue
-            if tenure.state is State.LOST or now >= tenure.deadline:
+            if tenure.state is LOST or now >= tenure.deadline:
                 if self._end(tenure, now):
                     lost.append(tenure)
                 continue
@@ -259,7 +259,7 @@ class Keeper:
         """Stop keeping a lease that is over; True if its holder has to be notified."""
         with self.guard:
             tenure.settle(now)
-            return self._known.pop(tenure.number, None) is not None and tenure.state is State.LOST
+            return self._known.pop(tenure.number, None) is not None and tenure.state is LOST
 
     def _note_lateness(self, now: float, planned: float) -> None:
         late = now - planned

@@ -16,6 +16,7 @@ from leasehold._core.cleanup import Cleanup
 from leasehold._core.keeper import Keeper
 from leasehold._core.states import HELD
 from leasehold._core.waiting_calls import WaitingCalls
+from leasehold.values import Capability
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -40,6 +41,7 @@ class OpenClient:
     connect_timeout: float
     waiting_calls: WaitingCalls
     cleanup: Cleanup
+    has_queue: bool  # whether waiters of one lock come in order of their arrival
     close_patience: float  # 0 where the clock is turned by hand: it stands still while `close` waits
     entered: WeakValueDictionary[tuple[str, Mode, Hashable], Tenure] = field(default_factory=WeakValueDictionary)
     """The re-entrant locks that each thread or task holds."""
@@ -95,4 +97,7 @@ def open_client(
 ) -> OpenClient:
     """Everything that a client has while it is open; no I/O."""
     keeper, waiting_calls, cleanup = Keeper(runtime, backend, events), WaitingCalls(runtime), Cleanup(runtime)
-    return OpenClient(runtime, backend, keeper, events, connect_timeout, waiting_calls, cleanup, close_patience)
+    has_queue = Capability.FIFO in backend.capabilities
+    return OpenClient(
+        runtime, backend, keeper, events, connect_timeout, waiting_calls, cleanup, has_queue, close_patience
+    )

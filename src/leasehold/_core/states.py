@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-__all__ = ["HELD", "LOST", "RELEASED", "RELEASING", "TRANSITIONS", "Event", "State", "advance"]
+__all__ = ["FREED", "HELD", "LOST", "RELEASE", "RELEASED", "RELEASING", "TRANSITIONS", "Event", "State", "advance"]
 
 
 class State(Enum):
@@ -35,6 +35,8 @@ class Event(Enum):
 
     __hash__ = object.__hash__
 
+
+RELEASE, FREED = Event.RELEASE, Event.FREED
 
 TRANSITIONS: dict[tuple[State, Event], State] = {
     (State.HELD, Event.CONFIRM): State.HELD,

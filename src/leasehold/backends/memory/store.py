@@ -50,7 +50,7 @@ class MemoryStore:
         self._names: dict[str, LocalRows] = {}
         self._records = LocalRecords()
         self._fence = 0
-        self._visits = 0  # since the last sweep
+        self._sweep_in = SWEEP_AT_LEAST  # visits
         _STORES.add(self)
 
     def open_backend(self, runtime: Runtime) -> Backend:
@@ -170,7 +170,7 @@ class MemoryStore:
     def size(self) -> int:
         """How many claims, notes and records are kept, for tests that look for leaks; an abandoned mark counts too."""
         with self._mutex:
-            self._visits = len(self._names) + len(self._records) + SWEEP_AT_LEAST
+            self._sweep_in = 0
             self._sweep(self._clock())
             return sum(max(1, len(rows)) for rows in self._names.values()) + len(self._records)
 
@@ -196,12 +196,12 @@ class MemoryStore:
 
     def _leave(self, rows: LocalRows) -> None:
         """Notify waiters, and keep the rows for as long as there is something to remember."""
-        if rows.changed and rows.waiting():
-            notify(rows)
         if rows.is_idle:
             self._names.pop(rows.key, None)
-        else:
-            self._names[rows.key] = rows
+            return
+        if rows.changed and rows.waiting():
+            notify(rows)
+        self._names[rows.key] = rows
 
     def _grant_unused(self, claim: Claim) -> Grant:
         now = self._clock()
@@ -229,16 +229,16 @@ class MemoryStore:
         return [state for state in map(self._inspect, keys) if state is not None]
 
     def _sweep(self, now: float) -> None:
-        """Forget idle names. Once in as many visits as there are names, so that it costs nothing on average."""
-        self._visits += 1
-        if self._visits < len(self._names) + len(self._records) + SWEEP_AT_LEAST:
+        """Forget idle names: once in as many visits as names were left the last time, so that it costs little."""
+        self._sweep_in -= 1
+        if self._sweep_in > 0:
             return
-        self._visits = 0
         for rows in list(self._names.values()):
             rows.now = now
             rules.expire(rows)
             self._leave(rows)
         self._records.sweep(now)
+        self._sweep_in = len(self._names) + len(self._records) + SWEEP_AT_LEAST
 
 
 def notify(rows: LocalRows) -> None:
