@@ -86,6 +86,7 @@ bench: setup  ## measurements against the floor and against other libraries
 
 docs: setup  ## redraw the parts of the documents that come from the code
 	$(RUN) tools/draw_docs.py
+	$(RUN) tools/blocking_docstrings.py
 
 clean:  ## remove what the targets made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build

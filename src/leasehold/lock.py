@@ -66,8 +66,7 @@ class AsyncLock:
     ) -> AsyncHold[AsyncLease]:
         """A context manager that acquires, runs the block under the lease, and releases.
 
-        On loss the async block is cancelled; in the blocking face `lost` is set. In both, `on_lost(loss)` is called, in
-        the blocking face by another thread, where it may take its time. The block then ends with `LeaseLost`. An
+        On loss the block is cancelled, and `on_lost(loss)` is called. The block then ends with `LeaseLost`. An
         exception of the block itself is never hidden. `backoff` and `on_wait` are those of `acquire`. When the lock
         cannot be had, `on_busy(error)` is called before the `AcquireTimeout` is raised: a block cannot be skipped. What
         it raises itself is raised instead.
@@ -95,8 +94,8 @@ class AsyncLock:
         """Wait for the lock at most `timeout` seconds and return the lease; None waits for ever.
 
         Raises `AcquireTimeout` when the time is over, and a `BackendError` when the store cannot be reached. With
-        `on_busy` the result of `on_busy(error)` is returned instead of an `AcquireTimeout`; in the async face it may be
-        a coroutine.
+        `on_busy`, what is returned instead of an `AcquireTimeout` is the result of `on_busy(error)`, which may be a
+        coroutine.
 
         `backoff`: do not queue, but try again after each pause of this `Backoff`, until `timeout` or until its tries
         are used up. `on_wait(position, holder, waited)` is called when the wait begins and then every second, in the

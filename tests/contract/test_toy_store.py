@@ -14,6 +14,7 @@ import leasehold
 from examples.toy_store.toy_store import ToyStore
 from leasehold.testing import ManualClock, contract
 from leasehold.values import Capability
+from tests.forms import sized
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +28,7 @@ class ToyHarness(contract.Harness):
     """One file for one case. The clock is turned by hand, except where other processes take part."""
 
     capabilities = frozenset(Capability) - {Capability.PUSH, Capability.SESSION}
+    stride = sized(7, 1)  # it writes its whole file with every request; the lines of the core are memory's as well
 
     def __init__(self) -> None:
         # A release that got no answer goes on in the background, and may write while the folder is removed.

@@ -1,10 +1,10 @@
-"""The blocking face and the async face have the same members, signatures and docstrings."""
+"""The blocking face and the async face have the same members and signatures, and docstrings that say the same."""
 
 from __future__ import annotations
 
 import inspect
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -28,6 +28,10 @@ from leasehold.patterns.once import AsyncAttempt, AsyncOnce, AsyncRun
 from leasehold.patterns.partition import AsyncPartition
 from leasehold.patterns.partitions import AsyncShare
 from leasehold.sql import AsyncTransactionAttempt, TransactionAttempt
+from tools import blocking_docstrings
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 TWINS: list[tuple[type, type]] = [
     (AsyncAttempt, Attempt),
@@ -86,12 +90,32 @@ def test_twins_take_the_same_arguments(original: type, twin: type) -> None:
 
 
 @pytest.mark.parametrize(("original", "twin"), TWINS, ids=lambda kind: kind.__name__)
-def test_twins_have_the_same_docstrings(original: type, twin: type) -> None:
-    assert inspect.getdoc(original) == inspect.getdoc(twin)
+def test_every_member_of_both_twins_has_a_docstring(original: type, twin: type) -> None:
+    assert inspect.getdoc(original)
+    assert inspect.getdoc(twin)
     for name, member in members(original).items():
-        documented = inspect.getdoc(function_of(member))
-        assert documented, f"{original.__name__}.{name} has no docstring"
-        assert documented == inspect.getdoc(function_of(members(twin)[name])), name
+        assert inspect.getdoc(function_of(member)), f"{original.__name__}.{name}"
+        assert inspect.getdoc(function_of(members(twin)[name])), f"{twin.__name__}.{name}"
+
+
+@pytest.mark.parametrize("path", sorted(blocking_docstrings.FOLDER.glob("*.py")), ids=lambda path: path.stem)
+def test_docstrings_of_the_blocking_face_are_those_of_the_async_one_in_blocking_words(path: Path) -> None:
+    assert blocking_docstrings.rewritten(path) == path.read_text(), "run python tools/blocking_docstrings.py"
+
+
+def test_the_blocking_face_speaks_of_nothing_that_is_async() -> None:
+    for twin in (twin for _, twin in TWINS if twin.__module__.startswith("leasehold.blocking")):
+        for name, member in {**members(twin), "the class": twin}.items():
+            assert not re.search(r"async|await |\btask|coroutine|Async", function_of(member).__doc__), (twin, name)
+
+
+def test_every_sentence_that_is_said_differently_is_there() -> None:
+    for name, sentences in blocking_docstrings.SENTENCES.items():
+        kind, _, member = name.partition(".")
+        face = {**{twin.__name__: twin for _, twin in TWINS}, "Patterns": blocking.Client}[kind]
+        documented = " ".join(inspect.getdoc(function_of(members(face)[member])).split())  # type: ignore[union-attr]
+        for _, said in sentences:
+            assert said in documented, name
 
 
 @pytest.mark.parametrize(("original", "twin"), TWINS, ids=lambda kind: kind.__name__)

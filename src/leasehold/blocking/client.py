@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, Unpack, cas
 
 from leasehold._core.keeper import CLOSE_PATIENCE
 from leasehold._runtimes.threads import ThreadRuntime, run
-from leasehold.blocking._mirror import mirrors
 from leasehold.blocking.lease import Lease
 from leasehold.blocking.lock import Lock, LockSet, RWLock
 from leasehold.blocking.operators import Operators
@@ -66,28 +65,35 @@ def connect(
     return Client(twin)
 
 
-@mirrors(AsyncClient)
 class Client(Patterns, Operators):
+    """Makes locks on one store; use it as a context manager, or call `close`."""
+
     def __init__(self, twin: AsyncClient) -> None:
         self._twin = twin
 
-    @mirrors(AsyncClient.lock)
     def lock(self, name: str, **options: Unpack[LockOptions]) -> Lock:
+        """A lock that one holder has alone. Nothing is sent to the store yet.
+
+        `ttl` (the client's): it frees itself after this long when its holder vanishes. `renew` (True): extend it while
+        it is held. `max_hold` (None): stop renewing after this long, for workers that hang. `min_hold` (0): keep it at
+        least so long, for jobs so short that clocks differ by more. `group` (None): what it counts as in statistics.
+        `reason` (None): shown to those who wait. `reentrant` (False): the same thread may acquire it again, and gets
+        the same fence. `slow_wait`, `slow_wait_level` (the client's): when a wait for it is logged, and how.
+        """
         return Lock(self._twin.lock(name, **options))
 
-    @mirrors(AsyncClient.semaphore)
     def semaphore(self, name: str, permits: int, **options: Unpack[LockOptions]) -> Lock:
+        """A lock that up to `permits` holders have together. An order of fences cannot protect a resource from them."""
         return Lock(self._twin.semaphore(name, permits, **options))
 
-    @mirrors(AsyncClient.rwlock)
     def rwlock(self, name: str, **options: Unpack[LockOptions]) -> RWLock:
+        """A lock that readers share and a writer has alone: `.read` and `.write`."""
         return RWLock(self._twin.rwlock(name, **options))
 
-    @mirrors(AsyncClient.lock_all)
     def lock_all(self, names: Iterable[str], **options: Unpack[LockOptions]) -> LockSet:
+        """Several locks taken together, in a fixed order; the lease set has `fences[name]`."""
         return LockSet(self._twin.lock_all(names, **options))
 
-    @mirrors(AsyncClient.locked)
     def locked(
         self,
         template: str,
@@ -98,6 +104,13 @@ class Client(Patterns, Operators):
         on_wait: OnWait = None,
         **options: Unpack[LockOptions],
     ) -> Callable[[Callable[P, R]], Callable[P, R]]:
+        """A decorator: each call runs under the lock whose name is made from its arguments, as in `order:{order_id}`.
+
+        When the lock cannot be had, `on_busy(error)` gives the result; without it `AcquireTimeout` is raised. An
+        `on_busy` with two parameters also gets the call itself, a `functools.partial` to be put on a queue and called
+        later. A parameter called `lease` that the caller leaves out receives the lease. `backoff` and `on_wait` are
+        those of `acquire`.
+        """
         how = how_to_wait(WaitOptions(backoff=backoff, on_wait=on_wait))
         with_call = on_busy is not None and takes_the_call(self._twin._check_on_busy(on_busy))
 
@@ -125,37 +138,49 @@ class Client(Patterns, Operators):
 
         return decorate
 
-    @mirrors(AsyncClient.on_event)
     def on_event(self, listener: Callable[[Event], object]) -> Callable[[], None]:
+        """Call `listener` with every event of `leasehold.events`; the result ends that."""
         return self._twin.on_event(listener)
 
     @property
-    @mirrors(AsyncClient.capabilities)
     def capabilities(self) -> frozenset[Capability]:
+        """What the store promises."""
         return self._twin.capabilities
 
     @property
-    @mirrors(AsyncClient.store)
     def store(self) -> str:
+        """Which store this is, for messages; without its password."""
         return self._twin.store
 
     @property
-    @mirrors(AsyncClient.is_private)
     def is_private(self) -> bool:
+        """Whether the store ends at the border of this process, as `memory://` does: no other process can share it."""
         return self._twin.is_private
 
-    @mirrors(AsyncClient.exists)
     def exists(self) -> bool:
+        """False for a store that the first grant would create: a SQLite file, perhaps with a misspelt name."""
         return self._twin.exists()
 
-    @mirrors(AsyncClient.close)
     def close(self, *, release: bool = False, timeout: Duration = CLOSE_PATIENCE) -> None:
+        """Stop renewing and let go of connections; may be called twice. Leases still held are lost to their holders.
+
+        Those leases are left to their ttl, as another thread may be at work under them. With `release` they are given
+        back, so that the next holder need not wait: for a program that is about to end. Their holders are told first,
+        with the reason `given back`, and `on_lost` may take up to half of `timeout`; after `timeout` seconds what is
+        left is left to its ttl.
+        """
         run(self._twin.close(release=release, timeout=timeout))
 
-    @mirrors(AsyncClient.release_on_signals)
     def release_on_signals(
         self, signals: Iterable[int] | None = None, *, timeout: Duration = CLOSE_PATIENCE
     ) -> ReleaseOnSignals:
+        """When the process is told to end, give back all leases, `close(release=True)`, and then let it end.
+
+        `signals`: SIGTERM and SIGINT, unless others are given; those that are ignored stay ignored. Afterwards the
+        handler that was there before gets the signal, or the process ends by it. That comes after `timeout` seconds at
+        the latest, also when the store is away, and at once when a second signal comes. Call it in the main thread; the
+        result undoes it, as a call or at the end of a `with` block.
+        """
         return self._twin.release_on_signals(signals, timeout=timeout)
 
     def __enter__(self) -> Client:
@@ -166,8 +191,8 @@ class Client(Patterns, Operators):
     ) -> None:
         self.close()
 
-    @mirrors(AsyncClient.__reduce__)
     def __reduce__(self) -> NoReturn:
+        """Refuse pickling: connections do not travel."""
         self._twin.__reduce__()
 
     def __repr__(self) -> str:

@@ -7,17 +7,16 @@ import inspect
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, cast
 
 from leasehold._runtimes.threads import run as finish
-from leasehold.blocking._mirror import mirrors
 from leasehold.blocking.lease import Lease
 from leasehold.errors import ConfigurationError
-from leasehold.patterns.idempotency import AsyncIdempotency
-from leasehold.patterns.keyed_attempt import AsyncKeyedAttempt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
     from leasehold.durations import Duration
+    from leasehold.patterns.idempotency import AsyncIdempotency
+    from leasehold.patterns.keyed_attempt import AsyncKeyedAttempt
 
 __all__ = ["Idempotency", "KeyedAttempt"]
 
@@ -25,22 +24,34 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-@mirrors(AsyncIdempotency)
 class Idempotency:
+    """Idempotency keys of one kind of work, made by `client.idempotency`: use `attempt` or the decorator `once_per`."""
+
     def __init__(self, twin: AsyncIdempotency) -> None:
         self._twin = twin
 
     @property
-    @mirrors(AsyncIdempotency.scope)
     def scope(self) -> str:
+        """The kind of work that these keys belong to; the same key in another scope is another key."""
         return self._twin.scope
 
-    @mirrors(AsyncIdempotency.attempt)
     def attempt(self, key: str, fingerprint: object = None) -> KeyedAttempt:
+        """A context manager for one attempt at the work of this key: inside, look at `replayed`, or run and `complete`.
+
+        `fingerprint`: the payload, as bytes, text or a JSON value; only its hash is stored. Another payload under the
+        same key raises `KeyReused`. While another attempt is in flight, `InFlight` is raised, or with `wait` its end is
+        awaited. With on_expired="refuse", a key whose last holder vanished raises `AttemptExpired`.
+        """
         return KeyedAttempt(self._twin.attempt(key, fingerprint))
 
-    @mirrors(AsyncIdempotency.once_per)
     def once_per(self, template: str, *, fingerprint: str | None = None) -> Callable[[Callable[P, R]], Callable[P, R]]:
+        """A decorator: each call is an attempt at the key that is made from its arguments, as in `{order_id}`.
+
+        `fingerprint` is a template, too, of what must be the same in every call with this key. The result must be a
+        JSON value, and every call returns it as JSON gives it back (a tuple as a list). A parameter called `lease` that
+        the caller leaves out receives the lease.
+        """
+
         def decorate(function: Callable[P, R]) -> Callable[P, R]:
             if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
                 raise ConfigurationError(
@@ -60,64 +71,80 @@ class Idempotency:
 
         return decorate
 
-    @mirrors(AsyncIdempotency.forget)
     def forget(self, key: str) -> bool:
+        """Forget what is stored for a key, so that its work can run again; False if there was nothing.
+
+        For an operator who has found out what became of an attempt that vanished. `InFlight` while one is running.
+        """
         return finish(self._twin.forget(key))
 
-    @mirrors(AsyncIdempotency.__reduce__)
     def __reduce__(self) -> NoReturn:
+        """Refuse pickling: connections do not travel."""
         self._twin.__reduce__()
 
     def __repr__(self) -> str:
         return repr(self._twin).replace("AsyncIdempotency", "Idempotency")
 
 
-@mirrors(AsyncKeyedAttempt)
 class KeyedAttempt:
+    """One attempt at the work of an idempotency key, good for one block; made by `idempotency.attempt`.
+
+    If it is `replayed`, `result` is what an earlier attempt stored. Otherwise do the work and call `complete`: a block
+    that is left without it drops the record, and the next attempt runs.
+    """
+
     def __init__(self, twin: AsyncKeyedAttempt) -> None:
         self._twin = twin
 
     @property
-    @mirrors(AsyncKeyedAttempt.key)
     def key(self) -> str:
+        """The idempotency key."""
         return self._twin.key
 
     @property
-    @mirrors(AsyncKeyedAttempt.replayed)
     def replayed(self) -> bool:
+        """Whether an earlier attempt has completed the work, so that there is nothing to do but to use `result`."""
         return self._twin.replayed
 
     @property
-    @mirrors(AsyncKeyedAttempt.result)
     def result(self) -> Any:
+        """The result that is stored, a JSON value; RuntimeError while the work is not complete.
+
+        `ResultNotKept` if the work was done but its result could not be stored.
+        """
         return self._twin.result
 
     @property
-    @mirrors(AsyncKeyedAttempt.abandoned)
     def abandoned(self) -> bool:
+        """Whether an earlier attempt with this key vanished, so that its work may be done already, or half done."""
         return self._twin.abandoned
 
     @property
-    @mirrors(AsyncKeyedAttempt.protected)
     def protected(self) -> bool:
+        """False if the store did not answer and outage="open" let this attempt run all the same."""
         return self._twin.protected
 
     @property
-    @mirrors(AsyncKeyedAttempt.lease)
     def lease(self) -> Lease | None:
+        """The lease of the key's lock, renewed while the block runs; None if replayed or unprotected."""
         return None if self._twin.lease is None else Lease(self._twin.lease)
 
     @property
-    @mirrors(AsyncKeyedAttempt.fence)
     def fence(self) -> int | None:
+        """The fencing token of the lease, for what the work writes to; None if replayed or unprotected."""
         return self._twin.fence
 
-    @mirrors(AsyncKeyedAttempt.check)
     def check(self, need: Duration = 0) -> None:
+        """Raise `LeaseLost` unless the key is ours for another `need` seconds; call it before a side effect."""
         self._twin.check(need)
 
-    @mirrors(AsyncKeyedAttempt.complete)
     def complete(self, result: Any = None) -> Any:
+        """Store the result, a JSON value, and return it as every replay will; it is durable when this returns.
+
+        `LeaseLost` if another attempt began meanwhile: its result counts. A `BackendError` leaves open whether it is
+        stored. A result that is no JSON value, or too large, is a `ConfigurationError`; the key is completed then
+        without a result, so that the work is not done a second time.
+        """
         return finish(self._twin.complete(result))
 
     def __enter__(self) -> KeyedAttempt:

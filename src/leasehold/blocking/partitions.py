@@ -5,61 +5,65 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NoReturn
 
 from leasehold._runtimes.threads import run
-from leasehold.blocking._mirror import mirrors
 from leasehold.blocking.lease import Lease, Lost
-from leasehold.patterns.partition import AsyncPartition
-from leasehold.patterns.partitions import AsyncShare
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
 
     from leasehold.durations import Duration
+    from leasehold.patterns.partition import AsyncPartition
+    from leasehold.patterns.partitions import AsyncShare
 
 __all__ = ["Partition", "Share"]
 
 
-@mirrors(AsyncPartition)
 class Partition:
+    """A partition that is ours until we release it or lose it. Two objects are equal if they are the same grant."""
+
     def __init__(self, twin: AsyncPartition) -> None:
         self._twin = twin
 
     @property
-    @mirrors(AsyncPartition.index)
     def index(self) -> int:
+        """Which partition it is, from 0 to count - 1."""
         return self._twin.index
 
     @property
-    @mirrors(AsyncPartition.name)
     def name(self) -> str:
+        """The name of its lock, as in `orders/17`."""
         return self._twin.name
 
     @property
-    @mirrors(AsyncPartition.fence)
     def fence(self) -> int:
+        """The fencing token: every later owner of this partition has a higher one."""
         return self._twin.fence
 
     @property
-    @mirrors(AsyncPartition.lease)
     def lease(self) -> Lease:
+        """The lease of its lock, for the guards of `leasehold.sql` and `leasehold.fencing`."""
         return Lease(self._twin.lease)
 
     @property
-    @mirrors(AsyncPartition.lost)
     def lost(self) -> Lost:
+        """Whether it is lost, so that another member may own it: `is_set()` and `wait(timeout)`."""
         return Lost(self._twin.lost)
 
     @property
-    @mirrors(AsyncPartition.leaving)
     def leaving(self) -> bool:
+        """Whether it shall go to another member: finish what you are doing with it, and call `release`."""
         return self._twin.leaving
 
-    @mirrors(AsyncPartition.check)
     def check(self, need: Duration = 0) -> None:
+        """Raise `LeaseLost` unless it is ours for another `need` seconds; call it before a side effect."""
         self._twin.check(need)
 
-    @mirrors(AsyncPartition.release)
     def release(self) -> bool:
+        """Give it back: True if that freed it, False if it was already gone. May be called again.
+
+        False, too, if the store does not answer: the release is then tried again in the background, until the ttl frees
+        it. One that is not leaving is taken again with the next look, unless another member is due more than it has.
+        """
         return run(self._twin.release())
 
     def __eq__(self, other: object) -> bool:
@@ -68,44 +72,55 @@ class Partition:
     def __hash__(self) -> int:
         return hash(self._twin)
 
-    @mirrors(AsyncPartition.__reduce__)
     def __reduce__(self) -> NoReturn:
+        """Refuse pickling: another process must join as a member itself."""
         self._twin.__reduce__()
 
     def __repr__(self) -> str:
         return repr(self._twin).replace("AsyncPartition", "Partition")
 
 
-@mirrors(AsyncShare)
 class Share:
+    """This member's share of the partitions, made by `client.partitions`; good for one block."""
+
     def __init__(self, twin: AsyncShare) -> None:
         self._twin = twin
 
     @property
-    @mirrors(AsyncShare.name)
     def name(self) -> str:
+        """The name under which all members share."""
         return self._twin.name
 
     @property
-    @mirrors(AsyncShare.count)
     def count(self) -> int:
+        """How many partitions there are."""
         return self._twin.count
 
     @property
-    @mirrors(AsyncShare.members)
     def members(self) -> int:
+        """How many members there were when we looked last, this one included."""
         return self._twin.members
 
-    @mirrors(AsyncShare.owned)
     def owned(self) -> Sequence[Partition]:
+        """The partitions that are ours now, decided by the clock, in order of index; also those that are leaving.
+
+        Look again after each round of work, and release those that are `leaving`: another member waits for them.
+        """
         return tuple(map(Partition, self._twin.owned()))
 
-    @mirrors(AsyncShare.wait_change)
     def wait_change(self, timeout: Duration | None = None) -> bool:
+        """Wait until `owned` has changed since it was last called: one more, one less, or one that is leaving.
+
+        False if `timeout` passes first, or when the share is over.
+        """
         return run(self._twin.wait_change(timeout))
 
-    @mirrors(AsyncShare.leave)
     def leave(self, timeout: Duration = 0) -> None:
+        """Stop being a member and give all partitions back; may be called twice. The end of the block does it too.
+
+        With a `timeout` all partitions are announced as leaving, and their workers get so long to release them; other
+        members take each as soon as it is free. What the store does not confirm is free when its ttl is over.
+        """
         run(self._twin.leave(timeout))
 
     def __enter__(self) -> Share:
@@ -117,8 +132,8 @@ class Share:
     ) -> None:
         run(self._twin.__aexit__(kind, error, trace))
 
-    @mirrors(AsyncShare.__reduce__)
     def __reduce__(self) -> NoReturn:
+        """Refuse pickling: another process must join as a member itself."""
         self._twin.__reduce__()
 
     def __repr__(self) -> str:

@@ -124,18 +124,16 @@ class AsyncElection:
     def lead(self, timeout: Timeout = None) -> AsyncLeading:
         """A context manager: waits to be elected, runs the block as the leader, and resigns, however the block ends.
 
-        It gives the term, which is a lease. When the term ends first, the async block is cancelled; in the blocking
-        face `term.lost` is set. The block then ends with `LeaseLost`. `timeout` (None: for ever) limits the wait;
-        `AcquireTimeout` names the leader.
+        It gives the term, which is a lease. When the term ends first, the block is cancelled. The block then ends with
+        `LeaseLost`. `timeout` (None: for ever) limits the wait; `AcquireTimeout` names the leader.
         """
         return AsyncLeading(self, timeout)
 
     async def run(self, function: Callable[[AsyncTerm], Awaitable[object]]) -> NoReturn:
         """Be a candidate for ever: call `function(term)` in each term, resign when it ends, and campaign again.
 
-        When the term ends first, the function is cancelled; in the blocking face `term.lost` is set, and the function
-        has to return. An error of the function ends `run`, after it has resigned; so does closing the client. A store
-        that cannot be reached is tried again.
+        When the term ends first, the function is cancelled. An error of the function ends `run`, after it has resigned;
+        so does closing the client. A store that cannot be reached is tried again.
         """
         watch = self._callbacks.watch(self.observe(), self._client)
         try:
