@@ -6,21 +6,27 @@ import argparse
 import statistics
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 from verification.mutants import MUTANTS
 from verification.mutants.runner import SLOWNESS, hunt
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from verification.mutants.catalogue import Mutant
 
 
 def main(arguments: list[str] | None = None) -> int:
     """0: all were caught. 1: one survived, or the library itself did not."""
     options = _parser().parse_args(arguments)
-    if not options.only:
+    if not options.only and not options.after:
         for store in SLOWNESS:
             baseline = hunt(None, options.baseline, store)
             if baseline.caught_by is not None:
                 print(f"the library itself fails: {baseline.caught_by}; run python -m verification.simulation")
                 return 1
-    chosen = [mutant for mutant in MUTANTS if not options.only or options.only in mutant.id]
+    chosen = [mutant for mutant in _after(options.after) if not options.only or options.only in mutant.id]
     survivors, needed = [], []
     print(f"{'mutant':34} {'caught by':44} {'seeds':>6} {'seconds':>8}")
     with ThreadPoolExecutor(options.at_once) as pool:
@@ -38,12 +44,21 @@ def main(arguments: list[str] | None = None) -> int:
     return 1 if survivors or not chosen else 0
 
 
+def _after(last: str | None) -> Sequence[Mutant]:
+    """The mutants that follow this one; all without it."""
+    names = [mutant.id for mutant in MUTANTS]
+    if last is not None and last not in names:
+        raise SystemExit(f"there is no mutant {last!r}")
+    return MUTANTS if last is None else MUTANTS[names.index(last) + 1 :]
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m verification.mutants", description=__doc__)
     parser.add_argument("--seeds", type=int, default=4_000, help="how many seeds each mutant has to survive")
     parser.add_argument("--baseline", type=int, default=300, help="how many seeds the library itself must pass first")
     parser.add_argument("--at-once", type=int, default=2, help="how many hunts run side by side")
     parser.add_argument("--only", help="hunt only mutants whose id contains this text")
+    parser.add_argument("--after", help="go on behind this mutant, after a hunt that was interrupted")
     return parser
 
 
