@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from leasehold.hold import AsyncHold
     from leasehold.lease import AsyncLease, AsyncLeaseSet, AsyncLost
     from leasehold.lock import AsyncLock, AsyncLockSet, AsyncMutex, AsyncRWLock
+    from leasehold.name_template import CURRENT
     from leasehold.patterns.cache import AsyncCache, AsyncCached
     from leasehold.patterns.election import AsyncElection, AsyncTerm
     from leasehold.patterns.idempotency import AsyncIdempotency
@@ -99,6 +100,7 @@ _HOMES = {
     "leasehold.hold": ["AsyncHold"],
     "leasehold.lease": ["AsyncLease", "AsyncLeaseSet", "AsyncLost"],
     "leasehold.lock": ["AsyncLock", "AsyncLockSet", "AsyncMutex", "AsyncRWLock"],
+    "leasehold.name_template": ["CURRENT"],
     "leasehold.patterns.cache": ["AsyncCache", "AsyncCached"],
     "leasehold.patterns.election": ["AsyncElection", "AsyncTerm"],
     "leasehold.patterns.idempotency": ["AsyncIdempotency"],
@@ -119,6 +121,7 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "CURRENT",
     "AcquireTimeout",
     "AlreadyRun",
     "AlreadyRunning",

@@ -39,7 +39,7 @@ from leasehold.urls import find_store
 from leasehold.values import Capability, Holder, Mode
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
     from types import TracebackType
 
     from leasehold._core.events import Event
@@ -164,18 +164,18 @@ class AsyncClient(AsyncPatterns, AsyncOperators):
         backoff: Backoff | None = None,
         on_wait: OnWait = None,
         **options: Unpack[LockOptions],
-    ) -> Callable[[Callable[P, Awaitable[R]]], Callable[P, Awaitable[R]]]:
+    ) -> Callable[[Callable[P, Awaitable[R]]], Callable[P, Coroutine[Any, Any, R]]]:
         """A decorator: each call runs under the lock whose name is made from its arguments, as in `order:{order_id}`.
 
         When the lock cannot be had, `on_busy(error)` gives the result; without it `AcquireTimeout` is raised. An
         `on_busy` with two parameters also gets the call itself, a `functools.partial` to be put on a queue and called
-        later. A parameter called `lease` that the caller leaves out receives the lease. `backoff` and `on_wait` are
-        those of `acquire`.
+        later. A parameter called `lease` that the caller leaves out receives the lease; `lease: Lease = CURRENT` says
+        so to type checkers. `backoff` and `on_wait` are those of `acquire`.
         """
         how = how_to_wait(WaitOptions(backoff=backoff, on_wait=on_wait))
         with_call = on_busy is not None and takes_the_call(self._check_on_busy(on_busy))
 
-        def decorate(function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
+        def decorate(function: Callable[P, Awaitable[R]]) -> Callable[P, Coroutine[Any, Any, R]]:
             if not inspect.iscoroutinefunction(function):
                 raise ConfigurationError(
                     f"{function.__qualname__} is not async; decorate it with a client of connect()"

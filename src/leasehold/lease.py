@@ -30,7 +30,7 @@ _RELEASED = Loss(LossReason.RELEASED, "it was released")
 
 
 class AsyncLost:
-    """Whether and when a lease is lost. A lease that was released in time is never lost."""
+    """Whether and when a lease is lost; true once it is. A lease that was released in time is never lost."""
 
     def __init__(self, lease: AsyncLease | AsyncLeaseSet) -> None:
         self._lease = lease
@@ -38,6 +38,9 @@ class AsyncLost:
     def is_set(self) -> bool:
         """Whether the lease is lost by now, decided by the clock."""
         return self._lease.loss is not None
+
+    def __bool__(self) -> bool:
+        return self.is_set()
 
     async def wait(self, timeout: Duration | None = None) -> bool:
         """Wait until the lease is lost; False if `timeout` passes or the lease is released first."""

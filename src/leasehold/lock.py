@@ -118,21 +118,23 @@ class AsyncLock:
         """An object with the methods of `threading.Lock`, for code that wants one."""
         return AsyncMutex(self)
 
-    def __enter__(self) -> NoReturn:
-        raise TypeError(_USE_HOLD)
+    if not TYPE_CHECKING:  # so that type checkers refuse what these explain at run time
 
-    def __exit__(self, *_: object) -> None:
-        """Never reached: `__enter__` raises."""
+        def __enter__(self) -> NoReturn:
+            raise TypeError(_USE_HOLD)
 
-    async def __aenter__(self) -> NoReturn:
-        raise TypeError(_USE_HOLD)
+        def __exit__(self, *_: object) -> None:
+            """Never reached: `__enter__` raises."""
 
-    async def __aexit__(self, *_: object) -> None:
-        """Never reached: `__aenter__` raises."""
+        async def __aenter__(self) -> NoReturn:
+            raise TypeError(_USE_HOLD)
 
-    def release(self) -> NoReturn:
-        """Not here: a lock is shared and holds nothing; the lease is what is released."""
-        raise TypeError("a lock carries no state: call release() on the lease that acquire() returned")
+        async def __aexit__(self, *_: object) -> None:
+            """Never reached: `__aenter__` raises."""
+
+        def release(self) -> NoReturn:
+            """Not here: a lock is shared and holds nothing; the lease is what is released."""
+            raise TypeError("a lock carries no state: call release() on the lease that acquire() returned")
 
     def __reduce__(self) -> NoReturn:
         """Refuse pickling: connections do not travel."""

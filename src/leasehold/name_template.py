@@ -15,7 +15,24 @@ from leasehold.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["NameTemplate"]
+__all__ = ["CURRENT", "NameTemplate"]
+
+
+class _Current:
+    """Stands for the lease of a call that is not there yet."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise TypeError(
+            f"leasehold.CURRENT has no {name}: it is the default of a parameter called `lease`, and the function was "
+            "called without the decorator that puts the lease there"
+        )
+
+    def __repr__(self) -> str:
+        return "leasehold.CURRENT"
+
+
+CURRENT: Any = _Current()
+"""The default of a parameter called `lease` in a function that `client.locked` or `client.once` decorates."""
 
 
 class _Fields(Formatter):

@@ -58,6 +58,24 @@ def test_a_renewal_after_the_deadline_raises_the_loss() -> None:
         lease.release()
 
 
+def test_lost_is_true_once_the_lease_is_lost_in_both_faces() -> None:
+    store = ManualStore()
+    with store.connect() as client:
+        lease = client.lock("x", ttl=10).acquire()
+        assert not lease.lost
+        store.clock.advance(11)
+        assert lease.lost
+
+    async def story() -> None:
+        async with store.connect_async() as client:
+            lease = await client.lock("y", ttl=10).acquire()
+            assert not lease.lost
+            store.clock.advance(11)
+            assert lease.lost
+
+    asyncio.run(story())
+
+
 def test_a_re_entrant_acquire_after_the_deadline_is_a_new_grant() -> None:
     store = ManualStore()
     with store.connect() as client:

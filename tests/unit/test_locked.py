@@ -29,6 +29,19 @@ def test_the_name_is_made_from_the_arguments_and_the_lease_is_passed_on() -> Non
     client.close()
 
 
+def test_current_stands_for_the_lease_and_says_so_where_no_decorator_put_it_there() -> None:
+    client = ManualStore().connect()
+
+    def ship(order: int, lease: leasehold.Lease = leasehold.CURRENT) -> str:
+        return f"{order}: {lease.name}"
+
+    assert client.locked("order:{order}")(ship)(7) == "7: order:7"
+    assert repr(leasehold.CURRENT) == "leasehold.CURRENT"
+    with pytest.raises(TypeError, match=r"has no name: .* without the decorator"):
+        ship(7)
+    client.close()
+
+
 def test_a_busy_lock_raises_or_gives_the_result_of_on_busy() -> None:
     client = ManualStore().connect()
 

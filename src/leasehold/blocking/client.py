@@ -108,8 +108,8 @@ class Client(Patterns, Operators):
 
         When the lock cannot be had, `on_busy(error)` gives the result; without it `AcquireTimeout` is raised. An
         `on_busy` with two parameters also gets the call itself, a `functools.partial` to be put on a queue and called
-        later. A parameter called `lease` that the caller leaves out receives the lease. `backoff` and `on_wait` are
-        those of `acquire`.
+        later. A parameter called `lease` that the caller leaves out receives the lease; `lease: Lease = CURRENT` says
+        so to type checkers. `backoff` and `on_wait` are those of `acquire`.
         """
         how = how_to_wait(WaitOptions(backoff=backoff, on_wait=on_wait))
         with_call = on_busy is not None and takes_the_call(self._twin._check_on_busy(on_busy))

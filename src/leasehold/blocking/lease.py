@@ -21,13 +21,16 @@ L = TypeVar("L")
 
 
 class Lost:
-    """Whether and when a lease is lost. A lease that was released in time is never lost."""
+    """Whether and when a lease is lost; true once it is. A lease that was released in time is never lost."""
 
     def __init__(self, twin: AsyncLost) -> None:
         self._twin = twin
 
     def is_set(self) -> bool:
         """Whether the lease is lost by now, decided by the clock."""
+        return self._twin.is_set()
+
+    def __bool__(self) -> bool:
         return self._twin.is_set()
 
     def wait(self, timeout: Duration | None = None) -> bool:

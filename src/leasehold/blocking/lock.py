@@ -93,15 +93,17 @@ class Lock:
         """An object with the methods of `threading.Lock`, for code that wants one."""
         return Mutex(self._twin.as_mutex())
 
-    def __enter__(self) -> NoReturn:
-        self._twin.__enter__()
+    if not TYPE_CHECKING:  # so that type checkers refuse what these explain at run time
 
-    def __exit__(self, *_: object) -> None:
-        """Never reached: `__enter__` raises."""
+        def __enter__(self) -> NoReturn:
+            self._twin.__enter__()
 
-    def release(self) -> NoReturn:
-        """Not here: a lock is shared and holds nothing; the lease is what is released."""
-        self._twin.release()
+        def __exit__(self, *_: object) -> None:
+            """Never reached: `__enter__` raises."""
+
+        def release(self) -> NoReturn:
+            """Not here: a lock is shared and holds nothing; the lease is what is released."""
+            self._twin.release()
 
     def __reduce__(self) -> NoReturn:
         """Refuse pickling: connections do not travel."""
