@@ -5,7 +5,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 # Most tests wait for a ttl to pass, so more of them run at once than there are cores. One file stays with one worker, which
 # starts the servers that the file asks for; tests/conftest.py puts the files into an order that mixes waiting and work.
-PARALLEL ?= -n 8 --dist loadfile --no-loadscope-reorder
+PARALLEL ?= -n 11 --dist loadfile --no-loadscope-reorder
 # The tests start some thousand Pythons; each would compile the library anew if this were set in the environment.
 unexport PYTHONDONTWRITEBYTECODE
 RUN    := PYTHONPATH=. $(BIN)/python
