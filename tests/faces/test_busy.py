@@ -48,7 +48,7 @@ def test_with_backoff_nobody_queues(client: leasehold.Client) -> None:
 
 
 def test_the_timeout_counts_with_backoff_too(client: leasehold.Client) -> None:
-    slow = Backoff(("60s",), longest="60s")
+    slow = Backoff(("1h",), longest="1h")
     with client.lock("x").hold():
         with pytest.raises(AcquireTimeout, match="at once"):
             client.lock("x").acquire(0, backoff=slow)

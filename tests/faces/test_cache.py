@@ -249,8 +249,10 @@ def test_a_caller_without_a_value_waits_no_longer_than_its_timeout(
     until(lambda: _sharing(client) == 1 and _waiting(store) == 1)
     store.clock.advance(5.1)
     for call in (sharing, waiting):
-        with pytest.raises(AcquireTimeout, match="prices"):
+        with pytest.raises(AcquireTimeout, match="prices") as raised:
             call.join()
+        assert raised.value.waited == pytest.approx(5.1)
+        assert raised.value.name == "cache:6:prices:x"
     go.set()
     assert building.join() == {"build": 1}
 
@@ -294,7 +296,8 @@ def test_a_late_fill_is_refused_and_the_builder_gets_what_is_there(
     source.before = pause
     assert make(client).get("x", source) == "newer"
     assert make(other).get("x", source) == "newer"
-    assert [type(event) for event in seen if isinstance(event, events.FillRefused)] == [events.FillRefused]
+    refused = [event for event in seen if isinstance(event, events.FillRefused)]
+    assert [(event.name, event.fence > 0) for event in refused] == [("cache:6:prices:x", True)]
 
 
 def _grant(store: ManualStore, client: Client) -> Any:
@@ -326,6 +329,82 @@ def test_put_is_read_by_all_and_lives_for_the_ttl(
     assert make(other, stale=0).get("x", source) == [1, None]
     store.clock.advance(60)
     assert make(other, stale=0).get("x", source) == {"build": 1}
+
+
+def test_a_value_lives_for_its_ttl_from_the_end_of_its_build(
+    store: ManualStore, client: Client, source: Source
+) -> None:
+    source.before = lambda: store.clock.advance(50)
+    cache = make(client, beta=0)
+    cache.get("x", source)
+    store.clock.advance(59.9)
+    assert cache.get("x", source) == {"build": 1}
+
+
+def test_a_value_that_was_put_is_built_as_early_as_the_one_before_it(
+    store: ManualStore, client: Client, source: Source
+) -> None:
+    source.before = lambda: store.clock.advance(10)
+    cache = make(client, beta=100)
+    cache.get("x", source)
+    cache.put("x", {"build": 0})
+    store.clock.advance(31)
+    until(lambda: cache.get("x", source)["build"] == 2)
+
+
+def test_a_value_that_was_put_serves_after_an_error_for_as_long_as_one_that_was_built(
+    store: ManualStore, client: Client, source: Source
+) -> None:
+    cache = make(client, stale=10, stale_if_error=1000)
+    cache.put("x", "put")
+    store.clock.advance(500)
+    source.error = LookupError()
+    assert cache.get("x", source) == "put"
+
+
+def test_after_a_put_a_build_that_failed_before_it_holds_nobody_off(
+    store: ManualStore, client: Client, source: Source
+) -> None:
+    cache = make(client, ttl=0.4)
+    cache.get("x", source)
+    store.clock.advance(0.5)
+    source.error = LookupError()
+    assert cache.get("x", source) == {"build": 1}
+    cache.put("x", "put")
+    store.clock.advance(0.5)
+    source.error = None
+    assert cache.get("x", source) == {"build": 3}
+
+
+def test_keys_whose_builds_failed_long_ago_are_forgotten(
+    store: ManualStore, client: Client, source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leasehold.patterns.cache_build.MANY", 1)
+    cache = make(client)
+    for key in ("x", "y"):
+        cache.get(key, source)
+    store.clock.advance(61)
+    source.error = LookupError()
+    for key in ("x", "y"):
+        assert cache.get(key, source) in ({"build": 1}, {"build": 2})
+        store.clock.advance(2)
+    assert list(cache._twin._hold_off) == ["leasehold:cache:6:prices:y"]
+
+
+def test_a_refresh_waits_no_longer_than_the_timeout_of_the_cache(
+    store: ManualStore, client: Client, other: Client, source: Source
+) -> None:
+    go = threading.Event()
+    source.before = lambda: go.wait(30)
+    building = Call(lambda: make(client).get("x", source))
+    until(lambda: source.builds == 1)
+    refreshing = Call(lambda: make(other, timeout=5).refresh("x", lambda: 1))
+    until(lambda: _waiting(store) == 1)
+    store.clock.advance(5.1)
+    with pytest.raises(AcquireTimeout, match="prices"):
+        refreshing.join()
+    go.set()
+    building.join()
 
 
 def test_forget_drops_stale_values_too(store: ManualStore, client: Client, source: Source) -> None:
@@ -396,6 +475,40 @@ def test_stale_if_error_may_be_longer_than_stale_or_nothing(store: ManualStore, 
         cache.get("x", source)
 
 
+def test_without_stale_if_error_a_value_serves_after_an_error_for_as_long_as_it_is_stale(
+    store: ManualStore, client: Client, source: Source
+) -> None:
+    cache = make(client, stale=10)
+    cache.get("x", source)
+    source.error = LookupError()
+    store.clock.advance(69)
+    assert cache.get("x", source) == {"build": 1}
+    store.clock.advance(1.5)
+    with pytest.raises(LookupError):
+        cache.get("x", source)
+
+
+def test_a_value_that_runs_out_while_its_build_fails_is_not_given_out(
+    store: ManualStore, client: Client, source: Source
+) -> None:
+    cache = make(client, stale=10)
+    cache.get("x", source)
+    store.clock.advance(65)
+    source.before, source.error = lambda: store.clock.advance(6), LookupError()
+    with pytest.raises(LookupError):
+        cache.get("x", source)
+
+
+def test_a_build_is_reported_with_its_fence_and_its_time(store: ManualStore, client: Client, source: Source) -> None:
+    seen: list[Any] = []
+    client.on_event(seen.append)
+    source.before = lambda: store.clock.advance(3)
+    make(client).get("x", source)
+    (built,) = [event for event in seen if isinstance(event, events.Built)]
+    (acquired,) = [event for event in seen if isinstance(event, events.Acquired)]
+    assert (built.name, built.fence, built.took) == ("cache:6:prices:x", acquired.fence, pytest.approx(3))
+
+
 def test_an_error_while_the_value_is_fresh_is_no_trouble_for_anybody(
     store: ManualStore, client: Client, source: Source
 ) -> None:
@@ -440,6 +553,9 @@ def test_a_value_that_is_too_large_is_given_out_and_not_stored(client: Client) -
     ]
     with pytest.raises(ConfigurationError, match="max_size"):
         cache.put("x", "x" * 100)
+    cache.put("x", "8 bytes.")  # and two quotes
+    assert cache.get("x", lambda: "other") == "8 bytes."
+    assert cache.get("y", lambda: "8 bytes.") == cache.get("y", lambda: "other")
 
 
 def test_a_value_that_cannot_be_read_is_built_again(store: ManualStore, client: Client, source: Source) -> None:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from leasehold import AcquireTimeout, ClientClosed, Leader, LeaseLost
+from leasehold import AcquireTimeout, ClientClosed, Leader, LeaseLost, events
 from leasehold.errors import BackendUnavailable, ConfigurationError
 from leasehold.events import Renewed
+from leasehold.patterns.observation import leader_of
 from leasehold.testing.manual import ManualStore
-from leasehold.values import LossReason
+from leasehold.values import Holder, Holding, LockState, LossReason, Mode
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -254,9 +255,51 @@ def test_an_error_of_the_store_in_the_function_ends_run_but_one_in_the_campaign_
 
     client._twin._connect_timeout = 0.0
     store.faults.refuse_next("join")
+    seen: list[Any] = []
+    client.on_event(seen.append)
     with store.clock.running(), pytest.raises(BackendUnavailable, match="from the function"):
         client.election("x", retry=0.01).run(body)
     assert calls == 1
+    away = [event for event in seen if isinstance(event, events.StoreUnreachable)]
+    assert (away[-1].name, away[-1].remaining) == ("x", 0.01)
+
+
+def test_run_lets_others_campaign_before_it_leads_again(store: ManualStore, client: Client) -> None:
+    terms: list[Term] = []
+
+    def body(term: Term) -> None:
+        terms.append(term)
+        if len(terms) == 2:
+            raise KeyError("enough")
+
+    def run() -> None:
+        with pytest.raises(KeyError, match="enough"):
+            client.election("x").run(body)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    eventually(lambda: len(client._twin._open().waiting_calls._calls) == 1)
+    assert len(terms) == 1
+    assert client.inspect("x") is None
+    store.clock.advance(1.9)
+    assert len(terms) == 1
+    store.clock.advance(0.6)
+    thread.join()
+
+
+def test_the_reason_of_an_election_is_shown(client: Client, other: Client) -> None:
+    with client.election("x", reason="sends the mail").lead():
+        (holding,) = other.inspect("x").holdings  # type: ignore[union-attr]
+        assert holding.holder.reason == "sends the mail"
+
+
+@pytest.mark.parametrize(
+    ("facts", "leads"), [({}, True), ({"broken": "by an operator"}, False), ({"cooling": True}, False)]
+)
+def test_a_leader_that_was_ended_or_has_resigned_is_not_shown(facts: dict[str, Any], leads: bool) -> None:
+    holder = Holder("h", 1)
+    state = LockState("x", Mode.EXCLUSIVE, 1, (Holding(holder, 7, 1.0, 1.0, **facts),), ())
+    assert leader_of("x", state) == (Leader("x", holder, 7) if leads else None)
 
 
 def test_closing_the_client_ends_run(store: ManualStore, other: Client) -> None:

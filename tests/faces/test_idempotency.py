@@ -129,6 +129,8 @@ def test_a_key_in_flight_names_its_holder_and_when_to_ask_again(store: ManualSto
         assert caught.value.holder is not None
         assert caught.value.holder.label == "first"
         assert caught.value.name == "idempotency:7:charges:k"
+        with pytest.raises(ConfigurationError, match="can never pass"):
+            attempt.check(need=3600)
         attempt.complete()
 
 

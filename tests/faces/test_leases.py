@@ -7,14 +7,16 @@ import subprocess
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import leasehold
 from leasehold._core.keeper import Keeper
-from leasehold.errors import AcquireTimeout, LeaseLost
-from leasehold.events import Acquired
+from leasehold._runtimes.threads import run
+from leasehold.errors import AcquireTimeout, BackendUnavailable, LeaseLost
+from leasehold.events import Acquired, Released
+from leasehold.lease import AsyncLeaseSet
 from leasehold.testing import ManualStore
 from leasehold.values import LossReason
 
@@ -104,6 +106,9 @@ def test_a_re_entrant_lock_is_free_after_as_many_releases_and_not_before() -> No
             assert client.inspect("x") is not None
             assert lease.release() is True
             assert lease.release() is False, "each counts once"
+            assert lease.remaining() == 0
+            with pytest.raises(LeaseLost):
+                lease.check()
         assert client.inspect("x") is None
 
 
@@ -147,7 +152,9 @@ def test_the_release_of_several_locks_is_true_only_if_each_was_still_ours(gone: 
 def test_several_locks_are_taken_in_one_order_however_they_are_named() -> None:
     with ManualStore().connect() as client:
         taken: list[str] = []
+        freed: list[str] = []
         client.on_event(lambda event: taken.append(event.name) if isinstance(event, Acquired) else None)
+        client.on_event(lambda event: freed.append(event.name) if isinstance(event, Released) else None)
         locks = client.lock_all(["b", "c", "a"])
         assert locks.names == ("a", "b", "c")
         locks.acquire().release()
@@ -155,6 +162,31 @@ def test_several_locks_are_taken_in_one_order_however_they_are_named() -> None:
         assert one is not None
         one.release()
         assert taken == ["a", "b", "c", "a", "b", "c"]
+        assert freed == ["c", "b", "a", "c", "b", "a"]
+
+
+@pytest.mark.parametrize("gone", ["a", "b"])
+def test_when_one_of_several_locks_is_lost_the_others_are_given_back_at_the_end_of_the_block(gone: str) -> None:
+    store = ManualStore()
+    with store.connect() as client:
+        with pytest.raises(LeaseLost), client.lock_all(["a", "b"]).hold() as leases:
+            store.lose(leases.leases[gone])
+        assert client.locks() == []
+
+
+def test_of_several_releases_that_fail_an_interruption_is_raised() -> None:
+    class Failing:
+        def __init__(self, error: BaseException) -> None:
+            self.error = error
+
+        async def release(self) -> bool:
+            raise self.error
+
+    leases: Any = [Failing(KeyboardInterrupt()), Failing(BackendUnavailable("away"))]
+    with pytest.raises(KeyboardInterrupt):
+        run(AsyncLeaseSet(leases).release())
+    with pytest.raises(BackendUnavailable, match="first"):
+        run(AsyncLeaseSet([leases[1], Failing(BackendUnavailable("first"))]).release())  # type: ignore[list-item]
 
 
 def test_a_block_does_not_begin_under_a_lease_that_is_over() -> None:

@@ -116,13 +116,13 @@ def test_keep_is_never_less_than_two_periods(store: ManualStore, client: Client)
 
 
 def test_an_attempt_while_it_runs_is_skipped_and_names_the_runner(client: Client, other: Client) -> None:
-    with client.once("job", every="1d").attempt() as run:
+    with client.once("job", every="1d", reason="the report").attempt() as run:
         assert run
         skipped = attempt(other)
         assert isinstance(skipped, Skipped)
         assert skipped.finished is None
         assert skipped.runner is not None
-        assert skipped.runner.label == "first"
+        assert (skipped.runner.label, skipped.runner.reason) == ("first", "the report")
         assert "is being run by first" in str(skipped)
         with pytest.raises(AlreadyRunning) as caught:
             attempt(other, on_conflict="raise")

@@ -227,9 +227,9 @@ def test_while_the_store_is_silent_a_member_keeps_what_it_has(
             for _ in range(4):
                 store.faults.refuse_next("inspect")
             settle(store, lambda: share._twin._failures > 0)
-        assert [r.message for r in caplog.records if "partitions of 'orders'" in r.message]
+            settle(store, lambda: share._twin._failures == 0)
+        assert len([r.message for r in caplog.records if "partitions of 'orders'" in r.message]) == 1
         assert share.owned() == before
-        settle(store, lambda: share._twin._failures == 0)
         assert share.owned() == before
 
 

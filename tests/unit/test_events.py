@@ -8,8 +8,9 @@ import time
 import pytest
 
 from leasehold import events
-from leasehold.errors import LeaseLost
+from leasehold.errors import AcquireTimeout, LeaseLost
 from leasehold.testing import ManualStore
+from tests.waiting import eventually
 
 
 def test_normal_life_is_quiet_above_debug(caplog: pytest.LogCaptureFixture) -> None:
@@ -62,6 +63,75 @@ def test_a_long_wait_is_one_warning_that_names_holder_and_queue(caplog: pytest.L
     assert record.levelno == logging.WARNING
     assert "first on" in record.getMessage()
     assert "0 ahead" in record.getMessage()
+
+
+def test_a_wait_is_slow_when_the_lock_says_so_and_not_when_it_asks_again(caplog: pytest.LogCaptureFixture) -> None:
+    store = ManualStore()
+    with store.connect() as client, store.connect() as other, caplog.at_level(logging.WARNING, "leasehold"):
+        lease = client.lock("x", ttl=300).acquire()
+        thread = threading.Thread(target=lambda: other.lock("x", ttl=300, slow_wait=0.2).acquire().release())
+        thread.start()
+        eventually(lambda: other._twin._open().waiting_calls._signals)
+        store.clock.advance(0.21)  # it asks again after a second
+        eventually(lambda: caplog.records)
+        lease.release()
+        thread.join()
+
+
+def test_a_grant_says_how_long_it_was_waited_for() -> None:
+    store = ManualStore()
+    seen: list[events.Event] = []
+    with store.connect() as client, store.connect() as other:
+        lease = client.lock("x", ttl=300).acquire()
+        other.on_event(seen.append)
+        thread = threading.Thread(target=lambda: other.lock("x", ttl=300, slow_wait=None).acquire().release())
+        thread.start()
+        eventually(lambda: other._twin._open().waiting_calls._signals)
+        store.clock.advance(0.5)
+        lease.release()
+        thread.join()
+    assert [event.waited for event in seen if isinstance(event, events.Acquired)] == [pytest.approx(0.5)]
+
+
+def test_a_call_that_gets_nothing_is_an_event_and_its_error_says_when_to_come_back() -> None:
+    store = ManualStore()
+    seen: list[events.Event] = []
+    with store.connect() as client, store.connect() as other:
+        lease = client.lock("x", ttl=30, renew=False).acquire()
+        other.on_event(seen.append)
+        store.clock.advance(12)
+        with pytest.raises(AcquireTimeout) as raised:
+            other.lock("x").acquire(0)
+        lease.release()
+    assert raised.value.retry_after == pytest.approx(18)
+    assert seen == [events.TimedOut("x", 0.0)]
+
+
+def test_an_outage_is_reported_when_it_begins_and_when_it_ends() -> None:
+    store = ManualStore()
+    seen: list[events.Event] = []
+    with store.connect() as client, store.clock.running():
+        client.on_event(seen.append)
+        for _ in range(3):
+            store.faults.refuse_next("join")
+        client.lock("x").acquire(60).release()
+    assert [type(event) for event in seen] == [
+        events.StoreUnreachable,
+        events.StoreReached,
+        events.Acquired,
+        events.Released,
+    ]
+    assert isinstance(seen[0], events.StoreUnreachable)
+    assert 50 < seen[0].remaining <= 60
+    assert seen[1] == events.StoreReached("x", 3)
+
+
+def test_a_client_that_is_closed_while_it_holds_many_names_the_first_and_counts_the_others() -> None:
+    client = ManualStore().connect()
+    leases = [client.lock(f"n{number}").acquire() for number in range(7)]
+    with pytest.warns(ResourceWarning, match="while it held 'n0', 'n1', 'n2', 'n3', 'n4' and 2 more; release"):
+        client.close()
+    assert len(leases) == 7
 
 
 def test_a_loss_is_an_error_in_the_log(caplog: pytest.LogCaptureFixture) -> None:

@@ -81,7 +81,7 @@ def test_what_the_store_knows_a_request_by_names_neither_principal_nor_key() -> 
 
 def test_answers_of_the_moment_are_not_kept() -> None:
     assert all(map(is_kept, (200, 201, 204, 303, 400, 402, 404, 410)))
-    assert not any(map(is_kept, (401, 403, 408, 409, 422, 425, 429, 500, 502, 503)))
+    assert not any(map(is_kept, (401, 403, 405, 408, 409, 413, 415, 422, 425, 428, 429, 500, 502, 503)))
 
 
 def test_retry_after_is_a_whole_number_of_seconds() -> None:
@@ -105,6 +105,7 @@ def test_a_retry_key_in_a_file_survives_its_process(tmp_path: Path) -> None:
     first = RetryKey.kept_in(place)
     assert RetryKey.kept_in(place).value == first.value
     assert list(tmp_path.iterdir()) == [place]
+    assert RetryKey.kept_in(place, header="X-Key", quoted=True).headers() == {"X-Key": f'"{first}"'}
     first.done()
     first.done()
     assert RetryKey.kept_in(place).value != first.value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import threading
 import time
 import warnings
@@ -137,6 +138,25 @@ def test_closing_inside_on_lost_does_not_wait_for_itself() -> None:
     with pytest.raises(LeaseLost), client.lock("x").hold(on_lost=close) as lease:
         store.lose(lease)
         assert closed.wait(10)
+
+
+def test_when_the_store_has_reason_to_doubt_every_lease_is_renewed_at_once() -> None:
+    store = ManualStore()
+    with store.connect() as client:
+        leases = [client.lock(name).acquire() for name in ("x", "y")]
+        client._twin._open().keeper.renew_soon()
+        eventually(lambda: all(lease._twin._tenure.confirmed > -math.inf for lease in leases))
+        for lease in leases:
+            lease.release()
+
+
+def test_a_fence_that_a_resource_has_seen_is_repaired_before_the_lock_is_tried() -> None:
+    with ManualStore().connect() as client:
+        with client.lock("x").hold() as lease:
+            seen = lease.fence + 1000
+        client._twin._open().note_fence("leasehold:x", seen)
+        with client.lock("x").try_acquire() as lease:  # type: ignore[union-attr]
+            assert lease.fence > seen
 
 
 def test_another_lease_does_not_suffer_when_one_is_lost() -> None:

@@ -118,6 +118,18 @@ def test_a_failed_renewal_is_tried_again_soon() -> None:
     assert held.failed("no route", 110.0, 111.0)
     assert 111.0 < held.due <= 113.0
     assert held.wants_renewal(held.due)
+    loss = held.settle(held.deadline)
+    assert loss is not None
+    assert (loss.reason, loss.detail.endswith("(no route)")) == (LossReason.UNCONFIRMED, True)
+
+
+def test_a_failure_beside_a_renewal_that_is_under_way_does_not_put_the_next_one_off() -> None:
+    held = tenure()
+    held.renewal_sent(110.0, 2.0)
+    held.renewal_sent(112.0, 1.0)
+    held.renewal_ended()
+    assert held.failed("no route", 110.0, 112.5)
+    assert held.due == 113.0
 
 
 def test_a_failure_of_an_older_request_after_a_confirmation_changes_nothing() -> None:

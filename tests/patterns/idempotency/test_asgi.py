@@ -14,7 +14,7 @@ from starlette.background import BackgroundTask
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from leasehold import ConfigurationError, IdempotencyMiddleware, RetryKey, connect, connect_async
+from leasehold import ConfigurationError, IdempotencyMiddleware, LeaseLost, RetryKey, connect, connect_async
 from leasehold.testing.manual import ManualStore
 
 if TYPE_CHECKING:
@@ -317,6 +317,16 @@ def test_which_responses_are_kept_can_be_chosen() -> None:
     served(scene, keep_status=lambda status: True)
 
 
+def test_which_headers_are_kept_can_be_chosen() -> None:
+    async def scene(shop: Shop) -> None:
+        await shop.post()
+        again = await shop.post()
+        assert again.headers["set-cookie"] == "session=secret"
+        assert "location" not in again.headers
+
+    served(scene, keep_headers=["Set-Cookie"])
+
+
 # --- sizes and streams
 
 
@@ -324,6 +334,7 @@ def test_a_request_that_is_too_large_is_refused() -> None:
     async def scene(shop: Shop) -> None:
         assert problem(await shop.post(content=b"x" * 101)) == (413, "Request too large")
         assert shop.charges == []
+        assert (await shop.post("/plain", content=b"x" * 100)).text == "charge 1"
 
     served(scene, max_request_size=100)
 
@@ -499,6 +510,43 @@ def test_what_is_not_http_is_passed_on() -> None:
     for kind in ("lifespan", "websocket"):
         asyncio.run(middleware({"type": kind}, nothing, nothing))
     assert seen == ["lifespan", "websocket"]
+
+
+async def post_to(app: Any, **scope: Any) -> list[Any]:
+    """One request without a framework; what was sent back."""
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async with ManualStore().connect_async() as client:
+        middleware = IdempotencyMiddleware(app, client.idempotency("shop"), principal=None)
+        request = {"type": "http", "method": "POST", "path": "/x", "headers": [(b"idempotency-key", b"k")], **scope}
+        await middleware(request, receive, send)
+    return sent
+
+
+def test_an_application_gets_no_way_to_respond_past_the_middleware() -> None:
+    seen: list[Any] = []
+
+    async def app(scope: Any, _receive: Any, send: Any) -> None:
+        seen.append(scope["extensions"])
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    asyncio.run(post_to(app, extensions={"http.response.pathsend": {}, "tls": {"version": 1}}))
+    assert seen == [{"tls": {"version": 1}}]
+
+
+def test_the_loss_of_a_lock_of_the_application_is_the_applications_own_error() -> None:
+    async def app(_scope: Any, _receive: Any, _send: Any) -> None:
+        raise LeaseLost("a lock of the application", name="other")
+
+    with pytest.raises(LeaseLost, match="of the application"):
+        asyncio.run(post_to(app))
 
 
 def test_a_retry_key_of_the_caller_is_understood() -> None:

@@ -17,14 +17,22 @@ from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold.backends.etcd import rpc_requests
 from leasehold.backends.etcd.claims import ClaimState, LocalClaim, encode_claim, read_claim
 from leasehold.backends.etcd.connection import Connection, until
-from leasehold.backends.etcd.errors import CallFailed, LeaseGone, to_backend_error
+from leasehold.backends.etcd.errors import (
+    CallFailed,
+    LeaseGone,
+    is_stale_token,
+    may_work_elsewhere,
+    to_backend_error,
+)
 from leasehold.backends.etcd.keys import KeySpace, KeySuffixes, after
 from leasehold.backends.etcd.notifications import Notifications
+from leasehold.backends.etcd.options import read_url
 from leasehold.backends.etcd.rpc_responses import Header, KeyValue
 from leasehold.backends.etcd.sessions import KeepAlive, Session, SessionEnded, Sessions
 from leasehold.backends.etcd.store import open_url
-from leasehold.backends.etcd.wire import time_in
+from leasehold.backends.etcd.wire import Target, time_in
 from leasehold.errors import BackendRejected, BackendUnavailable, ConfigurationError, OutcomeUnknown
+from leasehold.kit.options import TLSFiles
 from leasehold.store_url import StoreURL
 from leasehold.values import Claim, Holder, Mode
 
@@ -314,6 +322,39 @@ def test_each_refusal_has_its_error() -> None:
     assert failed("PERMISSION_DENIED", "etcdserver: permission denied") is BackendRejected
     assert failed("RESOURCE_EXHAUSTED", "etcdserver: mvcc: database space exceeded") is BackendRejected
     assert failed("UNAVAILABLE", "failed to connect: CERTIFICATE_VERIFY_FAILED") is BackendRejected
+    assert failed("UNAUTHENTICATED", "etcdserver: user name is empty") is BackendRejected
+    assert failed("INVALID_ARGUMENT", "etcdserver: user name is empty") is BackendRejected
+    assert failed("NOT_FOUND", "etcdserver: key not found") is BackendRejected
+
+
+def test_a_refusal_says_what_to_do_and_not_all_that_grpc_says() -> None:
+    details = "etcdserver: permission denied" + "x" * 300 + "\nattempt 2"
+    error = to_backend_error(CallFailed("PERMISSION_DENIED", details), "etcd://h", reads=False)
+    assert isinstance(error, BackendRejected)
+    assert error.backend == "etcd://h"
+    assert str(error).endswith("; grant this user READWRITE rights on the prefix of the root")
+    assert details[:200] in str(error)
+    assert details[:201] not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("code", "elsewhere"),
+    [("UNAVAILABLE", True), ("DEADLINE_EXCEEDED", True), ("CANCELLED", True), ("PERMISSION_DENIED", False)],
+)
+def test_a_refusal_is_not_carried_to_the_next_member(code: str, elsewhere: bool) -> None:
+    assert may_work_elsewhere(CallFailed(code, "")) is elsewhere
+
+
+@pytest.mark.parametrize(
+    ("details", "stale"),
+    [
+        ("etcdserver: invalid auth token", True),
+        ("etcdserver: revision of auth store is old", True),
+        ("etcdserver: permission denied", False),
+    ],
+)
+def test_a_token_that_is_too_old_is_told_from_a_missing_right(details: str, stale: bool) -> None:
+    assert is_stale_token(CallFailed("UNAUTHENTICATED", details)) is stale
 
 
 # --- URLs
@@ -343,6 +384,18 @@ def test_wrong_urls_are_refused_before_any_io(url: str) -> None:
 def test_old_names_of_options_are_refused_with_the_new_one(old: str, new: str) -> None:
     with pytest.raises(ConfigurationError, match=f"etcds: has no option '{old}'; it is called {new} here"):
         open_url(StoreURL.parse(f"etcds://host?{old}=x"))
+
+
+def test_what_a_url_says_arrives_where_it_belongs() -> None:
+    url = "etcds://user:word@h1,h2:5/app?answer_timeout=7s&fence_floor=9&http_port=80&tls_ca=/a&tls_cert=/c&tls_key=/k"
+    options = read_url(StoreURL.parse(url))
+    files = TLSFiles("/a", "/c", "/k")
+    assert options.targets == (Target("h1", 2379, 80, files), Target("h2", 5, 80, files))
+    assert (options.root, options.user, options.password) == ("app/", "user", "word")
+    assert (options.answer_timeout, options.fence_floor) == (7.0, 9)
+    plain = read_url(StoreURL.parse("etcd://h:7"))
+    assert plain.targets == (Target("h", 7, 7, None),)
+    assert (plain.root, plain.user, plain.answer_timeout, plain.fence_floor) == ("leasehold/", None, 3.0, 0)
 
 
 def test_a_store_shows_neither_password_nor_files() -> None:

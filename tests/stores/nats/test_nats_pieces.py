@@ -1,18 +1,29 @@
-"""NATS: the parser of its protocol, keys as subjects, and instants."""
+"""NATS: the parser of its protocol, keys as subjects, instants, errors, URLs, and what the doctor makes of a bucket."""
 
 from __future__ import annotations
 
+import json
+import ssl
+import time
 from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from leasehold.backends.nats.connection import Servers
-from leasehold.backends.nats.documents import _key, _token, instant
+from leasehold.backends.nats import errors
+from leasehold.backends.nats.connection import Greeting, Inbox, Servers
+from leasehold.backends.nats.doctor import Doctor, _clock, _replicas, _storage
+from leasehold.backends.nats.documents import _key, _token, bucket_config, instant
 from leasehold.backends.nats.notifications import Watches
+from leasehold.backends.nats.options import Options, read_url
 from leasehold.backends.nats.wire import Frame, Parser, Request, publish
-from leasehold.errors import OutcomeUnknown
+from leasehold.errors import BackendRejected, BackendUnavailable, OutcomeUnknown
+from leasehold.findings import Level
+from leasehold.kit.options import TLSFiles
+from leasehold.store_url import StoreURL
 
 STREAM = (
     b'INFO {"version":"2.10"} \r\n'
@@ -96,3 +107,182 @@ def test_a_watch_that_ended_is_not_called() -> None:
     watches.notify_all()
     assert called == ["a", "b"]
     assert watches.subscriptions() == f"SUB b {second}\r\n".encode()
+
+
+# --- errors
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "word"),
+    [
+        ({"code": 503, "err_code": 10039}, BackendRejected, "-js"),
+        ({"code": 503, "err_code": 10076}, BackendRejected, "-js"),
+        (
+            {"code": 503, "err_code": 10008, "description": "temporarily"},
+            BackendUnavailable,
+            "temporarily (error 10008)",
+        ),
+        ({"code": 400, "err_code": 10077}, BackendRejected, "no reason given (error 10077)"),
+    ],
+)
+def test_what_jetstream_refuses_is_told_from_what_may_pass(
+    answer: dict[str, Any], kind: type[Exception], word: str
+) -> None:
+    error = errors.from_api(answer, "nats://h")
+    assert type(error) is kind
+    assert error.backend == "nats://h"
+    assert word in str(error)
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("'Permissions Violation for Publish to \"x\"'", "lacks a right"),
+        ("'Authorization Violation'", "refused the login"),
+        ("'User Authentication Expired'", "refused the login"),
+        ("'User Authentication Revoked'", "refused the login"),
+        ("'Slow Consumer'", None),
+    ],
+)
+def test_a_missing_right_and_a_refused_login_are_named(text: str, word: str | None) -> None:
+    error = errors.from_server(text, "nats://h")
+    assert (error is None) if word is None else (isinstance(error, BackendRejected) and word in str(error))
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (BackendRejected("no"), BackendRejected),
+        (OutcomeUnknown("broken"), BackendUnavailable),
+        (ssl.SSLError("bad certificate"), BackendRejected),
+        (ssl.SSLEOFError("gone"), BackendUnavailable),
+        (ConnectionRefusedError("refused"), BackendUnavailable),
+    ],
+)
+def test_what_fails_before_a_login_was_surely_not_applied(error: Exception, kind: type[Exception]) -> None:
+    assert type(errors.could_not_connect(error, "nats://h")) is kind
+
+
+# --- the greeting
+
+
+def greeting(url: str) -> Greeting:
+    return Greeting(read_url(StoreURL.parse(url)), Inbox("a"))
+
+
+@pytest.mark.parametrize(
+    ("url", "line", "kind", "word"),
+    [
+        ("nats://h", b"-ERR 'maximum connections exceeded'", OutcomeUnknown, "maximum connections"),
+        ("nats://h", b"HTTP/1.1 400 Bad Request", OutcomeUnknown, "not NATS"),
+        ("nats://h", b"INFO {", OutcomeUnknown, "not NATS"),
+        ("nats://h", b'INFO {"headers":true,"tls_required":true}', BackendRejected, "requires TLS"),
+        ("nats+tls://h", b'INFO {"headers":true}', BackendRejected, "offers no TLS"),
+        ("nats://h", b'INFO {"version":"2.1"}', BackendRejected, "too old"),
+    ],
+)
+def test_a_server_that_does_not_fit_the_url_gets_no_login(
+    url: str, line: bytes, kind: type[Exception], word: str
+) -> None:
+    with pytest.raises(kind, match=word):
+        greeting(url).begin(line)
+
+
+def test_a_server_with_tls_at_choice_serves_both_kinds_of_url() -> None:
+    for url in ("nats://h", "nats+tls://h"):
+        greeting(url).begin(b'INFO {"headers":true,"tls_available":true}')
+
+
+@pytest.mark.parametrize(
+    ("url", "login"),
+    [
+        ("nats://h", {}),
+        ("nats://me:word@h", {"user": "me", "pass": "word"}),
+        ("nats://secret@h", {"auth_token": "secret"}),
+    ],
+)
+def test_the_login_is_that_of_the_url(url: str, login: dict[str, str]) -> None:
+    first, _, rest = greeting(url).hello().partition(b"\r\n")
+    sent = json.loads(first.removeprefix(b"CONNECT "))
+    assert {name: sent[name] for name in ("user", "pass", "auth_token") if name in sent} == login
+    assert sent["headers"]
+    assert sent["no_responders"]
+    assert rest == b"SUB _INBOX.a.* 1\r\nPING\r\n"
+
+
+# --- URLs
+
+
+def test_what_a_url_says_arrives_where_it_belongs() -> None:
+    query = "bucket=b&replicas=3&fence_floor=7&answer_timeout=2s&tls_ca=/a&tls_cert=/c&tls_key=/k&tls_key_password=w"
+    assert read_url(StoreURL.parse(f"nats+tls://me:word@h1,[::1]:5?{query}&tls_verify=no")) == Options(
+        hosts=(("h1", 4222), ("::1", 5)),
+        label="nats+tls://me@h1,[::1]:5",
+        bucket="b",
+        replicas=3,
+        user="me",
+        password="word",
+        tls=TLSFiles("/a", "/c", "/k", "w", verify=False),
+        fence_floor=7,
+        answer_timeout=2.0,
+    )
+    assert read_url(StoreURL.parse("nats://token@h1,[::1]:5")) == Options(
+        (("h1", 4222), ("::1", 5)), "nats://h1,[::1]", "leasehold", 1, token="token", answer_timeout=5.0
+    )
+
+
+def test_a_bucket_keeps_what_a_lock_needs_on_as_many_servers_as_the_url_says() -> None:
+    config = bucket_config("KV_b", "$KV.b.", "leasehold.b.", 3)
+    assert config["num_replicas"] == 3
+    assert config["storage"] == "file"
+    assert abs(config["first_seq"] / 1e6 - time.time()) < 60
+
+
+# --- the doctor
+
+
+@pytest.mark.parametrize(
+    ("version", "level"),
+    [
+        ("2.9.25", Level.PROBLEM),
+        ("2.10.0", Level.OK),
+        ("2.11.0-preview.1", Level.OK),
+        ("3.0.0", Level.OK),
+        ("unknown", Level.PROBLEM),
+    ],
+)
+def test_the_doctor_knows_the_oldest_version(version: str, level: Level) -> None:
+    wire: Any = SimpleNamespace(info={"version": version})
+    documents: Any = None
+    finding = Doctor(read_url(StoreURL.parse("nats://h")), wire, documents)._version()
+    assert (finding.level, finding.found) == (level, version)
+
+
+@pytest.mark.parametrize(
+    ("url", "level", "found"),
+    [
+        ("nats://localhost", Level.OK, "no TLS, without a login"),
+        ("nats://localhost,h", Level.WARNING, "no TLS, without a login"),
+        ("nats://me:word@h", Level.WARNING, "no TLS, with a login"),
+        ("nats+tls://h", Level.WARNING, "TLS, without a login"),
+        ("nats+tls://token@h", Level.OK, "TLS, with a login"),
+    ],
+)
+def test_the_doctor_warns_of_a_server_that_is_open_to_everyone(url: str, level: Level, found: str) -> None:
+    wire: Any = None
+    documents: Any = None
+    finding = Doctor(read_url(StoreURL.parse(url)), wire, documents)._access()
+    assert (finding.level, finding.found) == (level, found)
+
+
+def stamp(ahead: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + ahead))
+
+
+def test_the_doctor_judges_replicas_storage_and_clock() -> None:
+    levels = [_replicas({"config": {"num_replicas": number}}).level for number in (1, 2, 3, 5)]
+    assert levels == [Level.WARNING, Level.WARNING, Level.OK, Level.OK]
+    assert _storage({"config": {"storage": "memory"}}).level is Level.PROBLEM
+    assert _clock({"ts": stamp(0)}).level is Level.OK
+    assert {_clock({"ts": stamp(off)}).level for off in (-60, 60)} == {Level.WARNING}
+    assert _clock({}).level is Level.PROBLEM
