@@ -52,6 +52,7 @@ SCHEMES = {
 
 # Clients of the user's own, by the package their class comes from. Each module has `adopt(client, options) -> Store`.
 ADOPTERS: dict[str, str] = {
+    "asyncpg": "leasehold.backends.postgres",
     "kazoo": "leasehold.backends.zookeeper",
     "psycopg": "leasehold.backends.postgres",
     "psycopg_pool": "leasehold.backends.postgres",

@@ -14,7 +14,6 @@ from leasehold.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from types import ModuleType
 
     from leasehold.spi import Store
     from leasehold.store_url import StoreURL
@@ -24,19 +23,15 @@ __all__ = ["adopt", "open_url"]
 
 def open_url(url: StoreURL) -> Store:
     """`postgresql://user:password@host:5432/database`, also `postgres://` and `postgresql+psycopg://`."""
-    store: Store = _loaded().open_url(url)
-    return store
-
-
-def adopt(client: object, options: Mapping[str, str]) -> Store:
-    """A pool of psycopg_pool, or an engine of SQLAlchemy that uses psycopg."""
-    store: Store = _loaded().adopt(client, options)
-    return store
-
-
-def _loaded() -> ModuleType:
     try:
         from leasehold.backends.postgres import store  # noqa: PLC0415 - printing the tables needs no driver
     except ImportError as error:
         raise ConfigurationError(f"PostgreSQL needs psycopg 3: pip install 'leasehold[postgres]' ({error})") from None
-    return store
+    return store.open_url(url)
+
+
+def adopt(client: object, options: Mapping[str, str]) -> Store:
+    """A pool of psycopg_pool or asyncpg, or an engine of SQLAlchemy that uses psycopg or asyncpg."""
+    from leasehold.backends.postgres import adopted_pool  # noqa: PLC0415 - printing the tables needs none of this
+
+    return adopted_pool.adopt(client, options)
