@@ -30,6 +30,7 @@ SCHEMES = {
     "nats+tls": "leasehold.backends.nats",
     "postgres": "leasehold.backends.postgres",
     "postgresql": "leasehold.backends.postgres",
+    "postgresql+asyncpg": "leasehold.backends.postgres",
     "postgresql+psycopg": "leasehold.backends.postgres",
     "redis": "leasehold.backends.redis",
     "redis+cluster": "leasehold.backends.redis",
