@@ -30,6 +30,7 @@ SCHEMES = {
     "nats+tls": "leasehold.backends.nats",
     "postgres": "leasehold.backends.postgres",
     "postgresql": "leasehold.backends.postgres",
+    "postgresql+asyncpg": "leasehold.backends.postgres",
     "postgresql+psycopg": "leasehold.backends.postgres",
     "redis": "leasehold.backends.redis",
     "redis+cluster": "leasehold.backends.redis",
@@ -52,6 +53,7 @@ SCHEMES = {
 
 # Clients of the user's own, by the package their class comes from. Each module has `adopt(client, options) -> Store`.
 ADOPTERS: dict[str, str] = {
+    "asyncpg": "leasehold.backends.postgres",
     "kazoo": "leasehold.backends.zookeeper",
     "psycopg": "leasehold.backends.postgres",
     "psycopg_pool": "leasehold.backends.postgres",

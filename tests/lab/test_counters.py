@@ -31,6 +31,25 @@ def test_guard_loses_no_update(postgres: PostgresServer, level: str) -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
+def test_guard_over_asyncpg_loses_no_update(postgres: PostgresServer, level: str) -> None:
+    url = fresh_schema(postgres)
+    outcome = count_lost_updates(
+        url, updates=UPDATES, level=level, check="guard", pause_rate=PAUSE_RATE, driver="asyncpg"
+    )
+    assert (outcome.lost, outcome.counter) == (0, UPDATES)
+    assert outcome.total.pauses > 0
+
+
+def test_check_on_writes_only_over_asyncpg_loses_updates(postgres: PostgresServer) -> None:
+    url = fresh_schema(postgres)
+    outcome = count_lost_updates(
+        url, updates=UPDATES, level=LEVELS[0], check="write-only", pause_rate=PAUSE_RATE, driver="asyncpg"
+    )
+    assert outcome.total.acknowledged == UPDATES
+    assert outcome.lost > 0
+
+
+@pytest.mark.parametrize("level", LEVELS)
 def test_check_on_writes_only_loses_updates(postgres: PostgresServer, level: str) -> None:
     url = fresh_schema(postgres)
     outcome = count_lost_updates(url, updates=UPDATES, level=level, check="write-only", pause_rate=PAUSE_RATE)

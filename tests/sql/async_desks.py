@@ -6,8 +6,10 @@ import asyncio
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import aiosqlite
+import asyncpg
 import psycopg
-from sqlalchemy import text
+from sqlalchemy import make_url, text
 from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, async_sessionmaker
 from sqlalchemy.ext.asyncio import create_async_engine as make_engine
 
@@ -20,16 +22,32 @@ if TYPE_CHECKING:
     import pytest
     from sqlalchemy.ext.asyncio import AsyncEngine
 
-__all__ = ["KINDS", "AsyncDesk", "async_desk"]
+__all__ = ["KINDS", "AsyncDesk", "async_desk", "asyncpg_engine"]
 
 KINDS = [
     "postgresql psycopg",
     "postgresql sqlalchemy core",
     "postgresql sqlalchemy orm",
     "postgresql sqlalchemy scoped",
+    "postgresql asyncpg",
+    "postgresql asyncpg pool",
+    "postgresql asyncpg block",
+    "postgresql asyncpg sqlalchemy core",
+    "postgresql asyncpg sqlalchemy orm",
     "sqlite sqlalchemy core",
     "sqlite sqlalchemy orm",
+    "sqlite aiosqlite",
+    "sqlite aiosqlite cursor",
 ]
+
+
+def asyncpg_engine(url: str, **words: Any) -> AsyncEngine:
+    """An engine for `postgresql+asyncpg`; what libpq takes as `options` it takes as settings of the server."""
+    parts = make_url(url)
+    _, _, path = str(parts.query.get("options", "")).rpartition("=")
+    settings = {"server_settings": {"search_path": path}} if path else {}
+    driver = parts.set(drivername="postgresql+asyncpg", query={})
+    return make_engine(driver, connect_args=settings, **words)
 
 
 class AsyncDesk:
@@ -39,17 +57,22 @@ class AsyncDesk:
         self.url = url
         self._kind = kind
         self._engine: AsyncEngine | None = None
+        self._pool: Any = None
 
     @property
     def engine(self) -> AsyncEngine:
+        if self._engine is None and "asyncpg" in self._kind:
+            self._engine = asyncpg_engine(self.url)
         if self._engine is None:
             url = sqlalchemy_url(self.url).replace("sqlite://", "sqlite+aiosqlite://")
             self._engine = make_engine(url)
         return self._engine
 
     def begin(self) -> AbstractAsyncContextManager[Any]:
-        if self._kind.endswith("psycopg"):
-            return self._psycopg()
+        if "sqlalchemy" not in self._kind:
+            driver = self._kind.split()[1]
+            opened: AbstractAsyncContextManager[Any] = getattr(self, f"_{driver}")()
+            return opened
         if self._kind.endswith("core"):
             return self.engine.begin()
         if self._kind.endswith("scoped"):
@@ -62,6 +85,28 @@ class AsyncDesk:
             yield connection
 
     @asynccontextmanager
+    async def _asyncpg(self) -> AsyncIterator[Any]:
+        if self._kind.endswith("pool"):
+            self._pool = self._pool or await asyncpg.create_pool(self.url, min_size=0, max_size=4)
+            async with self._pool.acquire() as connection, connection.transaction():
+                yield connection
+            return
+        connection = await asyncpg.connect(self.url)
+        try:
+            block = connection.transaction()
+            async with block:
+                yield block if self._kind.endswith("block") else connection
+        finally:
+            await connection.close()
+
+    @asynccontextmanager
+    async def _aiosqlite(self) -> AsyncIterator[aiosqlite.Connection | aiosqlite.Cursor]:
+        async with aiosqlite.connect(self.url.removeprefix("sqlite:///"), timeout=0.1) as connection:
+            connection.row_factory = _as_dictionary  # type: ignore[assignment]  # any callable does
+            yield await connection.cursor() if self._kind.endswith("cursor") else connection
+            await connection.commit()
+
+    @asynccontextmanager
     async def _scoped(self) -> AsyncIterator[async_scoped_session[AsyncSession]]:
         sessions = async_scoped_session(async_sessionmaker(self.engine), asyncio.current_task)
         async with sessions.begin():
@@ -72,12 +117,25 @@ class AsyncDesk:
         if isinstance(tx, psycopg.AsyncConnection):
             cursor = await tx.execute(statement.encode())
             return await cursor.fetchall() if cursor.description else []
+        if isinstance(tx, aiosqlite.Connection | aiosqlite.Cursor):
+            done = await tx.execute(statement)
+            return [tuple(row.values()) for row in await done.fetchall()]  # type: ignore[attr-defined]  # its factory
+        if type(tx).__module__.startswith("asyncpg"):
+            connection = getattr(tx, "_connection", tx)
+            return [tuple(row) for row in await connection.fetch(statement)]
         result = await tx.execute(text(statement))
         return [tuple(row) for row in result] if result.returns_rows else []
 
     async def close(self) -> None:
         if self._engine is not None:
             await self._engine.dispose()
+        if self._pool is not None:
+            await self._pool.close()
+
+
+def _as_dictionary(cursor: Any, row: Any) -> dict[str, Any]:
+    """Rows of a kind of the user's own, which must not matter."""
+    return {column[0]: value for column, value in zip(cursor.description, row, strict=True)}
 
 
 def async_desk(request: pytest.FixtureRequest, folder: Path) -> AsyncDesk:

@@ -13,6 +13,7 @@ import random
 import signal
 import sys
 import time
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from psycopg import IsolationLevel
 import leasehold
 from leasehold.sql import guard, is_retryable
 
-__all__ = ["Job", "Tally", "main"]
+__all__ = ["Job", "Tally", "TooLate", "Worker", "main"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,7 @@ class Job:
     think: float  # how long the first holder after a take-over takes between its read and its write
     seed: int
     pipe: int
+    driver: str = "psycopg"
 
 
 @dataclass(slots=True)
@@ -67,13 +69,23 @@ class Worker:
         self._random = random.Random(job.seed)
         self._client = leasehold.connect(f"sqlite:///{Path(job.folder) / 'locks.db'}", label=f"worker {job.number}")
         self._lock = self._client.lock("counter", ttl=job.ttl)
-        self._database = psycopg.connect(job.url)
-        self._database.isolation_level = IsolationLevel[job.level.upper().replace(" ", "_")]
         self._tally = Tally()
+        self._open()
+
+    def _open(self) -> None:
+        self._database = psycopg.connect(self._job.url)
+        self._database.isolation_level = IsolationLevel[self._job.level.upper().replace(" ", "_")]
+
+    def close(self) -> None:
+        """Leave the database."""
+        self._database.close()
+
+    def _roll_back(self) -> None:
+        self._database.rollback()
 
     def work(self) -> None:
         """Take the lock, add one a few times, release, again and again."""
-        with self._client, self._database:
+        with self._client, closing(self):
             while self._tally.acknowledged < self._job.updates:
                 try:
                     self._hold()
@@ -112,7 +124,7 @@ class Worker:
             try:
                 unit(lease, think)
             except Exception as error:
-                self._database.rollback()
+                self._roll_back()
                 if not is_retryable(error):
                     raise
                 self._tally.retries += 1
@@ -165,7 +177,13 @@ class Worker:
 
 def main() -> None:
     """Read the job from the command line and work."""
-    Worker(Job(**json.loads(sys.argv[1]))).work()
+    job = Job(**json.loads(sys.argv[1]))
+    if job.driver == "asyncpg":
+        from verification.lab.counter_worker_asyncpg import AsyncpgWorker  # noqa: PLC0415 - only where it is used
+
+        AsyncpgWorker(job).work()
+    else:
+        Worker(job).work()
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import psycopg
@@ -123,6 +123,7 @@ def count_lost_updates(
     workers: int = 4,
     pause_rate: float = 0.005,
     seed: int = 1,
+    driver: str = "psycopg",
 ) -> Outcome:
     """Run the experiment in an empty schema of that database."""
     outcome = Outcome(updates, level, check)
@@ -139,7 +140,7 @@ def count_lost_updates(
                 job = Job(
                     number, folder, url, level, check, share, pause_rate, TTL, THINK, seed * 1000 + number, writing
                 )
-                processes[number] = _start(job)
+                processes[number] = _start(replace(job, driver=driver))
             nemesis = Nemesis(processes, reading, seed)
             nemesis.watch()
         finally:
@@ -186,6 +187,7 @@ def main() -> int:
     parser.add_argument("--updates", type=int, default=100_000)
     parser.add_argument("--level", choices=[*LEVELS, "all"], default="all")
     parser.add_argument("--check", choices=["guard", "write-only"], default="guard")
+    parser.add_argument("--driver", choices=["psycopg", "asyncpg"], default="psycopg")
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--pause-rate", type=float, default=0.005)
     parser.add_argument("--seed", type=int, default=1)
@@ -202,6 +204,7 @@ def main() -> int:
                 workers=arguments.workers,
                 pause_rate=arguments.pause_rate,
                 seed=arguments.seed,
+                driver=arguments.driver,
             )
             print(json.dumps(asdict(outcome)), flush=True)
             lost += outcome.lost

@@ -129,7 +129,7 @@ POSTGRES_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "PG-hasty-caller",
         "a caller with little time left closes the idle connections of all others",
-        "backends/postgres/pool.py",
+        "backends/postgres/executor.py",
         "        in_a_hurry = self._runtime.now() >= until and not connection.is_broken()\n",
         "        in_a_hurry = False\n",
         (_OF_UNTIL, "-k", "idle_connections"),

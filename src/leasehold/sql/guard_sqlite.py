@@ -68,8 +68,10 @@ async def raise_fence(
     """Let the token pass and remember it, or refuse it."""
     if schema is not None:
         raise ConfigurationError("schema= is for PostgreSQL: a file of SQLite has one table of the guard")
-    opened = await _enter_transaction(wire)
+    opens = _opens_transaction(wire)
     try:
+        if opens:
+            await wire.query("BEGIN IMMEDIATE", {})
         if not trust_earlier_reads:
             await _require_fresh_objects(wire, token)
         if not await _raise(wire, token):
@@ -77,7 +79,7 @@ async def raise_fence(
     except GeneratorExit:
         raise
     except BaseException as error:
-        if opened:
+        if opens:  # also if BEGIN itself was cancelled: on a thread of its own it may have gone on
             with suppress(Exception):
                 await wire.query("ROLLBACK", {})
         if isinstance(error, Exception) and is_retryable(error):
@@ -93,18 +95,15 @@ async def _require_fresh_objects(wire: Wire, token: Token) -> None:
         )
 
 
-async def _enter_transaction(wire: Wire) -> bool:
-    """The guard protects what is written in the same transaction, and nothing else. Says whether it opened it."""
+def _opens_transaction(wire: Wire) -> bool:
+    """The guard protects what is written in the same transaction, and nothing else. Says whether it has to open it."""
     state = wire.transaction()
     if state is Transaction.AUTOCOMMIT:
         raise ConfigurationError(
             "guard() was called outside a transaction, on a connection that commits every statement by itself: there "
             "it would protect nothing. Execute BEGIN IMMEDIATE first, or leave isolation_level at its default"
         )
-    if state is Transaction.OPEN:
-        return False
-    await wire.query("BEGIN IMMEDIATE", {})
-    return True
+    return state is Transaction.OPENS
 
 
 async def _raise(wire: Wire, token: Token) -> bool:

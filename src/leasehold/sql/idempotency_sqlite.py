@@ -115,9 +115,9 @@ async def _take_with_patience(wire: Wire, claim: Claim, wait: float | None, *, o
 
 
 async def _take(wire: Wire, claim: Claim, *, opens: bool) -> None:
-    if opens:
-        await wire.query("BEGIN IMMEDIATE", {})
     try:
+        if opens:
+            await wire.query("BEGIN IMMEDIATE", {})
         try:
             await wire.query(_TAKE, claim.place())
         except Exception as error:
@@ -128,7 +128,7 @@ async def _take(wire: Wire, claim: Claim, *, opens: bool) -> None:
     except GeneratorExit:
         raise
     except BaseException as error:
-        if opens:
+        if opens:  # also if BEGIN itself was cancelled: on a thread of its own it may have gone on
             with suppress(Exception):
                 await wire.query("ROLLBACK", {})
         if isinstance(error, Exception) and sqlite_code(error) == sqlite3.SQLITE_BUSY_SNAPSHOT:

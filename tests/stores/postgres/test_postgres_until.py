@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 import leasehold
 from leasehold._runtimes.asyncio import AsyncioRuntime
 from leasehold._runtimes.threads import ThreadRuntime, run
-from leasehold.backends.postgres.store import adopt
+from leasehold.backends.postgres import adopt
 from leasehold.errors import ClientClosed
 from leasehold.urls import find_store
 from leasehold.values import Claim, Grant, Holder, Mode

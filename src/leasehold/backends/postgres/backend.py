@@ -22,11 +22,10 @@ from leasehold.values import Capability, Grant, Reading, Record, Refusal
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from leasehold.backends.postgres.connection import Connection
+    from leasehold.backends.postgres.driver import AnyConnection
+    from leasehold.backends.postgres.executor import Executor
     from leasehold.backends.postgres.options import PostgresOptions
-    from leasehold.backends.postgres.pool import Executor
     from leasehold.backends.postgres.statements import Statements
-    from leasehold.backends.postgres.wire import Wire
     from leasehold.spi import Runtime
     from leasehold.values import Claim, Holder
 
@@ -54,12 +53,11 @@ class RowsBackend(BaseBackend):
         executor: Executor,
         runtime: Runtime,
         *,
-        wire: Wire,
-        listen: Callable[[], Awaitable[Connection | None]],
+        listen: Callable[[], Awaitable[AnyConnection | None]],
     ) -> None:
         super().__init__(options, statements, executor, runtime)
         self._floor = options.fence_floor
-        self._listener = Listener(runtime, wire, executor, statements, listen)
+        self._listener = Listener(runtime, executor, statements, listen)
         self._turns = TurnBatch(executor, statements, runtime, options.answer_timeout)
 
     # --- claims

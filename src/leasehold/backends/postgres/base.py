@@ -18,10 +18,9 @@ from leasehold.values import Grant, Loss, LossReason, Mode, Refusal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from psycopg.pq.abc import PGresult
-
+    from leasehold.backends.postgres.driver import Rows
+    from leasehold.backends.postgres.executor import Executor
     from leasehold.backends.postgres.options import PostgresOptions
-    from leasehold.backends.postgres.pool import Executor
     from leasehold.backends.postgres.statements import Answer, Statements
     from leasehold.findings import Finding
     from leasehold.spi import Runtime
@@ -106,7 +105,7 @@ class BaseBackend:
 
     # --- answers
 
-    def _granted(self, rows: PGresult, claim: Claim, row: int = 0, first: int = 0) -> Grant | None:
+    def _granted(self, rows: Rows, claim: Claim, row: int = 0, first: int = 0) -> Grant | None:
         """The grant in a row whose columns start at `first`, if it is one."""
         verdict = rows.get_value(row, first)
         if verdict == b"granted":

@@ -18,6 +18,7 @@ import psycopg
 from psycopg import pq
 
 from leasehold.backends.postgres import errors
+from leasehold.backends.postgres.driver import GOOD, SessionFacts, greet
 from leasehold.errors import BackendUnavailable, OutcomeUnknown
 
 if TYPE_CHECKING:
@@ -30,21 +31,9 @@ if TYPE_CHECKING:
     from leasehold.backends.postgres.wire import Wire
     from leasehold.spi import Runtime
 
-__all__ = ["GOOD", "Connection", "SessionFacts", "open_connection", "poller_for"]
+__all__ = ["Connection", "open_connection", "poller_for"]
 
 PREPARE_AT = 3  # the use at which a statement is prepared: a command that runs once should not pay for it
-GOOD = frozenset({pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK})
-
-
-class SessionFacts:
-    """What is known of a session of the server; with an adopted pool it outlives the `Connection` of one loan."""
-
-    __slots__ = ("is_direct", "prepared", "uses")
-
-    def __init__(self) -> None:
-        self.is_direct = False  # known to have no pooler in between that changes servers from call to call
-        self.uses: dict[bytes, int] = {}
-        self.prepared: set[bytes] = set()
 
 
 class Connection:
@@ -114,23 +103,7 @@ class Connection:
         return await self._exchange(until, self.pgconn.send_query, script)
 
     async def greet(self, statement: Statement, *, own: bool, until: float = math.inf) -> None:
-        """Find out whether a pooler is in between, and have transactions of our `own` connections at READ COMMITTED.
-
-        Nothing of the caller's was sent yet, so a missing answer is `BackendUnavailable`.
-        """
-        try:
-            await self._greet(statement, until, own=own)
-        except OutcomeUnknown as unanswered:
-            raise BackendUnavailable(str(unanswered), backend=self._label) from None
-
-    async def _greet(self, statement: Statement, until: float, *, own: bool) -> None:
-        answer = await self.execute(statement, (), until)
-        if answer.status not in GOOD:
-            raise errors.translated(answer, self._label)
-        process, isolation = answer.get_value(0, 0), answer.get_value(0, 1)
-        self.facts.is_direct = process == b"%d" % self.pgconn.backend_pid
-        if own and self.facts.is_direct and isolation != b"read committed":
-            await self.run_script(b"SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED", until)
+        await greet(self, statement, self.pgconn.backend_pid, self._label, own=own, until=until)
 
     def is_usable(self) -> bool:
         """Whether the server has not ended the connection while it was idle. Sends nothing."""
@@ -174,6 +147,30 @@ class Connection:
     def forget_prepared(self) -> None:
         """Prepare nothing in this session any more."""
         self.facts.is_direct = False
+
+    async def listen(self, channel: bytes) -> None:
+        answer = await self.run_script(b"LISTEN " + channel)
+        if answer.status not in GOOD:
+            raise errors.translated(answer, self._label)
+
+    async def notified(self, seconds: float) -> bool:
+        try:
+            return await self._wire.readable(self, seconds)
+        except psycopg.Error as error:
+            raise errors.not_listening(error, self._label) from None
+
+    def notifications(self) -> list[str]:
+        contents: list[str] = []
+        try:
+            self.pgconn.consume_input()
+            while (notification := self.pgconn.notifies()) is not None:
+                contents.append(notification.extra.decode(errors="replace"))
+        except psycopg.Error as error:
+            raise errors.not_listening(error, self._label) from None
+        return contents
+
+    def interrupt(self) -> None:
+        self._wire.interrupt(self)
 
     async def _prepare(self, statement: Statement, until: float) -> bool:
         name, facts = statement.name, self.facts

@@ -10,17 +10,15 @@ import time
 from typing import TYPE_CHECKING
 
 from leasehold.backends.postgres import errors
-from leasehold.backends.postgres.connection import GOOD
+from leasehold.backends.postgres.driver import GOOD
 from leasehold.backends.postgres.statements import TEXT, Statement
 from leasehold.findings import Finding, Level
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from psycopg.pq.abc import PGresult
-
-    from leasehold.backends.postgres.connection import Connection
-    from leasehold.backends.postgres.pool import Executor
+    from leasehold.backends.postgres.driver import AnyConnection, Rows
+    from leasehold.backends.postgres.executor import Executor
     from leasehold.spi import Runtime
 
 __all__ = ["examine"]
@@ -80,7 +78,7 @@ FROM (
 class Facts:
     """The row, by name."""
 
-    def __init__(self, row: PGresult, *, pooled: bool, sent: float, received: float) -> None:
+    def __init__(self, row: Rows, *, pooled: bool, sent: float, received: float) -> None:
         self._values = {row.fname(column): row.get_value(0, column) for column in range(row.nfields)}
         self.pooled = pooled
         self.here = (sent + received) / 2  # the wall clock of this host while the server looked at its own
@@ -128,7 +126,7 @@ async def examine(executor: Executor, schema: str, runtime: Runtime, *, has_list
     ]
 
 
-async def _facts(connection: Connection, schema: str) -> PGresult:
+async def _facts(connection: AnyConnection, schema: str) -> Rows:
     answer = await connection.run_script(b"BEGIN; SET LOCAL statement_timeout = 0")
     if answer.status in GOOD:
         answer = await connection.execute(Statement(b"", _FACTS.encode(), (TEXT,), (0,)), (schema.encode(),))

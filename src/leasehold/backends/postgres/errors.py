@@ -1,4 +1,4 @@
-"""Errors of PostgreSQL and psycopg into ours, each with what to do.
+"""Errors of PostgreSQL and its drivers into ours, each with what to do.
 
 The one question that matters is whether the request may have been applied. Each request is one statement in a
 transaction of its own, so an ERROR in answer to it means that it was rolled back. A connection that ended after the
@@ -9,27 +9,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from psycopg import pq
-
 from leasehold.errors import BackendError, BackendRejected, BackendUnavailable, OutcomeUnknown
 
 if TYPE_CHECKING:
-    import psycopg
-    from psycopg.pq.abc import PGresult
+    from leasehold.backends.postgres.driver import Rows
 
 __all__ = [
     "CANCELLED",
     "LOCK_TIMEOUT",
+    "MESSAGE",
     "MISSING",
+    "SEVERITY",
+    "SQLSTATE",
     "UNPREPARED",
     "connect_failed",
     "is_fatal",
     "is_stale",
     "lost",
     "message",
+    "not_listening",
     "sqlstate",
     "translated",
 ]
+
+# The fields of an error, by their letters in PostgreSQL's protocol.
+MESSAGE, SQLSTATE, SEVERITY = (ord(letter) for letter in "MCV")
 
 MISSING = frozenset({"3F000", "42P01", "42883"})  # no such schema, table, function
 UNPREPARED = frozenset({"26000", "0A000", "42P05"})  # the prepared statement is not there, or not what it was
@@ -57,23 +61,29 @@ _LATER_CLASSES = {
     "57": "the server is shutting down, or an operator ended the request",
     "58": "the server's system failed; see its log",
 }
+_POOLER = (
+    "a pooler in between changes servers from call to call, and the driver prepares statements on them; make the pool "
+    "with statement_cache_size=0 (asyncpg), or without prepared statements"
+)
 _REJECTED = {
     "42501": "this role may not do that: have the owner of the database run what `leasehold schema postgresql --role` "
     "prints",
     "23514": "the next fence would be above the largest number that is kept exact; check the clock of the server",
     "25P02": "the connection is in a transaction that has failed; pass a pool or an engine, not a connection in use",
     "54000": "a limit of the server is too low for this request",
+    "26000": _POOLER,
+    "42P05": _POOLER,
 }
 
 
-def sqlstate(result: PGresult) -> str:
+def sqlstate(result: Rows) -> str:
     """The code of an error."""
-    return (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
+    return (result.error_field(SQLSTATE) or b"").decode()
 
 
-def is_fatal(result: PGresult) -> bool:
+def is_fatal(result: Rows) -> bool:
     """Whether the server ended the connection with this answer."""
-    severity = result.error_field(pq.DiagnosticField.SEVERITY_NONLOCALIZED) or b""
+    severity = result.error_field(SEVERITY) or b""
     return severity in (b"FATAL", b"PANIC") or not sqlstate(result)
 
 
@@ -82,7 +92,7 @@ def is_stale(code: str) -> bool:
     return code in _STALE
 
 
-def translated(result: PGresult, store: str) -> BackendError:
+def translated(result: Rows, store: str) -> BackendError:
     """The error for an answer that is one."""
     code = sqlstate(result)
     text = message(result)
@@ -109,6 +119,12 @@ def lost(error: Exception | None, store: str) -> OutcomeUnknown:
     return OutcomeUnknown(f"the request to {store} was sent and not answered: {why}", backend=store)
 
 
+def not_listening(error: Exception | None, store: str) -> BackendUnavailable:
+    """The connection that notifications arrive on has ended."""
+    why = f": {_first_line(str(error))}" if error is not None else ""
+    return BackendUnavailable(f"the connection to {store} that listened has ended{why}", backend=store)
+
+
 _NEVER = (  # before a connection is made, libpq gives no SQLSTATE: only English words
     "authentication failed",
     "no pg_hba.conf entry",
@@ -121,7 +137,7 @@ _NEVER = (  # before a connection is made, libpq gives no SQLSTATE: only English
 )
 
 
-def connect_failed(error: psycopg.Error, store: str) -> BackendError:
+def connect_failed(error: Exception, store: str) -> BackendError:
     """No connection was made, so nothing was sent."""
     text = " ".join(str(error).split())
     if any(words in text for words in _NEVER):
@@ -132,9 +148,9 @@ def connect_failed(error: psycopg.Error, store: str) -> BackendError:
     return BackendUnavailable(f"{store} cannot be reached: {text}", backend=store)
 
 
-def message(result: PGresult) -> str:
+def message(result: Rows) -> str:
     """The first line of the server's message."""
-    primary = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY)
+    primary = result.error_field(MESSAGE)
     return _first_line((primary or result.error_message).decode(errors="replace"))
 
 

@@ -13,14 +13,14 @@ from leasehold.values import Holding, LockState, Mode
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from psycopg.pq.abc import PGresult
+    from leasehold.backends.postgres.driver import Rows
 
 __all__ = ["states_from"]
 
 COOLING, WAITING = b"2", b"3"  # values of `state`; see `sql/tables.sql`
 
 
-def states_from(rows: PGresult) -> Sequence[LockState]:
+def states_from(rows: Rows) -> Sequence[LockState]:
     """The states of all keys in the rows of `Statements.states`, which come in order of key, holders first."""
     states: list[LockState] = []
     for number in range(rows.ntuples):

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from types import TracebackType
 
-    from leasehold.backends.postgres.connection import Connection
+    from leasehold.backends.postgres.driver import AnyConnection
     from leasehold.backends.postgres.statements import Statements
     from leasehold.spi import Runtime, Task
 
@@ -28,7 +28,7 @@ class Maintenance(Protocol):
     def is_due(self) -> bool:
         """True once per interval; the caller that gets True must run it."""
 
-    async def run(self, connection: Connection) -> None:
+    async def run(self, connection: AnyConnection) -> None:
         """Send the request. If it fails, the next interval is soon enough."""
 
 
@@ -47,7 +47,7 @@ class Cleaning:
         self._due = now + CLEAN_EVERY
         return True
 
-    async def run(self, connection: Connection) -> None:
+    async def run(self, connection: AnyConnection) -> None:
         await connection.execute(self._statement, (b"%d" % CLEAN_SLICE, number(CLEAN_PAUSE)))
 
 

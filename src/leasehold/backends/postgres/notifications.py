@@ -19,10 +19,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-import psycopg
-
-from leasehold.backends.postgres import errors
-from leasehold.backends.postgres.connection import GOOD
 from leasehold.backends.postgres.maintenance import start
 from leasehold.backends.postgres.statements import array, key_bytes
 from leasehold.errors import BackendError, ClientClosed
@@ -30,10 +26,9 @@ from leasehold.errors import BackendError, ClientClosed
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from leasehold.backends.postgres.connection import Connection
-    from leasehold.backends.postgres.pool import Executor
+    from leasehold.backends.postgres.driver import AnyConnection
+    from leasehold.backends.postgres.executor import Executor
     from leasehold.backends.postgres.statements import Statements
-    from leasehold.backends.postgres.wire import Wire
     from leasehold.spi import Runtime, Signal, Task
     from leasehold.values import Claim
 
@@ -78,19 +73,17 @@ class Listener:
     def __init__(
         self,
         runtime: Runtime,
-        wire: Wire,
         executor: Executor,
         statements: Statements,
-        connect: Callable[[], Awaitable[Connection | None]],
+        connect: Callable[[], Awaitable[AnyConnection | None]],
     ) -> None:
         self._runtime = runtime
-        self._wire = wire
         self._executor = executor
         self._statements = statements
         self._connect = connect  # a connection to listen on; None where listening is of no use
         self._waiters: WeakValueDictionary[str, Waiter] = WeakValueDictionary()
         self._guard = runtime.guard()
-        self._connection: Connection | None = None
+        self._connection: AnyConnection | None = None
         self._poll_until = -math.inf  # until then listening is of no use
         self._has_warned = False  # since the last time that it listened
         self._has_worker = False
@@ -124,7 +117,7 @@ class Listener:
         self._closed = True
         connection, self.channel = self._connection, None
         if connection is not None:
-            self._wire.interrupt(connection)
+            connection.interrupt()
         if self._worker is not None:
             await self._worker.join(self._runtime.now() + GOODBYE)
 
@@ -145,7 +138,7 @@ class Listener:
             return
         try:
             await self._listen()
-        except (psycopg.Error, BackendError, ClientClosed) as error:
+        except (BackendError, ClientClosed) as error:
             self._poll_until = self._runtime.now() + LISTEN_AGAIN
             if not self._closed:
                 self._warn(logging.INFO, f"waiters are not notified of their turn for now, and poll: {error}")
@@ -171,9 +164,7 @@ class Listener:
         try:
             if self._closed:  # while it connected, so that close() could not interrupt this connection
                 return
-            answer = await connection.run_script(b"LISTEN " + channel)
-            if answer.status not in GOOD:
-                raise errors.translated(answer, self._executor.label)
+            await connection.listen(channel)
             if not await self._is_proven(connection, channel):
                 self._poll_until = self._runtime.now() + PROVE_AGAIN
                 self._warn(
@@ -184,29 +175,27 @@ class Listener:
                 return
             self.channel, self._has_warned = channel, False
             self._wake_all()  # the channel has to be stored in the row of each
-            while await self._wire.readable(connection, LINGER) or self._waiters:
+            while await connection.notified(LINGER) or self._waiters:
                 self._receive(connection)
         finally:
             self._connection = None
             connection.close()
 
-    async def _is_proven(self, connection: Connection, channel: bytes) -> bool:
+    async def _is_proven(self, connection: AnyConnection, channel: bytes) -> bool:
         """Send a notification by another connection: if that does not arrive, none would."""
         await self._executor.execute(self._statements.notify, (channel,))
         deadline = self._runtime.now() + PROOF
         while (left := deadline - self._runtime.now()) > 0:
-            if await self._wire.readable(connection, left) and self._receive(connection):
+            if await connection.notified(left) and self._receive(connection):
                 return True
         return False
 
-    def _receive(self, connection: Connection) -> int:
+    def _receive(self, connection: AnyConnection) -> int:
         """Deliver what has arrived; the number of notifications."""
-        count = 0
-        connection.pgconn.consume_input()
-        while (notification := connection.pgconn.notifies()) is not None:
-            count += 1
-            self._deliver(notification.extra.decode(errors="replace").split())
-        return count
+        arrived = connection.notifications()
+        for content in arrived:
+            self._deliver(content.split())
+        return len(arrived)
 
     def _deliver(self, words: list[str]) -> None:
         if len(words) != 4:

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from psycopg import pq
-
 from leasehold.errors import ConfigurationError
 from leasehold.kit.options import (
     FENCE_FLOOR,
@@ -112,6 +110,8 @@ def _values(url: StoreURL, options: Sequence[Option[Any]]) -> Values:
 
 
 def _libpq_names() -> set[str]:
+    from psycopg import pq  # noqa: PLC0415 - only a URL needs it, and not a pool of another driver
+
     return {option.keyword.decode() for option in pq.Conninfo.get_defaults()}
 
 
@@ -157,6 +157,8 @@ def _tls_parameters(values: Values) -> dict[str, str]:
     tls = read_tls(values, used=any(option in values for option in TLS_OPTIONS), secure_url="")
     if tls is None:
         return {}
+    from psycopg import pq  # noqa: PLC0415
+
     authorities = tls.ca
     if authorities is None and tls.verify and pq.version() >= SYSTEM_CERTIFICATES_SINCE:
         authorities = "system"

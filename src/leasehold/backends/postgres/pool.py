@@ -10,122 +10,31 @@ from __future__ import annotations
 import logging
 import math
 from collections import deque
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from weakref import WeakSet, ref
 
-from leasehold.backends.postgres import errors
-from leasehold.backends.postgres.connection import GOOD, Connection, open_connection
+from leasehold.backends.postgres.connection import Connection, open_connection
 from leasehold.backends.postgres.maintenance import start
 from leasehold.backends.postgres.pool_queue import PoolQueue, Slot
 from leasehold.errors import BackendError, BackendUnavailable, ClientClosed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from typing import Any
-
-    from psycopg.pq.abc import PGresult
 
     from leasehold.backends.postgres.maintenance import Maintenance
     from leasehold.backends.postgres.options import PostgresOptions
-    from leasehold.backends.postgres.schema import Schema
     from leasehold.backends.postgres.statements import Statement
     from leasehold.backends.postgres.wire import Wire
     from leasehold.spi import Runtime, Task
 
-__all__ = ["Executor", "OwnPool", "Source"]
+__all__ = ["OwnPool"]
 
 LINGER = 2.0  # how long an idle connection stays open
 GOODBYE = 1.0  # how long close() waits for the worker
 BUSY = 3  # answer timeouts to wait for a connection: the calls before this one may each take one
 
 logger = logging.getLogger("leasehold.postgres")
-
-
-class Source(Protocol):
-    """Where connections for single requests come from."""
-
-    is_closed: bool
-
-    async def take(self, until: float = math.inf, *, first: bool = False, extra: bool = False) -> Connection:
-        """A connection for one call, by `until`.
-
-        `first`: ahead of all calls without it that wait. `extra`: may go beyond the limit by one connection.
-        """
-
-    def give(self, connection: Connection) -> None:
-        """The call came to its end: the connection may be used again."""
-
-    def discard(self, connection: Connection, *, dead: bool) -> None:
-        """It did not: close the connection. `dead`: it failed, and idle ones may have failed with it."""
-
-    async def close(self) -> None:
-        """Close all connections; calls that run or wait end with `ClientClosed`."""
-
-
-class Executor:
-    """Single requests over a source: makes missing tables, and turns errors of the server into ours."""
-
-    def __init__(self, source: Source, schema: Schema, label: str, runtime: Runtime) -> None:
-        self.source = source
-        self.label = label
-        self._schema = schema
-        self._runtime = runtime
-
-    async def execute(
-        self,
-        statement: Statement,
-        values: Sequence[bytes | None],
-        until: float = math.inf,
-        *,
-        first: bool = False,
-        extra: bool = False,
-        repeat: bool = True,
-    ) -> PGresult:
-        """One request, one round trip, over by `until`; for `first` and `extra` see `Source`.
-
-        `repeat`: a request that the server refused because the tables or a prepared statement are missing was not
-        applied; it is sent once more after they are made.
-        """
-        connection = await self.source.take(until, first=first, extra=extra)
-        try:
-            answer = await connection.execute(statement, values, until)
-            if answer.status not in GOOD:
-                self._check(connection, answer)
-        except BaseException as error:
-            self._discard(connection, error, until)
-            raise
-        self.source.give(connection)
-        if answer.status in GOOD:
-            return answer
-        code = errors.sqlstate(answer)
-        if repeat and (code in errors.UNPREPARED or (code in errors.MISSING and await self._make_schema(until))):
-            return await self.execute(statement, values, until, first=first, extra=extra, repeat=False)
-        raise errors.translated(answer, self.label)
-
-    def _discard(self, connection: Connection, error: BaseException, until: float) -> None:
-        """Close the connection of a call that failed. A caller with little time left proves nothing about others."""
-        in_a_hurry = self._runtime.now() >= until and not connection.is_broken()
-        self.source.discard(connection, dead=isinstance(error, BackendError) and not in_a_hurry)
-        if self.source.is_closed and isinstance(error, BackendError):
-            raise ClientClosed(backend=self.label) from None
-
-    def _check(self, connection: Connection, answer: PGresult) -> None:
-        """Raise if the connection must not be used again after this error."""
-        code = errors.sqlstate(answer)
-        if errors.is_fatal(answer) or errors.is_stale(code):
-            raise errors.translated(answer, self.label)
-        if code in errors.UNPREPARED:
-            connection.forget_prepared()
-
-    async def _make_schema(self, until: float) -> bool:
-        connection = await self.source.take(until)
-        try:
-            made = await self._schema.make(connection, until)
-        except BaseException as error:
-            self._discard(connection, error, until)
-            raise
-        self.source.give(connection)
-        return made
 
 
 class OwnPool:
@@ -167,7 +76,7 @@ class OwnPool:
             connection = await self._fill(found, until) if isinstance(found, Slot) else found
             if connection.is_usable():
                 if self.is_closed:
-                    self._wire.interrupt(connection)
+                    connection.interrupt()
                 return connection
             connection.close()
 
@@ -207,7 +116,7 @@ class OwnPool:
         self.is_closed = True
         self._close_idle(None)
         for connection in self._in_use():
-            self._wire.interrupt(connection)
+            connection.interrupt()
         self._queue.call_all()
         self._wake.set()
         if self._worker is not None:

@@ -15,7 +15,7 @@ from leasehold.backends.postgres.statements import Answer, array, key_bytes
 from leasehold.errors import BackendError, BackendUnavailable, ClientClosed, OutcomeUnknown
 
 if TYPE_CHECKING:
-    from leasehold.backends.postgres.pool import Executor
+    from leasehold.backends.postgres.executor import Executor
     from leasehold.backends.postgres.statements import Statements
     from leasehold.spi import Runtime, Signal
     from leasehold.values import Claim

@@ -6,12 +6,12 @@ import math
 from typing import TYPE_CHECKING
 
 from leasehold.backends.postgres import errors
-from leasehold.backends.postgres.connection import GOOD
 from leasehold.backends.postgres.ddl import VERSION, guarded_ddl
+from leasehold.backends.postgres.driver import GOOD
 from leasehold.errors import BackendRejected
 
 if TYPE_CHECKING:
-    from leasehold.backends.postgres.connection import Connection
+    from leasehold.backends.postgres.driver import AnyConnection
     from leasehold.backends.postgres.statements import Statements
 
 __all__ = ["Schema"]
@@ -24,7 +24,7 @@ class Schema:
         self._statements = statements
         self._label = label
 
-    async def make(self, connection: Connection, until: float = math.inf) -> bool:
+    async def make(self, connection: AnyConnection, until: float = math.inf) -> bool:
         """Make what is missing; True when it is there now, also if another client was faster."""
         present = await self._version(connection, until)
         if present > VERSION:
@@ -40,7 +40,7 @@ class Schema:
             raise errors.translated(answer, self._label)
         return True
 
-    async def _version(self, connection: Connection, until: float) -> int:
+    async def _version(self, connection: AnyConnection, until: float) -> int:
         answer = await connection.execute(self._statements.version, (), until)
         if answer.status in GOOD:
             return int(answer.get_value(0, 0) or 0) if answer.ntuples else 0

@@ -22,7 +22,8 @@ from psycopg import pq
 
 from leasehold.backends.postgres import statements as sql
 from leasehold.backends.postgres.base import BaseBackend
-from leasehold.backends.postgres.connection import GOOD, Connection, open_connection
+from leasehold.backends.postgres.connection import Connection, open_connection
+from leasehold.backends.postgres.driver import GOOD
 from leasehold.backends.postgres.maintenance import start
 from leasehold.backends.postgres.pool import BUSY, GOODBYE, LINGER
 from leasehold.backends.postgres.pool_queue import PoolQueue, Slot
@@ -33,9 +34,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
+    from leasehold.backends.postgres.executor import Executor
     from leasehold.backends.postgres.maintenance import Maintenance
     from leasehold.backends.postgres.options import PostgresOptions
-    from leasehold.backends.postgres.pool import Executor
     from leasehold.backends.postgres.statements import Statements
     from leasehold.backends.postgres.wire import Wire
     from leasehold.spi import Runtime, Task

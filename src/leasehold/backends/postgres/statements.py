@@ -15,8 +15,7 @@ from leasehold.values import Holder
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from psycopg.pq.abc import PGresult
-
+    from leasehold.backends.postgres.driver import Rows
     from leasehold.values import Claim
 
 __all__ = [
@@ -55,7 +54,7 @@ class Answer:
 
     __slots__ = ("first", "row", "rows", "sent")
 
-    def __init__(self, rows: PGresult, sent: float, row: int | None = 0, first: int = 0) -> None:
+    def __init__(self, rows: Rows, sent: float, row: int | None = 0, first: int = 0) -> None:
         self.rows = rows
         self.row = row
         self.first = first

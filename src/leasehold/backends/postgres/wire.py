@@ -1,4 +1,4 @@
-"""How a runtime connects and waits for a socket: `blocking_wire` on a thread, `asyncio_wire` on an event loop."""
+"""How a runtime connects and waits for a socket of psycopg: `blocking_wire` on a thread, `asyncio_wire` on a loop."""
 
 from __future__ import annotations
 

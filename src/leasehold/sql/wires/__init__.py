@@ -21,7 +21,9 @@ __all__ = ["Answer", "Transaction", "Wire", "async_twin", "wire_of"]
 WIRES = {
     "MySQLdb": "leasehold.sql.wires.mysql",
     "aiomysql": "leasehold.sql.wires.mysql",
+    "aiosqlite": "leasehold.sql.wires.aiosqlite",
     "asyncmy": "leasehold.sql.wires.mysql",
+    "asyncpg": "leasehold.sql.wires.asyncpg",
     "django": "leasehold.sql.wires.django",
     "psycopg": "leasehold.sql.wires.psycopg",
     "pymysql": "leasehold.sql.wires.mysql",
