@@ -40,7 +40,6 @@ EXTRAS: dict[str, dict[str, str]] = {
         "base": "what both modes share",
         "ddl": "the text of tables and functions; printed without a driver",
         "maintenance": "the background work of a client",
-        "pool_queue": "who gets the next connection",
         "session": "the other mode: grants that end with a connection",
         "statements": "values into parameters, rows into values",
     },

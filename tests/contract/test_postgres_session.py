@@ -13,6 +13,8 @@ def test_contract(case: contract.Case, driver: type[contract.Driver], postgres: 
     url = f"{postgres.url()}?mode=session"
     contract.check(
         case,
-        contract.UrlHarness(url, contract.REQUIRED["postgresql session"], ttl=0.5, swept="backends", stride=STRIDE),
+        contract.UrlHarness(
+            url, contract.REQUIRED["postgresql session"], ttl=0.5, swept="backends kit/pool", stride=STRIDE
+        ),
         driver(),
     )

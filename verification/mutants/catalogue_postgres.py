@@ -145,7 +145,7 @@ POSTGRES_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "PG-head-put-aside",
         "the first call in a queue that was empty for a second is removed by the second one",
-        "backends/postgres/pool_queue.py",
+        "kit/pool_queue.py",
         "        if not self.first and not self.rest:\n            self._moved = self._runtime.now()\n",
         "",
         ("tests/stores/postgres/test_postgres_pool.py", "-k", "empty_for_long"),

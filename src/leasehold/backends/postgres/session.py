@@ -24,9 +24,9 @@ from leasehold.backends.postgres import statements as sql
 from leasehold.backends.postgres.base import BaseBackend
 from leasehold.backends.postgres.connection import GOOD, Connection, open_connection
 from leasehold.backends.postgres.maintenance import start
-from leasehold.backends.postgres.pool import BUSY, GOODBYE, LINGER
-from leasehold.backends.postgres.pool_queue import PoolQueue, Slot
 from leasehold.errors import BackendError, BackendRejected, BackendUnavailable, ClientClosed, OutcomeUnknown
+from leasehold.kit.pool import BUSY, GOODBYE, LINGER
+from leasehold.kit.pool_queue import PoolQueue, Slot
 from leasehold.values import Capability, Grant, Loss, LossReason
 
 if TYPE_CHECKING:
