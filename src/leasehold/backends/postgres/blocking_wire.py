@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import select
-import socket
 import threading
 from contextlib import suppress
 from time import monotonic
@@ -14,6 +12,7 @@ import psycopg
 
 from leasehold.backends.postgres.connection import poller_for
 from leasehold.backends.postgres.wire import CHECK_EVERY
+from leasehold.kit.waits import shut_down as shut_down_socket
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,9 +58,9 @@ class BlockingWire:
 
 
 def shut_down(connection: Connection) -> None:
-    """Shut the stream down, which ends every wait for it. Its user closes the descriptor."""
-    with suppress(OSError), socket.socket(fileno=os.dup(connection.pgconn.socket)) as stream:
-        stream.shutdown(socket.SHUT_RDWR)
+    """End every wait for this connection. Its user closes the descriptor."""
+    with suppress(OSError):
+        shut_down_socket(connection.pgconn.socket)
 
 
 def in_time(
