@@ -43,20 +43,23 @@ class BlockingWaits:
     """Blocks the calling thread; a signal handler that raises ends the wait."""
 
     async def readable(self, descriptor: int, seconds: float) -> bool:
+        """See `Waits`."""
         return _ready(descriptor, seconds, write=False)
 
     async def writable(self, descriptor: int, seconds: float) -> bool:
+        """See `Waits`."""
         return _ready(descriptor, seconds, write=True)
 
     async def watch(self, descriptor: int, seconds: float) -> bool:
+        """See `Waits`."""
         return descriptor < 0 or _ready(descriptor, seconds, write=False)
 
 
 def _ready(descriptor: int, seconds: float, *, write: bool) -> bool:
     seconds = max(seconds, 0.0)
     if not hasattr(select, "poll"):
-        asked = [[], [descriptor]] if write else [[descriptor], []]
-        return any(select.select(*asked, [], seconds))
+        here = [descriptor]
+        return any(select.select([] if write else here, here if write else [], [], seconds))
     poller = select.poll()
     poller.register(descriptor, select.POLLOUT if write else select.POLLIN)
     return bool(poller.poll(seconds * 1000))

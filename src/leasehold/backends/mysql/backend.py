@@ -11,17 +11,22 @@ from typing import TYPE_CHECKING
 
 from leasehold.backends.mysql import statements as sql
 from leasehold.backends.mysql.base import BaseBackend
+from leasehold.backends.mysql.notifications import Listener, Waiter
+from leasehold.backends.mysql.rows import NameRows
 from leasehold.kit import pauses, rules
 from leasehold.kit.rules import Queued, place_lifetime
 from leasehold.spi import Place
-from leasehold.values import Capability, Reading, Record
+from leasehold.values import Capability, Grant, Reading, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
-    from leasehold.backends.mysql.rows import NameRows
-    from leasehold.spi import Signal
-    from leasehold.values import Claim, Grant, Holder, Refusal
+    from leasehold.backends.mysql.connection import Connection
+    from leasehold.backends.mysql.options import MysqlOptions
+    from leasehold.backends.mysql.pool import Executor
+    from leasehold.kit.rows import Row
+    from leasehold.spi import Runtime
+    from leasehold.values import Claim, Holder, Refusal
 
 __all__ = ["RowsBackend"]
 
@@ -30,9 +35,9 @@ RECHECK_WITHOUT_LISTENER = 0.5  # two queries a second
 
 @dataclass(frozen=True, slots=True)
 class _QueuePlace(Place):
-    """A place, with the number of its row."""
+    """A place, with the waiter that is woken."""
 
-    number: int = 0
+    waiter: Waiter | None = None
 
 
 class RowsBackend(BaseBackend):
@@ -40,30 +45,60 @@ class RowsBackend(BaseBackend):
 
     capabilities = frozenset(Capability) - {Capability.SESSION, Capability.PUSH}
 
+    def __init__(
+        self,
+        options: MysqlOptions,
+        executor: Executor,
+        runtime: Runtime,
+        *,
+        listen: Callable[[], Awaitable[Connection]],
+    ) -> None:
+        super().__init__(options, executor, runtime)
+        self._listener = Listener(runtime, executor, listen)
+
     # --- claims that wait
 
     async def join(self, claim: Claim, until: float = math.inf, /) -> Grant | Place | Refusal:
         grant = await self._grant_plain(claim, until)
         if grant is not None:
             return grant
-        return await self._queue(rules.join, claim, self._runtime.signal(), until)
-
-    async def turn(self, place: Place, until: float = math.inf, /) -> Grant | Place | Refusal:
-        return await self._queue(rules.turn, place.claim, place.signal, until)
-
-    async def _queue(
-        self,
-        verb: Callable[[NameRows, Claim, bytes | None], Grant | Queued | Refusal],
-        claim: Claim,
-        signal: Signal,
-        until: float,
-    ) -> Grant | Place | Refusal:
-        answer = await self._visit(claim.key, until, lambda rows: verb(rows, claim, None))
+        waiter, name = self._listener.expect(claim), self._listener.name  # it may be woken before the answer comes
+        answer = await self._visit(claim.key, until, lambda rows: rules.join(rows, claim, name))
         if not isinstance(answer, Queued):
             return answer
-        recheck = min(answer.early_recheck, RECHECK_WITHOUT_LISTENER)
-        number = answer.row.number
-        return _QueuePlace(claim, signal, recheck, answer.ahead, answer.holder, number, paused=answer.paused)
+        place = self._place(answer, waiter)
+        if self._listener.ensure() != name:  # the row has an outdated name: have the next turn correct it
+            waiter.signal.set()
+        return place
+
+    async def turn(self, place: Place, until: float = math.inf, /) -> Grant | Place | Refusal:
+        claim = place.claim
+        waiter = getattr(place, "waiter", None) or self._listener.expect(claim)
+        name = self._listener.ensure()
+        rows = await self._kept(claim, waiter, name, until)
+        rules.expire(rows)
+        answer = rules.turn(rows, claim, name)
+        if isinstance(answer, Grant):  # decided, and not written yet
+            answer = await self._visit(claim.key, until, lambda rows: rules.turn(rows, claim, name))
+        return self._place(answer, waiter) if isinstance(answer, Queued) else answer
+
+    async def _kept(self, claim: Claim, waiter: Waiter, name: bytes | None, until: float) -> NameRows:
+        """Keep the place alive, and read how things are, in one round trip."""
+        key = claim.key.encode()
+        keep = sql.keep_place(key, waiter.number, claim.owner.encode(), place_lifetime(claim), name)
+        results = await self._execute(b"%b;%b" % (keep, sql.read_name(key)), until)
+        return NameRows(claim.key, self.label, results[-1].rows, self._first_fence)
+
+    def _place(self, queued: Queued, waiter: Waiter) -> Place:
+        waiter.number, recheck = queued.row.number, queued.early_recheck
+        if self._listener.name is None:
+            recheck = min(recheck, RECHECK_WITHOUT_LISTENER)
+        return _QueuePlace(
+            waiter.claim, waiter.signal, recheck, queued.ahead, queued.holder, waiter, paused=queued.paused
+        )
+
+    def _notify(self, waiters: Sequence[Row]) -> None:
+        self._listener.ring({waiter.listener for waiter in waiters})
 
     # --- records
 
@@ -91,7 +126,5 @@ class RowsBackend(BaseBackend):
     # --- life
 
     async def close(self) -> None:
+        await self._listener.close()
         await self._executor.source.close()
-
-
-_ = place_lifetime

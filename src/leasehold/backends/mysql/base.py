@@ -125,12 +125,12 @@ class BaseBackend:
                 f"namespace and name have {len(key.encode())} bytes together; {self.label} takes {LONGEST_KEY}"
             )
 
-    async def _renew(self, grants: Sequence[Grant], until: float) -> list[Grant | Loss]:
+    async def _renew(self, grants: Sequence[Grant], until: float) -> Sequence[Grant | Loss]:
         renewed = [Grant(each.claim, each.fence, each.claim.ttl, None, each.abandoned) for each in grants]
         if all(each.claim.mode is Mode.EXCLUSIVE for each in grants):
             results = await self._execute(sql.renew_plain(grants, self.session), until, first=True, extra=True)
             if sum(result.affected for result in results) == len(grants):
-                return [*renewed]
+                return renewed
         results = await self._execute(sql.renew_all(grants, self.session), until, first=True, extra=True)
         owners = {owner for (owner,) in results[-2].rows}
         return [
@@ -194,5 +194,3 @@ class BaseBackend:
 
 def _swapped(verb: Callable[..., T], given: object, rows: NameRows) -> T:
     return verb(rows, given)
-
-

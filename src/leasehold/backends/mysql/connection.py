@@ -57,7 +57,7 @@ class Connection:
         self._driver = driver
         self._socket: socket.socket = driver._sock  # noqa: SLF001 - see the head of this file
         self._socket.setblocking(False)  # noqa: FBT003 - the standard library's own
-        self._descriptor = self._socket.fileno()
+        self._descriptor: int = self._socket.fileno()
         self._waits = waits
         self._runtime = runtime
         self._label = label

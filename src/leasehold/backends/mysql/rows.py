@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 from leasehold.backends.mysql.packets import binary, optional_binary
-from leasehold.backends.mysql.statements import holder_from, listed, micros, seconds
+from leasehold.backends.mysql.statements import holder_from, micros, seconds
 from leasehold.kit import rules
 from leasehold.kit.holder import holder_to_json
 from leasehold.kit.local_rows import LocalRows
@@ -118,7 +118,8 @@ class NameRows(LocalRows):
         row = next(iter(self))
         claim = row.claim
         is_plain = row.state == State.HOLDING and claim.mode is Mode.EXCLUSIVE and not claim.min_hold
-        return row if is_plain and row.broken is None and not row.abandoned else None
+        is_last = row.fence == self._fence.last  # no operator has raised the fence since
+        return row if is_plain and is_last and row.broken is None and not row.abandoned else None
 
     def _lock_values(self, plain: Row | None, *, is_used: bool) -> tuple[bytes, ...]:
         start = (b"%d" % self._fence.last,)
@@ -144,12 +145,16 @@ class NameRows(LocalRows):
         name = binary(self.key.encode())
         columns = _LOCK_COLUMNS
         if self._version is None:
-            return b"INSERT INTO leasehold_lock (name, version, %b) VALUES (%b, %d, %b) " % (
-                b", ".join(columns),
-                name,
-                micros(self.now),
-                b", ".join(values),
-            ) + b"ON DUPLICATE KEY UPDATE name = VALUES(name)"
+            return (
+                b"INSERT INTO leasehold_lock (name, version, %b) VALUES (%b, %d, %b) "
+                % (
+                    b", ".join(columns),
+                    name,
+                    micros(self.now),
+                    b", ".join(values),
+                )
+                + b"ON DUPLICATE KEY UPDATE name = VALUES(name)"
+            )
         pairs = b", ".join(b"%b = %b" % pair for pair in zip(columns, values, strict=True))
         return b"UPDATE leasehold_lock SET version = version + 1, %b WHERE name = %b AND version = %d" % (
             pairs,

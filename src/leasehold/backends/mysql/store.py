@@ -28,7 +28,7 @@ class MysqlStore:
         options, waits = self._options, waits_for(runtime)
         pool = OwnPool(options, waits, runtime)
         executor = Executor(pool, Schema(options.label), options.label, runtime, options.answer_timeout)
-        return RowsBackend(options, executor, runtime)
+        return RowsBackend(options, executor, runtime, listen=pool.dedicated)
 
 
 def open_url(url: StoreURL) -> Store:
