@@ -14,7 +14,11 @@ def test_contract(case: contract.Case, driver: type[contract.Driver], postgres: 
     contract.check(
         case,
         contract.UrlHarness(
-            url, contract.REQUIRED["postgresql session"], ttl=0.5, swept="backends kit/pool", stride=STRIDE
+            url,
+            contract.REQUIRED["postgresql session"],
+            ttl=0.5,
+            swept="backends kit/pool kit/one_session",
+            stride=STRIDE,
         ),
         driver(),
     )

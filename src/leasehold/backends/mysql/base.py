@@ -42,7 +42,7 @@ class BaseBackend:
     """Granting, renewing, releasing, withdrawing, inspecting; the modes add queues and records, or sessions."""
 
     gone = rules.TAKEN  # the loss of a grant that is not there any more
-    session: bytes | None = None  # that grants are bound to
+    session = sql.NO_SESSION  # what grants are bound to
 
     def __init__(self, options: MysqlOptions, executor: Executor, runtime: Runtime) -> None:
         self.label = options.label
@@ -116,7 +116,7 @@ class BaseBackend:
         self._check_length(claim.key)
         if claim.mode is not Mode.EXCLUSIVE or claim.min_hold:
             return None
-        (result,) = await self._execute(sql.grant_plain(claim, self._first_fence), until)
+        (result,) = await self._execute(sql.grant_plain(claim, self._first_fence, self.session), until)
         return Grant(claim, result.insert_id, claim.ttl, None, abandoned=False) if result.affected else None
 
     def _check_length(self, key: str) -> None:

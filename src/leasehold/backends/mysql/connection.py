@@ -34,17 +34,28 @@ CHUNK = 65536
 _WAIT = (BlockingIOError, ssl.SSLWantReadError)
 
 
+class Link:
+    """The stream of a connection, and what is under way on it."""
+
+    __slots__ = ("descriptor", "driver", "number", "reader", "stream")
+
+    def __init__(self, driver: Any) -> None:
+        self.driver = driver  # referred to, because PyMySQL closes what is collected
+        self.stream: socket.socket = driver._sock  # noqa: SLF001 - see the head of this file
+        self.stream.setblocking(False)  # noqa: FBT003 - the standard library's own
+        self.descriptor: int = self.stream.fileno()  # negative once it is closed
+        self.number: int = driver.thread_id()  # of the session, as the server said when it was connected to
+        self.reader: AnswerReader | None = None  # of a query that was sent and not answered yet
+
+
 class Connection:
     """One connection, used by one call at a time."""
 
     __slots__ = (
         "__weakref__",
-        "_descriptor",
-        "_driver",
         "_label",
-        "_reader",
+        "_link",
         "_runtime",
-        "_socket",
         "_timeout",
         "_waits",
         "idle_since",
@@ -53,17 +64,13 @@ class Connection:
         "slot",
     )
 
-    def __init__(self, driver: Any, waits: Waits, runtime: Runtime, label: str, timeout: float) -> None:
-        self._driver = driver
-        self._socket: socket.socket = driver._sock  # noqa: SLF001 - see the head of this file
-        self._socket.setblocking(False)  # noqa: FBT003 - the standard library's own
-        self._descriptor: int = self._socket.fileno()
+    def __init__(self, link: Link, waits: Waits, runtime: Runtime, label: str, timeout: float) -> None:
+        self._link = link
         self._waits = waits
         self._runtime = runtime
         self._label = label
         self._timeout = timeout
-        self._reader: AnswerReader | None = None  # of a query that was sent and not answered yet
-        self.number: int = driver.thread_id()  # of the session, as the server said when it was connected to
+        self.number = link.number
         self.is_direct = False  # known to have no proxy in between that changes servers from query to query
         self.idle_since = 0.0
         self.slot: Any = None  # belongs to the pool that it came from
@@ -75,49 +82,49 @@ class Connection:
         closed: the next answer on it belongs to this call.
         """
         deadline = min(self._runtime.now() + (self._timeout if patience is None else patience), until)
-        self._reader = AnswerReader()
+        self._link.reader = AnswerReader()
         try:
             await self._send(query_packet(text), deadline)
-            return await self._receive(self._reader, deadline)
+            return await self._receive(self._link.reader, deadline)
         except (OSError, IndexError, KeyError) as error:  # the latter: not an answer of this protocol
             raise errors.lost(error, self._label) from None
 
     async def _send(self, packet: bytes, deadline: float) -> None:
         while packet:
             try:
-                packet = packet[self._socket.send(packet) :]
+                packet = packet[self._link.stream.send(packet) :]
             except (BlockingIOError, ssl.SSLWantWriteError):
-                if not await self._waits.writable(self._descriptor, deadline - self._runtime.now()):
+                if not await self._waits.writable(self._link.descriptor, deadline - self._runtime.now()):
                     raise errors.lost(None, self._label) from None
 
     async def _receive(self, reader: AnswerReader, deadline: float) -> Answer:
         waited = False  # an answer is not there at once: wait before the first try, unless TLS may have kept some
         while True:
-            if waited or isinstance(self._socket, ssl.SSLSocket):
+            if waited or isinstance(self._link.stream, ssl.SSLSocket):
                 try:
-                    data = self._socket.recv(CHUNK)
+                    data = self._link.stream.recv(CHUNK)
                 except _WAIT:
                     data = None
                 if data == b"":
                     raise ConnectionError("the server closed the connection")
                 if data is not None and (answer := reader.feed(data)) is not None:
-                    self._reader = None
+                    self._link.reader = None
                     return answer
                 if data is not None and len(data) == CHUNK:
                     continue
-            if not await self._waits.readable(self._descriptor, deadline - self._runtime.now()):
+            if not await self._waits.readable(self._link.descriptor, deadline - self._runtime.now()):
                 raise errors.lost(None, self._label)
             waited = True
 
     def is_usable(self) -> bool:
         """Whether the server has not ended the connection while it was idle. Sends nothing."""
-        return self._reader is None and not self.is_broken() and self._is_quiet()
+        return self._link.reader is None and not self.is_broken() and self._is_quiet()
 
     def _is_quiet(self) -> bool:
         try:
-            if not _has_input(self._descriptor):
+            if not _has_input(self._link.descriptor):
                 return True
-            self._socket.recv(1, 0 if isinstance(self._socket, ssl.SSLSocket) else socket.MSG_PEEK)
+            self._link.stream.recv(1, 0 if isinstance(self._link.stream, ssl.SSLSocket) else socket.MSG_PEEK)
         except _WAIT:  # a message of TLS itself
             return True
         except (OSError, ValueError):
@@ -126,7 +133,7 @@ class Connection:
 
     async def recovers(self, until: float = math.inf) -> bool:
         """Read the answer that an interrupted call left behind; False if the connection has failed."""
-        reader = self._reader
+        reader = self._link.reader
         if reader is not None and not self.is_broken():
             try:
                 await self._receive(reader, min(self._runtime.now() + self._timeout, until))
@@ -136,28 +143,34 @@ class Connection:
                 return False
         return self.is_usable()
 
+    def view(self) -> Connection:
+        """A second object for the same connection and session, to be referred to by one call alone."""
+        view = Connection(self._link, self._waits, self._runtime, self._label, self._timeout)
+        view.is_direct = self.is_direct
+        return view
+
     async def watch(self, seconds: float) -> bool:
         """Wait until something comes, beside a call that may use the connection; False if the time is over first."""
-        return await self._waits.watch(self._descriptor, seconds)
+        return await self._waits.watch(self._link.descriptor, seconds)
 
     def is_owed(self) -> bool:
         """Whether the answer to a query has not been read."""
-        return self._reader is not None
+        return self._link.reader is not None
 
     def is_broken(self) -> bool:
         """Whether the connection was closed."""
-        return self._descriptor < 0
+        return self._link.descriptor < 0
 
     def interrupt(self) -> None:
         """End a wait for this connection, from any thread; it cannot be used afterwards."""
-        if self._descriptor >= 0:
-            shut_down(self._descriptor)
+        if self._link.descriptor >= 0:
+            shut_down(self._link.descriptor)
 
     def close(self) -> None:
         """Close it; a query that is under way may still be applied."""
-        if self._descriptor >= 0:
-            self._descriptor = -1
-            self._driver._force_close()  # noqa: SLF001 - a farewell would wait for room in the socket
+        if self._link.descriptor >= 0:
+            self._link.descriptor = -1
+            self._link.driver._force_close()  # noqa: SLF001 - a farewell would wait for room in the socket
 
 
 def _has_input(descriptor: int) -> bool:
@@ -189,7 +202,7 @@ def dial(options: MysqlOptions, waits: Waits, runtime: Runtime) -> Connection:
             ssl=None if options.tls is None else _tls_context(options.tls),
             **words,
         )
-        return Connection(driver, waits, runtime, options.label, options.answer_timeout)
+        return Connection(Link(driver), waits, runtime, options.label, options.answer_timeout)
     except (pymysql.Error, OSError, RuntimeError) as error:
         raise errors.connect_failed(error, options.label) from None
 

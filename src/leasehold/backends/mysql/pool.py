@@ -80,10 +80,17 @@ class Executor:
             else:
                 raise errors.translated(answer.error, self.label)
 
-    async def _query(self, text: bytes, until: float, *, first: bool, extra: bool) -> Answer:
+    async def look(self, text: bytes) -> Sequence[Result]:
+        """The same for a query that must make no tables: it only looks."""
+        answer = await self._query(text, math.inf, first=False, extra=False, makes=False)
+        if answer.error is not None:
+            raise errors.translated(answer.error, self.label)
+        return answer.results
+
+    async def _query(self, text: bytes, until: float, *, first: bool, extra: bool, makes: bool = True) -> Answer:
         connection = await self.source.take(until, first=first, extra=extra)
         try:
-            if not self._schema.is_known:
+            if makes and not self._schema.is_known:
                 await self._check_schema(connection, until)
             answer = await connection.query(text, until)
             if answer.error is not None:

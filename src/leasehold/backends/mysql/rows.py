@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 from leasehold.backends.mysql.packets import binary, optional_binary
-from leasehold.backends.mysql.statements import holder_from, micros, seconds
+from leasehold.backends.mysql.statements import NO_SESSION, holder_from, micros, seconds
 from leasehold.kit import rules
 from leasehold.kit.holder import holder_to_json
 from leasehold.kit.local_rows import LocalRows
@@ -54,14 +54,14 @@ class _Fence:
 
 
 class NameRows(LocalRows):
-    """One name as it was when it was read; `session` is that of this client, for grants that it makes."""
+    """One name as it was when it was read; `session` is what grants that this client makes are bound to."""
 
     def __init__(self, key: str, label: str, lines: Sequence[Values], first_fence: int = 1) -> None:
         line = lines[0]
         now = int(line[0] or 0)
         self._fence = _Fence(int(line[3] or 0), max(now, first_fence))
         super().__init__(key, label, now / 1_000_000, self._fence.mint)
-        self.session: bytes | None = None
+        self.session = NO_SESSION
         self._version = None if line[2] is None else int(line[2])
         self._sessions: dict[str, bytes] = {}
         self._claims: dict[int, tuple[object, ...]] = {}  # as stored, by number
@@ -74,6 +74,7 @@ class NameRows(LocalRows):
                 self._claims[row.number] = _stored_form(row)
                 self._put(row, line[27], ended=line[28] == b"1")
         self._stored_lock = _lock_form(lines[0])
+        self._last_stored = self._last  # rows above it were made by this client, just now
 
     def _put(self, row: Row, session: bytes | None, *, ended: bool) -> None:
         if session is not None:
@@ -81,10 +82,6 @@ class NameRows(LocalRows):
         if ended:
             row.expires = min(row.expires, self.now)
         self.put(row)
-
-    def session_of(self, owner: str) -> bytes | None:
-        """The session that this owner's claim lives in."""
-        return self._sessions.get(owner)
 
     def raise_fence(self, fence: int) -> int:
         """Let the next fence be above this one."""
@@ -135,11 +132,14 @@ class NameRows(LocalRows):
             b"%d" % micros(plain.since),
             b"%d" % micros(plain.expires),
             binary(holder_to_json(claim.holder).encode()),
-            optional_binary(self._session_for(plain)),
+            self._session_for(plain),
         )
 
-    def _session_for(self, row: Row) -> bytes | None:
-        return self._sessions.get(row.claim.owner, self.session if row.state == State.HOLDING else None)
+    def _session_for(self, row: Row) -> bytes:
+        stored = self._sessions.get(row.claim.owner)
+        if stored is not None:
+            return binary(stored)
+        return self.session if row.state == State.HOLDING and row.number > self._last_stored else NO_SESSION
 
     def _write_lock(self, values: tuple[bytes, ...]) -> bytes:
         name = binary(self.key.encode())
@@ -211,7 +211,7 @@ class NameRows(LocalRows):
                 b"%d" % row.abandoned,
                 optional_binary(_reason_bytes(row.broken)),
                 optional_binary(row.listener),
-                optional_binary(self._session_for(row)),
+                self._session_for(row),
             )
         )
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NOW",
+    "NO_SESSION",
+    "SESSION",
     "grant_plain",
     "holder_from",
     "keep_place",
@@ -36,6 +38,9 @@ __all__ = [
 
 MICRO = 1_000_000
 
+# The session of the connection that executes a statement, as it is stored in grants that end with it; or none.
+SESSION, NO_SESSION = b"@leasehold_session", b"NULL"
+
 # The server's clock. It is one instant for all of a statement, and no time zone takes part.
 NOW = b"TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 
@@ -44,25 +49,38 @@ NOW = b"TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 # The number of changed rows is not 0 if the name was not in use; then the fence is the "insert id" of the answer.
 # Columns are assigned from left to right, so `shape`, which all conditions look at, comes last.
 _GRANT_PLAIN = (
-    b"INSERT INTO leasehold_lock (name, version, fence, owner, ttl, since, expires, holder, shape) VALUES "
-    b"(%b, " + NOW + b", LAST_INSERT_ID(GREATEST(" + NOW + b", %d)), %b, %d, " + NOW + b", " + NOW + b" + %d, %b, 1) "
-    b"ON DUPLICATE KEY UPDATE "
-    b"version = IF(shape = 0 AND fence < %d, version + 1, version), "
-    b"owner = IF(shape = 0 AND fence < %d, VALUES(owner), owner), "
-    b"ttl = IF(shape = 0 AND fence < %d, VALUES(ttl), ttl), "
-    b"since = IF(shape = 0 AND fence < %d, VALUES(since), since), "
-    b"expires = IF(shape = 0 AND fence < %d, VALUES(expires), expires), "
-    b"holder = IF(shape = 0 AND fence < %d, VALUES(holder), holder), "
-    b"fence = IF(shape = 0 AND fence < %d, LAST_INSERT_ID(GREATEST(fence + 1, VALUES(fence))), fence), "
-    b"shape = IF(shape = 0 AND owner = VALUES(owner), 1, shape)"
-).replace(b"fence < %d", b"fence < %d" % MAX_FENCE)
+    (
+        b"INSERT INTO leasehold_lock (name, version, fence, owner, ttl, since, expires, holder, session, shape) VALUES "
+        b"(%b, "
+        + NOW
+        + b", LAST_INSERT_ID(GREATEST("
+        + NOW
+        + b", %d)), %b, %d, "
+        + NOW
+        + b", "
+        + NOW
+        + b" + %d, %b, %b, 1) "
+        b"ON DUPLICATE KEY UPDATE "
+        b"version = IF(shape = 0 AND fence < %d, version + 1, version), "
+        b"owner = IF(shape = 0 AND fence < %d, VALUES(owner), owner), "
+        b"ttl = IF(shape = 0 AND fence < %d, VALUES(ttl), ttl), "
+        b"since = IF(shape = 0 AND fence < %d, VALUES(since), since), "
+        b"expires = IF(shape = 0 AND fence < %d, VALUES(expires), expires), "
+        b"holder = IF(shape = 0 AND fence < %d, VALUES(holder), holder), "
+        b"session = IF(shape = 0 AND fence < %d, VALUES(session), session), "
+        b"fence = IF(shape = 0 AND fence < %d, LAST_INSERT_ID(GREATEST(fence + 1, VALUES(fence))), fence), "
+        b"shape = IF(shape = 0 AND owner = VALUES(owner), 1, shape)"
+    )
+    .replace(b"@now", NOW)
+    .replace(b"fence < %d", b"fence < %d" % MAX_FENCE)
+)
 
 
-def grant_plain(claim: Claim, first_fence: int) -> bytes:
+def grant_plain(claim: Claim, first_fence: int, session: bytes) -> bytes:
     """An exclusive claim on a name that is not in use."""
     ttl = micros(claim.ttl)
-    values = (binary(claim.key.encode()), first_fence, binary(claim.owner.encode()), ttl, ttl, _holder(claim.holder))
-    return _GRANT_PLAIN % values
+    name, owner = binary(claim.key.encode()), binary(claim.owner.encode())
+    return _GRANT_PLAIN % (name, first_fence, owner, ttl, ttl, _holder(claim.holder), session)
 
 
 def release_plain(grant: Grant) -> bytes:
@@ -73,12 +91,12 @@ def release_plain(grant: Grant) -> bytes:
     ) % (binary(grant.claim.key.encode()), binary(grant.claim.owner.encode()), grant.fence)
 
 
-def renew_plain(grants: Sequence[Grant], session: bytes | None = None) -> bytes:
+def renew_plain(grants: Sequence[Grant], session: bytes) -> bytes:
     """A statement for each ttl: as many rows changed as owners held their names in the plain way."""
     return b";".join(_renew_folded(ttl, same, NOW, session) for ttl, same in _by_ttl(grants).items())
 
 
-def renew_all(grants: Sequence[Grant], session: bytes | None = None) -> bytes:
+def renew_all(grants: Sequence[Grant], session: bytes) -> bytes:
     """The same for holders of every kind, in one transaction; the last result but one has the owners that hold."""
     names = listed(grant.claim.key.encode() for grant in grants)
     parts = [
@@ -105,7 +123,7 @@ def _by_ttl(grants: Sequence[Grant]) -> dict[int, list[Grant]]:
     return groups
 
 
-def _renew_folded(ttl: int, grants: Sequence[Grant], now: bytes, session: bytes | None) -> bytes:
+def _renew_folded(ttl: int, grants: Sequence[Grant], now: bytes, session: bytes) -> bytes:
     return b"UPDATE leasehold_lock SET version = version + 1, expires = %b + %d WHERE %b" % (
         now,
         ttl,
@@ -113,19 +131,19 @@ def _renew_folded(ttl: int, grants: Sequence[Grant], now: bytes, session: bytes 
     )
 
 
-def _folded_of(grants: Sequence[Grant], now: bytes, session: bytes | None) -> bytes:
+def _folded_of(grants: Sequence[Grant], now: bytes, session: bytes) -> bytes:
     return b"shape = 1 AND expires > %b AND %b" % (now, _of_grants(grants, session))
 
 
-def _claims_of(grants: Sequence[Grant], session: bytes | None) -> bytes:
+def _claims_of(grants: Sequence[Grant], session: bytes) -> bytes:
     return b"state = 1 AND broken IS NULL AND expires > @leasehold_now AND " + _of_grants(grants, session)
 
 
-def _of_grants(grants: Sequence[Grant], session: bytes | None) -> bytes:
+def _of_grants(grants: Sequence[Grant], session: bytes) -> bytes:
     """Names are the index; owner and fence tell a grant from every other."""
     names = listed(grant.claim.key.encode() for grant in grants)
     pairs = b",".join(b"(%b,%d)" % (binary(grant.claim.owner.encode()), grant.fence) for grant in grants)
-    own = b"" if session is None else b" AND session = %b" % binary(session)
+    own = b" AND session = %b" % session if session == SESSION else b""
     return b"name IN (%b) AND (owner, fence) IN (%b)%b" % (names, pairs, own)
 
 
