@@ -41,6 +41,8 @@ OPENED_BY = {
     "nats": "`nats://h1,h2,h3`, `nats+tls://`",
     "postgresql": "`postgresql://`",
     "postgresql session": "`postgresql://...?mode=session`",
+    "mysql": "`mysql://`, `mariadb://`",
+    "mysql session": "`mysql://...?mode=session`",
 }
 TITLES = {
     "memory": "memory",
@@ -175,7 +177,7 @@ def _searched(instance: Instance) -> tuple[str, str, str, str]:
 
 def _options() -> str:
     """What each store's URL may say."""
-    return draw_options({**TITLES, "postgres": "PostgreSQL"})
+    return draw_options({**TITLES, "postgres": "PostgreSQL", "mysql": "MySQL and MariaDB"})
 
 
 DRAWINGS: dict[str, Callable[[], str]] = {

@@ -68,6 +68,7 @@ MAY_IMPORT = {
 # And one to the text of a store's tables, which their owner prints; one to the events of a pattern, which are public.
 ALLOWED_TOO = {
     ("backends/redlock", "leasehold._core.quorum"),
+    ("sql", "leasehold.backends.mysql"),
     ("sql", "leasehold.backends.postgres.ddl"),
     (".", "leasehold.patterns.cache_events"),
 }

@@ -35,6 +35,15 @@ EXTRAS: dict[str, dict[str, str]] = {
         "sessions": "the leases of etcd that claims live on",
         "transactions": "the conditions of the protocol; keys.py would outgrow a page",
     },
+    "mysql": {
+        "base": "what both modes share",
+        "ddl": "the text of the tables; printed without a driver",
+        "maintenance": "old rows, removed a slice at a time",
+        "packets": "the text protocol, as bytes and back",
+        "rows": "the rows of one name while they are decided upon, and their difference as SQL",
+        "session": "the other mode: grants that end with a connection",
+        "statements": "the SQL",
+    },
     "postgres": {
         "adopted_pool": "connections of a pool or an engine of the user's own",
         "asyncpg_connection": "a connection of the other driver",

@@ -12,6 +12,8 @@ from verification.lab.postgres import PostgresServer
 def test_contract(case: contract.Case, driver: type[contract.Driver], postgres: PostgresServer) -> None:
     contract.check(
         case,
-        contract.UrlHarness(postgres.url(), contract.REQUIRED["postgresql"], ttl=0.5, swept="backends", stride=STRIDE),
+        contract.UrlHarness(
+            postgres.url(), contract.REQUIRED["postgresql"], ttl=0.5, swept="backends kit/pool", stride=STRIDE
+        ),
         driver(),
     )

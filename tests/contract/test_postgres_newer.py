@@ -17,7 +17,7 @@ IN_SESSIONS = [case for case in contract.STORE_CASES if case.group in GROUPS]
 @by_turns(contract.STORE_CASES)
 def test_contract(case: contract.Case, driver: type[contract.Driver], newer_postgres: PostgresServer) -> None:
     harness = contract.UrlHarness(
-        newer_postgres.url(), contract.REQUIRED["postgresql"], ttl=0.5, swept="backends", stride=7
+        newer_postgres.url(), contract.REQUIRED["postgresql"], ttl=0.5, swept="backends kit/pool", stride=7
     )
     contract.check(case, harness, driver())
 
@@ -28,5 +28,7 @@ def test_contract_in_sessions(
 ) -> None:
     url = f"{newer_postgres.url()}?mode=session"
     contract.check(
-        case, contract.UrlHarness(url, contract.REQUIRED["postgresql session"], ttl=0.5, swept="backends"), driver()
+        case,
+        contract.UrlHarness(url, contract.REQUIRED["postgresql session"], ttl=0.5, swept="backends kit/pool"),
+        driver(),
     )

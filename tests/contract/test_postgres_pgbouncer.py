@@ -16,7 +16,9 @@ OF_WAITING = [case for case in contract.STORE_CASES if case.group in ("waiting",
 
 @by_turns(contract.STORE_CASES, first=1)
 def test_contract(case: contract.Case, driver: type[contract.Driver], pgbouncer: PgBouncer) -> None:
-    harness = contract.UrlHarness(pgbouncer.url(), contract.REQUIRED["postgresql"], ttl=0.5, swept="backends", stride=7)
+    harness = contract.UrlHarness(
+        pgbouncer.url(), contract.REQUIRED["postgresql"], ttl=0.5, swept="backends kit/pool", stride=7
+    )
     contract.check(case, harness, driver())
 
 
@@ -25,4 +27,6 @@ def test_contract_with_a_way_around(
     case: contract.Case, driver: type[contract.Driver], pgbouncer: PgBouncer, postgres: PostgresServer
 ) -> None:
     url = f"{pgbouncer.url()}?listen_url={quote(postgres.url(), safe='')}"
-    contract.check(case, contract.UrlHarness(url, contract.REQUIRED["postgresql"], ttl=0.5, swept="backends"), driver())
+    contract.check(
+        case, contract.UrlHarness(url, contract.REQUIRED["postgresql"], ttl=0.5, swept="backends kit/pool"), driver()
+    )

@@ -13,6 +13,12 @@ def test_contract(case: contract.Case, driver: type[contract.Driver], postgres: 
     url = f"{postgres.url()}?mode=session"
     contract.check(
         case,
-        contract.UrlHarness(url, contract.REQUIRED["postgresql session"], ttl=0.5, swept="backends", stride=STRIDE),
+        contract.UrlHarness(
+            url,
+            contract.REQUIRED["postgresql session"],
+            ttl=0.5,
+            swept="backends kit/pool kit/one_session",
+            stride=STRIDE,
+        ),
         driver(),
     )

@@ -10,6 +10,8 @@ from leasehold.values import Capability
 STORES = {
     "memory": "memory://",
     "etcd": "etcd://nowhere",
+    "mysql": "mysql://nowhere/locks",
+    "mysql session": "mariadb://nowhere/locks?mode=session",
     "postgresql": "postgresql://nowhere",
     "postgresql session": "postgresql://nowhere?mode=session",
     "redis": "redis://nowhere",

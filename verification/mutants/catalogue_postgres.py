@@ -89,7 +89,7 @@ POSTGRES_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "PG-session-not-watched",
         "the holder in a session that the server has ended believes in it until the next renewal",
-        "backends/postgres/session.py",
+        "kit/one_session.py",
         "        if ended and self._alarm is not None:\n",
         "        if ended and self._alarm is None:\n",
         ("tests/stores/postgres/test_postgres_sessions.py", "-k", "learns_at_once"),
@@ -145,7 +145,7 @@ POSTGRES_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "PG-head-put-aside",
         "the first call in a queue that was empty for a second is removed by the second one",
-        "backends/postgres/pool_queue.py",
+        "kit/pool_queue.py",
         "        if not self.first and not self.rest:\n            self._moved = self._runtime.now()\n",
         "",
         ("tests/stores/postgres/test_postgres_pool.py", "-k", "empty_for_long"),
@@ -230,7 +230,7 @@ POSTGRES_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "blind-pg-session-given-up",
         "with mode=session one slow answer makes the next call connect anew, and all leases end",
-        "backends/postgres/session.py",
+        "kit/one_session.py",
         "if self._needed() or self._runtime.now() >= until:",
         "if self._runtime.now() >= until:",
         ("tests/stores/postgres/test_postgres_sessions.py", "-k", "does_not_answer_is_not_given_up"),

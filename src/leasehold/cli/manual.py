@@ -303,11 +303,13 @@ examples:
 
 _SCHEMA = Page(
     "print the SQL of the store's tables, or what lets a database refuse late writers",
-    "leasehold schema {guard,fence,idempotency,postgresql} [OPTIONS]",
+    "leasehold schema {guard,fence,idempotency,postgresql,mysql} [OPTIONS]",
     """
 postgresql: prints the tables and functions of the store postgresql://, which a client makes by
 itself if it may, and with --role the least rights that a role needs to lock. It may be run again,
 and upgrades the tables of an earlier leasehold.
+
+mysql: the same for mysql:// and mariadb://; --schema is the database in which --role gets its rights.
 
 guard: prints the table that leasehold.sql.guard() keeps, for programs that may not create it.
 
@@ -327,6 +329,7 @@ exit codes:
 
 examples:
   leasehold schema postgresql --role worker | psql locks
+  leasehold schema mysql --schema locks --role worker@% | mariadb locks
   leasehold schema guard | psql orders
   leasehold schema idempotency --dialect sqlite | sqlite3 shop.db
   leasehold schema fence --table orders --key id --lock 'order:{id}' > migrations/0042_fence.sql

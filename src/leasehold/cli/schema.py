@@ -48,12 +48,12 @@ def _fence(arguments: Namespace) -> str:
 
 def _store(arguments: Namespace) -> str:
     if arguments.schema is None:
-        return store_schema("postgresql", role=arguments.role)
-    return store_schema("postgresql", schema=arguments.schema, role=arguments.role)
+        return store_schema(arguments.what, role=arguments.role)
+    return store_schema(arguments.what, schema=arguments.schema, role=arguments.role)
 
 
 def _idempotency(arguments: Namespace) -> str:
     return idempotency_schema(arguments.dialect or "postgresql", schema=arguments.schema)
 
 
-_PRINTED = {"guard": _guard, "fence": _fence, "idempotency": _idempotency, "postgresql": _store}
+_PRINTED = {"guard": _guard, "fence": _fence, "idempotency": _idempotency, "postgresql": _store, "mysql": _store}

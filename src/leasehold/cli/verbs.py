@@ -219,14 +219,16 @@ def _schema(parser: ArgumentParser) -> None:
     parser.add_argument(
         "what",
         metavar="WHAT",
-        choices=("guard", "fence", "idempotency", "postgresql"),
-        help="guard, fence, idempotency or postgresql, see above",
+        choices=("guard", "fence", "idempotency", "postgresql", "mysql"),
+        help="guard, fence, idempotency, postgresql or mysql, see above",
     )
     parser.add_argument("--dialect", choices=("postgresql", "sqlite"), help="of which database (postgresql)")
     parser.add_argument("--table", metavar="NAME", help="fence: the table, as it is written in the catalogue")
     parser.add_argument("--key", metavar="COLUMN", help="fence: the column that names a row")
-    parser.add_argument("--schema", metavar="NAME", help="the schema of the table (fence: public), or of the store")
-    parser.add_argument("--role", metavar="NAME", help="postgresql: also the least rights that this role needs")
+    parser.add_argument(
+        "--schema", metavar="NAME", help="the schema of the table (fence: public), or of the store (mysql: database)"
+    )
+    parser.add_argument("--role", metavar="NAME", help="postgresql, mysql: also the least rights of this role")
     parser.add_argument("--lock", metavar="NAME", help="fence: the lock of a row, such as 'order:{id}' (TABLE:{KEY})")
     parser.add_argument("--lock-namespace", metavar="TEXT", help="fence: the namespace of the lock (leasehold)")
     parser.add_argument("--guard-schema", metavar="NAME", help="fence: where leasehold_guard is, if not in --schema")

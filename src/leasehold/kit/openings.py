@@ -8,6 +8,8 @@ comes later than that serves the next caller.
 from __future__ import annotations
 
 import math
+import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from leasehold.errors import BackendUnavailable, ClientClosed, LeaseholdError
@@ -56,7 +58,7 @@ class Openings(Generic[C]):
     def __init__(self, runtime: Runtime, label: str) -> None:
         self._runtime = runtime
         self._label = label
-        self._guard = runtime.guard()
+        self._guard = runtime.guard() if runtime.blocking else threading.Lock()  # a loop's own guards no threads
         self._under_way: set[_Opening[C]] = set()
         self._closed = False
 
@@ -90,14 +92,22 @@ class Openings(Generic[C]):
             opening.over.set()
 
     async def _start(self, connect: Callable[[], C], keep: Callable[[C], None], opening: _Opening[C]) -> None:
-        connecting = self._connect(connect, keep, opening)
+        if not self._runtime.blocking:  # where a spawned task would block the event loop
+            work = threading.Thread(target=self._connect, args=(connect, keep, opening), daemon=True)
+            work.name = "leasehold connection"
+            work.start()
+            return
+        connecting = self._connect_beside(connect, keep, opening)
         try:
             self._runtime.spawn(connecting, "leasehold connection")
         except RuntimeError:  # no more threads: the interpreter ends, or there are too many
             connecting.close()
-            await self._connect(connect, keep, opening)
+            self._connect(connect, keep, opening)
 
-    async def _connect(self, connect: Callable[[], C], keep: Callable[[C], None], opening: _Opening[C]) -> None:
+    async def _connect_beside(self, connect: Callable[[], C], keep: Callable[[C], None], opening: _Opening[C]) -> None:
+        self._connect(connect, keep, opening)
+
+    def _connect(self, connect: Callable[[], C], keep: Callable[[C], None], opening: _Opening[C]) -> None:
         try:
             connection = connect()
         except LeaseholdError as error:
@@ -109,4 +119,5 @@ class Openings(Generic[C]):
             if abandoned:
                 keep(connection)
         finally:
-            opening.over.set()
+            with suppress(RuntimeError):  # the event loop has been closed meanwhile
+                opening.over.set()

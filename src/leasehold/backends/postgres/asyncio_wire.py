@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 
 from leasehold.backends.postgres.blocking_wire import shut_down
 from leasehold.backends.postgres.patience import in_time_async
+from leasehold.backends.postgres.wire import CHECK_EVERY
+from leasehold.kit.asyncio_waits import AsyncioWaits
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -22,6 +25,8 @@ __all__ = ["AsyncioWire"]
 class AsyncioWire:
     """Suspends the calling task."""
 
+    _waits = AsyncioWaits()
+
     async def connect(
         self, parameters: dict[str, Any], seconds: float, is_over: Callable[[], bool]
     ) -> psycopg.BaseConnection[Any]:
@@ -31,22 +36,17 @@ class AsyncioWire:
         return await in_time_async(make, _finish, seconds, is_over)
 
     async def readable(self, connection: Connection, seconds: float) -> bool:
-        loop = asyncio.get_running_loop()
-        return await _ready(loop, connection.pgconn.socket, seconds, loop.add_reader, loop.remove_reader)
+        return await self._waits.readable(connection.pgconn.socket, seconds)
 
     async def writable(self, connection: Connection, seconds: float) -> bool:
-        loop = asyncio.get_running_loop()
-        return await _ready(loop, connection.pgconn.socket, seconds, loop.add_writer, loop.remove_writer)
+        return await self._waits.writable(connection.pgconn.socket, seconds)
 
     async def watch(self, connection: Connection, seconds: float) -> bool:
-        try:  # a loop takes one reader for each descriptor, so this is a second one of the same socket
-            loop, descriptor = asyncio.get_running_loop(), os.dup(connection.pgconn.socket)
+        try:
+            descriptor = connection.pgconn.socket
         except psycopg.Error:  # closed
             return True
-        try:
-            return await _ready(loop, descriptor, seconds, loop.add_reader, loop.remove_reader)
-        finally:
-            os.close(descriptor)
+        return await self._waits.watch(descriptor, seconds)
 
     def interrupt(self, connection: Connection) -> None:
         shut_down(connection)
@@ -54,25 +54,3 @@ class AsyncioWire:
 
 async def _finish(late: psycopg.BaseConnection[Any]) -> None:
     late.pgconn.finish()
-
-
-async def _ready(
-    loop: asyncio.AbstractEventLoop,
-    descriptor: int,
-    seconds: float,
-    watch: Callable[..., object],
-    forget: Callable[[int], object],
-) -> bool:
-    ready: asyncio.Future[bool] = loop.create_future()
-    timer = loop.call_later(max(seconds, 0.0), _settle, ready, False)  # noqa: FBT003 - called by position
-    watch(descriptor, _settle, ready, True)  # noqa: FBT003
-    try:
-        return await ready
-    finally:
-        forget(descriptor)
-        timer.cancel()
-
-
-def _settle(future: asyncio.Future[bool], value: bool) -> None:  # noqa: FBT001
-    if not future.done():
-        future.set_result(value)

@@ -128,6 +128,10 @@ class Connection:
                     raise BackendUnavailable(str(unanswered), backend=self._label) from None
         return self.is_usable()
 
+    def is_owed(self) -> bool:
+        """Whether the answer to a request has not been read."""
+        return self.pgconn.transaction_status == pq.TransactionStatus.ACTIVE
+
     def is_broken(self) -> bool:
         """Whether the connection has failed or was closed."""
         return self.pgconn.status != pq.ConnStatus.OK

@@ -1,13 +1,7 @@
-"""A few connections of one client, each used for the time of one request. It knows nothing of locks.
-
-An idle connection is closed after a while, so that an idle client holds none. A connection whose call did not come to
-its end (a timeout, a cancelled task, an exception out of a signal handler) is closed too: its next answer belongs to
-that call. Slots are referred to weakly, so that the slot of a call that was interrupted becomes free by itself.
-"""
+"""Single requests over connections of our own, kept in the kit's pool. It knows nothing of locks."""
 
 from __future__ import annotations
 
-import logging
 import math
 from collections import deque
 from typing import TYPE_CHECKING
@@ -17,36 +11,128 @@ from leasehold.backends.postgres.connection import Connection, open_connection
 from leasehold.backends.postgres.maintenance import start
 from leasehold.backends.postgres.pool_queue import PoolQueue, Slot
 from leasehold.errors import BackendError, BackendUnavailable, ClientClosed
+from typing import TYPE_CHECKING, Protocol
+
+from leasehold.backends.postgres import errors
+from leasehold.backends.postgres.connection import GOOD, Connection, open_connection
+from leasehold.errors import BackendError, ClientClosed
+from leasehold.kit.pool import Pool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
     from leasehold.backends.postgres.maintenance import Maintenance
+    from psycopg.pq.abc import PGresult
+
     from leasehold.backends.postgres.options import PostgresOptions
     from leasehold.backends.postgres.statements import Statement
     from leasehold.backends.postgres.wire import Wire
-    from leasehold.spi import Runtime, Task
+    from leasehold.spi import Runtime
 
 __all__ = ["OwnPool"]
 
-LINGER = 2.0  # how long an idle connection stays open
-GOODBYE = 1.0  # how long close() waits for the worker
-BUSY = 3  # answer timeouts to wait for a connection: the calls before this one may each take one
-
-logger = logging.getLogger("leasehold.postgres")
-
 
 class OwnPool:
+class Source(Protocol):
+    """Where connections for single requests come from."""
+
+    is_closed: bool
+
+    async def take(self, until: float = math.inf, *, first: bool = False, extra: bool = False) -> Connection:
+        """A connection for one call, by `until`.
+
+        `first`: ahead of all calls without it that wait. `extra`: may go beyond the limit by one connection.
+        """
+
+    def give(self, connection: Connection) -> None:
+        """The call came to its end: the connection may be used again."""
+
+    def discard(self, connection: Connection, *, dead: bool) -> None:
+        """It did not: close the connection. `dead`: it failed, and idle ones may have failed with it."""
+
+    async def close(self) -> None:
+        """Close all connections; calls that run or wait end with `ClientClosed`."""
+
+
+class Executor:
+    """Single requests over a source: makes missing tables, and turns errors of the server into ours."""
+
+    def __init__(self, source: Source, schema: Schema, label: str, runtime: Runtime) -> None:
+        self.source = source
+        self.label = label
+        self._schema = schema
+        self._runtime = runtime
+
+    async def execute(
+        self,
+        statement: Statement,
+        values: Sequence[bytes | None],
+        until: float = math.inf,
+        *,
+        first: bool = False,
+        extra: bool = False,
+        repeat: bool = True,
+    ) -> PGresult:
+        """One request, one round trip, over by `until`; for `first` and `extra` see `Source`.
+
+        `repeat`: a request that the server refused because the tables or a prepared statement are missing was not
+        applied; it is sent once more after they are made.
+        """
+        connection = await self.source.take(until, first=first, extra=extra)
+        try:
+            answer = await connection.execute(statement, values, until)
+            if answer.status not in GOOD:
+                self._check(connection, answer)
+        except BaseException as error:
+            self._discard(connection, error, until)
+            raise
+        self.source.give(connection)
+        if answer.status in GOOD:
+            return answer
+        code = errors.sqlstate(answer)
+        if repeat and (code in errors.UNPREPARED or (code in errors.MISSING and await self._make_schema(until))):
+            return await self.execute(statement, values, until, first=first, extra=extra, repeat=False)
+        raise errors.translated(answer, self.label)
+
+    def _discard(self, connection: Connection, error: BaseException, until: float) -> None:
+        """Close the connection of a call that failed. A caller with little time left proves nothing about others."""
+        in_a_hurry = self._runtime.now() >= until and not connection.is_broken()
+        self.source.discard(connection, dead=isinstance(error, BackendError) and not in_a_hurry)
+        if self.source.is_closed and isinstance(error, BackendError):
+            raise ClientClosed(backend=self.label) from None
+
+    def _check(self, connection: Connection, answer: PGresult) -> None:
+        """Raise if the connection must not be used again after this error."""
+        code = errors.sqlstate(answer)
+        if errors.is_fatal(answer) or errors.is_stale(code):
+            raise errors.translated(answer, self.label)
+        if code in errors.UNPREPARED:
+            connection.forget_prepared()
+
+    async def _make_schema(self, until: float) -> bool:
+        connection = await self.source.take(until)
+        try:
+            made = await self._schema.make(connection, until)
+        except BaseException as error:
+            self._discard(connection, error, until)
+            raise
+        self.source.give(connection)
+        return made
+
+
+class OwnPool(Pool[Connection]):
     """A source that makes its connections itself."""
+
+    product = "postgres"
 
     def __init__(
         self, options: PostgresOptions, parameters: Mapping[str, Any], wire: Wire, runtime: Runtime, greet: Statement
     ):
+        super().__init__(runtime, options.label, options.connections, options.answer_timeout)
         self._options = options
         self._parameters = dict(parameters)
         self._wire = wire
-        self._runtime = runtime
         self._greet = greet
         self._idle: deque[Connection] = deque()
         self._new: WeakSet[Connection] = WeakSet()  # connected, and not greeted yet
@@ -106,11 +192,11 @@ class OwnPool:
 
     async def dedicated(self) -> Connection:
         """A connection outside the limit, which its user keeps for longer, and closes."""
-        return await self._open(self._parameters)
+        return await self._open(math.inf)
 
     async def open_by(self, parameters: Mapping[str, Any]) -> Connection:
         """The same to another address."""
-        return await self._open(dict(parameters))
+        return await self._open_by(dict(parameters), math.inf)
 
     async def close(self) -> None:
         self.is_closed = True
@@ -121,35 +207,13 @@ class OwnPool:
         self._wake.set()
         if self._worker is not None:
             await self._worker.join(self._runtime.now() + GOODBYE)
+    async def _open(self, until: float) -> Connection:
+        return await self._open_by(self._parameters, until)
 
-    # --- making connections
+    def _interrupt(self, connection: Connection) -> None:
+        self._wire.interrupt(connection)
 
-    async def _fill(self, slot: Slot, until: float) -> Connection:
-        try:
-            connection = await self._open(self._parameters, until)
-        except BaseException:
-            self._slots.discard(slot)  # the error may live on, and what it refers to with it
-            raise
-        slot.is_used = True
-        connection.slot, slot.connection = slot, ref(connection)
-        return connection
-
-    def _new_slot(self, *, extra: bool) -> Slot | None:
-        slot, limit = Slot(self._runtime.current()), self._options.connections + extra
-        for other in list(self._slots):
-            if other.user == slot.user and not other.is_used:
-                self._slots.discard(other)
-        with self._guard:
-            if self.is_closed or len(self._slots) < limit:
-                self._slots.add(slot)
-                return slot
-        return None
-
-    def _require_open(self) -> None:
-        if self.is_closed:
-            raise ClientClosed(backend=self._options.label)
-
-    async def _open(self, parameters: dict[str, Any], until: float = math.inf) -> Connection:
+    async def _open_by(self, parameters: dict[str, Any], until: float) -> Connection:
         self._require_open()
         label, timeout = self._options.label, self._options.answer_timeout
         try:
@@ -162,10 +226,6 @@ class OwnPool:
             raise
         return connection
 
-    def _in_use(self) -> list[Connection]:
-        used = [slot.connection() for slot in list(self._slots) if slot.connection is not None]
-        return [*(each for each in used if each is not None and not each.is_broken()), *self._new]
-
     async def _greeted(self, connection: Connection, until: float) -> None:
         self._new.add(connection)
         try:
@@ -175,69 +235,3 @@ class OwnPool:
             raise
         finally:
             self._new.discard(connection)
-
-    def _too_busy(self) -> BackendUnavailable:
-        return BackendUnavailable(
-            f"all {self._options.connections} connections to {self._options.label} were busy; allow more with "
-            "?connections=",
-            backend=self._options.label,
-        )
-
-    # --- closing them
-
-    def _put_back(self, connection: Connection) -> None:
-        self._idle.appendleft(connection)
-        if self.is_closed:
-            self._close_idle(None)
-
-    def _close_idle(self, before: float | None) -> None:
-        """Close all idle connections, or those that are idle since before an instant; the longest idle comes first."""
-        while True:
-            try:
-                connection = self._idle.popleft()
-            except IndexError:
-                return
-            if before is not None and connection.idle_since > before:
-                self._idle.appendleft(connection)
-                return
-            connection.close()
-
-    def _start_worker(self) -> None:
-        with self._guard:
-            if self._has_worker or self.is_closed:
-                return
-            self._has_worker = True
-        self._worker = start(self._runtime, self._work, "leasehold postgres connections")
-
-    async def _work(self) -> None:
-        """Close connections that are idle for too long, and do the maintenance, for as long as there are any."""
-        try:
-            while self._slots and not self.is_closed:
-                self._wake.clear()
-                await self._runtime.wait(self._wake, self._runtime.now() + LINGER / 2)
-                await self._maintain()
-                self._close_idle(self._runtime.now() - LINGER)
-        except BaseException:  # the event loop is shut down
-            self._close_idle(None)
-            raise
-        finally:
-            self._has_worker = False
-        if self._idle and not self.is_closed:  # given back just now, when there seemed to be a worker
-            self._start_worker()
-
-    async def _maintain(self) -> None:
-        if self.maintenance is None or self.is_closed or not self._idle or not self.maintenance.is_due():
-            return
-        try:
-            connection = self._idle.popleft()
-        except IndexError:
-            return
-        try:
-            await self.maintenance.run(connection)
-        except BaseException as error:
-            self.discard(connection, dead=isinstance(error, BackendError))
-            if not isinstance(error, Exception):
-                raise
-            logger.debug("maintenance failed, and is left for later: %s", error)
-        else:
-            self._put_back(connection)

@@ -46,7 +46,7 @@ class Driver(Protocol):
     async def interrupt(self, make: Callable[[], Coroutine[Any, Any, Any]], at: int, within: str = "") -> bool:
         """Run a coroutine and interrupt it at its n-th opportunity; False if it had fewer.
 
-        `within`: only where the code of this folder of the package runs, for drivers that look at lines.
+        `within`: only where the code of these folders of the package runs, for drivers that look at lines.
         """
 
 
@@ -73,13 +73,13 @@ class ThreadDriver:
         A line that is executed many times counts for its first two: what a third would leave, they leave too.
         """
         left = at
-        folder = str(Path(_PACKAGE) / within)
+        folders = tuple(str(Path(_PACKAGE) / folder) for folder in within.split() or ("",))
         visits: Counter[tuple[str, int]] = Counter()
         entered: set[tuple[int, int]] = set()
 
         def trace(frame: FrameType, event: str, _: object) -> Any:
             nonlocal left
-            if not _is_ours(frame, folder):
+            if not _is_ours(frame, folders):
                 return None
             if event == "line" and _may_be_interrupted(frame, entered) and _is_new(frame, visits):
                 left -= 1
@@ -101,10 +101,10 @@ class ThreadDriver:
         return False
 
 
-def _is_ours(frame: FrameType, folder: str) -> bool:
+def _is_ours(frame: FrameType, folders: tuple[str, ...]) -> bool:
     """By the folder of the package: a checkout, or an environment, may well lie in a folder called leasehold too."""
     path = frame.f_code.co_filename
-    return path.startswith(folder) and not path.startswith(_CONTRACT)
+    return path.startswith(folders) and not path.startswith(_CONTRACT)
 
 
 def _is_new(frame: FrameType, visits: Counter[tuple[str, int]]) -> bool:

@@ -68,7 +68,7 @@ class UrlHarness(Harness):
 
     `capabilities`: which the store must declare; without them, those that it does declare are checked.
     `stride`: more than 1 for one more server behind a backend, every line of which is interrupted over another server.
-    `swept`: "backends" where the lines of the core are interrupted over another store.
+    `swept`: "backends" where the lines of the core are interrupted over another store; several folders, with blanks.
     """
 
     def __init__(

@@ -29,5 +29,5 @@ REQUIRED: dict[str, frozenset[Can]] = {
     "etcd": _FULL - {Can.ABANDONED, Can.PAUSE} | {Can.SESSION},
     "zookeeper": _EVERY_STORE | {Can.SHARED, Can.PERMITS, Can.FIFO, Can.PUSH, Can.SESSION},
     "postgresql session": _EVERY_STORE | {Can.SHARED, Can.SESSION},
-    "mysql session": _EVERY_STORE | {Can.SESSION},
+    "mysql session": _EVERY_STORE | {Can.SHARED, Can.SESSION},
 }

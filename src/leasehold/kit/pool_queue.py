@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from weakref import ReferenceType
 
-    from leasehold.backends.postgres.connection import Connection
     from leasehold.spi import Runtime, Signal
 
 T = TypeVar("T")
@@ -33,7 +32,7 @@ class Slot:
     def __init__(self, user: object) -> None:
         self.user = user
         self.is_used = False
-        self.connection: ReferenceType[Connection] | None = None
+        self.connection: ReferenceType[Any] | None = None
 
 
 class PoolQueue:
