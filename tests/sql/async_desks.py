@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import psycopg
-from sqlalchemy import text
+from sqlalchemy import make_url, text
 from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, async_sessionmaker
 from sqlalchemy.ext.asyncio import create_async_engine as make_engine
 
+from tests.servers.mariadb import fresh_mariadb
 from tests.sql.desks import fresh_schema, sqlalchemy_url
 
 if TYPE_CHECKING:
@@ -20,16 +22,29 @@ if TYPE_CHECKING:
     import pytest
     from sqlalchemy.ext.asyncio import AsyncEngine
 
-__all__ = ["KINDS", "AsyncDesk", "async_desk"]
+__all__ = ["KINDS", "AsyncDesk", "async_desk", "mysql_connection"]
 
 KINDS = [
     "postgresql psycopg",
     "postgresql sqlalchemy core",
     "postgresql sqlalchemy orm",
     "postgresql sqlalchemy scoped",
+    "mysql aiomysql",
+    "mysql asyncmy",
+    "mysql aiomysql sqlalchemy core",
+    "mysql aiomysql sqlalchemy orm",
+    "mysql asyncmy sqlalchemy core",
+    "mysql asyncmy sqlalchemy scoped",
     "sqlite sqlalchemy core",
     "sqlite sqlalchemy orm",
 ]
+
+
+async def mysql_connection(driver: str, url: str, **options: Any) -> Any:
+    """A connection of aiomysql or asyncmy, with autocommit off, as both have it by default."""
+    parts = make_url(url)
+    login = {"host": parts.host, "port": parts.port, "user": parts.username, "db": parts.database}
+    return await import_module(driver).connect(**login, **options)
 
 
 class AsyncDesk:
@@ -38,18 +53,21 @@ class AsyncDesk:
     def __init__(self, url: str, kind: str) -> None:
         self.url = url
         self._kind = kind
+        self._driver = "asyncmy" if "asyncmy" in kind else "aiomysql"
         self._engine: AsyncEngine | None = None
 
     @property
     def engine(self) -> AsyncEngine:
         if self._engine is None:
             url = sqlalchemy_url(self.url).replace("sqlite://", "sqlite+aiosqlite://")
-            self._engine = make_engine(url)
+            self._engine = make_engine(url.replace("+pymysql", f"+{self._driver}"))
         return self._engine
 
     def begin(self) -> AbstractAsyncContextManager[Any]:
         if self._kind.endswith("psycopg"):
             return self._psycopg()
+        if self._kind.endswith(("aiomysql", "asyncmy")):
+            return self._mysql()
         if self._kind.endswith("core"):
             return self.engine.begin()
         if self._kind.endswith("scoped"):
@@ -62,6 +80,15 @@ class AsyncDesk:
             yield connection
 
     @asynccontextmanager
+    async def _mysql(self) -> AsyncIterator[Any]:
+        connection = await mysql_connection(self._driver, self.url)
+        try:
+            yield connection
+            await connection.commit()
+        finally:
+            connection.close()
+
+    @asynccontextmanager
     async def _scoped(self) -> AsyncIterator[async_scoped_session[AsyncSession]]:
         sessions = async_scoped_session(async_sessionmaker(self.engine), asyncio.current_task)
         async with sessions.begin():
@@ -72,6 +99,10 @@ class AsyncDesk:
         if isinstance(tx, psycopg.AsyncConnection):
             cursor = await tx.execute(statement.encode())
             return await cursor.fetchall() if cursor.description else []
+        if self._kind.endswith(("aiomysql", "asyncmy")):
+            async with tx.cursor() as cursor:
+                await cursor.execute(statement)
+                return [tuple(row) for row in await cursor.fetchall()] if cursor.description else []
         result = await tx.execute(text(statement))
         return [tuple(row) for row in result] if result.returns_rows else []
 
@@ -84,6 +115,8 @@ def async_desk(request: pytest.FixtureRequest, folder: Path) -> AsyncDesk:
     """The one of `KINDS` that is the request's parameter, on a new database."""
     if request.param.startswith("postgresql"):
         url = fresh_schema(request.getfixturevalue("postgres"))
+    elif request.param.startswith("mysql"):
+        url = fresh_mariadb(request.getfixturevalue("mariadb"))
     else:
         url = f"sqlite:///{folder}/data.db"
     return AsyncDesk(url, request.param)
