@@ -21,7 +21,7 @@ from django.db import connections, transaction
 from psycopg.rows import dict_row
 from sqlalchemy.orm import Session
 
-from leasehold.sql import guard_schema
+from leasehold.sql import guard_schema, idempotency_schema
 from tests.servers.mariadb import fresh_mariadb
 
 if TYPE_CHECKING:
@@ -244,7 +244,7 @@ def make_mysql_tables(url: str) -> None:
     """All that `leasehold.sql` keeps in a database of MariaDB, as its owner would make it."""
     desk = PymysqlDesk(url, "connection")
     with desk.begin() as tx:
-        for schema in (guard_schema("mysql"),):
+        for schema in (guard_schema("mysql"), idempotency_schema("mysql")):
             for statement in filter(str.strip, schema.split(";\n")):
                 desk.run(tx, statement)
     desk.close()

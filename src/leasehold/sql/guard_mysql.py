@@ -18,7 +18,6 @@ on all the same can neither commit nor write before it has ended that one itself
 
 from __future__ import annotations
 
-import functools
 import secrets
 import weakref
 from contextlib import suppress
@@ -26,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from leasehold.errors import ConfigurationError, RetryTransaction
 from leasehold.fencing.token import refused, wrong_lock
-from leasehold.sql.mysql_table import MysqlTable, abort, as_hex, explain, fresh_state
+from leasehold.sql.mysql_table import MysqlTable, abort, as_hex, explain, fresh_state, level_variable
 from leasehold.sql.wires import Transaction
 
 if TYPE_CHECKING:
@@ -176,7 +175,7 @@ class _Passage:
             await self._count()
 
     async def _query(self, statement: str, values: dict[str, object]) -> Any:
-        text = statement.replace("@level@", _level_variable(self._wire.driver))
+        text = statement.replace("@level@", level_variable(self._wire))
         return (await TABLE.query(self._wire, text, self._schema, values)).rows
 
     async def _look_at_what_was_read(self) -> None:
@@ -265,16 +264,6 @@ def _counted(driver: object) -> int | None:
         return _COUNTED.get(driver)
     except TypeError:
         return None
-
-
-def _level_variable(driver: Any) -> str:
-    return _variable_of(str(driver.get_server_info()))
-
-
-@functools.lru_cache(16)
-def _variable_of(version: str) -> str:
-    """MySQL 8 has only the one, and MariaDB before 11.1 only the other name."""
-    return "@@tx_isolation" if "mariadb" in version.lower() else "@@transaction_isolation"
 
 
 def _text(value: bytes | str | None) -> str | None:

@@ -10,7 +10,7 @@ import functools
 import re
 import weakref
 from contextlib import suppress
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from leasehold.errors import ConfigurationError, LeaseholdError, RetryTransaction
 from leasehold.sql.errors import is_retryable, mysql_number
@@ -20,7 +20,7 @@ from leasehold.sql.wires import Transaction
 if TYPE_CHECKING:
     from leasehold.sql.wires import Answer, Wire
 
-__all__ = ["MysqlTable", "abort", "as_hex", "explain", "fresh_state"]
+__all__ = ["MysqlTable", "abort", "as_hex", "at_once", "explain", "fresh_state", "level_variable"]
 
 LONGEST_NAME = 1024  # bytes; names are primary keys
 NO_TABLE = 1146
@@ -46,15 +46,17 @@ class MysqlTable:
         """The statement with the table's name in it; without a schema, the one of the current database."""
         return _named(statement, self.name, schema)
 
-    async def query(self, wire: Wire, statement: str, schema: str | None, values: dict[str, object]) -> Answer:
+    async def query(
+        self, wire: Wire, statement: str, schema: str | None, values: dict[str, object], *, waits: bool = True
+    ) -> Answer:
         """Execute a statement about the table, and make the table if it is not there and nothing is open."""
         text = self.named(statement, schema)
         try:
-            return await wire.query(text, values)
+            return await (wire.query(text, values) if waits else at_once(wire, text, values))
         except Exception as error:
             if mysql_number(error) != NO_TABLE:
                 raise
-            if wire.transaction() is Transaction.OPEN:
+            if await fresh_state(wire, "DO 0", {}) is Transaction.OPEN:
                 raise self._missing() from error
         await wire.query(self.named(self._statement, schema), {})
         return await wire.query(text, values)
@@ -104,6 +106,28 @@ async def fresh_state(wire: Wire, statement: str, values: dict[str, object]) -> 
     """
     await wire.query(statement, values)
     return wire.transaction()
+
+
+def _is_mariadb(wire: Wire) -> bool:
+    driver: Any = wire.driver
+    return "mariadb" in str(driver.get_server_info()).lower()
+
+
+def level_variable(wire: Wire) -> str:
+    """The level of isolation: MySQL 8 knows only the one, and MariaDB before 11.1 only the other name."""
+    return "@@tx_isolation" if _is_mariadb(wire) else "@@transaction_isolation"
+
+
+async def at_once(wire: Wire, statement: str, values: dict[str, object]) -> Answer:
+    """Execute a statement that waits for no lock, or fails with 1205; MySQL cannot wait for less than a second."""
+    if _is_mariadb(wire):
+        return await wire.query(f"SET STATEMENT innodb_lock_wait_timeout = 0 FOR {statement.strip()}", values)
+    ((before,),) = (await wire.query("SELECT @@innodb_lock_wait_timeout", {})).rows
+    await wire.query("SET SESSION innodb_lock_wait_timeout = 1", {})
+    try:
+        return await wire.query(statement, values)
+    finally:
+        await wire.query(f"SET SESSION innodb_lock_wait_timeout = {int(before)}", {})
 
 
 async def abort(wire: Wire) -> None:
