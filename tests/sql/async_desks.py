@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import aiosqlite
@@ -13,6 +14,7 @@ from sqlalchemy import make_url, text
 from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, async_sessionmaker
 from sqlalchemy.ext.asyncio import create_async_engine as make_engine
 
+from tests.servers.mariadb import fresh_mariadb
 from tests.sql.desks import fresh_schema, sqlalchemy_url
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
 
 __all__ = ["KINDS", "AsyncDesk", "async_desk", "asyncpg_engine"]
+__all__ = ["KINDS", "AsyncDesk", "async_desk", "mysql_connection"]
 
 KINDS = [
     "postgresql psycopg",
@@ -34,6 +37,12 @@ KINDS = [
     "postgresql asyncpg block",
     "postgresql asyncpg sqlalchemy core",
     "postgresql asyncpg sqlalchemy orm",
+    "mysql aiomysql",
+    "mysql asyncmy",
+    "mysql aiomysql sqlalchemy core",
+    "mysql aiomysql sqlalchemy orm",
+    "mysql asyncmy sqlalchemy core",
+    "mysql asyncmy sqlalchemy scoped",
     "sqlite sqlalchemy core",
     "sqlite sqlalchemy orm",
     "sqlite aiosqlite",
@@ -48,6 +57,11 @@ def asyncpg_engine(url: str, **words: Any) -> AsyncEngine:
     settings = {"server_settings": {"search_path": path}} if path else {}
     driver = parts.set(drivername="postgresql+asyncpg", query={})
     return make_engine(driver, connect_args=settings, **words)
+async def mysql_connection(driver: str, url: str, **options: Any) -> Any:
+    """A connection of aiomysql or asyncmy, with autocommit off, as both have it by default."""
+    parts = make_url(url)
+    login = {"host": parts.host, "port": parts.port, "user": parts.username, "db": parts.database}
+    return await import_module(driver).connect(**login, **options)
 
 
 class AsyncDesk:
@@ -56,6 +70,7 @@ class AsyncDesk:
     def __init__(self, url: str, kind: str) -> None:
         self.url = url
         self._kind = kind
+        self._driver = "asyncmy" if "asyncmy" in kind else "aiomysql"
         self._engine: AsyncEngine | None = None
         self._pool: Any = None
 
@@ -65,7 +80,7 @@ class AsyncDesk:
             self._engine = asyncpg_engine(self.url)
         if self._engine is None:
             url = sqlalchemy_url(self.url).replace("sqlite://", "sqlite+aiosqlite://")
-            self._engine = make_engine(url)
+            self._engine = make_engine(url.replace("+pymysql", f"+{self._driver}"))
         return self._engine
 
     def begin(self) -> AbstractAsyncContextManager[Any]:
@@ -73,6 +88,10 @@ class AsyncDesk:
             driver = self._kind.split()[1]
             opened: AbstractAsyncContextManager[Any] = getattr(self, f"_{driver}")()
             return opened
+        if self._kind.endswith("psycopg"):
+            return self._psycopg()
+        if self._kind.endswith(("aiomysql", "asyncmy")):
+            return self._mysql()
         if self._kind.endswith("core"):
             return self.engine.begin()
         if self._kind.endswith("scoped"):
@@ -105,6 +124,13 @@ class AsyncDesk:
             connection.row_factory = _as_dictionary  # type: ignore[assignment]  # any callable does
             yield await connection.cursor() if self._kind.endswith("cursor") else connection
             await connection.commit()
+    async def _mysql(self) -> AsyncIterator[Any]:
+        connection = await mysql_connection(self._driver, self.url)
+        try:
+            yield connection
+            await connection.commit()
+        finally:
+            connection.close()
 
     @asynccontextmanager
     async def _scoped(self) -> AsyncIterator[async_scoped_session[AsyncSession]]:
@@ -123,6 +149,10 @@ class AsyncDesk:
         if type(tx).__module__.startswith("asyncpg"):
             connection = getattr(tx, "_connection", tx)
             return [tuple(row) for row in await connection.fetch(statement)]
+        if self._kind.endswith(("aiomysql", "asyncmy")):
+            async with tx.cursor() as cursor:
+                await cursor.execute(statement)
+                return [tuple(row) for row in await cursor.fetchall()] if cursor.description else []
         result = await tx.execute(text(statement))
         return [tuple(row) for row in result] if result.returns_rows else []
 
@@ -142,6 +172,8 @@ def async_desk(request: pytest.FixtureRequest, folder: Path) -> AsyncDesk:
     """The one of `KINDS` that is the request's parameter, on a new database."""
     if request.param.startswith("postgresql"):
         url = fresh_schema(request.getfixturevalue("postgres"))
+    elif request.param.startswith("mysql"):
+        url = fresh_mariadb(request.getfixturevalue("mariadb"))
     else:
         url = f"sqlite:///{folder}/data.db"
     return AsyncDesk(url, request.param)

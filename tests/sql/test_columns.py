@@ -38,7 +38,6 @@ HOSTILE = [
     "a::b",
     "? $1",
     "a\nb",
-    "Aä😀",
 ]
 
 
@@ -93,11 +92,21 @@ def test_condition_that_fits_several_rows_is_refused(desk: Desk) -> None:
     assert [state for _, state, _ in orders(desk)] == ["new", "new"]
 
 
-def test_names_and_values_are_never_read_as_sql(desk: Desk) -> None:
-    for name in HOSTILE:
-        quoted = '"' + name.replace('"', '""') + '"'
+def test_write_that_changes_no_value_is_no_refusal(desk: Desk) -> None:
+    """MySQL counts rows that were changed, and not those that were found."""
+    for _ in range(2):
+        assert update(desk, 5, "paid")
+    with desk.begin() as tx:
+        assert fenced_update(tx, 5, "orders", {}, where={"id": 1})
+
+
+def test_names_and_values_are_never_read_as_sql(desk: Desk, request: pytest.FixtureRequest) -> None:
+    mark = "`" if "mysql" in request.node.name else '"'
+    names = [*HOSTILE, "a`b", "Aä😀"] if mark == '"' else [*HOSTILE, "a`b", "Aä"]  # MySQL has no such letters in names
+    for name in names:
+        quoted = mark + name.replace(mark, mark * 2) + mark
         with desk.begin() as tx:
-            made = f"CREATE TABLE {quoted} ({quoted} TEXT, id TEXT PRIMARY KEY, fence BIGINT NOT NULL)"
+            made = f"CREATE TABLE {quoted} ({quoted} TEXT, id VARCHAR(40) PRIMARY KEY, fence BIGINT NOT NULL)"
             escaped = made.replace(":", r"\:") if "sqlalchemy" in type(tx).__module__ else made
             desk.run(tx, escaped)
         with desk.begin() as tx:

@@ -1,4 +1,4 @@
-"""Idempotency keys mean the same over every kind of connection and both databases."""
+"""Idempotency keys mean the same over every kind of connection and every database."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pytest
 
 from leasehold.errors import ConfigurationError, InFlight, KeyReused
 from leasehold.sql import IdempotencyKeys, idempotency_schema
-from tests.sql.desks import EVERY_DESK, fresh_schema, make_desk
+from tests.servers.mariadb import fresh_mariadb
+from tests.sql.desks import EVERY_DESK, fresh_schema, make_desk, make_mysql_tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,8 +17,10 @@ if TYPE_CHECKING:
 
     from leasehold.sql import TransactionAttempt
     from tests.sql.desks import Desk
+    from verification.lab.mariadb import MariadbServer
     from verification.lab.postgres import PostgresServer
 
+PLAIN = {"postgresql": "psycopg", "mysql": "pymysql", "sqlite": "sqlite3"}  # without a framework
 HOSTILE = ["a'b", 'a"b', "a;DROP TABLE effect", "a\\", "%s %(key)s :key ? $1", "a\nb", "é\u2028😀", "--", "{}", " a "]
 
 
@@ -25,9 +28,9 @@ class Pair:
     """One connection of the kind that is tested, and a plain one to the same database."""
 
     def __init__(self, kind: str, database: str, url: str) -> None:
-        self.on_server = database == "postgresql"
+        self.database = database
         self.desk = make_desk(kind, url)
-        self.other = make_desk("psycopg" if self.on_server else "sqlite3", url)
+        self.other = make_desk(PLAIN[database], url)
         self.url = url
 
 
@@ -37,16 +40,26 @@ def on_server(postgres: PostgresServer) -> str:
     return fresh_schema(postgres)
 
 
+@pytest.fixture(scope="module")
+def on_mariadb(mariadb: MariadbServer) -> str:
+    """The same there."""
+    return fresh_mariadb(mariadb)
+
+
 @pytest.fixture(params=EVERY_DESK)
 def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
     database, _, kind = request.param.partition(" ")
-    url = request.getfixturevalue("on_server") if database == "postgresql" else f"sqlite:///{tmp_path}/a.db"
+    url = f"sqlite:///{tmp_path}/a.db"
+    if database != "sqlite":
+        url = request.getfixturevalue("on_server" if database == "postgresql" else "on_mariadb")
     pair = Pair(kind, database, url)
     for table in ("effect", "leasehold_idempotency"):
         with pair.other.begin() as tx:
             pair.other.run(tx, f"DROP TABLE IF EXISTS {table}")
     with pair.other.begin() as tx:
         pair.other.run(tx, "CREATE TABLE effect (n INTEGER)")
+    if database == "mysql":  # no table is made inside a transaction
+        make_mysql_tables(url)
     yield pair
     pair.desk.close()
     pair.other.close()
@@ -233,7 +246,7 @@ def test_rollback_to_before_the_attempt_is_noticed(desk: Desk, keys: Idempotency
 def test_record_that_is_over_is_as_if_it_had_never_been(desk: Desk, keys: IdempotencyKeys) -> None:
     charge(desk, keys, "k", "x", 1)
     charge(desk, keys, "other", "x", 1)
-    end_records(desk, "key = 'k'")
+    end_records(desk, "leasehold_idempotency.key = 'k'")
     second = charge(desk, keys, "k", "another payload", 2)
     assert (second.replayed, second.result) == (False, 2)
     assert charge(desk, keys, "k", "another payload").result == 2
@@ -244,9 +257,9 @@ def test_records_are_kept_as_long_as_was_said(desk: Desk) -> None:
     for keep in (60, 3600):
         charge(desk, IdempotencyKeys("charges", keep=keep), f"{keep}", "x")
     with desk.begin() as tx:
-        rows = desk.run(tx, "SELECT key, expires_at - completed_at FROM leasehold_idempotency")
-    for key, length in rows:
-        kept = length if isinstance(length, float) else length.total_seconds()
+        rows = desk.run(tx, "SELECT r.key, r.expires_at, r.completed_at FROM leasehold_idempotency AS r")
+    for key, end, begin in rows:
+        kept = end - begin if isinstance(end, float) else (end - begin).total_seconds()
         assert abs(kept - int(key)) < 0.01
 
 
@@ -255,7 +268,7 @@ def test_sweep_removes_what_is_over_and_not_more_than_it_may(desk: Desk, keys: I
     for number in range(5):
         charge(desk, plain, f"old {number}", "x")
     charge(desk, plain, "new", "x")
-    end_records(desk, "key <> 'new'")
+    end_records(desk, "leasehold_idempotency.key <> 'new'")
     with desk.begin() as tx:
         assert keys.sweep(tx, limit=2) == 2
     assert count(desk, "leasehold_idempotency") == 4
@@ -314,7 +327,7 @@ def test_results_that_cannot_be_kept_are_refused_and_the_work_is_not_committed(
 
 
 def test_table_that_the_owner_made_is_used(pair: Pair, keys: IdempotencyKeys) -> None:
-    dialect = "postgresql" if pair.on_server else "sqlite"
+    dialect = pair.database
     for _ in range(2):
         for statement in keys.schema(dialect).split(";\n")[:-1]:
             with pair.other.begin() as tx:

@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from leasehold import ConfigurationError
 from leasehold.sql import transaction_lock, transaction_lock_async
+from tests.sql.desks import sqlalchemy_url
 
 HOSTILE = "'; DROP TABLE x; -- \\ \" % %s"
 
@@ -100,6 +101,13 @@ def test_other_databases_are_refused() -> None:
 
     with pytest.raises(ConfigurationError, match="PostgreSQL"):
         transaction_lock(sqlite3.connect(":memory:"), "job")
+
+
+def test_mysql_is_refused_because_its_named_locks_outlive_the_transaction(mariadb_database: str) -> None:
+    engine = sqlalchemy.create_engine(sqlalchemy_url(mariadb_database))
+    with engine.begin() as tx, pytest.raises(ConfigurationError, match="FOR UPDATE"):
+        transaction_lock(tx, "job")
+    engine.dispose()
 
 
 def test_engines_and_asyncio_do_as_well(database: str) -> None:

@@ -1,4 +1,4 @@
-"""One worker of the counter experiment: reads a counter in PostgreSQL, adds one and writes it back, under a lock.
+"""One worker of the counter experiment: reads a counter in a database, adds one and writes it back, under a lock.
 
 It never looks whether its lease is lost while it does so, as a process cannot that is paused in the wrong place; and it
 stops itself now and then between the read and the write. `counters`, which runs it, wakes it up. What it writes to the
@@ -16,13 +16,10 @@ import time
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
-
-import psycopg
-from psycopg import IsolationLevel
 
 import leasehold
 from leasehold.sql import guard, is_retryable
+from verification.lab import counter_databases
 
 __all__ = ["Job", "Tally", "TooLate", "Worker", "main"]
 
@@ -69,6 +66,7 @@ class Worker:
         self._random = random.Random(job.seed)
         self._client = leasehold.connect(f"sqlite:///{Path(job.folder) / 'locks.db'}", label=f"worker {job.number}")
         self._lock = self._client.lock("counter", ttl=job.ttl)
+        self._database = counter_databases.connect(job.url, job.level)
         self._tally = Tally()
         self._open()
 
@@ -86,6 +84,7 @@ class Worker:
     def work(self) -> None:
         """Take the lock, add one a few times, release, again and again."""
         with self._client, closing(self):
+        with self._client, closing(self._database):
             while self._tally.acknowledged < self._job.updates:
                 try:
                     self._hold()
@@ -119,7 +118,10 @@ class Worker:
 
     def _add_one(self, lease: leasehold.Lease, think: float) -> None:
         """One update; what the database asks to run again is run again, from its beginning."""
-        unit = self._random.choice([self._in_one_transaction, self._in_two_transactions])
+        units = [self._in_one_transaction, self._in_two_transactions]
+        if self._database.reads_first and self._job.check == "guard":
+            units.append(self._reading_first)
+        unit = self._random.choice(units)
         while True:
             try:
                 unit(lease, think)
@@ -137,29 +139,34 @@ class Worker:
             self._pause(think)
             self._write(lease, n + 1)
 
+    def _reading_first(self, lease: leasehold.Lease, think: float) -> None:
+        """What was read before the guard is as good as the guard says."""
+        with self._database.transaction():
+            n = self._database.number("SELECT n FROM counter")
+            self._pause(think)
+            guard(self._database.driver, lease)
+            self._write(lease, n + 1)
+
     def _in_two_transactions(self, lease: leasehold.Lease, think: float) -> None:
         with self._database.transaction():
             n = self._read(lease)
         self._pause(think)
         with self._database.transaction():
             if self._job.check == "guard":
-                guard(self._database, lease)
+                guard(self._database.driver, lease)
             self._write(lease, n + 1)
 
     def _read(self, lease: leasehold.Lease) -> int:
         if self._job.check == "guard":
-            guard(self._database, lease)
-        row: Any = self._database.execute("SELECT n FROM counter").fetchone()
-        return int(row[0])
+            guard(self._database.driver, lease)
+        return self._database.number("SELECT n FROM counter")
 
     def _write(self, lease: leasehold.Lease, n: int) -> None:
         if self._job.check == "guard":
-            self._database.execute("UPDATE counter SET n = %s", [n])
+            self._database.run("UPDATE counter SET n = %s", [n])
             return
-        changed = self._database.execute(
-            "UPDATE counter SET n = %s, fence = %s WHERE fence <= %s", [n, lease.fence, lease.fence]
-        )
-        if changed.rowcount == 0:
+        fenced = "UPDATE counter SET n = %s, fence = %s WHERE fence <= %s"
+        if self._database.run(fenced, [n, lease.fence, lease.fence]) == 0:
             raise TooLate
 
     def _pause(self, think: float) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from leasehold._runtimes.threads import run
 from leasehold.errors import ConfigurationError, StaleFence
 from leasehold.fencing.token import feed_back, refused, token_of
-from leasehold.sql.identifiers import escaped, quoted, table_name
+from leasehold.sql.identifiers import backticked, escaped, quoted, table_name
 from leasehold.sql.wires import async_twin, wire_of
 
 if TYPE_CHECKING:
@@ -97,10 +97,12 @@ async def _update(
 ) -> bool:
     if not where or column in values or column in where:
         raise ConfigurationError(f"where= must name the row by its key, and {column!r} is set by fenced_update itself")
-    name, qualifier = (escaped(part) for part in table_name(table))
-    fence = escaped(quoted(column))
-    changes = [f"{escaped(quoted(each))} = %(value_{place})s" for place, each in enumerate(values)]
-    keys = [f"{qualifier}.{escaped(quoted(each))} = %(key_{place})s" for place, each in enumerate(where)]
+    on_mysql = wire.dialect == "mysql"
+    quote = backticked if on_mysql else quoted
+    name, qualifier = (escaped(part) for part in table_name(table, wire.dialect))
+    fence = escaped(quote(column))
+    changes = [f"{escaped(quote(each))} = %(value_{place})s" for place, each in enumerate(values)]
+    keys = [f"{qualifier}.{escaped(quote(each))} = %(key_{place})s" for place, each in enumerate(where)]
     changed = ", ".join([*changes, f"{fence} = %(fence)s"])
     this_row = " AND ".join(keys)
     bound = {f"key_{place}": each for place, each in enumerate(where.values())}
@@ -112,8 +114,11 @@ async def _update(
         return True
     if count > 1:
         raise ConfigurationError(f"where= fits {count} rows of {name}; roll back, and name one row by its whole key")
-    look = f"SELECT {qualifier}.{fence} FROM {name} WHERE {this_row}"  # noqa: S608 - as said
+    # MySQL: the newest row, not the one of a snapshot; and it does not count a row whose values were the same before.
+    look = f"SELECT {qualifier}.{fence} FROM {name} WHERE {this_row}{' FOR UPDATE' if on_mysql else ''}"  # noqa: S608 - as said
     rows = (await wire.query(look, bound)).rows
+    if on_mysql and rows == [(token.fence,)]:
+        return True
     if rows:
         raise refused(token, max(seen for (seen,) in rows))
     return False

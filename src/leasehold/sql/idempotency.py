@@ -34,7 +34,11 @@ if TYPE_CHECKING:
 
 __all__ = ["AsyncTransactionAttempt", "IdempotencyKeys", "TransactionAttempt", "idempotency_schema"]
 
-DIALECTS = {"postgresql": "leasehold.sql.idempotency_postgresql", "sqlite": "leasehold.sql.idempotency_sqlite"}
+DIALECTS = {
+    "mysql": "leasehold.sql.idempotency_mysql",
+    "postgresql": "leasehold.sql.idempotency_postgresql",
+    "sqlite": "leasehold.sql.idempotency_sqlite",
+}
 SWEPT_PER_KEY = 2  # more than one, so that a backlog becomes smaller
 
 

@@ -15,9 +15,7 @@ rollback to a savepoint takes back, as it does the lock.
 
 from __future__ import annotations
 
-import itertools
 import secrets
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -33,6 +31,7 @@ from leasehold.sql.idempotency_record import (
     retry,
 )
 from leasehold.sql.one_table import OneTable, in_schema
+from leasehold.sql.patience import Patience
 
 if TYPE_CHECKING:
     from leasehold.sql.idempotency_record import Claim, Rules
@@ -118,7 +117,6 @@ WHERE record.name OPERATOR(pg_catalog.=) gone.name AND record.principal OPERATOR
 _SLEEP = "SELECT pg_catalog.pg_sleep(CAST(%(pause)s AS double precision))"
 _ABORT = "DO $$ BEGIN RAISE EXCEPTION 'leasehold: this attempt was refused' USING ERRCODE = 'LH003'; END $$"
 _SEES_COMMITS = {"read committed", "read uncommitted"}
-_PAUSES = (0.01, 0.02, 0.05, 0.1, 0.2)
 
 
 def schema(schema: str | None) -> str:
@@ -130,7 +128,7 @@ async def begin(wire: Wire, claim: Claim, rules: Rules) -> Kept | Opened:
     """Find the key completed, or take it until the end of the transaction."""
     require_transaction(wire)
     try:
-        patience = _Patience(wire, rules.wait)
+        patience = Patience(wire, rules.wait, _SLEEP)
         while (home := await TABLE.home(wire, rules.schema)) is None:
             if not await patience.pause():
                 raise in_flight(claim, rules, "the table of keys is made by a transaction that is not over")
@@ -142,26 +140,7 @@ async def begin(wire: Wire, claim: Claim, rules: Rules) -> Kept | Opened:
         raise
 
 
-class _Patience:
-    """How long an attempt still waits. It sleeps in the server, which is the same for threads and asyncio."""
-
-    def __init__(self, wire: Wire, wait: float | None) -> None:
-        self._wire = wire
-        self._end = time.monotonic() + (wait or 0.0)
-        self._pauses = itertools.chain(_PAUSES, itertools.repeat(_PAUSES[-1]))
-        self.used = False
-
-    async def pause(self) -> bool:
-        """False if there is no time left."""
-        left = self._end - time.monotonic()
-        if left <= 0:
-            return False
-        self.used = True
-        await self._wire.query(_SLEEP, {"pause": min(next(self._pauses), left)})
-        return True
-
-
-async def _take(wire: Wire, claim: Claim, rules: Rules, home: str, patience: _Patience) -> Kept | Opened:
+async def _take(wire: Wire, claim: Claim, rules: Rules, home: str, patience: Patience) -> Kept | Opened:
     values = {**claim.place(), "number": claim.number()}
     while True:
         ((fingerprint, result, ours, level),) = (await _query(wire, _TAKE, home, values)).rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from leasehold.errors import ConfigurationError
 
-__all__ = ["escaped", "literal", "quoted", "table_name"]
+__all__ = ["backticked", "escaped", "literal", "quoted", "table_name"]
 
 MAX_BYTES = 63  # PostgreSQL cuts longer names off, and two of them could become one
 
@@ -18,12 +18,18 @@ def quoted(name: str, what: str = "a column") -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def table_name(table: str | tuple[str, str]) -> tuple[str, str]:
+def backticked(name: str, what: str = "a column") -> str:
+    """The same for MySQL and MariaDB, whose double quotes may be those of a text."""
+    return "`" + quoted(name, what)[1:-1].replace('""', '"').replace("`", "``") + "`"
+
+
+def table_name(table: str | tuple[str, str], dialect: str = "postgresql") -> tuple[str, str]:
     """How a table is named in a statement, with its schema if there is one; and how its columns are qualified."""
+    quote = backticked if dialect == "mysql" else quoted
     if isinstance(table, tuple):
         schema, name = table
-        return f"{quoted(schema, 'a schema')}.{quoted(name, 'a table')}", quoted(name, "a table")
-    return quoted(table, "a table"), quoted(table, "a table")
+        return f"{quote(schema, 'a schema')}.{quote(name, 'a table')}", quote(name, "a table")
+    return quote(table, "a table"), quote(table, "a table")
 
 
 def literal(text: str) -> str:

@@ -67,6 +67,11 @@ async def transaction_lock_async(
 
 async def _lock(wire: Wire, name: str, namespace: str, *, wait: bool, shared: bool) -> bool:
     number = _number(name, namespace)
+    if wire.dialect == "mysql":
+        raise ConfigurationError(
+            "transaction_lock is for PostgreSQL: the named locks of MySQL and MariaDB (GET_LOCK) belong to the session "
+            "and outlive the transaction. Lock a row of your own with SELECT ... FOR UPDATE, which ends with it"
+        )
     if wire.dialect != "postgresql":
         raise ConfigurationError(f"transaction_lock is for PostgreSQL, not {wire.dialect}; there a row lock may do")
     if wire.transaction() is Transaction.AUTOCOMMIT:
