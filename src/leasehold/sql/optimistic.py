@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["cas_update", "cas_update_async"]
 
-# At REPEATABLE READ an UPDATE of MySQL and MariaDB sees the present row, and a plain SELECT still the old one.
-_PRESENT = {"mysql": " LOCK IN SHARE MODE"}
 _CHANGED_SINCE_SNAPSHOT = 1020  # MariaDB with innodb_snapshot_isolation
 
 
@@ -92,7 +90,7 @@ class _Swap:
         if count == 1:
             rows.forget(self.where, [*self.values, self.column])
             return self.version + 1
-        found = await wire.query(rows.select(self.where, _PRESENT.get(wire.dialect, "")), rows.bound("key", self.where))
+        found = await wire.query(rows.select_present(self.where), rows.bound("key", self.where))
         raise self._conflict(rows, rows.one(rows.read(found), self.where))
 
     async def _update(self, wire: Wire, rows: Rows) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from leasehold.sql.errors import sqlstate
 from leasehold.sql.row_lock_wishes import changed_since, deadlock
+from leasehold.sql.savepoints import behind_a_savepoint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["lock_free", "lock_these"]
 
-_SAVEPOINT = "leasehold_row_lock"
 # limit in milliseconds -> what it was
 _SET = """
 SELECT pg_catalog.current_setting('lock_timeout'), pg_catalog.set_config('lock_timeout', %(limit)s, true)
@@ -38,15 +38,7 @@ async def lock_these(
     """Lock one row after the other."""
     if wish.wait is None:
         return [await _lock(wire, rows, key, wish, _words(wish)) for key in keys]
-    await wire.query(f"SAVEPOINT {_SAVEPOINT}", {})
-    try:
-        found = await _lock_in_time(wire, rows, keys, wish)
-    except Exception:
-        await wire.query(f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}", {})
-        await wire.query(f"RELEASE SAVEPOINT {_SAVEPOINT}", {})
-        raise
-    await wire.query(f"RELEASE SAVEPOINT {_SAVEPOINT}", {})
-    return found
+    return await behind_a_savepoint(wire, lambda: _lock_in_time(wire, rows, keys, wish))
 
 
 async def lock_free(wire: Wire, rows: Rows, free: Free, wish: Wish) -> list[Row]:

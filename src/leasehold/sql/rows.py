@@ -18,6 +18,9 @@ __all__ = ["Row", "Rows", "check_key", "check_values"]
 
 Row: TypeAlias = dict[str, Any]
 
+# At REPEATABLE READ an UPDATE of MySQL and MariaDB sees the present row, and a plain SELECT still the old one.
+_PRESENT = {"mysql": " LOCK IN SHARE MODE"}
+
 
 def check_key(where: object) -> Mapping[str, Any]:
     """What names one row: columns and their values, none of them NULL, which equals nothing."""
@@ -93,6 +96,16 @@ class Rows:
     def select(self, where: Mapping[str, Any], ending: str = "") -> str:
         """The statement that reads the rows with this key."""
         return f"SELECT {self.everything()} FROM {self.name} WHERE {self.fits(where)}{ending}"  # noqa: S608 - as the module says
+
+    def select_present(self, where: Mapping[str, Any]) -> str:
+        """The same, as the rows are now, and not as an earlier moment of this transaction saw them."""
+        return self.select(where, _PRESENT.get(self._dialect, ""))
+
+    def insert(self, values: Mapping[str, Any]) -> str:
+        """The beginning of a statement that inserts one row; its values are `bound` as "value"."""
+        columns = ", ".join(self.column(each) for each in values)
+        places = ", ".join(f"%(value_{place})s" for place in range(len(values)))
+        return f"INSERT INTO {self.name} ({columns}) VALUES ({places})"  # noqa: S608 - as the module says
 
     def read(self, answer: Answer) -> list[Row]:
         """The rows of an answer, by the names that the user knows."""
