@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import psycopg
 import pymysql
@@ -194,9 +194,9 @@ def test_generators_and_mixtures_of_blocking_and_async_are_refused() -> None:
             retry_on_conflict(book.begin)(unit)  # type: ignore[arg-type]
     assert book.notes == []
     with pytest.raises(ConfigurationError, match="async def"):
-        retry_on_conflict(book.begin, lambda tx: coroutine(tx))
+        retry_on_conflict(book.begin, lambda tx: coroutine(tx))  # noqa: PLW0108 - a plain function
     with pytest.raises(ConfigurationError, match="generator"):
-        retry_on_conflict(book.begin, lambda tx: generator(tx))
+        retry_on_conflict(book.begin, lambda tx: generator(tx))  # noqa: PLW0108 - as above
     assert book.notes == ["begin", "rollback"] * 2
     with pytest.raises(ConfigurationError, match="async context manager"):
         retry_on_conflict(book.begin_async, lambda tx: 1)
@@ -245,8 +245,8 @@ class Counter(Base):
     __tablename__ = "counters"
     id: Mapped[int] = mapped_column(primary_key=True)
     n: Mapped[int]
-    version: Mapped[int]
-    __mapper_args__ = {"version_id_col": version}
+    version: Mapped[int] = mapped_column()
+    __mapper_args__: ClassVar[dict[str, Any]] = {"version_id_col": version}
 
 
 def test_stale_object_of_sqlalchemy_is_read_again_and_goes_together_with_cas_update(
@@ -296,7 +296,7 @@ def test_alias_of_django_is_a_transaction_that_is_not_inside_another(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    "words", [{"backoff": 3}, {"backoff": "full"}, {"timeout": -1}], ids=lambda words: "-".join(words)
+    "words", [{"backoff": 3}, {"backoff": "full"}, {"timeout": -1}], ids=["number", "text", "timeout"]
 )
 def test_what_cannot_be_meant_is_refused(words: Any) -> None:
     with pytest.raises(ConfigurationError):
