@@ -7,6 +7,15 @@ with database.transaction():        # psycopg, sqlite3, SQLAlchemy, Django
 
 from leasehold.sql.columns import fenced_update, fenced_update_async
 from leasehold.sql.errors import is_retryable
+from leasehold.sql.etag import (
+    ETag,
+    ETags,
+    etag_of,
+    not_modified,
+    parse_etags,
+    require_match,
+    require_none_match,
+)
 from leasehold.sql.guard import guard, guard_async, guard_schema
 from leasehold.sql.idempotency import (
     AsyncTransactionAttempt,
@@ -14,7 +23,18 @@ from leasehold.sql.idempotency import (
     TransactionAttempt,
     idempotency_schema,
 )
+from leasehold.sql.insert_once import InsertedOnce, insert_once, insert_once_async
+from leasehold.sql.optimistic import cas_update, cas_update_async
 from leasehold.sql.register import DatabaseRegister
+from leasehold.sql.retry import retry_on_conflict
+from leasehold.sql.row_locks import (
+    lock_free_rows,
+    lock_free_rows_async,
+    lock_row,
+    lock_row_async,
+    lock_rows,
+    lock_rows_async,
+)
 from leasehold.sql.store import store_schema
 from leasehold.sql.transaction_lock import transaction_lock, transaction_lock_async
 from leasehold.sql.triggers import fence_schema
@@ -22,8 +42,14 @@ from leasehold.sql.triggers import fence_schema
 __all__ = [
     "AsyncTransactionAttempt",
     "DatabaseRegister",
+    "ETag",
+    "ETags",
     "IdempotencyKeys",
+    "InsertedOnce",
     "TransactionAttempt",
+    "cas_update",
+    "cas_update_async",
+    "etag_of",
     "fence_schema",
     "fenced_update",
     "fenced_update_async",
@@ -31,7 +57,20 @@ __all__ = [
     "guard_async",
     "guard_schema",
     "idempotency_schema",
+    "insert_once",
+    "insert_once_async",
     "is_retryable",
+    "lock_free_rows",
+    "lock_free_rows_async",
+    "lock_row",
+    "lock_row_async",
+    "lock_rows",
+    "lock_rows_async",
+    "not_modified",
+    "parse_etags",
+    "require_match",
+    "require_none_match",
+    "retry_on_conflict",
     "store_schema",
     "transaction_lock",
     "transaction_lock_async",

@@ -12,6 +12,7 @@ from leasehold._runtimes.threads import run
 from leasehold.errors import ConfigurationError, StaleFence
 from leasehold.fencing.token import feed_back, refused, token_of
 from leasehold.sql.identifiers import backticked, escaped, quoted, table_name
+from leasehold.sql.rows import Rows
 from leasehold.sql.wires import async_twin, wire_of
 
 if TYPE_CHECKING:
@@ -107,15 +108,21 @@ async def _update(
     this_row = " AND ".join(keys)
     bound = {f"key_{place}": each for place, each in enumerate(where.values())}
     new = {f"value_{place}": each for place, each in enumerate(values.values())}
+    rows_of = Rows(wire, table)
+    changed = ", ".join([*rows_of.changes(values), f"{rows_of.column(column)} = %(fence)s"])
+    this_row, fence = rows_of.fits(where), rows_of.qualified(column)
+    bound = rows_of.bound("key", where)
     # Names are quoted, and everything else is a value.
-    update = f"UPDATE {name} SET {changed} WHERE {this_row} AND {qualifier}.{fence} <= %(fence)s"  # noqa: S608 - as said
-    count = (await wire.query(update, {**bound, **new, "fence": token.fence})).count
+    update = f"UPDATE {rows_of.name} SET {changed} WHERE {this_row} AND {fence} <= %(fence)s"  # noqa: S608 - as said
+    count = (await wire.query(update, {**bound, **rows_of.bound("value", values), "fence": token.fence})).count
     if count == 1:
         return True
     if count > 1:
         raise ConfigurationError(f"where= fits {count} rows of {name}; roll back, and name one row by its whole key")
     # MySQL: the newest row, not the one of a snapshot; and it does not count a row whose values were the same before.
     look = f"SELECT {qualifier}.{fence} FROM {name} WHERE {this_row}{' FOR UPDATE' if on_mysql else ''}"  # noqa: S608 - as said
+        raise rows_of.several(count, where)
+    look = f"SELECT {fence} FROM {rows_of.name} WHERE {this_row}"  # noqa: S608 - as said
     rows = (await wire.query(look, bound)).rows
     if on_mysql and rows == [(token.fence,)]:
         return True

@@ -9,13 +9,14 @@ __all__ = ["backticked", "escaped", "literal", "quoted", "table_name"]
 MAX_BYTES = 63  # PostgreSQL cuts longer names off, and two of them could become one
 
 
-def quoted(name: str, what: str = "a column") -> str:
-    """A name in double quotes, taken as it is: nothing is folded, cut off or split at dots."""
+def quoted(name: str, what: str = "a column", dialect: str | None = None) -> str:
+    """A name in quotes, taken as it is: nothing is folded, cut off or split at dots. MySQL has quotes of its own."""
     if not name or "\0" in name:
         raise ConfigurationError(f"the name of {what} must be a text that is not empty and has no NUL, not {name!r}")
     if len(name.encode()) > MAX_BYTES:
         raise ConfigurationError(f"the name of {what} has more than {MAX_BYTES} bytes: {name!r}")
-    return '"' + name.replace('"', '""') + '"'
+    mark = "`" if dialect == "mysql" else '"'
+    return mark + name.replace(mark, mark * 2) + mark
 
 
 def backticked(name: str, what: str = "a column") -> str:
@@ -24,12 +25,16 @@ def backticked(name: str, what: str = "a column") -> str:
 
 
 def table_name(table: str | tuple[str, str], dialect: str = "postgresql") -> tuple[str, str]:
+def table_name(table: str | tuple[str, str], dialect: str | None = None) -> tuple[str, str]:
     """How a table is named in a statement, with its schema if there is one; and how its columns are qualified."""
     quote = backticked if dialect == "mysql" else quoted
     if isinstance(table, tuple):
         schema, name = table
         return f"{quote(schema, 'a schema')}.{quote(name, 'a table')}", quote(name, "a table")
     return quote(table, "a table"), quote(table, "a table")
+        qualifier = quoted(name, "a table", dialect)
+        return f"{quoted(schema, 'a schema', dialect)}.{qualifier}", qualifier
+    return quoted(table, "a table", dialect), quoted(table, "a table", dialect)
 
 
 def literal(text: str) -> str:
