@@ -16,6 +16,9 @@
         ResultNotKept                         the work of this key is done; its result could not be stored
         InFlight                              an idempotency key whose first attempt is still running
         RetryTransaction                      the whole transaction has to be run again
+        OutOfStock                            less is available than a reservation wants
+        ReservationRefused                    a reservation that is not there, or is over
+          ReservationExpired                  its time is over, and what it held belongs to others
       KeyReused                               an idempotency key came again with another payload
       BackendError
         BackendUnavailable (ConnectionError)  surely not applied
@@ -55,8 +58,11 @@ __all__ = [
     "LeaseLost",
     "LeaseholdError",
     "ModeConflict",
+    "OutOfStock",
     "OutcomeUnknown",
     "Paused",
+    "ReservationExpired",
+    "ReservationRefused",
     "ResultNotKept",
     "RetryTransaction",
     "StaleFence",
@@ -232,6 +238,46 @@ class RetryTransaction(Conflict):
 
     The fence was not refused. The error of the database driver is the cause of this one.
     """
+
+
+class OutOfStock(Conflict):
+    """Less is available than a reservation wants, and nothing was taken; `item`, `wanted`, `available`."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        name: str | None = None,
+        backend: str | None = None,
+        item: str | int | None = None,
+        wanted: int = 0,
+        available: int = 0,
+    ) -> None:
+        super().__init__(message, name=name, backend=backend)
+        self.item = item
+        self.wanted = wanted
+        self.available = available
+
+
+class ReservationRefused(Conflict):
+    """There is no such reservation, or it is over: `key`, and its `state`, which is None if there is none."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        name: str | None = None,
+        backend: str | None = None,
+        key: str | None = None,
+        state: str | None = None,
+    ) -> None:
+        super().__init__(message, name=name, backend=backend)
+        self.key = key
+        self.state = state
+
+
+class ReservationExpired(ReservationRefused):
+    """The time of a reservation is over, and what it held was given back."""
 
 
 class BackendError(LeaseholdError):

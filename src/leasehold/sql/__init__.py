@@ -15,6 +15,7 @@ from leasehold.sql.idempotency import (
     idempotency_schema,
 )
 from leasehold.sql.register import DatabaseRegister
+from leasehold.sql.reservations import Reservation, Stock, StockLevel, reservations_schema
 from leasehold.sql.store import store_schema
 from leasehold.sql.transaction_lock import transaction_lock, transaction_lock_async
 from leasehold.sql.triggers import fence_schema
@@ -23,6 +24,9 @@ __all__ = [
     "AsyncTransactionAttempt",
     "DatabaseRegister",
     "IdempotencyKeys",
+    "Reservation",
+    "Stock",
+    "StockLevel",
     "TransactionAttempt",
     "fence_schema",
     "fenced_update",
@@ -32,6 +36,7 @@ __all__ = [
     "guard_schema",
     "idempotency_schema",
     "is_retryable",
+    "reservations_schema",
     "store_schema",
     "transaction_lock",
     "transaction_lock_async",

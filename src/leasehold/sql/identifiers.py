@@ -9,21 +9,23 @@ __all__ = ["escaped", "literal", "quoted", "table_name"]
 MAX_BYTES = 63  # PostgreSQL cuts longer names off, and two of them could become one
 
 
-def quoted(name: str, what: str = "a column") -> str:
-    """A name in double quotes, taken as it is: nothing is folded, cut off or split at dots."""
+def quoted(name: str, what: str = "a column", dialect: str | None = None) -> str:
+    """A name in quotes, taken as it is: nothing is folded, cut off or split at dots. MySQL has quotes of its own."""
     if not name or "\0" in name:
         raise ConfigurationError(f"the name of {what} must be a text that is not empty and has no NUL, not {name!r}")
     if len(name.encode()) > MAX_BYTES:
         raise ConfigurationError(f"the name of {what} has more than {MAX_BYTES} bytes: {name!r}")
-    return '"' + name.replace('"', '""') + '"'
+    mark = "`" if dialect == "mysql" else '"'
+    return mark + name.replace(mark, mark * 2) + mark
 
 
-def table_name(table: str | tuple[str, str]) -> tuple[str, str]:
+def table_name(table: str | tuple[str, str], dialect: str | None = None) -> tuple[str, str]:
     """How a table is named in a statement, with its schema if there is one; and how its columns are qualified."""
     if isinstance(table, tuple):
         schema, name = table
-        return f"{quoted(schema, 'a schema')}.{quoted(name, 'a table')}", quoted(name, "a table")
-    return quoted(table, "a table"), quoted(table, "a table")
+        qualifier = quoted(name, "a table", dialect)
+        return f"{quoted(schema, 'a schema', dialect)}.{qualifier}", qualifier
+    return quoted(table, "a table", dialect), quoted(table, "a table", dialect)
 
 
 def literal(text: str) -> str:
