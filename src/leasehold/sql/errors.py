@@ -13,12 +13,12 @@ from leasehold.errors import RetryTransaction
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["is_retryable", "mysql_number", "sqlite_code", "sqlstate"]
+__all__ = ["error_chain", "is_retryable", "mysql_code", "sqlite_code", "sqlstate"]
 
 # serialization failure, deadlock, a lock that was not to be had in the time the session allows
 _STATES = {"40001", "40P01", "55P03"}
-# MySQL and MariaDB: deadlock, lock wait timeout, the record has changed since it was read
-_NUMBERS = {1213, 1205, 1020}
+# MySQL and MariaDB: deadlock, lock wait timeout, the record has changed since it was read, NOWAIT
+_NUMBERS = {1213, 1205, 1020, 3572}
 
 
 def is_retryable(error: BaseException) -> bool:
@@ -32,12 +32,12 @@ def is_retryable(error: BaseException) -> bool:
     code = sqlite_code(error)
     if code is not None:
         return code & 0xFF == sqlite3.SQLITE_BUSY
-    return mysql_number(error) in _NUMBERS
+    return mysql_code(error) in _NUMBERS
 
 
 def sqlstate(error: BaseException) -> str | None:
     """The five characters that PostgreSQL gives to every kind of error; None if there are none."""
-    for each in _chain(error):
+    for each in error_chain(error):
         state = getattr(each, "sqlstate", None) or getattr(each, "pgcode", None)
         if isinstance(state, str):
             return state
@@ -46,15 +46,15 @@ def sqlstate(error: BaseException) -> str | None:
 
 def sqlite_code(error: BaseException) -> int | None:
     """The extended result code of SQLite; None if the error is not from there."""
-    for each in _chain(error):
+    for each in error_chain(error):
         if isinstance(each, sqlite3.Error):
             return getattr(each, "sqlite_errorcode", None)
     return None
 
 
-def mysql_number(error: BaseException) -> int | None:
-    """The number that MySQL and MariaDB give to every kind of error; None if there is none."""
-    return next((number for each in _chain(error) if (number := _number(each)) is not None), None)
+def mysql_code(error: BaseException) -> int | None:
+    """The number that MySQL and MariaDB give to every kind of error; None if it is not from there."""
+    return next((number for each in error_chain(error) if (number := _number(each)) is not None), None)
 
 
 def _number(error: BaseException) -> int | None:
@@ -65,7 +65,7 @@ def _number(error: BaseException) -> int | None:
 _MYSQL_DRIVERS = {"MySQLdb", "aiomysql", "asyncmy", "mariadb", "mysql", "pymysql"}
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
+def error_chain(error: BaseException) -> Iterator[BaseException]:
     """The error, what a framework wrapped (SQLAlchemy: `orig`), and what it came from (Django: the cause)."""
     seen: list[BaseException] = []
     following: BaseException | None = error

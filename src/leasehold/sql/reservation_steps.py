@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from leasehold.errors import ConfigurationError, LeaseholdError
+from leasehold.sql.calls import require_transaction
 from leasehold.sql.reservation_record import (
     CANCELLED,
     CONFIRMED,
@@ -61,14 +62,14 @@ class Statements:
     settle: str  # before, after -> one row
     remove: str
     overdue: str  # limit -> id, items
-    lock_overdue: str | None  # -> a row if it is still overdue, and nobody is at it
+    lock_free: str  # -> the state, and whether its time is over; no row if somebody is at it
     change: str  # item, change -> one row if it does not go below zero
     restock: str  # item, change -> one row
     level: str  # item -> available
     levels: str  # -> item, available
     held: str  # -> items, overdue
     listing: str  # state, limit -> id, items, state, expires, overdue
-    purge: str  # keep, limit
+    old: str  # keep, limit -> id of those that are over for so long
     home: str = ""  # the schema of the tables, where there are several
 
 
@@ -102,12 +103,7 @@ class Dialect(Protocol):
 
 async def writing(wire: Wire, dialect: Dialect, rules: Rules, work: Callable[[Ledger], Awaitable[T]]) -> T:
     """Do something that writes, as a part of the transaction."""
-    state = wire.transaction()
-    if state is Transaction.AUTOCOMMIT:
-        raise ConfigurationError(
-            "this was called outside a transaction, on a connection that commits every statement by itself: the "
-            "reservation and its stock would not be one. Call it inside a transaction block"
-        )
+    state = require_transaction(wire, "this", "the reservation and its stock would not be one")
     opened = False
     try:
         opened = state is Transaction.OPENS and await dialect.begin(wire)
@@ -210,7 +206,10 @@ class Ledger:
                 returned.update(items)
                 count += 1
         await self._give_back(returned)
-        await self.ask(self.statements.purge, keep=self.rules.keep, limit=limit)
+        for (key,) in (await self.ask(self.statements.old, keep=self.rules.keep, limit=limit)).rows:
+            word = self._dialect.plain(key)
+            if await self._is_free(word, is_held=False):
+                await self.ask(self.statements.remove, id=word)
         return count
 
     async def available(self, item: Item) -> int:
@@ -288,14 +287,16 @@ class Ledger:
 
     async def _expire(self, key: str) -> bool:
         """Mark a hold that is over; the caller gives its items back. One that somebody is at is left to them."""
-        if not await self._is_free(key):
+        if not await self._is_free(key, is_held=True):
             return False
         await self._settle(key, HELD, EXPIRED)
         return True
 
-    async def _is_free(self, key: str) -> bool:
-        statement = self.statements.lock_overdue
-        return statement is None or bool((await self.ask(statement, id=key)).rows)
+    async def _is_free(self, key: str, *, is_held: bool) -> bool:
+        """Lock a reservation whose time is over, if it is still that, and nobody is at it."""
+        for state, is_over in (await self.ask(self.statements.lock_free, id=key)).rows:
+            return bool(is_over) and (self._dialect.plain(state) == HELD) == is_held
+        return False
 
     async def _on_the_shelf(self, item: Item) -> int | None:
         rows = (await self.ask(self.statements.level, item=item)).rows

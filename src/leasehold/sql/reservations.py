@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from leasehold.durations import seconds, ttl_seconds
 from leasehold.errors import ConfigurationError
-from leasehold.sql.faces import awaited, blocking
+from leasehold.sql.calls import call, call_async
 from leasehold.sql.idempotency_record import check_text
 from leasehold.sql.reservation_record import (
     MOST,
@@ -94,11 +94,11 @@ class Stock:
 
         Raises `OutOfStock` when more is taken away than is available: what is held stays held.
         """
-        blocking(tx, "restock_async", self._restock(items))
+        call(tx, "restock", self._restock(items))
 
     async def restock_async(self, tx: Any, items: Mapping[Item, int]) -> None:
         """The same as `restock` for asyncio."""
-        await awaited(tx, "restock", self._restock(items))
+        await call_async(tx, "restock", self._restock(items))
 
     def reserve(
         self, tx: Any, items: Mapping[Item, int], *, key: str | None = None, hold: Duration | None = None
@@ -110,13 +110,13 @@ class Stock:
         Raises `OutOfStock` where there is too little, counting holds that are over as given back; `KeyReused` if the
         key was used for other items; `ReservationExpired` or `ReservationRefused` if its reservation is over.
         """
-        return blocking(tx, "reserve_async", self._reserve(items, key, hold))
+        return call(tx, "reserve", self._reserve(items, key, hold))
 
     async def reserve_async(
         self, tx: Any, items: Mapping[Item, int], *, key: str | None = None, hold: Duration | None = None
     ) -> Reservation:
         """The same as `reserve` for asyncio."""
-        return await awaited(tx, "reserve", self._reserve(items, key, hold))
+        return await call_async(tx, "reserve", self._reserve(items, key, hold))
 
     def confirm(self, tx: Any, key: str, *, late: bool = True) -> Reservation:
         """What is held is sold: it never comes back by itself. Confirming it again changes nothing.
@@ -125,22 +125,22 @@ class Stock:
         there now; else `ReservationExpired`, and nothing was taken. With `late=False` it is refused as soon as the time
         is over. Raises `ReservationRefused` if it was cancelled, or never made.
         """
-        return blocking(tx, "confirm_async", self._confirm(key, late=late))
+        return call(tx, "confirm", self._confirm(key, late=late))
 
     async def confirm_async(self, tx: Any, key: str, *, late: bool = True) -> Reservation:
         """The same as `confirm` for asyncio."""
-        return await awaited(tx, "confirm", self._confirm(key, late=late))
+        return await call_async(tx, "confirm", self._confirm(key, late=late))
 
     def cancel(self, tx: Any, key: str) -> Reservation:
         """Give back what is held. Cancelling it again, or after it has expired, changes nothing.
 
         Raises `ReservationRefused` if it was confirmed, or never made.
         """
-        return blocking(tx, "cancel_async", self._cancel(key))
+        return call(tx, "cancel", self._cancel(key))
 
     async def cancel_async(self, tx: Any, key: str) -> Reservation:
         """The same as `cancel` for asyncio."""
-        return await awaited(tx, "cancel", self._cancel(key))
+        return await call_async(tx, "cancel", self._cancel(key))
 
     def sweep(self, tx: Any, *, limit: int = 100) -> int:
         """Give back at most so many holds that are over, and say how many; records older than `keep` are removed.
@@ -148,43 +148,43 @@ class Stock:
         For a job of its own. A reservation that lacks something gives back by itself what it needs, so without a sweep
         nothing stays unsold; but the level of the stock table alone says too little.
         """
-        return blocking(tx, "sweep_async", self._sweep(limit))
+        return call(tx, "sweep", self._sweep(limit))
 
     async def sweep_async(self, tx: Any, *, limit: int = 100) -> int:
         """The same as `sweep` for asyncio."""
-        return await awaited(tx, "sweep", self._sweep(limit))
+        return await call_async(tx, "sweep", self._sweep(limit))
 
     def available(self, tx: Any, item: Item) -> int:
         """How many could be reserved now; 0 for an item that is not there. It works outside a transaction, too."""
-        return blocking(tx, "available_async", self._available(item))
+        return call(tx, "available", self._available(item))
 
     async def available_async(self, tx: Any, item: Item) -> int:
         """The same as `available` for asyncio."""
-        return await awaited(tx, "available", self._available(item))
+        return await call_async(tx, "available", self._available(item))
 
     def levels(self, tx: Any) -> list[StockLevel]:
         """Every item with what is available and what is held. It works outside a transaction, too."""
-        return blocking(tx, "levels_async", self._reads(Ledger.levels))
+        return call(tx, "levels", self._reads(Ledger.levels))
 
     async def levels_async(self, tx: Any) -> list[StockLevel]:
         """The same as `levels` for asyncio."""
-        return await awaited(tx, "levels", self._reads(Ledger.levels))
+        return await call_async(tx, "levels", self._reads(Ledger.levels))
 
     def find(self, tx: Any, key: str) -> Reservation | None:
         """The reservation of a key, as it is; None if there is none. It works outside a transaction, too."""
-        return blocking(tx, "find_async", self._find(key))
+        return call(tx, "find", self._find(key))
 
     async def find_async(self, tx: Any, key: str) -> Reservation | None:
         """The same as `find` for asyncio."""
-        return await awaited(tx, "find", self._find(key))
+        return await call_async(tx, "find", self._find(key))
 
     def reservations(self, tx: Any, *, state: str | None = None, limit: int = 100) -> list[Reservation]:
         """The reservations in this state, or all of them; those that expire first come first."""
-        return blocking(tx, "reservations_async", self._listing(state, limit))
+        return call(tx, "reservations", self._listing(state, limit))
 
     async def reservations_async(self, tx: Any, *, state: str | None = None, limit: int = 100) -> list[Reservation]:
         """The same as `reservations` for asyncio."""
-        return await awaited(tx, "reservations", self._listing(state, limit))
+        return await call_async(tx, "reservations", self._listing(state, limit))
 
     def schema(self, dialect: str = "postgresql") -> str:
         """The statements that make leasehold's tables, for programs that may not create tables themselves."""

@@ -2,7 +2,7 @@
 
 Its usual level of isolation shows a transaction the database as of its first read. So nothing is decided on what a
 plain SELECT says: rows are read with FOR UPDATE, which gives what is committed now, and stock is changed by a statement
-that looks and writes. Overdue holds are the one exception, and each is locked and looked at again.
+that looks and writes. Lists of holds that are over are the one exception, and each is locked and looked at again.
 
 CREATE TABLE would commit the user's transaction, so it is never executed here.
 """
@@ -13,7 +13,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from leasehold.errors import ConfigurationError
-from leasehold.sql.errors import is_retryable, mysql_number
+from leasehold.sql.errors import is_retryable, mysql_code
 from leasehold.sql.reservation_record import retry
 from leasehold.sql.reservation_steps import Statements
 from leasehold.sql.reservation_stock import own_stock
@@ -80,15 +80,16 @@ WHERE {_THIS} AND state = %(before)s""",  # noqa: S608 - constants
     "overdue": f"""
 SELECT id, items FROM leasehold_reservation WHERE stock = %(stock)s AND {_OVERDUE}
 ORDER BY expires_at LIMIT %(limit)s""",  # noqa: S608 - constants
-    "lock_overdue": f"SELECT 1 FROM leasehold_reservation WHERE {_THIS} AND {_OVERDUE} FOR UPDATE SKIP LOCKED",  # noqa: S608 - constants
+    "lock_free": f"""
+SELECT state, expires_at <= {_NOW} FROM leasehold_reservation WHERE {_THIS} FOR UPDATE SKIP LOCKED""",  # noqa: S608 - constants
     "held": f"""
 SELECT items, expires_at <= {_NOW} FROM leasehold_reservation
 WHERE stock = %(stock)s AND state = 'held'""",  # noqa: S608 - constants
     "listing": f"""
 SELECT id, {_FACTS} FROM leasehold_reservation WHERE stock = %(stock)s AND state = coalesce(%(state)s, state)
 ORDER BY expires_at, id LIMIT %(limit)s""",  # noqa: S608 - constants
-    "purge": f"""
-DELETE FROM leasehold_reservation WHERE stock = %(stock)s AND state IN ('confirmed', 'cancelled', 'expired')
+    "old": f"""
+SELECT id FROM leasehold_reservation WHERE stock = %(stock)s AND state IN ('confirmed', 'cancelled', 'expired')
 AND expires_at <= {_NOW} - {_LATER.format("keep")} LIMIT %(limit)s""",  # noqa: S608 - constants
 }
 
@@ -152,7 +153,7 @@ def plain(value: Any) -> Any:
 
 def explain(wire: Wire, error: Exception) -> None:  # noqa: ARG001 - a port
     """Raise an error that says what to do, for those that are to be expected; others are left as they are."""
-    number = mysql_number(error)
+    number = mysql_code(error)
     if is_retryable(error):
         raise retry("the database could not bring this transaction into an order with another one") from error
     if number == _MISSING_TABLE and "leasehold_" in str(error):

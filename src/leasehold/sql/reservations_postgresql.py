@@ -82,16 +82,6 @@ RETURNING {_FACTS}
 """  # noqa: S608 - put together from constants
 
 _FIND = f"SELECT {_FACTS} FROM @table@ AS entry WHERE {_THIS}"  # noqa: S608 - constants
-_PURGE = f"""
-DELETE FROM @table@ AS gone USING (
-  SELECT entry.stock, entry.id FROM @table@ AS entry
-  WHERE {_STOCK} AND entry.state OPERATOR(pg_catalog.=) ANY (ARRAY['confirmed', 'cancelled', 'expired'])
-    AND entry.expires_at OPERATOR(pg_catalog.<=) ({_NOW} OPERATOR(pg_catalog.-) {_LATER.format("keep")})
-  LIMIT CAST(%(limit)s AS bigint) FOR UPDATE SKIP LOCKED
-) AS old
-WHERE gone.stock OPERATOR(pg_catalog.=) old.stock AND gone.id OPERATOR(pg_catalog.=) old.id
-"""  # noqa: S608 - constants
-
 _OF_RESERVATIONS = {
     "find": _FIND,
     "lock": f"{_FIND} FOR UPDATE",
@@ -102,14 +92,18 @@ WHERE {_THIS} AND entry.state OPERATOR(pg_catalog.=) CAST(%(before)s AS pg_catal
     "overdue": f"""
 SELECT entry.id, entry.items FROM @table@ AS entry WHERE {_STOCK} AND {_OVERDUE}
 ORDER BY entry.expires_at LIMIT CAST(%(limit)s AS bigint)""",  # noqa: S608 - constants
-    "lock_overdue": f"SELECT 1 FROM @table@ AS entry WHERE {_THIS} AND {_OVERDUE} FOR UPDATE SKIP LOCKED",  # noqa: S608 - constants
+    "lock_free": f"SELECT entry.state, {_OVER} FROM @table@ AS entry WHERE {_THIS} FOR UPDATE SKIP LOCKED",  # noqa: S608 - constants
     "held": f"""
 SELECT entry.items, {_OVER} FROM @table@ AS entry WHERE {_STOCK} AND entry.state OPERATOR(pg_catalog.=) 'held'""",  # noqa: S608 - constants
     "listing": f"""
 SELECT entry.id, {_FACTS} FROM @table@ AS entry WHERE {_STOCK}
   AND entry.state OPERATOR(pg_catalog.=) coalesce(CAST(%(state)s AS pg_catalog.text), entry.state)
 ORDER BY entry.expires_at, entry.id LIMIT CAST(%(limit)s AS bigint)""",  # noqa: S608 - constants
-    "purge": _PURGE,
+    "old": f"""
+SELECT entry.id FROM @table@ AS entry
+WHERE {_STOCK} AND entry.state OPERATOR(pg_catalog.=) ANY (ARRAY['confirmed', 'cancelled', 'expired'])
+  AND entry.expires_at OPERATOR(pg_catalog.<=) ({_NOW} OPERATOR(pg_catalog.-) {_LATER.format("keep")})
+LIMIT CAST(%(limit)s AS bigint)""",  # noqa: S608 - constants
 }
 
 _OF_STOCK = {

@@ -79,10 +79,10 @@ WHERE stock = %(stock)s AND state = 'held'""",  # noqa: S608 - constants
     "listing": f"""
 SELECT id, {_FACTS} FROM leasehold_reservation WHERE stock = %(stock)s AND state = coalesce(%(state)s, state)
 ORDER BY expires_at, id LIMIT %(limit)s""",  # noqa: S608 - constants
-    "purge": f"""
-DELETE FROM leasehold_reservation WHERE (stock, id) IN (
-  SELECT stock, id FROM leasehold_reservation WHERE stock = %(stock)s
-  AND state IN ('confirmed', 'cancelled', 'expired') AND expires_at <= {_NOW} - %(keep)s LIMIT %(limit)s)""",  # noqa: S608 - constants
+    "old": f"""
+SELECT id FROM leasehold_reservation WHERE stock = %(stock)s AND state IN ('confirmed', 'cancelled', 'expired')
+AND expires_at <= {_NOW} - %(keep)s LIMIT %(limit)s""",  # noqa: S608 - constants
+    "lock_free": f"SELECT state, expires_at <= {_NOW} FROM leasehold_reservation WHERE {_THIS}",  # noqa: S608 - constants
 }
 
 _OF_STOCK = {
@@ -115,7 +115,7 @@ async def enter(wire: Wire, rules: Rules) -> Statements:
 @functools.lru_cache(64)
 def _statements(own: StockTable | None) -> Statements:
     shelf = _OF_STOCK if own is None else own_stock(own, "sqlite")
-    return Statements(**_OF_RESERVATIONS, **shelf, lock_overdue=None)
+    return Statements(**_OF_RESERVATIONS, **shelf)
 
 
 async def begin(wire: Wire) -> bool:
