@@ -15,10 +15,17 @@
         AttemptExpired                        an attempt with this key vanished: its work may be done
         ResultNotKept                         the work of this key is done; its result could not be stored
         InFlight                              an idempotency key whose first attempt is still running
-        RetryTransaction                      the whole transaction has to be run again
         OutOfStock                            less is available than a reservation wants
         ReservationRefused                    a reservation that is not there, or is over
           ReservationExpired                  its time is over, and what it held belongs to others
+        RetryTransaction                      the whole transaction has to be run again
+        VersionConflict                       another writer has changed the row since it was read
+        RowBusy                               another transaction has the row locked
+        UniqueConflict                        the new row meets another one, by another unique constraint
+      PreconditionError                       what an HTTP request asked for does not hold; carries a status
+        PreconditionFailed                    412: the resource is not what the caller has seen
+        PreconditionRequired                  428: the caller must say what it has seen
+        PreconditionMalformed                 400: the header cannot be read
       KeyReused                               an idempotency key came again with another payload
       BackendError
         BackendUnavailable (ConnectionError)  surely not applied
@@ -39,6 +46,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
     from leasehold.values import Holder, LossReason, Pause, Skipped
 
 __all__ = [
@@ -61,12 +71,19 @@ __all__ = [
     "OutOfStock",
     "OutcomeUnknown",
     "Paused",
+    "PreconditionError",
+    "PreconditionFailed",
+    "PreconditionMalformed",
+    "PreconditionRequired",
     "ReservationExpired",
     "ReservationRefused",
     "ResultNotKept",
     "RetryTransaction",
+    "RowBusy",
     "StaleFence",
+    "UniqueConflict",
     "UnsupportedCapability",
+    "VersionConflict",
 ]
 
 
@@ -225,21 +242,6 @@ class KeyReused(Conflict):
         self.key = key
 
 
-class AttemptExpired(Conflict):
-    """An earlier attempt with this idempotency key vanished, so its work may be done or not; see on_expired."""
-
-
-class ResultNotKept(Conflict):
-    """The work of this idempotency key is done, but its result was too large to be stored, or no JSON value."""
-
-
-class RetryTransaction(Conflict):
-    """The database could not bring two transactions into an order: roll back, and run the whole transaction again.
-
-    The fence was not refused. The error of the database driver is the cause of this one.
-    """
-
-
 class OutOfStock(Conflict):
     """Less is available than a reservation wants, and nothing was taken; `item`, `wanted`, `available`."""
 
@@ -278,6 +280,128 @@ class ReservationRefused(Conflict):
 
 class ReservationExpired(ReservationRefused):
     """The time of a reservation is over, and what it held was given back."""
+
+
+class AttemptExpired(Conflict):
+    """An earlier attempt with this idempotency key vanished, so its work may be done or not; see on_expired."""
+
+
+class ResultNotKept(Conflict):
+    """The work of this idempotency key is done, but its result was too large to be stored, or no JSON value."""
+
+
+class RetryTransaction(Conflict):
+    """The database could not bring two transactions into an order: roll back, and run the whole transaction again.
+
+    The fence was not refused. The error of the database driver is the cause of this one.
+    """
+
+
+class VersionConflict(Conflict):
+    """A row of `table` does not have the version that the writer has seen: nothing was written.
+
+    `key` names the row, `expected` is the version that the writer had read, `current` the row as it is now and
+    `version` its version. `gone` says that there is no such row. A row that this transaction cannot see any more,
+    because the database shows it an earlier moment, has neither: `current` is None although it is not `gone`.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        name: str | None = None,
+        backend: str | None = None,
+        table: str | None = None,
+        key: Mapping[str, Any] | None = None,
+        expected: int | None = None,
+        version: int | None = None,
+        current: Mapping[str, Any] | None = None,
+        gone: bool = False,
+    ) -> None:
+        super().__init__(message, name=name, backend=backend)
+        self.table = table
+        self.key = key
+        self.expected = expected
+        self.version = version
+        self.current = current
+        self.gone = gone
+
+
+class RowBusy(Conflict):
+    """Another transaction has the row locked, and had it for as long as this one would wait; no row was locked.
+
+    `table` and `key` name the row, `waited` is how many seconds were spent, `limit` which limit that was.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        name: str | None = None,
+        backend: str | None = None,
+        table: str | None = None,
+        key: Mapping[str, Any] | None = None,
+        limit: str | None = None,
+        waited: float = 0.0,
+    ) -> None:
+        super().__init__(message, name=name, backend=backend)
+        self.table = table
+        self.key = key
+        self.limit = limit
+        self.waited = waited
+
+
+class UniqueConflict(Conflict):
+    """`insert_once` wrote nothing: another unique constraint than that of its key forbids the new row.
+
+    `constraint` and `columns` say which one of `table`, as far as the database does.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        name: str | None = None,
+        backend: str | None = None,
+        table: str | None = None,
+        constraint: str | None = None,
+        columns: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(message, name=name, backend=backend)
+        self.table = table
+        self.constraint = constraint
+        self.columns = columns
+
+
+class PreconditionError(LeaseholdError):
+    """What a request says in If-Match or If-None-Match does not hold; `status` is what to answer.
+
+    `etag` is the tag of the resource as it is; None if there is no such resource, or it does not matter.
+    """
+
+    status = 412
+
+    def __init__(
+        self, message: str, *, name: str | None = None, backend: str | None = None, etag: str | None = None
+    ) -> None:
+        super().__init__(message, name=name, backend=backend)
+        self.etag = etag
+
+
+class PreconditionFailed(PreconditionError):
+    """The resource is not what the caller has seen: answer 412, and let it read again."""
+
+
+class PreconditionRequired(PreconditionError):
+    """The caller did not say what it has seen: answer 428."""
+
+    status = 428
+
+
+class PreconditionMalformed(PreconditionError):
+    """The header is no list of entity tags: answer 400, for to ignore it would be to write unconditionally."""
+
+    status = 400
 
 
 class BackendError(LeaseholdError):

@@ -14,8 +14,18 @@ from leasehold.sql.idempotency import (
     TransactionAttempt,
     idempotency_schema,
 )
+from leasehold.sql.optimistic import cas_update, cas_update_async
 from leasehold.sql.register import DatabaseRegister
 from leasehold.sql.reservations import Reservation, Stock, StockLevel, reservations_schema
+from leasehold.sql.retry import retry_on_conflict
+from leasehold.sql.row_locks import (
+    lock_free_rows,
+    lock_free_rows_async,
+    lock_row,
+    lock_row_async,
+    lock_rows,
+    lock_rows_async,
+)
 from leasehold.sql.store import store_schema
 from leasehold.sql.transaction_lock import transaction_lock, transaction_lock_async
 from leasehold.sql.triggers import fence_schema
@@ -28,6 +38,8 @@ __all__ = [
     "Stock",
     "StockLevel",
     "TransactionAttempt",
+    "cas_update",
+    "cas_update_async",
     "fence_schema",
     "fenced_update",
     "fenced_update_async",
@@ -36,7 +48,14 @@ __all__ = [
     "guard_schema",
     "idempotency_schema",
     "is_retryable",
+    "lock_free_rows",
+    "lock_free_rows_async",
+    "lock_row",
+    "lock_row_async",
+    "lock_rows",
+    "lock_rows_async",
     "reservations_schema",
+    "retry_on_conflict",
     "store_schema",
     "transaction_lock",
     "transaction_lock_async",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from leasehold._runtimes.threads import run
 from leasehold.errors import ConfigurationError, StaleFence
 from leasehold.fencing.token import feed_back, refused, token_of
-from leasehold.sql.identifiers import escaped, quoted, table_name
+from leasehold.sql.rows import Rows
 from leasehold.sql.wires import async_twin, wire_of
 
 if TYPE_CHECKING:
@@ -97,22 +97,18 @@ async def _update(
 ) -> bool:
     if not where or column in values or column in where:
         raise ConfigurationError(f"where= must name the row by its key, and {column!r} is set by fenced_update itself")
-    name, qualifier = (escaped(part) for part in table_name(table))
-    fence = escaped(quoted(column))
-    changes = [f"{escaped(quoted(each))} = %(value_{place})s" for place, each in enumerate(values)]
-    keys = [f"{qualifier}.{escaped(quoted(each))} = %(key_{place})s" for place, each in enumerate(where)]
-    changed = ", ".join([*changes, f"{fence} = %(fence)s"])
-    this_row = " AND ".join(keys)
-    bound = {f"key_{place}": each for place, each in enumerate(where.values())}
-    new = {f"value_{place}": each for place, each in enumerate(values.values())}
+    rows_of = Rows(wire, table)
+    changed = ", ".join([*rows_of.changes(values), f"{rows_of.column(column)} = %(fence)s"])
+    this_row, fence = rows_of.fits(where), rows_of.qualified(column)
+    bound = rows_of.bound("key", where)
     # Names are quoted, and everything else is a value.
-    update = f"UPDATE {name} SET {changed} WHERE {this_row} AND {qualifier}.{fence} <= %(fence)s"  # noqa: S608 - as said
-    count = (await wire.query(update, {**bound, **new, "fence": token.fence})).count
+    update = f"UPDATE {rows_of.name} SET {changed} WHERE {this_row} AND {fence} <= %(fence)s"  # noqa: S608 - as said
+    count = (await wire.query(update, {**bound, **rows_of.bound("value", values), "fence": token.fence})).count
     if count == 1:
         return True
     if count > 1:
-        raise ConfigurationError(f"where= fits {count} rows of {name}; roll back, and name one row by its whole key")
-    look = f"SELECT {qualifier}.{fence} FROM {name} WHERE {this_row}"  # noqa: S608 - as said
+        raise rows_of.several(count, where)
+    look = f"SELECT {fence} FROM {rows_of.name} WHERE {this_row}"  # noqa: S608 - as said
     rows = (await wire.query(look, bound)).rows
     if rows:
         raise refused(token, max(seen for (seen,) in rows))

@@ -25,6 +25,7 @@ from leasehold.sql.idempotency_record import (
     require_transaction,
     retry,
 )
+from leasehold.sql.sqlite_busy import with_busy_timeout
 from leasehold.sql.wires import Transaction
 
 if TYPE_CHECKING:
@@ -103,15 +104,7 @@ async def _open(wire: Wire) -> Opened:
 
 async def _take_with_patience(wire: Wire, claim: Claim, wait: float | None, *, opens: bool) -> None:
     """Take the write lock; `wait` replaces the busy timeout of the connection meanwhile."""
-    if wait is None:
-        await _take(wire, claim, opens=opens)
-        return
-    before = (await wire.query("PRAGMA busy_timeout", {})).rows[0][0]
-    await wire.query(f"PRAGMA busy_timeout = {int(wait * 1000)}", {})
-    try:
-        await _take(wire, claim, opens=opens)
-    finally:
-        await wire.query(f"PRAGMA busy_timeout = {int(before)}", {})
+    await with_busy_timeout(wire, wait, lambda: _take(wire, claim, opens=opens))
 
 
 async def _take(wire: Wire, claim: Claim, *, opens: bool) -> None:

@@ -15,7 +15,7 @@ from leasehold.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Answer", "Transaction", "Wire", "async_twin", "wire_of"]
+__all__ = ["Answer", "Transaction", "Wire", "async_twin", "column_names", "wire_of"]
 
 # By the first part of the module that a connection's class, or one of its base classes, is defined in.
 WIRES = {
@@ -40,10 +40,11 @@ class Transaction(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The rows that a statement gave, and how many it changed."""
+    """The rows that a statement gave, how many it changed, and how the columns of the rows are called."""
 
     rows: Sequence[tuple[Any, ...]]
     count: int
+    columns: Sequence[str] = ()
 
 
 class Wire(Protocol):
@@ -70,6 +71,11 @@ class Wire(Protocol):
 
     async def query(self, statement: str, values: Mapping[str, object]) -> Answer:
         """Execute one statement, whose values stand in it as `%(name)s`, and a per cent sign as `%%`."""
+
+
+def column_names(description: Any) -> tuple[str, ...]:
+    """How the columns of an answer are called, from the `description` of a cursor."""
+    return tuple(str(each[0]) for each in description or ())
 
 
 def wire_of(tx: object) -> Wire:

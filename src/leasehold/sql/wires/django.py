@@ -9,7 +9,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils.connection import ConnectionProxy
 
 from leasehold.errors import ConfigurationError
-from leasehold.sql.wires import Answer, Transaction
+from leasehold.sql.wires import Answer, Transaction, column_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +25,10 @@ class DjangoWire:
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
+
+    @property
+    def connection(self) -> Any:
+        return self._connection
 
     @property
     def dialect(self) -> str:
@@ -44,7 +48,7 @@ class DjangoWire:
         with self._connection.cursor() as cursor:
             cursor.execute(statement, dict(values))
             rows = [tuple(row) for row in cursor.fetchall()] if cursor.description else []
-            return Answer(rows, cursor.rowcount)
+            return Answer(rows, cursor.rowcount, column_names(cursor.description))
 
 
 def make_wire(tx: Any) -> DjangoWire:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from leasehold.errors import ConfigurationError
-from leasehold.sql.wires import Answer, Transaction
+from leasehold.sql.wires import Answer, Transaction, column_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,7 +51,8 @@ class MysqlWire:
     async def query(self, statement: str, values: Mapping[str, object]) -> Answer:
         with self.driver.cursor(self._rows) as cursor:  # the connection's own class may give other rows
             cursor.execute(statement, dict(values))
-            return Answer([tuple(row) for row in cursor.fetchall()] if cursor.description else [], cursor.rowcount)
+            rows = [tuple(row) for row in cursor.fetchall()] if cursor.description else []
+            return Answer(rows, cursor.rowcount, column_names(cursor.description))
 
 
 class AsyncMysqlWire:
@@ -72,7 +73,7 @@ class AsyncMysqlWire:
         async with self.driver.cursor(self._rows) as cursor:
             await cursor.execute(statement, dict(values))
             rows = [tuple(row) for row in await cursor.fetchall()] if cursor.description else []
-            return Answer(rows, cursor.rowcount)
+            return Answer(rows, cursor.rowcount, column_names(cursor.description))
 
 
 def make_wire(tx: Any) -> MysqlWire | AsyncMysqlWire:

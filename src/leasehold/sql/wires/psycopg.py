@@ -9,7 +9,7 @@ from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
 
 from leasehold.errors import ConfigurationError
-from leasehold.sql.wires import Answer, Transaction
+from leasehold.sql.wires import Answer, Transaction, column_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,7 +48,8 @@ class PsycopgWire:
         # A cursor of our own: the connection's default may give other rows, or take values in another form.
         with psycopg.Cursor(self.driver, row_factory=tuple_row) as cursor:
             cursor.execute(statement, values)
-            return Answer(cursor.fetchall() if cursor.description else [], cursor.rowcount)
+            rows = cursor.fetchall() if cursor.description else []
+            return Answer(rows, cursor.rowcount, column_names(cursor.description))
 
 
 class AsyncPsycopgWire:
@@ -67,7 +68,8 @@ class AsyncPsycopgWire:
     async def query(self, statement: str, values: Mapping[str, object]) -> Answer:
         async with psycopg.AsyncCursor(self.driver, row_factory=tuple_row) as cursor:
             await cursor.execute(statement, values)
-            return Answer(await cursor.fetchall() if cursor.description else [], cursor.rowcount)
+            rows = await cursor.fetchall() if cursor.description else []
+            return Answer(rows, cursor.rowcount, column_names(cursor.description))
 
 
 def make_wire(tx: Any) -> PsycopgWire | AsyncPsycopgWire:

@@ -31,6 +31,14 @@ class SqlalchemyWire:
         self._session = session
 
     @property
+    def connection(self) -> Connection:
+        return self._connection
+
+    @property
+    def session(self) -> Session | None:
+        return self._session
+
+    @property
     def dialect(self) -> str:
         name = self._connection.dialect.name
         return "mysql" if name == "mariadb" else name
@@ -66,8 +74,9 @@ class SqlalchemyWire:
         # Handed to the driver as it is: what SQLAlchemy reads out of a text could be part of a name.
         text, bound = in_style(statement, values, self._connection.dialect.paramstyle)
         result = self._connection.exec_driver_sql(text, bound)
-        rows = [tuple(row) for row in result] if result.returns_rows else []
-        return Answer(rows, result.rowcount)
+        if not result.returns_rows:
+            return Answer([], result.rowcount)
+        return Answer([tuple(row) for row in result], result.rowcount, tuple(result.keys()))
 
 
 def async_twin(tx: object) -> Any | None:

@@ -6,7 +6,7 @@ import sqlite3
 from typing import TYPE_CHECKING
 
 from leasehold.errors import ConfigurationError
-from leasehold.sql.wires import Answer, Transaction
+from leasehold.sql.wires import Answer, Transaction, column_names
 from leasehold.sql.wires.names import with_colons
 
 if TYPE_CHECKING:
@@ -41,7 +41,8 @@ class Sqlite3Wire:
         cursor = self.driver.cursor()
         cursor.row_factory = None  # the connection may have one of its own
         cursor.execute(with_colons(statement), values)
-        return Answer([tuple(row) for row in cursor.fetchall()], cursor.rowcount)
+        rows = [tuple(row) for row in cursor.fetchall()]
+        return Answer(rows, cursor.rowcount, column_names(cursor.description))
 
 
 def make_wire(tx: object) -> Sqlite3Wire:
