@@ -21,6 +21,7 @@ from django.db import connections, transaction
 from psycopg.rows import dict_row
 from sqlalchemy.orm import Session
 
+from leasehold.sql import guard_schema
 from tests.servers.mariadb import fresh_mariadb
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ __all__ = [
     "django_alias",
     "fresh_schema",
     "make_desk",
+    "make_mysql_tables",
     "prepared_desk",
     "sqlalchemy_url",
 ]
@@ -209,7 +211,7 @@ class DjangoDesk:
     def run(self, tx: Any, statement: str) -> list[tuple[Any, ...]]:
         with connections[self._alias].cursor() as cursor:
             cursor.execute(statement)
-            return cursor.fetchall() if cursor.description else []
+            return [tuple(row) for row in cursor.fetchall()] if cursor.description else []
 
     def close(self) -> None:
         connections[self._alias].close()
@@ -231,7 +233,21 @@ _EVERYWHERE = [kind for kind in _MAKERS if kind.startswith(("sqlalchemy", "djang
 ON_POSTGRESQL = [kind for kind in _MAKERS if "psycopg" in kind] + _EVERYWHERE
 ON_MYSQL = [kind for kind in _MAKERS if "pymysql" in kind] + _EVERYWHERE
 ON_SQLITE = ["sqlite3", *_EVERYWHERE]
-EVERY_DESK = [f"postgresql {kind}" for kind in ON_POSTGRESQL] + [f"sqlite {kind}" for kind in ON_SQLITE]
+EVERY_DESK = [
+    *(f"postgresql {kind}" for kind in ON_POSTGRESQL),
+    *(f"mysql {kind}" for kind in ON_MYSQL),
+    *(f"sqlite {kind}" for kind in ON_SQLITE),
+]
+
+
+def make_mysql_tables(url: str) -> None:
+    """All that `leasehold.sql` keeps in a database of MariaDB, as its owner would make it."""
+    desk = PymysqlDesk(url, "connection")
+    with desk.begin() as tx:
+        for schema in (guard_schema("mysql"),):
+            for statement in filter(str.strip, schema.split(";\n")):
+                desk.run(tx, statement)
+    desk.close()
 
 
 def make_desk(kind: str, url: str) -> Desk:
@@ -250,6 +266,8 @@ def prepared_desk(request: pytest.FixtureRequest, folder: Path, *statements: str
     else:
         url = f"sqlite:///{folder}/data.db"
     desk = make_desk(kind, url)
+    if database == "mysql" and "pymysql" in kind:  # they say BEGIN, and no table is made inside a transaction
+        make_mysql_tables(url)
     with desk.begin() as tx:
         for statement in statements:
             desk.run(tx, statement)

@@ -17,8 +17,9 @@ __all__ = ["error_chain", "is_retryable", "mysql_code", "sqlite_code", "sqlstate
 
 # serialization failure, deadlock, a lock that was not to be had in the time the session allows
 _STATES = {"40001", "40P01", "55P03"}
-# MySQL and MariaDB: deadlock, lock wait timeout, the record has changed since it was read, NOWAIT
-_NUMBERS = {1213, 1205, 1020, 3572}
+# MySQL and MariaDB: deadlock, lock wait timeout, the record has changed since it was read, the same two in an XA
+# transaction, NOWAIT, a wait that DDL ended, a table that was altered since the snapshot, a commit that a group refused
+_NUMBERS = {1213, 1205, 1020, 1614, 1613, 3572, 1689, 1412, 3101}
 
 
 def is_retryable(error: BaseException) -> bool:

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
 __all__ = ["guard", "guard_async", "guard_schema"]
 
-DIALECTS = {"postgresql": "leasehold.sql.guard_postgresql", "sqlite": "leasehold.sql.guard_sqlite"}
+DIALECTS = {
+    "mysql": "leasehold.sql.guard_mysql",
+    "postgresql": "leasehold.sql.guard_postgresql",
+    "sqlite": "leasehold.sql.guard_sqlite",
+}
 
 
 class Dialect(Protocol):

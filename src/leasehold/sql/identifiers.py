@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from leasehold.errors import ConfigurationError
 
-__all__ = ["escaped", "literal", "quoted", "table_name"]
+__all__ = ["backticked", "escaped", "literal", "quoted", "table_name"]
 
 MAX_BYTES = 63  # PostgreSQL cuts longer names off, and two of them could become one
 
@@ -17,6 +17,11 @@ def quoted(name: str, what: str = "a column", dialect: str | None = None) -> str
         raise ConfigurationError(f"the name of {what} has more than {MAX_BYTES} bytes: {name!r}")
     mark = "`" if dialect == "mysql" else '"'
     return mark + name.replace(mark, mark * 2) + mark
+
+
+def backticked(name: str, what: str = "a column") -> str:
+    """The same for MySQL and MariaDB, whose double quotes may be those of a text."""
+    return quoted(name, what, "mysql")
 
 
 def table_name(table: str | tuple[str, str], dialect: str | None = None) -> tuple[str, str]:

@@ -10,6 +10,7 @@ from django.utils.connection import ConnectionProxy
 
 from leasehold.errors import ConfigurationError
 from leasehold.sql.wires import Answer, Transaction, column_names
+from leasehold.sql.wires.mysql import mysql_transaction
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,6 +41,8 @@ class DjangoWire:
         return self._connection.connection
 
     def transaction(self) -> Transaction:
+        if self.dialect == "mysql":  # atomic() begins nothing there, so the driver knows more
+            return mysql_transaction(self.driver)
         if self._connection.in_atomic_block:
             return Transaction.OPEN
         return Transaction.AUTOCOMMIT if self._connection.get_autocommit() else Transaction.OPENS
