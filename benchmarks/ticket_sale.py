@@ -24,7 +24,7 @@ from benchmarks.ticket_ways import NAIVE, WAYS, make_engine, make_tables
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["DATABASES", "Outcome", "Sale", "databases", "main"]
+__all__ = ["DATABASES", "Databases", "Outcome", "Sale", "databases", "main"]
 
 DATABASES = ("PostgreSQL", "MariaDB", "SQLite")
 PROCESSES, THREADS = 5, 10
@@ -93,9 +93,9 @@ class Sale:
     def _stock(self, tickets: int, items: int) -> None:
         with self._engine.begin() as connection:
             for table in ("sale", "ticket", "leasehold_reservation"):
-                connection.exec_driver_sql(f"DELETE FROM {table}")  # noqa: S608 - constants
+                connection.exec_driver_sql(f"DELETE FROM {table}")
             for item in range(1, items + 1):
-                connection.exec_driver_sql(f"INSERT INTO ticket VALUES ({item}, {tickets}, 1)")  # noqa: S608 - numbers
+                connection.exec_driver_sql(f"INSERT INTO ticket VALUES ({item}, {tickets}, 1)")
 
     def _count(self) -> tuple[int, int]:
         with self._engine.connect() as connection:
@@ -183,7 +183,8 @@ def _told(outcomes: Sequence[Outcome]) -> str:
     right = sum(outcome.is_right for outcome in outcomes)
     sold = [outcome.sold for outcome in outcomes]
     retries = sum(outcome.retries for outcome in outcomes) / len(outcomes)
-    return f"right in {right} of {len(outcomes)} runs; sold {min(sold)} to {max(sold)} of {outcomes[0].tickets}; {retries:.1f} retries a run"
+    amount = f"sold {min(sold)} to {max(sold)} of {outcomes[0].tickets}"
+    return f"right in {right} of {len(outcomes)} runs; {amount}; {retries:.1f} retries a run"
 
 
 if __name__ == "__main__":
