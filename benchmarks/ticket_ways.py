@@ -141,15 +141,15 @@ def make_engine(url: str) -> Any:
     sqlalchemy = import_module("sqlalchemy")
     if url.startswith("sqlite:"):
         engine = sqlalchemy.create_engine(url, connect_args={"timeout": 60}, pool_size=50)
-
-        @sqlalchemy.event.listens_for(engine, "connect")
-        def _settings(connection: Any, _: object) -> None:
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = NORMAL")
-
+        sqlalchemy.event.listen(engine, "connect", _write_ahead)
         return engine
     driver = url.replace("postgresql:", "postgresql+psycopg:").replace("mariadb:", "mariadb+pymysql:")
     return sqlalchemy.create_engine(driver, pool_size=50)
+
+
+def _write_ahead(connection: Any, _: object) -> None:
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")
 
 
 def make_tables(url: str) -> None:

@@ -20,6 +20,7 @@ from leasehold.sql.idempotency_record import check_text
 
 __all__ = [
     "Item",
+    "Items",
     "Reservation",
     "Rules",
     "StockLevel",
@@ -40,6 +41,7 @@ __all__ = [
 ]
 
 Item: TypeAlias = str | int
+Items: TypeAlias = Mapping[str, int] | Mapping[int, int]
 
 MOST = 2**31 - 1  # a column `integer` of the user's own can hold it
 MOST_ITEMS = 100

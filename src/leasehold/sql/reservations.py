@@ -26,11 +26,11 @@ from leasehold.sql.reservation_record import (
 from leasehold.sql.reservation_steps import Ledger, reading, writing
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine
     from typing import TypeVar
 
     from leasehold.durations import Duration
-    from leasehold.sql.reservation_record import Item
+    from leasehold.sql.reservation_record import Item, Items
     from leasehold.sql.reservation_steps import Dialect
     from leasehold.sql.wires import Wire
 
@@ -89,20 +89,18 @@ class Stock:
             own=None if table is None else StockTable(table, item, available),
         )
 
-    def restock(self, tx: Any, items: Mapping[Item, int]) -> None:
+    def restock(self, tx: Any, items: Items) -> None:
         """Add so many of each item, which may be new; a number below zero takes so many away.
 
         Raises `OutOfStock` when more is taken away than is available: what is held stays held.
         """
         call(tx, "restock", self._restock(items))
 
-    async def restock_async(self, tx: Any, items: Mapping[Item, int]) -> None:
+    async def restock_async(self, tx: Any, items: Items) -> None:
         """The same as `restock` for asyncio."""
         await call_async(tx, "restock", self._restock(items))
 
-    def reserve(
-        self, tx: Any, items: Mapping[Item, int], *, key: str | None = None, hold: Duration | None = None
-    ) -> Reservation:
+    def reserve(self, tx: Any, items: Items, *, key: str | None = None, hold: Duration | None = None) -> Reservation:
         """Take all of these items out of the stock until they are confirmed, cancelled or the time is over; or nothing.
 
         `key` makes it one reservation however often it is asked for; without one, a new key is made.
@@ -113,7 +111,7 @@ class Stock:
         return call(tx, "reserve", self._reserve(items, key, hold))
 
     async def reserve_async(
-        self, tx: Any, items: Mapping[Item, int], *, key: str | None = None, hold: Duration | None = None
+        self, tx: Any, items: Items, *, key: str | None = None, hold: Duration | None = None
     ) -> Reservation:
         """The same as `reserve` for asyncio."""
         return await call_async(tx, "reserve", self._reserve(items, key, hold))
@@ -192,11 +190,11 @@ class Stock:
 
     # What was passed is checked here, before anything is sent; what is given back runs on a wire.
 
-    def _restock(self, items: Mapping[Item, int]) -> Work[None]:
+    def _restock(self, items: Items) -> Work[None]:
         checked = check_items(items, own=self._rules.own is not None, lowest=-MOST)
         return self._writes(lambda ledger: ledger.restock(checked))
 
-    def _reserve(self, items: Mapping[Item, int], key: str | None, hold: Duration | None) -> Work[Reservation]:
+    def _reserve(self, items: Items, key: str | None, hold: Duration | None) -> Work[Reservation]:
         checked = check_items(items, own=self._rules.own is not None)
         word = secrets.token_urlsafe(16) if key is None else _key(key)
         time = self._rules.hold if hold is None else ttl_seconds(hold, "hold")
