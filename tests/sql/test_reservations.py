@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
 import threading
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +20,7 @@ from leasehold import (
     RetryTransaction,
 )
 from leasehold.sql import Stock, StockLevel, reservations_schema
+from tests.forms import sized
 from tests.servers.mariadb import fresh_mariadb
 from tests.sql.desks import ON_MYSQL, ON_POSTGRESQL, ON_SQLITE, fresh_schema, make_desk
 
@@ -325,14 +329,15 @@ def test_two_stocks_do_not_know_each_other_and_names_are_binary(shop: Shop) -> N
 @pytest.mark.parametrize("keys", ["numbers", "texts"])
 def test_the_stock_may_be_a_table_of_the_users_own(shop: Shop, keys: str) -> None:
     desk = shop.desk
-    kind, quoted = ("INTEGER", "`{}`") if keys == "numbers" else ("VARCHAR(20)", "`{}`")
-    quoted = quoted if shop.database == "mysql" else '"{}"'
+    kind = "INTEGER" if keys == "numbers" else "VARCHAR(20)"
+    quoted = "`{}`" if shop.database == "mysql" else '"{}"'
     number, left = quoted.format("the id"), quoted.format("left % now")
     with desk.begin() as tx:
         desk.run(tx, f"CREATE TABLE product ({number} {kind} PRIMARY KEY, {left} INTEGER NOT NULL CHECK ({left} >= 0))")
     with desk.begin() as tx:
-        desk.run(tx, f"INSERT INTO product VALUES ({'1' if keys == 'numbers' else repr('1')}, 3)".replace("%", "%"))
+        desk.run(tx, f"INSERT INTO product VALUES ({'1' if keys == 'numbers' else repr('1')}, 3)")
     item: Any = 1 if keys == "numbers" else "1"
+    other: Any = 2 if keys == "numbers" else "2"
     stock = Stock("products", table="product", item="the id", available="left % now")
     with desk.begin() as tx:
         stock.reserve(tx, {item: 2}, key="k")
@@ -344,9 +349,9 @@ def test_the_stock_may_be_a_table_of_the_users_own(shop: Shop, keys: str) -> Non
         stock.cancel(tx, "k")
         assert stock.available(tx, item) == 7
     with desk.begin() as tx, pytest.raises(ConfigurationError, match="no row for"):
-        stock.restock(tx, {2 if keys == "numbers" else "2": 4})
+        stock.restock(tx, {other: 4})
     with desk.begin() as tx, pytest.raises(OutOfStock, match="there is no such item"):
-        stock.reserve(tx, {2 if keys == "numbers" else "2": 4})
+        stock.reserve(tx, {other: 4})
 
 
 @each_database
@@ -501,3 +506,54 @@ def test_what_the_schema_prints_is_what_is_made_on_first_use(shop: Shop) -> None
             Stock("t", schema="x").schema("sqlite")
     else:
         assert '"x".leasehold_stock' in Stock("t", schema="x").schema()
+
+
+@pytest.mark.parametrize("shop", ["postgresql psycopg", "mysql pymysql"], indirect=True)
+def test_baskets_in_whatever_order_never_wait_for_each_other(shop: Shop) -> None:
+    """Some expire, some are cancelled, some confirmed, others swept meanwhile; no transaction is run again."""
+    items = {"a": 40, "b": 40, "c": 8, "d": 40, "e": 8}
+    desk = stocked(shop, **items)
+    errors: list[BaseException] = []
+    sold: Counter[str] = Counter()
+    threads = [threading.Thread(target=go_shopping, args=(shop.other(), sold, errors, seed)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    while True:
+        with desk.begin() as tx:
+            STOCK.sweep(tx)
+            levels = STOCK.levels(tx)
+        if all(level.held == 0 for level in levels):
+            break
+        time.sleep(0.02)
+    assert shelf(desk) == {item: count - sold[item] for item, count in items.items()}
+
+
+def go_shopping(desk: Desk, sold: Counter[str], errors: list[BaseException], seed: int) -> None:
+    draw = random.Random(seed)
+    try:
+        for _ in range(sized(15, 300)):
+            wanted = {item: draw.randint(1, 3) for item in draw.sample("abcde", draw.randint(1, 4))}
+            try:
+                with desk.begin() as tx:
+                    key = STOCK.reserve(tx, wanted, hold=draw.choice([0.1, 0.5])).key
+            except OutOfStock:
+                continue
+            what = draw.choice(["cancel", "confirm", "sweep", "leave", "leave"])
+            with contextlib.suppress(ReservationExpired), desk.begin() as tx:
+                if what == "cancel":
+                    STOCK.cancel(tx, key)
+                elif what == "sweep":
+                    STOCK.sweep(tx)
+                elif what == "confirm":
+                    STOCK.confirm(tx, key)
+            with desk.begin() as tx:
+                found = STOCK.find(tx, key)
+            if found is not None and found.state == "confirmed":
+                sold.update(wanted)
+    except BaseException as error:
+        errors.append(error)
+    finally:
+        desk.close()
