@@ -54,6 +54,7 @@ TITLES = {
     "p15": "NATS: uncontended pair",
     "hand-over": "Hand-over and idle waiters",
     "stampede": "Cache: many readers of one value",
+    "oversell": "The last tickets: ways to sell them",
     "election": "Elections: how long there is no leader",
 }
 

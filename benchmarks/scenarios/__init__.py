@@ -33,5 +33,6 @@ SCENARIOS = {
     "p14-nats": "benchmarks.scenarios.distance:nats",
     "hand-over": "benchmarks.scenarios.hand_over",
     "stampede": "benchmarks.scenarios.stampede",
+    "oversell": "benchmarks.scenarios.oversell",
     "election": "benchmarks.scenarios.election",
 }

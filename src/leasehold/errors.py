@@ -15,6 +15,9 @@
         AttemptExpired                        an attempt with this key vanished: its work may be done
         ResultNotKept                         the work of this key is done; its result could not be stored
         InFlight                              an idempotency key whose first attempt is still running
+        OutOfStock                            less is available than a reservation wants
+        ReservationRefused                    a reservation that is not there, or is over
+          ReservationExpired                  its time is over, and what it held belongs to others
         RetryTransaction                      the whole transaction has to be run again
         VersionConflict                       another writer has changed the row since it was read
         RowBusy                               another transaction has the row locked
@@ -65,12 +68,15 @@ __all__ = [
     "LeaseLost",
     "LeaseholdError",
     "ModeConflict",
+    "OutOfStock",
     "OutcomeUnknown",
     "Paused",
     "PreconditionError",
     "PreconditionFailed",
     "PreconditionMalformed",
     "PreconditionRequired",
+    "ReservationExpired",
+    "ReservationRefused",
     "ResultNotKept",
     "RetryTransaction",
     "RowBusy",
@@ -234,6 +240,46 @@ class KeyReused(Conflict):
     ) -> None:
         super().__init__(message, name=name, backend=backend)
         self.key = key
+
+
+class OutOfStock(Conflict):
+    """Less is available than a reservation wants, and nothing was taken; `item`, `wanted`, `available`."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        name: str | None = None,
+        backend: str | None = None,
+        item: str | int | None = None,
+        wanted: int = 0,
+        available: int = 0,
+    ) -> None:
+        super().__init__(message, name=name, backend=backend)
+        self.item = item
+        self.wanted = wanted
+        self.available = available
+
+
+class ReservationRefused(Conflict):
+    """There is no such reservation, or it is over: `key`, and its `state`, which is None if there is none."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        name: str | None = None,
+        backend: str | None = None,
+        key: str | None = None,
+        state: str | None = None,
+    ) -> None:
+        super().__init__(message, name=name, backend=backend)
+        self.key = key
+        self.state = state
+
+
+class ReservationExpired(ReservationRefused):
+    """The time of a reservation is over, and what it held was given back."""
 
 
 class AttemptExpired(Conflict):

@@ -304,6 +304,7 @@ examples:
 _SCHEMA = Page(
     "print the SQL of the store's tables, or what lets a database refuse late writers",
     "leasehold schema {guard,fence,idempotency,postgresql,mysql} [OPTIONS]",
+    "leasehold schema {guard,fence,idempotency,postgresql,reservations} [OPTIONS]",
     """
 postgresql: prints the tables and functions of the store postgresql://, which a client makes by
 itself if it may, and with --role the least rights that a role needs to lock. It may be run again,
@@ -314,6 +315,9 @@ mysql: the same for mysql:// and mariadb://; --schema is the database in which -
 guard: prints the table that leasehold.sql.guard() keeps, for programs that may not create it.
 
 idempotency: prints the table of leasehold.sql.IdempotencyKeys, likewise.
+
+reservations: prints the tables of leasehold.sql.Stock, likewise; --dialect mysql is also for MariaDB,
+where no program makes them by itself.
 
 fence: prints triggers for a table of PostgreSQL. From then on every write to it, from any program,
 is refused unless its transaction carries the fence of the row's lock, and unless that fence is the
@@ -332,6 +336,7 @@ examples:
   leasehold schema mysql --schema locks --role worker@% | mariadb locks
   leasehold schema guard | psql orders
   leasehold schema idempotency --dialect sqlite | sqlite3 shop.db
+  leasehold schema reservations --dialect mysql | mariadb shop
   leasehold schema fence --table orders --key id --lock 'order:{id}' > migrations/0042_fence.sql
 """,
 )

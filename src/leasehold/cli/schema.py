@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from leasehold.cli import exit_codes
 from leasehold.errors import ConfigurationError
-from leasehold.sql import fence_schema, guard_schema, idempotency_schema, store_schema
+from leasehold.sql import fence_schema, guard_schema, idempotency_schema, reservations_schema, store_schema
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -57,3 +57,14 @@ def _idempotency(arguments: Namespace) -> str:
 
 
 _PRINTED = {"guard": _guard, "fence": _fence, "idempotency": _idempotency, "postgresql": _store, "mysql": _store}
+def _reservations(arguments: Namespace) -> str:
+    return reservations_schema(arguments.dialect or "postgresql", schema=arguments.schema)
+
+
+_PRINTED = {
+    "guard": _guard,
+    "fence": _fence,
+    "idempotency": _idempotency,
+    "postgresql": _store,
+    "reservations": _reservations,
+}

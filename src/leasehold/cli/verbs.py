@@ -221,8 +221,10 @@ def _schema(parser: ArgumentParser) -> None:
         metavar="WHAT",
         choices=("guard", "fence", "idempotency", "postgresql", "mysql"),
         help="guard, fence, idempotency, postgresql or mysql, see above",
+        choices=("guard", "fence", "idempotency", "postgresql", "reservations"),
+        help="guard, fence, idempotency, postgresql or reservations, see above",
     )
-    parser.add_argument("--dialect", choices=("postgresql", "sqlite"), help="of which database (postgresql)")
+    parser.add_argument("--dialect", choices=("postgresql", "mysql", "sqlite"), help="of which database (postgresql)")
     parser.add_argument("--table", metavar="NAME", help="fence: the table, as it is written in the catalogue")
     parser.add_argument("--key", metavar="COLUMN", help="fence: the column that names a row")
     parser.add_argument(

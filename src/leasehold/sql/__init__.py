@@ -26,6 +26,7 @@ from leasehold.sql.idempotency import (
 from leasehold.sql.insert_once import InsertedOnce, insert_once, insert_once_async
 from leasehold.sql.optimistic import cas_update, cas_update_async
 from leasehold.sql.register import DatabaseRegister
+from leasehold.sql.reservations import Reservation, Stock, StockLevel, reservations_schema
 from leasehold.sql.retry import retry_on_conflict
 from leasehold.sql.row_locks import (
     lock_free_rows,
@@ -46,6 +47,9 @@ __all__ = [
     "ETags",
     "IdempotencyKeys",
     "InsertedOnce",
+    "Reservation",
+    "Stock",
+    "StockLevel",
     "TransactionAttempt",
     "cas_update",
     "cas_update_async",
@@ -70,6 +74,7 @@ __all__ = [
     "parse_etags",
     "require_match",
     "require_none_match",
+    "reservations_schema",
     "retry_on_conflict",
     "store_schema",
     "transaction_lock",

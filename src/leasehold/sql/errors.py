@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = ["is_retryable", "mysql_number", "sqlite_code", "sqlstate"]
+__all__ = ["error_chain", "is_retryable", "mysql_code", "sqlite_code", "sqlstate"]
 
 # serialization failure, deadlock, a lock that was not to be had in the time the session allows
 _STATES = {"40001", "40P01", "55P03"}

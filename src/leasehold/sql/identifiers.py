@@ -21,13 +21,12 @@ def quoted(name: str, what: str = "a column", dialect: str | None = None) -> str
 
 def backticked(name: str, what: str = "a column") -> str:
     """The same for MySQL and MariaDB, whose double quotes may be those of a text."""
-    return "`" + quoted(name, what)[1:-1].replace('""', '"').replace("`", "``") + "`"
+    return quoted(name, what, "mysql")
 
 
 def table_name(table: str | tuple[str, str], dialect: str = "postgresql") -> tuple[str, str]:
 def table_name(table: str | tuple[str, str], dialect: str | None = None) -> tuple[str, str]:
     """How a table is named in a statement, with its schema if there is one; and how its columns are qualified."""
-    quote = backticked if dialect == "mysql" else quoted
     if isinstance(table, tuple):
         schema, name = table
         return f"{quote(schema, 'a schema')}.{quote(name, 'a table')}", quote(name, "a table")

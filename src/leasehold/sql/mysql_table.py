@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from leasehold.errors import ConfigurationError, LeaseholdError, RetryTransaction
-from leasehold.sql.errors import is_retryable, mysql_number
+from leasehold.sql.errors import is_retryable, mysql_code
 from leasehold.sql.identifiers import backticked, escaped
 from leasehold.sql.wires import Transaction
 
@@ -54,7 +54,7 @@ class MysqlTable:
         try:
             return await (wire.query(text, values) if waits else at_once(wire, text, values))
         except Exception as error:
-            if mysql_number(error) != NO_TABLE:
+            if mysql_code(error) != NO_TABLE:
                 raise
             if await fresh_state(wire, "DO 0", {}) is Transaction.OPEN:
                 raise self._missing() from error
@@ -142,7 +142,7 @@ async def abort(wire: Wire) -> None:
 
 def explain(error: Exception, what: str, table: str, printed_by: str, rights: str) -> NoReturn:
     """Raise an error that says what to do, for those that are to be expected; others are left as they are."""
-    number = mysql_number(error)
+    number = mysql_code(error)
     if isinstance(error, LeaseholdError):
         raise error
     if is_retryable(error):

@@ -12,6 +12,8 @@ from leasehold.errors import ConfigurationError
 from leasehold.sql.wires import Answer, Transaction
 from leasehold.sql.wires.mysql import mysql_transaction
 from leasehold.sql.wires import Answer, Transaction, column_names
+from leasehold.sql.wires import Answer, Transaction, column_names
+from leasehold.sql.wires.mysql import mysql_transaction
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
