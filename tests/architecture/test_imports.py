@@ -54,6 +54,7 @@ MAY_IMPORT = {
     "fencing": {"values", "errors", "spi", "lease", "blocking", "_runtimes", "fencing"},
     "sql": {
         "values", "errors", "durations", "fingerprint", "spi", "lease", "blocking", "_runtimes", "fencing", "sql",
+        "backoff", "_core",
     },
     "cli": {"values", "errors", "durations", "events", "findings", "blocking", "sql", "cli", ""},
     "testing": {

@@ -14,6 +14,8 @@ from leasehold.sql.idempotency import (
     TransactionAttempt,
     idempotency_schema,
 )
+from leasehold.sql.queue import Queue, find_job, find_job_async, list_queues, list_queues_async, queue_schema
+from leasehold.sql.queue_job import GiveUp, Job, JobInfo, QueueCounts
 from leasehold.sql.register import DatabaseRegister
 from leasehold.sql.store import store_schema
 from leasehold.sql.transaction_lock import transaction_lock, transaction_lock_async
@@ -22,16 +24,26 @@ from leasehold.sql.triggers import fence_schema
 __all__ = [
     "AsyncTransactionAttempt",
     "DatabaseRegister",
+    "GiveUp",
     "IdempotencyKeys",
+    "Job",
+    "JobInfo",
+    "Queue",
+    "QueueCounts",
     "TransactionAttempt",
     "fence_schema",
     "fenced_update",
     "fenced_update_async",
+    "find_job",
+    "find_job_async",
     "guard",
     "guard_async",
     "guard_schema",
     "idempotency_schema",
     "is_retryable",
+    "list_queues",
+    "list_queues_async",
+    "queue_schema",
     "store_schema",
     "transaction_lock",
     "transaction_lock_async",

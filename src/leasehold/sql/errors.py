@@ -13,7 +13,7 @@ from leasehold.errors import RetryTransaction
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["is_retryable", "sqlite_code", "sqlstate"]
+__all__ = ["is_retryable", "mysql_number", "sqlite_code", "sqlstate"]
 
 # serialization failure, deadlock, a lock that was not to be had in the time the session allows
 _STATES = {"40001", "40P01", "55P03"}
@@ -32,7 +32,7 @@ def is_retryable(error: BaseException) -> bool:
     code = sqlite_code(error)
     if code is not None:
         return code & 0xFF == sqlite3.SQLITE_BUSY
-    return any(_number(each) in _NUMBERS for each in _chain(error))
+    return mysql_number(error) in _NUMBERS
 
 
 def sqlstate(error: BaseException) -> str | None:
@@ -50,6 +50,11 @@ def sqlite_code(error: BaseException) -> int | None:
         if isinstance(each, sqlite3.Error):
             return getattr(each, "sqlite_errorcode", None)
     return None
+
+
+def mysql_number(error: BaseException) -> int | None:
+    """The number that MySQL and MariaDB give to an error; None if it is not from there."""
+    return next((number for each in _chain(error) if (number := _number(each)) is not None), None)
 
 
 def _number(error: BaseException) -> int | None:
