@@ -55,6 +55,7 @@ MAY_IMPORT = {
     "sql": {
         "values", "errors", "durations", "fingerprint", "spi", "lease", "blocking", "_runtimes", "fencing", "sql",
         "backoff",
+        "backoff", "_core",
     },
     "cli": {"values", "errors", "durations", "events", "findings", "blocking", "sql", "cli", ""},
     "testing": {

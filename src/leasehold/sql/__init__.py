@@ -25,6 +25,8 @@ from leasehold.sql.idempotency import (
 )
 from leasehold.sql.insert_once import InsertedOnce, insert_once, insert_once_async
 from leasehold.sql.optimistic import cas_update, cas_update_async
+from leasehold.sql.queue import Queue, find_job, find_job_async, list_queues, list_queues_async, queue_schema
+from leasehold.sql.queue_job import GiveUp, Job, JobInfo, QueueCounts
 from leasehold.sql.register import DatabaseRegister
 from leasehold.sql.reservations import Reservation, Stock, StockLevel, reservations_schema
 from leasehold.sql.retry import retry_on_conflict
@@ -50,6 +52,12 @@ __all__ = [
     "Reservation",
     "Stock",
     "StockLevel",
+    "GiveUp",
+    "IdempotencyKeys",
+    "Job",
+    "JobInfo",
+    "Queue",
+    "QueueCounts",
     "TransactionAttempt",
     "cas_update",
     "cas_update_async",
@@ -57,6 +65,8 @@ __all__ = [
     "fence_schema",
     "fenced_update",
     "fenced_update_async",
+    "find_job",
+    "find_job_async",
     "guard",
     "guard_async",
     "guard_schema",
@@ -76,6 +86,9 @@ __all__ = [
     "require_none_match",
     "reservations_schema",
     "retry_on_conflict",
+    "list_queues",
+    "list_queues_async",
+    "queue_schema",
     "store_schema",
     "transaction_lock",
     "transaction_lock_async",

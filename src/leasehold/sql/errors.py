@@ -67,6 +67,8 @@ def mysql_number(error: BaseException) -> int | None:
 def mysql_code(error: BaseException) -> int | None:
     """The number that MySQL and MariaDB give to every kind of error; None if it is not from there."""
     return next((number for each in error_chain(error) if (number := _number(each)) is not None), None)
+    """The number that MySQL and MariaDB give to an error; None if it is not from there."""
+    return next((number for each in _chain(error) if (number := _number(each)) is not None), None)
 
 
 def _number(error: BaseException) -> int | None:

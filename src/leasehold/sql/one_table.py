@@ -76,6 +76,10 @@ class OneTable:
                 self._seen[driver] = home
         return home
 
+    async def found(self, wire: Wire, schema: str | None) -> str | None:
+        """The schema that it is in; None if there is no such table. Makes nothing."""
+        return self._among((await self._look(wire))[0], schema)
+
     def forget(self, wire: Wire) -> None:
         """It is not where it was."""
         with suppress(TypeError):
