@@ -55,7 +55,9 @@ MAY_IMPORT = {
     "sql": {
         "values", "errors", "durations", "fingerprint", "spi", "lease", "blocking", "_runtimes", "fencing", "sql",
     },
-    "cli": {"values", "errors", "durations", "events", "findings", "blocking", "sql", "cli", ""},
+    "telemetry": {"values", "errors", "events", "_core", "fencing", "client", "blocking", "telemetry", ""},
+    "fleet": {"values", "errors", "blocking"},
+    "cli": {"values", "errors", "durations", "events", "findings", "blocking", "sql", "cli", "fleet", ""},
     "testing": {
         "values", "errors", "durations", "spi", "_core", "_runtimes", "hold", "lease", "lock_spec", "lock", "client",
         "urls", "blocking", "backends", "store_url", "testing", "backoff", "",
