@@ -55,7 +55,7 @@ MAY_IMPORT = {
     "sql": {
         "values", "errors", "durations", "fingerprint", "spi", "lease", "blocking", "_runtimes", "fencing", "sql",
     },
-    "telemetry": {"values", "errors", "events", "_core", "fencing", "client", "blocking", "telemetry", ""},
+    "telemetry": {"values", "errors", "lock_spec", "events", "_core", "fencing", "client", "blocking", "telemetry", ""},
     "fleet": {"values", "errors", "blocking"},
     "cli": {"values", "errors", "durations", "events", "findings", "blocking", "sql", "cli", "fleet", ""},
     "testing": {

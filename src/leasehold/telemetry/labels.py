@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from leasehold._core.events import logger
 from leasehold.errors import ConfigurationError
+from leasehold.lock_spec import is_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,7 +21,7 @@ class BoundedValues:
     """At most so many different values; what comes later counts as `other`. A warning says so once."""
 
     def __init__(self, most: int, known: Iterable[str] = ()) -> None:
-        if isinstance(most, bool) or not isinstance(most, int) or most < 1:
+        if not is_whole(most) or most < 1:
             raise ConfigurationError(f"max_groups must be a whole number from 1, not {most!r}")
         if isinstance(known, str):
             raise ConfigurationError("groups takes several groups, not one text: write groups=[...]")

@@ -40,7 +40,7 @@ class OpenTelemetrySink:
     """The instruments of one pair of providers."""
 
     def __init__(self, meter_provider: Any, tracer_provider: Any, *, spans: bool) -> None:
-        self._providers = (meter_provider, tracer_provider)
+        self.destination, self._tracer_provider = meter_provider, tracer_provider
         meter = meter_provider.get_meter("leasehold", __version__)
         self._instruments = {name: _make(instrument, meter) for name, instrument in INSTRUMENTS.items()}
         self._tracer = tracer_provider.get_tracer("leasehold", __version__) if spans else None

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import threading
-import weakref
 from typing import Any
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
@@ -18,7 +17,7 @@ from leasehold.telemetry.recorder import NoSpans
 
 __all__ = ["PrometheusSink", "find"]
 
-_SINKS: weakref.WeakKeyDictionary[CollectorRegistry, PrometheusSink] = weakref.WeakKeyDictionary()
+_SINKS: dict[CollectorRegistry, PrometheusSink] = {}
 
 # Taken around every change, and before a fork: a child must not inherit a metric whose own lock is taken.
 _LOCK = threading.Lock()
@@ -39,6 +38,7 @@ class PrometheusSink(NoSpans):
     """The metrics in one registry."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
+        self.destination = registry
         self._metrics = {name: _make(instrument, registry) for name, instrument in INSTRUMENTS.items()}
         self._children: dict[tuple[str, ...], Any] = {}  # by name and labels: a look-up in the library takes a lock
 

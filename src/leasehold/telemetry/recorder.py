@@ -44,6 +44,8 @@ class Hold:
 class Sink(Protocol):
     """Where measurements go: a library of metrics, and of traces where it has them."""
 
+    destination: object  # a client is counted only once in each
+
     def observe(self, instrument: str, value: float, *labels: str) -> None:
         """One value of a histogram; labels are in the order of the instrument's."""
 
@@ -102,7 +104,8 @@ def switch_on(client: AsyncClient, sink: Sink, groups: Iterable[str], max_groups
     """Connect the events of a client with a sink; the result ends that."""
     recorder = Recorder(sink, backend_of(client._store), BoundedValues(max_groups, groups))  # noqa: SLF001 - a friend
     recorders = _SWITCHED_ON.setdefault(client, {})
-    if recorders.setdefault(id(sink), recorder) is not recorder:
+    place = id(sink.destination)
+    if recorders.setdefault(place, recorder) is not recorder:
         raise ConfigurationError(
             "this client is reported there already, and would be counted twice; switch it off first, with what the "
             "earlier call returned"
@@ -112,21 +115,21 @@ def switch_on(client: AsyncClient, sink: Sink, groups: Iterable[str], max_groups
     _watch_guards(sink)
 
     def switch_off() -> None:
-        if recorders.get(id(sink)) is recorder:
+        if recorders.get(place) is recorder:
             stop()
-            del recorders[id(sink)]
+            del recorders[place]
             recorder.close()
 
     return switch_off
 
 
-_GUARDS_COUNTED: dict[int, Sink] = {}  # by identity, which stays theirs while they are here
+_GUARDS_COUNTED: dict[int, Sink] = {}  # by destination, which the sink keeps
 
 
 def _watch_guards(sink: Sink) -> None:
     """Count what guards decide, once for each sink, however many clients report to it; guards are the process's."""
-    if id(sink) not in _GUARDS_COUNTED:
-        _GUARDS_COUNTED[id(sink)] = sink
+    if id(sink.destination) not in _GUARDS_COUNTED:
+        _GUARDS_COUNTED[id(sink.destination)] = sink
         checks.subscribe(lambda outcome: sink.count("leasehold.fence.checks", outcome))
 
 
