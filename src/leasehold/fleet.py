@@ -100,7 +100,7 @@ class Groups:
     def __init__(self, prefixes: Sequence[str] = (), most: int = 50) -> None:
         self._prefixes = sorted(prefixes, key=len, reverse=True)
         self._most = most
-        self._known: set[str] = set()
+        self.known: set[str] = set(prefixes)
 
     def of(self, name: str) -> str:
         """The group of a name; `other` where no prefix fits or there are too many groups already."""
@@ -110,9 +110,9 @@ class Groups:
         if not places:
             return UNGROUPED
         group = name[: min(places)]
-        if group not in self._known and len(self._known) >= self._most:
+        if group not in self.known and len(self.known) >= self._most:
             return OTHER
-        self._known.add(group)
+        self.known.add(group)
         return group
 
 
@@ -130,7 +130,7 @@ class GroupState:
 
 def summary(state: FleetState, groups: Groups) -> dict[str, GroupState]:
     """The figures of each group, in order of their names."""
-    found: dict[str, GroupState] = {}
+    found = {group: GroupState() for group in groups.known}  # a group that is empty now is a zero
     for lock in state.locks:
         facts = found.setdefault(groups.of(lock.name), GroupState())
         holdings = [holding for holding in lock.holdings if holding.broken is None and not holding.cooling]

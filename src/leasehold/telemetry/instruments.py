@@ -77,7 +77,7 @@ INSTRUMENTS = {
             "1 while this process leads, 0 while it is a candidate or was one.",
         ),
         Instrument(
-            "leasehold.once.runs", "counter", "{run}", ("backend", "job", "outcome"),
+            "leasehold.once.runs", "counter", "{run}", ("backend", "task", "outcome"),
             "Runs of jobs; outcome: done, failed or skipped.",
         ),
         Instrument(
