@@ -9,6 +9,7 @@ wanted=(
   etcd-server                             # and a newer etcd, which comes as a Python package
   mariadb-server
   zookeeper default-jre-headless
+  prometheus                              # scrapes a fleet, and promtool checks the rules
   iproute2 iptables                       # networks that can be cut, packets that get lost
   faketime                                # a server whose clock is wrong
   gcc                                     # builds the clock that can be set, for servers that faketime hangs

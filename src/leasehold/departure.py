@@ -129,4 +129,4 @@ class _Departure:
         return answer is True or (answer is False and tenure.perhaps_freed)
 
     def _report_failure(self, tenure: Tenure, why: str) -> None:
-        self._opened.events.emit(happened.ReleaseFailed(tenure.name, why, is_final=True))
+        self._opened.events.emit(happened.ReleaseFailed(tenure.name, why, is_final=True, fence=tenure.grant.fence))

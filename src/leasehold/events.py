@@ -19,31 +19,42 @@ from leasehold._core.events import (
     TtlDiffers,
     Waiting,
 )
+from leasehold._core.wait_events import AcquireFailed, Refused, WaitBegan
 from leasehold.operator_events import NamePaused, NameResumed, RunAgain, RunForgotten
-from leasehold.patterns.cache_events import BuildFailed, Built, FillFailed, FillRefused
-from leasehold.patterns.idempotency_events import NotRecorded, Replayed, Unprotected
+from leasehold.patterns.cache_events import BuildFailed, Built, CacheRead, FillFailed, FillRefused
+from leasehold.patterns.idempotency_events import Completed, KeyRefused, NotRecorded, Replayed, Unprotected
+from leasehold.patterns.pattern_events import Campaigning, Elected, PartitionTaken, RunEnded
 
 __all__ = [
+    "AcquireFailed",
     "Acquired",
     "Broken",
     "BuildFailed",
     "Built",
+    "CacheRead",
+    "Campaigning",
+    "Completed",
     "Dropped",
+    "Elected",
     "Event",
     "FenceRaised",
     "FillFailed",
     "FillRefused",
     "KeeperLate",
+    "KeyRefused",
     "Lost",
     "NamePaused",
     "NameResumed",
     "NotRecorded",
+    "PartitionTaken",
+    "Refused",
     "ReleaseFailed",
     "Released",
     "RenewalFailed",
     "Renewed",
     "Replayed",
     "RunAgain",
+    "RunEnded",
     "RunForgotten",
     "RunSkipped",
     "StoreReached",
@@ -51,5 +62,6 @@ __all__ = [
     "TimedOut",
     "TtlDiffers",
     "Unprotected",
+    "WaitBegan",
     "Waiting",
 ]

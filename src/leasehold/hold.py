@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from leasehold._core.events import ReleaseFailed
 from leasehold.errors import AcquireTimeout, BackendError, ClientClosed, LeaseLost
 from leasehold.values import Loss, LossReason
 
@@ -123,7 +122,6 @@ async def _give_back(lease: Held, error: BaseException | None) -> Loss | None:
     try:
         freed = await lease.release()
     except (BackendError, ClientClosed) as failure:
-        lease._opened.events.emit(ReleaseFailed(lease.name, str(failure)))
         if error is not None:
             error.add_note(f"leasehold: {lease.name!r} could not be released either: {failure}")
         return None

@@ -57,7 +57,9 @@ MAY_IMPORT = {
         "backoff",
         "backoff", "_core",
     },
-    "cli": {"values", "errors", "durations", "events", "findings", "blocking", "sql", "cli", ""},
+    "telemetry": {"values", "errors", "lock_spec", "events", "_core", "fencing", "client", "blocking", "telemetry", ""},
+    "fleet": {"values", "errors", "blocking"},
+    "cli": {"values", "errors", "durations", "events", "findings", "blocking", "sql", "cli", "fleet", ""},
     "testing": {
         "values", "errors", "durations", "spi", "_core", "_runtimes", "hold", "lease", "lock_spec", "lock", "client",
         "urls", "blocking", "backends", "store_url", "testing", "backoff", "",

@@ -209,6 +209,17 @@ def test_every_event_reads_as_a_sentence() -> None:
         events.RunForgotten("x", "2026-11-15", "empty", "ana"),
         events.NamePaused("x", "moving", "ana", None),
         events.NameResumed("x", "ana"),
+        events.WaitBegan("x", None, "exclusive", 1),
+        events.Refused("x", 0.0),
+        events.AcquireFailed("x", 0.5, "no route", False),
+        events.Campaigning("x", None),
+        events.Elected("x", 7, None),
+        events.PartitionTaken("x/3", "x", 3, 7),
+        events.RunEnded("x", "x", "2026-11-15", 7, 0.5, False, True),
+        events.RunEnded("x", "x", "2026-11-15", 7, 0.5, True, False),
+        events.Completed("x", 7),
+        events.KeyRefused("x", "mismatch"),
+        events.CacheRead("x", "x", "hit"),
     ]
     assert {type(sample) for sample in samples} == {getattr(events, name) for name in events.__all__ if name != "Event"}
     for sample in samples:

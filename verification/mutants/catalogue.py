@@ -49,8 +49,8 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         "B1-unshielded-release",
         "a cancelled release leaves the key",
         _RELEASE,
-        "        freed = await runtime.shielded(lambda: _attempt(opened, tenure, limit))\n",
-        "        freed = await _attempt(opened, tenure, limit)\n",
+        "            return await runtime.shielded(lambda: _attempt_and_report(opened, tenure, limit))\n",
+        "            return await _attempt_and_report(opened, tenure, limit)\n",
     ),
     Mutant(
         "B1-cleared-first",

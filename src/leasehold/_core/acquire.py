@@ -18,6 +18,7 @@ from leasehold._core.events import is_logged, logger
 from leasehold._core.fence_repair import repair_fence
 from leasehold._core.self_deadlock import own_hold
 from leasehold._core.tenure import Tenure
+from leasehold._core.wait_events import AcquireFailed, Refused, WaitBegan
 from leasehold.backoff import QUEUE_OR_POLL
 from leasehold.errors import (
     AcquireTimeout,
@@ -66,6 +67,9 @@ async def acquire(opened: OpenClient, spec: LockSpec, deadline: float | None, ho
     try:
         while (tenure := await step()) is None:
             attempt.go_on()  # the place or the grant ran out before it could be trusted: queue again
+    except BaseException as error:
+        attempt.report_failure(error)
+        raise
     finally:
         if attempt.has_waited:
             opened.waiting_calls.ended(attempt)
@@ -80,7 +84,14 @@ async def try_acquire(opened: OpenClient, spec: LockSpec) -> Tenure | None:
         await repair_fence(opened, spec)
     attempt = _Attempt(opened, spec, opened.runtime.now(), QUEUE_OR_POLL)
     try:
-        return await attempt.try_once()
+        tenure = await attempt.try_once()
+        if tenure is None:
+            attempt.report_refusal()
+    except BaseException as error:
+        attempt.report_failure(error)
+        raise
+    else:
+        return tenure
     finally:
         if attempt.has_waited:
             opened.waiting_calls.ended(attempt)
@@ -231,7 +242,8 @@ class _Attempt:
         await self._pause(pause)
 
     async def _pause(self, seconds: float) -> None:
-        self.has_waited = True
+        if not self.has_waited:
+            self._begin_to_wait()
         await self._opened.waiting_calls.pause(self, seconds)
 
     async def _accept(self, claim: Claim, answer: Grant | Refusal) -> Tenure | None:
@@ -264,7 +276,8 @@ class _Attempt:
         if spec.reentrant:
             opened.entered[spec.key, spec.mode, current] = tenure
         if opened.events.listeners or is_logged(happened.Acquired.level):
-            opened.events.emit(happened.Acquired(spec.name, answer.fence, runtime.now() - self._started))
+            waited, call = runtime.now() - self._started, id(self) if self.has_waited else 0
+            opened.events.emit(happened.Acquired(spec.name, answer.fence, waited, spec.group, spec.mode._value_, call))
         return tenure
 
     async def _confirmed(self, grant: Grant) -> Grant | None:
@@ -292,7 +305,8 @@ class _Attempt:
 
     async def _wait(self, signal: Signal, wake: float, ahead: int | None) -> None:
         """Wait for the signal or until `wake`; meanwhile `on_wait` hears of it at once and every second."""
-        self.has_waited = True
+        if not self.has_waited:
+            self._begin_to_wait()
         on_wait, waiting_calls, runtime = self._how.on_wait, self._opened.waiting_calls, self._runtime
         if on_wait is None:
             await waiting_calls.wait(self, signal, wake)
@@ -324,7 +338,7 @@ class _Attempt:
     def _timed_out(self, now: float) -> AcquireTimeout:
         name, holder, waited = self._spec.name, self._refusal.holder, now - self._started
         if self._opened.events.wanted(happened.TimedOut):
-            self._opened.events.emit(happened.TimedOut(name, waited))
+            self._opened.events.emit(happened.TimedOut(name, waited, *self._facts(), self.is_single))
         time = "at once" if self.is_single else f"within {waited:.3f} s"
         if self._how.backoff is not None and not self.is_single:
             time += f" and {self._rounds + 1} tries"
@@ -337,6 +351,28 @@ class _Attempt:
             return Paused(text, holder=holder, waited=waited, retry_after=retry_after, pause=pause, **facts)
         text = f"could not get {name!r} {time}; {self._refusal.why or f'it is held by {who}'}"
         return AcquireTimeout(text, holder=holder, waited=waited, retry_after=retry_after, **facts)
+
+    def _begin_to_wait(self) -> None:
+        self.has_waited = True
+        if self._opened.events.wanted(WaitBegan):
+            self._opened.events.emit(WaitBegan(self._spec.name, *self._facts()))
+
+    def report_refusal(self) -> None:
+        """Tell listeners that a call that does not wait did not get the lock."""
+        if self._opened.events.wanted(Refused):
+            waited = self._runtime.now() - self._started
+            self._opened.events.emit(Refused(self._spec.name, waited, *self._facts()))
+
+    def report_failure(self, error: BaseException) -> None:
+        """Tell listeners of an end that is neither a grant nor a timeout, which has an event of its own."""
+        if not isinstance(error, AcquireTimeout) and self._opened.events.wanted(AcquireFailed):
+            waited, cancelled = self._runtime.now() - self._started, not isinstance(error, Exception)
+            text = type(error).__name__ if cancelled else str(error)
+            self._opened.events.emit(AcquireFailed(self._spec.name, waited, text, cancelled, *self._facts()))
+
+    def _facts(self) -> tuple[str | None, str, int]:
+        """Group, mode and number of this call, for events."""
+        return self._spec.group, self._spec.mode._value_, id(self) if self.has_waited else 0
 
     async def _withdraw(self, claim: Claim) -> None:
         """Leave nothing in the store. While the store does not answer, that is left to the background."""

@@ -53,10 +53,13 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Acquired(Event):
-    """A lock was granted."""
+    """A lock was granted. `call` pairs it with the `WaitBegan` of the same call; 0 if it did not wait."""
 
     fence: int
     waited: float
+    group: str | None = None
+    mode: str = "exclusive"
+    call: int = 0
 
     def __str__(self) -> str:
         return f"acquired {self.name!r} with fence {self.fence} after {self.waited:.3f} s"
@@ -111,9 +114,13 @@ class StoreReached(Event):
 
 @dataclass(frozen=True, slots=True)
 class TimedOut(Event):
-    """A call gave up waiting."""
+    """A call gave up waiting; `at_once`: it had no time to wait at all."""
 
     waited: float
+    group: str | None = None
+    mode: str = "exclusive"
+    call: int = 0
+    at_once: bool = False
 
     def __str__(self) -> str:
         return f"gave up waiting for {self.name!r} after {self.waited:.3f} s"
@@ -137,6 +144,7 @@ class RenewalFailed(Event):
 
     remaining: float
     error: str
+    fence: int = 0
 
     def __str__(self) -> str:
         return f"could not renew {self.name!r}; trying for {self.remaining:.1f} s more before it is lost: {self.error}"
@@ -208,6 +216,7 @@ class ReleaseFailed(Event):
 
     error: str
     is_final: bool = False
+    fence: int = 0
 
     def __str__(self) -> str:
         if self.is_final:
@@ -251,6 +260,7 @@ class RunSkipped(Event):
     level: ClassVar[int] = logging.INFO
 
     skipped: Skipped
+    job: str = ""
 
     def __str__(self) -> str:
         return str(self.skipped)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from leasehold._core import events as happened
 from leasehold._core.backoff import GRACE, OUTAGE
 from leasehold._core.events import is_logged
-from leasehold.errors import BackendUnavailable, OutcomeUnknown
+from leasehold._core.states import RELEASING
+from leasehold.errors import BackendError, BackendUnavailable, ClientClosed, OutcomeUnknown
 
 if TYPE_CHECKING:
     from leasehold._core.open_client import OpenClient
     from leasehold._core.tenure import Tenure
-    from leasehold.errors import BackendError
 
 __all__ = ["release"]
 
@@ -33,16 +33,18 @@ async def release(opened: OpenClient, tenure: Tenure) -> bool:
     runtime = opened.runtime
     limit = runtime.now() + GRACE
     try:
-        freed = await runtime.shielded(lambda: _attempt(opened, tenure, limit))
-    except (BackendUnavailable, OutcomeUnknown) as failure:
-        first = failure
-        freed = await runtime.shielded(lambda: _try_again(opened, tenure, limit, first))
-    if not freed:
-        freed = _freed_meanwhile(tenure)
-    events = opened.events
-    if events.listeners or is_logged(happened.Released.level):
-        events.emit(happened.Released(tenure.name, tenure.grant.fence, freed))
-    return freed
+        try:
+            return await runtime.shielded(lambda: _attempt_and_report(opened, tenure, limit))
+        except (BackendUnavailable, OutcomeUnknown) as failure:
+            first = failure
+            return await runtime.shielded(lambda: _try_again(opened, tenure, limit, first))
+    except GeneratorExit:
+        raise
+    except BaseException as failure:
+        if tenure.state is RELEASING or isinstance(failure, (BackendError, ClientClosed)):
+            text = str(failure) or type(failure).__name__
+            opened.events.emit(happened.ReleaseFailed(tenure.name, text, fence=tenure.grant.fence))
+        raise
 
 
 async def _try_again(opened: OpenClient, tenure: Tenure, limit: float, failure: BackendError) -> bool:
@@ -55,10 +57,21 @@ async def _try_again(opened: OpenClient, tenure: Tenure, limit: float, failure: 
             raise _as_it_stands(tenure, failure)
         await runtime.sleep(pause)
         try:
-            return await _attempt(opened, tenure, limit)
+            return await _attempt_and_report(opened, tenure, limit)
         except (BackendUnavailable, OutcomeUnknown) as error:
             failure = error
         failures += 1
+
+
+async def _attempt_and_report(opened: OpenClient, tenure: Tenure, until: float) -> bool:
+    """Send one release and tell listeners of it, in one shield: also of a release that outlives its caller."""
+    freed = await _attempt(opened, tenure, until)
+    if not freed:
+        freed = _freed_meanwhile(tenure)
+    events = opened.events
+    if events.listeners or is_logged(happened.Released.level):
+        events.emit(happened.Released(tenure.name, tenure.grant.fence, freed))
+    return freed
 
 
 async def _attempt(opened: OpenClient, tenure: Tenure, until: float) -> bool:

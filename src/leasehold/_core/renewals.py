@@ -138,7 +138,9 @@ class Renewals:
             first = tenure.failure is None
             failed = tenure.failed(str(error) or type(error).__name__, sent, now)
         if failed and first and tenure.state is State.HELD:
-            self._dispatcher.dispatch(happened.RenewalFailed(tenure.name, tenure.deadline - now, str(error)))
+            self._dispatcher.dispatch(
+                happened.RenewalFailed(tenure.name, tenure.deadline - now, str(error), tenure.grant.fence)
+            )
 
 
 def _last_deadline(due: list[tuple[Known, Grant]], sent: float) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from leasehold.cli.exit_codes import MEANINGS
+from leasehold.cli.manual_exporter import EXPORTER as _EXPORTER
 from leasehold.cli.manual_jobs import JOB_PAGES
 from leasehold.cli.manual_page import Page
 
@@ -390,6 +391,7 @@ PAGES = {
     "fence": _FENCE,
     "schema": _SCHEMA,
     "doctor": _DOCTOR,
+    "exporter": _EXPORTER,
     "choose": _CHOOSE,
     "completion": _COMPLETION,
     "demo": _DEMO,

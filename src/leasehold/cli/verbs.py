@@ -198,6 +198,27 @@ def _doctor(parser: ArgumentParser) -> None:
     _json(parser)
 
 
+def _exporter(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--listen", default="127.0.0.1:9479", metavar="HOST:PORT", help="where to answer (127.0.0.1:9479)"
+    )
+    parser.add_argument("--prefix", default="", metavar="TEXT", help="only locks whose name begins with this")
+    parser.add_argument(
+        "--group", action="append", metavar="PREFIX", help="a group of names that begin so; may be repeated"
+    )
+    parser.add_argument("--max-groups", type=_groups, default=50, metavar="N", help="more groups count as other (50)")
+    parser.add_argument(
+        "--max-age", type=_time, default=5.0, metavar="TIME", help="ask the store at most this often (5s)"
+    )
+    parser.add_argument(
+        "--patience", type=_time, default=5.0, metavar="TIME", help="how long a scrape waits for the store (5s)"
+    )
+
+
+def _groups(text: str) -> int:
+    return _whole(text, 1, 1_000)
+
+
 def _completion(parser: ArgumentParser) -> None:
     parser.add_argument("shell", choices=("bash", "zsh"), help="for which shell")
 
@@ -286,6 +307,7 @@ VERBS = {
         Verb("fence", "fence:raise_fence", _fence),
         Verb("schema", "schema:schema", _schema, asks_store=False),
         Verb("doctor", "doctor:doctor", _doctor),
+        Verb("exporter", "exporter:exporter", _exporter),
         Verb("choose", "choose:choose", _nothing, asks_store=False),
         Verb("completion", "completion:completion", _completion, asks_store=False),
         Verb("demo", "demo:demo", _nothing, asks_store=False),

@@ -19,6 +19,7 @@ import json
 from typing import TYPE_CHECKING, Any, Protocol
 
 from leasehold.errors import StaleFence
+from leasehold.fencing.checks import note_passed
 from leasehold.fencing.http import HEADER, PRECONDITION_FAILED, parse_fence
 from leasehold.fencing.redis import AsyncFencedRedis
 from leasehold.fencing.token import refused, token_of
@@ -64,6 +65,7 @@ class MemoryRegister:
         if fence < highest:
             raise refused(token_of(fence, resource), highest)
         self._highest[resource] = fence
+        note_passed()
 
 
 class RedisRegister:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from leasehold._runtimes.threads import run
 from leasehold.errors import ConfigurationError
+from leasehold.fencing.checks import note_passed
 from leasehold.fencing.token import feed_back, refused, token_of, wrong_lock
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ class AsyncFencedRedis:
         mode = "shared" if token.shared else "exclusive"
         words = (register, *keys, str(token.fence), token.lock or "", token.grant or "", mode, self._keep, *args)
         try:
-            return await self._evaluate(_script(body), 1 + len(keys), words)
+            answer = await self._evaluate(_script(body), 1 + len(keys), words)
         except Exception as error:
             kind, _, rest = str(error).partition(" ")
             if kind == "LEASEHOLD_STALE":
@@ -128,6 +129,8 @@ class AsyncFencedRedis:
             if kind == "LEASEHOLD_LOCK":
                 raise wrong_lock(token, _text(await _answer(self.client.hget(register, "lock")))) from None
             raise
+        note_passed()
+        return answer
 
     async def _evaluate(self, script: tuple[str, str], count: int, words: Sequence[Value]) -> Any:
         text, digest = script

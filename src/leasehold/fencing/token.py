@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from leasehold.errors import ConfigurationError, FenceAhead, StaleFence
+from leasehold.fencing.checks import note_stale
 from leasehold.values import MAX_FENCE, Mode
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ def _async_face(lease: Lease | AsyncLease) -> AsyncLease:
 
 def refused(token: Token, highest: int, name: str | None = None) -> StaleFence:
     """The error for a late writer."""
+    note_stale()
     hint = ""
     if highest - token.fence > ABSURD:
         hint = (

@@ -20,6 +20,7 @@ from leasehold.lock_spec import LockOptions, is_whole
 from leasehold.name_template import NameTemplate
 from leasehold.patterns.cache_build import Building, let_go, read_record, write_record
 from leasehold.patterns.cache_entry import FORGOTTEN, Policy, Standing, lifetime, pack, readable, standing
+from leasehold.patterns.cache_events import CacheRead
 from leasehold.patterns.single_flight import GAVE_UP
 from leasehold.values import Record
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from leasehold.client import AsyncClient
     from leasehold.durations import Duration
     from leasehold.lock_spec import Timeout
+    from leasehold.patterns.cache_entry import Entry
     from leasehold.values import Reading
 
 __all__ = ["AsyncCache", "AsyncCached", "CacheOptions"]
@@ -114,6 +116,8 @@ class AsyncCache:
             reading = await self._look(opened, name)
             entry = readable(reading.record, self._policy)
             now = standing(entry, reading.time, self._policy, 1.0 - opened.runtime.random())
+            if building is None and opened.events.wanted(CacheRead):
+                opened.events.emit(CacheRead(name, self._name, _found(entry, now, reading.time)))
             if entry is not None and now is Standing.FRESH:
                 return entry.value  # type: ignore[no-any-return]
             building = building or self._building(opened, name, build)
@@ -267,6 +271,15 @@ class AsyncCached(Generic[P, R]):
 
     def _build(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], Awaitable[R]]:
         return functools.partial(self._function, *self._before, *args, **kwargs)
+
+
+def _found(entry: Entry | None, now: Standing, time: float) -> str:
+    """What a reader found, in a word."""
+    if entry is None or now is Standing.GONE:
+        return "miss"
+    if now is Standing.FRESH:
+        return "hit"
+    return "early" if time < entry.expires else "stale"
 
 
 def _policy(

@@ -8,7 +8,18 @@ from typing import ClassVar
 
 from leasehold._core.events import Event
 
-__all__ = ["BuildFailed", "Built", "FillFailed", "FillRefused"]
+__all__ = ["BuildFailed", "Built", "CacheRead", "FillFailed", "FillRefused"]
+
+
+@dataclass(frozen=True, slots=True)
+class CacheRead(Event):
+    """A value was asked for. `found`: `hit`, `miss`, or one that is due, `early` or `stale`, and built by one."""
+
+    cache: str
+    found: str
+
+    def __str__(self) -> str:
+        return f"read {self.name!r}: {self.found}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from leasehold.lease import AsyncLease
 from leasehold.lock import AsyncLock
 from leasehold.patterns.callbacks import Callbacks
 from leasehold.patterns.observation import AsyncObservation
+from leasehold.patterns.pattern_events import Campaigning, Elected
 from leasehold.patterns.term import Term, Timings
 from leasehold.values import Loss, LossReason
 
@@ -212,6 +213,9 @@ class AsyncLeading:
             raise TypeError("this campaign is in use or used up; call lead() again for another block")
         election, client = self._election, self._election._client
         deadline = client._deadline(self._timeout)
+        group = election._lock.group
+        if client._events.wanted(Campaigning):
+            client._events.emit(Campaigning(election.name, group))
         self._watch = self._shared or election._callbacks.watch(election.observe(), client)
         try:
             lease = await election._lock._acquire_until(deadline)
@@ -222,6 +226,8 @@ class AsyncLeading:
         self._end = election._callbacks.end_of_term(client)
         self._block = Block(term, self._end.beside)
         election._newest = weakref.ref(term)
+        if client._events.wanted(Elected):
+            client._events.emit(Elected(term.name, term.fence, group))
         self._watch.look_now()
         try:
             await election._callbacks.elected(term)

@@ -30,7 +30,7 @@ from leasehold.errors import (
 )
 from leasehold.lock_spec import is_whole
 from leasehold.patterns.idempotency import AsyncIdempotency
-from leasehold.patterns.idempotency_events import NotRecorded
+from leasehold.patterns.idempotency_events import KeyRefused, NotRecorded
 from leasehold.patterns.idempotency_http import (
     HEADER,
     REPLAYED,
@@ -136,6 +136,11 @@ class IdempotencyMiddleware:
         self._max_request = max_request_size
         self._max_response = max_response_size
 
+    def _report_missing(self) -> None:
+        events = self._keys._client._events
+        if events.wanted(KeyRefused):
+            events.emit(KeyRefused(self._keys.scope, "missing"))
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
         principal = await self._principal_of(scope) if self._is_protected(scope) else None
@@ -149,6 +154,7 @@ class IdempotencyMiddleware:
         key = parse_key(found[0]) if len(found) == 1 else None
         if key is None:
             text = f"send one {HEADER} of 1 to 255 printable ASCII characters, the same with every retry of a request"
+            self._report_missing()
             await _send(send, problem(400, text))
             return
         body = await self._body(receive)

@@ -8,7 +8,27 @@ from typing import ClassVar
 
 from leasehold._core.events import Event
 
-__all__ = ["NotRecorded", "Replayed", "Unprotected"]
+__all__ = ["Completed", "KeyRefused", "NotRecorded", "Replayed", "Unprotected"]
+
+
+@dataclass(frozen=True, slots=True)
+class Completed(Event):
+    """The work of a key was done, and its result is stored."""
+
+    fence: int
+
+    def __str__(self) -> str:
+        return f"completed {self.name!r}, with fence {self.fence}"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRefused(Event):
+    """An attempt was refused: `in_progress`, `mismatch` (another payload), `expired`, or `missing` (no key)."""
+
+    why: str
+
+    def __str__(self) -> str:
+        return f"refused an attempt at {self.name!r}: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)

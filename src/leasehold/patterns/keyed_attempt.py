@@ -21,7 +21,7 @@ from leasehold.errors import (
     ResultNotKept,
 )
 from leasehold.hold import Block, lost_error
-from leasehold.patterns.idempotency_events import NotRecorded, Replayed, Unprotected
+from leasehold.patterns.idempotency_events import Completed, KeyRefused, NotRecorded, Replayed, Unprotected
 from leasehold.patterns.idempotency_states import Entry, Phase, Step, decode, fingerprint_of, json_text, next_step
 from leasehold.values import Loss, LossReason
 
@@ -182,6 +182,7 @@ class AsyncKeyedAttempt:
         except AcquireTimeout as busy:
             reading = await keys._read(opened, self._name)  # it may have been completed meanwhile
             if self._next_step(opened, reading, held=False) is not Step.REPLAY:
+                self._emit_if_wanted(KeyRefused(self._name, "in_progress"))
                 raise keys._in_flight(opened, self._name, reading, busy) from None
             return
         await self._under(opened, lease)
@@ -217,10 +218,12 @@ class AsyncKeyedAttempt:
         step = next_step(entry, self._fingerprint, self._keys._on_expired, held=held)
         facts = {"name": self._name, "backend": opened.backend.label}
         if step is Step.REUSED:
+            self._emit_if_wanted(KeyRefused(self._name, "mismatch"))
             raise KeyReused(
                 f"{self._name!r} was used before with another payload; use a new key for other work", **facts
             )
         if step is Step.REFUSE:
+            self._emit_if_wanted(KeyRefused(self._name, "expired"))
             raise AttemptExpired(
                 f"an earlier attempt at {self._name!r} vanished, and its work may be done or not; find out, then call "
                 "forget(key) to allow another attempt",
@@ -261,6 +264,8 @@ class AsyncKeyedAttempt:
             if keys._outage == "closed" or not isinstance(failure, BackendUnavailable | OutcomeUnknown):
                 raise
             self._emit(NotRecorded(self._name, str(failure)))
+        else:
+            self._emit_if_wanted(Completed(self._name, lease.fence))
         self._entry = entry
 
     async def _settle(self) -> None:
@@ -286,6 +291,10 @@ class AsyncKeyedAttempt:
             await opened.runtime.shielded(lambda: self._keys._write(opened, lease, entry, patience))
         except BackendError as failure:
             self._emit(NotRecorded(self._name, str(failure)))
+
+    def _emit_if_wanted(self, event: Event) -> None:
+        if self._keys._client._events.wanted(type(event)):
+            self._emit(event)
 
     def _emit(self, event: Event) -> None:
         self._keys._client._events.emit(event)

@@ -195,7 +195,7 @@ class AsyncAttempt:
             return started
         opened = self._client._open()
         if opened.events.wanted(RunSkipped):
-            opened.events.emit(RunSkipped(self._name, started))
+            opened.events.emit(RunSkipped(self._name, started, self._lock.group or self._name))
         if self._job._on_conflict == "raise":
             raise conflict_of(started, opened.backend.label)
         return started

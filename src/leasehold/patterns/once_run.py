@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 from leasehold.errors import BackendError
 from leasehold.hold import Block
 from leasehold.patterns.job_records import LAST_KEPT, finished_facts, last_key
+from leasehold.patterns.pattern_events import RunEnded
 from leasehold.patterns.retry import retry_until
 from leasehold.values import Loss, LossReason, Record
 
@@ -102,11 +103,22 @@ class AsyncRun:
     async def _leave(self, error: BaseException | None) -> None:
         """Record the run, then release; raise `LeaseLost` if it could not be recorded as ours."""
         interrupted = error is not None and not isinstance(error, Exception)
-        failed = self._failed or error is not None
-        if interrupted:
-            await self._block.leave(self._lease, error)
-        else:
-            await self._block.leave(self._lease, error, lambda: self._record(error, failed=failed))
+        failed, recorded = self._failed or error is not None, False
+        try:
+            if interrupted:
+                await self._block.leave(self._lease, error)
+            else:
+                await self._block.leave(self._lease, error, lambda: self._record(error, failed=failed))
+                recorded = True
+        finally:
+            self._report(failed=failed, recorded=recorded)
+
+    def _report(self, *, failed: bool, recorded: bool) -> None:
+        """Tell listeners of the end of the run."""
+        opened, job = self._opened, self._job._options.get("group") or self.name
+        if opened.events.wanted(RunEnded):
+            took = opened.runtime.now() - self._since
+            opened.events.emit(RunEnded(self.name, job, self.slot, self.fence, took, failed, recorded))
 
     async def _record(self, error: BaseException | None, *, failed: bool) -> Loss | None:
         """Write what became of the run, under the lease."""

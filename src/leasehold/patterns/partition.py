@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 
-from leasehold._core.events import ReleaseFailed
 from leasehold.errors import BackendError, ClientClosed
 from leasehold.values import Loss, LossReason
 
@@ -72,8 +71,7 @@ class AsyncPartition:
         """
         try:
             return await self._lease.release()
-        except (BackendError, ClientClosed) as failure:
-            self._lease._opened.events.emit(ReleaseFailed(self.name, str(failure)))
+        except (BackendError, ClientClosed):
             return False
         finally:
             self._forget(self)

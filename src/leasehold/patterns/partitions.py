@@ -22,6 +22,7 @@ from leasehold.durations import Duration, optional_seconds
 from leasehold.errors import BackendError, ClientClosed, ConfigurationError, LeaseholdError, ModeConflict
 from leasehold.lock_spec import LockOptions, is_whole
 from leasehold.patterns.partition import AsyncPartition
+from leasehold.patterns.pattern_events import PartitionTaken
 from leasehold.patterns.shares import MAX_COUNT, MEMBERS_PER_PARTITION, plan
 
 if TYPE_CHECKING:
@@ -239,6 +240,8 @@ class AsyncShare:
                 wanted -= 1
                 lease._watch(self._watcher)
                 self._held[index] = AsyncPartition(index, lease, self._forget)
+                if self._client._events.wanted(PartitionTaken):
+                    self._client._events.emit(PartitionTaken(lease.name, self._name, index, lease.fence))
                 self._note_change()
 
     def _announce(self, partitions: Sequence[AsyncPartition], deadline: float) -> None:
@@ -287,8 +290,8 @@ class AsyncShare:
         """Release; if the store does not answer, that is tried again in the background, until the ttl frees it."""
         try:
             await lease.release()
-        except (BackendError, ClientClosed) as failure:
-            self._client._events.emit(happened.ReleaseFailed(lease.name, str(failure)))
+        except (BackendError, ClientClosed):
+            return
 
     def _forget(self, partition: AsyncPartition) -> None:
         if self._held.get(partition.index) is partition:

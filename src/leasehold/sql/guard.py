@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from leasehold._runtimes.threads import run
 from leasehold.errors import ConfigurationError, StaleFence
+from leasehold.fencing.checks import note_passed
 from leasehold.fencing.token import feed_back, token_of
 from leasehold.sql.wires import async_twin, wire_of
 
@@ -71,6 +72,7 @@ def guard(
         run(_load(wire.dialect).raise_fence(wire, token, trust_earlier_reads=trust_earlier_reads, schema=schema))
     except StaleFence as refusal:
         raise feed_back(lease, refusal) from None
+    note_passed()
 
 
 async def guard_async(
@@ -102,6 +104,7 @@ async def guard_async(
         await _load(wire.dialect).raise_fence(wire, token, trust_earlier_reads=trust_earlier_reads, schema=schema)
     except StaleFence as refusal:
         raise feed_back(lease, refusal) from None
+    note_passed()
 
 
 def guard_schema(dialect: str = "sqlite") -> str:

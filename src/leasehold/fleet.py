@@ -1,0 +1,143 @@
+"""The locks of a whole fleet, read from the store in one place: for the exporter, and for whatever else shows them.
+
+The store is asked by one reader at a time and at most once per `max_age`, however many ask this object; each request
+to the store is a page of its own (`client.locks`). Who asks waits no longer than `patience`: a store that does not
+answer is a fact to be shown, and the request goes on meanwhile.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from leasehold.errors import LeaseholdError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from leasehold.blocking import Client
+    from leasehold.values import LockState
+
+__all__ = ["FleetReader", "FleetState", "GroupState", "Groups", "summary"]
+
+OTHER, UNGROUPED = "other", "ungrouped"
+
+
+@dataclass(frozen=True, slots=True)
+class FleetState:
+    """What the store said last. `error` is None if it answered; then `locks` are those of that answer.
+
+    `read_at` is on the clock of `time.monotonic`, and `took` is how long the store needed. `stalled` has, for each lock
+    with waiters, for how long it has been seen with the same holders.
+    """
+
+    locks: Sequence[LockState] = ()
+    error: str | None = None
+    read_at: float = 0.0
+    took: float = 0.0
+    stalled: dict[str, float] = field(default_factory=dict)
+
+
+class FleetReader:
+    """Reads the locks of a client's namespace, for as many as want to see them."""
+
+    def __init__(self, client: Client, *, prefix: str = "", max_age: float = 5.0, patience: float = 5.0) -> None:
+        self._client = client
+        self._prefix = prefix
+        self._max_age = max_age
+        self._patience = patience
+        self._guard = threading.Lock()
+        self._state: FleetState | None = None
+        self._reading: threading.Event | None = None  # set when the reading that is under way has ended
+        self._queues: dict[str, tuple[tuple[int, ...], float]] = {}
+        self.failures = 0
+
+    def read(self) -> FleetState:
+        """The present state, at most `max_age` old; with an error if the store did not answer in time."""
+        with self._guard:
+            state, done = self._state, self._reading
+            if done is None:
+                if state is not None and time.monotonic() - state.read_at < self._max_age:
+                    return state
+                done = self._reading = threading.Event()
+                threading.Thread(target=self._ask, args=(done,), name="leasehold fleet", daemon=True).start()
+        if done.wait(self._patience) and self._state is not None:
+            return self._state
+        return FleetState(error=f"the store did not answer within {self._patience:g} s", read_at=time.monotonic())
+
+    def _ask(self, done: threading.Event) -> None:
+        began = time.monotonic()
+        try:
+            locks = self._client.locks(self._prefix)
+        except LeaseholdError as error:
+            state = FleetState(error=str(error), read_at=time.monotonic(), took=time.monotonic() - began)
+            self.failures += 1
+        else:
+            now = time.monotonic()
+            state = FleetState(locks, None, now, now - began, self._note_queues(locks, now))
+        with self._guard:
+            self._state, self._reading = state, None
+        done.set()
+
+    def _note_queues(self, locks: Iterable[LockState], now: float) -> dict[str, float]:
+        """For how long each lock with waiters has had the same holders, as far as was seen here."""
+        seen: dict[str, tuple[tuple[int, ...], float]] = {}
+        for state in locks:
+            if state.waiting:
+                fences = tuple(sorted(holding.fence for holding in state.holdings))
+                before = self._queues.get(state.name)
+                seen[state.name] = before if before is not None and before[0] == fences else (fences, now)
+        self._queues = seen
+        return {name: now - since for name, (_, since) in seen.items()}
+
+
+class Groups:
+    """Names of locks into few groups: by prefixes that are given, or by what stands before the first `:` or `/`."""
+
+    def __init__(self, prefixes: Sequence[str] = (), most: int = 50) -> None:
+        self._prefixes = sorted(prefixes, key=len, reverse=True)
+        self._most = most
+        self.known: set[str] = set(prefixes)
+
+    def of(self, name: str) -> str:
+        """The group of a name; `other` where no prefix fits or there are too many groups already."""
+        if self._prefixes:
+            return next((prefix for prefix in self._prefixes if name.startswith(prefix)), OTHER)
+        places = [place for place in (name.find(":"), name.find("/")) if place > 0]
+        if not places:
+            return UNGROUPED
+        group = name[: min(places)]
+        if group not in self.known and len(self.known) >= self._most:
+            return OTHER
+        self.known.add(group)
+        return group
+
+
+@dataclass(slots=True)
+class GroupState:
+    """The locks of one group, in figures."""
+
+    held: int = 0
+    waiters: int = 0
+    paused: int = 0
+    longest_hold: float = 0.0
+    stalled: float = 0.0
+    modes: Counter[str] = field(default_factory=Counter)
+
+
+def summary(state: FleetState, groups: Groups) -> dict[str, GroupState]:
+    """The figures of each group, in order of their names."""
+    found = {group: GroupState() for group in groups.known}  # a group that is empty now is a zero
+    for lock in state.locks:
+        facts = found.setdefault(groups.of(lock.name), GroupState())
+        holdings = [holding for holding in lock.holdings if holding.broken is None and not holding.cooling]
+        facts.held += len(holdings)
+        facts.modes[lock.mode.value] += len(holdings)
+        facts.waiters += len(lock.waiting)
+        facts.paused += lock.paused is not None
+        facts.longest_hold = max(facts.longest_hold, *(holding.held_for for holding in holdings), 0.0)
+        facts.stalled = max(facts.stalled, state.stalled.get(lock.name, 0.0))
+    return dict(sorted(found.items()))

@@ -1,0 +1,128 @@
+"""Measurements as instruments of the OpenTelemetry API, and spans for waiting and holding.
+
+A span of a hold is below the span that was current when the lock was taken, and ends wherever the lock is given back.
+It is never made the current span: what runs under a lock belongs to the caller's span, whatever else it holds.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from opentelemetry import metrics, trace
+from opentelemetry.trace import Status, StatusCode
+
+from leasehold import __version__
+from leasehold import events as happened
+from leasehold.telemetry.instruments import INSTRUMENTS
+
+if TYPE_CHECKING:
+    from leasehold.events import Event
+    from leasehold.telemetry.instruments import Instrument
+    from leasehold.telemetry.recorder import Hold
+
+__all__ = ["OpenTelemetrySink", "find"]
+
+_SINKS: dict[tuple[int, int, bool], OpenTelemetrySink] = {}
+
+
+def find(meter_provider: Any = None, tracer_provider: Any = None, *, spans: bool = True) -> OpenTelemetrySink:
+    """The instruments of these providers; None is the one that the program has set up globally."""
+    meter_provider = meter_provider or metrics.get_meter_provider()
+    tracer_provider = tracer_provider or trace.get_tracer_provider()
+    key = (id(meter_provider), id(tracer_provider), spans)
+    if key not in _SINKS:  # which keeps the providers, so that their ids stay theirs
+        _SINKS[key] = OpenTelemetrySink(meter_provider, tracer_provider, spans=spans)
+    return _SINKS[key]
+
+
+class OpenTelemetrySink:
+    """The instruments of one pair of providers."""
+
+    def __init__(self, meter_provider: Any, tracer_provider: Any, *, spans: bool) -> None:
+        self.destination, self._tracer_provider = meter_provider, tracer_provider
+        meter = meter_provider.get_meter("leasehold", __version__)
+        self._instruments = {name: _make(instrument, meter) for name, instrument in INSTRUMENTS.items()}
+        self._tracer = tracer_provider.get_tracer("leasehold", __version__) if spans else None
+        self._attributes: dict[tuple[str, ...], dict[str, str]] = {}
+
+    def observe(self, instrument: str, value: float, *labels: str) -> None:
+        self._instruments[instrument].record(value, self._of(instrument, *labels))
+
+    def count(self, instrument: str, *labels: str) -> None:
+        self._instruments[instrument].add(1, self._of(instrument, *labels))
+
+    def shift(self, instrument: str, by: int, *labels: str) -> None:
+        self._instruments[instrument].add(by, self._of(instrument, *labels))
+
+    def put(self, instrument: str, value: int, *labels: str) -> None:
+        self._instruments[instrument].set(value, self._of(instrument, *labels))
+
+    def zero(self, instrument: str, surplus: int, *labels: str) -> None:
+        self.shift(instrument, -surplus, *labels)
+
+    def acquired(self, hold: Hold, waited: float) -> None:
+        if self._tracer is None:
+            return
+        now, attributes = time.time_ns(), _attributes(hold.name, hold.group, hold.mode, hold.fence)
+        waiting = self._tracer.start_span(
+            f"leasehold.acquire {hold.group}", attributes=attributes, start_time=now - int(waited * 1e9)
+        )
+        waiting.end(now)
+        hold.span = self._tracer.start_span(f"leasehold.hold {hold.group}", attributes=attributes, start_time=now)
+
+    def not_acquired(self, event: Event, outcome: str, group: str) -> None:
+        if self._tracer is None:
+            return
+        now, waited = time.time_ns(), getattr(event, "waited", 0.0)
+        attributes = _attributes(event.name, group, getattr(event, "mode", ""), None)
+        attributes["leasehold.outcome"] = outcome
+        span = self._tracer.start_span(
+            f"leasehold.acquire {group}", attributes=attributes, start_time=now - int(waited * 1e9)
+        )
+        if isinstance(event, happened.AcquireFailed) and not event.cancelled:
+            span.set_status(Status(StatusCode.ERROR, event.error))
+        span.end(now)
+
+    def ended(self, hold: Hold, end: str) -> None:
+        if hold.span is not None:
+            hold.span.set_attribute("leasehold.end", end)
+            hold.span.end()
+
+    def during(self, hold: Hold, event: Event) -> None:
+        if hold.span is None:
+            return
+        if isinstance(event, happened.Lost):
+            facts = {"leasehold.loss.reason": str(event.loss.reason), "leasehold.loss.detail": event.loss.detail}
+            hold.span.add_event("lost", facts)
+            hold.span.set_status(Status(StatusCode.ERROR, f"lost: {event.loss.reason}"))
+        elif isinstance(event, happened.RenewalFailed):
+            hold.span.add_event("renewal failed", {"leasehold.remaining": event.remaining, "error": event.error})
+
+    def _of(self, instrument: str, *labels: str) -> dict[str, str]:
+        """The attributes; made once for each combination, of which there are few."""
+        found = self._attributes.get((instrument, *labels))
+        if found is None:
+            names = (f"leasehold.{name}" for name in INSTRUMENTS[instrument].labels)
+            found = self._attributes[instrument, *labels] = dict(zip(names, labels, strict=True))
+        return found
+
+
+def _attributes(name: str, group: str, mode: str, fence: int | None) -> dict[str, str | int]:
+    facts: dict[str, str | int] = {"leasehold.name": name, "leasehold.group": group, "leasehold.mode": mode}
+    if fence is not None:
+        facts["leasehold.fence"] = fence
+    return facts
+
+
+def _make(instrument: Instrument, meter: Any) -> Any:
+    facts: dict[str, Any] = {"unit": instrument.unit, "description": instrument.description}
+    if instrument.kind == "counter":
+        return meter.create_counter(instrument.name, **facts)
+    if instrument.kind == "updown":
+        return meter.create_up_down_counter(instrument.name, **facts)
+    if instrument.kind == "gauge":
+        return meter.create_gauge(instrument.name, **facts)
+    return meter.create_histogram(
+        instrument.name, explicit_bucket_boundaries_advisory=list(instrument.buckets), **facts
+    )

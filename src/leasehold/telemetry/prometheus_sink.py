@@ -1,0 +1,85 @@
+"""Measurements as metrics of `prometheus_client`, one set for each registry, whichever clients report to it.
+
+They are plain counters, gauges and histograms, which its mode for several processes asks for.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
+
+from leasehold.errors import ConfigurationError
+from leasehold.telemetry.instruments import INSTRUMENTS, Instrument
+from leasehold.telemetry.recorder import NoSpans
+
+__all__ = ["PrometheusSink", "find"]
+
+_SINKS: dict[CollectorRegistry, PrometheusSink] = {}
+
+# Taken around every change, and before a fork: a child must not inherit a metric whose own lock is taken.
+_LOCK = threading.Lock()
+
+
+def find(registry: Any = None) -> PrometheusSink:
+    """The metrics in this registry, which are made when the first client reports to it."""
+    if registry is None:
+        registry = REGISTRY
+    if not isinstance(registry, CollectorRegistry):
+        raise ConfigurationError(f"registry must be a CollectorRegistry of prometheus_client, not {registry!r}")
+    if registry not in _SINKS:
+        _SINKS[registry] = PrometheusSink(registry)
+    return _SINKS[registry]
+
+
+class PrometheusSink(NoSpans):
+    """The metrics in one registry."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.destination = registry
+        self._metrics = {name: _make(instrument, registry) for name, instrument in INSTRUMENTS.items()}
+        self._children: dict[tuple[str, ...], Any] = {}  # by name and labels: a look-up in the library takes a lock
+
+    def observe(self, instrument: str, value: float, *labels: str) -> None:
+        child = self._children.get((instrument, *labels)) or self._child(instrument, *labels)
+        with _LOCK:
+            child.observe(value)
+
+    def count(self, instrument: str, *labels: str) -> None:
+        child = self._children.get((instrument, *labels)) or self._child(instrument, *labels)
+        with _LOCK:
+            child.inc()
+
+    def shift(self, instrument: str, by: int, *labels: str) -> None:
+        child = self._children.get((instrument, *labels)) or self._child(instrument, *labels)
+        with _LOCK:
+            child.inc(by)
+
+    def put(self, instrument: str, value: int, *labels: str) -> None:
+        child = self._children.get((instrument, *labels)) or self._child(instrument, *labels)
+        with _LOCK:
+            child.set(value)
+
+    def zero(self, instrument: str, surplus: int, *labels: str) -> None:
+        del surplus
+        self.put(instrument, 0, *labels)
+
+    def _child(self, instrument: str, *labels: str) -> Any:
+        with _LOCK:
+            child = self._children[instrument, *labels] = self._metrics[instrument].labels(*labels)
+        return child
+
+
+def _make(instrument: Instrument, registry: CollectorRegistry) -> Any:
+    name, text, labels = instrument.prometheus_name, instrument.description, instrument.labels
+    if instrument.kind == "counter":
+        return Counter(name, text, labels, registry=registry)
+    if instrument.kind == "histogram":
+        return Histogram(name, text, labels, registry=registry, buckets=instrument.buckets)
+    return Gauge(name, text, labels, registry=registry, multiprocess_mode="livesum")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release)

@@ -1,0 +1,341 @@
+"""From events to measurements: what one client's events mean for counters, gauges and spans. It knows no library.
+
+Every `Acquired` is followed by `Released`, `Lost`, `Dropped` or `ReleaseFailed` with the same name and fence, and every
+`WaitBegan` by the end of its call; the recorder keeps what is open, so that no gauge goes below zero, whenever it was
+switched on. In a forked child nothing is held: leases and waiting calls are the parent's.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import weakref
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from leasehold import events as happened
+from leasehold.errors import ConfigurationError
+from leasehold.fencing import checks
+from leasehold.telemetry.labels import BoundedValues, backend_of
+from leasehold.values import LossReason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from leasehold.client import AsyncClient
+
+__all__ = ["Hold", "NoSpans", "Recorder", "Sink", "switch_on"]
+
+
+@dataclass(slots=True)
+class Hold:
+    """A lock that is held."""
+
+    name: str
+    fence: int
+    group: str
+    mode: str
+    since: float
+    span: Any = None
+    election: str | None = None
+    share: str | None = None
+
+
+class Sink(Protocol):
+    """Where measurements go: a library of metrics, and of traces where it has them."""
+
+    destination: object  # a client is counted only once in each
+
+    def observe(self, instrument: str, value: float, *labels: str) -> None:
+        """One value of a histogram; labels are in the order of the instrument's."""
+
+    def count(self, instrument: str, *labels: str) -> None:
+        """One more of a counter."""
+
+    def shift(self, instrument: str, by: int, *labels: str) -> None:
+        """More or less of what goes up and down."""
+
+    def put(self, instrument: str, value: int, *labels: str) -> None:
+        """The present value of a gauge."""
+
+    def zero(self, instrument: str, surplus: int, *labels: str) -> None:
+        """In a forked child: this process has none of what its parent had `surplus` of."""
+
+    def acquired(self, hold: Hold, waited: float) -> None:
+        """A wait ended with a grant, and a hold begins; for spans."""
+
+    def not_acquired(self, event: happened.Event, outcome: str, group: str) -> None:
+        """A wait ended without a grant; for spans."""
+
+    def ended(self, hold: Hold, end: str) -> None:
+        """A hold ended; for spans."""
+
+    def during(self, hold: Hold, event: happened.Event) -> None:
+        """Something happened while it was held: a renewal failed, or it was lost."""
+
+
+class NoSpans:
+    """What a sink without traces does about them."""
+
+    def acquired(self, hold: Hold, waited: float) -> None:
+        """Nothing."""
+
+    def not_acquired(self, event: happened.Event, outcome: str, group: str) -> None:
+        """Nothing."""
+
+    def ended(self, hold: Hold, end: str) -> None:
+        """Nothing."""
+
+    def during(self, hold: Hold, event: happened.Event) -> None:
+        """Nothing."""
+
+
+ACQUIRE = "leasehold.lock.acquire.duration"
+HOLD = "leasehold.lock.hold.duration"
+HELD = "leasehold.lock.held"
+WAITERS = "leasehold.lock.waiters"
+PARTITIONS = "leasehold.partitions.owned"
+LEADER = "leasehold.leader.status"
+
+_SWITCHED_ON: weakref.WeakKeyDictionary[AsyncClient, dict[int, Recorder]] = weakref.WeakKeyDictionary()
+
+
+def switch_on(client: AsyncClient, sink: Sink, groups: Iterable[str], max_groups: int) -> Callable[[], None]:
+    """Connect the events of a client with a sink; the result ends that."""
+    recorder = Recorder(sink, backend_of(client._store), BoundedValues(max_groups, groups))  # noqa: SLF001 - a friend
+    recorders = _SWITCHED_ON.setdefault(client, {})
+    place = id(sink.destination)
+    if recorders.setdefault(place, recorder) is not recorder:
+        raise ConfigurationError(
+            "this client is reported there already, and would be counted twice; switch it off first, with what the "
+            "earlier call returned"
+        )
+    recorder.announce()
+    stop = client.on_event(recorder.hear)
+    _watch_guards(sink)
+
+    def switch_off() -> None:
+        if recorders.get(place) is recorder:
+            stop()
+            del recorders[place]
+            recorder.close()
+
+    return switch_off
+
+
+_GUARDS_COUNTED: dict[int, Sink] = {}  # by destination, which the sink keeps
+
+
+def _watch_guards(sink: Sink) -> None:
+    """Count what guards decide, once for each sink, however many clients report to it; guards are the process's."""
+    if id(sink.destination) not in _GUARDS_COUNTED:
+        _GUARDS_COUNTED[id(sink.destination)] = sink
+        checks.subscribe(lambda outcome: sink.count("leasehold.fence.checks", outcome))
+
+
+class Recorder:
+    """Hears the events of one client."""
+
+    def __init__(self, sink: Sink, backend: str, groups: BoundedValues) -> None:
+        self._sink = sink
+        self._backend = backend
+        self._groups = groups
+        self._held: dict[tuple[str, int], Hold] = {}
+        self._waiting: dict[int, str] = {}
+        self._known: dict[type[happened.Event], Callable[[Any], None]] = {
+            happened.Acquired: self._acquired,
+            happened.Released: self._released,
+            happened.WaitBegan: self._wait_began,
+            happened.TimedOut: self._timed_out,
+            happened.Refused: self._refused,
+            happened.AcquireFailed: self._acquire_failed,
+            happened.Lost: self._lost,
+            happened.Dropped: self._dropped,
+            happened.ReleaseFailed: self._release_failed,
+            happened.Renewed: self._renewed,
+            happened.RenewalFailed: self._renewal_failed,
+            happened.StoreUnreachable: self._store_unreachable,
+            happened.Campaigning: self._campaigning,
+            happened.Elected: self._elected,
+            happened.PartitionTaken: self._partition_taken,
+            happened.RunEnded: self._run_ended,
+            happened.RunSkipped: self._run_skipped,
+            happened.Completed: lambda _: self._key("executed"),
+            happened.Replayed: lambda _: self._key("replayed"),
+            happened.KeyRefused: lambda event: self._key(event.why),
+            happened.Unprotected: lambda _: self._key("unprotected"),
+            happened.CacheRead: self._cache_read,
+            happened.Built: self._built,
+            happened.BuildFailed: lambda _: self._cache_failed("build"),
+            happened.FillRefused: lambda _: self._cache_failed("refused"),
+            happened.FillFailed: lambda _: self._cache_failed("store"),
+        }
+        _RECORDERS.add(self)
+
+    def hear(self, event: happened.Event) -> None:
+        """One event."""
+        known = self._known.get(type(event))
+        if known is not None:
+            known(event)
+
+    def announce(self) -> None:
+        """Let the groups that are known from the start show a zero."""
+        for group in tuple(self._groups.known):
+            self._sink.shift(HELD, 0, self._backend, group)
+            self._sink.shift(WAITERS, 0, self._backend, group)
+
+    def close(self) -> None:
+        """Take back what is open: from now on nobody would learn of its end."""
+        while self._waiting:
+            self._stop_waiting(next(iter(self._waiting)))
+        while self._held:
+            self._end(*next(iter(self._held)), "unobserved")
+
+    def after_fork(self) -> None:
+        """In a child: what is open is the parent's, and so are its spans."""
+        held, waiting = list(self._held.values()), list(self._waiting.values())
+        self._held.clear()
+        self._waiting.clear()
+        for group in {hold.group for hold in held} | set(waiting):
+            self._sink.zero(HELD, sum(hold.group == group for hold in held), self._backend, group)
+            self._sink.zero(WAITERS, waiting.count(group), self._backend, group)
+        for hold in held:
+            if hold.election is not None:
+                self._sink.put(LEADER, 0, self._backend, hold.election)
+        shares = [hold.share for hold in held if hold.share is not None]
+        for share in set(shares):
+            self._sink.zero(PARTITIONS, shares.count(share), self._backend, share)
+
+    # --- calls that want a lock
+
+    def _wait_began(self, event: happened.WaitBegan) -> None:
+        group = self._waiting[event.call] = self._groups.of(event.group)
+        self._sink.shift(WAITERS, 1, self._backend, group)
+
+    def _stop_waiting(self, call: int) -> None:
+        group = self._waiting.pop(call, None)
+        if group is not None:
+            self._sink.shift(WAITERS, -1, self._backend, group)
+
+    def _acquired(self, event: happened.Acquired) -> None:
+        group, mode = self._groups.of(event.group), event.mode
+        if event.call:
+            self._stop_waiting(event.call)
+        hold = Hold(event.name, event.fence, group, mode, time.monotonic())
+        self._held[event.name, event.fence] = hold
+        self._sink.observe(ACQUIRE, event.waited, self._backend, group, mode, "acquired")
+        self._sink.shift(HELD, 1, self._backend, group)
+        self._sink.acquired(hold, event.waited)
+
+    def _timed_out(self, event: happened.TimedOut) -> None:
+        self._not_acquired(event, "busy" if event.at_once else "timeout")
+
+    def _refused(self, event: happened.Refused) -> None:
+        self._not_acquired(event, "busy")
+
+    def _acquire_failed(self, event: happened.AcquireFailed) -> None:
+        self._not_acquired(event, "cancelled" if event.cancelled else "error")
+
+    def _not_acquired(self, event: happened.TimedOut | happened.Refused | happened.AcquireFailed, outcome: str) -> None:
+        group = self._groups.of(event.group)
+        if event.call:
+            self._stop_waiting(event.call)
+        self._sink.observe(ACQUIRE, event.waited, self._backend, group, event.mode, outcome)
+        self._sink.not_acquired(event, outcome, group)
+
+    # --- leases
+
+    def _released(self, event: happened.Released) -> None:
+        self._end(event.name, event.fence, "released")
+
+    def _dropped(self, event: happened.Dropped) -> None:
+        self._end(event.name, event.fence, "dropped")
+
+    def _release_failed(self, event: happened.ReleaseFailed) -> None:
+        self._end(event.name, event.fence, "unconfirmed")
+
+    def _lost(self, event: happened.Lost) -> None:
+        hold = self._held.get((event.name, event.fence))
+        group = self._groups.of(None) if hold is None else hold.group
+        self._sink.count("leasehold.lock.lost", self._backend, group, _word(event.loss.reason))
+        if hold is not None:
+            self._sink.during(hold, event)
+        self._end(event.name, event.fence, "forced" if event.loss.reason is LossReason.BROKEN else "lost")
+
+    def _end(self, name: str, fence: int, end: str) -> None:
+        hold = self._held.pop((name, fence), None)
+        if hold is None:
+            return  # ended before: a lost lease may be released as well
+        sink, backend = self._sink, self._backend
+        sink.observe(HOLD, time.monotonic() - hold.since, backend, hold.group, end)
+        sink.shift(HELD, -1, backend, hold.group)
+        if hold.election is not None:
+            sink.put(LEADER, 0, backend, hold.election)
+        if hold.share is not None:
+            sink.shift(PARTITIONS, -1, backend, hold.share)
+        sink.ended(hold, end)
+
+    def _renewed(self, _: happened.Renewed) -> None:
+        self._sink.count("leasehold.lock.renewals", self._backend, "ok")
+
+    def _renewal_failed(self, event: happened.RenewalFailed) -> None:
+        self._sink.count("leasehold.lock.renewals", self._backend, "failed")
+        hold = self._held.get((event.name, event.fence))
+        if hold is not None:
+            self._sink.during(hold, event)
+
+    def _store_unreachable(self, _: happened.StoreUnreachable) -> None:
+        self._sink.count("leasehold.store.outages", self._backend)
+
+    # --- patterns
+
+    def _campaigning(self, event: happened.Campaigning) -> None:
+        self._sink.put(LEADER, 0, self._backend, self._groups.of(event.group or event.name))
+
+    def _elected(self, event: happened.Elected) -> None:
+        hold = self._held.get((event.name, event.fence))
+        if hold is not None:
+            hold.election = self._groups.of(event.group or event.name)
+            self._sink.put(LEADER, 1, self._backend, hold.election)
+
+    def _partition_taken(self, event: happened.PartitionTaken) -> None:
+        hold = self._held.get((event.name, event.fence))
+        if hold is not None:
+            hold.share = self._groups.of(event.share)
+            self._sink.shift(PARTITIONS, 1, self._backend, hold.share)
+
+    def _run_ended(self, event: happened.RunEnded) -> None:
+        outcome = "failed" if event.failed else "done"
+        self._sink.count("leasehold.once.runs", self._backend, self._groups.of(event.job), outcome)
+
+    def _run_skipped(self, event: happened.RunSkipped) -> None:
+        self._sink.count("leasehold.once.runs", self._backend, self._groups.of(event.job or event.name), "skipped")
+
+    def _key(self, outcome: str) -> None:
+        self._sink.count("leasehold.idempotency.requests", self._backend, outcome)
+
+    def _cache_read(self, event: happened.CacheRead) -> None:
+        self._sink.count("leasehold.cache.requests", self._backend, self._groups.of(event.cache), event.found)
+
+    def _built(self, event: happened.Built) -> None:
+        self._sink.observe("leasehold.cache.build.duration", event.took, self._backend)
+
+    def _cache_failed(self, kind: str) -> None:
+        self._sink.count("leasehold.cache.failures", self._backend, kind)
+
+
+def _word(reason: str) -> str:
+    """A reason as the value of a label."""
+    return str(reason).replace(" ", "_")
+
+
+_RECORDERS: weakref.WeakSet[Recorder] = weakref.WeakSet()
+
+
+def _nothing_is_ours() -> None:
+    for recorder in list(_RECORDERS):
+        recorder.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_nothing_is_ours)
