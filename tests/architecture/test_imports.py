@@ -54,7 +54,6 @@ MAY_IMPORT = {
     "fencing": {"values", "errors", "spi", "lease", "blocking", "_runtimes", "fencing"},
     "sql": {
         "values", "errors", "durations", "fingerprint", "spi", "lease", "blocking", "_runtimes", "fencing", "sql",
-        "backoff",
         "backoff", "_core",
     },
     "telemetry": {"values", "errors", "lock_spec", "events", "_core", "fencing", "client", "blocking", "telemetry", ""},

@@ -55,7 +55,6 @@ EXTRAS: dict[str, dict[str, str]] = {
         "lender": "what lends connections",
         "maintenance": "the background work of a client",
         "patience": "giving up in time on what is slow to cancel",
-        "pool_queue": "who gets the next connection",
         "psycopg_lender": "pools and engines over psycopg that lend connections",
         "session": "the other mode: grants that end with a connection",
         "statements": "values into parameters, rows into values",

@@ -19,7 +19,7 @@ UPDATES = 150
 PAUSE_RATE = 0.06
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", LEVELS["postgresql"])
 def test_guard_loses_no_update(postgres: PostgresServer, level: str) -> None:
     url = fresh_schema(postgres)
     outcome = count_lost_updates(url, updates=UPDATES, level=level, check="guard", pause_rate=PAUSE_RATE)
@@ -30,7 +30,7 @@ def test_guard_loses_no_update(postgres: PostgresServer, level: str) -> None:
     assert late > 0, "nobody came late: this run has shown nothing"
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", LEVELS["postgresql"])
 def test_guard_over_asyncpg_loses_no_update(postgres: PostgresServer, level: str) -> None:
     url = fresh_schema(postgres)
     outcome = count_lost_updates(
@@ -43,13 +43,13 @@ def test_guard_over_asyncpg_loses_no_update(postgres: PostgresServer, level: str
 def test_check_on_writes_only_over_asyncpg_loses_updates(postgres: PostgresServer) -> None:
     url = fresh_schema(postgres)
     outcome = count_lost_updates(
-        url, updates=UPDATES, level=LEVELS[0], check="write-only", pause_rate=PAUSE_RATE, driver="asyncpg"
+        url, updates=UPDATES, level="read committed", check="write-only", pause_rate=PAUSE_RATE, driver="asyncpg"
     )
     assert outcome.total.acknowledged == UPDATES
     assert outcome.lost > 0
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", LEVELS["postgresql"])
 def test_check_on_writes_only_loses_updates(postgres: PostgresServer, level: str) -> None:
     url = fresh_schema(postgres)
     outcome = count_lost_updates(url, updates=UPDATES, level=level, check="write-only", pause_rate=PAUSE_RATE)

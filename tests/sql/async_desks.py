@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     import pytest
     from sqlalchemy.ext.asyncio import AsyncEngine
 
-__all__ = ["KINDS", "AsyncDesk", "async_desk", "asyncpg_engine"]
-__all__ = ["KINDS", "AsyncDesk", "async_desk", "mysql_connection"]
+__all__ = ["KINDS", "AsyncDesk", "async_desk", "asyncpg_engine", "mysql_connection"]
 
 KINDS = [
     "postgresql psycopg",
@@ -57,6 +56,8 @@ def asyncpg_engine(url: str, **words: Any) -> AsyncEngine:
     settings = {"server_settings": {"search_path": path}} if path else {}
     driver = parts.set(drivername="postgresql+asyncpg", query={})
     return make_engine(driver, connect_args=settings, **words)
+
+
 async def mysql_connection(driver: str, url: str, **options: Any) -> Any:
     """A connection of aiomysql or asyncmy, with autocommit off, as both have it by default."""
     parts = make_url(url)
@@ -88,10 +89,6 @@ class AsyncDesk:
             driver = self._kind.split()[1]
             opened: AbstractAsyncContextManager[Any] = getattr(self, f"_{driver}")()
             return opened
-        if self._kind.endswith("psycopg"):
-            return self._psycopg()
-        if self._kind.endswith(("aiomysql", "asyncmy")):
-            return self._mysql()
         if self._kind.endswith("core"):
             return self.engine.begin()
         if self._kind.endswith("scoped"):
@@ -124,6 +121,8 @@ class AsyncDesk:
             connection.row_factory = _as_dictionary  # type: ignore[assignment]  # any callable does
             yield await connection.cursor() if self._kind.endswith("cursor") else connection
             await connection.commit()
+
+    @asynccontextmanager
     async def _mysql(self) -> AsyncIterator[Any]:
         connection = await mysql_connection(self._driver, self.url)
         try:
@@ -131,6 +130,8 @@ class AsyncDesk:
             await connection.commit()
         finally:
             connection.close()
+
+    _aiomysql = _asyncmy = _mysql
 
     @asynccontextmanager
     async def _scoped(self) -> AsyncIterator[async_scoped_session[AsyncSession]]:

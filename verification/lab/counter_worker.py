@@ -66,13 +66,11 @@ class Worker:
         self._random = random.Random(job.seed)
         self._client = leasehold.connect(f"sqlite:///{Path(job.folder) / 'locks.db'}", label=f"worker {job.number}")
         self._lock = self._client.lock("counter", ttl=job.ttl)
-        self._database = counter_databases.connect(job.url, job.level)
         self._tally = Tally()
         self._open()
 
     def _open(self) -> None:
-        self._database = psycopg.connect(self._job.url)
-        self._database.isolation_level = IsolationLevel[self._job.level.upper().replace(" ", "_")]
+        self._database = counter_databases.connect(self._job.url, self._job.level)
 
     def close(self) -> None:
         """Leave the database."""
@@ -84,7 +82,6 @@ class Worker:
     def work(self) -> None:
         """Take the lock, add one a few times, release, again and again."""
         with self._client, closing(self):
-        with self._client, closing(self._database):
             while self._tally.acknowledged < self._job.updates:
                 try:
                     self._hold()

@@ -304,8 +304,7 @@ examples:
 
 _SCHEMA = Page(
     "print the SQL of the store's tables, or what lets a database refuse late writers",
-    "leasehold schema {guard,fence,idempotency,postgresql,mysql} [OPTIONS]",
-    "leasehold schema {guard,fence,idempotency,postgresql,reservations} [OPTIONS]",
+    "leasehold schema {fence,guard,idempotency,mysql,postgresql,queue,reservations} [OPTIONS]",
     """
 postgresql: prints the tables and functions of the store postgresql://, which a client makes by
 itself if it may, and with --role the least rights that a role needs to lock. It may be run again,

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 
 from leasehold.cli import exit_codes
 from leasehold.errors import ConfigurationError
-from leasehold.sql import fence_schema, guard_schema, idempotency_schema, reservations_schema, store_schema
+from leasehold.sql import (
+    fence_schema,
+    guard_schema,
+    idempotency_schema,
+    queue_schema,
+    reservations_schema,
+    store_schema,
+)
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -56,15 +63,20 @@ def _idempotency(arguments: Namespace) -> str:
     return idempotency_schema(arguments.dialect or "postgresql", schema=arguments.schema)
 
 
-_PRINTED = {"guard": _guard, "fence": _fence, "idempotency": _idempotency, "postgresql": _store, "mysql": _store}
 def _reservations(arguments: Namespace) -> str:
     return reservations_schema(arguments.dialect or "postgresql", schema=arguments.schema)
 
 
+def _queue(arguments: Namespace) -> str:
+    return queue_schema(arguments.dialect or "postgresql", schema=arguments.schema)
+
+
 _PRINTED = {
-    "guard": _guard,
     "fence": _fence,
+    "guard": _guard,
     "idempotency": _idempotency,
+    "mysql": _store,
     "postgresql": _store,
+    "queue": _queue,
     "reservations": _reservations,
 }

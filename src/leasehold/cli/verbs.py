@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["VERBS", "Verb"]
 
+SCHEMAS = ("fence", "guard", "idempotency", "mysql", "postgresql", "queue", "reservations")
+
 
 class Verb:
     """One verb of the command line."""
@@ -240,10 +242,8 @@ def _schema(parser: ArgumentParser) -> None:
     parser.add_argument(
         "what",
         metavar="WHAT",
-        choices=("guard", "fence", "idempotency", "postgresql", "mysql"),
-        help="guard, fence, idempotency, postgresql or mysql, see above",
-        choices=("guard", "fence", "idempotency", "postgresql", "reservations"),
-        help="guard, fence, idempotency, postgresql or reservations, see above",
+        choices=SCHEMAS,
+        help=f"{', '.join(SCHEMAS[:-1])} or {SCHEMAS[-1]}, see above",
     )
     parser.add_argument("--dialect", choices=("postgresql", "mysql", "sqlite"), help="of which database (postgresql)")
     parser.add_argument("--table", metavar="NAME", help="fence: the table, as it is written in the catalogue")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from leasehold.sql.wires import Wire
 
-__all__ = ["call", "call_async", "require_transaction"]
+__all__ = ["call", "call_async", "call_either", "require_transaction"]
 
 T = TypeVar("T")
 
@@ -28,15 +28,19 @@ def call(tx: Any, name: str, work: Callable[[Wire], Coroutine[Any, Any, T]]) -> 
 
 
 async def call_async(tx: Any, name: str, work: Callable[[Wire], Coroutine[Any, Any, T]]) -> T:
-    """The same over one that is awaited; SQLAlchemy's run the blocking form on their own."""
+    """The same over one that is awaited; one that blocks is refused, for it would stop the event loop."""
+    if async_twin(tx) is None and not wire_of(tx).is_async:
+        raise ConfigurationError(f"a {type(tx).__name__} is not async: write {name}(tx, ...)")
+    return await call_either(tx, work)
+
+
+async def call_either(tx: Any, work: Callable[[Wire], Coroutine[Any, Any, T]]) -> T:
+    """The work over either kind. SQLAlchemy's async objects run the blocking form on their own."""
     twin = async_twin(tx)
     if twin is not None:
         done: T = await twin.run_sync(lambda blocking: run(work(wire_of(blocking))))
         return done
-    wire = wire_of(tx)
-    if not wire.is_async:
-        raise ConfigurationError(f"a {type(tx).__name__} is not async: write {name}(tx, ...)")
-    return await work(wire)
+    return await work(wire_of(tx))
 
 
 def require_transaction(wire: Wire, name: str, why: str) -> Transaction:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from leasehold._runtimes.threads import run
 from leasehold.errors import ConfigurationError, StaleFence
 from leasehold.fencing.token import feed_back, refused, token_of
-from leasehold.sql.identifiers import backticked, escaped, quoted, table_name
 from leasehold.sql.rows import Rows
 from leasehold.sql.wires import async_twin, wire_of
 
@@ -98,16 +97,6 @@ async def _update(
 ) -> bool:
     if not where or column in values or column in where:
         raise ConfigurationError(f"where= must name the row by its key, and {column!r} is set by fenced_update itself")
-    on_mysql = wire.dialect == "mysql"
-    quote = backticked if on_mysql else quoted
-    name, qualifier = (escaped(part) for part in table_name(table, wire.dialect))
-    fence = escaped(quote(column))
-    changes = [f"{escaped(quote(each))} = %(value_{place})s" for place, each in enumerate(values)]
-    keys = [f"{qualifier}.{escaped(quote(each))} = %(key_{place})s" for place, each in enumerate(where)]
-    changed = ", ".join([*changes, f"{fence} = %(fence)s"])
-    this_row = " AND ".join(keys)
-    bound = {f"key_{place}": each for place, each in enumerate(where.values())}
-    new = {f"value_{place}": each for place, each in enumerate(values.values())}
     rows_of = Rows(wire, table)
     changed = ", ".join([*rows_of.changes(values), f"{rows_of.column(column)} = %(fence)s"])
     this_row, fence = rows_of.fits(where), rows_of.qualified(column)
@@ -118,11 +107,11 @@ async def _update(
     if count == 1:
         return True
     if count > 1:
-        raise ConfigurationError(f"where= fits {count} rows of {name}; roll back, and name one row by its whole key")
-    # MySQL: the newest row, not the one of a snapshot; and it does not count a row whose values were the same before.
-    look = f"SELECT {qualifier}.{fence} FROM {name} WHERE {this_row}{' FOR UPDATE' if on_mysql else ''}"  # noqa: S608 - as said
         raise rows_of.several(count, where)
-    look = f"SELECT {fence} FROM {rows_of.name} WHERE {this_row}"  # noqa: S608 - as said
+    # MySQL: the newest row, not the one of a snapshot; and it does not count a row whose values were the same before.
+    on_mysql = wire.dialect == "mysql"
+    present = " FOR UPDATE" if on_mysql else ""
+    look = f"SELECT {fence} FROM {rows_of.name} WHERE {this_row}{present}"  # noqa: S608 - as said
     rows = (await wire.query(look, bound)).rows
     if on_mysql and rows == [(token.fence,)]:
         return True

@@ -13,7 +13,6 @@ from leasehold.errors import RetryTransaction
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["is_retryable", "mysql_number", "sqlite_code", "sqlstate"]
 __all__ = ["error_chain", "is_retryable", "mysql_code", "sqlite_code", "sqlstate"]
 
 # serialization failure, deadlock, a lock that was not to be had in the time the session allows
@@ -21,12 +20,6 @@ _STATES = {"40001", "40P01", "55P03"}
 # MySQL and MariaDB: deadlock, lock wait timeout, the record has changed since it was read, the same two in an XA
 # transaction, NOWAIT, a wait that DDL ended, a table that was altered since the snapshot, a commit that a group refused
 _NUMBERS = {1213, 1205, 1020, 1614, 1613, 3572, 1689, 1412, 3101}
-__all__ = ["error_chain", "is_retryable", "mysql_code", "sqlite_code", "sqlstate"]
-
-# serialization failure, deadlock, a lock that was not to be had in the time the session allows
-_STATES = {"40001", "40P01", "55P03"}
-# MySQL and MariaDB: deadlock, lock wait timeout, the record has changed since it was read, NOWAIT
-_NUMBERS = {1213, 1205, 1020, 3572}
 
 
 def is_retryable(error: BaseException) -> bool:
@@ -40,7 +33,6 @@ def is_retryable(error: BaseException) -> bool:
     code = sqlite_code(error)
     if code is not None:
         return code & 0xFF == sqlite3.SQLITE_BUSY
-    return mysql_number(error) in _NUMBERS
     return mysql_code(error) in _NUMBERS
 
 
@@ -61,14 +53,9 @@ def sqlite_code(error: BaseException) -> int | None:
     return None
 
 
-def mysql_number(error: BaseException) -> int | None:
-    """The number that MySQL or MariaDB gave to the error; None if it is not from there."""
-    return next((number for number in map(_number, _chain(error)) if number is not None), None)
 def mysql_code(error: BaseException) -> int | None:
     """The number that MySQL and MariaDB give to every kind of error; None if it is not from there."""
     return next((number for each in error_chain(error) if (number := _number(each)) is not None), None)
-    """The number that MySQL and MariaDB give to an error; None if it is not from there."""
-    return next((number for each in _chain(error) if (number := _number(each)) is not None), None)
 
 
 def _number(error: BaseException) -> int | None:

@@ -14,7 +14,7 @@ import secrets
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from leasehold.errors import LeaseholdError
-from leasehold.sql.errors import mysql_number
+from leasehold.sql.errors import mysql_code
 from leasehold.sql.idempotency_record import (
     Kept,
     Opened,
@@ -124,7 +124,7 @@ async def _take(wire: Wire, claim: Claim, rules: Rules, state: Transaction) -> K
         try:
             await TABLE.query(wire, _TAKE, rules.schema, values, waits=False)
         except Exception as error:
-            if mysql_number(error) not in _LOCKED:
+            if mysql_code(error) not in _LOCKED:
                 raise
         else:
             return None
@@ -161,7 +161,7 @@ async def leave(wire: Wire, opened: Opened) -> None:
     try:
         await wire.query(f"RELEASE SAVEPOINT {_savepoint(opened)}", {})
     except Exception as error:
-        if mysql_number(error) != _NO_SAVEPOINT:
+        if mysql_code(error) != _NO_SAVEPOINT:
             raise
         await abort(wire)
         raise ended_inside() from error
@@ -188,7 +188,7 @@ async def _remove(wire: Wire, statement: str, place: dict[str, object]) -> int:
     try:
         return (await at_once(wire, statement, place)).count
     except Exception as error:
-        if mysql_number(error) in _LOCKED:
+        if mysql_code(error) in _LOCKED:
             return 0
         raise
 

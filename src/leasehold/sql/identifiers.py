@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from leasehold.errors import ConfigurationError
 
-__all__ = ["backticked", "escaped", "literal", "quoted", "table_name"]
+__all__ = ["escaped", "literal", "quoted", "table_name"]
 
 MAX_BYTES = 63  # PostgreSQL cuts longer names off, and two of them could become one
 
@@ -19,18 +19,10 @@ def quoted(name: str, what: str = "a column", dialect: str | None = None) -> str
     return mark + name.replace(mark, mark * 2) + mark
 
 
-def backticked(name: str, what: str = "a column") -> str:
-    """The same for MySQL and MariaDB, whose double quotes may be those of a text."""
-    return quoted(name, what, "mysql")
-
-
-def table_name(table: str | tuple[str, str], dialect: str = "postgresql") -> tuple[str, str]:
 def table_name(table: str | tuple[str, str], dialect: str | None = None) -> tuple[str, str]:
     """How a table is named in a statement, with its schema if there is one; and how its columns are qualified."""
     if isinstance(table, tuple):
         schema, name = table
-        return f"{quote(schema, 'a schema')}.{quote(name, 'a table')}", quote(name, "a table")
-    return quote(table, "a table"), quote(table, "a table")
         qualifier = quoted(name, "a table", dialect)
         return f"{quoted(schema, 'a schema', dialect)}.{qualifier}", qualifier
     return quoted(table, "a table", dialect), quoted(table, "a table", dialect)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from leasehold.errors import ConfigurationError, LeaseholdError, RetryTransaction
 from leasehold.sql.errors import is_retryable, mysql_code
-from leasehold.sql.identifiers import backticked, escaped
+from leasehold.sql.identifiers import escaped, quoted
 from leasehold.sql.wires import Transaction
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class MysqlTable:
 
 @functools.lru_cache(256)
 def _named(statement: str, table: str, schema: str | None) -> str:
-    home = "" if schema is None else f"{backticked(schema, 'a database')}."
+    home = "" if schema is None else f"{quoted(schema, 'a database', 'mysql')}."
     return re.sub("@table@", lambda _: escaped(f"{home}{table}"), statement)
 
 

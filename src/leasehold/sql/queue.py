@@ -15,7 +15,7 @@ from leasehold._runtimes.randomness import jitter
 from leasehold.backoff import Backoff
 from leasehold.durations import seconds, ttl_seconds
 from leasehold.errors import ConfigurationError
-from leasehold.sql.faces import call_async, call_blocking
+from leasehold.sql.calls import call, call_async
 from leasehold.sql.idempotency_record import check_text
 from leasehold.sql.queue_job import GiveUp, Rules, check_whole, error_text, write_payload
 from leasehold.sql.queue_rows import Rows
@@ -103,11 +103,11 @@ class Queue:
         be run again; and `ConfigurationError` outside a transaction. It makes its table on first use, except in MySQL
         and MariaDB, where that would commit your transaction: see `create_tables`.
         """
-        return call_blocking(tx, self._enqueue(payload, key, delay), "enqueue")
+        return call(tx, "enqueue", self._enqueue(payload, key, delay))
 
     async def enqueue_async(self, tx: Any, payload: object, *, key: str | None = None, delay: Duration = 0) -> int:
         """The same as `enqueue` for asyncio."""
-        return await call_async(tx, self._enqueue(payload, key, delay), "enqueue")
+        return await call_async(tx, "enqueue", self._enqueue(payload, key, delay))
 
     def _enqueue(self, payload: object, key: str | None, delay: Duration) -> Callable[[Wire], Coroutine[Any, Any, int]]:
         text = write_payload(payload, self._rules.max_payload)
@@ -123,11 +123,11 @@ class Queue:
         Each gets a fence that is higher than those of all its earlier claims. A job that somebody else is claiming is
         skipped. One whose attempts are used up, because its workers vanished, is dead and not given out.
         """
-        return call_blocking(tx, self._claim(limit, visibility), "claim")
+        return call(tx, "claim", self._claim(limit, visibility))
 
     async def claim_async(self, tx: Any, *, limit: int = 1, visibility: Duration | None = None) -> list[Job]:
         """The same as `claim` for asyncio."""
-        return await call_async(tx, self._claim(limit, visibility), "claim")
+        return await call_async(tx, "claim", self._claim(limit, visibility))
 
     def _claim(self, limit: int, visibility: Duration | None) -> Callable[[Wire], Coroutine[Any, Any, list[Job]]]:
         most = _limit(limit)
@@ -140,11 +140,11 @@ class Queue:
         Raises `StaleFence` if the job was claimed again since: roll back what this claim has written. A claim whose
         visibility is over and whose job nobody has taken is not late.
         """
-        call_blocking(tx, lambda wire: self._rows(wire).complete(job), "complete")
+        call(tx, "complete", lambda wire: self._rows(wire).complete(job))
 
     async def complete_async(self, tx: Any, job: Job) -> None:
         """The same as `complete` for asyncio."""
-        await call_async(tx, lambda wire: self._rows(wire).complete(job), "complete")
+        await call_async(tx, "complete", lambda wire: self._rows(wire).complete(job))
 
     def fail(self, tx: Any, job: Job, error: BaseException | str, *, delay: Duration | None = None) -> float | None:
         """The work of this claim failed: try again after a pause, given here in seconds, or None if it is dead now.
@@ -153,7 +153,7 @@ class Queue:
         `GiveUp` as the error makes the job dead at once. Raises `StaleFence` like `complete`.
         """
         pause = self.pause_after(job, error, delay)
-        call_blocking(tx, lambda wire: self._rows(wire).fail(job, error_text(error), pause), "fail")
+        call(tx, "fail", lambda wire: self._rows(wire).fail(job, error_text(error), pause))
         return pause
 
     async def fail_async(
@@ -161,7 +161,7 @@ class Queue:
     ) -> float | None:
         """The same as `fail` for asyncio."""
         pause = self.pause_after(job, error, delay)
-        await call_async(tx, lambda wire: self._rows(wire).fail(job, error_text(error), pause), "fail")
+        await call_async(tx, "fail", lambda wire: self._rows(wire).fail(job, error_text(error), pause))
         return pause
 
     def pause_after(self, job: Job, error: BaseException | str, delay: Duration | None = None) -> float | None:
@@ -172,21 +172,21 @@ class Queue:
 
     def release(self, tx: Any, job: Job) -> None:
         """Give the job back at once, as if it had not been claimed; only its fence has grown."""
-        call_blocking(tx, lambda wire: self._rows(wire).release(job), "release")
+        call(tx, "release", lambda wire: self._rows(wire).release(job))
 
     async def release_async(self, tx: Any, job: Job) -> None:
         """The same as `release` for asyncio."""
-        await call_async(tx, lambda wire: self._rows(wire).release(job), "release")
+        await call_async(tx, "release", lambda wire: self._rows(wire).release(job))
 
     def extend(self, tx: Any, job: Job, visibility: Duration | None = None) -> None:
         """Keep the job for so long from now on; raises `StaleFence` like `complete`."""
         until = self._visibility(visibility)
-        call_blocking(tx, lambda wire: self._rows(wire).extend(job, until), "extend")
+        call(tx, "extend", lambda wire: self._rows(wire).extend(job, until))
 
     async def extend_async(self, tx: Any, job: Job, visibility: Duration | None = None) -> None:
         """The same as `extend` for asyncio."""
         until = self._visibility(visibility)
-        await call_async(tx, lambda wire: self._rows(wire).extend(job, until), "extend")
+        await call_async(tx, "extend", lambda wire: self._rows(wire).extend(job, until))
 
     def run(
         self,
@@ -249,11 +249,11 @@ class Queue:
 
     def retry_dead(self, tx: Any, job_id: int | None = None, *, limit: int = MOST) -> int:
         """Make dead jobs ready, with all their attempts again: one, or at most `limit`; how many it were."""
-        return call_blocking(tx, self._retry_dead(job_id, limit), "retry_dead")
+        return call(tx, "retry_dead", self._retry_dead(job_id, limit))
 
     async def retry_dead_async(self, tx: Any, job_id: int | None = None, *, limit: int = MOST) -> int:
         """The same as `retry_dead` for asyncio."""
-        return await call_async(tx, self._retry_dead(job_id, limit), "retry_dead")
+        return await call_async(tx, "retry_dead", self._retry_dead(job_id, limit))
 
     def _retry_dead(self, job_id: int | None, limit: int) -> Callable[[Wire], Coroutine[Any, Any, int]]:
         number = None if job_id is None else check_whole(job_id, "job_id", 1)
@@ -262,13 +262,13 @@ class Queue:
 
     def purge(self, tx: Any, *, dead: bool = False, older_than: Duration | None = None, limit: int = MOST) -> int:
         """Remove at most `limit` jobs that were completed (or are dead) for longer than `keep`; how many it were."""
-        return call_blocking(tx, self._purge(older_than, limit, dead=dead), "purge")
+        return call(tx, "purge", self._purge(older_than, limit, dead=dead))
 
     async def purge_async(
         self, tx: Any, *, dead: bool = False, older_than: Duration | None = None, limit: int = MOST
     ) -> int:
         """The same as `purge` for asyncio."""
-        return await call_async(tx, self._purge(older_than, limit, dead=dead), "purge")
+        return await call_async(tx, "purge", self._purge(older_than, limit, dead=dead))
 
     def _purge(
         self, older_than: Duration | None, limit: int, *, dead: bool = False
@@ -279,11 +279,11 @@ class Queue:
 
     def jobs(self, tx: Any, *, state: JobState | None = None, limit: int = 100) -> list[JobInfo]:
         """The jobs in the table, by their numbers; only those in one state, if it is given."""
-        return call_blocking(tx, self._jobs(state, limit), "jobs")
+        return call(tx, "jobs", self._jobs(state, limit))
 
     async def jobs_async(self, tx: Any, *, state: JobState | None = None, limit: int = 100) -> list[JobInfo]:
         """The same as `jobs` for asyncio."""
-        return await call_async(tx, self._jobs(state, limit), "jobs")
+        return await call_async(tx, "jobs", self._jobs(state, limit))
 
     def _jobs(self, state: JobState | None, limit: int) -> Callable[[Wire], Coroutine[Any, Any, list[JobInfo]]]:
         wanted = {"queue": self.name} if state is None else {"queue": self.name, "state": state}
@@ -292,12 +292,12 @@ class Queue:
 
     def job(self, tx: Any, job_id: int) -> JobInfo | None:
         """One job; None if this queue has no such job."""
-        found = call_blocking(tx, self._job(job_id), "job")
+        found = call(tx, "job", self._job(job_id))
         return found[0] if found else None
 
     async def job_async(self, tx: Any, job_id: int) -> JobInfo | None:
         """The same as `job` for asyncio."""
-        found = await call_async(tx, self._job(job_id), "job")
+        found = await call_async(tx, "job", self._job(job_id))
         return found[0] if found else None
 
     def _job(self, job_id: int) -> Callable[[Wire], Coroutine[Any, Any, list[JobInfo]]]:
@@ -308,11 +308,11 @@ class Queue:
 
     def create_tables(self, connection: Any) -> None:
         """Make the table where there is none; in MySQL and MariaDB before a transaction, elsewhere also inside one."""
-        call_blocking(connection, lambda wire: self._rows(wire).make(), "create_tables")
+        call(connection, "create_tables", lambda wire: self._rows(wire).make())
 
     async def create_tables_async(self, connection: Any) -> None:
         """The same as `create_tables` for asyncio."""
-        await call_async(connection, lambda wire: self._rows(wire).make(), "create_tables")
+        await call_async(connection, "create_tables", lambda wire: self._rows(wire).make())
 
     def _rows(self, wire: Wire) -> Rows:
         return Rows(wire, _load(wire.dialect), self._rules)
@@ -328,25 +328,25 @@ def queue_schema(dialect: str = "postgresql", *, schema: str | None = None) -> s
 
 def list_queues(tx: Any, *, schema: str | None = None) -> list[QueueCounts]:
     """All queues that have jobs in this database, and how many in each state."""
-    return call_blocking(tx, lambda wire: _any_rows(wire, schema).counts(), "list_queues")
+    return call(tx, "list_queues", lambda wire: _any_rows(wire, schema).counts())
 
 
 async def list_queues_async(tx: Any, *, schema: str | None = None) -> list[QueueCounts]:
     """The same as `list_queues` for asyncio."""
-    return await call_async(tx, lambda wire: _any_rows(wire, schema).counts(), "list_queues")
+    return await call_async(tx, "list_queues", lambda wire: _any_rows(wire, schema).counts())
 
 
 def find_job(tx: Any, job_id: int, *, schema: str | None = None) -> JobInfo | None:
     """The job with this number, of whichever queue; None if there is none."""
     number = check_whole(job_id, "job_id", 1)
-    found = call_blocking(tx, lambda wire: _any_rows(wire, schema).jobs(1, id=number), "find_job")
+    found = call(tx, "find_job", lambda wire: _any_rows(wire, schema).jobs(1, id=number))
     return found[0] if found else None
 
 
 async def find_job_async(tx: Any, job_id: int, *, schema: str | None = None) -> JobInfo | None:
     """The same as `find_job` for asyncio."""
     number = check_whole(job_id, "job_id", 1)
-    found = await call_async(tx, lambda wire: _any_rows(wire, schema).jobs(1, id=number), "find_job")
+    found = await call_async(tx, "find_job", lambda wire: _any_rows(wire, schema).jobs(1, id=number))
     return found[0] if found else None
 
 

@@ -11,7 +11,7 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from leasehold.errors import ConfigurationError
-from leasehold.sql.faces import call
+from leasehold.sql.calls import call_either
 from leasehold.sql.wires import Transaction
 
 if TYPE_CHECKING:
@@ -160,14 +160,14 @@ class _Begun:
         self._by_statement = False
 
     async def __aenter__(self) -> None:
-        await call(self._tx, self._begin)
+        await call_either(self._tx, self._begin)
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None and not issubclass(kind, Exception):
             return  # the connection is closed by whoever called: nothing is sent while a task is being cancelled
         verb = "commit" if kind is None else "rollback"
         if self._by_statement:
-            await call(self._tx, lambda wire: self._send(wire, verb.upper()))
+            await call_either(self._tx, lambda wire: self._send(wire, verb.upper()))
         elif self._connection is not None:
             await _settled(getattr(self._connection, verb)())
 

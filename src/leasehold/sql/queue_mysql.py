@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from leasehold.errors import ConfigurationError, RetryTransaction
-from leasehold.sql.errors import is_retryable, mysql_number
+from leasehold.sql.errors import is_retryable, mysql_code
 from leasehold.sql.queue_rows import INSERT, PLAIN_OPERATORS
 from leasehold.sql.wires import Transaction
 
@@ -125,12 +125,12 @@ async def insert(rows: Rows, values: dict[str, object]) -> int | None:
 
 def is_missing_table(error: Exception) -> bool:
     """Whether the error says so."""
-    return mysql_number(error) == MISSING_TABLE
+    return mysql_code(error) == MISSING_TABLE
 
 
 def explain(wire: Wire, error: Exception) -> None:  # noqa: ARG001 - a port
     """Raise an error that says what to do, for those that are to be expected."""
-    number = mysql_number(error)
+    number = mysql_code(error)
     if is_retryable(error):
         raise RetryTransaction(
             "the database could not bring this transaction into an order with another one: roll back, and run the "

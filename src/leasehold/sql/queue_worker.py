@@ -17,8 +17,8 @@ from leasehold._core.events import logger
 from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold.backoff import Backoff
 from leasehold.errors import ConfigurationError, StaleFence
+from leasehold.sql.calls import call_either
 from leasehold.sql.errors import is_retryable
-from leasehold.sql.faces import call
 from leasehold.sql.queue_doors import open_door
 from leasehold.sql.queue_job import check_whole, error_text
 
@@ -129,7 +129,7 @@ class Worker:
         door = self.face.door()
         try:
             async with door.plain() as connection:
-                await call(connection, lambda wire: self._rows(wire).make())
+                await call_either(connection, lambda wire: self._rows(wire).make())
         finally:
             await door.close()
 
@@ -179,7 +179,7 @@ class Worker:
         queue = self.plan.queue
         claim = queue._claim(1, None)  # noqa: SLF001 - the worker is a part of the queue
         async with door.begin(claims=True) as tx:
-            jobs = await call(tx, claim)
+            jobs = await call_either(tx, claim)
         return jobs[0] if jobs else None
 
     async def _work(self, door: Door, running: _Running) -> None:
@@ -216,7 +216,7 @@ class Worker:
             try:
                 async with door.begin() as tx:
                     try:
-                        await call(tx, lambda wire: self._rows(wire).complete(job))
+                        await call_either(tx, lambda wire: self._rows(wire).complete(job))
                     except StaleFence as refusal:
                         self._log_refusal("complete", refusal)
                         return False
@@ -243,7 +243,7 @@ class Worker:
         for attempt in range(1_000_000):
             try:
                 async with door.begin() as tx:
-                    await call(tx, lambda wire: answer(self._rows(wire)))
+                    await call_either(tx, lambda wire: answer(self._rows(wire)))
             except StaleFence as refusal:
                 self._log_refusal(verb, refusal)
                 return False
@@ -283,7 +283,7 @@ class Worker:
             until = self.face.runtime.now() + self.plan.queue.visibility
             try:
                 async with door.begin() as tx:
-                    await call(tx, lambda wire: self._rows(wire).extend(each.job, self.plan.queue.visibility))  # noqa: B023
+                    await call_either(tx, lambda wire: self._rows(wire).extend(each.job, self.plan.queue.visibility))  # noqa: B023
             except StaleFence as refusal:
                 if each.job.id in self._running:  # it was not answered meanwhile
                     each.job.lost = True
@@ -294,7 +294,7 @@ class Worker:
     async def _purge(self, door: Door) -> None:
         purge = self.plan.queue._purge(None, 1000)  # noqa: SLF001
         async with door.begin(claims=True) as tx:
-            await call(tx, purge)
+            await call_either(tx, purge)
 
     # --- small things
 

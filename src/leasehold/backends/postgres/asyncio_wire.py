@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 from typing import TYPE_CHECKING, Any
-from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 
 from leasehold.backends.postgres.blocking_wire import shut_down
 from leasehold.backends.postgres.patience import in_time_async
-from leasehold.backends.postgres.wire import CHECK_EVERY
 from leasehold.kit.asyncio_waits import AsyncioWaits
 
 if TYPE_CHECKING:

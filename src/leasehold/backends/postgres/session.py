@@ -20,11 +20,6 @@ from leasehold.backends.postgres import statements as sql
 from leasehold.backends.postgres.base import BaseBackend
 from leasehold.backends.postgres.connection import Connection, open_connection
 from leasehold.backends.postgres.driver import GOOD
-from leasehold.backends.postgres.maintenance import start
-from leasehold.backends.postgres.pool import BUSY, GOODBYE, LINGER
-from leasehold.backends.postgres.pool_queue import PoolQueue, Slot
-from leasehold.errors import BackendError, BackendRejected, BackendUnavailable, ClientClosed, OutcomeUnknown
-from leasehold.backends.postgres.connection import GOOD, Connection, open_connection
 from leasehold.errors import BackendRejected, BackendUnavailable, OutcomeUnknown
 from leasehold.kit.one_session import OneSession
 from leasehold.values import Capability, Grant, Loss, LossReason
@@ -34,7 +29,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from leasehold.backends.postgres.executor import Executor
-    from leasehold.backends.postgres.maintenance import Maintenance
     from leasehold.backends.postgres.options import PostgresOptions
     from leasehold.backends.postgres.statements import Statements
     from leasehold.backends.postgres.wire import Wire

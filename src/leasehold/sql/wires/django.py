@@ -9,9 +9,6 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils.connection import ConnectionProxy
 
 from leasehold.errors import ConfigurationError
-from leasehold.sql.wires import Answer, Transaction
-from leasehold.sql.wires.mysql import mysql_transaction
-from leasehold.sql.wires import Answer, Transaction, column_names
 from leasehold.sql.wires import Answer, Transaction, column_names
 from leasehold.sql.wires.mysql import mysql_transaction
 
