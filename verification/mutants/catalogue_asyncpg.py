@@ -42,7 +42,7 @@ ASYNCPG_MUTANTS: tuple[Mutant, ...] = (
         "ASYNCPG-ended-is-no",
         "a connection that ended before the answer came is read as: not granted",
         _CONNECTION,
-        "            if error.severity_en is None and error.severity is None:  # not the server's: the connection has ended\n",
+        "            if error.severity_en is None and error.severity is None:  # not from the server: it has ended\n",
         "            if error.sqlstate is None:\n",
         (_OF_STORE, "-k", "lost_answer"),
     ),
