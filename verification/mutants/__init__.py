@@ -5,6 +5,7 @@ fails if one survives.
 """
 
 from verification.mutants.catalogue import CORE_MUTANTS, Mutant
+from verification.mutants.catalogue_asyncpg import ASYNCPG_MUTANTS
 from verification.mutants.catalogue_cache import CACHE_MUTANTS
 from verification.mutants.catalogue_cli import CLI_MUTANTS
 from verification.mutants.catalogue_election import ELECTION_MUTANTS
@@ -39,6 +40,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *NATS_MUTANTS,
     *PARTITIONS_MUTANTS,
     *POSTGRES_MUTANTS,
+    *ASYNCPG_MUTANTS,
     *SQL_IDEMPOTENCY_MUTANTS,
     *SQLITE_MUTANTS,
     *CLI_MUTANTS,

@@ -42,6 +42,7 @@ _AREAS: dict[str, tuple[str, ...]] = {
         "tests/unit",
         "tests/contract/test_postgres.py",
         "tests/contract/test_postgres_session.py",
+        "tests/contract/test_postgres_asyncpg.py",
         "tests/sql",
         "tests/stores/postgres",
     ),

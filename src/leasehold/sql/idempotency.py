@@ -103,7 +103,7 @@ class IdempotencyKeys:
     def attempt_async(
         self, tx: Any, key: str, *, fingerprint: object, principal: str | None = None
     ) -> AsyncTransactionAttempt:
-        """The same for asyncio: psycopg's `AsyncConnection`, SQLAlchemy's `AsyncConnection` and `AsyncSession`.
+        """The same for asyncio: psycopg's and SQLAlchemy's async classes, asyncpg, aiosqlite.
 
         `async with keys.attempt_async(...) as attempt`, and `await attempt.complete(...)`.
         """

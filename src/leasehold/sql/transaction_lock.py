@@ -52,7 +52,7 @@ def transaction_lock(
 async def transaction_lock_async(
     tx: Any, name: str, *, wait: bool = True, shared: bool = False, namespace: str = "leasehold"
 ) -> bool:
-    """The same as `transaction_lock` for asyncio: psycopg's `AsyncConnection`, SQLAlchemy's async classes."""
+    """The same as `transaction_lock` for asyncio: psycopg's and SQLAlchemy's async classes, asyncpg."""
     twin = async_twin(tx)
     if twin is not None:
         had: bool = await twin.run_sync(

@@ -123,7 +123,7 @@ class AsyncpgConnection:
         try:
             return _Fetched(await ask(seconds))
         except asyncpg.PostgresError as error:
-            if error.severity_en is None and error.severity is None:  # not the server's: the connection has ended
+            if error.severity_en is None and error.severity is None:  # not from the server: it has ended
                 raise errors.lost(error, self._label) from None
             return _Refused(error)
         except TimeoutError:
