@@ -12,7 +12,7 @@ from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold.backends.mysql import ddl, maintenance
 from leasehold.backends.mysql.maintenance import Cleaning
 from leasehold.backends.mysql.statements import MICRO
-from leasehold.errors import BackendRejected, ConfigurationError
+from leasehold.errors import BackendRejected
 from leasehold.sql import store_schema
 from leasehold.urls import find_store
 from leasehold.values import Claim, Holder, Mode
@@ -229,7 +229,7 @@ def test_server_that_logs_statements_is_used_at_another_level() -> None:
 
     settings = {"log-bin": "binlog", "binlog-format": "STATEMENT", "server-id": "1"}
     with Server(settings) as server:
-        with leasehold.connect(server.make_database("locks")) as client:  # type: ignore[attr-defined]
+        with leasehold.connect(server.make_database("locks")) as client:
             with client.lock("job").hold(), client.semaphore("slots", 2).hold():
                 pass
             levels = {finding.check: finding.level.name for finding in client.examine()}
