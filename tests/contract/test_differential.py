@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from leasehold.spi import Store
     from leasehold.values import Claim
 
-SEEDS = {"sqlite": 60, "postgresql": 20, "mysql": 20, "redis": 30}
+SEEDS = {"sqlite": 60, "postgresql": 20, "mysql": 10, "redis": 30}
 
 
 @pytest.mark.parametrize("store", STORES)
