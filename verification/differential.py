@@ -44,7 +44,7 @@ from leasehold.spi import Place
 from leasehold.testing import ManualClock
 from leasehold.urls import find_store
 from leasehold.values import UNLIMITED, Claim, Grant, Holder, LockState, Loss, Mode, Pause, Refusal
-from verification.lab.shifted_clock import ShiftedPostgresServer, ShiftedRedisServer
+from verification.lab.shifted_clock import ShiftedClock, ShiftedMariadbServer, ShiftedPostgresServer, ShiftedRedisServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -167,10 +167,10 @@ class SqliteRig:
 class ServerRig:
     """A server of its own whose time of day is shifted; real time passes too, and is made up for at each step."""
 
-    def __init__(self, name: str, server: ShiftedPostgresServer | ShiftedRedisServer) -> None:
+    def __init__(self, name: str, url: str, clock: ShiftedClock) -> None:
         self.name = name
-        self._server = server
-        self._url = server.url() if isinstance(server, ShiftedPostgresServer) else server.url
+        self._url = url
+        self._clock = clock
         self._shift = 0.0
         self._began = 0.0
 
@@ -184,7 +184,7 @@ class ServerRig:
         passed = time.monotonic() - self._began
         self.check_pace()
         self._shift += seconds - passed
-        self._server.clock.set(self._shift)
+        self._clock.set(self._shift)
         self._began += passed
 
     def check_pace(self) -> None:
@@ -192,7 +192,7 @@ class ServerRig:
             raise TooSlow
 
 
-STORES = ("sqlite", "postgresql", "redis")
+STORES = ("sqlite", "postgresql", "mysql", "redis")
 COUNTS_THE_DEAD = ("redis",)
 
 
@@ -204,9 +204,15 @@ def rig_for(store: str) -> Iterator[Rig]:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="leasehold-differential-"))
             yield SqliteRig(Path(folder))
             return
-        server = ShiftedPostgresServer() if store == "postgresql" else ShiftedRedisServer("differential")
-        stack.enter_context(server)
-        yield ServerRig(store, server)
+        if store == "postgresql":
+            postgres = stack.enter_context(ShiftedPostgresServer())
+            yield ServerRig(store, postgres.url(), postgres.clock)
+        elif store == "mysql":
+            mariadb = stack.enter_context(ShiftedMariadbServer())
+            yield ServerRig(store, mariadb.make_database("differential"), mariadb.clock)
+        else:
+            redis = stack.enter_context(ShiftedRedisServer("differential"))
+            yield ServerRig(store, redis.url, redis.clock)
 
 
 # --- requests --------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""SQLite, PostgreSQL and Redis answer as the memory store; the long form is `python -m verification.differential`."""
+"""SQL stores and Redis answer as the memory store; the long form is `python -m verification.differential`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from leasehold.spi import Store
     from leasehold.values import Claim
 
-SEEDS = {"sqlite": 60, "postgresql": 20, "redis": 30}
+SEEDS = {"sqlite": 60, "postgresql": 20, "mysql": 10, "redis": 30}
 
 
 @pytest.mark.parametrize("store", STORES)

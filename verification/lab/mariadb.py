@@ -59,7 +59,8 @@ def _new_data(target: Path) -> None:
         run_as(account, "cp", "-a", _TEMPLATE[0], target)
         return
     words = ["--no-defaults", f"--datadir={target}", "--auth-root-authentication-method=normal", "--skip-test-db"]
-    run_as(account, find_program("mariadb-install-db", "mariadb-server"), *words, "--innodb-log-file-size=8M")
+    own = f"--tmpdir={target.parent}"  # a server that starts removes what others have in a folder that they share
+    run_as(account, find_program("mariadb-install-db", "mariadb-server"), *words, own, "--innodb-log-file-size=8M")
     kept = target.with_name("template")
     run_as(account, "cp", "-a", target, kept)
     _TEMPLATE[:] = [kept]

@@ -13,11 +13,12 @@ import tempfile
 from pathlib import Path
 
 from verification.lab import watcher
+from verification.lab.mariadb import MariadbServer
 from verification.lab.postgres import PostgresServer
 from verification.lab.process import find_program
 from verification.lab.redis import RedisServer
 
-__all__ = ["ShiftedClock", "ShiftedPostgresServer", "ShiftedRedisServer"]
+__all__ = ["ShiftedClock", "ShiftedMariadbServer", "ShiftedPostgresServer", "ShiftedRedisServer"]
 
 
 @functools.cache
@@ -63,6 +64,18 @@ class ShiftedRedisServer(RedisServer):
 
 class ShiftedPostgresServer(PostgresServer):
     """A server whose clock can be set, for all of its processes at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = ShiftedClock(self.folder)
+
+    def environment(self) -> dict[str, str] | None:
+        """With the library in between."""
+        return self.clock.environment()
+
+
+class ShiftedMariadbServer(MariadbServer):
+    """A server whose clock can be set."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -51,7 +51,7 @@ THEN: WHICH STORE? Take the first line that fits.
   Redis         ttl                    yes          ms                the server's
   Redlock       ttl                    no           up to 0.5 s       most of the servers'
   PostgreSQL    ttl, or session end    yes          ms                the server's
-  MySQL         ttl, or session end    yes          0.1 s             the server's
+  MySQL         ttl, or session end    yes          ms                the server's
   etcd          session end            yes          ms                none
   ZooKeeper     session end            yes          ms                none
   NATS          ttl                    yes          ms                the servers'

@@ -10,6 +10,7 @@ import pytest
 from leasehold.backends.postgres.pool_queue import STUCK, PoolQueue
 
 from leasehold._runtimes.asyncio import AsyncioRuntime
+from leasehold.kit.pool_queue import STUCK, PoolQueue
 from leasehold.urls import find_store
 from leasehold.values import Claim, Holder, Mode
 

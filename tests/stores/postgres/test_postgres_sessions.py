@@ -161,7 +161,7 @@ def test_all_grants_of_a_client_live_in_one_connection_that_goes_when_none_is_le
 def test_session_stays_for_as_long_as_a_lease_in_it_is_renewed(
     postgres: PostgresServer, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leasehold.backends.postgres.session.LINGER", 0.2)
+    monkeypatch.setattr("leasehold.kit.one_session.LINGER", 0.2)
     with leasehold.connect(url) as client:
         lease = client.lock("job", ttl=60, renew=False).acquire()
         opened_client: Any = client._twin._open()

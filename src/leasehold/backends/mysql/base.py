@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 PATIENCE = 1.0  # how long a call starts again after conflicts; the core asks again after that
 FIRST_PAUSE, LONGEST_PAUSE = 0.001, 0.03
-LONGEST_KEY = 2048  # bytes, of the column; namespace and name together may have three times 512 and a little
+LONGEST_KEY = 2400  # bytes, of the column; a namespace with escapes and a name have 2049 at most
 RENEWED_AT_ONCE = 500
 
 

@@ -8,6 +8,7 @@ asyncio.
 from __future__ import annotations
 
 import math
+import secrets
 import select
 import socket
 import ssl
@@ -85,9 +86,11 @@ class Connection:
         self._link.reader = AnswerReader()
         try:
             await self._send(query_packet(text), deadline)
-            return await self._receive(self._link.reader, deadline)
+            answer = await self._receive(self._link.reader, deadline)
         except (OSError, IndexError, KeyError) as error:  # the latter: not an answer of this protocol
             raise errors.lost(error, self._label) from None
+        self._link.reader = None
+        return answer
 
     async def _send(self, packet: bytes, deadline: float) -> None:
         while packet:
@@ -108,7 +111,6 @@ class Connection:
                 if data == b"":
                     raise ConnectionError("the server closed the connection")
                 if data is not None and (answer := reader.feed(data)) is not None:
-                    self._link.reader = None
                     return answer
                 if data is not None and len(data) == CHUNK:
                     continue
@@ -132,16 +134,27 @@ class Connection:
         return False
 
     async def recovers(self, until: float = math.inf) -> bool:
-        """Read the answer that an interrupted call left behind; False if the connection has failed."""
-        reader = self._link.reader
-        if reader is not None and not self.is_broken():
+        """Read what an interrupted call left behind; False if the connection has failed.
+
+        Whether that call had sent its query is not known: it may have been interrupted on either side of that. So a
+        query of our own is sent, and all answers are read until its own.
+        """
+        if self._link.reader is not None and not self.is_broken():
             try:
-                await self._receive(reader, min(self._runtime.now() + self._timeout, until))
+                await self._read_up(min(self._runtime.now() + self._timeout, until))
             except OutcomeUnknown as unknown:
                 raise errors.unanswered(unknown, self._label) from None
-            except OSError:
+            except (OSError, IndexError, KeyError):
                 return False
         return self.is_usable()
+
+    async def _read_up(self, deadline: float) -> None:
+        mark = secrets.token_hex(8).encode()
+        await self._send(query_packet(b"SELECT '%b'" % mark), deadline)
+        while (reader := self._link.reader) is not None:
+            answer = reader.feed(b"") or await self._receive(reader, deadline)
+            is_ours = answer.error is None and answer.results[-1].rows == [(mark,)]
+            self._link.reader = None if is_ours else AnswerReader(reader.rest())
 
     def view(self) -> Connection:
         """A second object for the same connection and session, to be referred to by one call alone."""

@@ -63,8 +63,8 @@ def query_packet(text: bytes) -> bytes:
 class AnswerReader:
     """Puts the answer to one query together, from bytes as they come."""
 
-    def __init__(self) -> None:
-        self._buffer = bytearray()
+    def __init__(self, first: bytes = b"") -> None:
+        self._buffer = bytearray(first)
         self._results: list[Result] = []
         self._rows: list[Values] | None = None  # while rows of a result come
         self._columns = 0
@@ -84,6 +84,10 @@ class AnswerReader:
             start = end
         del buffer[:start]
         return answer
+
+    def rest(self) -> bytes:
+        """What has come after the end of the answer: the beginning of the next one."""
+        return bytes(self._buffer)
 
     def _take(self, packet: bytes) -> Answer | None:
         if packet[0] == ERROR and not self._definitions:

@@ -143,8 +143,8 @@ def _of_grants(grants: Sequence[Grant], session: bytes) -> bytes:
     """Names are the index; owner and fence tell a grant from every other."""
     names = listed(grant.claim.key.encode() for grant in grants)
     pairs = b",".join(b"(%b,%d)" % (binary(grant.claim.owner.encode()), grant.fence) for grant in grants)
-    own = b" AND session = %b" % session if session == SESSION else b""
-    return b"name IN (%b) AND (owner, fence) IN (%b)%b" % (names, pairs, own)
+    lives = b" AND (session IS NULL OR IS_FREE_LOCK(session) = 0)" if session == SESSION else b""
+    return b"name IN (%b) AND (owner, fence) IN (%b)%b" % (names, pairs, lives)
 
 
 # --- one name, or several

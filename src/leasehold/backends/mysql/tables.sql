@@ -19,7 +19,7 @@
 -- with it. It is null for claims that do not depend on a session.
 
 CREATE TABLE IF NOT EXISTS leasehold_lock (
-  name VARBINARY(2048) NOT NULL,
+  name VARBINARY(2400) NOT NULL,
   version BIGINT NOT NULL,
   fence BIGINT NOT NULL,
   shape TINYINT NOT NULL,
@@ -34,7 +34,7 @@ CREATE TABLE IF NOT EXISTS leasehold_lock (
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4;
 
 CREATE TABLE IF NOT EXISTS leasehold_claim (
-  name VARBINARY(2048) NOT NULL,
+  name VARBINARY(2400) NOT NULL,
   number BIGINT NOT NULL,
   owner VARBINARY(64) NOT NULL,
   state TINYINT NOT NULL,
@@ -54,7 +54,7 @@ CREATE TABLE IF NOT EXISTS leasehold_claim (
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4;
 
 CREATE TABLE IF NOT EXISTS leasehold_record (
-  name VARBINARY(2048) NOT NULL,
+  name VARBINARY(2400) NOT NULL,
   changes BIGINT NOT NULL DEFAULT 0,
   value LONGBLOB NOT NULL,
   fence BIGINT NOT NULL,

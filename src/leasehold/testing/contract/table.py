@@ -23,7 +23,7 @@ REQUIRED: dict[str, frozenset[Can]] = {
     "sqlite": _FULL,
     "redis": _FULL,
     "postgresql": _FULL,
-    "mysql": _FULL - {Can.PUSH},
+    "mysql": _FULL,
     "nats": _FULL,
     "redlock": _EVERY_STORE,
     "etcd": _FULL - {Can.ABANDONED, Can.PAUSE} | {Can.SESSION},

@@ -1,0 +1,244 @@
+"""What is in the tables of MariaDB: names as bytes, fences, versions, old rows; and who may use them."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import leasehold
+from leasehold._runtimes.threads import ThreadRuntime, run
+from leasehold.backends.mysql import ddl, maintenance
+from leasehold.backends.mysql.maintenance import Cleaning
+from leasehold.backends.mysql.statements import MICRO
+from leasehold.errors import BackendRejected
+from leasehold.sql import store_schema
+from leasehold.urls import find_store
+from leasehold.values import Claim, Holder, Mode
+from tests.stores.support import eventually, waiters
+
+if TYPE_CHECKING:
+    from verification.lab.mariadb import MariadbServer
+
+HARD = [
+    "job",
+    "Job",
+    "job ",
+    " job",
+    "cafe\u0301",
+    "caf\u00e9",
+    "\u00df",
+    "ss",
+    "a\x00b",
+    "a\x00",
+    "\U0001f512",
+    "x" * 512,
+]
+
+
+def database_of(url: str) -> str:
+    return url.rpartition("/")[2]
+
+
+def rows_of(server: MariadbServer, url: str, query: str) -> list[tuple[object, ...]]:
+    return server.run(query, database_of(url))
+
+
+def test_names_are_compared_byte_by_byte(mariadb_database: str) -> None:
+    with leasehold.connect(mariadb_database) as client:
+        leases = [client.lock(name).acquire(timeout=0) for name in HARD]
+        assert sorted(state.name for state in client.locks()) == sorted(HARD)
+        for lease in leases:
+            assert lease.release() is True
+
+
+def test_the_longest_namespace_and_name_fit(mariadb_database: str) -> None:
+    with leasehold.connect(mariadb_database, namespace="%" * 512) as client:
+        one, other = client.lock("n" * 511 + "x"), client.lock("n" * 511 + "y")
+        with one.hold(timeout=0), other.hold(timeout=0), client.semaphore("n" * 512, 2).hold():
+            assert len(client.locks()) == 3
+
+
+def test_uncontended_lock_is_one_row_and_leaves_no_claim(mariadb: MariadbServer, mariadb_database: str) -> None:
+    with leasehold.connect(mariadb_database) as client:
+        with client.lock("job").hold():
+            assert rows_of(mariadb, mariadb_database, "SELECT shape FROM leasehold_lock") == [(1,)]
+            assert rows_of(mariadb, mariadb_database, "SELECT COUNT(*) FROM leasehold_claim") == [(0,)]
+        assert rows_of(mariadb, mariadb_database, "SELECT shape, owner FROM leasehold_lock") == [(0, None)]
+
+
+def test_lock_without_waiters_is_folded_into_its_row_again(mariadb: MariadbServer, mariadb_database: str) -> None:
+    got: list[leasehold.Lease] = []
+    with leasehold.connect(mariadb_database) as client, leasehold.connect(mariadb_database) as other:
+        first = client.lock("job").acquire()
+        waits = threading.Thread(target=lambda: got.append(other.lock("job").acquire(timeout=60)))
+        waits.start()
+        eventually(lambda: waiters(client, "job") == 1)
+        assert rows_of(mariadb, mariadb_database, "SELECT shape FROM leasehold_lock") == [(2,)]
+        first.release()
+        waits.join()
+        assert rows_of(mariadb, mariadb_database, "SELECT shape FROM leasehold_lock") == [(1,)]
+        assert rows_of(mariadb, mariadb_database, "SELECT COUNT(*) FROM leasehold_claim") == [(0,)]
+        got[0].release()
+
+
+def test_time_zone_of_the_server_takes_no_part(mariadb: MariadbServer, mariadb_database: str) -> None:
+    with leasehold.connect(mariadb_database, ttl=60) as client:
+        with client.lock("job").hold() as lease:
+            mariadb.run("SET GLOBAL time_zone = '-09:00'")
+            try:
+                with leasehold.connect(mariadb_database) as other:
+                    assert other.lock("job").try_acquire() is None
+                    state = other.inspect("job")
+                    assert state is not None
+                    assert 0 < state.holdings[0].expires_in <= 60
+            finally:
+                mariadb.run("SET GLOBAL time_zone = 'SYSTEM'")
+            lease.renew()
+
+
+def test_old_rows_are_cleaned_away_and_fences_go_on(mariadb: MariadbServer, mariadb_database: str) -> None:
+    with leasehold.connect(mariadb_database) as client:
+        lease = client.lock("old").acquire()
+        lease.release()
+        held = client.lock("held", ttl=60).acquire()
+        client.lock("young").acquire().release()
+        name = database_of(mariadb_database)
+        mariadb.run(f"UPDATE leasehold_lock SET fence = fence - {2 * 86_400 * MICRO} WHERE name LIKE '%:old'", name)
+        mariadb.run(f"UPDATE leasehold_lock SET fence = fence - {2 * 86_400 * MICRO} WHERE name LIKE '%:held'", name)
+        runtime = ThreadRuntime()
+        backend: Any = find_store(mariadb_database).open_backend(runtime)
+
+        async def clean() -> None:
+            connection = await backend._executor.source.take()
+            await Cleaning("here", runtime).run(connection)
+            backend._executor.source.give(connection)
+            await backend.close()
+
+        run(clean())
+        left = {str(row[0]) for row in mariadb.run("SELECT CAST(name AS CHAR) FROM leasehold_lock", name)}
+        assert left == {"leasehold:held", "leasehold:young"}
+        again = client.lock("old").acquire()
+        assert again.fence > lease.fence
+        again.release()
+        del held
+
+
+def test_cleaning_frees_what_has_run_out_and_starts_again_after_the_last_name(
+    mariadb: MariadbServer, mariadb_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maintenance, "SLICE", 2)
+    runtime = ThreadRuntime()
+    backend: Any = find_store(mariadb_database).open_backend(runtime)
+
+    async def story() -> None:
+        for number in range(5):
+            await backend.try_acquire(claim(f"n{number}", ttl=0.01))
+        cleaning = Cleaning("here", runtime)
+        await runtime.sleep(0.05)
+        for _ in range(4):
+            connection = await backend._executor.source.take()
+            await cleaning.run(connection)
+            backend._executor.source.give(connection)
+        await backend.close()
+
+    run(story())
+    shapes = rows_of(mariadb, mariadb_database, "SELECT DISTINCT shape FROM leasehold_lock")
+    assert shapes == [(2,)], "nobody holds them, and the next holder learns that the last one vanished"
+
+
+def claim(name: str, ttl: float = 60.0) -> Claim:
+    return Claim(f"leasehold:{name}", ThreadRuntime().owner(), ttl, Mode.EXCLUSIVE, 1, 0.0, Holder("host", 1))
+
+
+def test_change_that_was_decided_upon_an_older_version_is_not_applied(mariadb_database: str) -> None:
+    runtime = ThreadRuntime()
+    one: Any = find_store(mariadb_database).open_backend(runtime)
+    two: Any = find_store(mariadb_database).open_backend(runtime)
+
+    async def story() -> None:
+        mine, other = claim("job"), claim("job")
+        rows = await one._read(mine.key, runtime.now() + 60)
+        from leasehold.kit import rules
+
+        rules.try_acquire(rows, mine)
+        change = rows.change()
+        assert change is not None
+        granted = await two.try_acquire(other)
+        assert not change.is_applied(await one._execute(change.text))
+        state = await one.inspect(mine.key)
+        assert [holding.fence for holding in state.holdings] == [granted.fence]
+        await one.close()
+        await two.close()
+
+    run(story())
+
+
+def test_account_with_the_least_rights_can_lock_and_wait(mariadb: MariadbServer, mariadb_database: str) -> None:
+    name = database_of(mariadb_database)
+    mariadb.run("CREATE USER IF NOT EXISTS worker IDENTIFIED BY 'x'")
+    for statement in [*ddl.statements(), *ddl.grants(name, "worker").split(";\n")]:
+        if statement:
+            mariadb.run(statement, name)
+    url, got = mariadb.url(name, "worker", "x"), []
+    with leasehold.connect(url) as client, leasehold.connect(url) as other:
+        first = client.lock("job").acquire()
+        waits = threading.Thread(target=lambda: got.append(other.lock("job").acquire(timeout=60)))
+        waits.start()
+        eventually(lambda: waiters(client, "job") == 1)
+        first.release()
+        waits.join()
+        got[0].release()
+        with client.semaphore("slots", 2).hold():
+            pass
+        levels = {finding.check: finding.level.name for finding in client.examine()}
+        assert levels["rights"] == "OK"
+
+
+def test_account_that_may_not_make_tables_is_told_what_to_do(mariadb: MariadbServer, mariadb_database: str) -> None:
+    name = database_of(mariadb_database)
+    mariadb.run("CREATE USER IF NOT EXISTS reader IDENTIFIED BY 'x'")
+    mariadb.run(f"GRANT SELECT ON `{name}`.* TO reader")
+    with leasehold.connect(mariadb.url(name, "reader", "x")) as client:
+        with pytest.raises(BackendRejected, match="leasehold schema mysql"):
+            client.lock("job").acquire(timeout=20)
+
+
+def test_tables_of_a_newer_version_are_left_alone(mariadb: MariadbServer, mariadb_database: str) -> None:
+    for statement in ddl.statements():
+        mariadb.run(statement, database_of(mariadb_database))
+    mariadb.run("UPDATE leasehold_about SET version = 99", database_of(mariadb_database))
+    with leasehold.connect(mariadb_database) as client:
+        with pytest.raises(BackendRejected, match="newer leasehold"):
+            client.lock("job").acquire(timeout=20)
+
+
+def test_printed_schema_is_what_a_client_makes_and_may_be_run_again(
+    mariadb: MariadbServer, mariadb_database: str
+) -> None:
+    text = store_schema("mysql", schema="locks", role="worker@%")
+    assert "GRANT SELECT, INSERT, UPDATE, DELETE ON `locks`.`leasehold_lock` TO 'worker'@'%'" in text
+    for _ in range(2):
+        for statement in ddl.statements():
+            mariadb.run(statement, database_of(mariadb_database))
+
+
+def test_server_that_logs_statements_is_used_at_another_level() -> None:
+    from verification.lab.mariadb import MariadbServer as Server
+
+    settings = {"log-bin": "binlog", "binlog-format": "STATEMENT", "server-id": "1"}
+    with Server(settings) as server:
+        with leasehold.connect(server.make_database("locks")) as client:
+            with client.lock("job").hold(), client.semaphore("slots", 2).hold():
+                pass
+            levels = {finding.check: finding.level.name for finding in client.examine()}
+            assert levels["binary log"] == "WARNING"
+
+
+def test_doctor_makes_no_tables(mariadb: MariadbServer, mariadb_database: str) -> None:
+    with leasehold.connect(mariadb_database) as client:
+        levels = {finding.check: finding.level.name for finding in client.examine()}
+    assert levels["role"] == "OK"
+    assert levels["writers"] == "OK"
+    assert rows_of(mariadb, mariadb_database, "SHOW TABLES") == []
