@@ -222,7 +222,7 @@ def _schema(parser: ArgumentParser) -> None:
         choices=("guard", "fence", "idempotency", "postgresql"),
         help="guard, fence, idempotency or postgresql, see above",
     )
-    parser.add_argument("--dialect", choices=("postgresql", "sqlite"), help="of which database (postgresql)")
+    parser.add_argument("--dialect", choices=("mysql", "postgresql", "sqlite"), help="of which database (postgresql)")
     parser.add_argument("--table", metavar="NAME", help="fence: the table, as it is written in the catalogue")
     parser.add_argument("--key", metavar="COLUMN", help="fence: the column that names a row")
     parser.add_argument("--schema", metavar="NAME", help="the schema of the table (fence: public), or of the store")
