@@ -59,7 +59,7 @@ class Steps:
         wire.query = query
 
 
-class MariadbConnection(pymysql.Connection):  # type: ignore[misc] - PyMySQL has no types
+class MariadbConnection(pymysql.Connection):  # type: ignore[misc]  # PyMySQL has no types
     """With the method that the others have, too."""
 
     def execute(self, statement: str) -> Any:

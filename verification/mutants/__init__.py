@@ -14,6 +14,7 @@ from verification.mutants.catalogue_idempotency import IDEMPOTENCY_MUTANTS
 from verification.mutants.catalogue_jobs import JOBS_MUTANTS
 from verification.mutants.catalogue_kit import KIT_MUTANTS
 from verification.mutants.catalogue_leaving import LEAVING_MUTANTS
+from verification.mutants.catalogue_mysql_guard import MYSQL_GUARD_MUTANTS
 from verification.mutants.catalogue_nats import NATS_MUTANTS
 from verification.mutants.catalogue_partitions import PARTITIONS_MUTANTS
 from verification.mutants.catalogue_postgres import POSTGRES_MUTANTS
@@ -40,6 +41,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *PARTITIONS_MUTANTS,
     *POSTGRES_MUTANTS,
     *SQL_IDEMPOTENCY_MUTANTS,
+    *MYSQL_GUARD_MUTANTS,
     *SQLITE_MUTANTS,
     *CLI_MUTANTS,
     *IDEMPOTENCY_MUTANTS,
