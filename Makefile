@@ -76,6 +76,7 @@ mutants: setup  ## known bugs, planted again: each must be caught
 
 counters: setup servers  ## lost updates under pauses, 100,000 at each level of isolation; an hour
 	$(RUN) -m verification.lab.counters
+	$(RUN) -m verification.lab.counters --database mariadb --updates 20000
 
 models: setup  ## all states of the protocols' models, long form
 	$(RUN) -m verification.models

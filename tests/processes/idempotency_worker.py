@@ -1,4 +1,4 @@
-"""Processes that charge under an idempotency key, in the transaction of PostgreSQL or SQLite; started by the tests.
+"""Processes that charge under an idempotency key, in the transaction of a database; started by the tests.
 
 Words: `kill URL [fresh]`: for every statement, fork a process that ends itself with SIGKILL just before or after it,
 then ask again with the same key; one line of JSON for each. `fresh` begins each time without a table of keys.
@@ -19,13 +19,16 @@ from contextlib import closing
 from typing import Any
 
 import psycopg
+import pymysql
+import sqlalchemy
 
 from leasehold.errors import InFlight
 from leasehold.sql import IdempotencyKeys, idempotency_schema, is_retryable
+from leasehold.sql.wires.mysql import MysqlWire
 from leasehold.sql.wires.psycopg import PsycopgWire
 from leasehold.sql.wires.sqlite3 import Sqlite3Wire
 
-for dialect in ("postgresql", "sqlite"):
+for dialect in ("mysql", "postgresql", "sqlite"):
     idempotency_schema(dialect)  # all is loaded before the forks
 KEYS = IdempotencyKeys("charges", retry_after=0.02)
 
@@ -56,7 +59,19 @@ class Steps:
         wire.query = query
 
 
+class MariadbConnection(pymysql.Connection):  # type: ignore[misc]  # PyMySQL has no types
+    """With the method that the others have, too."""
+
+    def execute(self, statement: str) -> Any:
+        cursor = self.cursor()
+        cursor.execute(statement)
+        return cursor
+
+
 def connect(url: str) -> Any:
+    if url.startswith("mariadb"):
+        at = sqlalchemy.make_url(url)
+        return MariadbConnection(host=at.host, port=at.port, user=at.username, database=at.database)
     if url.startswith("postgresql"):
         return psycopg.connect(url)
     return sqlite3.connect(url.removeprefix("sqlite:///"), timeout=60, isolation_level=None)
@@ -117,7 +132,7 @@ def forked(task: Any) -> tuple[int, Any]:
 
 def end_at(url: str, key: str, step: int | None) -> list[str]:
     steps = Steps(step)
-    for wire in (PsycopgWire, Sqlite3Wire):
+    for wire in (MysqlWire, PsycopgWire, Sqlite3Wire):
         steps.watch(wire)
     steps("before connecting")
     with closing(connect(url)) as connection:
@@ -128,12 +143,14 @@ def end_at(url: str, key: str, step: int | None) -> list[str]:
 
 def effects(url: str, key: str) -> list[str]:
     with closing(connect(url)) as connection:
-        return [label for (label,) in connection.execute(f"SELECT label FROM effect WHERE key = '{key}'").fetchall()]
+        return [
+            label for (label,) in connection.execute(f"SELECT label FROM effect WHERE request = '{key}'").fetchall()
+        ]
 
 
 def prepare(url: str, fresh: bool) -> None:
     with closing(connect(url)) as connection:
-        connection.execute("CREATE TABLE IF NOT EXISTS effect (key TEXT, label TEXT)")
+        connection.execute("CREATE TABLE IF NOT EXISTS effect (request TEXT, label TEXT)")
         if fresh:
             connection.execute("DROP TABLE IF EXISTS leasehold_idempotency")
         connection.commit()

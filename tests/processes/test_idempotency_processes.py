@@ -70,10 +70,13 @@ def started() -> Iterator[list[Worker]]:
         each.close()
 
 
-@pytest.fixture(params=["postgresql", "sqlite"])
+@pytest.fixture(params=["postgresql", "mysql", "sqlite"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    on_server = request.param == "postgresql"
-    url = fresh_schema(request.getfixturevalue("postgres")) if on_server else f"sqlite:///{tmp_path}/data.db"
+    url = f"sqlite:///{tmp_path}/data.db"
+    if request.param == "postgresql":
+        url = fresh_schema(request.getfixturevalue("postgres"))
+    elif request.param == "mysql":
+        url = request.getfixturevalue("mariadb_database")
     worker.prepare(url, fresh=False)
     return url
 

@@ -15,6 +15,7 @@ from verification.mutants.catalogue_idempotency import IDEMPOTENCY_MUTANTS
 from verification.mutants.catalogue_jobs import JOBS_MUTANTS
 from verification.mutants.catalogue_kit import KIT_MUTANTS
 from verification.mutants.catalogue_leaving import LEAVING_MUTANTS
+from verification.mutants.catalogue_mysql_guard import MYSQL_GUARD_MUTANTS
 from verification.mutants.catalogue_nats import NATS_MUTANTS
 from verification.mutants.catalogue_partitions import PARTITIONS_MUTANTS
 from verification.mutants.catalogue_postgres import POSTGRES_MUTANTS
@@ -42,6 +43,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *POSTGRES_MUTANTS,
     *ASYNCPG_MUTANTS,
     *SQL_IDEMPOTENCY_MUTANTS,
+    *MYSQL_GUARD_MUTANTS,
     *SQLITE_MUTANTS,
     *CLI_MUTANTS,
     *IDEMPOTENCY_MUTANTS,

@@ -320,9 +320,12 @@ reservations: prints the tables of leasehold.sql.Stock, likewise; --dialect mysq
 where no program makes them by itself.
 
 fence: prints triggers for a table of PostgreSQL. From then on every write to it, from any program,
+fence: prints triggers for a table of PostgreSQL, or with --dialect mysql of MySQL and MariaDB.
+From then on every write to it, from any program,
 is refused unless its transaction carries the fence of the row's lock, and unless that fence is the
 newest. Programs with leasehold call guard(tx, lease) first; others use
-  BEGIN; SET LOCAL leasehold.fence = '...'; UPDATE ...; COMMIT;
+  BEGIN; SET LOCAL leasehold.fence = '...'; UPDATE ...; COMMIT;    (PostgreSQL)
+  BEGIN; SET @leasehold_fence = ...; UPDATE ...; COMMIT;           (MySQL, MariaDB)
 with the number from LEASEHOLD_FENCE. Nothing is executed: put the output into your migrations.
 Names are taken as they are, and quoted.
 """,
@@ -337,6 +340,7 @@ examples:
   leasehold schema guard | psql orders
   leasehold schema idempotency --dialect sqlite | sqlite3 shop.db
   leasehold schema reservations --dialect mysql | mariadb shop
+  leasehold schema guard --dialect mysql | mysql shop
   leasehold schema fence --table orders --key id --lock 'order:{id}' > migrations/0042_fence.sql
 """,
 )

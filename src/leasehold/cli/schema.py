@@ -41,13 +41,12 @@ def _guard(arguments: Namespace) -> str:
 def _fence(arguments: Namespace) -> str:
     if arguments.table is None or arguments.key is None:
         raise ConfigurationError("schema fence needs --table and --key")
-    if arguments.dialect not in (None, "postgresql"):
-        raise ConfigurationError("triggers are written for PostgreSQL only; elsewhere use leasehold.sql.fenced_update")
     options = {
         "lock": arguments.lock,
         "namespace": arguments.lock_namespace,
         "schema": arguments.schema,
         "guard_schema": arguments.guard_schema,
+        "dialect": arguments.dialect,
     }
     given = {name: value for name, value in options.items() if value is not None}
     return fence_schema(arguments.table, arguments.key, strict=not arguments.lenient, **given)

@@ -246,6 +246,7 @@ def _schema(parser: ArgumentParser) -> None:
         help=f"{', '.join(SCHEMAS[:-1])} or {SCHEMAS[-1]}, see above",
     )
     parser.add_argument("--dialect", choices=("postgresql", "mysql", "sqlite"), help="of which database (postgresql)")
+    parser.add_argument("--dialect", choices=("mysql", "postgresql", "sqlite"), help="of which database (postgresql)")
     parser.add_argument("--table", metavar="NAME", help="fence: the table, as it is written in the catalogue")
     parser.add_argument("--key", metavar="COLUMN", help="fence: the column that names a row")
     parser.add_argument(

@@ -1,6 +1,6 @@
 """On the resource's side, in a SQL database of the user's own: refusing a late writer, and work that was done before.
 
-with database.transaction():        # psycopg, sqlite3, SQLAlchemy, Django
+with database.transaction():        # psycopg, sqlite3, PyMySQL, SQLAlchemy, Django
     guard(database, lease)          # the first statement of the transaction
     database.execute("UPDATE ...")
 """
@@ -40,7 +40,7 @@ from leasehold.sql.row_locks import (
 )
 from leasehold.sql.store import store_schema
 from leasehold.sql.transaction_lock import transaction_lock, transaction_lock_async
-from leasehold.sql.triggers import fence_schema
+from leasehold.sql.triggers import fence_schema, fence_statements
 
 __all__ = [
     "AsyncTransactionAttempt",
@@ -62,6 +62,7 @@ __all__ = [
     "cas_update_async",
     "etag_of",
     "fence_schema",
+    "fence_statements",
     "fenced_update",
     "fenced_update_async",
     "find_job",

@@ -134,7 +134,6 @@ async def raise_fence(
     passage = _Passage(wire, token, schema, place, values, trust=trust_earlier_reads, opens=state is Transaction.OPENS)
     try:
         await passage.go()
-        await TABLE.require_transactions(wire, schema)
     except Exception as error:  # noqa: BLE001 - raised again, in words
         await abort(wire)
         explain(error, "guard()", TABLE.name, PRINTED_BY, "SELECT, INSERT, UPDATE")
@@ -171,6 +170,7 @@ class _Passage:
         if self._wire.holds_objects and not self._trust:
             await self._require_fresh_objects()
         await (self._pass_shared() if self._token.shared else self._pass_exclusive())
+        await TABLE.require_transactions(self._wire, self._schema)
         if self._fresh and not self._trust:
             await self._count()
 

@@ -1,4 +1,4 @@
-"""The triggers that make a table of PostgreSQL refuse every write without a good fence, whatever program it is from.
+"""The triggers that make a table refuse every write without a good fence, whatever program it is from.
 
 They are printed and not executed: a change of the user's own tables belongs into the user's migrations.
 """
@@ -11,7 +11,7 @@ from leasehold.errors import ConfigurationError
 from leasehold.sql.guard_postgresql import SCHEMA
 from leasehold.sql.identifiers import MAX_BYTES, literal, quoted
 
-__all__ = ["fence_schema"]
+__all__ = ["fence_schema", "fence_statements"]
 
 _DEFAULT_NAMESPACE = "leasehold"
 _TRUNCATE_NEEDS_ROWS = (
@@ -25,20 +25,68 @@ def fence_schema(
     *,
     lock: str | None = None,
     namespace: str = _DEFAULT_NAMESPACE,
-    schema: str = "public",
+    schema: str | None = None,
     guard_schema: str | None = None,
     strict: bool = True,
+    dialect: str = "postgresql",
 ) -> str:
-    """The statements that fence a table of PostgreSQL, for the user's own migration.
+    """The statements that fence a table of PostgreSQL, or of MySQL and MariaDB, for the user's own migration.
 
     `lock` is the name of the lock that protects a row, with the row's key in braces; without it, TABLE:{KEY} in plain
     text, as in `orders:{id}`. Without braces one lock protects the whole table. Names are taken as they are.
-    `guard_schema` is where the table of the guard is, if not in the schema of the table. Not `strict`: writes without
-    any fence are let through, for the time until every program carries one.
+    `schema` is where the table is: without it `public`, or the current database of MySQL. `guard_schema` is where the
+    table of the guard is, if not there. Not `strict`: writes without any fence are let through, for the time until
+    every program carries one. The text for MySQL is for the program `mysql`, with DELIMITER; `fence_statements` gives
+    what a driver takes.
     """
+    parts = fence_statements(
+        table,
+        key,
+        lock=lock,
+        namespace=namespace,
+        schema=schema,
+        guard_schema=guard_schema,
+        strict=strict,
+        dialect=dialect,
+    )
+    if dialect == "mysql":
+        from leasehold.sql.triggers_mysql import script  # noqa: PLC0415 - only if asked for
+
+        return script(parts)
+    return parts[0]
+
+
+def fence_statements(
+    table: str,
+    key: str,
+    *,
+    lock: str | None = None,
+    namespace: str = _DEFAULT_NAMESPACE,
+    schema: str | None = None,
+    guard_schema: str | None = None,
+    strict: bool = True,
+    dialect: str = "postgresql",
+) -> list[str]:
+    """The same as `fence_schema`, as statements that a driver executes one by one; for PostgreSQL there is one text."""
+    if dialect not in ("mysql", "postgresql"):
+        raise ConfigurationError(
+            f"triggers are written for postgresql and mysql, not {dialect!r}; elsewhere use leasehold.sql.fenced_update"
+        )
     lock_text = f"{table}:{{{key}}}" if lock is None else lock
     prefix, suffix, per_row = (f"{table}:", "", True) if lock is None else _parts(lock, key)
     prefix = f"{_home(namespace)}:{prefix}"
+    texts = {
+        "table_text": _comment(table),
+        "lock_text": _comment(lock_text),
+        "namespace_text": _comment(namespace),
+        "unfenced": "refused, with the code LH002" if strict else "let through: this is not the strict form",
+    }
+    if dialect == "mysql":
+        from leasehold.sql.triggers_mysql import statements  # noqa: PLC0415 - only if asked for
+
+        rows = key if per_row else None
+        return statements(table, rows, (prefix, suffix), texts, (schema, guard_schema or schema), strict=strict)
+    schema = schema or "public"
     guard_home = quoted(guard_schema or schema, "a schema")
     word = "true" if strict else "false"
     names = {
@@ -48,10 +96,7 @@ def fence_schema(
         "function_literal": literal(f"{quoted(schema, 'a schema')}.{quoted(_function_name(table))}"),
         "guard_schema": guard_home,
         "guard_table": SCHEMA.strip().replace("EXISTS leasehold_guard", f"EXISTS {guard_home}.leasehold_guard"),
-        "table_text": _comment(table),
-        "lock_text": _comment(lock_text),
-        "namespace_text": _comment(namespace),
-        "unfenced": "refused, with the code LH002" if strict else "let through: this is not the strict form",
+        **texts,
         "strict": word,
         "old_resource": _resource(prefix, suffix, f"OLD.{quoted(key)}" if per_row else None),
         "new_resource": _resource(prefix, suffix, f"NEW.{quoted(key)}" if per_row else None),
@@ -59,7 +104,7 @@ def fence_schema(
     }
     if per_row:
         names["truncate"] = _TRUNCATE_NEEDS_ROWS if strict else "NULL;"
-    return _script().format(**names, tag=_tag(names))
+    return [_script().format(**names, tag=_tag(names))]
 
 
 def _script() -> str:

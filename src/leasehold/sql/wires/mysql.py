@@ -79,7 +79,8 @@ class AsyncMysqlWire:
 def make_wire(tx: Any) -> MysqlWire | AsyncMysqlWire:
     """For a connection or a cursor of one."""
     connection = getattr(tx, "connection", tx)
-    maker = type(connection).__module__.partition(".")[0]
+    makers = [kind.__module__.partition(".")[0] for kind in type(connection).__mro__]
+    maker = next((each for each in makers if each in ("aiomysql", "asyncmy", "pymysql")), makers[0])
     if not hasattr(connection, "get_autocommit"):
         raise ConfigurationError(
             f"leasehold.sql takes a connection or cursor of {maker}, not a {type(tx).__qualname__}"
