@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 WORKER = ROOT / "tests" / "processes" / "optimistic_worker.py"
 DATABASES = ["postgresql", "mysql", "sqlite"]
 PROCESSES = 4
-TIMES = sized(12, 1000)
+TIMES = sized(12, 500)
 
 Process = subprocess.Popen[str]
 
@@ -128,7 +128,7 @@ def test_each_slot_is_taken_once(url: str) -> None:
 def test_killed_and_paused_writers_lose_and_repeat_nothing(url: str) -> None:
     """What a process has said was done is in the counter; of what it was at when it was killed, at most one is."""
     chance = random.Random(7)
-    kills = sized(2, 60)
+    kills = sized(2, 40)
     said = 2 * TIMES
     steady = start(url, "optimistic", TIMES, processes=2)
     for _ in range(kills):

@@ -15,6 +15,7 @@ from verification.mutants.catalogue_jobs import JOBS_MUTANTS
 from verification.mutants.catalogue_kit import KIT_MUTANTS
 from verification.mutants.catalogue_leaving import LEAVING_MUTANTS
 from verification.mutants.catalogue_nats import NATS_MUTANTS
+from verification.mutants.catalogue_optimistic import OPTIMISTIC_MUTANTS
 from verification.mutants.catalogue_partitions import PARTITIONS_MUTANTS
 from verification.mutants.catalogue_postgres import POSTGRES_MUTANTS
 from verification.mutants.catalogue_redis import REDIS_MUTANTS
@@ -40,6 +41,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *PARTITIONS_MUTANTS,
     *POSTGRES_MUTANTS,
     *SQL_IDEMPOTENCY_MUTANTS,
+    *OPTIMISTIC_MUTANTS,
     *SQLITE_MUTANTS,
     *CLI_MUTANTS,
     *IDEMPOTENCY_MUTANTS,
