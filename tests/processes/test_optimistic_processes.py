@@ -44,7 +44,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def start(url: str, way: str, times: int, isolation: str = "default", processes: int = 1) -> Process:
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(ROOT)])}  # the same library as here
     command = [sys.executable, str(WORKER), url, way, str(times), isolation, str(processes)]
     return subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE)
 
