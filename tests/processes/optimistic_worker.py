@@ -1,12 +1,13 @@
-"""A process that adds to one counter so many times: `python optimistic_worker.py URL WAY TIMES`.
+"""Processes that add to one counter: `python optimistic_worker.py URL WAY TIMES ISOLATION PROCESSES`.
 
 Ways: `naive` reads and writes back, `optimistic` writes by `cas_update` and runs again, `locked` locks the row first,
-`stale` uses the version that SQLAlchemy keeps. Prints how often it ran again. `READY` says that it is about to begin,
-and the first line on its input lets it.
+`stale` uses the version that SQLAlchemy keeps, `once` wants slots. Each process adds so many times, and in the end it
+is printed how often they ran again. A single process prints a line for everything that it has done.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import sys
 from typing import Any, ClassVar
 
@@ -69,21 +70,41 @@ def once(tx: Session, slot: int) -> None:
 UNITS: dict[str, Any] = {"naive": naive, "optimistic": optimistic, "locked": locked, "stale": stale}
 
 
-def main(url: str, way: str, times: str, isolation: str) -> None:
+def add(url: str, way: str, times: int, isolation: str, *, loud: bool) -> int:
     """Add, and say how often it had to be done again."""
     engine = sqlalchemy.create_engine(url, connect_args={"timeout": 60} if url.startswith("sqlite") else {})
     if isolation != "default":
         engine = engine.execution_options(isolation_level=isolation)
     again: list[object] = []
     begin = sqlalchemy.orm.sessionmaker(engine).begin
-    print("READY", flush=True)
-    sys.stdin.readline()
-    for number in range(int(times)):
+    for number in range(times):
         unit = (lambda tx, slot=number: once(tx, slot)) if way == "once" else UNITS[way]
         retry_on_conflict(begin, unit, backoff=PATIENT, on_retry=lambda *words: again.append(words))
-        print("+", flush=True)
-    print(len(again), flush=True)
+        if loud:
+            say("+")
+    return len(again)
+
+
+def say(what: object) -> None:
+    """A line for the test."""
+    sys.stdout.write(f"{what}\n")
+    sys.stdout.flush()
+
+
+def race(words: tuple[str, str, int, str]) -> int:
+    """One of several, which begin together."""
+    START.wait()
+    return add(*words, loud=False)
+
+
+FORKS = multiprocessing.get_context("fork")
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    URL, WAY, TIMES, ISOLATION, PROCESSES = sys.argv[1:]
+    if PROCESSES == "1":
+        say(add(URL, WAY, int(TIMES), ISOLATION, loud=True))
+    else:
+        START = FORKS.Barrier(int(PROCESSES))
+        with FORKS.Pool(int(PROCESSES)) as pool:
+            say(sum(pool.map(race, [(URL, WAY, int(TIMES), ISOLATION)] * int(PROCESSES), chunksize=1)))

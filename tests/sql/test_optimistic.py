@@ -11,7 +11,8 @@ import pytest
 
 from leasehold.errors import ConfigurationError, RetryTransaction, VersionConflict
 from leasehold.sql import cas_update, fenced_update
-from tests.sql.desks import EVERY_DESK, ON_MYSQL, make_desk, prepared_desk
+from tests.sql.desks import make_desk, prepared_desk
+from tests.sql.pairs import EVERYWHERE, Pair, pair_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
     from tests.sql.desks import Desk
 
-EVERYWHERE = [*EVERY_DESK, *(f"mysql {kind}" for kind in ON_MYSQL)]
 TABLE = (
     "CREATE TABLE orders (id INTEGER PRIMARY KEY, state VARCHAR(50), version BIGINT NOT NULL DEFAULT 1)",
     "INSERT INTO orders (id, state) VALUES (1, 'new'), (2, 'new')",
@@ -130,3 +130,54 @@ def test_snapshot_of_sqlite_that_is_out_of_date_asks_for_another_run(tmp_path: P
         cas_update(tx, "orders", {"state": "x"}, where={"id": 1}, version=1)
     desk.close()
     other.close()
+
+
+@pytest.fixture
+def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
+    with pair_of(request, tmp_path, *TABLE) as pair:
+        yield pair
+
+
+SNAPSHOTS = ["mysql pymysql", "mysql sqlalchemy core", "mysql sqlalchemy orm"]  # Django sets READ COMMITTED
+
+
+@pytest.mark.parametrize("pair", SNAPSHOTS, indirect=True)
+def test_loser_in_mariadb_is_told_the_present_row_and_not_that_of_its_snapshot(pair: Pair) -> None:
+    with pair.one.begin() as tx:
+        assert list(pair.one.run(tx, "SELECT version FROM orders WHERE id = 1")) == [(1,)]
+        assert write(pair.other, "paid", 1) == 2
+        with pytest.raises(VersionConflict) as caught:
+            cas_update(tx, "orders", {"state": "lost"}, where={"id": 1}, version=1)
+        assert caught.value.current == {"id": 1, "state": "paid", "version": 2}
+        assert list(pair.one.run(tx, "SELECT version FROM orders WHERE id = 1")) == [(1,)], "the snapshot"
+
+
+@pytest.mark.parametrize(
+    ("pair", "setting"),
+    [
+        ("postgresql psycopg", "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"),
+        ("postgresql sqlalchemy orm", "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE"),
+        ("postgresql django", "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"),
+        ("mysql pymysql", "SET SESSION innodb_snapshot_isolation = ON"),
+        ("mysql sqlalchemy orm", "SET SESSION innodb_snapshot_isolation = ON"),
+    ],
+    indirect=["pair"],
+)
+def test_loser_that_may_not_see_the_present_row_is_told_the_same_without_it(pair: Pair, setting: str) -> None:
+    with pytest.raises(VersionConflict, match="after the moment") as caught, pair.one.begin() as tx:
+        pair.one.run(tx, setting)
+        pair.one.run(tx, "SELECT version FROM orders WHERE id = 1")
+        write(pair.other, "paid", 1)
+        cas_update(tx, "orders", {"state": "lost"}, where={"id": 1}, version=1)
+    conflict = caught.value
+    assert (conflict.current, conflict.version, conflict.gone, conflict.expected) == (None, None, False, 1)
+    assert orders(pair.other)[0] == (1, "paid", 2)
+
+
+@pytest.mark.parametrize("pair", ["postgresql psycopg"], indirect=True)
+def test_write_that_a_trigger_keeps_from_happening_is_not_taken_for_another_writer(pair: Pair) -> None:
+    with pair.other.begin() as tx:
+        pair.other.run(tx, "CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'")
+        pair.other.run(tx, "CREATE TRIGGER no BEFORE UPDATE ON orders FOR EACH ROW EXECUTE FUNCTION no()")
+    with pytest.raises(VersionConflict, match="a trigger or policy"):
+        write(pair.one, "paid", 1)

@@ -17,6 +17,7 @@ from verification.mutants.catalogue_kit import KIT_MUTANTS
 from verification.mutants.catalogue_leaving import LEAVING_MUTANTS
 from verification.mutants.catalogue_mysql_guard import MYSQL_GUARD_MUTANTS
 from verification.mutants.catalogue_nats import NATS_MUTANTS
+from verification.mutants.catalogue_optimistic import OPTIMISTIC_MUTANTS
 from verification.mutants.catalogue_partitions import PARTITIONS_MUTANTS
 from verification.mutants.catalogue_postgres import POSTGRES_MUTANTS
 from verification.mutants.catalogue_redis import REDIS_MUTANTS
@@ -44,6 +45,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *ASYNCPG_MUTANTS,
     *SQL_IDEMPOTENCY_MUTANTS,
     *MYSQL_GUARD_MUTANTS,
+    *OPTIMISTIC_MUTANTS,
     *SQLITE_MUTANTS,
     *CLI_MUTANTS,
     *IDEMPOTENCY_MUTANTS,
