@@ -90,6 +90,7 @@ def main() -> None:
             thread.start()
         for thread in running:
             thread.join()
+        office.engine.dispose()  # other ways have their turn now, and a server has only so many connections
         counter.report()
     office.close()
 

@@ -45,6 +45,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from leasehold.error_roots import Conflict, LeaseholdError
+from leasehold.reservation_errors import OutOfStock, ReservationExpired, ReservationRefused
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
@@ -85,15 +88,6 @@ __all__ = [
     "UnsupportedCapability",
     "VersionConflict",
 ]
-
-
-class LeaseholdError(Exception):
-    """The root of all errors of this library; `name` is the lock, `backend` the store, where they are known."""
-
-    def __init__(self, message: str, *, name: str | None = None, backend: str | None = None) -> None:
-        super().__init__(message)
-        self.name = name
-        self.backend = backend
 
 
 class AcquireTimeout(LeaseholdError, TimeoutError):
@@ -179,10 +173,6 @@ class FenceAhead(StaleFence):
     """
 
 
-class Conflict(LeaseholdError):
-    """Another holder was first, or wants something that does not go together with this."""
-
-
 class ModeConflict(Conflict):
     """The name is in use as another kind of lock: a mutex or read/write lock here, a semaphore there."""
 
@@ -240,46 +230,6 @@ class KeyReused(Conflict):
     ) -> None:
         super().__init__(message, name=name, backend=backend)
         self.key = key
-
-
-class OutOfStock(Conflict):
-    """Less is available than a reservation wants, and nothing was taken; `item`, `wanted`, `available`."""
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        name: str | None = None,
-        backend: str | None = None,
-        item: str | int | None = None,
-        wanted: int = 0,
-        available: int = 0,
-    ) -> None:
-        super().__init__(message, name=name, backend=backend)
-        self.item = item
-        self.wanted = wanted
-        self.available = available
-
-
-class ReservationRefused(Conflict):
-    """There is no such reservation, or it is over: `key`, and its `state`, which is None if there is none."""
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        name: str | None = None,
-        backend: str | None = None,
-        key: str | None = None,
-        state: str | None = None,
-    ) -> None:
-        super().__init__(message, name=name, backend=backend)
-        self.key = key
-        self.state = state
-
-
-class ReservationExpired(ReservationRefused):
-    """The time of a reservation is over, and what it held was given back."""
 
 
 class AttemptExpired(Conflict):

@@ -13,7 +13,9 @@ SOURCE = Path(__file__).parents[2] / "src" / "leasehold"
 
 # Who may know whom, by first part of the module path below `leasehold`. The order is the order of the layers.
 MAY_IMPORT = {
-    "errors": {"values"},
+    "error_roots": set(),
+    "errors": {"error_roots", "reservation_errors", "values"},
+    "reservation_errors": {"error_roots"},
     "values": set(),
     "findings": set(),
     "store_url": {"errors"},

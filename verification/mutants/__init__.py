@@ -23,6 +23,7 @@ from verification.mutants.catalogue_postgres import POSTGRES_MUTANTS
 from verification.mutants.catalogue_redis import REDIS_MUTANTS
 from verification.mutants.catalogue_redis_store import REDIS_STORE_MUTANTS
 from verification.mutants.catalogue_redlock import REDLOCK_MUTANTS
+from verification.mutants.catalogue_reservations import RESERVATION_MUTANTS
 from verification.mutants.catalogue_sql_idempotency import SQL_IDEMPOTENCY_MUTANTS
 from verification.mutants.catalogue_sqlite import SQLITE_MUTANTS
 from verification.mutants.catalogue_time import TIME_MUTANTS
@@ -47,6 +48,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *MYSQL_GUARD_MUTANTS,
     *OPTIMISTIC_MUTANTS,
     *SQLITE_MUTANTS,
+    *RESERVATION_MUTANTS,
     *CLI_MUTANTS,
     *IDEMPOTENCY_MUTANTS,
     *CACHE_MUTANTS,

@@ -94,7 +94,7 @@ class Dialect(Protocol):
     def explain(self, wire: Wire, error: Exception) -> None:
         """Raise an error that says what to do, for those that are to be expected."""
 
-    def bound(self, value: object) -> object:
+    def bound(self, word: str, value: object) -> object:
         """A value of ours as the database compares it."""
 
     def plain(self, value: Any) -> Any:
@@ -146,7 +146,8 @@ class Ledger:
 
     async def ask(self, statement: str, **values: object) -> Answer:
         """One statement about this stock."""
-        bound = {word: self._dialect.bound(value) for word, value in {"stock": self.rules.name, **values}.items()}
+        named = {"stock": self.rules.name, **values}
+        bound = {word: self._dialect.bound(word, value) for word, value in named.items()}
         if self.rules.own is not None and "item" in values:
             bound["item"] = values["item"]  # their column, in their form
         return await self.wire.query(statement, bound)

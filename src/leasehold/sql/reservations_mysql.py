@@ -54,8 +54,8 @@ CREATE TABLE IF NOT EXISTS leasehold_reservation (
 
 _NOW = "UTC_TIMESTAMP(6)"
 _LATER = "INTERVAL CAST(%({})s * 1000000 AS SIGNED) MICROSECOND"
-_THIS = "stock = %(stock)s AND id = %(id)s"
-_ITEM = "stock = %(stock)s AND item = %(item)s"
+_THIS = "stock = UNHEX(%(stock)s) AND id = UNHEX(%(id)s)"
+_ITEM = "stock = UNHEX(%(stock)s) AND item = UNHEX(%(item)s)"
 _OVERDUE = f"state = 'held' AND expires_at <= {_NOW}"
 _FACTS = f"items, state, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', expires_at), expires_at <= {_NOW}"
 
@@ -66,7 +66,7 @@ _LOCK = f"{_FIND} FOR UPDATE"
 # connection was opened; so there is something to change.
 _CLAIM = f"""
 INSERT INTO leasehold_reservation (stock, id, items, state, made_at, expires_at)
-VALUES (%(stock)s, %(id)s, %(items)s, 'held', {_NOW}, {_NOW} + {_LATER.format("hold")})
+VALUES (UNHEX(%(stock)s), UNHEX(%(id)s), %(items)s, 'held', {_NOW}, {_NOW} + {_LATER.format("hold")})
 ON DUPLICATE KEY UPDATE requests = requests + 1
 """  # noqa: S608 - constants
 
@@ -78,18 +78,18 @@ UPDATE leasehold_reservation SET state = %(after)s, settled_at = {_NOW}
 WHERE {_THIS} AND state = %(before)s""",  # noqa: S608 - constants
     "remove": f"DELETE FROM leasehold_reservation WHERE {_THIS}",  # noqa: S608 - constants
     "overdue": f"""
-SELECT id, items FROM leasehold_reservation WHERE stock = %(stock)s AND {_OVERDUE}
+SELECT id, items FROM leasehold_reservation WHERE stock = UNHEX(%(stock)s) AND {_OVERDUE}
 ORDER BY expires_at LIMIT %(limit)s""",  # noqa: S608 - constants
     "lock_free": f"""
 SELECT state, expires_at <= {_NOW} FROM leasehold_reservation WHERE {_THIS} FOR UPDATE SKIP LOCKED""",  # noqa: S608 - constants
     "held": f"""
 SELECT items, expires_at <= {_NOW} FROM leasehold_reservation
-WHERE stock = %(stock)s AND state = 'held'""",  # noqa: S608 - constants
+WHERE stock = UNHEX(%(stock)s) AND state = 'held'""",  # noqa: S608 - constants
     "listing": f"""
-SELECT id, {_FACTS} FROM leasehold_reservation WHERE stock = %(stock)s AND state = coalesce(%(state)s, state)
+SELECT id, {_FACTS} FROM leasehold_reservation WHERE stock = UNHEX(%(stock)s) AND state = coalesce(%(state)s, state)
 ORDER BY expires_at, id LIMIT %(limit)s""",  # noqa: S608 - constants
     "old": f"""
-SELECT id FROM leasehold_reservation WHERE stock = %(stock)s AND state IN ('confirmed', 'cancelled', 'expired')
+SELECT id FROM leasehold_reservation WHERE stock = UNHEX(%(stock)s) AND state IN ('confirmed', 'cancelled', 'expired')
 AND expires_at <= {_NOW} - {_LATER.format("keep")} LIMIT %(limit)s""",  # noqa: S608 - constants
 }
 
@@ -98,10 +98,10 @@ _OF_STOCK = {
 UPDATE leasehold_stock SET available = available + %(change)s
 WHERE {_ITEM} AND available + %(change)s >= 0""",  # noqa: S608 - constants
     "restock": """
-INSERT INTO leasehold_stock (stock, item, available) VALUES (%(stock)s, %(item)s, %(change)s)
+INSERT INTO leasehold_stock (stock, item, available) VALUES (UNHEX(%(stock)s), UNHEX(%(item)s), %(change)s)
 ON DUPLICATE KEY UPDATE available = available + %(change)s""",
     "level": f"SELECT available FROM leasehold_stock WHERE {_ITEM} LOCK IN SHARE MODE",  # noqa: S608 - constants
-    "levels": "SELECT item, available FROM leasehold_stock WHERE stock = %(stock)s",
+    "levels": "SELECT item, available FROM leasehold_stock WHERE stock = UNHEX(%(stock)s)",
 }
 
 _MISSING_TABLE, _DENIED, _READ_ONLY = 1146, (1142, 1044), (1290, 1792)
@@ -141,9 +141,12 @@ async def spoil(wire: Wire) -> None:
     await wire.query("ROLLBACK", {})
 
 
-def bound(value: object) -> object:
-    """Texts as the bytes that are kept, whatever the character set of the connection."""
-    return value.encode() if isinstance(value, str) else value
+def bound(word: str, value: object) -> object:
+    """Names in hexadecimal: whatever the character set of the connection, these bytes are kept.
+
+    Not as `bytes`: aiomysql cannot send them.
+    """
+    return value.encode().hex() if isinstance(value, str) and word in ("stock", "id", "item") else value
 
 
 def plain(value: Any) -> Any:

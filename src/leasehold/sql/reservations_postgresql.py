@@ -155,7 +155,7 @@ async def spoil(wire: Wire) -> None:
     """Nothing to do: PostgreSQL lets a transaction do nothing more after an error."""
 
 
-def bound(value: object) -> object:
+def bound(word: str, value: object) -> object:  # noqa: ARG001 - a port
     """As it is."""
     return value
 

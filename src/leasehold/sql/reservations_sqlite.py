@@ -136,7 +136,7 @@ async def spoil(wire: Wire) -> None:
     await wire.query("ROLLBACK", {})
 
 
-def bound(value: object) -> object:
+def bound(word: str, value: object) -> object:  # noqa: ARG001 - a port
     """As it is."""
     return value
 
