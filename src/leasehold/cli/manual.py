@@ -5,6 +5,7 @@ from __future__ import annotations
 from leasehold.cli.exit_codes import MEANINGS
 from leasehold.cli.manual_jobs import JOB_PAGES
 from leasehold.cli.manual_page import Page
+from leasehold.cli.manual_queue import QUEUE_PAGE
 
 __all__ = ["OVERVIEW", "PAGES", "Page"]
 
@@ -303,7 +304,7 @@ examples:
 
 _SCHEMA = Page(
     "print the SQL of the store's tables, or what lets a database refuse late writers",
-    "leasehold schema {guard,fence,idempotency,postgresql} [OPTIONS]",
+    "leasehold schema {guard,fence,idempotency,queue,postgresql} [OPTIONS]",
     """
 postgresql: prints the tables and functions of the store postgresql://, which a client makes by
 itself if it may, and with --role the least rights that a role needs to lock. It may be run again,
@@ -312,6 +313,8 @@ and upgrades the tables of an earlier leasehold.
 guard: prints the table that leasehold.sql.guard() keeps, for programs that may not create it.
 
 idempotency: prints the table of leasehold.sql.IdempotencyKeys, likewise.
+
+queue: prints the table of leasehold.sql.Queue, likewise; in MySQL and MariaDB it has to be made so.
 
 fence: prints triggers for a table of PostgreSQL. From then on every write to it, from any program,
 is refused unless its transaction carries the fence of the row's lock, and unless that fence is the
@@ -380,6 +383,7 @@ PAGES = {
     "break": _BREAK,
     **JOB_PAGES,
     "fence": _FENCE,
+    "queue": QUEUE_PAGE,
     "schema": _SCHEMA,
     "doctor": _DOCTOR,
     "choose": _CHOOSE,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from leasehold.cli import exit_codes
 from leasehold.errors import ConfigurationError
-from leasehold.sql import fence_schema, guard_schema, idempotency_schema, store_schema
+from leasehold.sql import fence_schema, guard_schema, idempotency_schema, queue_schema, store_schema
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -56,4 +56,8 @@ def _idempotency(arguments: Namespace) -> str:
     return idempotency_schema(arguments.dialect or "postgresql", schema=arguments.schema)
 
 
-_PRINTED = {"guard": _guard, "fence": _fence, "idempotency": _idempotency, "postgresql": _store}
+def _queue(arguments: Namespace) -> str:
+    return queue_schema(arguments.dialect or "postgresql", schema=arguments.schema)
+
+
+_PRINTED = {"guard": _guard, "fence": _fence, "idempotency": _idempotency, "queue": _queue, "postgresql": _store}
