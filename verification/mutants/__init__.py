@@ -17,6 +17,7 @@ from verification.mutants.catalogue_leaving import LEAVING_MUTANTS
 from verification.mutants.catalogue_nats import NATS_MUTANTS
 from verification.mutants.catalogue_partitions import PARTITIONS_MUTANTS
 from verification.mutants.catalogue_postgres import POSTGRES_MUTANTS
+from verification.mutants.catalogue_queue import QUEUE_MUTANTS
 from verification.mutants.catalogue_redis import REDIS_MUTANTS
 from verification.mutants.catalogue_redis_store import REDIS_STORE_MUTANTS
 from verification.mutants.catalogue_redlock import REDLOCK_MUTANTS
@@ -40,6 +41,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *PARTITIONS_MUTANTS,
     *POSTGRES_MUTANTS,
     *SQL_IDEMPOTENCY_MUTANTS,
+    *QUEUE_MUTANTS,
     *SQLITE_MUTANTS,
     *CLI_MUTANTS,
     *IDEMPOTENCY_MUTANTS,
