@@ -20,6 +20,7 @@ from verification.mutants.catalogue_nats import NATS_MUTANTS
 from verification.mutants.catalogue_optimistic import OPTIMISTIC_MUTANTS
 from verification.mutants.catalogue_partitions import PARTITIONS_MUTANTS
 from verification.mutants.catalogue_postgres import POSTGRES_MUTANTS
+from verification.mutants.catalogue_queue import QUEUE_MUTANTS
 from verification.mutants.catalogue_redis import REDIS_MUTANTS
 from verification.mutants.catalogue_redis_store import REDIS_STORE_MUTANTS
 from verification.mutants.catalogue_redlock import REDLOCK_MUTANTS
@@ -47,6 +48,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *SQL_IDEMPOTENCY_MUTANTS,
     *MYSQL_GUARD_MUTANTS,
     *OPTIMISTIC_MUTANTS,
+    *QUEUE_MUTANTS,
     *SQLITE_MUTANTS,
     *RESERVATION_MUTANTS,
     *CLI_MUTANTS,

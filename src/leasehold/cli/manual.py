@@ -6,6 +6,7 @@ from leasehold.cli.exit_codes import MEANINGS
 from leasehold.cli.manual_exporter import EXPORTER as _EXPORTER
 from leasehold.cli.manual_jobs import JOB_PAGES
 from leasehold.cli.manual_page import Page
+from leasehold.cli.manual_queue import QUEUE_PAGE
 
 __all__ = ["OVERVIEW", "PAGES", "Page"]
 
@@ -305,6 +306,7 @@ examples:
 _SCHEMA = Page(
     "print the SQL of the store's tables, or what lets a database refuse late writers",
     "leasehold schema {fence,guard,idempotency,mysql,postgresql,queue,reservations} [OPTIONS]",
+    "leasehold schema {guard,fence,idempotency,queue,postgresql} [OPTIONS]",
     """
 postgresql: prints the tables and functions of the store postgresql://, which a client makes by
 itself if it may, and with --role the least rights that a role needs to lock. It may be run again,
@@ -318,6 +320,7 @@ idempotency: prints the table of leasehold.sql.IdempotencyKeys, likewise.
 
 reservations: prints the tables of leasehold.sql.Stock, likewise; --dialect mysql is also for MariaDB,
 where no program makes them by itself.
+queue: prints the table of leasehold.sql.Queue, likewise; in MySQL and MariaDB it has to be made so.
 
 fence: prints triggers for a table of PostgreSQL. From then on every write to it, from any program,
 fence: prints triggers for a table of PostgreSQL, or with --dialect mysql of MySQL and MariaDB.
@@ -392,6 +395,7 @@ PAGES = {
     "break": _BREAK,
     **JOB_PAGES,
     "fence": _FENCE,
+    "queue": QUEUE_PAGE,
     "schema": _SCHEMA,
     "doctor": _DOCTOR,
     "exporter": _EXPORTER,

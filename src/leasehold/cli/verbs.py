@@ -247,6 +247,10 @@ def _schema(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--dialect", choices=("postgresql", "mysql", "sqlite"), help="of which database (postgresql)")
     parser.add_argument("--dialect", choices=("mysql", "postgresql", "sqlite"), help="of which database (postgresql)")
+        choices=("guard", "fence", "idempotency", "queue", "postgresql"),
+        help="guard, fence, idempotency, queue or postgresql, see above",
+    )
+    parser.add_argument("--dialect", choices=("postgresql", "mysql", "sqlite"), help="of which database (postgresql)")
     parser.add_argument("--table", metavar="NAME", help="fence: the table, as it is written in the catalogue")
     parser.add_argument("--key", metavar="COLUMN", help="fence: the column that names a row")
     parser.add_argument(
@@ -257,6 +261,17 @@ def _schema(parser: ArgumentParser) -> None:
     parser.add_argument("--lock-namespace", metavar="TEXT", help="fence: the namespace of the lock (leasehold)")
     parser.add_argument("--guard-schema", metavar="NAME", help="fence: where leasehold_guard is, if not in --schema")
     parser.add_argument("--lenient", action="store_true", help="fence: let writes through that carry no fence at all")
+
+
+def _queue(parser: ArgumentParser) -> None:
+    parser.add_argument("action", metavar="ACTION", choices=("ls", "info", "retry", "purge"), help="see above")
+    parser.add_argument("target", metavar="QUEUE|JOB", nargs="?", help="the name of a queue, or the number of a job")
+    parser.add_argument("--url", metavar="URL", help="the database; without it, the variable LEASEHOLD_DATABASE")
+    parser.add_argument("--dead", action="store_true", help="ls, retry, purge: the jobs that are dead")
+    parser.add_argument("--state", choices=("ready", "claimed", "done", "dead"), help="ls: only the jobs in this state")
+    parser.add_argument("--older-than", type=_time, metavar="TIME", help="purge: over for longer than this (1d)")
+    parser.add_argument("--schema", metavar="NAME", help="where the table is in PostgreSQL, if there are several")
+    _json(parser)
 
 
 def _nothing(_: ArgumentParser) -> None:
@@ -306,6 +321,7 @@ VERBS = {
         Verb("resume", "jobs:resume", _resume),
         Verb("forget", "jobs:forget", _forget),
         Verb("fence", "fence:raise_fence", _fence),
+        Verb("queue", "queue:queue", _queue, asks_store=False),
         Verb("schema", "schema:schema", _schema, asks_store=False),
         Verb("doctor", "doctor:doctor", _doctor),
         Verb("exporter", "exporter:exporter", _exporter),

@@ -46,7 +46,7 @@ def open_door(database: Any, *, is_async: bool) -> Door:
         if hasattr(database, "sync_engine") != is_async:
             raise ConfigurationError("run() needs an Engine, and run_async() an AsyncEngine")
         return _FunctionDoor(database.connect, is_async=is_async, keeps=False)
-    if not callable(database):
+    if not callable(database) or hasattr(database, "cursor"):
         raise ConfigurationError(
             f"a worker needs an Engine, the alias of a Django database, or a function that gives a connection, not a "
             f"{type(database).__name__}: a connection can serve only one thread"

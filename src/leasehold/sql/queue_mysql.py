@@ -45,12 +45,15 @@ CREATE TABLE IF NOT EXISTS leasehold_queue (
 ) ENGINE=InnoDB"""
 
 _NOW = "UTC_TIMESTAMP(6)"
-_TEXTS = ("error", "worker")  # sent as bytes, whatever the connection takes texts for
-_VALUES = ("fence", "id", "key", "limit", "payload", "queue", "state")
+_NAMES = ("key", "queue")
+_TEXTS = ("error", "worker")
+_VALUES = ("fence", "id", "limit", "payload", "state")
 
 WORDS: Mapping[str, Any] = {
     **{value: f"%({value})s" for value in _VALUES},
-    **{value: f"CONVERT(%({value})s USING utf8mb4)" for value in _TEXTS},
+    # Sent in hexadecimal: whatever character set the connection has, and although aiomysql cannot send bytes.
+    **{value: f"UNHEX(%({value})s)" for value in _NAMES},
+    **{value: f"CONVERT(UNHEX(%({value})s) USING utf8mb4)" for value in _TEXTS},
     **PLAIN_OPERATORS,
     "table": "@table@",
     "among": "id IN (@ids@)",
@@ -67,7 +70,7 @@ WORDS: Mapping[str, Any] = {
     "by_due": "FORCE INDEX (leasehold_queue_due)",  # by another index, rows that are not due would be locked, too
     "count": "COUNT",
     "max": "MAX",
-    "binary": frozenset({"queue", "key", *_TEXTS}),
+    "hexadecimal": frozenset({*_NAMES, *_TEXTS}),
 }
 
 _INSERT = f"{INSERT} ON DUPLICATE KEY UPDATE id = id"

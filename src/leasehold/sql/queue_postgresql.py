@@ -80,7 +80,7 @@ WORDS: Mapping[str, Any] = {
     "by_due": "",
     "count": "pg_catalog.count",
     "max": "pg_catalog.max",
-    "binary": frozenset(),
+    "hexadecimal": frozenset(),
 }
 
 

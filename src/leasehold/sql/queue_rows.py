@@ -298,9 +298,9 @@ class Rows:
         return (await self.ask(statement, {**values, **named}, among=words["among"].replace("@ids@", ids))).count
 
     def _stored(self, values: Mapping[str, object]) -> dict[str, object]:
-        binary: frozenset[str] = self._dialect.WORDS["binary"]
+        hexadecimal: frozenset[str] = self._dialect.WORDS["hexadecimal"]
         return {
-            name: value.encode() if name in binary and isinstance(value, str) else value
+            name: value.encode().hex() if name in hexadecimal and isinstance(value, str) else value
             for name, value in values.items()
         }
 

@@ -59,7 +59,7 @@ WORDS: Mapping[str, Any] = {
     "by_due": "",
     "count": "count",
     "max": "max",
-    "binary": frozenset(),
+    "hexadecimal": frozenset(),
 }
 
 # It changes nothing, and takes the write lock: what is read after that nobody else changes.

@@ -35,6 +35,8 @@ __all__ = ["Face", "Plan", "Worked", "Worker", "handler_is_async", "run_blocking
 
 ENDING = (signal.SIGTERM, signal.SIGINT)
 PURGE_EVERY = 60.0
+SIGNALS_SEEN_WITHIN = 0.5
+HOPELESS = (ConfigurationError, AttributeError, ImportError, NameError, TypeError)  # no waiting heals these
 TROUBLE = Backoff(("100ms", "500ms"), factor=2, longest="10s", jitter="full")
 SAME_AGAIN = Backoff(("20ms",), factor=3, longest="1s", jitter="full", tries=5)  # deadlocks, serialization failures
 
@@ -115,7 +117,9 @@ class Worker:
             self.face.spawn(self._lane(), f"leasehold queue {self.plan.queue.name} {number + 1}")
         self.face.spawn(self._keep(), f"leasehold queue {self.plan.queue.name} keeper")
         try:
-            await runtime.wait(self.stop, None)
+            # Not without end: a signal that the system gives to another thread wakes nobody here.
+            while not await runtime.wait(self.stop, runtime.now() + SIGNALS_SEEN_WITHIN):
+                pass
             if not await runtime.wait(self.over, runtime.now() + self.plan.grace):
                 logger.warning("%d handlers of %r did not end in time", len(self._running), self.plan.queue)
         finally:
@@ -158,7 +162,7 @@ class Worker:
             try:
                 job = await self._claim(door)
                 trouble = 0
-            except ConfigurationError:
+            except HOPELESS:
                 raise
             except Exception as error:  # noqa: BLE001 - the database is away, or busy
                 self._log_trouble("claim a job", error)
@@ -250,7 +254,7 @@ class Worker:
             except Exception as error:
                 self._log_trouble(f"{verb} job {running.job.id}", error)
                 pause = TROUBLE.delay(attempt, self.face.runtime.random())
-                if isinstance(error, ConfigurationError) or self.face.runtime.now() + pause > running.ends:
+                if isinstance(error, HOPELESS) or self.face.runtime.now() + pause > running.ends:
                     raise
                 await self.face.runtime.sleep(pause)
             else:
