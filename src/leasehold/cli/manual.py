@@ -306,7 +306,6 @@ examples:
 _SCHEMA = Page(
     "print the SQL of the store's tables, or what lets a database refuse late writers",
     "leasehold schema {fence,guard,idempotency,mysql,postgresql,queue,reservations} [OPTIONS]",
-    "leasehold schema {guard,fence,idempotency,queue,postgresql} [OPTIONS]",
     """
 postgresql: prints the tables and functions of the store postgresql://, which a client makes by
 itself if it may, and with --role the least rights that a role needs to lock. It may be run again,
@@ -316,17 +315,13 @@ mysql: the same for mysql:// and mariadb://; --schema is the database in which -
 
 guard: prints the table that leasehold.sql.guard() keeps, for programs that may not create it.
 
-idempotency: prints the table of leasehold.sql.IdempotencyKeys, likewise.
+idempotency, queue, reservations: prints the tables of leasehold.sql.IdempotencyKeys, Queue and Stock,
+likewise. --dialect mysql is also for MariaDB, where they have to be made so: no program makes them by
+itself inside a transaction, for that would commit it.
 
-reservations: prints the tables of leasehold.sql.Stock, likewise; --dialect mysql is also for MariaDB,
-where no program makes them by itself.
-queue: prints the table of leasehold.sql.Queue, likewise; in MySQL and MariaDB it has to be made so.
-
-fence: prints triggers for a table of PostgreSQL. From then on every write to it, from any program,
-fence: prints triggers for a table of PostgreSQL, or with --dialect mysql of MySQL and MariaDB.
-From then on every write to it, from any program,
-is refused unless its transaction carries the fence of the row's lock, and unless that fence is the
-newest. Programs with leasehold call guard(tx, lease) first; others use
+fence: prints triggers for a table of PostgreSQL, or with --dialect mysql of MySQL and MariaDB. From
+then on every write to it, from any program, is refused unless its transaction carries the fence of
+the row's lock, and unless that fence is the newest. Programs with leasehold call guard(tx, lease) first; others use
   BEGIN; SET LOCAL leasehold.fence = '...'; UPDATE ...; COMMIT;    (PostgreSQL)
   BEGIN; SET @leasehold_fence = ...; UPDATE ...; COMMIT;           (MySQL, MariaDB)
 with the number from LEASEHOLD_FENCE. Nothing is executed: put the output into your migrations.

@@ -14,7 +14,6 @@ from leasehold.sql import (
     reservations_schema,
     store_schema,
 )
-from leasehold.sql import fence_schema, guard_schema, idempotency_schema, queue_schema, store_schema
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -80,4 +79,3 @@ _PRINTED = {
     "queue": _queue,
     "reservations": _reservations,
 }
-_PRINTED = {"guard": _guard, "fence": _fence, "idempotency": _idempotency, "queue": _queue, "postgresql": _store}

@@ -245,12 +245,7 @@ def _schema(parser: ArgumentParser) -> None:
         choices=SCHEMAS,
         help=f"{', '.join(SCHEMAS[:-1])} or {SCHEMAS[-1]}, see above",
     )
-    parser.add_argument("--dialect", choices=("postgresql", "mysql", "sqlite"), help="of which database (postgresql)")
     parser.add_argument("--dialect", choices=("mysql", "postgresql", "sqlite"), help="of which database (postgresql)")
-        choices=("guard", "fence", "idempotency", "queue", "postgresql"),
-        help="guard, fence, idempotency, queue or postgresql, see above",
-    )
-    parser.add_argument("--dialect", choices=("postgresql", "mysql", "sqlite"), help="of which database (postgresql)")
     parser.add_argument("--table", metavar="NAME", help="fence: the table, as it is written in the catalogue")
     parser.add_argument("--key", metavar="COLUMN", help="fence: the column that names a row")
     parser.add_argument(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from leasehold.sql.guard_mysql import TABLE
-from leasehold.sql.identifiers import MAX_BYTES, backticked
+from leasehold.sql.identifiers import MAX_BYTES, quoted
 
 __all__ = ["script", "statements"]
 
@@ -32,12 +32,12 @@ def statements(
     names = {
         "home": home,
         "guard_home": guard_home,
-        "table": f"{home}{backticked(table, 'a table')}",
+        "table": f"{home}{_quoted(table, 'a table')}",
         "guard_table": TABLE.script(schemas[1]).strip(),
-        "old_resource": _resource(lock, None if key is None else f"OLD.{backticked(key)}"),
-        "new_resource": _resource(lock, None if key is None else f"NEW.{backticked(key)}"),
+        "old_resource": _resource(lock, None if key is None else f"OLD.{_quoted(key)}"),
+        "new_resource": _resource(lock, None if key is None else f"NEW.{_quoted(key)}"),
         "strict": "TRUE" if strict else "FALSE",
-        **{f"{event}_trigger": backticked(_trigger_name(table, event)) for event in ("insert", "update", "delete")},
+        **{f"{event}_trigger": _quoted(_trigger_name(table, event)) for event in ("insert", "update", "delete")},
     }
     template = (files("leasehold.sql") / "fence_mysql.sql").read_text().strip()
     comment, *rest = (part.format(**texts, **names) for part in template.split(_END))
@@ -54,7 +54,11 @@ def script(parts: list[str]) -> str:
 
 
 def _home(schema: str | None) -> str:
-    return "" if schema is None else f"{backticked(schema, 'a database')}."
+    return "" if schema is None else f"{_quoted(schema, 'a database')}."
+
+
+def _quoted(name: str, what: str = "a column") -> str:
+    return quoted(name, what, "mysql")
 
 
 def _resource(lock: tuple[str, str], value: str | None) -> str:

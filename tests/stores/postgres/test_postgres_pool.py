@@ -7,7 +7,6 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from leasehold.backends.postgres.pool_queue import STUCK, PoolQueue
 
 from leasehold._runtimes.asyncio import AsyncioRuntime
 from leasehold.kit.pool_queue import STUCK, PoolQueue
