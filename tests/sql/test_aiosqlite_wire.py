@@ -118,8 +118,11 @@ def test_attempt_that_is_cancelled_while_it_waits_for_the_file_leaves_nothing(tm
                 async with keys.attempt_async(two, "k", fingerprint="x"):
                     pass
 
+            begun: list[str] = []
+            await two.set_trace_callback(begun.append)
             task = asyncio.create_task(attempt())
-            await asyncio.sleep(0.1)
+            while not any("BEGIN" in statement for statement in begun):
+                await asyncio.sleep(0.01)
             assert not task.done()
             task.cancel()
             await asyncio.sleep(0)
