@@ -14,6 +14,7 @@ from verification.mutants.catalogue_idempotency import IDEMPOTENCY_MUTANTS
 from verification.mutants.catalogue_jobs import JOBS_MUTANTS
 from verification.mutants.catalogue_kit import KIT_MUTANTS
 from verification.mutants.catalogue_leaving import LEAVING_MUTANTS
+from verification.mutants.catalogue_mysql import MYSQL_MUTANTS
 from verification.mutants.catalogue_nats import NATS_MUTANTS
 from verification.mutants.catalogue_partitions import PARTITIONS_MUTANTS
 from verification.mutants.catalogue_postgres import POSTGRES_MUTANTS
@@ -37,6 +38,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *ETCD_MUTANTS,
     *ZOOKEEPER_MUTANTS,
     *NATS_MUTANTS,
+    *MYSQL_MUTANTS,
     *PARTITIONS_MUTANTS,
     *POSTGRES_MUTANTS,
     *SQL_IDEMPOTENCY_MUTANTS,

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import leasehold
 from leasehold import LossReason
+from leasehold._runtimes.threads import ThreadRuntime, run
+from leasehold.urls import find_store
+from leasehold.values import Claim, Grant, Holder, Mode
 from tests.stores.half_open import gets_its_turn, keeps_its_lease
 from tests.stores.support import eventually, opened, waiters
 from verification.lab.mariadb import MariadbServer, mariadb_url
@@ -118,6 +121,40 @@ def test_connection_killed_in_the_middle_of_an_acquire_leaves_one_owner(
         assert [holding.fence for holding in state.holdings] == [got[0].fence]
         assert got[0].release() is True
         assert client.inspect("job") is None
+
+
+def test_request_that_lost_a_deadlock_is_sent_again(mariadb: MariadbServer, mariadb_database: str) -> None:
+    """A transaction with more changes waits for a row that our renewal has locked, which waits for one of its rows."""
+    name, answers, runtime = database_of(mariadb_database), [], ThreadRuntime()
+    backend: Any = find_store(mariadb_database).open_backend(runtime)
+    grants = [
+        run(backend.try_acquire(Claim(word, runtime.owner(), 60.0, Mode.EXCLUSIVE, 1, 0.0, Holder("host", 1))))
+        for word in ("a", "b")
+    ]
+    blocker = mariadb.connect(name, autocommit=False)
+    with blocker.cursor() as cursor:
+        cursor.execute("CREATE TABLE heavy SELECT seq AS n FROM seq_1_to_1000")
+        cursor.execute("UPDATE heavy SET n = n + 1")
+        cursor.execute("SELECT 1 FROM leasehold_lock WHERE name = 'b' FOR UPDATE")
+        renewal = threading.Thread(target=lambda: answers.extend(run(backend.renew(grants))))
+        renewal.start()
+        waiting = f"SELECT ID FROM information_schema.PROCESSLIST WHERE DB = '{name}' AND INFO LIKE 'UPDATE leasehold%'"
+        eventually(lambda: mariadb.run(waiting))
+        before = deadlocks(mariadb)
+        cursor.execute("SELECT 1 FROM leasehold_lock WHERE name = 'a' FOR UPDATE")
+    assert deadlocks(mariadb) > before
+    blocker.rollback()
+    blocker.close()
+    renewal.join()
+    assert [type(answer) for answer in answers] == [Grant, Grant]
+    assert [run(backend.release(grant)) for grant in grants] == [True, True]
+    run(backend.close())
+
+
+def deadlocks(server: MariadbServer) -> int:
+    """How many the server has resolved."""
+    ((_, count),) = server.run("SHOW GLOBAL STATUS LIKE 'Innodb_deadlocks'")
+    return int(str(count))
 
 
 @pytest.mark.parametrize("skip", [0, 1], ids=["grant", "release"])
