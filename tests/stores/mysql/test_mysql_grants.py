@@ -171,6 +171,7 @@ def test_change_that_was_decided_upon_an_older_version_is_not_applied(mariadb_da
         assert not change.is_applied(await one._execute(change.text))
         state = await one.inspect(mine.key)
         assert [holding.fence for holding in state.holdings] == [granted.fence]
+        assert await two.release(granted) is True
         await one.close()
         await two.close()
 
