@@ -16,6 +16,7 @@ from verification.mutants.catalogue_jobs import JOBS_MUTANTS
 from verification.mutants.catalogue_kit import KIT_MUTANTS
 from verification.mutants.catalogue_leaving import LEAVING_MUTANTS
 from verification.mutants.catalogue_mysql_guard import MYSQL_GUARD_MUTANTS
+from verification.mutants.catalogue_mysql import MYSQL_MUTANTS
 from verification.mutants.catalogue_nats import NATS_MUTANTS
 from verification.mutants.catalogue_optimistic import OPTIMISTIC_MUTANTS
 from verification.mutants.catalogue_partitions import PARTITIONS_MUTANTS
@@ -42,6 +43,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *ETCD_MUTANTS,
     *ZOOKEEPER_MUTANTS,
     *NATS_MUTANTS,
+    *MYSQL_MUTANTS,
     *PARTITIONS_MUTANTS,
     *POSTGRES_MUTANTS,
     *ASYNCPG_MUTANTS,

@@ -48,6 +48,12 @@ _AREAS: dict[str, tuple[str, ...]] = {
     ),
     "backends/etcd/": ("tests/unit", "tests/contract/test_etcd_threads.py", "tests/stores/etcd"),
     "backends/zookeeper/": ("tests/unit", "tests/contract/test_zookeeper.py", "tests/stores/zookeeper"),
+    "backends/mysql/": (
+        "tests/unit",
+        "tests/contract/test_mysql.py",
+        "tests/contract/test_mysql_session.py",
+        "tests/stores/mysql",
+    ),
     "backends/nats/": ("tests/unit", "tests/contract/test_nats.py", "tests/stores/nats"),
     "sql/": ("tests/unit", "tests/sql", "tests/lab/test_counters.py"),
     "fencing/": ("tests/unit", "tests/fencing", "tests/stores/etcd/test_etcd_guard.py"),

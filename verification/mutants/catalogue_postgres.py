@@ -210,9 +210,9 @@ POSTGRES_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "blind-pg-session-closed-while-held",
         "with mode=session the idle connection is closed one ttl after the acquire, although the lease is renewed",
-        "backends/postgres/session.py",
-        "            if isinstance(answer, Grant):\n                self._source.hold(answer.claim)\n",
-        "            if isinstance(answer, Loss):\n                self._source.drop(grants[0].claim)\n",
+        "kit/one_session.py",
+        "            if isinstance(answer, Grant):\n                self.hold(answer.claim)\n",
+        "            if isinstance(answer, Grant):\n                self._needed()\n",
         (
             "tests/stores/postgres/test_postgres_sessions.py::test_session_stays_for_as_long_as_a_lease_in_it_is_renewed",
         ),

@@ -14,9 +14,10 @@ from leasehold.errors import BackendError, BackendUnavailable, ClientClosed
 from leasehold.kit.pool import BUSY, GOODBYE, LINGER, Pooled
 from leasehold.kit.pool_queue import PoolQueue, Slot
 from leasehold.kit.worker import spawn_late
+from leasehold.values import Grant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Self
 
     from leasehold.kit.pool import Maintenance
@@ -41,6 +42,7 @@ class SessionConnection(Pooled, Protocol):
         """Read such an answer; False if the connection has failed. `BackendUnavailable` if it does not come."""
 
 
+A = TypeVar("A")
 C = TypeVar("C", bound=SessionConnection)
 
 
@@ -93,6 +95,13 @@ class OneSession(Generic[C]):
     def hold(self, claim: Claim) -> None:
         """A grant was confirmed: the session is needed for one ttl at the least."""
         self._held[claim.owner] = self._runtime.now() + claim.ttl
+
+    def renewed(self, answers: Sequence[A]) -> Sequence[A]:
+        """Answers to renewals: what is still granted needs the session for one more ttl."""
+        for answer in answers:
+            if isinstance(answer, Grant):
+                self.hold(answer.claim)
+        return answers
 
     def drop(self, claim: Claim) -> None:
         """It is not needed for this claim any more."""

@@ -13,6 +13,7 @@ from leasehold.backends.mysql import ddl, maintenance
 from leasehold.backends.mysql.maintenance import Cleaning
 from leasehold.backends.mysql.statements import MICRO
 from leasehold.errors import BackendRejected
+from leasehold.kit import rules
 from leasehold.sql import store_schema
 from leasehold.urls import find_store
 from leasehold.values import Claim, Holder, Mode
@@ -152,16 +153,17 @@ def claim(name: str, ttl: float = 60.0) -> Claim:
     return Claim(f"leasehold:{name}", ThreadRuntime().owner(), ttl, Mode.EXCLUSIVE, 1, 0.0, Holder("host", 1))
 
 
-def test_change_that_was_decided_upon_an_older_version_is_not_applied(mariadb_database: str) -> None:
+@pytest.mark.parametrize("used", [False, True], ids=["new name", "used name"])
+def test_change_that_was_decided_upon_an_older_version_is_not_applied(mariadb_database: str, *, used: bool) -> None:
     runtime = ThreadRuntime()
     one: Any = find_store(mariadb_database).open_backend(runtime)
     two: Any = find_store(mariadb_database).open_backend(runtime)
 
     async def story() -> None:
         mine, other = claim("job"), claim("job")
+        if used:
+            await two.release(await two.try_acquire(claim("job")))
         rows = await one._read(mine.key, runtime.now() + 60)
-        from leasehold.kit import rules
-
         rules.try_acquire(rows, mine)
         change = rows.change()
         assert change is not None
@@ -169,6 +171,7 @@ def test_change_that_was_decided_upon_an_older_version_is_not_applied(mariadb_da
         assert not change.is_applied(await one._execute(change.text))
         state = await one.inspect(mine.key)
         assert [holding.fence for holding in state.holdings] == [granted.fence]
+        assert await two.release(granted) is True
         await one.close()
         await two.close()
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import leasehold
 from leasehold import LossReason
+from leasehold._runtimes.threads import ThreadRuntime, run
+from leasehold.urls import find_store
+from leasehold.values import Claim, Grant, Holder, Mode
 from tests.stores.half_open import gets_its_turn, keeps_its_lease
 from tests.stores.support import eventually, opened, waiters
 from verification.lab.mariadb import MariadbServer, mariadb_url
@@ -120,6 +123,40 @@ def test_connection_killed_in_the_middle_of_an_acquire_leaves_one_owner(
         assert client.inspect("job") is None
 
 
+def test_request_that_lost_a_deadlock_is_sent_again(mariadb: MariadbServer, mariadb_database: str) -> None:
+    """A transaction with more changes waits for a row that our renewal has locked, which waits for one of its rows."""
+    name, answers, runtime = database_of(mariadb_database), [], ThreadRuntime()
+    backend: Any = find_store(mariadb_database).open_backend(runtime)
+    grants = [
+        run(backend.try_acquire(Claim(word, runtime.owner(), 60.0, Mode.EXCLUSIVE, 1, 0.0, Holder("host", 1))))
+        for word in ("a", "b")
+    ]
+    blocker = mariadb.connect(name, autocommit=False)
+    with blocker.cursor() as cursor:
+        cursor.execute("CREATE TABLE heavy SELECT seq AS n FROM seq_1_to_1000")
+        cursor.execute("UPDATE heavy SET n = n + 1")
+        cursor.execute("SELECT 1 FROM leasehold_lock WHERE name = 'b' FOR UPDATE")
+        renewal = threading.Thread(target=lambda: answers.extend(run(backend.renew(grants))))
+        renewal.start()
+        waiting = f"SELECT ID FROM information_schema.PROCESSLIST WHERE DB = '{name}' AND INFO LIKE 'UPDATE leasehold%'"
+        eventually(lambda: mariadb.run(waiting))
+        before = deadlocks(mariadb)
+        cursor.execute("SELECT 1 FROM leasehold_lock WHERE name = 'a' FOR UPDATE")
+    assert deadlocks(mariadb) > before
+    blocker.rollback()
+    blocker.close()
+    renewal.join()
+    assert [type(answer) for answer in answers] == [Grant, Grant]
+    assert [run(backend.release(grant)) for grant in grants] == [True, True]
+    run(backend.close())
+
+
+def deadlocks(server: MariadbServer) -> int:
+    """How many the server has resolved."""
+    ((_, count),) = server.run("SHOW GLOBAL STATUS LIKE 'Innodb_deadlocks'")
+    return int(str(count))
+
+
 @pytest.mark.parametrize("skip", [0, 1], ids=["grant", "release"])
 def test_lost_answer_is_an_unknown_outcome_that_leaves_one_owner(proxy: FaultProxy, through: str, skip: int) -> None:
     with leasehold.connect(through, ttl=20) as client:
@@ -179,15 +216,31 @@ def test_restart_of_the_server_keeps_the_lease(own_mariadb: MariadbServer) -> No
             assert other.lock("job").try_acquire() is None
 
 
-def test_fences_rise_over_the_loss_of_every_row(mariadb: MariadbServer, mariadb_database: str) -> None:
-    with leasehold.connect(mariadb_database) as client:
+def test_fences_rise_over_the_loss_of_every_row(own_mariadb: MariadbServer) -> None:
+    """No counter of the server takes part, which a restart after the rows are gone would set back."""
+    with leasehold.connect(own_mariadb.make_database("locks")) as client:
         first = client.lock("job").acquire()
         first.release()
         for table in ("lock", "claim", "record", "about"):
-            mariadb.run(f"DROP TABLE leasehold_{table}", database_of(mariadb_database))
-        second = client.lock("job").acquire()
+            own_mariadb.run(f"DROP TABLE leasehold_{table}", "locks")
+        own_mariadb.kill()
+        own_mariadb.start()
+        second = client.lock("job").acquire(timeout=60)
         assert second.fence > first.fence
         second.release()
+
+
+def test_two_hundred_held_names_are_renewed_over_few_connections(mariadb: MariadbServer, mariadb_database: str) -> None:
+    with leasehold.connect(f"{mariadb_database}?connections=2", ttl=3) as client:
+        leases = [client.lock(f"name {number}").acquire() for number in range(190)]
+        leases += [client.rwlock(f"name {number}").read.acquire() for number in range(190, 200)]
+        end = time.monotonic() + 4  # longer than the ttl
+        while time.monotonic() < end:
+            assert len(sessions(mariadb, mariadb_database)) <= 3
+            time.sleep(0.2)
+        for lease in leases:
+            lease.check()
+            assert lease.release() is True
 
 
 def test_read_only_server_is_named_and_found_again_when_it_takes_writes(own_mariadb: MariadbServer) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +9,12 @@ import pytest
 import leasehold
 from leasehold import LossReason
 from leasehold.testing.contract.lab import Child
+from tests.stores.session_stories import (
+    LONG,
+    crash_frees_at_once,
+    crash_frees_for_rows,
+    paused_holder_loses_it_after_its_ttl,
+)
 from tests.stores.support import eventually, opened, waiters
 from tests.waiting import until
 
@@ -18,8 +23,6 @@ if TYPE_CHECKING:
 
     from leasehold.testing import contract
     from verification.lab.mariadb import MariadbServer
-
-LONG = 600
 
 
 @pytest.fixture
@@ -44,38 +47,15 @@ def sessions(server: MariadbServer, url: str) -> list[object]:
 
 
 def test_crash_of_the_holder_frees_its_lock_at_once(url: str, child: Child) -> None:
-    with leasehold.connect(url) as client:
-        assert client.lock("job").try_acquire() is None
-        child.signal(signal.SIGKILL)
-        child.wait()
-        lease = client.lock("job", ttl=20).acquire(timeout=60)  # far less than the ttl of the one that is gone
-        assert lease.release() is True
+    crash_frees_at_once(url, child)
 
 
 def test_crash_frees_it_for_those_who_wait_in_rows_too(mariadb_database: str, child: Child) -> None:
-    with leasehold.connect(mariadb_database, ttl=20) as client:
-        assert client.lock("job").try_acquire() is None, "the two modes exclude each other"
-        child.signal(signal.SIGKILL)
-        lease = client.lock("job").acquire(timeout=60)
-        assert lease.abandoned is True
-        lease.release()
+    crash_frees_for_rows(mariadb_database, child)
 
 
 def test_paused_holder_keeps_its_session_but_not_beyond_its_ttl(url: str) -> None:
-    child = Child(url, "leasehold", "job", "2")
-    try:
-        child.line()
-        child.signal(signal.SIGSTOP)
-        with leasehold.connect(url, ttl=20) as client:
-            assert client.lock("job").try_acquire() is None
-            lease = client.lock("job").acquire(timeout=60)
-            child.say("check")
-            child.signal(signal.SIGCONT)
-            assert child.line().startswith("lost")
-            lease.check()
-            lease.release()
-    finally:
-        child.stop()
+    paused_holder_loses_it_after_its_ttl(url)
 
 
 def test_holders_learn_at_once_that_the_server_has_ended_their_session(

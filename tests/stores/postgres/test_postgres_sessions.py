@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,12 @@ import pytest
 import leasehold
 from leasehold import BackendUnavailable, LossReason
 from leasehold.testing.contract.lab import Child
+from tests.stores.session_stories import (
+    LONG,
+    crash_frees_at_once,
+    crash_frees_for_rows,
+    paused_holder_loses_it_after_its_ttl,
+)
 from tests.stores.support import eventually, opened
 from verification.lab.postgres import PostgresServer
 
@@ -21,8 +26,6 @@ if TYPE_CHECKING:
 
     from leasehold.testing import contract
     from verification.lab.pgbouncer import PgBouncer
-
-LONG = 600
 
 
 @pytest.fixture
@@ -49,38 +52,15 @@ def sessions(server: PostgresServer, url: str) -> list[int]:
 
 
 def test_crash_of_the_holder_frees_its_lock_at_once(url: str, child: Child) -> None:
-    with leasehold.connect(url) as client:
-        assert client.lock("job").try_acquire() is None
-        child.signal(signal.SIGKILL)
-        child.wait()
-        lease = client.lock("job", ttl=20).acquire(timeout=60)  # far less than the ttl of the one that is gone
-        assert lease.release() is True
+    crash_frees_at_once(url, child)
 
 
 def test_crash_frees_it_for_those_who_wait_in_rows_too(database: str, child: Child) -> None:
-    with leasehold.connect(database, ttl=20) as client:
-        assert client.lock("job").try_acquire() is None, "the two modes exclude each other"
-        child.signal(signal.SIGKILL)
-        lease = client.lock("job").acquire(timeout=60)
-        assert lease.abandoned is True
-        lease.release()
+    crash_frees_for_rows(database, child)
 
 
 def test_paused_holder_keeps_its_session_but_not_beyond_its_ttl(url: str) -> None:
-    child = Child(url, "leasehold", "job", "2")
-    try:
-        child.line()
-        child.signal(signal.SIGSTOP)
-        with leasehold.connect(url, ttl=20) as client:
-            assert client.lock("job").try_acquire() is None
-            lease = client.lock("job").acquire(timeout=60)
-            child.say("check")
-            child.signal(signal.SIGCONT)
-            assert child.line().startswith("lost")
-            lease.check()
-            lease.release()
-    finally:
-        child.stop()
+    paused_holder_loses_it_after_its_ttl(url)
 
 
 def test_killed_backend_ends_every_grant_of_its_session_and_the_holders_learn_why(

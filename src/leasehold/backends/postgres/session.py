@@ -129,11 +129,7 @@ class SessionBackend(BaseBackend):
         return Grant(claim, grant.fence, grant.ttl)
 
     async def renew(self, grants: Sequence[Grant], until: float = math.inf, /) -> Sequence[Grant | Loss]:
-        answers = await super().renew(grants, until)
-        for answer in answers:
-            if isinstance(answer, Grant):
-                self._source.hold(answer.claim)
-        return answers
+        return self._source.renewed(await super().renew(grants, until))
 
     async def release(self, grant: Grant, until: float = math.inf, /) -> bool | Loss:
         freed = await super().release(grant, until)

@@ -1,0 +1,79 @@
+"""Known bugs that named tests must see: the MySQL and MariaDB store."""
+
+from __future__ import annotations
+
+from verification.mutants.catalogue import Mutant
+
+__all__ = ["MYSQL_MUTANTS"]
+
+_CONTRACT = "tests/contract/test_mysql.py"
+_GRANTS = "tests/stores/mysql/test_mysql_grants.py"
+_ROWS = "backends/mysql/rows.py"
+_STATEMENTS = "backends/mysql/statements.py"
+
+MYSQL_MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        "MY-version-not-compared",
+        "a change is written although another client changed the name meanwhile: two owners",
+        _ROWS,
+        "%b WHERE name = %b AND version = %d",
+        "%b WHERE name = %b AND version >= %d",
+        (_GRANTS, "-k", "older_version"),
+    ),
+    Mutant(
+        "MY-new-name-taken-twice",
+        "two clients that both find a name unknown both grant it",
+        _ROWS,
+        "ON DUPLICATE KEY UPDATE name = VALUES(name)",
+        "ON DUPLICATE KEY UPDATE owner = VALUES(owner)",
+        (_GRANTS, "-k", "older_version"),
+    ),
+    Mutant(
+        "MY-raised-fence-folded",
+        "a holder below a raised fence is folded into the row, gets the raised fence there, and is lost",
+        _ROWS,
+        "is_plain and is_last and",
+        "is_plain and",
+        (_CONTRACT, "-k", "raised_fence_lifts_every"),
+    ),
+    Mutant(
+        "MY-ended-session-holds",
+        "a session that has ended keeps its locks until their ttl is over",
+        _ROWS,
+        "        if ended:\n",
+        "        if ended and not session:\n",
+        ("tests/stores/mysql/test_mysql_sessions.py", "-k", "crash"),
+    ),
+    Mutant(
+        "MY-nobody-woken",
+        "a release wakes nobody in another client",
+        "backends/mysql/notifications.py",
+        "            self._ringer.start()\n",
+        "            self._ringer.wake()\n",
+        (_CONTRACT, "-k", "release_signals"),
+    ),
+    Mutant(
+        "MY-deadlock-is-fatal",
+        "a renewal that lost a deadlock fails, and with it the lease may",
+        "backends/mysql/errors.py",
+        "AGAIN = frozenset({1205, 1213})",
+        "AGAIN = frozenset({1205})",
+        ("tests/stores/mysql/test_mysql_server.py", "-k", "deadlock"),
+    ),
+    Mutant(
+        "MY-place-not-kept",
+        "a waiter that keeps asking loses its place after three seconds",
+        _STATEMENTS,
+        "AND owner = %b AND state = 3 AND expires",
+        "AND owner = %b AND state = 4 AND expires",
+        (_CONTRACT, "-k", "keeps_asking"),
+    ),
+    Mutant(
+        "MY-young-fence-cleaned",
+        "the row of a name goes while a clock that is set back could give its fences again",
+        "backends/mysql/maintenance.py",
+        "SPARE = 86_400 * sql.MICRO",
+        "SPARE = 0 * sql.MICRO",
+        (_GRANTS, "-k", "fences_go_on"),
+    ),
+)
