@@ -1,8 +1,8 @@
 """The documentation is true: its Python blocks run as they are, and its links lead somewhere.
 
 The blocks of a page run one after the other in one fresh process, with a home directory and a store of their own. A
-page that names `DATABASE_URL` or `REDIS_URL` in its blocks gets a PostgreSQL or a Redis. A block whose first line is
-`# not run: reason` is only compiled.
+page that names `DATABASE_URL`, `MARIADB_URL` or `REDIS_URL` in its blocks gets a PostgreSQL, MariaDB or Redis. A block
+whose first line is `# not run: reason` is only compiled.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.servers.mariadb import fresh_mariadb
 from tests.sql.desks import fresh_schema
 
 if TYPE_CHECKING:
@@ -88,6 +89,8 @@ def servers_for(text: str, request: pytest.FixtureRequest) -> dict[str, str]:
     servers = {}
     if "DATABASE_URL" in text:
         servers["DATABASE_URL"] = fresh_schema(request.getfixturevalue("postgres"))
+    if "MARIADB_URL" in text:
+        servers["MARIADB_URL"] = fresh_mariadb(request.getfixturevalue("mariadb"))
     if "REDIS_URL" in text:
         server: RedisServer = request.getfixturevalue("redis_server")
         server.flush()

@@ -16,14 +16,12 @@ import leasehold
 from leasehold.errors import ConfigurationError, RetryTransaction, StaleFence
 from leasehold.sql import IdempotencyKeys, guard, guard_schema, is_retryable
 from tests.sql.desks import ON_MYSQL, django_alias, make_desk, make_mysql_tables, sqlalchemy_url
+from tests.sql.mariadb_sessions import LEVELS, SEE_COMMITS, connect, run
 from tests.waiting import two_in_turn
 from verification.lab.process import wait_until
 
 if TYPE_CHECKING:
     from verification.lab.mariadb import MariadbServer
-
-SEE_COMMITS = ["READ UNCOMMITTED", "READ COMMITTED"]
-LEVELS = [*SEE_COMMITS, "REPEATABLE READ", "SNAPSHOT ISOLATION", "SERIALIZABLE"]
 
 
 class Base(DeclarativeBase):
@@ -51,24 +49,6 @@ def empty(mariadb_database: str) -> str:
 def url(empty: str) -> str:
     make_mysql_tables(empty)
     return empty
-
-
-def connect(url: str, level: str | None = None, **options: Any) -> pymysql.Connection[Any]:
-    parts = sqlalchemy.make_url(url)
-    login = {"host": parts.host, "port": parts.port, "user": parts.username, "database": parts.database}
-    connection = pymysql.connect(**{**login, **options})
-    if level is not None:
-        snapshot = level == "SNAPSHOT ISOLATION"
-        run(connection, f"SET SESSION TRANSACTION ISOLATION LEVEL {'REPEATABLE READ' if snapshot else level}")
-        run(connection, f"SET SESSION innodb_snapshot_isolation = {int(snapshot)}")
-    return connection
-
-
-def run(connection: pymysql.Connection[Any], *statements: str) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        for statement in statements:
-            cursor.execute(statement)
-        return list(cursor.fetchall()) if cursor.description else []
 
 
 def value(connection: pymysql.Connection[Any]) -> int:

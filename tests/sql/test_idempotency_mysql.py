@@ -12,7 +12,7 @@ import pytest
 from leasehold.errors import ConfigurationError, InFlight, RetryTransaction
 from leasehold.sql import IdempotencyKeys, is_retryable
 from tests.sql.desks import make_mysql_tables
-from tests.sql.test_guard_mysql import LEVELS, connect, run
+from tests.sql.mariadb_sessions import LEVELS, connect, run
 from tests.waiting import eventually
 from verification.lab.mariadb import MariadbServer
 

@@ -15,6 +15,7 @@ import leasehold
 from leasehold.errors import ConfigurationError, RetryTransaction
 from leasehold.sql import fence_schema, fence_statements, guard
 from tests.sql.desks import sqlalchemy_url
+from tests.sql.mariadb_sessions import connect, run
 from tests.waiting import two_in_turn
 from verification.lab.process import find_program
 
@@ -26,19 +27,6 @@ if TYPE_CHECKING:
 HOSTILE = ["a'b", 'a"b', "a`b", "a;DROP TABLE other;--", "a\\", "a\n//\nDROP TABLE other;\n--", "{}", "{id}", "100%"]
 FENCE = "SET @leasehold_fence = '{}'"
 WRITE = "UPDATE orders SET state = 'x' WHERE id = 1"
-
-
-def connect(url: str, **options: Any) -> pymysql.Connection[Any]:
-    parts = sqlalchemy.make_url(url)
-    login = {"host": parts.host, "port": parts.port, "user": parts.username, "database": parts.database}
-    return pymysql.connect(**{**login, **options})
-
-
-def run(connection: pymysql.Connection[Any], *statements: str) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        for statement in statements:
-            cursor.execute(statement)
-        return list(cursor.fetchall()) if cursor.description else []
 
 
 def refusal(connection: pymysql.Connection[Any], *statements: str) -> str | None:

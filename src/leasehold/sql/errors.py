@@ -8,12 +8,13 @@ from __future__ import annotations
 import sqlite3
 from typing import TYPE_CHECKING
 
-from leasehold.errors import RetryTransaction
+from leasehold.errors import ConfigurationError, RetryTransaction
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = ["error_chain", "is_retryable", "mysql_code", "sqlite_code", "sqlstate"]
+__all__ = ["is_retryable", "mysql_number", "objects_from_before", "sqlite_code", "sqlstate"]
 
 # serialization failure, deadlock, a lock that was not to be had in the time the session allows
 _STATES = {"40001", "40P01", "55P03"}
@@ -34,6 +35,14 @@ def is_retryable(error: BaseException) -> bool:
     if code is not None:
         return code & 0xFF == sqlite3.SQLITE_BUSY
     return mysql_code(error) in _NUMBERS
+
+
+def objects_from_before() -> ConfigurationError:
+    """The guard's error for a session of an object mapper that would not read again."""
+    return ConfigurationError(
+        "this session holds objects that were read before guard() was called: what they say may be older than the "
+        "fence. Call guard() first in a fresh session, or session.expire_all() before it"
+    )
 
 
 def sqlstate(error: BaseException) -> str | None:

@@ -48,21 +48,23 @@ def guard(
 ) -> None:
     """Let this transaction go on only if no later holder has been here; call it first, before the first read.
 
-    `tx` is a connection, cursor or session inside a transaction: of psycopg, sqlite3, SQLAlchemy (`Connection`,
-    `Session`) or Django (a connection, or its alias). A connection that opens transactions by itself is made to open
-    one. `lease` is a lease of a lock or of a read/write lock, or the number of a fence that another process was given,
-    with `resource`. `resource` names what is protected, if that is more or less than what the lock's name says; it
-    belongs to one lock for ever. `trust_earlier_reads` says that what this transaction has read before has nothing
-    to do with the resource, as when a framework has looked up the user first; that cannot be checked. `schema` is
-    where the guard's table is in PostgreSQL, for databases in which each schema has data, and a table of the guard,
-    of its own; without it there is one table for the whole database, wherever it was made first.
+    `tx` is a connection, cursor or session inside a transaction: of psycopg, sqlite3, PyMySQL, SQLAlchemy
+    (`Connection`, `Session`) or Django (a connection, or its alias). A connection that opens transactions by itself is
+    made to open one. `lease` is a lease of a lock or of a read/write lock, or the number of a fence that another
+    process was given, with `resource`. `resource` names what is protected, if that is more or less than what the
+    lock's name says; it belongs to one lock for ever. `trust_earlier_reads` says that what this transaction has
+    read before has nothing to do with the resource, as when a framework has looked up the user first; that cannot
+    be checked. `schema` is where the guard's table is in PostgreSQL, for databases in which each schema has data,
+    and a table of the guard, of its own; without it there is one table for the whole database, wherever it was made
+    first. In MySQL it is another database than the current one.
 
     Promises that no acknowledged write of a later holder is overwritten, as long as every writer of the resource calls
     the guard first in its transaction and the database keeps what it committed. Raises `StaleFence` for a late writer;
     `RetryTransaction` when the database could not put two transactions in order, which says nothing about the fence;
     and `ConfigurationError` outside a transaction, where it would protect nothing, and after an earlier read, where
-    that can be known. It makes its table on first use. Let `StaleFence` leave the whole transaction: a rollback to a
-    savepoint takes the refusal back, and what is written after that is committed.
+    that can be known. It makes its table on first use, in MySQL only where no transaction is open yet. Let `StaleFence`
+    leave the whole transaction: a rollback to a savepoint takes the refusal back, and what is written after that is
+    committed; not in MySQL, where the refusal ends the transaction.
     """
     token = token_of(lease, resource)
     wire = wire_of(tx)
@@ -86,6 +88,7 @@ async def guard_async(
     """The same as `guard` for asyncio: psycopg's and SQLAlchemy's async classes, asyncpg, aiosqlite.
 
     Of asyncpg: a connection, one that a pool has lent, or a transaction block. Of aiosqlite: a connection or a cursor.
+    """The same as `guard` for asyncio: psycopg's and SQLAlchemy's async classes, aiomysql, asyncmy.
 
     It has a name of its own because a `guard` that has to be awaited in some programs would, where that is forgotten,
     guard nothing; a call of the wrong one of the two is refused.

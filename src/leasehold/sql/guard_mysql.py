@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from leasehold.errors import ConfigurationError, RetryTransaction
 from leasehold.fencing.token import refused, wrong_lock
-from leasehold.sql.mysql_table import MysqlTable, abort, as_hex, explain, fresh_state, level_variable
+from leasehold.sql.errors import objects_from_before
+from leasehold.sql.mysql_table import MysqlTable, abort, as_hex, as_text, explain, fresh_state, level_variable
 from leasehold.sql.wires import Transaction
 
 if TYPE_CHECKING:
@@ -208,21 +209,18 @@ class _Passage:
         here = (
             shared >= fence > exclusive
             if self._token.shared
-            else (exclusive, _text(grant)) == (fence, self._token.grant)
+            else (exclusive, as_text(grant)) == (fence, self._token.grant)
         )
         if not here:
-            raise ConfigurationError(
-                "this session holds objects that were read before guard() was called: what they say may be older than "
-                "the fence. Call guard() first in a fresh session, or session.expire_all() before it"
-            )
+            raise objects_from_before()
 
     async def _pass_exclusive(self) -> None:
         rule = {"grant": self._token.grant, "fresh": int(self._fresh), "seen": self._seen}
         await self._query(_EXCLUSIVE, {**self._values, **rule})
         ((lock, exclusive, grant, shared, ours, _, self._level),) = await self._query(_NEWEST, self._place)
         fence, own = self._token.fence, self._token.grant
-        self._require_lock(_text(lock))
-        equal = fence == exclusive and (own is None or grant is None or own == _text(grant))
+        self._require_lock(as_text(lock))
+        equal = fence == exclusive and (own is None or grant is None or own == as_text(grant))
         if not (fence > exclusive or equal) or fence <= shared:
             raise refused(self._token, max(exclusive, shared), _name(lock))
         if not ours:
@@ -233,7 +231,7 @@ class _Passage:
         if not rows:
             await self._query(_SHARED, self._values)
             ((lock, exclusive, _, shared, _, passes, level),) = await self._query(_NEWEST, self._place)
-            self._require_lock(_text(lock))
+            self._require_lock(as_text(lock))
             if not shared >= self._token.fence > exclusive:
                 raise refused(self._token, exclusive, _name(lock))
             rows = [(passes, level)]
@@ -266,10 +264,6 @@ def _counted(driver: object) -> int | None:
         return None
 
 
-def _text(value: bytes | str | None) -> str | None:
-    return value.decode() if isinstance(value, bytes | bytearray) else value
-
-
 def _name(lock: bytes | str | None) -> str | None:
     """What the user calls the lock of a row."""
-    return (_text(lock) or "").partition(":")[2] or None
+    return (as_text(lock) or "").partition(":")[2] or None

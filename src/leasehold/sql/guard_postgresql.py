@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from leasehold.errors import ConfigurationError, LeaseholdError, RetryTransaction
 from leasehold.fencing.token import refused, wrong_lock
-from leasehold.sql.errors import is_retryable, sqlstate
+from leasehold.sql.errors import is_retryable, objects_from_before, sqlstate
 from leasehold.sql.identifiers import escaped, literal, quoted
 from leasehold.sql.wires import Transaction
 
@@ -208,10 +208,7 @@ async def _pass_or_refuse(wire: Wire, token: Token, home: str, trust: bool) -> N
     if touched and MADE_HERE not in known:
         raise _used_before()
     if wire.holds_objects and not was_here:
-        raise ConfigurationError(
-            "this session holds objects that were read before guard() was called: what they say may be older than the "
-            "fence. Call guard() first in a fresh session, or session.expire_all() before it"
-        )
+        raise objects_from_before()
 
 
 async def _refuse(wire: Wire, token: Token, home: str) -> NoReturn:

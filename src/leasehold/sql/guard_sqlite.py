@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from leasehold.errors import ConfigurationError, RetryTransaction
 from leasehold.fencing.token import refused, wrong_lock
-from leasehold.sql.errors import is_retryable, sqlite_code
+from leasehold.sql.errors import is_retryable, objects_from_before, sqlite_code
 from leasehold.sql.wires import Transaction
 
 if TYPE_CHECKING:
@@ -89,10 +89,7 @@ async def raise_fence(
 
 async def _require_fresh_objects(wire: Wire, token: Token) -> None:
     if wire.holds_objects and not await _was_here(wire, token):
-        raise ConfigurationError(
-            "this session holds objects that were read before guard() was called: what they say may be older than the "
-            "fence. Call guard() first in a fresh session, or session.expire_all() before it"
-        )
+        raise objects_from_before()
 
 
 def _opens_transaction(wire: Wire) -> bool:

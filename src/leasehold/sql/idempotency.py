@@ -84,11 +84,11 @@ class IdempotencyKeys:
     def attempt(self, tx: Any, key: str, *, fingerprint: object, principal: str | None = None) -> TransactionAttempt:
         """Use a key for the work of the block, in the transaction that `tx` is in.
 
-        `tx` is a connection, cursor or session inside a transaction: of psycopg, sqlite3, SQLAlchemy (`Connection`,
-        `Session`) or Django (a connection, or its alias). A connection that opens transactions by itself is made to
-        open one. `fingerprint` is the payload, as bytes, text or anything that JSON can write; its SHA-256 is kept.
-        None says on purpose that payloads are not compared. `principal` says whose key it is: the same key of two
-        principals is two keys.
+        `tx` is a connection, cursor or session inside a transaction: of psycopg, sqlite3, PyMySQL, SQLAlchemy
+        (`Connection`, `Session`) or Django (a connection, or its alias). A connection that opens transactions
+        by itself is made to open one. `fingerprint` is the payload, as bytes, text or anything that JSON can
+        write; its SHA-256 is kept. None says on purpose that payloads are not compared. `principal` says whose
+        key it is: the same key of two principals is two keys.
 
         Promises that of all transactions with this key one is committed, and that `attempt.result` of every later one
         is what that one completed, for as long as `keep`. Leaving the block without `complete` records nothing, and
@@ -96,7 +96,7 @@ class IdempotencyKeys:
 
         Entering it raises `InFlight` while another transaction is at it, `KeyReused` for another payload,
         `RetryTransaction` when the whole transaction has to be run again, and `ConfigurationError` outside a
-        transaction. It makes its table on first use.
+        transaction. It makes its table on first use, in MySQL only where no transaction is open yet.
         """
         return TransactionAttempt(self, tx, make_claim(self.name, principal, key, fingerprint))
 

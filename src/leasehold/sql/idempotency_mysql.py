@@ -11,7 +11,7 @@ A savepoint stands for the transaction in which the attempt began. It is gone if
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from leasehold.errors import LeaseholdError
 from leasehold.sql.errors import mysql_code
@@ -24,7 +24,7 @@ from leasehold.sql.idempotency_record import (
     require_transaction,
     retry,
 )
-from leasehold.sql.mysql_table import MysqlTable, abort, as_hex, at_once, explain, fresh_state, level_variable
+from leasehold.sql.mysql_table import MysqlTable, abort, as_hex, as_text, at_once, explain, fresh_state, level_variable
 from leasehold.sql.patience import Patience
 from leasehold.sql.wires import Transaction
 
@@ -108,7 +108,7 @@ async def begin(wire: Wire, claim: Claim, rules: Rules) -> Kept | Opened:
         newest = TABLE.named(_NEWEST, rules.schema).replace("@level@", level_variable(wire))
         ((fingerprint, result, over, level),) = (await wire.query(newest, _place(claim))).rows
         if result is not None and not over:
-            return Kept(_text(fingerprint), result)
+            return Kept(as_text(fingerprint), result)
         opened = Opened(secrets.token_hex(8), rules.schema, may_sweep=level != "SERIALIZABLE")
         await wire.query(f"SAVEPOINT {_savepoint(opened)}", {})
     except Exception as error:  # noqa: BLE001 - raised again, in words
@@ -132,7 +132,7 @@ async def _take(wire: Wire, claim: Claim, rules: Rules, state: Transaction) -> K
             raise retry("the server is set to roll back a transaction that meets a lock")
         rows = (await wire.query(TABLE.named(_LOOK, rules.schema), _place(claim))).rows
         if rows:
-            return Kept(_text(rows[0][0]), rows[0][1])
+            return Kept(as_text(rows[0][0]), rows[0][1])
         if not await patience.pause():
             raise in_flight(claim, rules, "the attempt that came first is not over")
 
@@ -199,10 +199,6 @@ def _place(claim: Claim) -> dict[str, object]:
 
 def _savepoint(opened: Opened) -> str:
     return f"leasehold_{opened.token}"
-
-
-def _text(value: Any) -> str | None:
-    return value.decode() if isinstance(value, bytes | bytearray) else value
 
 
 def _explain(error: Exception) -> NoReturn:

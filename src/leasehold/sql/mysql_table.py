@@ -20,7 +20,7 @@ from leasehold.sql.wires import Transaction
 if TYPE_CHECKING:
     from leasehold.sql.wires import Answer, Wire
 
-__all__ = ["MysqlTable", "abort", "as_hex", "at_once", "explain", "fresh_state", "level_variable"]
+__all__ = ["MysqlTable", "abort", "as_hex", "as_text", "at_once", "explain", "fresh_state", "level_variable"]
 
 LONGEST_NAME = 1024  # bytes; names are primary keys
 NO_TABLE = 1146
@@ -97,6 +97,11 @@ def as_hex(text: str | None) -> str | None:
     if len(data) > LONGEST_NAME:
         raise ConfigurationError(f"a name has at most {LONGEST_NAME} bytes in MySQL, and this one {len(data)}")
     return data.hex()
+
+
+def as_text(value: bytes | str | None) -> str | None:
+    """What a driver gives for such a name."""
+    return value.decode() if isinstance(value, bytes | bytearray) else value
 
 
 async def fresh_state(wire: Wire, statement: str, values: dict[str, object]) -> Transaction:
