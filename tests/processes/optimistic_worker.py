@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import multiprocessing
 import sys
-from typing import Any, ClassVar
+from typing import Any
 
 import sqlalchemy
 from sqlalchemy import text
@@ -32,7 +32,7 @@ class Counter(Base):
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     n: Mapped[int]
     version: Mapped[int] = mapped_column()
-    __mapper_args__: ClassVar[dict[str, Any]] = {"version_id_col": version}
+    __mapper_args__ = {"version_id_col": version}  # noqa: RUF012 - as SQLAlchemy declares it
 
 
 def naive(tx: Session) -> None:

@@ -29,10 +29,9 @@ from tests.sql.pairs import fresh_url
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
-    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
-    Begin = Callable[[], AbstractAsyncContextManager[Any]]
+    Begin = Callable[[], Any]
 
 DRIVERS = {"postgresql": "postgresql+psycopg", "mariadb": "mariadb+asyncmy", "sqlite": "sqlite+aiosqlite"}
 KINDS = [

@@ -114,7 +114,7 @@ def django_model(url: str) -> Iterator[tuple[str, Any]]:
 
     alias = django_alias(url)
 
-    class Invoice(models.Model):
+    class Invoice(models.Model):  # type: ignore[misc] # Django has no types
         """Names and types of its own."""
 
         number = models.IntegerField(primary_key=True, db_column="id")
