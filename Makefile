@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 RUN    := PYTHONPATH=. $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo test test-quick test-all check fmt lint types sim conformance differential faults mutants counters models bench docs clean
+.PHONY: help setup servers demo test test-quick test-all check fmt lint types sim conformance differential faults mutants oversell counters models bench docs clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -39,7 +39,7 @@ test: setup servers  ## all tests, short forms of the long ones included
 test-quick: setup  ## the inner loop: under a minute
 	$(RUN) -m pytest -x -q tests/unit tests/architecture tests/faces tests/contract/test_memory.py tests/contract/test_sqlite.py
 
-test-all: test sim conformance differential faults mutants models counters  ## everything, with the long forms
+test-all: test sim conformance differential faults mutants models counters oversell  ## everything, with the long forms
 
 check: lint types test  ## exactly what the continuous integration runs
 
@@ -73,6 +73,9 @@ faults: setup servers  ## the long forms of the fault tests: packet loss, mixed 
 
 mutants: setup  ## known bugs, planted again: each must be caught
 	$(RUN) -m verification.mutants
+
+oversell: setup servers  ## 10 tickets and 100 buyers over five processes, 50 times in each way on each database
+	$(RUN) -m benchmarks.ticket_sale --runs 50 --buyers 100
 
 counters: setup servers  ## lost updates under pauses, 100,000 at each level of isolation; an hour
 	$(RUN) -m verification.lab.counters

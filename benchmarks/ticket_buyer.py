@@ -1,7 +1,7 @@
 """A process with buyers of tickets: `python -m benchmarks.ticket_buyer WAY URL LOCKS THREADS`.
 
-It prints "ready". For each line `sale BUYERS` it lets so many buyers want one ticket of item 1 each, as many at once as
-it has threads; for each line `load ITEMS START END` its threads buy from START to END, each time one of so many items.
+It prints "ready". For each line `sale START BUYERS` it lets so many buyers want one ticket of item 1 each, as many at
+once as it has threads; for each line `load START ITEMS END` its threads buy until END, each time one of so many items.
 It answers with JSON: how many were sold, how many were told that nothing is left, how often a transaction was run
 again, and how long each purchase took.
 """
@@ -49,6 +49,17 @@ class Counter:
         say({"sold": self.sold, "refused": len(self.refused), "retries": retries, "errors": self.errors})
 
 
+def _at(start: float, office: TicketOffice, buyers: Callable[[], None]) -> Callable[[], None]:
+    """Everybody has a connection and waits for the same instant, as people do who wait for a sale to open."""
+
+    def wait_and_buy() -> None:
+        with office.engine.connect():
+            time.sleep(max(0.0, start - time.monotonic()))
+        buyers()
+
+    return wait_and_buy
+
+
 def _sale(counter: Counter, count: int) -> Callable[[], None]:
     left = list(range(count))
 
@@ -63,9 +74,8 @@ def _sale(counter: Counter, count: int) -> Callable[[], None]:
     return buyers
 
 
-def _load(counter: Counter, items: int, start: float, end: float) -> Callable[[], None]:
+def _load(counter: Counter, items: int, end: float) -> Callable[[], None]:
     def buyers() -> None:
-        time.sleep(max(0.0, start - time.monotonic()))
         while time.monotonic() < end:
             counter.buy(random.randint(1, items))
 
@@ -79,13 +89,10 @@ def main() -> None:
     with office.engine.connect():  # whatever is loaded with the first use
         say("ready")
     for line in sys.stdin:
-        order, *words = line.split()
+        order, start, count, *end = line.split()
         counter = Counter(office)
-        if order == "sale":
-            buyers = _sale(counter, int(words[0]))
-        else:
-            buyers = _load(counter, int(words[0]), float(words[1]), float(words[2]))
-        running = [threading.Thread(target=buyers) for _ in range(int(threads))]
+        buyers = _sale(counter, int(count)) if order == "sale" else _load(counter, int(count), float(end[0]))
+        running = [threading.Thread(target=_at(float(start), office, buyers)) for _ in range(int(threads))]
         for thread in running:
             thread.start()
         for thread in running:

@@ -28,6 +28,7 @@ __all__ = ["DATABASES", "Databases", "Outcome", "Sale", "databases", "main"]
 
 DATABASES = ("PostgreSQL", "MariaDB", "SQLite")
 PROCESSES, THREADS = 5, 10
+HEAD_START = 0.5  # seconds until the sale opens
 _COUNT = itertools.count()
 
 
@@ -62,9 +63,9 @@ class Sale:
     def sell(self, tickets: int, buyers: int) -> Outcome:
         """Let so many buyers want one of so many tickets."""
         self._stock(tickets, 1)
-        began = time.monotonic()
-        answers = self._ask([f"sale {share}" for share in _shares(buyers, len(self._processes))])
-        took = time.monotonic() - began
+        start = time.monotonic() + HEAD_START
+        answers = self._ask([f"sale {start} {share}" for share in _shares(buyers, len(self._processes))])
+        took = time.monotonic() - start
         sold, left = self._count()
         retries, refused = (sum(answer[word] for answer in answers) for word in ("retries", "refused"))
         return Outcome(tickets, sold, left, retries, refused, took)
@@ -72,8 +73,8 @@ class Sale:
     def load(self, items: int, seconds: float) -> tuple[list[float], int]:
         """Sell as fast as it goes, of so many items that never run out: the time of each purchase, and retries."""
         self._stock(1_000_000, items)
-        start = time.monotonic() + 0.3
-        answers = self._ask([f"load {items} {start} {start + seconds}"] * len(self._processes))
+        start = time.monotonic() + HEAD_START
+        answers = self._ask([f"load {start} {items} {start + seconds}"] * len(self._processes))
         return [took for answer in answers for took in answer["sold"]], sum(answer["retries"] for answer in answers)
 
     def close(self) -> None:

@@ -27,7 +27,7 @@ RESERVATION_MUTANTS: tuple[Mutant, ...] = (
         _STEPS,
         "wanted.get(item, 0) + (0 if item in done else change)",
         "wanted.get(item, 0) if item in done else 0",
-        (_TESTS, "-k", "stays_short and psycopg"),
+        (_TESTS, "-k", "stays_short and sqlite3"),
     ),
     Mutant(
         "RV-cancelled-twice",

@@ -193,7 +193,8 @@ class Ledger:
         """Add to the stock, or take away what is not held."""
         for item, change in items.items():
             if change >= 0:
-                if (await self.ask(self.statements.restock, item=item, change=change)).count < 1:
+                count = (await self.ask(self.statements.restock, item=item, change=change)).count
+                if count < 1 and change > 0:  # MySQL does not count a change by nothing
                     raise ConfigurationError(f"the stock table of {self.rules.name!r} has no row for {item!r}")
             elif not await self._change(item, change):
                 raise out_of_stock(self.rules, item, -change, await self._on_the_shelf(item))
