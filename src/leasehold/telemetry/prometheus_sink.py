@@ -13,7 +13,7 @@ from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histo
 
 from leasehold.errors import ConfigurationError
 from leasehold.telemetry.instruments import INSTRUMENTS, Instrument
-from leasehold.telemetry.recorder import NoSpans
+from leasehold.telemetry.sink import ACQUIRE, HELD, HOLD, Pair, Sink
 
 __all__ = ["PrometheusSink", "find"]
 
@@ -34,7 +34,7 @@ def find(registry: Any = None) -> PrometheusSink:
     return _SINKS[registry]
 
 
-class PrometheusSink(NoSpans):
+class PrometheusSink(Sink):
     """The metrics in one registry."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -43,32 +43,51 @@ class PrometheusSink(NoSpans):
         self._children: dict[tuple[str, ...], Any] = {}  # by name and labels: a look-up in the library takes a lock
 
     def observe(self, instrument: str, value: float, *labels: str) -> None:
-        child = self._children.get((instrument, *labels)) or self._child(instrument, *labels)
+        child = self._child(instrument, *labels)
         with _LOCK:
             child.observe(value)
 
     def count(self, instrument: str, *labels: str) -> None:
-        child = self._children.get((instrument, *labels)) or self._child(instrument, *labels)
+        child = self._child(instrument, *labels)
         with _LOCK:
             child.inc()
 
     def shift(self, instrument: str, by: int, *labels: str) -> None:
-        child = self._children.get((instrument, *labels)) or self._child(instrument, *labels)
+        child = self._child(instrument, *labels)
         with _LOCK:
             child.inc(by)
 
     def put(self, instrument: str, value: int, *labels: str) -> None:
-        child = self._children.get((instrument, *labels)) or self._child(instrument, *labels)
+        child = self._child(instrument, *labels)
         with _LOCK:
             child.set(value)
 
-    def zero(self, instrument: str, surplus: int, *labels: str) -> None:
-        del surplus
+    def zero(self, instrument: str, *labels: str) -> None:
         self.put(instrument, 0, *labels)
 
+    def pair(self, backend: str, group: str, mode: str) -> Pair:
+        note_wait = self._child(ACQUIRE, backend, group, mode, "acquired").observe
+        note_hold = self._child(HOLD, backend, group, "released").observe
+        held = self._child(HELD, backend, group)
+        more, less = held.inc, held.dec
+
+        def acquired(waited: float) -> None:
+            with _LOCK:
+                note_wait(waited)
+                more()
+
+        def released(seconds: float) -> None:
+            with _LOCK:
+                note_hold(seconds)
+                less()
+
+        return Pair(group, mode, acquired, released)
+
     def _child(self, instrument: str, *labels: str) -> Any:
-        with _LOCK:
-            child = self._children[instrument, *labels] = self._metrics[instrument].labels(*labels)
+        child = self._children.get((instrument, *labels))
+        if child is None:
+            with _LOCK:
+                child = self._children[instrument, *labels] = self._metrics[instrument].labels(*labels)
         return child
 
 
