@@ -22,6 +22,7 @@ from verification.mutants.catalogue_redis_store import REDIS_STORE_MUTANTS
 from verification.mutants.catalogue_redlock import REDLOCK_MUTANTS
 from verification.mutants.catalogue_sql_idempotency import SQL_IDEMPOTENCY_MUTANTS
 from verification.mutants.catalogue_sqlite import SQLITE_MUTANTS
+from verification.mutants.catalogue_telemetry import TELEMETRY_MUTANTS
 from verification.mutants.catalogue_time import TIME_MUTANTS
 from verification.mutants.catalogue_zookeeper import ZOOKEEPER_MUTANTS
 from verification.mutants.runner import Verdict, apply, hunt
@@ -47,6 +48,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *ELECTION_MUTANTS,
     *LEAVING_MUTANTS,
     *JOBS_MUTANTS,
+    *TELEMETRY_MUTANTS,
 )
 
 __all__ = ["MUTANTS", "Mutant", "Verdict", "apply", "hunt"]
