@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +12,17 @@ if TYPE_CHECKING:
 
     from leasehold.events import Event
 
-__all__ = ["ACQUIRE", "HELD", "HOLD", "Hold", "Pair", "Sink"]
+__all__ = ["ACQUIRE", "CHANGING", "HELD", "HOLD", "Hold", "Pair", "Sink"]
 
 ACQUIRE = "leasehold.lock.acquire.duration"
 HOLD = "leasehold.lock.hold.duration"
 HELD = "leasehold.lock.held"
+
+# Taken around every change of a metric that has a lock of its own, and before a fork: a child must not inherit one that is
+# taken. It is given back in the child before the recorders there, which are registered later, set their gauges to zero.
+CHANGING = threading.Lock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=CHANGING.acquire, after_in_parent=CHANGING.release, after_in_child=CHANGING.release)
 
 
 @dataclass(slots=True)
