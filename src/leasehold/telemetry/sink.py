@@ -18,8 +18,8 @@ ACQUIRE = "leasehold.lock.acquire.duration"
 HOLD = "leasehold.lock.hold.duration"
 HELD = "leasehold.lock.held"
 
-# Taken around every change of a metric that has a lock of its own, and before a fork: a child must not inherit one that is
-# taken. It is given back in the child before the recorders there, which are registered later, set their gauges to zero.
+# Taken around every change of a metric that has a lock of its own, and before a fork: a child must not inherit one that
+# is taken. In the child it is given back before the recorders, which are registered later, set their gauges to zero.
 CHANGING = threading.Lock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=CHANGING.acquire, after_in_parent=CHANGING.release, after_in_child=CHANGING.release)
