@@ -122,10 +122,13 @@ class Recorder:
 
     def close(self) -> None:
         """Take back what is open: from now on nobody would learn of its end."""
-        while self._waiting:
-            self._stop_waiting(next(iter(self._waiting)))
-        while self._held:
-            self._end(*next(iter(self._held)), "unobserved")
+        for call in list(self._waiting):
+            self._stop_waiting(call)
+        for key in list(self._held):
+            hold = self._held.pop(key, None)
+            if hold is not None:
+                self._sink.shift(HELD, -1, self._backend, hold.pair.group)
+                self._after(hold, "unobserved")
 
     def after_fork(self) -> None:
         """In a child: what is open is the parent's, and so are its spans."""
