@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import leasehold
 from leasehold import errors, events
 from leasehold._core.states import TRANSITIONS, State
+from leasehold.telemetry.instruments import INSTRUMENTS
 from leasehold.testing.contract import REQUIRED
 from leasehold.values import Capability
 from tools.store_options import draw_options
@@ -98,6 +99,21 @@ def _events() -> str:
             fields = ", ".join(f"`{field.name}`" for field in dataclasses.fields(event))
             rows.append((f"`{name}`", logging.getLevelName(event.level), _first_paragraph(event), fields))
     return _table(("event", "level", "means", "fields"), rows)
+
+
+def _metrics() -> str:
+    """Every metric of a process, under both of its names."""
+    rows = [
+        (
+            f"`{item.name}`",
+            f"`{item.series[0] if item.kind != 'histogram' else item.prometheus_name}`",
+            item.kind if item.kind != "updown" else "gauge",
+            ", ".join(f"`{label}`" for label in item.labels),
+            item.description,
+        )
+        for item in INSTRUMENTS.values()
+    ]
+    return _table(("OpenTelemetry", "Prometheus", "kind", "labels", "means"), rows)
 
 
 def _capabilities() -> str:
@@ -185,6 +201,7 @@ DRAWINGS: dict[str, Callable[[], str]] = {
     "decisions": _decisions,
     "errors": _errors,
     "events": _events,
+    "metrics": _metrics,
     "models": _models,
     "names": _names,
     "options": _options,

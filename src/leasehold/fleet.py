@@ -72,8 +72,9 @@ class FleetReader:
         began = time.monotonic()
         try:
             locks = self._client.locks(self._prefix)
-        except LeaseholdError as error:
-            state = FleetState(error=str(error), read_at=time.monotonic(), took=time.monotonic() - began)
+        except Exception as error:  # noqa: BLE001 - whatever it is, those who ask must be told, and the next may succeed
+            text = str(error) if isinstance(error, LeaseholdError) else f"it failed with {type(error).__name__}"
+            state = FleetState(error=text, read_at=time.monotonic(), took=time.monotonic() - began)
             self.failures += 1
         else:
             now = time.monotonic()

@@ -28,6 +28,7 @@ from verification.mutants.catalogue_redlock import REDLOCK_MUTANTS
 from verification.mutants.catalogue_reservations import RESERVATION_MUTANTS
 from verification.mutants.catalogue_sql_idempotency import SQL_IDEMPOTENCY_MUTANTS
 from verification.mutants.catalogue_sqlite import SQLITE_MUTANTS
+from verification.mutants.catalogue_telemetry import TELEMETRY_MUTANTS
 from verification.mutants.catalogue_time import TIME_MUTANTS
 from verification.mutants.catalogue_zookeeper import ZOOKEEPER_MUTANTS
 from verification.mutants.runner import Verdict, apply, hunt
@@ -59,6 +60,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *ELECTION_MUTANTS,
     *LEAVING_MUTANTS,
     *JOBS_MUTANTS,
+    *TELEMETRY_MUTANTS,
 )
 
 __all__ = ["MUTANTS", "Mutant", "Verdict", "apply", "hunt"]

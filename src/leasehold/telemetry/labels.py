@@ -53,6 +53,9 @@ class BoundedValues:
 
 
 def backend_of(store: object) -> str:
-    """The kind of a store in a word: the folder that its class is in, such as `redis`."""
-    parts = type(store).__module__.split(".")
-    return parts[2] if parts[:2] == ["leasehold", "backends"] and len(parts) > 2 else parts[0]
+    """The kind of a store in a word: the folder that its class is in, such as `redis`; of others, the class itself."""
+    kind = type(store)
+    parts = kind.__module__.split(".")
+    if parts[:2] == ["leasehold", "backends"]:
+        return parts[2]
+    return kind.__name__.removesuffix("Store").lower() or "custom"

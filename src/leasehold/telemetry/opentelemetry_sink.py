@@ -6,6 +6,7 @@ It is never made the current span: what runs under a lock belongs to the caller'
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +16,12 @@ from opentelemetry.trace import Status, StatusCode
 from leasehold import __version__
 from leasehold import events as happened
 from leasehold.telemetry.instruments import INSTRUMENTS
+from leasehold.telemetry.sink import Sink
 
 if TYPE_CHECKING:
     from leasehold.events import Event
     from leasehold.telemetry.instruments import Instrument
-    from leasehold.telemetry.recorder import Hold
+    from leasehold.telemetry.sink import Hold
 
 __all__ = ["OpenTelemetrySink", "find"]
 
@@ -36,40 +38,46 @@ def find(meter_provider: Any = None, tracer_provider: Any = None, *, spans: bool
     return _SINKS[key]
 
 
-class OpenTelemetrySink:
+class OpenTelemetrySink(Sink):
     """The instruments of one pair of providers."""
 
     def __init__(self, meter_provider: Any, tracer_provider: Any, *, spans: bool) -> None:
         self.destination, self._tracer_provider = meter_provider, tracer_provider
         meter = meter_provider.get_meter("leasehold", __version__)
-        self._instruments = {name: _make(instrument, meter) for name, instrument in INSTRUMENTS.items()}
+        self._lock = threading.Lock()
+        self._values: dict[str, dict[tuple[str, ...], int]] = {}
+        self._histograms: dict[str, Any] = {}
+        for instrument in INSTRUMENTS.values():
+            self._make(instrument, meter)
         self._tracer = tracer_provider.get_tracer("leasehold", __version__) if spans else None
         self._attributes: dict[tuple[str, ...], dict[str, str]] = {}
 
     def observe(self, instrument: str, value: float, *labels: str) -> None:
-        self._instruments[instrument].record(value, self._of(instrument, *labels))
+        self._histograms[instrument].record(value, self._of(instrument, *labels))
 
     def count(self, instrument: str, *labels: str) -> None:
-        self._instruments[instrument].add(1, self._of(instrument, *labels))
+        self.shift(instrument, 1, *labels)
 
     def shift(self, instrument: str, by: int, *labels: str) -> None:
-        self._instruments[instrument].add(by, self._of(instrument, *labels))
+        values = self._values[instrument]
+        with self._lock:
+            values[labels] = values.get(labels, 0) + by
 
     def put(self, instrument: str, value: int, *labels: str) -> None:
-        self._instruments[instrument].set(value, self._of(instrument, *labels))
+        self._values[instrument][labels] = value
 
-    def zero(self, instrument: str, surplus: int, *labels: str) -> None:
-        self.shift(instrument, -surplus, *labels)
+    def zero(self, instrument: str, *labels: str) -> None:
+        self._values[instrument][labels] = 0  # without the lock, which a thread of the parent may have
 
-    def acquired(self, hold: Hold, waited: float) -> None:
+    def begin(self, hold: Hold, waited: float) -> None:
         if self._tracer is None:
             return
-        now, attributes = time.time_ns(), _attributes(hold.name, hold.group, hold.mode, hold.fence)
+        now, attributes = time.time_ns(), _attributes(hold.name, hold.pair.group, hold.pair.mode, hold.fence)
         waiting = self._tracer.start_span(
-            f"leasehold.acquire {hold.group}", attributes=attributes, start_time=now - int(waited * 1e9)
+            f"leasehold.acquire {hold.pair.group}", attributes=attributes, start_time=now - int(waited * 1e9)
         )
         waiting.end(now)
-        hold.span = self._tracer.start_span(f"leasehold.hold {hold.group}", attributes=attributes, start_time=now)
+        hold.span = self._tracer.start_span(f"leasehold.hold {hold.pair.group}", attributes=attributes, start_time=now)
 
     def not_acquired(self, event: Event, outcome: str, group: str) -> None:
         if self._tracer is None:
@@ -84,7 +92,7 @@ class OpenTelemetrySink:
             span.set_status(Status(StatusCode.ERROR, event.error))
         span.end(now)
 
-    def ended(self, hold: Hold, end: str) -> None:
+    def end(self, hold: Hold, end: str) -> None:
         if hold.span is not None:
             hold.span.set_attribute("leasehold.end", end)
             hold.span.end()
@@ -98,6 +106,25 @@ class OpenTelemetrySink:
             hold.span.set_status(Status(StatusCode.ERROR, f"lost: {event.loss.reason}"))
         elif isinstance(event, happened.RenewalFailed):
             hold.span.add_event("renewal failed", {"leasehold.remaining": event.remaining, "error": event.error})
+
+    def _make(self, instrument: Instrument, meter: Any) -> None:
+        """A histogram is given each value. Of the others the library asks for the present value when it collects."""
+        facts: dict[str, Any] = {"unit": instrument.unit, "description": instrument.description}
+        if instrument.kind == "histogram":
+            facts["explicit_bucket_boundaries_advisory"] = list(instrument.buckets)
+            self._histograms[instrument.name] = meter.create_histogram(instrument.name, **facts)
+            return
+        self._values[instrument.name] = {}
+        make = {
+            "counter": meter.create_observable_counter,
+            "updown": meter.create_observable_up_down_counter,
+            "gauge": meter.create_observable_gauge,
+        }[instrument.kind]
+        make(instrument.name, callbacks=[lambda _: self._present(instrument.name)], **facts)
+
+    def _present(self, instrument: str) -> list[metrics.Observation]:
+        values = list(self._values[instrument].items())
+        return [metrics.Observation(value, self._of(instrument, *labels)) for labels, value in values]
 
     def _of(self, instrument: str, *labels: str) -> dict[str, str]:
         """The attributes; made once for each combination, of which there are few."""
@@ -113,16 +140,3 @@ def _attributes(name: str, group: str, mode: str, fence: int | None) -> dict[str
     if fence is not None:
         facts["leasehold.fence"] = fence
     return facts
-
-
-def _make(instrument: Instrument, meter: Any) -> Any:
-    facts: dict[str, Any] = {"unit": instrument.unit, "description": instrument.description}
-    if instrument.kind == "counter":
-        return meter.create_counter(instrument.name, **facts)
-    if instrument.kind == "updown":
-        return meter.create_up_down_counter(instrument.name, **facts)
-    if instrument.kind == "gauge":
-        return meter.create_gauge(instrument.name, **facts)
-    return meter.create_histogram(
-        instrument.name, explicit_bucket_boundaries_advisory=list(instrument.buckets), **facts
-    )

@@ -5,22 +5,17 @@ They are plain counters, gauges and histograms, which its mode for several proce
 
 from __future__ import annotations
 
-import os
-import threading
 from typing import Any
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 
 from leasehold.errors import ConfigurationError
 from leasehold.telemetry.instruments import INSTRUMENTS, Instrument
-from leasehold.telemetry.recorder import NoSpans
+from leasehold.telemetry.sink import ACQUIRE, CHANGING, HELD, HOLD, Pair, Sink
 
 __all__ = ["PrometheusSink", "find"]
 
 _SINKS: dict[CollectorRegistry, PrometheusSink] = {}
-
-# Taken around every change, and before a fork: a child must not inherit a metric whose own lock is taken.
-_LOCK = threading.Lock()
 
 
 def find(registry: Any = None) -> PrometheusSink:
@@ -34,7 +29,7 @@ def find(registry: Any = None) -> PrometheusSink:
     return _SINKS[registry]
 
 
-class PrometheusSink(NoSpans):
+class PrometheusSink(Sink):
     """The metrics in one registry."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -43,32 +38,51 @@ class PrometheusSink(NoSpans):
         self._children: dict[tuple[str, ...], Any] = {}  # by name and labels: a look-up in the library takes a lock
 
     def observe(self, instrument: str, value: float, *labels: str) -> None:
-        child = self._children.get((instrument, *labels)) or self._child(instrument, *labels)
-        with _LOCK:
+        child = self._child(instrument, *labels)
+        with CHANGING:
             child.observe(value)
 
     def count(self, instrument: str, *labels: str) -> None:
-        child = self._children.get((instrument, *labels)) or self._child(instrument, *labels)
-        with _LOCK:
+        child = self._child(instrument, *labels)
+        with CHANGING:
             child.inc()
 
     def shift(self, instrument: str, by: int, *labels: str) -> None:
-        child = self._children.get((instrument, *labels)) or self._child(instrument, *labels)
-        with _LOCK:
+        child = self._child(instrument, *labels)
+        with CHANGING:
             child.inc(by)
 
     def put(self, instrument: str, value: int, *labels: str) -> None:
-        child = self._children.get((instrument, *labels)) or self._child(instrument, *labels)
-        with _LOCK:
+        child = self._child(instrument, *labels)
+        with CHANGING:
             child.set(value)
 
-    def zero(self, instrument: str, surplus: int, *labels: str) -> None:
-        del surplus
+    def zero(self, instrument: str, *labels: str) -> None:
         self.put(instrument, 0, *labels)
 
+    def pair(self, backend: str, group: str, mode: str) -> Pair:
+        note_wait = self._child(ACQUIRE, backend, group, mode, "acquired").observe
+        note_hold = self._child(HOLD, backend, group, "released").observe
+        held = self._child(HELD, backend, group)
+        more, less = held.inc, held.dec
+
+        def acquired(waited: float) -> None:
+            with CHANGING:
+                note_wait(waited)
+                more()
+
+        def released(seconds: float) -> None:
+            with CHANGING:
+                note_hold(seconds)
+                less()
+
+        return Pair(group, mode, acquired, released)
+
     def _child(self, instrument: str, *labels: str) -> Any:
-        with _LOCK:
-            child = self._children[instrument, *labels] = self._metrics[instrument].labels(*labels)
+        child = self._children.get((instrument, *labels))
+        if child is None:
+            with CHANGING:
+                child = self._children[instrument, *labels] = self._metrics[instrument].labels(*labels)
         return child
 
 
@@ -79,7 +93,3 @@ def _make(instrument: Instrument, registry: CollectorRegistry) -> Any:
     if instrument.kind == "histogram":
         return Histogram(name, text, labels, registry=registry, buckets=instrument.buckets)
     return Gauge(name, text, labels, registry=registry, multiprocess_mode="livesum")
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release)

@@ -8,91 +8,26 @@ switched on. In a forked child nothing is held: leases and waiting calls are the
 from __future__ import annotations
 
 import os
-import time
 import weakref
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from time import monotonic
+from typing import TYPE_CHECKING, Any
 
 from leasehold import events as happened
 from leasehold.errors import ConfigurationError
 from leasehold.fencing import checks
-from leasehold.telemetry.labels import BoundedValues, backend_of
+from leasehold.telemetry.labels import OTHER, BoundedValues, backend_of
+from leasehold.telemetry.sink import ACQUIRE, HELD, HOLD, Hold
 from leasehold.values import LossReason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from leasehold.client import AsyncClient
+    from leasehold.telemetry.sink import Pair, Sink
 
-__all__ = ["Hold", "NoSpans", "Recorder", "Sink", "switch_on"]
-
-
-@dataclass(slots=True)
-class Hold:
-    """A lock that is held."""
-
-    name: str
-    fence: int
-    group: str
-    mode: str
-    since: float
-    span: Any = None
-    election: str | None = None
-    share: str | None = None
+__all__ = ["LEADER", "PARTITIONS", "WAITERS", "Recorder", "switch_on"]
 
 
-class Sink(Protocol):
-    """Where measurements go: a library of metrics, and of traces where it has them."""
-
-    destination: object  # a client is counted only once in each
-
-    def observe(self, instrument: str, value: float, *labels: str) -> None:
-        """One value of a histogram; labels are in the order of the instrument's."""
-
-    def count(self, instrument: str, *labels: str) -> None:
-        """One more of a counter."""
-
-    def shift(self, instrument: str, by: int, *labels: str) -> None:
-        """More or less of what goes up and down."""
-
-    def put(self, instrument: str, value: int, *labels: str) -> None:
-        """The present value of a gauge."""
-
-    def zero(self, instrument: str, surplus: int, *labels: str) -> None:
-        """In a forked child: this process has none of what its parent had `surplus` of."""
-
-    def acquired(self, hold: Hold, waited: float) -> None:
-        """A wait ended with a grant, and a hold begins; for spans."""
-
-    def not_acquired(self, event: happened.Event, outcome: str, group: str) -> None:
-        """A wait ended without a grant; for spans."""
-
-    def ended(self, hold: Hold, end: str) -> None:
-        """A hold ended; for spans."""
-
-    def during(self, hold: Hold, event: happened.Event) -> None:
-        """Something happened while it was held: a renewal failed, or it was lost."""
-
-
-class NoSpans:
-    """What a sink without traces does about them."""
-
-    def acquired(self, hold: Hold, waited: float) -> None:
-        """Nothing."""
-
-    def not_acquired(self, event: happened.Event, outcome: str, group: str) -> None:
-        """Nothing."""
-
-    def ended(self, hold: Hold, end: str) -> None:
-        """Nothing."""
-
-    def during(self, hold: Hold, event: happened.Event) -> None:
-        """Nothing."""
-
-
-ACQUIRE = "leasehold.lock.acquire.duration"
-HOLD = "leasehold.lock.hold.duration"
-HELD = "leasehold.lock.held"
 WAITERS = "leasehold.lock.waiters"
 PARTITIONS = "leasehold.partitions.owned"
 LEADER = "leasehold.leader.status"
@@ -140,6 +75,7 @@ class Recorder:
         self._sink = sink
         self._backend = backend
         self._groups = groups
+        self._pairs: dict[tuple[str | None, str], Pair] = {}
         self._held: dict[tuple[str, int], Hold] = {}
         self._waiting: dict[int, str] = {}
         self._known: dict[type[happened.Event], Callable[[Any], None]] = {
@@ -186,25 +122,28 @@ class Recorder:
 
     def close(self) -> None:
         """Take back what is open: from now on nobody would learn of its end."""
-        while self._waiting:
-            self._stop_waiting(next(iter(self._waiting)))
-        while self._held:
-            self._end(*next(iter(self._held)), "unobserved")
+        for call in list(self._waiting):
+            self._stop_waiting(call)
+        for key in list(self._held):
+            hold = self._held.pop(key, None)
+            if hold is not None:
+                self._sink.shift(HELD, -1, self._backend, hold.pair.group)
+                self._after(hold, "unobserved")
 
     def after_fork(self) -> None:
         """In a child: what is open is the parent's, and so are its spans."""
-        held, waiting = list(self._held.values()), list(self._waiting.values())
+        held = list(self._held.values())
+        groups = {hold.pair.group for hold in held} | set(self._waiting.values())
         self._held.clear()
         self._waiting.clear()
-        for group in {hold.group for hold in held} | set(waiting):
-            self._sink.zero(HELD, sum(hold.group == group for hold in held), self._backend, group)
-            self._sink.zero(WAITERS, waiting.count(group), self._backend, group)
+        for group in groups:
+            self._sink.zero(HELD, self._backend, group)
+            self._sink.zero(WAITERS, self._backend, group)
         for hold in held:
             if hold.election is not None:
-                self._sink.put(LEADER, 0, self._backend, hold.election)
-        shares = [hold.share for hold in held if hold.share is not None]
-        for share in set(shares):
-            self._sink.zero(PARTITIONS, shares.count(share), self._backend, share)
+                self._sink.zero(LEADER, self._backend, hold.election)
+            if hold.share is not None:
+                self._sink.zero(PARTITIONS, self._backend, hold.share)
 
     # --- calls that want a lock
 
@@ -218,14 +157,23 @@ class Recorder:
             self._sink.shift(WAITERS, -1, self._backend, group)
 
     def _acquired(self, event: happened.Acquired) -> None:
-        group, mode = self._groups.of(event.group), event.mode
+        pair = self._pairs.get((event.group, event.mode))
+        if pair is None:
+            pair = self._find_pair(event.group, event.mode)
         if event.call:
             self._stop_waiting(event.call)
-        hold = Hold(event.name, event.fence, group, mode, time.monotonic())
+        hold = Hold(event.name, event.fence, pair, monotonic())
         self._held[event.name, event.fence] = hold
-        self._sink.observe(ACQUIRE, event.waited, self._backend, group, mode, "acquired")
-        self._sink.shift(HELD, 1, self._backend, group)
-        self._sink.acquired(hold, event.waited)
+        pair.acquired(event.waited)
+        self._sink.begin(hold, event.waited)
+
+    def _find_pair(self, group: str | None, mode: str) -> Pair:
+        """Kept for the groups that are known; those that count as `other` may be without end, and are not kept."""
+        known = self._groups.of(group)
+        pair = self._sink.pair(self._backend, known, mode)
+        if known != OTHER:
+            self._pairs[group, mode] = pair
+        return pair
 
     def _timed_out(self, event: happened.TimedOut) -> None:
         self._not_acquired(event, "busy" if event.at_once else "timeout")
@@ -246,7 +194,10 @@ class Recorder:
     # --- leases
 
     def _released(self, event: happened.Released) -> None:
-        self._end(event.name, event.fence, "released")
+        hold = self._held.pop((event.name, event.fence), None)
+        if hold is not None:
+            hold.pair.released(monotonic() - hold.since)
+            self._after(hold, "released")
 
     def _dropped(self, event: happened.Dropped) -> None:
         self._end(event.name, event.fence, "dropped")
@@ -256,7 +207,7 @@ class Recorder:
 
     def _lost(self, event: happened.Lost) -> None:
         hold = self._held.get((event.name, event.fence))
-        group = self._groups.of(None) if hold is None else hold.group
+        group = self._groups.of(None) if hold is None else hold.pair.group
         self._sink.count("leasehold.lock.lost", self._backend, group, _word(event.loss.reason))
         if hold is not None:
             self._sink.during(hold, event)
@@ -264,16 +215,17 @@ class Recorder:
 
     def _end(self, name: str, fence: int, end: str) -> None:
         hold = self._held.pop((name, fence), None)
-        if hold is None:
-            return  # ended before: a lost lease may be released as well
-        sink, backend = self._sink, self._backend
-        sink.observe(HOLD, time.monotonic() - hold.since, backend, hold.group, end)
-        sink.shift(HELD, -1, backend, hold.group)
+        if hold is not None:  # else it ended before: a lost lease may be released as well
+            self._sink.observe(HOLD, monotonic() - hold.since, self._backend, hold.pair.group, end)
+            self._sink.shift(HELD, -1, self._backend, hold.pair.group)
+            self._after(hold, end)
+
+    def _after(self, hold: Hold, end: str) -> None:
         if hold.election is not None:
-            sink.put(LEADER, 0, backend, hold.election)
+            self._sink.put(LEADER, 0, self._backend, hold.election)
         if hold.share is not None:
-            sink.shift(PARTITIONS, -1, backend, hold.share)
-        sink.ended(hold, end)
+            self._sink.shift(PARTITIONS, -1, self._backend, hold.share)
+        self._sink.end(hold, end)
 
     def _renewed(self, _: happened.Renewed) -> None:
         self._sink.count("leasehold.lock.renewals", self._backend, "ok")

@@ -1,0 +1,109 @@
+"""What metrics and spans cost a pair of acquire and release on Redis: `python -m benchmarks.telemetry`.
+
+The same lock is taken by clients that report in different ways, a few pairs each in turn, so that every way meets the
+same moments of the machine. What a pair takes is the tenth percentile over all turns: what it takes while nobody else
+wants the processor. The CPU is that of the calling thread, as the median over all turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON
+from prometheus_client import CollectorRegistry
+
+import leasehold
+from benchmarks.harness import percentile
+from leasehold import telemetry
+from verification.lab.redis import RedisServer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["main"]
+
+PAIRS = 20  # in one turn
+WAYS: dict[str, Callable[[leasehold.Client], object]] = {
+    "off": lambda _: None,
+    "a listener that does nothing": lambda client: client.on_event(lambda _: None),
+    "prometheus": lambda client: telemetry.prometheus(client, registry=CollectorRegistry()),
+    "opentelemetry, metrics": lambda client: telemetry.opentelemetry(
+        client, meter_provider=MeterProvider([InMemoryMetricReader()]), spans=False
+    ),
+    "opentelemetry, spans not sampled": lambda client: telemetry.opentelemetry(
+        client,
+        meter_provider=MeterProvider([InMemoryMetricReader()]),
+        tracer_provider=TracerProvider(sampler=ALWAYS_OFF),
+    ),
+    "opentelemetry, spans sampled": lambda client: telemetry.opentelemetry(
+        client,
+        meter_provider=MeterProvider([InMemoryMetricReader()]),
+        tracer_provider=TracerProvider(sampler=ALWAYS_ON),
+    ),
+}
+
+
+class Turn(NamedTuple):
+    """Microseconds for one pair."""
+
+    took: float
+    cpu: float
+
+
+def turn(lock: leasehold.Lock) -> Turn:
+    """A few pairs."""
+    began, cpu = time.perf_counter(), time.thread_time()
+    for _ in range(PAIRS):
+        lock.acquire().release()
+    return Turn((time.perf_counter() - began) / PAIRS * 1e6, (time.thread_time() - cpu) / PAIRS * 1e6)
+
+
+def measure(url: str, rounds: int) -> dict[str, list[Turn]]:
+    """Every way in turn, so many times."""
+    taken: dict[str, list[Turn]] = {way: [] for way in WAYS}
+    clients = {way: leasehold.connect(url) for way in WAYS}
+    try:
+        for way, client in clients.items():
+            WAYS[way](client)
+        locks = {way: client.lock(f"bench:{way}", group="bench:{way}") for way, client in clients.items()}
+        for number in range(rounds + 1):
+            for way, lock in locks.items():
+                took = turn(lock)
+                if number:  # the first opens connections
+                    taken[way].append(took)
+    finally:
+        for client in clients.values():
+            client.close()
+    return taken
+
+
+def _figures(turns: list[Turn]) -> tuple[float, float]:
+    return percentile([turn.took for turn in turns], 0.1), statistics.median(turn.cpu for turn in turns)
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=300)
+    options = parser.parse_args()
+    with RedisServer() as server:
+        taken = measure(server.url, options.rounds)
+    sys.stdout.write(f"{'way':<36}{'µs per pair':>12}{'more':>8}{'':>8}{'µs CPU':>9}{'more':>8}\n")
+    floor, least = _figures(taken["off"])
+    for way, turns in taken.items():
+        took, cpu = _figures(turns)
+        share = (took - floor) / floor
+        line = f"{way:<36}{took:>12.1f}{took - floor:>8.1f}{share:>8.1%}{cpu:>9.1f}{cpu - least:>8.1f}"
+        sys.stdout.write(f"{line}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
