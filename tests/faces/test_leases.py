@@ -156,6 +156,15 @@ def test_when_one_of_several_locks_is_lost_the_others_are_given_back_at_the_end_
         assert client.locks() == []
 
 
+def test_locks_that_could_not_be_given_back_are_noted_in_the_error() -> None:
+    store = ManualStore()
+    with store.connect() as client, store.connect() as other, client.lock("b").hold():
+        store.faults.reject_next("release")
+        with pytest.raises(AcquireTimeout) as busy:
+            other.lock_all(["a", "b"]).acquire(0)
+        assert "already taken could not be released" in "".join(busy.value.__notes__)
+
+
 def test_of_several_releases_that_fail_an_interruption_is_raised() -> None:
     class Failing:
         def __init__(self, error: BaseException) -> None:
