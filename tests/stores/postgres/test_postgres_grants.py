@@ -12,8 +12,8 @@ import pytest
 import leasehold
 from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold.backends.postgres.ddl import VERSION
-from leasehold.urls import find_store
 from leasehold.spi import Place
+from leasehold.urls import find_store
 from leasehold.values import Claim, Grant, Holder, Loss, LossReason, Mode, Refusal
 from tests.stores.support import eventually
 
@@ -99,8 +99,9 @@ def test_place_lives_for_three_seconds_however_long_the_ttl_is(rows: Any, table:
     run(rows.try_acquire(claim_of()))
     waiting = claim_of()
     long = "claim WHERE state = 3 AND expires > clock_timestamp() + interval '4 seconds'"
-    for ask in (lambda: rows.join(waiting), lambda: rows.join(waiting), lambda: rows.turn(place)):
-        place = run(ask())
+    place: Any = None
+    for verb in ("join", "join", "turn"):
+        place = run(rows.turn(place) if verb == "turn" else rows.join(waiting))
         assert isinstance(place, Place)
         assert (count(table, "claim WHERE state = 3"), count(table, long)) == (1, 0)
 
