@@ -134,6 +134,25 @@ def test_a_chore_that_keeps_failing_does_not_keep_the_others_from_being_done() -
         assert tries.count("b") == 1
 
 
+def test_closing_tries_to_clean_up_with_pauses() -> None:
+    store = ManualStore()
+    client = store.connect()
+    client._twin._close_patience = 2.0
+    tries: list[float] = []
+
+    def withdraw(claim: Any, until: float, plain: Callable[[], Any]) -> Any:
+        tries.append(store.clock.now())
+        return fails(OutcomeUnknown("no answer"))
+
+    Script(client, "try_acquire", lambda *_: fails(OutcomeUnknown("no answer")))
+    Script(client, "withdraw", withdraw)
+    assert isinstance(Turning(store, client.lock("a", ttl=60).try_acquire).result, OutcomeUnknown)
+    assert Turning(store, client.close).result is None
+    closed = len(tries)
+    store.clock.advance(100)  # the ttl has done the rest
+    assert 5 < closed < 100, "ten times a second"
+
+
 def test_closing_cleans_up_before_it_lets_go_of_the_connections() -> None:
     store = ManualStore()
     done: list[str] = []

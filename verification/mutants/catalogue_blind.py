@@ -118,4 +118,20 @@ BLIND_MUTANTS: tuple[Mutant, ...] = (
         "    verdict := 'placed';\n",
         ("tests/stores/postgres/test_postgres_grants.py::test_place_lives_for_three_seconds_however_long_the_ttl_is",),
     ),
+    Mutant(
+        "blind-4-core-close-without-pauses",
+        "closing a client while the store is away asks it thousands of times a second to clean up",
+        "_core/cleanup.py",
+        "        self._closing = True\n        self._signal.set()\n",
+        "        self._signal.set()\n",
+        ("tests/unit/test_core_background.py::test_closing_tries_to_clean_up_with_pauses",),
+    ),
+    Mutant(
+        "blind-4-kit-documents-of-unused-names",
+        "a withdrawal, a release or a renewal for a name that nobody uses makes a document, which stays",
+        "kit/documents.py",
+        "            if value is None and name.rows.is_idle and not name.fence:\n                return answer, None\n",
+        "",
+        ("tests/unit/test_kit_documents.py::test_a_name_that_nobody_uses_gets_no_document",),
+    ),
 )
