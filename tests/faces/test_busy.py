@@ -149,8 +149,43 @@ def test_a_decorated_call_can_be_put_on_a_queue_and_repeated(client: leasehold.C
     (call,) = queue
     assert isinstance(call, functools.partial)
     assert (call.args, call.keywords) == ((7,), {"how": "by sea"})
+    with client.lock("order:7").hold():
+        assert call() == "order:7 comes later", "it wants the lock again"
     assert call() == "shipped"
     assert done == [(8, "by land"), (7, "by sea")]
+
+
+def test_on_an_event_loop_a_decorated_call_waits_as_it_was_told() -> None:
+    async def main() -> None:
+        heard: list[int | None] = []
+        async with connect_async("memory://") as client:
+
+            def look(position: int | None, _: Holder | None, __: float) -> None:
+                heard.append(position)
+
+            @client.locked("x:{number}", timeout=None, backoff=TWO_TRIES, on_wait=look)
+            async def work(number: int) -> None:
+                raise AssertionError(number)
+
+            @client.locked("x:{number}", timeout=0)
+            async def at_once(number: int) -> None:
+                raise AssertionError(number)
+
+            @client.locked("x:{number}", timeout=0, on_busy=lambda _, call: call)
+            async def later(number: int) -> Any:
+                return number
+
+            async with client.lock("x:7").hold():
+                with pytest.raises(AcquireTimeout, match="and 2 tries"):
+                    await work(7)
+                with pytest.raises(AcquireTimeout, match="at once"):
+                    await at_once(7)
+                call = await later(7)
+                assert isinstance(await call(), functools.partial), "it wants the lock again"
+            assert await call() == 7
+        assert heard == [None]
+
+    asyncio.run(main())
 
 
 def test_on_an_event_loop_on_busy_may_be_a_coroutine() -> None:

@@ -287,6 +287,15 @@ def test_run_lets_others_campaign_before_it_leads_again(store: ManualStore, clie
     thread.join()
 
 
+def test_when_run_has_ended_nobody_looks_for_leaders_any_more(client: Client) -> None:
+    def body(_: Term) -> None:
+        raise KeyError("enough")
+
+    with pytest.raises(KeyError):
+        client.election("x", on_new_leader=lambda _: None).run(body)
+    eventually(lambda: not [one for one in threading.enumerate() if one.name == "leasehold observer"])
+
+
 def test_the_reason_of_an_election_is_shown(client: Client, other: Client) -> None:
     with client.election("x", reason="sends the mail").lead():
         (holding,) = other.inspect("x").holdings  # type: ignore[union-attr]

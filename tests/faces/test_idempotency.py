@@ -187,6 +187,16 @@ def test_an_outage_is_raised_or_let_through(store: ManualStore, client: Client, 
         assert not later.replayed  # nothing was stored
 
 
+def test_a_store_that_is_away_is_not_asked_again_where_the_pause_would_outlast_the_time(
+    store: ManualStore, client: Client
+) -> None:
+    keys = client.idempotency("charges", outage_after=0.005)  # the first pause is of 10 ms at least
+    store.faults.refuse_next("read")
+    with pytest.raises(BackendUnavailable), keys.attempt("k"):
+        pass
+    assert store.faults.calls == ["read"]
+
+
 def test_a_store_that_rejects_is_no_outage(store: ManualStore, client: Client) -> None:
     store.faults.reject_next("read")
     with pytest.raises(BackendError, match="an error"), client.idempotency("charges", outage="open").attempt("k"):

@@ -174,6 +174,27 @@ def test_when_one_of_several_locks_is_lost_the_others_are_given_back_at_the_end_
         assert client.locks() == []
 
 
+def test_a_look_without_an_answer_is_repeated_once_and_leaves_nothing_in_doubt() -> None:
+    store = ManualStore()
+    with store.connect() as client:
+        store.faults.drop_next_reply("inspect")
+        assert client.inspect("x") is None
+        store.faults.drop_next_reply("inspect")
+        store.faults.drop_next_reply("inspect")
+        with pytest.raises(BackendUnavailable):
+            client.inspect("x")
+        assert store.faults.calls.count("inspect") == 4
+
+
+def test_locks_that_could_not_be_given_back_are_noted_in_the_error() -> None:
+    store = ManualStore()
+    with store.connect() as client, store.connect() as other, client.lock("b").hold():
+        store.faults.reject_next("release")
+        with pytest.raises(AcquireTimeout) as busy:
+            other.lock_all(["a", "b"]).acquire(0)
+        assert "already taken could not be released" in "".join(busy.value.__notes__)
+
+
 def test_of_several_releases_that_fail_an_interruption_is_raised() -> None:
     class Failing:
         def __init__(self, error: BaseException) -> None:

@@ -137,8 +137,9 @@ def test_after_a_loss_the_mutex_can_be_used_again() -> None:
         mutex = client.lock("x", ttl=10, renew=False).as_mutex()
         mutex.acquire()
         store.clock.advance(11)
-        with pytest.raises(LeaseLost):
+        with pytest.raises(LeaseLost) as lost:
             mutex.release()
+        assert (lost.value.completed, lost.value.reason) == (True, LossReason.EXPIRED)
         mutex.acquire()
         mutex.release()
         assert is_free(client), "the new lease was not given back"
@@ -153,6 +154,7 @@ def test_a_re_entrant_mutex_is_released_as_often_as_it_was_acquired(actors: tupl
         assert first(mutex.acquire)
         assert first(mutex.acquire)
         assert not second(lambda: mutex.acquire(blocking=False))
+        assert not second(lambda: mutex.acquire(timeout=0))
         first(mutex.release)
         assert not second(lambda: mutex.acquire(blocking=False))
         first(mutex.release)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pwd
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -191,6 +193,14 @@ def test_breaking_and_raising_say_what_they_did_and_exit_so(screen: Screen) -> N
         code, out = screen("fence", "raise", "job", str(lease.fence + 1000), "--reason", "restored", "--yes")
         assert code == 0
         assert client.lock("job").acquire().fence > lease.fence + 1000
+
+
+def test_an_order_under_sudo_names_the_person_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SUDO_USER", raising=False)
+    plain = operator()
+    assert plain == f"{pwd.getpwuid(os.getuid()).pw_name}@{os.uname().nodename}"
+    monkeypatch.setenv("SUDO_USER", "ana")
+    assert operator() == f"{plain}, sudo from ana"
 
 
 def test_what_a_list_shows_can_be_limited_by_a_prefix(screen: Screen) -> None:

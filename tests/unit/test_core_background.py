@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from leasehold import AcquireTimeout, BackendRejected, ClientClosed, LeaseLost, OutcomeUnknown, events
+from leasehold import (
+    AcquireTimeout,
+    BackendRejected,
+    BackendUnavailable,
+    ClientClosed,
+    LeaseLost,
+    OutcomeUnknown,
+    events,
+)
 from leasehold._core.backoff import GRACE
 from leasehold._core.waiting_calls import WaitingCalls
 from leasehold._runtimes.threads import ThreadRuntime, run
@@ -50,6 +58,28 @@ def test_a_call_that_gives_up_in_doubt_leaves_its_withdrawal_to_the_cleanup() ->
         Script(client, "withdraw", note)
         assert isinstance(Turning(store, lambda: client.lock("x").acquire(0.1)).result, OutcomeUnknown)
         eventually(lambda: threads == ["leasehold cleanup"])
+
+
+def test_the_last_pause_of_a_call_whose_store_is_away_ends_at_its_deadline() -> None:
+    store = ManualStore()
+    with store.connect() as client:
+        for _ in range(9):
+            store.faults.refuse_next("join")
+        failed: list[BaseException] = []
+
+        def call() -> None:
+            with pytest.raises(BackendUnavailable) as raised:
+                client.lock("x").acquire(0.05)
+            failed.append(raised.value)
+
+        thread = threading.Thread(target=call)
+        thread.start()
+        signals = client._twin._open().waiting_calls._signals
+        for tries, pause in ((1, 0.021), (2, 0.03)):  # the second one would be of 50 ms at least
+            eventually(lambda tries=tries: store.faults.calls.count("join") == tries and signals)  # type: ignore[misc]
+            store.clock.advance(pause)
+        eventually(lambda: failed)
+        thread.join()
 
 
 def test_the_cleanup_stops_when_the_ttl_has_done_its_work() -> None:
@@ -102,6 +132,25 @@ def test_a_chore_that_keeps_failing_does_not_keep_the_others_from_being_done() -
         store.pass_time(5)
         assert tries.count("a") > 1
         assert tries.count("b") == 1
+
+
+def test_closing_tries_to_clean_up_with_pauses() -> None:
+    store = ManualStore()
+    client = store.connect()
+    client._twin._close_patience = 2.0
+    tries: list[float] = []
+
+    def withdraw(claim: Any, until: float, plain: Callable[[], Any]) -> Any:
+        tries.append(store.clock.now())
+        return fails(OutcomeUnknown("no answer"))
+
+    Script(client, "try_acquire", lambda *_: fails(OutcomeUnknown("no answer")))
+    Script(client, "withdraw", withdraw)
+    assert isinstance(Turning(store, client.lock("a", ttl=60).try_acquire).result, OutcomeUnknown)
+    assert Turning(store, client.close).result is None
+    closed = len(tries)
+    store.clock.advance(100)  # the ttl has done the rest
+    assert 5 < closed < 100, "ten times a second"
 
 
 def test_closing_cleans_up_before_it_lets_go_of_the_connections() -> None:

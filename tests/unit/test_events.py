@@ -126,6 +126,26 @@ def test_an_outage_is_reported_when_it_begins_and_when_it_ends() -> None:
     assert seen[1] == events.StoreReached("x", 3)
 
 
+def test_what_an_operator_does_is_an_event_with_who_and_why() -> None:
+    seen: list[events.Event] = []
+    with ManualStore().connect() as client:
+        client.on_event(seen.append)
+        lease = client.lock("x").acquire()
+        assert not client.break_lock("x", fence=lease.fence + 1, reason="stuck", by="ana")
+        assert client.break_lock("x", fence=lease.fence, reason="stuck", by="ana", now=True)
+        client.raise_fence("x", lease.fence + 1000, reason="restored", by="ana")
+        client.pause("x", reason="moving", by="ana", duration=90)
+        assert client.resume("x", by="ana")
+        assert not client.resume("x", by="ana")
+        lease.release()
+    assert [event for event in seen if not isinstance(event, (events.Acquired, events.Lost, events.Released))] == [
+        events.Broken("x", lease.fence, "stuck", "ana"),
+        events.FenceRaised("x", lease.fence + 1000, "restored", "ana"),
+        events.NamePaused("x", "moving", "ana", 90.0),
+        events.NameResumed("x", "ana"),
+    ]
+
+
 def test_a_client_that_is_closed_while_it_holds_many_names_the_first_and_counts_the_others() -> None:
     client = ManualStore().connect()
     leases = [client.lock(f"n{number}").acquire() for number in range(7)]

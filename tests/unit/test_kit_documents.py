@@ -140,6 +140,16 @@ def test_a_refusal_and_a_look_write_nothing(store: DictDocuments, clock: HandClo
     assert store.swaps == swaps
 
 
+def test_a_name_that_nobody_uses_gets_no_document(store: DictDocuments, clock: HandClock) -> None:
+    backend = open_backend(store, clock)
+    run(backend.withdraw(claim(), doubt=False))
+    run(backend.release(Grant(claim(), 7, 10.0)))
+    run(backend.renew([Grant(claim(), 7, 10.0)]))
+    assert run(backend.break_("ns:name", 7, "stuck", now=True)) is False
+    assert run(backend.resume("ns:name")) is False
+    assert store.stored == {}
+
+
 def test_calls_of_one_client_take_turns_instead_of_conflicting() -> None:
     class Slow(DictDocuments):
         async def load(self, key: str, until: float, /) -> tuple[bytes | None, Any]:

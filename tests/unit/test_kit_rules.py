@@ -12,7 +12,7 @@ from leasehold.backends.memory import MemoryStore
 from leasehold.backends.sqlite import SqliteBackend
 from leasehold.backends.sqlite.options import Location
 from leasehold.errors import ModeConflict
-from leasehold.kit import ClocklessBackend, DocumentBackend, rules
+from leasehold.kit import ClocklessBackend, DocumentBackend, pauses, rules
 from leasehold.kit.local_rows import LocalRows
 from leasehold.spi import Place
 from leasehold.values import Claim, Grant, Holder, LockState, Loss, LossReason, Mode, Refusal
@@ -267,3 +267,72 @@ def test_only_waiters_whose_turn_it_may_be_are_notified() -> None:
     rules.release(rows, grant)
     assert rows.changed
     assert [row.listener for row in rules.admissible(rows)] == [1, 2]
+
+
+def test_the_first_in_line_looks_when_the_holder_s_time_is_over_and_the_others_at_their_leisure() -> None:
+    rows, _ = local_rows()
+    rules.try_acquire(rows, exclusive(1, ttl=10.0))
+    first, second = rules.join(rows, exclusive(2, ttl=30.0)), rules.join(rows, exclusive(3, ttl=30.0))
+    assert isinstance(first, rules.Queued)
+    assert isinstance(second, rules.Queued)
+    assert (first.early_recheck, second.early_recheck) == (1.0, 1.0)
+    for _ in range(4):
+        advance(rows, 2.4)
+        first, second = rules.turn(rows, first.row.claim), rules.turn(rows, second.row.claim)
+        assert isinstance(first, rules.Queued)
+        assert isinstance(second, rules.Queued)
+    assert (first.early_recheck, second.early_recheck) == (pytest.approx(0.4), 1.0)
+    assert first._replace(ends=0.0).early_recheck == rules.SHORTEST_RECHECK
+
+
+def test_the_holder_after_one_that_was_broken_at_once_learns_that_its_work_may_be_half_done() -> None:
+    rows, _ = local_rows()
+    grant = rules.try_acquire(rows, exclusive(1))
+    assert isinstance(grant, Grant)
+    rules.break_(rows, grant.fence, "stuck", now=True)
+    heir = rules.try_acquire(rows, exclusive(2))
+    assert isinstance(heir, Grant)
+    assert heir.abandoned
+
+
+def test_a_refusal_of_a_paused_name_says_when_the_pause_is_over_and_not_when_the_holder_is() -> None:
+    rows, _ = local_rows()
+    rules.try_acquire(rows, exclusive(1, ttl=10.0))
+    pauses.pause(rows, Holder("h", 1, "ana", "moving"), 90.0)
+    advance(rows, 5.0)
+    refusal = rules.try_acquire(rows, exclusive(2))
+    assert isinstance(refusal, Refusal)
+    assert refusal.retry_after == pytest.approx(85.0)
+
+
+def test_those_who_wait_decide_what_kind_of_lock_a_name_is_when_its_holder_is_gone() -> None:
+    rows, _ = local_rows()
+    rules.try_acquire(rows, make_claim(1, Mode.PERMIT, 1, 2.0, 0.0))
+    assert isinstance(rules.join(rows, make_claim(2, Mode.PERMIT, 1, 10.0, 0.0)), rules.Queued)
+    advance(rows, 2.0)
+    with pytest.raises(ModeConflict):
+        rules.try_acquire(rows, exclusive(3))
+
+
+def test_who_waits_behind_a_writer_is_not_notified_with_it() -> None:
+    rows, _ = local_rows()
+    grant = rules.try_acquire(rows, exclusive(1))
+    assert isinstance(grant, Grant)
+    rules.join(rows, exclusive(2))
+    rules.join(rows, make_claim(3, Mode.SHARED, 1, 10.0, 0.0))
+    assert rules.release(rows, grant) is True
+    assert [row.claim for row in rules.admissible(rows)] == [exclusive(2)]
+
+
+def test_when_a_waiter_dies_those_behind_it_are_looked_at() -> None:
+    rows, _ = local_rows()
+    rules.try_acquire(rows, make_claim(1, Mode.SHARED, 1, 60.0, 0.0))
+    rules.join(rows, exclusive(2))
+    reader = make_claim(3, Mode.SHARED, 1, 10.0, 0.0)
+    rules.join(rows, reader)
+    advance(rows, 2.0)
+    assert isinstance(rules.turn(rows, reader), rules.Queued)
+    rows.changed = False
+    advance(rows, 1.0)
+    assert rows.changed
+    assert [row.claim for row in rules.admissible(rows)] == [reader]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import FrozenInstanceError, fields
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 import leasehold
 from leasehold.errors import ConfigurationError
 from leasehold.lock_spec import LockOptions, LockSpec
+from leasehold.values import Mode
 
 GIVEN_BY_THE_CLIENT = {"name", "key", "mode", "capacity", "holder", "make_tenure"}
 
@@ -31,6 +33,44 @@ def test_every_option_reaches_the_spec() -> None:
     assert (spec.holder.label, spec.holder.reason) == ("batch", "nightly run")
     with pytest.raises(FrozenInstanceError):
         spec.ttl = 3.0  # type: ignore[misc]
+
+
+def test_every_kind_of_lock_takes_the_options() -> None:
+    options = LockOptions(ttl="2s", reason="nightly run")
+    with leasehold.connect("memory://") as client:
+        pair = client.rwlock("x", **options)
+        specs = [pair.read._twin._spec, pair.write._twin._spec, client.semaphore("x", 3, **options)._twin._spec]
+        specs += [lock._spec for lock in client.lock_all(["b", "a", "b"], **options)._twin._locks]
+    assert [(spec.ttl, spec.holder.reason) for spec in specs] == [(2.0, "nightly run")] * 5
+    assert [(spec.name, spec.mode, spec.capacity) for spec in specs] == [
+        ("x", Mode.SHARED, 1),
+        ("x", Mode.EXCLUSIVE, 1),
+        ("x", Mode.PERMIT, 3),
+        ("a", Mode.EXCLUSIVE, 1),
+        ("b", Mode.EXCLUSIVE, 1),
+    ]
+
+
+@pytest.mark.parametrize(("permits", "fits"), [(0, False), (1, True), (1_000_000, True), (1_000_001, False)])
+def test_a_semaphore_has_from_one_to_a_million_permits(permits: int, fits: bool) -> None:
+    with (
+        leasehold.connect("memory://") as client,
+        nullcontext() if fits else pytest.raises(ConfigurationError, match="from 1 to 1000000"),
+    ):
+        client.semaphore("x", permits)
+
+
+def test_several_locks_need_names() -> None:
+    with leasehold.connect("memory://") as client:
+        with pytest.raises(ConfigurationError, match="at least one name"):
+            client.lock_all([])
+        with pytest.raises(ConfigurationError, match="not one text"):
+            client.lock_all("ab")
+
+
+def test_the_longest_hold_may_be_the_shortest() -> None:
+    with leasehold.connect("memory://") as client:
+        client.lock("x", min_hold=5, max_hold=5)
 
 
 def test_a_lock_without_options_takes_the_defaults_and_the_clients_ttl() -> None:

@@ -6,6 +6,7 @@ fails if one survives.
 
 from verification.mutants.catalogue import CORE_MUTANTS, Mutant
 from verification.mutants.catalogue_asyncpg import ASYNCPG_MUTANTS
+from verification.mutants.catalogue_blind import BLIND_MUTANTS
 from verification.mutants.catalogue_cache import CACHE_MUTANTS
 from verification.mutants.catalogue_cli import CLI_MUTANTS
 from verification.mutants.catalogue_election import ELECTION_MUTANTS
@@ -61,6 +62,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *LEAVING_MUTANTS,
     *JOBS_MUTANTS,
     *TELEMETRY_MUTANTS,
+    *BLIND_MUTANTS,
 )
 
 __all__ = ["MUTANTS", "Mutant", "Verdict", "apply", "hunt"]

@@ -512,12 +512,13 @@ def test_what_is_not_http_is_passed_on() -> None:
     assert seen == ["lifespan", "websocket"]
 
 
-async def post_to(app: Any, **scope: Any) -> list[Any]:
-    """One request without a framework; what was sent back."""
+async def post_to(app: Any, *parts: bytes, **scope: Any) -> list[Any]:
+    """One request without a framework, its body in these parts; what was sent back."""
     sent: list[Any] = []
+    coming = list(parts or (b"",))
 
     async def receive() -> Any:
-        return {"type": "http.request", "body": b"", "more_body": False}
+        return {"type": "http.request", "body": coming.pop(0), "more_body": bool(coming)}
 
     async def send(message: Any) -> None:
         sent.append(message)
@@ -527,6 +528,16 @@ async def post_to(app: Any, **scope: Any) -> list[Any]:
         request = {"type": "http", "method": "POST", "path": "/x", "headers": [(b"idempotency-key", b"k")], **scope}
         await middleware(request, receive, send)
     return sent
+
+
+def test_a_body_that_comes_in_parts_reaches_the_application_whole() -> None:
+    async def app(_scope: Any, receive: Any, send: Any) -> None:
+        message = await receive()
+        assert not message["more_body"]
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": message["body"]})
+
+    assert asyncio.run(post_to(app, b"one ", b"two ", b"three"))[-1]["body"] == b"one two three"
 
 
 def test_an_application_gets_no_way_to_respond_past_the_middleware() -> None:

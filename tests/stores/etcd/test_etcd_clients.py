@@ -246,6 +246,17 @@ def test_nothing_is_left_over(own_etcd: EtcdServer) -> None:
     wait_until(lambda: threading.active_count() <= threads, "threads are left over", 30)
 
 
+def test_what_is_written_again_and_again_has_one_lease_for_its_value_and_one_for_its_fence(
+    own_etcd: EtcdServer,
+) -> None:
+    with leasehold.connect(own_etcd.url, ttl=60) as client:
+        cache = client.cache("prices")
+        for number in range(4):
+            cache.put("x", number)
+        client.close()
+    assert len(own_etcd.leases()) <= 3  # and that of the session that the lock was taken with
+
+
 def test_one_session_serves_a_thousand_locks_of_one_ttl(own_etcd: EtcdServer) -> None:
     with leasehold.connect(own_etcd.url, ttl=60) as client:
         leases = [client.lock(f"n{number}").acquire() for number in range(300)]

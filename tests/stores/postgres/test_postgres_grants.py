@@ -12,6 +12,7 @@ import pytest
 import leasehold
 from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold.backends.postgres.ddl import VERSION
+from leasehold.spi import Place
 from leasehold.urls import find_store
 from leasehold.values import Claim, Grant, Holder, Loss, LossReason, Mode, Refusal
 from tests.stores.support import eventually
@@ -92,6 +93,17 @@ def test_place_that_is_withdrawn_without_doubt_is_gone_and_the_next_in_line_is_l
     assert count(table, "claim WHERE state = 4") == 0
     assert run(rows.release(grant)) is True
     assert isinstance(run(rows.turn(place)), Grant)
+
+
+def test_place_lives_for_three_seconds_however_long_the_ttl_is(rows: Any, table: psycopg.Connection[Any]) -> None:
+    run(rows.try_acquire(claim_of()))
+    waiting = claim_of()
+    long = "claim WHERE state = 3 AND expires > clock_timestamp() + interval '4 seconds'"
+    place: Any = None
+    for verb in ("join", "join", "turn"):
+        place = run(rows.turn(place) if verb == "turn" else rows.join(waiting))
+        assert isinstance(place, Place)
+        assert (count(table, "claim WHERE state = 3"), count(table, long)) == (1, 0)
 
 
 def test_withdrawal_of_a_grant_that_knew_of_an_abandoned_one_passes_that_on(rows: Any) -> None:

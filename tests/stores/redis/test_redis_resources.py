@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import redis
 
 import leasehold
+from leasehold._runtimes.threads import run
+from leasehold.values import Record
 from tests.stores.support import eventually, waiters
 from verification.lab.redis import RedisServer
 
@@ -26,6 +29,22 @@ ODD_NAMES = [
 def server(redis_server: RedisServer) -> RedisServer:
     redis_server.flush()
     return redis_server
+
+
+def test_no_key_stays_for_ever(server: RedisServer) -> None:
+    with leasehold.connect(server.url) as client:
+        backend: Any = client._twin._open().backend
+        run(backend.read("leasehold:read", 7))
+        run(backend.write(Record("leasehold:written", b"value", 7, 60.0)))
+        run(backend.raise_fence("leasehold:raised", 7))
+        client.pause("paused", reason="a test", duration=60)
+        with client.lock("x").hold(), client.semaphore("y", 2).hold():
+            with pytest.raises(leasehold.AcquireTimeout):
+                client.lock("x").acquire(0.05)
+            with redis.Redis.from_url(server.url) as plain:
+                left = {key: plain.pttl(key) for key in plain.scan_iter()}
+    assert len(left) > 6
+    assert [key for key, milliseconds in left.items() if milliseconds == -1] == []
 
 
 def test_five_hundred_waiting_tasks_share_a_few_connections_and_all_get_their_turn(server: RedisServer) -> None:

@@ -1,0 +1,59 @@
+"""Which errors of a database mean that the whole transaction is to be run again, whoever has wrapped them."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+import psycopg
+import pymysql
+import pytest
+
+from leasehold.errors import RetryTransaction
+from leasehold.sql import is_retryable
+
+
+def coded(code: int) -> sqlite3.Error:
+    error = sqlite3.OperationalError("why")
+    error.sqlite_errorcode = code
+    return error
+
+
+class Wrapped(Exception):
+    """As SQLAlchemy wraps an error of the driver."""
+
+    def __init__(self, orig: BaseException) -> None:
+        super().__init__("wrapped")
+        self.orig = orig
+
+
+def caused_by(cause: BaseException) -> Exception:
+    """As Django wraps one."""
+    error = RuntimeError("wrapped")
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize("wrap", [lambda error: error, Wrapped, caused_by], ids=["plain", "orig", "cause"])
+@pytest.mark.parametrize(
+    ("error", "again"),
+    [
+        (RetryTransaction("again"), True),
+        (psycopg.errors.SerializationFailure(), True),
+        (psycopg.errors.DeadlockDetected(), True),
+        (psycopg.errors.LockNotAvailable(), True),
+        (psycopg.errors.UniqueViolation(), False),
+        (coded(sqlite3.SQLITE_BUSY), True),
+        (coded(sqlite3.SQLITE_BUSY_SNAPSHOT), True),
+        (coded(sqlite3.SQLITE_CONSTRAINT), False),
+        (pymysql.err.OperationalError(1213, "deadlock"), True),
+        (pymysql.err.OperationalError(1205, "lock wait timeout"), True),
+        (pymysql.err.IntegrityError(1062, "duplicate"), False),
+        (ValueError(1213), False),
+    ],
+    ids=repr,
+)
+def test_an_error_that_another_run_may_not_meet_is_known_by_its_code(wrap: Any, error: Exception, again: bool) -> None:
+    if isinstance(error, RetryTransaction):
+        wrap = lambda given: given  # noqa: E731 - ours is never wrapped
+    assert is_retryable(wrap(error)) is again
