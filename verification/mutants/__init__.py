@@ -16,8 +16,8 @@ from verification.mutants.catalogue_idempotency import IDEMPOTENCY_MUTANTS
 from verification.mutants.catalogue_jobs import JOBS_MUTANTS
 from verification.mutants.catalogue_kit import KIT_MUTANTS
 from verification.mutants.catalogue_leaving import LEAVING_MUTANTS
-from verification.mutants.catalogue_mysql_guard import MYSQL_GUARD_MUTANTS
 from verification.mutants.catalogue_mysql import MYSQL_MUTANTS
+from verification.mutants.catalogue_mysql_guard import MYSQL_GUARD_MUTANTS
 from verification.mutants.catalogue_nats import NATS_MUTANTS
 from verification.mutants.catalogue_optimistic import OPTIMISTIC_MUTANTS
 from verification.mutants.catalogue_partitions import PARTITIONS_MUTANTS

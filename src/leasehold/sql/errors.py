@@ -13,8 +13,7 @@ from leasehold.errors import ConfigurationError, RetryTransaction
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["error_chain", "is_retryable", "mysql_code", "sqlite_code", "sqlstate"]
-__all__ = ["is_retryable", "mysql_number", "objects_from_before", "sqlite_code", "sqlstate"]
+__all__ = ["error_chain", "is_retryable", "mysql_code", "objects_from_before", "sqlite_code", "sqlstate"]
 
 # serialization failure, deadlock, a lock that was not to be had in the time the session allows
 _STATES = {"40001", "40P01", "55P03"}

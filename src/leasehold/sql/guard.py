@@ -85,10 +85,9 @@ async def guard_async(
     trust_earlier_reads: bool = False,
     schema: str | None = None,
 ) -> None:
-    """The same as `guard` for asyncio: psycopg's and SQLAlchemy's async classes, asyncpg, aiosqlite.
+    """The same as `guard` for asyncio: psycopg's and SQLAlchemy's async classes, asyncpg, aiosqlite, aiomysql, asyncmy.
 
     Of asyncpg: a connection, one that a pool has lent, or a transaction block. Of aiosqlite: a connection or a cursor.
-    """The same as `guard` for asyncio: psycopg's and SQLAlchemy's async classes, aiomysql, asyncmy.
 
     It has a name of its own because a `guard` that has to be awaited in some programs would, where that is forgotten,
     guard nothing; a call of the wrong one of the two is refused.
