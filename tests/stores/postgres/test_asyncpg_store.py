@@ -346,10 +346,10 @@ def test_pool_that_is_used_up_or_closed_says_so(database: str) -> None:
     async def main() -> None:
         runtime = AsyncioRuntime()
         async with lender("pool", database, size=1) as pool:
-            backend: Any = adopt(pool, {"answer_timeout": "0.2"}).open_backend(runtime)
+            backend: Any = adopt(pool, {"answer_timeout": str(LIMIT)}).open_backend(runtime)
             async with pool.acquire():
                 with pytest.raises(BackendUnavailable, match=r"large enough.*none was free"):
-                    await backend.try_acquire(claim_of(runtime))
+                    await backend.try_acquire(claim_of(runtime), runtime.now() + 0.2)
             grant = await backend.try_acquire(claim_of(runtime))
             assert isinstance(grant, Grant)
             await pool.close()
