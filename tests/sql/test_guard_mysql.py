@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
@@ -10,11 +11,12 @@ import pymysql
 import pytest
 import sqlalchemy
 from django.db import connections, transaction
+from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 import leasehold
 from leasehold.errors import ConfigurationError, RetryTransaction, StaleFence
-from leasehold.sql import IdempotencyKeys, guard, guard_schema, is_retryable
+from leasehold.sql import DatabaseRegister, IdempotencyKeys, guard, guard_schema, is_retryable
 from tests.sql.desks import ON_MYSQL, django_alias, make_desk, make_mysql_tables, sqlalchemy_url
 from tests.sql.mariadb_sessions import LEVELS, SEE_COMMITS, connect, run
 from tests.waiting import two_in_turn
@@ -452,3 +454,44 @@ def test_names_that_a_collation_takes_for_each_other_are_different_resources(
         assert {row[0].decode() for row in run(connection, "SELECT resource FROM leasehold_guard")} == set(names)
         with client.lock("lock").hold() as lease, pytest.raises(ConfigurationError, match="1024 bytes"):
             guard(connection, lease, resource="x" * 1025)
+
+
+# --- what else is built on it
+
+
+def test_register_of_the_middleware_keeps_its_fences_there(url: str) -> None:
+    async def story() -> None:
+        engine = create_async_engine(sqlalchemy_url(url).replace("pymysql", "aiomysql"))
+        register = DatabaseRegister(engine.begin)
+        await register.raise_fence("account", 5)
+        await register.raise_fence("account", 5)
+        with pytest.raises(StaleFence) as caught:
+            await register.raise_fence("account", 4)
+        assert caught.value.highest == 5
+        await engine.dispose()
+
+    asyncio.run(story())
+
+
+def test_store_that_has_gone_back_is_told_what_the_table_has_seen(url: str, client: leasehold.Client) -> None:
+    with closing(connect(url)) as connection:
+        guard(connection, 5_000, resource="leasehold:account")
+        connection.commit()
+        with client.lock("account").hold() as lease, pytest.raises(StaleFence):
+            guard(connection, lease)
+        connection.rollback()
+        with client.lock("account").hold() as lease:
+            assert lease.fence > 5_000
+            guard(connection, lease)
+
+
+@pytest.mark.parametrize("number", [1213, 1205, 1020, 1412, 1613, 1614, 1689, 3101, 3572])
+def test_errors_that_ask_for_another_try_are_known_through_every_wrapper(number: int) -> None:
+    error = pymysql.err.OperationalError(number, "in the words of the server")
+    wrapped = sqlalchemy.exc.DBAPIError("SELECT 1", {}, error)
+    caused = ValueError()
+    caused.__cause__ = error
+    assert is_retryable(error)
+    assert is_retryable(wrapped)
+    assert is_retryable(caused)
+    assert not is_retryable(pymysql.err.IntegrityError(1062, "a duplicate"))

@@ -343,6 +343,7 @@ def test_long_table_names_do_not_share_a_function() -> None:
     [
         (["guard"], 0),
         (["guard", "--dialect", "sqlite"], 0),
+        (["guard", "--dialect", "mysql"], 0),
         (["fence"], 64),
         (["fence", "--table", "t"], 64),
         (["fence", "--table", "t", "--key", "k", "--dialect", "sqlite"], 64),
