@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import sqlalchemy
@@ -22,6 +22,9 @@ from tests.sql.desks import sqlalchemy_url
 from tests.sql.pairs import fresh_url
 from verification.lab.proxy import FaultProxy
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 ROOT = Path(__file__).resolve().parents[2]
 WORKER = ROOT / "tests" / "processes" / "optimistic_worker.py"
 DATABASES = ["postgresql", "mysql", "sqlite"]
@@ -29,6 +32,15 @@ PROCESSES = 4
 TIMES = sized(12, 500)
 
 Process = subprocess.Popen[str]
+STARTED: list[Process] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_running() -> Iterator[None]:
+    yield
+    while STARTED:
+        with STARTED.pop() as process:
+            process.kill()
 
 
 @pytest.fixture
@@ -46,7 +58,9 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def start(url: str, way: str, times: int, isolation: str = "default", processes: int = 1) -> Process:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(ROOT)])}  # the same library as here
     command = [sys.executable, str(WORKER), url, way, str(times), isolation, str(processes)]
-    return subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE)
+    process = subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE)
+    STARTED.append(process)
+    return process
 
 
 def race(url: str, way: str, isolation: str = "default") -> int:
@@ -124,11 +138,12 @@ def test_each_slot_is_taken_once(url: str) -> None:
     assert counter(url)[0] == TIMES, "each process wants the same slots"
 
 
+@pytest.mark.timeout(sized(120, 1200))
 @pytest.mark.parametrize("url", DATABASES, indirect=True)
 def test_killed_and_paused_writers_lose_and_repeat_nothing(url: str) -> None:
     """What a process has said was done is in the counter; of what it was at when it was killed, at most one is."""
     chance = random.Random(7)
-    kills = sized(2, 40)
+    kills = sized(2, 20)
     said = 2 * TIMES
     steady = start(url, "optimistic", TIMES, processes=2)
     for _ in range(kills):
