@@ -16,6 +16,7 @@ NOT_GUARDS = {
     "_client",
     "bank",
     "connection",
+    "transaction",
     "_calls",
     "CALLS",
 }  # other context managers, and counters of calls

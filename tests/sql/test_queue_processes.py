@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import leasehold
 from leasehold.sql import Queue
 from tests.forms import sized
 from tests.sql.queue_connect import connect
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
+SOURCE = Path(leasehold.__file__).parents[1]
 PROGRAM = Path(__file__).with_name("queue_worker_program.py")
 LIMIT = 300.0
 OUTSIDE = Queue("outside", visibility="3s", max_attempts=None)
@@ -35,7 +37,7 @@ class Workers:
     """The processes of `queue_worker_program`."""
 
     def __init__(self, url: str) -> None:
-        path = f"{ROOT / 'src'}{os.pathsep}{ROOT}"
+        path = f"{SOURCE}{os.pathsep}{ROOT}"
         self._program = subprocess.Popen(
             [sys.executable, str(PROGRAM), url],
             stdin=subprocess.PIPE,

@@ -97,6 +97,8 @@ class _FunctionDoor:
         try:
             async with _Begun(connection, connection, claims=claims):
                 yield connection
+        except GeneratorExit:
+            raise
         except BaseException:
             await self.close()  # its state is not known; a new one costs little
             raise
@@ -139,15 +141,17 @@ class _FunctionDoor:
         return made
 
     @asynccontextmanager
-    async def _entered(self, block: Any) -> AsyncIterator[Any]:
-        if hasattr(block, "__aenter__") and self._is_async:
-            async with block as tx:
+    async def _entered(self, transaction: Any) -> AsyncIterator[Any]:
+        if hasattr(transaction, "__aenter__") and self._is_async:
+            async with transaction as tx:
                 yield tx
-        elif hasattr(block, "__enter__") and not self._is_async:
-            with block as tx:
+        elif hasattr(transaction, "__enter__") and not self._is_async:
+            with transaction as tx:
                 yield tx
         else:
-            raise ConfigurationError(f"the function gave a {type(block).__name__}, which is no connection and no block")
+            raise ConfigurationError(
+                f"the function gave a {type(transaction).__name__}, which is no connection and no block"
+            )
 
 
 class _Begun:

@@ -282,8 +282,10 @@ class Worker:
     async def _extend_all(self, door: Door) -> None:
         """Not where the work is in a transaction, which has locked the row already."""
         with self._guard:
-            running = [] if self.plan.in_transaction else [each for each in self._running.values() if not each.job.lost]
+            running = () if self.plan.in_transaction else tuple(self._running.values())
         for each in running:
+            if each.job.lost:
+                continue
             until = self.face.runtime.now() + self.plan.queue.visibility
             try:
                 async with door.begin() as tx:
