@@ -42,7 +42,7 @@ class OpenTelemetrySink(Sink):
     """The instruments of one pair of providers."""
 
     def __init__(self, meter_provider: Any, tracer_provider: Any, *, spans: bool) -> None:
-        self.destination, self._tracer_provider = meter_provider, tracer_provider
+        self.destination, self._tracer_provider, self.traces = meter_provider, tracer_provider, spans
         meter = meter_provider.get_meter("leasehold", __version__)
         self._lock = threading.Lock()
         self._values: dict[str, dict[tuple[str, ...], int]] = {}

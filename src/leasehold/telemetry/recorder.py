@@ -73,6 +73,7 @@ class Recorder:
 
     def __init__(self, sink: Sink, backend: str, groups: BoundedValues) -> None:
         self._sink = sink
+        self._traces = sink.traces
         self._backend = backend
         self._groups = groups
         self._pairs: dict[tuple[str | None, str], Pair] = {}
@@ -165,7 +166,8 @@ class Recorder:
         hold = Hold(event.name, event.fence, pair, monotonic())
         self._held[event.name, event.fence] = hold
         pair.acquired(event.waited)
-        self._sink.begin(hold, event.waited)
+        if self._traces:
+            self._sink.begin(hold, event.waited)
 
     def _find_pair(self, group: str | None, mode: str) -> Pair:
         """Kept for the groups that are known; those that count as `other` may be without end, and are not kept."""
@@ -197,7 +199,8 @@ class Recorder:
         hold = self._held.pop((event.name, event.fence), None)
         if hold is not None:
             hold.pair.released(monotonic() - hold.since)
-            self._after(hold, "released")
+            if hold.election is not None or hold.share is not None or self._traces:
+                self._after(hold, "released")
 
     def _dropped(self, event: happened.Dropped) -> None:
         self._end(event.name, event.fence, "dropped")
