@@ -18,7 +18,8 @@ from leasehold.errors import AcquireTimeout, BackendUnavailable, LeaseLost
 from leasehold.events import Acquired, Released
 from leasehold.lease import AsyncLeaseSet
 from leasehold.testing import ManualStore
-from leasehold.values import LossReason
+from leasehold.values import Loss, LossReason
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from leasehold import Lease
@@ -110,6 +111,21 @@ def test_a_re_entrant_lock_is_free_after_as_many_releases_and_not_before() -> No
             with pytest.raises(LeaseLost):
                 lease.check()
         assert client.inspect("x") is None
+
+
+def test_a_block_that_has_ended_is_not_told_of_the_loss_of_the_lease_that_it_re_entered() -> None:
+    store = ManualStore()
+    outer: list[Loss] = []
+    inner: list[Loss] = []
+    with store.connect() as client:
+        lock = client.lock("x", reentrant=True)
+        with pytest.raises(LeaseLost), lock.hold(on_lost=outer.append) as lease:
+            ended = lock.hold(on_lost=inner.append)
+            with ended:
+                pass
+            store.lose(lease)
+            eventually(lambda: outer)
+        assert inner == []
 
 
 def test_a_call_without_end_waits_longer_than_the_clients_own_timeout() -> None:

@@ -26,8 +26,8 @@ GOOD = {
 }  # fmt: skip
 
 
-def facts(*, pooled: bool = False, **changes: str) -> postgres.Facts:
-    row = {**GOOD, **changes}
+def facts(changes: dict[str, str] | None = None, *, pooled: bool = False) -> postgres.Facts:
+    row = {**GOOD, **(changes or {})}
     names, values = list(row), [value.encode() for value in row.values()]
     result: Any = SimpleNamespace(
         nfields=len(row), fname=lambda column: names[column].encode(), get_value=lambda _, column: values[column]
@@ -81,13 +81,13 @@ def judged(found: postgres.Facts, *, has_listen_url: bool = False) -> dict[str, 
 def test_the_doctor_of_postgresql_judges_each_fact(
     changes: dict[str, str], check: str, level: Level, words: str
 ) -> None:
-    finding = judged(facts(**changes))[check]
+    finding = judged(facts(changes))[check]
     assert (finding.level, words in finding.found) == (level, True), finding
     assert bool(finding.advice) is (level is not OK)
 
 
 def test_behind_a_pooler_notifications_and_isolation_need_attention() -> None:
-    found = judged(facts(pooled=True, isolation="serializable"))
+    found = judged(facts({"isolation": "serializable"}, pooled=True))
     assert (found["pooler"].level, found["isolation"].level) == (WARNING, WARNING)
     assert "listen_url" in found["pooler"].advice
     assert judged(facts(pooled=True), has_listen_url=True)["pooler"].level is OK

@@ -134,4 +134,22 @@ BLIND_MUTANTS: tuple[Mutant, ...] = (
         "",
         ("tests/unit/test_kit_documents.py::test_a_name_that_nobody_uses_gets_no_document",),
     ),
+    Mutant(
+        "blind-4-face-ended-block-hears-of-a-loss",
+        "a block that has ended is told of a later loss of the lease that it had re-entered",
+        "hold.py",
+        "        lease._unwatch(self)  # first: what comes now must not be interrupted by a loss\n",
+        "",
+        (
+            "tests/faces/test_leases.py::test_a_block_that_has_ended_is_not_told_of_the_loss_of_the_lease_that_it_re_entered",
+        ),
+    ),
+    Mutant(
+        "blind-4-sql-wrapped-errors-are-not-retried",
+        "a serialization failure that SQLAlchemy wraps is not recognised: the transaction is not run again",
+        "sql/errors.py",
+        'following = getattr(following, "orig", None) or following.__cause__',
+        "following = following.__cause__",
+        ("tests/unit/test_sql_errors.py",),
+    ),
 )
