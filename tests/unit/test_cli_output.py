@@ -221,7 +221,11 @@ class Recorder:
         self.read = "read"
 
     def __getattr__(self, verb: str) -> Any:
-        return lambda *words, **options: self.calls.append((verb, words, options)) or self
+        def call(*words: object, **options: object) -> Recorder:
+            self.calls.append((verb, words, options))
+            return self
+
+        return call
 
 
 @pytest.mark.parametrize(
@@ -237,7 +241,7 @@ class Recorder:
 )  # fmt: skip
 def test_the_lock_of_a_run_is_what_its_options_say(words: list[str], call: Any) -> None:
     client: Any = Recorder()
-    found = _lock(read(["run", "job", *words, "--", "true"]), client)  # type: ignore[arg-type]
+    found: Any = _lock(read(["run", "job", *words, "--", "true"]), client)  # type: ignore[arg-type]
     assert client.calls == [call]
     assert (found == "read") is ("--shared" in words)
 
