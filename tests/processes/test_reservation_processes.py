@@ -102,6 +102,7 @@ class Town:
         os.kill(pid, signal.SIGCONT)
 
 
+@pytest.mark.timeout(sized(120, 3600))
 def test_all_tickets_are_sold_once_although_processes_are_killed_and_stopped(url: str) -> None:
     for _ in range(sized(1, 50)):
         town = Town(url, iter(["go", "kill", "stop", "go", "kill"]))

@@ -544,6 +544,7 @@ def test_what_the_schema_prints_is_what_is_made_on_first_use(shop: Shop) -> None
 
 
 @pytest.mark.parametrize("shop", ["postgresql psycopg", "mysql pymysql"], indirect=True)
+@pytest.mark.timeout(sized(120, 1800))
 def test_baskets_in_whatever_order_never_wait_for_each_other(shop: Shop) -> None:
     """Some expire, some are cancelled, some confirmed, others swept meanwhile; no transaction is run again."""
     items = {"a": 40, "b": 40, "c": 8, "d": 40, "e": 8}
