@@ -15,6 +15,7 @@ LONG = 600
 def crash_frees_at_once(url: str, child: Child) -> None:
     """`child` holds `job` with a very long ttl."""
     with leasehold.connect(url) as client:
+        assert client.inspect("job") is not None  # which connects, and has more time for that than a try
         assert client.lock("job").try_acquire() is None
         child.signal(signal.SIGKILL)
         child.wait()
@@ -25,6 +26,7 @@ def crash_frees_at_once(url: str, child: Child) -> None:
 def crash_frees_for_rows(url: str, child: Child) -> None:
     """The same for a client in the other mode, at this URL."""
     with leasehold.connect(url, ttl=20) as client:
+        assert client.inspect("job") is not None  # which connects, and has more time for that than a try
         assert client.lock("job").try_acquire() is None, "the two modes exclude each other"
         child.signal(signal.SIGKILL)
         lease = client.lock("job").acquire(timeout=60)

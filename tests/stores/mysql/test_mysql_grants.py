@@ -48,7 +48,7 @@ def rows_of(server: MariadbServer, url: str, query: str) -> list[tuple[object, .
 
 def test_names_are_compared_byte_by_byte(mariadb_database: str) -> None:
     with leasehold.connect(mariadb_database) as client:
-        leases = [client.lock(name).acquire(timeout=0) for name in HARD]
+        leases = [client.lock(name).acquire(timeout=20) for name in HARD]
         assert sorted(state.name for state in client.locks()) == sorted(HARD)
         for lease in leases:
             assert lease.release() is True
@@ -57,7 +57,7 @@ def test_names_are_compared_byte_by_byte(mariadb_database: str) -> None:
 def test_the_longest_namespace_and_name_fit(mariadb_database: str) -> None:
     with leasehold.connect(mariadb_database, namespace="%" * 512) as client:
         one, other = client.lock("n" * 511 + "x"), client.lock("n" * 511 + "y")
-        with one.hold(timeout=0), other.hold(timeout=0), client.semaphore("n" * 512, 2).hold():
+        with one.hold(timeout=20), other.hold(timeout=20), client.semaphore("n" * 512, 2).hold():
             assert len(client.locks()) == 3
 
 

@@ -15,11 +15,13 @@ from leasehold.urls import find_store
 from leasehold.values import Claim, Grant, Holder, Mode
 from tests.stores.half_open import gets_its_turn, keeps_its_lease
 from tests.stores.support import eventually, opened, waiters
+from verification.lab.certificates import Certificates
 from verification.lab.mariadb import MariadbServer, mariadb_url
 from verification.lab.proxy import FaultProxy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from leasehold.testing import contract
 
@@ -261,7 +263,7 @@ def test_read_only_server_is_named_and_found_again_when_it_takes_writes(own_mari
     own_mariadb.run("SET GLOBAL read_only = 1")  # which administrators may write in spite of
     with leasehold.connect(worker) as client:
         with pytest.raises(leasehold.BackendUnavailable, match="read-only"):
-            client.lock("job").acquire(timeout=0)
+            client.lock("job").acquire(timeout=3)
         levels = {finding.check: finding.level.name for finding in client.examine()}
         assert levels["role"] == "PROBLEM"
         own_mariadb.run("SET GLOBAL read_only = 0")
@@ -285,7 +287,7 @@ def test_too_many_connections_is_waited_for(mariadb: MariadbServer, mariadb_data
     taken = mariadb.connect(database_of(mariadb_database), "single")
     with leasehold.connect(mariadb.url(database_of(mariadb_database), "single")) as client:
         with pytest.raises(leasehold.BackendUnavailable, match="max_user_connections"):
-            client.lock("job").acquire(timeout=0)
+            client.inspect("job")
         got: list[leasehold.Lease] = []
         asks = threading.Thread(target=lambda: got.append(client.lock("job").acquire(timeout=30)))
         asks.start()
@@ -324,3 +326,25 @@ def test_holder_cut_off_by_a_paused_server_learns_of_its_loss_by_its_own_clock(o
             assert lease.loss.reason in (LossReason.UNCONFIRMED, LossReason.EXPIRED)
         finally:
             own_mariadb.resume()
+
+
+def test_tls_is_checked_where_it_is_asked_for_and_taken_where_it_is_offered(
+    driver: contract.Driver, tmp_path: Path
+) -> None:
+    certificates = Certificates(tmp_path)
+    with MariadbServer(certificates=certificates) as server:
+        url = server.make_database("locks")
+
+        async def locks(options: str) -> None:
+            async with opened(driver, url + options, ttl=20) as client:
+                lease = await client.lock("job").acquire(timeout=60)
+                assert len(sessions(server, url)) >= 1
+                assert await lease.release() is True
+
+        async def story() -> None:
+            await locks("")
+            await locks(f"?tls_ca={certificates.authority}")
+            with pytest.raises(leasehold.BackendRejected, match="TLS"):
+                await locks("?tls_verify=yes")  # by the authorities of the system, which do not know it
+
+        driver.run(story())
