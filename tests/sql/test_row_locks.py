@@ -14,7 +14,7 @@ import pytest
 
 from leasehold.errors import ConfigurationError, RetryTransaction, RowBusy
 from leasehold.sql import is_retryable, lock_free_rows, lock_row, lock_rows
-from leasehold.sql.row_lock_wishes import in_order
+from leasehold.sql.row_locks.wishes import in_order
 from tests.sql.pairs import EVERYWHERE, Pair, fresh_url, pair_of
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ def test_lock_of_mariadb_gives_the_present_row_although_reads_see_an_older_one(p
 @pytest.mark.parametrize("pair", ["mysql pymysql"], indirect=True)
 def test_limit_by_a_setting_of_the_session_is_put_back(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """What MySQL gets, which has no WAIT n; MariaDB understands it as well."""
-    from leasehold.sql import row_locks_mysql
+    from leasehold.sql.row_locks import mysql as row_locks_mysql
 
     async def is_mysql(wire: object) -> bool:
         return False

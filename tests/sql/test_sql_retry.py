@@ -19,7 +19,7 @@ from sqlalchemy.orm.exc import StaleDataError
 from leasehold import Backoff
 from leasehold.errors import ConfigurationError, OutcomeUnknown, RetryTransaction, RowBusy, VersionConflict
 from leasehold.sql import cas_update, retry_on_conflict
-from leasehold.sql.attempts import commit_is_unknown, is_conflict
+from leasehold.sql.optimistic.attempts import commit_is_unknown, is_conflict
 from tests.processes.optimistic_worker import Base, Counter
 from tests.sql.desks import django_alias, sqlalchemy_url
 from tests.sql.pairs import fresh_url

@@ -226,11 +226,6 @@ class Recorder:
             return self
 
         return called
-        def call(*words: object, **options: object) -> Recorder:
-            self.calls.append((verb, words, options))
-            return self
-
-        return call
 
 
 @pytest.mark.parametrize(

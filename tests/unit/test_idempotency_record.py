@@ -10,7 +10,7 @@ import pytest
 from leasehold.errors import ConfigurationError
 from leasehold.fingerprint import fingerprint_of
 from leasehold.sql import IdempotencyKeys, idempotency_schema
-from leasehold.sql.idempotency_record import make_claim
+from leasehold.sql.idempotency.record import make_claim
 
 
 def test_fingerprint_of_bytes_and_text_is_their_digest() -> None:

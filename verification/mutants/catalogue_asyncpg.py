@@ -89,7 +89,7 @@ ASYNCPG_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "AIOSQLITE-begin-goes-on",
         "an attempt that is cancelled while it waits for the file leaves a transaction open, and the file locked",
-        "sql/idempotency_sqlite.py",
+        "sql/idempotency/sqlite.py",
         "        if opens:  # also if BEGIN itself was cancelled: on a thread of its own it may have gone on\n",
         "        if opens and isinstance(error, Exception):\n",
         (_OF_AIOSQLITE, "-k", "is_cancelled"),

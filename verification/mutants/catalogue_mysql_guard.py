@@ -6,10 +6,10 @@ from verification.mutants.catalogue import Mutant
 
 __all__ = ["MYSQL_GUARD_MUTANTS"]
 
-_GUARD = "sql/guard_mysql.py"
+_GUARD = "sql/guards/mysql.py"
 _TABLE = "sql/mysql_table.py"
-_TRIGGERS = "sql/fence_mysql.sql"
-_KEYS = "sql/idempotency_mysql.py"
+_TRIGGERS = "sql/guards/fence_mysql.sql"
+_KEYS = "sql/idempotency/mysql.py"
 _OF_GUARD = "tests/sql/test_guard_mysql.py"
 _OF_TRIGGERS = "tests/sql/test_triggers_mysql.py"
 _OF_KEYS = "tests/sql/test_idempotency_mysql.py"

@@ -6,8 +6,8 @@ from verification.mutants.catalogue import Mutant
 
 __all__ = ["OPTIMISTIC_MUTANTS"]
 
-_SWAP = "sql/optimistic.py"
-_ATTEMPTS = "sql/attempts.py"
+_SWAP = "sql/optimistic/cas.py"
+_ATTEMPTS = "sql/optimistic/attempts.py"
 _RETRIES = "tests/sql/test_sql_retry.py"
 _LOCKS = "tests/sql/test_row_locks.py"
 
@@ -23,7 +23,7 @@ OPTIMISTIC_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "OC-snapshot-shown",
         "the loser in MariaDB is shown its own snapshot: the version that it expected",
-        "sql/rows.py",
+        "sql/tables/rows.py",
         '_PRESENT = {"mysql": " LOCK IN SHARE MODE"}\n',
         '_PRESENT = {"mysql": ""}\n',
         ("tests/sql/test_optimistic.py", "-k", "present_row_and_not"),
@@ -47,7 +47,7 @@ OPTIMISTIC_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "OC-same-session-again",
         "the unit runs again in the transaction whose reads are out of date",
-        "sql/retry.py",
+        "sql/optimistic/retry.py",
         "            with manager_of(begin) as tx:\n                result = _plain(unit(tx))\n",
         "            with manager_of(begin) as tx:\n"
         "                try:\n"
@@ -59,7 +59,7 @@ OPTIMISTIC_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "RL-order-as-named",
         "rows are locked in the order in which they were named, and two transactions deadlock",
-        "sql/row_lock_wishes.py",
+        "sql/row_locks/wishes.py",
         "        ordered = sorted(checked, key=_values)\n",
         "        sorted(checked, key=_values)\n        ordered = checked\n",
         (_LOCKS, "-k", "order"),
@@ -67,7 +67,7 @@ OPTIMISTIC_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "RL-limit-stays",
         "the lock_timeout of a call stays for the rest of the transaction",
-        "sql/row_locks_postgresql.py",
+        "sql/row_locks/postgresql.py",
         "    if before is not None:\n",
         "    if before == found:\n",
         (_LOCKS, "-k", "settings_as_they_were"),
@@ -75,7 +75,7 @@ OPTIMISTIC_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "RL-silent-on-sqlite",
         "SQLite reads the row and locks nothing",
-        "sql/row_locks_sqlite.py",
+        "sql/row_locks/sqlite.py",
         "        await with_busy_timeout(wire, wish.wait, lambda: _take(wire, state, rows))\n",
         "        pass\n",
         (_LOCKS, "-k", "sqlite3"),
@@ -83,7 +83,7 @@ OPTIMISTIC_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "IO-any-constraint",
         "a row that meets another one by another constraint is taken for one that exists",
-        "sql/insert_once_postgresql.py",
+        "sql/inserts/postgresql.py",
         "            return Taken(by_key=False, constraint=_constraint(error))\n",
         "            return Taken(by_key=True)\n",
         ("tests/sql/test_insert_once.py", "-k", "told_apart"),

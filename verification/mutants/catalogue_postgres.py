@@ -7,7 +7,7 @@ from verification.mutants.catalogue import Mutant
 __all__ = ["POSTGRES_MUTANTS"]
 
 _OF_CONTRACT = "tests/contract/test_postgres.py"
-_GUARD = "sql/guard_postgresql.py"
+_GUARD = "sql/guards/postgresql.py"
 _OF_GUARD = "tests/sql/test_guard_postgresql.py"
 _OF_GRANTS = "tests/stores/postgres/test_postgres_grants.py"
 _OF_UNTIL = "tests/stores/postgres/test_postgres_until.py"
@@ -17,7 +17,7 @@ POSTGRES_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "PG-sqlite-number-frees-lock",
         "a guard by number frees the resource from its lock; another lock's fences then pass",
-        "sql/guard_sqlite.py",
+        "sql/guards/sqlite.py",
         "  lock = coalesce(lock, excluded.lock), exclusive_fence = excluded.exclusive_fence,\n",
         "  lock = excluded.lock, exclusive_fence = excluded.exclusive_fence,\n",
         ("tests/unit/test_sql_guard_sqlite.py",),
@@ -238,7 +238,7 @@ POSTGRES_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "blind-guard-sqlite-reader-lowers",
         "a late reader lowers what the newest reader has set, and a writer between the two is let through",
-        "sql/guard_sqlite.py",
+        "sql/guards/sqlite.py",
         "shared_fence = max(shared_fence, excluded.shared_fence)",
         "shared_fence = excluded.shared_fence",
         ("tests/unit/test_sql_guard_sqlite.py::test_late_reader_does_not_lower_what_the_newest_reader_has_set",),
@@ -246,7 +246,7 @@ POSTGRES_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "blind-transaction-lock-names",
         "two pairs of namespace and name that read the same when joined are one transaction lock",
-        "sql/transaction_lock.py",
+        "sql/guards/transaction_lock.py",
         "digest.update(blake2b(text.encode()).digest())",
         "digest.update(text.encode())",
         ("tests/sql/test_transaction_lock.py::test_names_that_read_the_same_when_joined_are_different_locks",),

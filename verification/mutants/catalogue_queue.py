@@ -6,9 +6,9 @@ from verification.mutants.catalogue import Mutant
 
 __all__ = ["QUEUE_MUTANTS"]
 
-_ROWS = "sql/queue_rows.py"
-_JOB = "sql/queue_job.py"
-_WORKER = "sql/queue_worker.py"
+_ROWS = "sql/queue/rows.py"
+_JOB = "sql/queue/job.py"
+_WORKER = "sql/queue/worker.py"
 _ALL = "tests/sql/test_queue.py"
 _OF_WORKER = "tests/sql/test_queue_worker.py"
 _PROCESSES = "tests/sql/test_queue_processes.py"
@@ -33,7 +33,7 @@ QUEUE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "Q-claims-wait-for-each-other",
         "rows that others have locked are not skipped",
-        "sql/queue_postgresql.py",
+        "sql/queue/postgresql.py",
         '"skip_locked": "FOR UPDATE SKIP LOCKED"',
         '"skip_locked": "FOR UPDATE NOWAIT"',
         (_ALL, "-k", "two_that_claim_at_the_same_time and postgresql"),
@@ -41,7 +41,7 @@ QUEUE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "Q-claims-do-not-lock",
         "two that claim at the same time get the same job",
-        "sql/queue_mysql.py",
+        "sql/queue/mysql.py",
         '"skip_locked": "FOR UPDATE SKIP LOCKED"',
         '"skip_locked": ""',
         (_ALL, "-k", "two_that_claim_at_the_same_time and mysql"),

@@ -6,10 +6,10 @@ from verification.mutants.catalogue import Mutant
 
 __all__ = ["RESERVATION_MUTANTS"]
 
-_STEPS = "sql/reservation_steps.py"
-_RECORD = "sql/reservation_record.py"
-_SQLITE = "sql/reservations_sqlite.py"
-_MYSQL = "sql/reservations_mysql.py"
+_STEPS = "sql/reservations/steps.py"
+_RECORD = "sql/reservations/record.py"
+_SQLITE = "sql/reservations/sqlite.py"
+_MYSQL = "sql/reservations/mysql.py"
 _TESTS = "tests/sql/test_reservations.py"
 
 RESERVATION_MUTANTS: tuple[Mutant, ...] = (

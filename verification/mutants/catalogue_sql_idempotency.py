@@ -6,9 +6,9 @@ from verification.mutants.catalogue import Mutant
 
 __all__ = ["SQL_IDEMPOTENCY_MUTANTS"]
 
-_POSTGRESQL = "sql/idempotency_postgresql.py"
-_SQLITE = "sql/idempotency_sqlite.py"
-_RECORD = "sql/idempotency_record.py"
+_POSTGRESQL = "sql/idempotency/postgresql.py"
+_SQLITE = "sql/idempotency/sqlite.py"
+_RECORD = "sql/idempotency/record.py"
 _ALL = "tests/sql/test_sql_idempotency.py"
 _OF_POSTGRESQL = "tests/sql/test_idempotency_postgresql.py"
 _OF_SQLITE = "tests/sql/test_idempotency_sqlite.py"

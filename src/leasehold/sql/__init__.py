@@ -5,9 +5,21 @@ with database.transaction():        # psycopg, sqlite3, PyMySQL, SQLAlchemy, Dja
     database.execute("UPDATE ...")
 """
 
-from leasehold.sql.columns import fenced_update, fenced_update_async
 from leasehold.sql.errors import is_retryable
-from leasehold.sql.etag import (
+from leasehold.sql.guards.columns import fenced_update, fenced_update_async
+from leasehold.sql.guards.guard import guard, guard_async, guard_schema
+from leasehold.sql.guards.register import DatabaseRegister
+from leasehold.sql.guards.transaction_lock import transaction_lock, transaction_lock_async
+from leasehold.sql.guards.triggers import fence_schema, fence_statements
+from leasehold.sql.idempotency.keys import (
+    AsyncTransactionAttempt,
+    IdempotencyKeys,
+    TransactionAttempt,
+    idempotency_schema,
+)
+from leasehold.sql.inserts.insert_once import InsertedOnce, insert_once, insert_once_async
+from leasehold.sql.optimistic.cas import cas_update, cas_update_async
+from leasehold.sql.optimistic.etag import (
     ETag,
     ETags,
     etag_of,
@@ -16,21 +28,11 @@ from leasehold.sql.etag import (
     require_match,
     require_none_match,
 )
-from leasehold.sql.guard import guard, guard_async, guard_schema
-from leasehold.sql.idempotency import (
-    AsyncTransactionAttempt,
-    IdempotencyKeys,
-    TransactionAttempt,
-    idempotency_schema,
-)
-from leasehold.sql.insert_once import InsertedOnce, insert_once, insert_once_async
-from leasehold.sql.optimistic import cas_update, cas_update_async
-from leasehold.sql.queue import Queue, find_job, find_job_async, list_queues, list_queues_async, queue_schema
-from leasehold.sql.queue_job import GiveUp, Job, JobInfo, QueueCounts
-from leasehold.sql.register import DatabaseRegister
-from leasehold.sql.reservations import Reservation, Stock, StockLevel, reservations_schema
-from leasehold.sql.retry import retry_on_conflict
-from leasehold.sql.row_locks import (
+from leasehold.sql.optimistic.retry import retry_on_conflict
+from leasehold.sql.queue.job import GiveUp, Job, JobInfo, QueueCounts
+from leasehold.sql.queue.queue import Queue, find_job, find_job_async, list_queues, list_queues_async, queue_schema
+from leasehold.sql.reservations.stock import Reservation, Stock, StockLevel, reservations_schema
+from leasehold.sql.row_locks.locks import (
     lock_free_rows,
     lock_free_rows_async,
     lock_row,
@@ -39,8 +41,6 @@ from leasehold.sql.row_locks import (
     lock_rows_async,
 )
 from leasehold.sql.store import store_schema
-from leasehold.sql.transaction_lock import transaction_lock, transaction_lock_async
-from leasehold.sql.triggers import fence_schema, fence_statements
 
 __all__ = [
     "AsyncTransactionAttempt",

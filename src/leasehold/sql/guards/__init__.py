@@ -1,0 +1,1 @@
+"""Refusing a late writer: the guard, fenced columns, triggers, the lock of a transaction."""

@@ -1,0 +1,1 @@
+"""Idempotency keys in the transaction of the work."""

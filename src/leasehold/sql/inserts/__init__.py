@@ -1,0 +1,1 @@
+"""A row that is written once, however many try."""

@@ -1,0 +1,1 @@
+"""Writing without a lock: versions, units of work that are run again, entity tags."""

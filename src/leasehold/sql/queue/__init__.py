@@ -1,0 +1,1 @@
+"""Jobs in a table of the user's own database."""

@@ -1,0 +1,1 @@
+"""Rows that nobody else writes until the end of a transaction."""

@@ -1,0 +1,1 @@
+"""Tables and rows of the user's own, as its framework names them."""
