@@ -313,7 +313,7 @@ and upgrades the tables of an earlier leasehold.
 
 mysql: the same for mysql:// and mariadb://; --schema is the database in which --role gets its rights.
 
-guard: prints the table that leasehold.sql.guards.guard() keeps, for programs that may not create it.
+guard: prints the table that leasehold.sql.guard() keeps, for programs that may not create it.
 
 idempotency, queue, reservations: prints the tables of leasehold.sql.IdempotencyKeys, Queue and Stock,
 likewise. --dialect mysql is also for MariaDB, where they have to be made so: no program makes them by
