@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 
     from tests.sql.desks import Desk
 
-__all__ = ["EVERYWHERE", "Pair", "fresh_url", "pair_of"]
+__all__ = ["EACH_WAY", "EVERYWHERE", "Pair", "fresh_url", "pair_of"]
 
 EVERYWHERE = [*EVERY_DESK, *(f"mysql {kind}" for kind in ON_MYSQL)]
+# Without the other forms of the same connection, which matter to the wires alone.
+EACH_WAY = [kind for kind in EVERYWHERE if not kind.endswith((" cursor", " block", " alias"))]
 _PLAIN = {"postgresql": "psycopg", "mysql": "pymysql", "sqlite": "sqlite3"}
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from leasehold.errors import ConfigurationError, RetryTransaction, UniqueConflict
 from leasehold.sql import insert_once
-from tests.sql.pairs import EVERYWHERE, Pair, fresh_url, pair_of
+from tests.sql.pairs import EACH_WAY, Pair, fresh_url, pair_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +34,7 @@ def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
         yield pair
 
 
-everywhere = pytest.mark.parametrize("pair", EVERYWHERE, indirect=True)
+everywhere = pytest.mark.parametrize("pair", EACH_WAY, indirect=True)
 plain = pytest.mark.parametrize("pair", ["postgresql psycopg", "mysql pymysql", "sqlite sqlite3"], indirect=True)
 
 

@@ -16,6 +16,8 @@ from leasehold.errors import ConfigurationError, RetryTransaction, RowBusy
 from leasehold.sql import is_retryable, lock_free_rows, lock_row, lock_rows
 from leasehold.sql.row_locks.wishes import in_order
 from tests.sql.pairs import EVERYWHERE, Pair, fresh_url, pair_of
+from leasehold.sql.row_lock_wishes import in_order
+from tests.sql.pairs import EACH_WAY, Pair, fresh_url, pair_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +27,7 @@ TABLE = (
     "CREATE TABLE stock (id INTEGER PRIMARY KEY, n INTEGER NOT NULL)",
     "INSERT INTO stock VALUES (1, 10), (2, 20), (3, 30)",
 )
-REAL = [kind for kind in EVERYWHERE if not kind.startswith("sqlite")]
+REAL = [kind for kind in EACH_WAY if not kind.startswith("sqlite")]
 PLAIN = ["postgresql psycopg", "mysql pymysql"]
 
 
@@ -35,7 +37,7 @@ def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
         yield pair
 
 
-everywhere = pytest.mark.parametrize("pair", EVERYWHERE, indirect=True)
+everywhere = pytest.mark.parametrize("pair", EACH_WAY, indirect=True)
 with_row_locks = pytest.mark.parametrize("pair", REAL, indirect=True)
 plain = pytest.mark.parametrize("pair", PLAIN, indirect=True)
 
