@@ -243,13 +243,16 @@ class Ledger:
             raise retry(f"the reservation {key!r} has changed since it was read")
 
     async def _change(self, item: Item, change: int) -> bool:
-        return change == 0 or (await self.ask(self.statements.change, item=item, change=change)).count > 0
+        """Whether there is enough. A change by nothing locks the row all the same: others rely on the order."""
+        count = (await self.ask(self.statements.change, item=item, change=change)).count
+        return count > 0 or change == 0  # which MySQL does not count
 
     async def _give_back(self, items: Mapping[Item, int]) -> None:
         for item in sorted(
             items, key=in_order
         ):  # an item that is gone from the user's own table has nothing to be given back to
-            await self._change(item, items[item])
+            if items[item]:
+                await self._change(item, items[item])
 
     async def _take(self, wanted: Mapping[Item, int]) -> Item | None:
         """Take all of it, or nothing and say what is lacking."""
