@@ -7,7 +7,9 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import aiomysql
+import aiosqlite
 import asyncmy
+import asyncpg
 import psycopg
 import pytest
 from sqlalchemy import make_url
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 DRIVERS = {"postgresql": "postgresql+psycopg", "mariadb": "mariadb+asyncmy", "sqlite": "sqlite+aiosqlite"}
 KINDS = [
     "postgresql psycopg",
+    "postgresql asyncpg",
     "postgresql core",
     "postgresql orm",
     "mysql aiomysql",
@@ -44,6 +47,7 @@ KINDS = [
     "mysql orm",
     "sqlite core",
     "sqlite orm",
+    "sqlite aiosqlite",
 ]
 TABLE = "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER NOT NULL, version INTEGER NOT NULL)"
 
@@ -59,6 +63,27 @@ async def ways(url: str, kind: str) -> AsyncIterator[Begin]:
         await engine.dispose()
     elif kind == "psycopg":
         yield lambda: psycopg.AsyncConnection.connect(url)
+    elif kind == "asyncpg":
+
+        @asynccontextmanager
+        async def block() -> AsyncIterator[Any]:
+            connection = await asyncpg.connect(url)
+            try:
+                async with connection.transaction():
+                    yield connection
+            finally:
+                await connection.close()
+
+        yield block
+    elif kind == "aiosqlite":
+
+        @asynccontextmanager
+        async def file() -> AsyncIterator[Any]:
+            async with aiosqlite.connect(str(parts.database)) as connection:
+                yield connection
+                await connection.commit()
+
+        yield file
     else:
         connect: Any = aiomysql.connect if kind == "aiomysql" else asyncmy.connect
 
@@ -88,6 +113,8 @@ async def execute(tx: Any, statement: str) -> None:
         await tx.execute(text(statement))
     elif isinstance(tx, psycopg.AsyncConnection):
         await tx.execute(statement.encode())
+    elif isinstance(tx, asyncpg.Connection | aiosqlite.Connection):
+        await tx.execute(statement)
     else:
         async with tx.cursor() as cursor:
             await cursor.execute(statement)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import aiosqlite
 
 from leasehold.errors import ConfigurationError
-from leasehold.sql.wires import Answer, Transaction
+from leasehold.sql.wires import Answer, Transaction, column_names
 from leasehold.sql.wires.names import with_colons
 from leasehold.sql.wires.sqlite3 import sqlite_transaction
 
@@ -34,7 +34,8 @@ class AiosqliteWire:
         async with self.driver.cursor() as cursor:
             cursor.row_factory = None  # the connection may have one of its own
             await cursor.execute(with_colons(statement), values)
-            return Answer([tuple(row) for row in await cursor.fetchall()], cursor.rowcount)
+            rows = [tuple(row) for row in await cursor.fetchall()]
+            return Answer(rows, cursor.rowcount, column_names(cursor.description))
 
 
 def _inner(connection: aiosqlite.Connection) -> Any:

@@ -41,8 +41,8 @@ class AsyncpgWire:
     async def query(self, statement: str, values: Mapping[str, object]) -> Answer:
         text, bound = in_style(statement, values, "numeric_dollar")
         if gives_rows(text):
-            rows = [tuple(row) for row in await self._connection.fetch(text, *bound)]
-            return Answer(rows, len(rows))
+            records = await self._connection.fetch(text, *bound)
+            return Answer([tuple(row) for row in records], len(records), tuple(records[0].keys()) if records else ())
         status = await self._connection.execute(text, *bound)
         count = status.rpartition(" ")[2]  # "UPDATE 1", "INSERT 0 1"; others end with a word
         return Answer([], int(count) if count.isdigit() else 0)
