@@ -88,7 +88,7 @@ class TicketOffice:
 
     def _lock(self, item: int) -> bool:
         assert self._client is not None
-        with self._client.lock(f"ticket:{item}").hold() as lease:
+        with self._client.lock(f"ticket:{item}").hold(timeout=60) as lease:
 
             def work(tx: Any) -> bool:
                 guard(tx, lease)

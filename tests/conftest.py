@@ -35,10 +35,13 @@ pytest_plugins: list[str] = [
 
 ROOMS_THAT_WAIT = ("versions", "contract", "stores")  # the longest first
 LONG = frozenset({
-    "test_cli_watchdog", "test_counters", "test_election_processes", "test_etcd_answers",
-    "test_job_operators_processes", "test_models", "test_mutants", "test_once_processes", "test_partition_processes",
-    "test_redis_failover", "test_redis_network", "test_redis_processes", "test_redis_slots", "test_redlock_nodes",
-    "test_sqlite_processes", "test_zookeeper_client", "test_zookeeper_leader", "test_zookeeper_silence",
+    "test_cli_watchdog", "test_counters", "test_counters_mariadb", "test_election_processes", "test_etcd_answers",
+    "test_idempotency_mysql", "test_idempotency_processes", "test_job_operators_processes",
+    "test_leaving_processes", "test_models", "test_mutants", "test_once_processes", "test_optimistic_processes",
+    "test_oversell_scenario", "test_partition_processes", "test_queue_processes", "test_redis_failover",
+    "test_redis_network", "test_redis_processes", "test_redis_scenarios", "test_redis_slots", "test_redlock_nodes",
+    "test_reservation_processes", "test_sqlite_processes", "test_zookeeper_client", "test_zookeeper_leader",
+    "test_zookeeper_silence",
 })  # fmt: skip
 
 

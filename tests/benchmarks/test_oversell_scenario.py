@@ -6,10 +6,13 @@ import json
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+import pytest
+
 from benchmarks.__main__ import main
 from benchmarks.ticket_ways import NAIVE
 
 
+@pytest.mark.timeout(400)  # fifteen processes, one after the other
 def test_oversell_measures_each_way_on_each_database(tmp_path: Path) -> None:
     results = tmp_path / "results.json"
     assert main(["oversell", "--quick", "--json", str(results), "--svg", str(tmp_path)]) == 0

@@ -82,7 +82,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("table", ["there", "fresh"])
+@pytest.mark.parametrize("table", sized(["fresh"], ["there", "fresh"]))
 def test_worker_killed_at_any_statement_has_its_effect_exactly_once(
     url: str, table: str, started: list[Worker]
 ) -> None:

@@ -61,6 +61,8 @@ class TooLate(Exception):
 class Worker:
     """Works until its share of the updates is acknowledged."""
 
+    _reads_first = False  # whether a transaction may also read before the guard
+
     def __init__(self, job: Job) -> None:
         self._job = job
         self._random = random.Random(job.seed)
@@ -71,6 +73,7 @@ class Worker:
 
     def _open(self) -> None:
         self._database = counter_databases.connect(self._job.url, self._job.level)
+        self._reads_first = self._database.reads_first
 
     def close(self) -> None:
         """Leave the database."""
@@ -116,7 +119,7 @@ class Worker:
     def _add_one(self, lease: leasehold.Lease, think: float) -> None:
         """One update; what the database asks to run again is run again, from its beginning."""
         units = [self._in_one_transaction, self._in_two_transactions]
-        if self._database.reads_first and self._job.check == "guard":
+        if self._reads_first and self._job.check == "guard":
             units.append(self._reading_first)
         unit = self._random.choice(units)
         while True:

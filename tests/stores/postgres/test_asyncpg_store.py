@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
@@ -436,11 +436,14 @@ def test_prepared_statements_behind_a_pooler_are_explained(postgres: PostgresSer
 
     async def main() -> None:
         runtime = AsyncioRuntime()
-        async with lender("pool", url, 1) as pool, lender("pool", url, 1, statement_cache_size=0) as other:
+        async with lender("pool", url, 1) as pool, lender("pool", url, 4, statement_cache_size=0) as other:
             backend: Any = adopt(pool, {}).open_backend(runtime)
             grant = await backend.try_acquire(claim_of(runtime))
-            async with other.acquire() as one, one.transaction():  # has the server on which it was prepared
-                await one.fetchval("SELECT 1")
+            async with AsyncExitStack() as stack:
+                for _ in range(4):  # among the servers that these have is the one on which it was prepared
+                    one = await stack.enter_async_context(other.acquire())
+                    await stack.enter_async_context(one.transaction())
+                    await one.fetchval("SELECT 1")
                 with pytest.raises(BackendRejected, match="statement_cache_size=0"):
                     await backend.try_acquire(claim_of(runtime, "another"))
             assert isinstance(grant, Grant)

@@ -58,8 +58,8 @@ def test_a_node_that_an_older_session_made_for_the_same_claim_is_not_adopted(
     run(backend.release(run(backend.join(claim()))))
     again = claim()
     node = run(backend._acquirer._enter(again, math.inf))
-    eye.ensure_path(node.parent)
-    older = eye.create(f"{node.parent}/{node.prefix}", node.data(0), ephemeral=True, sequence=True)
+    # The parent is a container, which ZooKeeper removes whenever it is empty: made with the node, not before it.
+    older = eye.create(f"{node.parent}/{node.prefix}", node.data(0), ephemeral=True, sequence=True, makepath=True)
     node.stage = Stage.DOUBT  # the answer to its own creation was lost
     assert run(backend._acquirer._adopt(node, math.inf)) is False
     answer = run(backend.join(again))
