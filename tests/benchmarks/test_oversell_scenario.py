@@ -1,4 +1,4 @@
-"""The scenario of the last tickets runs, in its quick form and with real servers. No time is judged here."""
+"""The scenario of the last tickets runs, in its quick form, on SQLite. No time is judged here."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from benchmarks.__main__ import main
 from benchmarks.ticket_ways import NAIVE
 
 
-@pytest.mark.timeout(400)  # fifteen processes, one after the other
-def test_oversell_measures_each_way_on_each_database(tmp_path: Path) -> None:
+@pytest.mark.timeout(300)
+def test_oversell_measures_each_way(tmp_path: Path) -> None:
     results = tmp_path / "results.json"
     assert main(["oversell", "--quick", "--json", str(results), "--svg", str(tmp_path)]) == 0
     tables = json.loads(results.read_text())["scenarios"]["oversell"]
-    assert len(tables) == 9
+    assert len(tables) == 3
     assert all(row["values"] for table in tables for row in table["rows"])
     for table in tables[::3]:
         assert {row["median"] for row in table["rows"] if row["name"] != NAIVE} == {10.0}, table["title"]

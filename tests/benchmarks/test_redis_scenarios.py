@@ -9,8 +9,11 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from benchmarks.__main__ import main
+from tests.forms import sized
 
-REDIS_SCENARIOS = ("p1", "p2", "p4", "p5", "p6", "p12", "p13", "p14", "stampede")
+REDIS_SCENARIOS = sized(
+    ("p1", "p4", "p12", "stampede"), ("p1", "p2", "p4", "p5", "p6", "p12", "p13", "p14", "stampede")
+)
 
 
 @pytest.mark.parametrize("name", REDIS_SCENARIOS)

@@ -9,10 +9,11 @@ import sys
 
 import pytest
 
+from tests.forms import sized
 from verification.simulation import Outcome, simulate
 from verification.simulation.__main__ import main
 
-SEEDS = 240
+SEEDS = sized(120, 600)
 CHUNK = 60
 
 
