@@ -11,8 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.contender import contend, say
-from benchmarks.library import Connections
-from benchmarks.mysql_locks import MARIADB
+from benchmarks.mysql_locks import MARIADB, Connections
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

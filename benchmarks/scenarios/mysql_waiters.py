@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import leasehold
 from benchmarks.contender import Contender, contended
 from benchmarks.harness import Candidate, Role, Sample, measure, percentile
-from benchmarks.library import Ours
+from benchmarks.library import PATIENCE, Ours
 from benchmarks.mysql_contender import NAME
 from benchmarks.mysql_locks import DLOCK, MARIADB, OURS, USER_LOCK
 from verification.lab.process import wait_until
@@ -28,6 +28,7 @@ __all__ = ["run"]
 MODULE = "benchmarks.mysql_contender"
 PROCESSES, THREADS = 4, 4
 HOLD = (0.05, 1.05)  # spread over the second in which a waiter looks by itself, so that a lost wake-up shows
+QUESTIONS_OF_A_STATUS = 3  # each has a connection of its own, which is set up by PyMySQL
 LONG = 300  # the holder's ttl while others are counted: it does not renew in that time
 CROWDS = ((1, 1), (1, 10), (1, 100), (10, 1))  # processes, and waiters in each
 TARGETS = "targets: p99 at most 2 x p50, least/most at least 0.95"
@@ -125,7 +126,7 @@ def _idle(settings: Settings, server: Any, url: str, kind: str, processes: int, 
 
     def sample() -> Sample:
         connections = MARIADB.connect(server, MARIADB.addresses(server))
-        watch = leasehold.connect(url, ttl=LONG)
+        watch = leasehold.connect(f"{url}?answer_timeout={PATIENCE:g}", ttl=LONG)
         holder = _holder(kind, connections, watch)
         holder.take()
         before = _status(server)["Threads_connected"]
@@ -151,9 +152,6 @@ def _idle(settings: Settings, server: Any, url: str, kind: str, processes: int, 
         return Sample(sent / took / waiters, facts)
 
     return _candidate(kind, f"{kind}, {waiters} in {processes} {places}", sample=sample)
-
-
-QUESTIONS_OF_A_STATUS = 1
 
 
 def _holder(kind: str, connections: Connections, watch: leasehold.Client) -> Lock:
