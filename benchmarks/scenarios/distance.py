@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.distances import handed_over, typical_ms
 from benchmarks.etcd_locks import ETCD, ETCD3GW
 from benchmarks.harness import Candidate, Role, Sample, measure
+from benchmarks.mysql_locks import DLOCK, MARIADB
 from benchmarks.nats_locks import NATS
 from benchmarks.postgres_locks import POSTGRESQL
 from benchmarks.redis_locks import PYTHON_REDIS_LOCK, REDIS, REDIS_PY
@@ -46,6 +47,7 @@ SUBJECTS = {
     "postgresql": Subject(
         POSTGRESQL, (POSTGRESQL.ours, "pals", "sqlalchemy-dlock", "django-pglock"), (POSTGRESQL.ours, "pals")
     ),
+    "mariadb": Subject(MARIADB, *[(MARIADB.ours, DLOCK)] * 2),
     "etcd": Subject(ETCD, (ETCD.ours, ETCD3GW), (ETCD.ours,)),
     "nats": Subject(NATS, *[(NATS.ours,)] * 2),
     "zookeeper": Subject(ZOOKEEPER, *[(ZOOKEEPER.ours, KAZOO, "tooz")] * 2),

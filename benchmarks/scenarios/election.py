@@ -54,6 +54,7 @@ def _stores(settings: Settings, servers: ExitStack) -> dict[str, str]:
     if settings.quick:
         return urls
     from verification.lab.etcd import EtcdServer  # noqa: PLC0415 - servers only where they are needed
+    from verification.lab.mariadb import MariadbServer  # noqa: PLC0415
     from verification.lab.nats import NatsServer  # noqa: PLC0415
     from verification.lab.postgres import PostgresServer  # noqa: PLC0415
     from verification.lab.redis import RedisServer  # noqa: PLC0415
@@ -63,6 +64,7 @@ def _stores(settings: Settings, servers: ExitStack) -> dict[str, str]:
     postgres.start()
     servers.callback(postgres.remove)
     urls["PostgreSQL"] = postgres.url()
+    urls["MariaDB"] = servers.enter_context(MariadbServer()).make_database("election")
     urls["Redis"] = servers.enter_context(RedisServer()).url
     urls["etcd"] = servers.enter_context(EtcdServer()).url
     urls["ZooKeeper"] = servers.enter_context(ZooKeeperServer()).url("/election")

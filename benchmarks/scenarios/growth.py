@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import leasehold
 from benchmarks.etcd_locks import ETCD
 from benchmarks.harness import Candidate, Role, Sample, measure, timed
+from benchmarks.mysql_locks import MARIADB
 from benchmarks.nats_locks import NATS
 from benchmarks.postgres_locks import POSTGRESQL
 from benchmarks.redis_locks import REDIS
@@ -55,6 +56,7 @@ SEVERAL = {
 SUBJECTS = {
     "redlock": Subject(REDLOCK, lambda nodes, _: nodes.url(), held=TO_10_000, waiting=(), options={"ttl": 300}),
     "nats": Subject(NATS, lambda server, name: f"{server.url}?bucket={name}", waiting=(1, 10, 100)),
+    "mariadb": Subject(MARIADB, lambda server, name: server.make_database(name), held=TO_10_000, waiting=(1, 10, 100)),
     "zookeeper": Subject(ZOOKEEPER, lambda server, name: server.url(f"/{name}")),
     "etcd": Subject(
         ETCD,

@@ -1,4 +1,4 @@
-"""P1, P3, P8, P9, P10: one thread and no other client. Ours, the smallest program, other libraries."""
+"""P1, P3, P8, P9, P10, P15, P16: one thread and no other client. Ours, the smallest program, other libraries."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import os
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.etcd_locks import ETCD, ETCD3GW
 from benchmarks.etcd_locks import FLOOR as TRANSACTIONS
 from benchmarks.etcd_locks import Bare as BareEtcd
 from benchmarks.harness import Candidate, Role, measure, timed
+from benchmarks.mysql_locks import FLOOR as ROW_STATEMENTS
+from benchmarks.mysql_locks import MARIADB, OURS_ASYNC
+from benchmarks.mysql_locks import serve as mariadb_server
 from benchmarks.nats_locks import FLOOR as DOCUMENTS
 from benchmarks.nats_locks import NATS
 from benchmarks.nats_locks import Bare as BareNats
@@ -129,10 +132,24 @@ def _postgresql(settings: Settings) -> Iterator[Titled]:
     """Without waiting for the disk, what client and server compute is compared; with it, as it is in production."""
     for fsync in ("off", "on"):
         with postgres_server(fsync=fsync, full_page_writes="on") as server:
-            connections = POSTGRESQL.connect(server, POSTGRESQL.addresses(server))
-            kinds = sorted(POSTGRESQL.kinds, key=lambda kind: POSTGRESQL.kinds[kind].role is not Role.FLOOR)
-            yield f", fsync {fsync}", [POSTGRESQL.pairs(settings, kind, connections) for kind in kinds]
-            connections.close()
+            yield from _floors_first(POSTGRESQL, settings, server, f", fsync {fsync}")
+
+
+def _mariadb(settings: Settings) -> Iterator[Titled]:
+    """The same: a log that is written in memory at each commit, then one that is on the disk before each answer."""
+    for flush, is_safe in (("2", False), ("1", True)):
+        options = {"innodb_flush_log_at_trx_commit": flush, "innodb_doublewrite": "1"}
+        with mariadb_server(on_disk=is_safe, **options) as server:
+            more = f", innodb_flush_log_at_trx_commit={flush}, files {'on disk' if is_safe else 'in memory'}"
+            yield from _floors_first(MARIADB, settings, server, more)
+
+
+def _floors_first(library: Library, settings: Settings, server: Any, title: str) -> Iterator[Titled]:
+    """Every kind on a server."""
+    connections = library.connect(server, library.addresses(server))
+    kinds = sorted(library.kinds, key=lambda kind: library.kinds[kind].role is not Role.FLOOR)
+    yield title, [library.pairs(settings, kind, connections) for kind in kinds]
+    connections.close()
 
 
 def _redlock(settings: Settings) -> Iterator[Titled]:
@@ -248,5 +265,15 @@ SUBJECTS = {
         _postgresql,
         (Target(STATEMENTS, "the two bare statements", "at most 1.25 x"),),
         "the peers keep no row and give no fence, so they do not wait for the disk",
+    ),
+    "mariadb": Subject(
+        MARIADB,
+        "MariaDB, uncontended pair",
+        _mariadb,
+        (
+            Target(ROW_STATEMENTS, "the two bare statements", "at most 1.25 x"),
+            Target(ROW_STATEMENTS, "the two bare statements with asyncio", "at most 1.25 x", row=OURS_ASYNC),
+        ),
+        "GET_LOCK and sqlalchemy-dlock keep no row and give no fence, so they do not wait for the disk",
     ),
 }

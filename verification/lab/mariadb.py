@@ -69,11 +69,17 @@ def _new_data(target: Path) -> None:
 class MariadbServer(ServerProcess):
     """One server; `root` without a password. `settings` go over the ones of the lab, as names of command line options.
 
-    `certificates`: it offers TLS.
+    `certificates`: it offers TLS. `on_disk`: see `ServerProcess`.
     """
 
-    def __init__(self, settings: Mapping[str, str] | None = None, *, certificates: Certificates | None = None) -> None:
-        super().__init__("mariadb", user=ACCOUNT)
+    def __init__(
+        self,
+        settings: Mapping[str, str] | None = None,
+        *,
+        certificates: Certificates | None = None,
+        on_disk: bool = False,
+    ) -> None:
+        super().__init__("mariadb", user=ACCOUNT, on_disk=on_disk)
         self.settings = {**SETTINGS, **(settings or {})}
         if certificates is not None:
             self._use(certificates)

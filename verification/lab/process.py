@@ -117,15 +117,16 @@ class ServerProcess:
     """One server. `folder` is its own and is removed with it; its output goes to `folder/log`.
 
     Faults: `pause` and `resume` (SIGSTOP, SIGCONT), `kill` (SIGKILL), `stop` (SIGTERM), `start` again on the same
-    folder and port.
+    folder and port. `on_disk`: its files are not kept in memory, so that it waits for a disk as servers do.
     """
 
     last_signal: ClassVar[signal.Signals] = signal.SIGKILL  # what ends it when the tests were killed
 
-    def __init__(self, name: str, *, user: str | None = None) -> None:
+    def __init__(self, name: str, *, user: str | None = None, on_disk: bool = False) -> None:
         self.name = name
         self.port = free_port()
-        self.folder = Path(tempfile.mkdtemp(prefix=f"leasehold-{name}-", dir=_folder_in_memory())).resolve()
+        place = None if on_disk else _folder_in_memory()
+        self.folder = Path(tempfile.mkdtemp(prefix=f"leasehold-{name}-", dir=place)).resolve()
         watcher.watch_folder(self.folder)
         self._user = user if os.geteuid() == 0 else None
         if self._user is not None:
