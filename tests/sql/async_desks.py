@@ -14,6 +14,7 @@ from sqlalchemy import make_url, text
 from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, async_sessionmaker
 from sqlalchemy.ext.asyncio import create_async_engine as make_engine
 
+from tests.forms import sized
 from tests.servers.mariadb import fresh_mariadb
 from tests.sql.desks import fresh_schema, sqlalchemy_url
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KINDS", "AsyncDesk", "async_desk", "asyncpg_engine", "mysql_connection"]
 
-KINDS = [
+ALL_KINDS = [
     "postgresql psycopg",
     "postgresql sqlalchemy core",
     "postgresql sqlalchemy orm",
@@ -47,6 +48,11 @@ KINDS = [
     "sqlite aiosqlite",
     "sqlite aiosqlite cursor",
 ]
+SOME_KINDS = [
+    "postgresql psycopg", "postgresql sqlalchemy scoped", "postgresql asyncpg pool",
+    "postgresql asyncpg sqlalchemy orm", "mysql aiomysql", "mysql asyncmy sqlalchemy core", "sqlite sqlalchemy orm", "sqlite aiosqlite cursor",
+]  # fmt: skip
+KINDS = sized(SOME_KINDS, ALL_KINDS)
 
 
 def asyncpg_engine(url: str, **words: Any) -> AsyncEngine:

@@ -22,6 +22,7 @@ from psycopg.rows import dict_row
 from sqlalchemy.orm import Session
 
 from leasehold.sql import guard_schema, idempotency_schema
+from tests.forms import sized
 from tests.servers.mariadb import fresh_mariadb
 
 if TYPE_CHECKING:
@@ -233,11 +234,18 @@ _EVERYWHERE = [kind for kind in _MAKERS if kind.startswith(("sqlalchemy", "djang
 ON_POSTGRESQL = [kind for kind in _MAKERS if "psycopg" in kind] + _EVERYWHERE
 ON_MYSQL = [kind for kind in _MAKERS if "pymysql" in kind] + _EVERYWHERE
 ON_SQLITE = ["sqlite3", *_EVERYWHERE]
-EVERY_DESK = [
+ALL_DESKS = [
     *(f"postgresql {kind}" for kind in ON_POSTGRESQL),
     *(f"mysql {kind}" for kind in ON_MYSQL),
     *(f"sqlite {kind}" for kind in ON_SQLITE),
 ]
+# Three of each database, so that every kind of connection is there.
+SOME_DESKS = [
+    "postgresql psycopg block", "postgresql sqlalchemy core", "postgresql django alias",
+    "mysql pymysql cursor", "mysql sqlalchemy orm", "mysql django",
+    "sqlite sqlite3", "sqlite sqlalchemy orm", "sqlite django alias",
+]  # fmt: skip
+EVERY_DESK = sized(SOME_DESKS, ALL_DESKS)
 
 
 def make_mysql_tables(url: str) -> None:

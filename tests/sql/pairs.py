@@ -6,8 +6,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tests.forms import sized
 from tests.servers.mariadb import fresh_mariadb
-from tests.sql.desks import EVERY_DESK, ON_MYSQL, fresh_schema, make_desk
+from tests.sql.desks import ALL_DESKS, EVERY_DESK, fresh_schema, make_desk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,9 +20,15 @@ if TYPE_CHECKING:
 
 __all__ = ["EACH_WAY", "EVERYWHERE", "Pair", "fresh_url", "pair_of"]
 
-EVERYWHERE = [*EVERY_DESK, *(f"mysql {kind}" for kind in ON_MYSQL)]
+EVERYWHERE = EVERY_DESK
 # Without the other forms of the same connection, which matter to the wires alone.
-EACH_WAY = [kind for kind in EVERYWHERE if not kind.endswith((" cursor", " block", " alias"))]
+EACH_WAY = sized(
+    [
+        "postgresql psycopg", "postgresql sqlalchemy orm", "mysql pymysql", "mysql sqlalchemy core", "mysql django",
+        "sqlite sqlite3", "sqlite sqlalchemy core",
+    ],
+    [kind for kind in ALL_DESKS if not kind.endswith((" cursor", " block", " alias"))],
+)  # fmt: skip
 _PLAIN = {"postgresql": "psycopg", "mysql": "pymysql", "sqlite": "sqlite3"}
 
 

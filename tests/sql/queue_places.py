@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from leasehold.sql import queue_schema
 from tests.servers.mariadb import fresh_mariadb
-from tests.sql.desks import ON_MYSQL, ON_POSTGRESQL, ON_SQLITE, fresh_schema, make_desk
+from tests.sql.desks import EVERY_DESK, fresh_schema, make_desk
 
 if TYPE_CHECKING:
     import pytest
@@ -19,11 +19,7 @@ __all__ = ["DATABASES", "EVERY_QUEUE_DESK", "PLAIN", "clear", "let_all_be_due", 
 
 PLAIN = {"postgresql": "psycopg", "mysql": "pymysql", "sqlite": "sqlite3"}
 DATABASES = list(PLAIN)
-EVERY_QUEUE_DESK = (
-    [f"postgresql {kind}" for kind in ON_POSTGRESQL]
-    + [f"mysql {kind}" for kind in ON_MYSQL]
-    + [f"sqlite {kind}" for kind in ON_SQLITE]
-)
+EVERY_QUEUE_DESK = EVERY_DESK
 _FOLDER = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 

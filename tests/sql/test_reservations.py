@@ -26,7 +26,7 @@ from leasehold import (
 from leasehold.sql import Stock, StockLevel, reservations_schema
 from tests.forms import sized
 from tests.servers.mariadb import fresh_mariadb
-from tests.sql.desks import ON_MYSQL, ON_POSTGRESQL, ON_SQLITE, fresh_schema, make_desk
+from tests.sql.desks import EVERY_DESK, fresh_schema, make_desk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,9 +36,7 @@ if TYPE_CHECKING:
     from verification.lab.mariadb import MariadbServer
     from verification.lab.postgres import PostgresServer
 
-EVERY = [f"postgresql {kind}" for kind in ON_POSTGRESQL]
-EVERY += [f"mysql {kind}" for kind in ON_MYSQL]
-EVERY += [f"sqlite {kind}" for kind in ON_SQLITE]
+EVERY = EVERY_DESK
 PLAIN = {"postgresql": "psycopg", "mysql": "pymysql", "sqlite": "sqlite3"}
 HOSTILE = [
     "a'b",
