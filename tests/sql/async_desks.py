@@ -50,7 +50,8 @@ ALL_KINDS = [
 ]
 SOME_KINDS = [
     "postgresql psycopg", "postgresql sqlalchemy scoped", "postgresql asyncpg pool",
-    "postgresql asyncpg sqlalchemy orm", "mysql aiomysql", "mysql asyncmy sqlalchemy core", "sqlite sqlalchemy orm", "sqlite aiosqlite cursor",
+    "postgresql asyncpg sqlalchemy orm", "mysql aiomysql", "mysql asyncmy sqlalchemy core",
+    "sqlite sqlalchemy orm", "sqlite aiosqlite cursor",
 ]  # fmt: skip
 KINDS = sized(SOME_KINDS, ALL_KINDS)
 
