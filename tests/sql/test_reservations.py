@@ -289,8 +289,8 @@ def test_a_sweep_gives_back_what_is_over_and_removes_old_records(shop: Shop) -> 
         for number in range(4):
             STOCK.reserve(tx, {"a": 1, "b": 1}, key=f"k{number}", hold=0.1)
         STOCK.reserve(tx, {"a": 1}, key="held")
-        STOCK.confirm(tx, "k3")
-    wait_until_overdue(desk, "k2")
+        STOCK.confirm(tx, "k0")
+    wait_until_overdue(desk, "k3")
     with desk.begin() as tx:
         assert STOCK.sweep(tx, limit=2) == 2
     with desk.begin() as tx:

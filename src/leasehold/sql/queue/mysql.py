@@ -66,6 +66,7 @@ WORDS: Mapping[str, Any] = {
         for column in ("due_at", "enqueued_at", "changed_at")
     },
     "skip_locked": "FOR UPDATE SKIP LOCKED",
+    "skip_ended": "",  # a locking read also locks the row behind its range, for a moment: a job that a claim then skips
     "as_it_is": "LOCK IN SHARE MODE",  # a repeatable read would show the row as it was
     "by_due": "FORCE INDEX (leasehold_queue_due)",  # by another index, rows that are not due would be locked, too
     "count": "COUNT",

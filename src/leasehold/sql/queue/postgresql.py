@@ -76,6 +76,7 @@ WORDS: Mapping[str, Any] = {
         for column in ("due_at", "enqueued_at", "changed_at")
     },
     "skip_locked": "FOR UPDATE SKIP LOCKED",
+    "skip_ended": "FOR UPDATE SKIP LOCKED",
     "as_it_is": "",
     "by_due": "",
     "count": "pg_catalog.count",

@@ -95,7 +95,7 @@ _KNOWN = "SELECT id, payload FROM {table} WHERE queue {eq} {queue} AND job_key {
 
 _DEAD = """
 SELECT id FROM {table} WHERE queue {eq} {queue} AND state {eq} 'dead' ORDER BY changed_at, id LIMIT {limit}
-{skip_locked}
+{skip_ended}
 """
 
 _RETRY = """
@@ -105,7 +105,7 @@ WHERE queue {eq} {queue} AND state {eq} 'dead' AND {among}
 
 _OVER = """
 SELECT id FROM {table} WHERE queue {eq} {queue} AND state {eq} {state} AND changed_at {le} {earlier}
-ORDER BY changed_at, id LIMIT {limit} {skip_locked}
+ORDER BY changed_at, id LIMIT {limit} {skip_ended}
 """
 
 _PURGE = "DELETE FROM {table} WHERE queue {eq} {queue} AND state {eq} {state} AND {among}"

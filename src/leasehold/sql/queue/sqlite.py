@@ -55,6 +55,7 @@ WORDS: Mapping[str, Any] = {
     "earlier": f"{_NOW} - %(seconds)s",
     "age": {column: f"{_NOW} - {column}" for column in ("due_at", "enqueued_at", "changed_at")},
     "skip_locked": "",
+    "skip_ended": "",
     "as_it_is": "",
     "by_due": "",
     "count": "count",
