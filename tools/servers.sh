@@ -10,6 +10,7 @@ wanted=(
   mariadb-server
   zookeeper default-jre-headless
   prometheus                              # scrapes a fleet, and promtool checks the rules
+  chromium                                # looks at the dashboard and at the documentation
   iproute2 iptables                       # networks that can be cut, packets that get lost
   faketime                                # a server whose clock is wrong
   gcc                                     # builds the clock that can be set, for servers that faketime hangs
