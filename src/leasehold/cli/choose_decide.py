@@ -1,4 +1,4 @@
-"""The decision of `leasehold choose`: a pure function from what is needed and what is there to a pattern and a store."""
+"""The decision of `leasehold choose`: a pure function, from what is needed and what is there to pattern and store."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ WHY_COSTLY = {
     "postgresql": "It keeps what it has committed; with a synchronous standby also over a fail-over.",
     "mysql": "It keeps what it has committed; with semi-synchronous replication also over a fail-over.",
     "nats": "A majority has every change; set sync_interval to `always`, so that a power cut loses none.",
-    "redis-nodes": "A majority of independent nodes votes, so the loss of a minority costs nothing; clocks must not step.",
-    "redis": "It is what you have. A fail-over can lose a grant, so let the resource check the fence, without exception.",
+    "redis-nodes": "A majority of independent nodes votes, so the loss of a minority costs nothing; clocks must not "
+    "step.",
+    "redis": "It is what you have. A fail-over can lose a grant, so let the resource check the fence, without "
+    "exception.",
 }
 WHY_CHEAP = {
     **WHY_COSTLY,

@@ -1,4 +1,4 @@
-"""What `choose` prints: an advice, and the page without questions. Folded to the terminal, all words from the tables."""
+"""What `choose` prints: an advice, or the page without questions. All words come from the tables."""
 
 from __future__ import annotations
 
@@ -21,10 +21,9 @@ WIDEST = 100
 
 def advice_lines(advice: Advice, have: Sequence[str], twice: str) -> list[str]:
     """An advice for people."""
-    pattern = PATTERNS[advice.pattern]
+    pattern, there = PATTERNS[advice.pattern], ", ".join(HAVES[each] for each in have) or "nothing yet"
     lines = [
-        *_block("you", f"{NEEDS[advice.need].words}; there is: {', '.join(HAVES[each] for each in have) or 'nothing yet'}; twice: "
-                       f"{TWICE[twice]}"),
+        *_block("you", NEEDS[advice.need].words, f"there is: {there}", f"twice: {TWICE[twice]}"),
         "",
         *_block("PATTERN", pattern.title, advice.why_pattern),
         *(" " * INDENT + "  " + call for call in (pattern.python, pattern.shell) if call),

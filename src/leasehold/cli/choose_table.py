@@ -70,9 +70,9 @@ FENCES = {
     "clock": "Its fences follow the clock. To another store of which that is true, changing the URL is all. To etcd or "
     "ZooKeeper, which count their own writes, move the fences as well, or everything that is guarded refuses every "
     "holder (FenceAhead): leasehold fence move --all --from OLD_URL --to NEW_URL",
-    "writes": "Its fences count its own writes, so they are lower than those of stores that follow the clock. Coming from "
-    "another store, move the fences, or everything that is guarded refuses every holder (FenceAhead): leasehold fence "
-    "move --all --from OLD_URL --to NEW_URL. To another kind of store, changing the URL is all.",
+    "writes": "Its fences count its own writes, so they are lower than those of stores that follow the clock. Coming "
+    "from another store, move the fences, or everything that is guarded refuses every holder (FenceAhead): leasehold "
+    "fence move --all --from OLD_URL --to NEW_URL. To another kind of store, changing the URL is all.",
     "one": "Its fences begin at 1 in every process: guard nothing that outlives the test.",
 }
 
@@ -128,8 +128,8 @@ PATTERNS = {
         "no lock: a version column",
         'cas_update(tx, "page", {"text": text}, where={"id": 7}, version=3)',
         None,
-        "People think for minutes. A version that is compared in the UPDATE costs nothing meanwhile and tells the second "
-        "one that the page has changed; a lock would be lost over lunch.",
+        "People think for minutes. A version that is compared in the UPDATE costs nothing meanwhile and tells the "
+        "second one that the page has changed; a lock would be lost over lunch.",
         "how-to/write-without-a-lock.md",
         locks=False,
     ),
@@ -146,8 +146,8 @@ PATTERNS = {
         "no lock: an idempotency key, in the transaction of the work",
         'IdempotencyKeys("payments").attempt(tx, key, fingerprint=payload)',
         None,
-        "Key, work and result are committed together, so the request is done or not done, never half. A lock cannot know "
-        "that the work was done before.",
+        "Key, work and result are committed together, so the request is done or not done, never half. A lock cannot "
+        "know that the work was done before.",
         "how-to/idempotency-in-a-transaction.md",
         locks=False,
     ),
@@ -165,8 +165,8 @@ PATTERNS = {
         "a job that runs once per slot",
         'client.once("report", every="1d")',
         "leasehold once report --cron '0 2 * * *' -- ./report.sh",
-        "A lock alone lets the job run twice: a fast host is done before a slow one asks. The slot, such as the date, is "
-        "remembered in the store, and a host that comes late skips.",
+        "A lock alone lets the job run twice: a fast host is done before a slow one asks. The slot, such as the date, "
+        "is remembered in the store, and a host that comes late skips.",
         "how-to/run-a-job-once.md",
         _LOCK_TTL,
         wants=("record",),
@@ -185,8 +185,8 @@ PATTERNS = {
         "a lock, and its fence at what it protects",
         'with client.lock("order:42").hold() as lease, tx: guard(tx, lease)',
         "leasehold run order:42 -- ./ship.sh",
-        "The work is outside one transaction, so something has to say whose turn it is. The holder can be paused beyond "
-        "its lease and wake up as a late writer: let the resource refuse its older fence.",
+        "The work is outside one transaction, so something has to say whose turn it is. The holder can be paused "
+        "beyond its lease and wake up as a late writer: let the resource refuse its older fence.",
         "how-to/fence-your-database.md",
         _LOCK_TTL,
     ),
@@ -194,8 +194,8 @@ PATTERNS = {
         "a read/write lock, and its fence at what it protects",
         'client.rwlock("catalogue").read.hold()',
         "leasehold run catalogue --shared -- ./read.sh",
-        "Readers do not keep each other out, and a writer has it alone. If the data is in one database, its own snapshots "
-        "do the same without a lock.",
+        "Readers do not keep each other out, and a writer has it alone. If the data is in one database, its own "
+        "snapshots do the same without a lock.",
         "explanation/fencing.md",
         _LOCK_TTL,
         wants=("shared",),
@@ -233,10 +233,11 @@ PATTERNS = {
         "a cache that one process rebuilds",
         'client.cache("prices", ttl="10m").get("sku-1", build)',
         None,
-        "One builds, all others get the value that is there, and nobody waits in line. A value that is built twice is no "
-        "harm, so the lock is only asked for, never waited for.",
+        "One builds, all others get the value that is there, and nobody waits in line. A value that is built twice is "
+        "no harm, so the lock is only asked for, never waited for.",
         "how-to/cache-without-stampede.md",
-        "The ttl of the lock is how long a builder may vanish before another one builds: 30s unless building takes long.",
+        "The ttl of the lock is how long a builder may vanish before another one builds: 30s unless building takes "
+        "long.",
         wants=("record",),
     ),
 }

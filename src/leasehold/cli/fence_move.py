@@ -119,26 +119,23 @@ class _Move:
         return ", ".join(printable(repr(name)) for name in self._names) or "all names"
 
     def _question(self) -> str:
-        return f"raise the fences of {self._what()} at {self._new.store} above those of {self._old.store}? No fence can be lowered again."
+        stores = f"at {self._new.store} above those of {self._old.store}"
+        return f"raise the fences of {self._what()} {stores}? No fence can be lowered again."
 
     def _report_plan(self) -> None:
         if self._is_json:
             print_json({**self._facts(None), "names": list(self._names), "all": not self._names, "dry_run": True})
             return
-        print_lines([
-            f"nothing is in the way: the fences of {self._what()} at {self._new.store} would be raised above those of "
-            f"{self._old.store}; nothing was changed (--dry-run)"
-        ])  # fmt: skip
+        stores = f"at {self._new.store} would be raised above those of {self._old.store}"
+        print_lines([f"nothing is in the way: the fences of {self._what()} {stores}; nothing was changed (--dry-run)"])
 
     def _report(self, name: str | None, given: int, floor: int) -> None:
         if self._is_json:
             print_json({**self._facts(name), "given": given, "fence": floor, "reason": self._reason, "by": self._by})
             return
         what = "all names" if name is None else printable(repr(name))
-        print_lines([
-            f"{what}: {self._old.store} has given fences up to {given}; every later one of {self._new.store} is above "
-            f"{floor if name else given}"
-        ])  # fmt: skip
+        later = f"every later one of {self._new.store} is above {floor if name else given}"
+        print_lines([f"{what}: {self._old.store} has given fences up to {given}; {later}"])
 
     def _facts(self, name: str | None) -> dict[str, object]:
         return {"name": name, "from": self._old.store, "to": self._new.store}
