@@ -23,7 +23,7 @@ from leasehold.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from leasehold.blocking import Client
+    from leasehold._blocking import Client
     from leasehold.cli.output import Console
     from leasehold.values import LockState
 
