@@ -26,7 +26,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-PAIRS = [("sqlite", "redis"), ("redis", "etcd"), ("redis", "zookeeper"), ("etcd", "postgresql"), ("zookeeper", "sqlite")]
+PAIRS = [
+    ("sqlite", "redis"),
+    ("redis", "etcd"),
+    ("redis", "zookeeper"),
+    ("etcd", "postgresql"),
+    ("zookeeper", "sqlite"),
+]
 LONG_PAIRS = [("sqlite", "nats"), ("nats", "etcd"), ("mysql", "zookeeper"), ("redlock", "etcd"), ("etcd", "redlock"),
               ("zookeeper", "mysql")]  # fmt: skip
 
@@ -172,9 +178,7 @@ def test_name_that_is_held_at_the_old_store_is_not_moved(
             assert later.fence > first
 
 
-def test_dry_run_changes_nothing(
-    stores: Stores, table: sqlite3.Connection, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_dry_run_changes_nothing(stores: Stores, table: sqlite3.Connection, capsys: pytest.CaptureFixture[str]) -> None:
     urls = stores.url("sqlite"), stores.url("etcd")
     with stores.connect(urls[0]) as before, stores.connect(urls[1]) as after:
         write_under(before, table)
@@ -230,7 +234,10 @@ def test_message_of_a_fence_far_ahead_has_the_command_that_heals_it(
 ) -> None:
     """On PostgreSQL, with a name and a namespace that a shell would take apart."""
     namespace = "a:b's"
-    with psycopg.connect(stores.database()) as table, leasehold.connect(stores.url("etcd"), namespace=namespace) as client:
+    with (
+        psycopg.connect(stores.database()) as table,
+        leasehold.connect(stores.url("etcd"), namespace=namespace) as client,
+    ):
         guard(table, 2**50, resource="a%3Ab's:the stock")
         table.commit()
         with client.lock("the stock").hold() as lease, pytest.raises(FenceAhead) as caught:

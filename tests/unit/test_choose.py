@@ -123,7 +123,7 @@ def test_python_line_of_a_pattern_runs(pattern: str, tmp_path: Path) -> None:
             "CREATE TABLE page (id INTEGER PRIMARY KEY, text, version); INSERT INTO page VALUES (7, '', 3);"
         )
         tx.execute("BEGIN")
-        sql.Stock("tickets").add(tx, {"concert": 5})
+        sql.Stock("tickets").restock(tx, {"concert": 5})
         if pattern == "lock":
             tx.commit()  # the guard is the first statement of a transaction
         known: dict[str, Any] = {

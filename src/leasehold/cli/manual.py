@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leasehold.cli.exit_codes import MEANINGS
-from leasehold.cli.manual_choose import CHOOSE_PAGE
+from leasehold.cli.manual_advice import CHOOSE_PAGE, EXPLAIN_PAGE
 from leasehold.cli.manual_exporter import EXPORTER as _EXPORTER
 from leasehold.cli.manual_fence import FENCE_PAGE
 from leasehold.cli.manual_jobs import JOB_PAGES
@@ -364,6 +364,7 @@ PAGES = {
     "schema": _SCHEMA,
     "doctor": _DOCTOR,
     "exporter": _EXPORTER,
+    "explain": EXPLAIN_PAGE,
     "choose": CHOOSE_PAGE,
     "completion": _COMPLETION,
     "demo": _DEMO,

@@ -232,6 +232,11 @@ def _completion(parser: ArgumentParser) -> None:
     parser.add_argument("shell", choices=("bash", "zsh"), help="for which shell")
 
 
+def _explain(parser: ArgumentParser) -> None:
+    parser.add_argument("error", metavar="ERROR", nargs="?", help="its name, such as LeaseLost; without it, all names")
+    _json(parser)
+
+
 def _choose(parser: ArgumentParser) -> None:
     parser.add_argument("--need", choices=NEEDS, metavar="NEED", help=f"what has to be done: {', '.join(NEEDS)}")
     parser.add_argument(
@@ -339,6 +344,7 @@ VERBS = {
         Verb("schema", "schema:schema", _schema, asks_store=False),
         Verb("doctor", "doctor:doctor", _doctor),
         Verb("exporter", "exporter:exporter", _exporter),
+        Verb("explain", "explain:explain", _explain, asks_store=False),
         Verb("choose", "choose:choose", _choose, asks_store=False),
         Verb("completion", "completion:completion", _completion, asks_store=False),
         Verb("demo", "demo:demo", _nothing, asks_store=False),

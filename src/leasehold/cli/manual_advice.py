@@ -1,10 +1,10 @@
-"""The manual page of `choose`. Only text."""
+"""The manual pages of the verbs that only tell: `choose` and `explain`. Only text."""
 
 from __future__ import annotations
 
 from leasehold.cli.manual_page import Page
 
-__all__ = ["CHOOSE_PAGE"]
+__all__ = ["CHOOSE_PAGE", "EXPLAIN_PAGE"]
 
 CHOOSE_PAGE = Page(
     "which pattern and which store, or no lock at all",
@@ -29,5 +29,23 @@ examples:
   leasehold choose --need job --have redis,postgresql --twice cheap
   leasehold choose --need stock --have mysql --json
   leasehold choose | less
+""",
+)
+
+EXPLAIN_PAGE = Page(
+    "what an error means, and what to do",
+    "leasehold explain [ERROR] [OPTIONS]",
+    """
+Explains an error of the library by its name, as a traceback shows it: when it is raised, and what to
+do. Without a name it lists all. The same text is in docs/reference/errors.md.
+""",
+    """
+exit codes:
+  0                  printed
+  64                 there is no such error
+
+examples:
+  leasehold explain LeaseLost
+  leasehold explain leasehold.errors.FenceAhead
 """,
 )
