@@ -128,7 +128,12 @@ def test_python_line_of_a_pattern_runs(pattern: str, tmp_path: Path) -> None:
             tx.commit()  # the guard is the first statement of a transaction
         known: dict[str, Any] = {
             **{name: getattr(sql, name) for name in sql.__all__},
-            **{"tx": tx, "client": client, "day": "monday", "text": "new", "key": "k", "payload": {"cents": 1}},
+            "tx": tx,
+            "client": client,
+            "day": "monday",
+            "text": "new",
+            "key": "k",
+            "payload": {"cents": 1},
             "build": lambda: 1,
         }
         exec(PATTERNS[pattern].python, known)

@@ -30,8 +30,10 @@ EXPLANATIONS = {
         (
             "Answer `busy` (409 or 423 with Retry-After), or try again later; do not work without the lock.",
             "If it happens often, look at who holds it and for how long: leasehold info NAME, leasehold watch.",
-            "If the holder is this process, an outer function has the lock already: pass its lease on, or take "
-            "reentrant=True.",
+            (
+                "If the holder is this process, an outer function has the lock already: pass its lease on, or take "
+                "reentrant=True."
+            ),
         ),
         "how-to/wait-for-a-busy-lock.md",
     ),
@@ -46,15 +48,14 @@ EXPLANATIONS = {
     ),
     "LeaseLost": Explanation(
         "From `check`, `renew` and the end of a block: the lease is over, and another holder may have the lock. "
-        "`reason` is how it ended: expired (no renewal came through), taken (the store no longer had the grant), "
-        "broken (an operator ended it), given back. `completed` says that the block had run to its end: the work is "
-        "done, but perhaps not under the lock.",
+        "`reason` is how it ended: expired (the process was paused), unconfirmed (the store did not answer in time), "
+        "taken (the store no longer had the grant), session ended, broken (by an operator), max_hold, forked, closed, "
+        "given back. `completed` says that the block had run to its end: the work is done, but perhaps not under the "
+        "lock.",
         (
             "Stop: write nothing more under this lease, and do not repeat what was written.",
-            "Acquire again and look at the state of the work before you go on; a guarded resource has refused what "
-            "came late.",
-            "If it happens often, compare the ttl with the pauses of the process and of the store; below 5 s a busy "
-            "machine is enough.",
+            "Acquire again, and look at the state of the work first; a guarded resource has refused what came late.",
+            "If it happens often, make the ttl longer than the pauses of the process and of the store.",
         ),
         "explanation/how-it-fails.md",
     ),
