@@ -212,7 +212,7 @@ class Building:
             return GAVE_UP
         raise FenceAhead(
             f"{self._lock.name!r} was stored under fence {highest}, and its lock gives out {fence}: the store has lost "
-            "state; raise the fence of this name with client.raise_fence",
+            f"state; run: {self._opened.raise_command(self._key, highest)}",
             name=self._lock.name,
             backend=self._opened.backend.label,
             fence=fence,

@@ -14,7 +14,6 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from leasehold._core.names import DEFAULT_NAMESPACE, name_of, namespace_of
 from leasehold.errors import ConfigurationError, FenceAhead, StaleFence
 from leasehold.fencing.checks import note_stale
 from leasehold.values import MAX_FENCE, Mode
@@ -125,20 +124,9 @@ def feed_back(lease: Lease | AsyncLease | int, refusal: StaleFence) -> StaleFenc
     return FenceAhead(
         f"the write was refused: the resource has seen fence {highest}, and the store of {lease.name!r} gives "
         f"{lease.fence} although the lease is held. If no process was frozen meanwhile, the store has gone back or was "
-        f"replaced; run: {_remedy(tenure.grant.claim.key, highest, opened.backend.label)}",
+        f"replaced; run: {opened.raise_command(tenure.grant.claim.key, highest)}",
         name=lease.name,
         backend=opened.backend.label,
         fence=lease.fence,
         highest=highest,
     )
-
-
-def _remedy(key: str, highest: int, store: str) -> str:
-    """The command that heals it, ready to be pasted; the URL lacks its password, and options."""
-    import shlex  # noqa: PLC0415 - only for this mistake
-
-    namespace = namespace_of(key)
-    words = ["leasehold", "fence", "raise", name_of(key), str(highest), "--url", store]
-    if namespace != DEFAULT_NAMESPACE:
-        words += ["--namespace", namespace]
-    return f"{shlex.join(words)} --reason replaced"
