@@ -19,6 +19,7 @@ from leasehold.cli.main import main
 from leasehold.errors import FenceAhead, StaleFence
 from leasehold.sql import guard
 from tests.forms import sized
+from tests.processes.asked import Asked
 from tests.servers.mariadb import fresh_mariadb
 from tests.sql.desks import fresh_schema
 
@@ -190,6 +191,31 @@ def test_dry_run_changes_nothing(stores: Stores, table: sqlite3.Connection, caps
         assert main(words) == 64  # no terminal, and no --yes
         with pytest.raises(FenceAhead):
             write_under(after, table)
+
+
+@pytest.mark.parametrize(("answer", "code"), [("no", 1), ("yes", 75)])
+def test_name_that_is_taken_while_the_operator_thinks_is_reported(
+    stores: Stores, tmp_path: Path, answer: str, code: int
+) -> None:
+    urls = stores.url("sqlite"), f"sqlite:///{tmp_path}/new.db"
+    with stores.connect(urls[0]) as before, stores.connect(urls[1]) as after:
+        before.raise_fence("stock", 2**52, reason="test")
+        with after.lock("stock").hold() as first:
+            pass
+        words = ["fence", "move", "stock", "--from", urls[0], "--to", urls[1], "--namespace", stores.namespace]
+        asked = Asked(tmp_path, *words)
+        try:
+            asked.expect("No fence can be lowered again. Type yes: ")
+            with before.lock("stock").hold():
+                asked.type(f"{answer}\n")
+                ended, text = asked.end()
+        finally:
+            asked.close()
+        assert ended == code, text
+        assert ("it was taken meanwhile" in text) == (code == 75)
+        assert ("nothing was changed" in text) == (code == 1)
+        assert (after.highest_fence("stock") >= 2**52) == (code == 75)
+        assert first.fence < 2**52
 
 
 def test_name_that_is_paused_at_the_old_store_can_be_moved(stores: Stores, tmp_path: Path) -> None:
