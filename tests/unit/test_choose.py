@@ -99,7 +99,7 @@ def test_pages_exist_and_every_text_fits_a_terminal(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("COLUMNS", "80")
     for page in {pattern.page for pattern in PATTERNS.values()} | {store.page for store in STORES.values()}:
         assert (ROOT / "docs" / page).exists(), page
-    printed = [line for _, have, _, advice in EVERY_ADVICE[::7] for line in advice_lines(advice, have, "costly")]
+    printed = [line for _, have, _, advice in EVERY_ADVICE[::97] for line in advice_lines(advice, have, "costly")]
     calls = [call for pattern in PATTERNS.values() for call in (pattern.python, pattern.shell) if call]
     prose = [line for line in [*printed, *page_lines()] if line.strip() not in calls]
     assert max(map(len, prose)) <= 80
