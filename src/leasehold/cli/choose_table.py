@@ -72,7 +72,8 @@ FENCES = {
     "holder (FenceAhead): leasehold fence move --all --from OLD_URL --to NEW_URL",
     "writes": "Its fences count its own writes, so they are lower than those of stores that follow the clock. Coming "
     "from another store, move the fences, or everything that is guarded refuses every holder (FenceAhead): leasehold "
-    "fence move --all --from OLD_URL --to NEW_URL. To another kind of store, changing the URL is all.",
+    "fence move --all --from OLD_URL --to NEW_URL. To a store that follows the clock, changing the URL is all, "
+    "unless fences were moved here before.",
     "one": "Its fences begin at 1 in every process: guard nothing that outlives the test.",
 }
 
