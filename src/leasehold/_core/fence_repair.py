@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leasehold._core import events as happened
-from leasehold._core.names import DEFAULT_NAMESPACE, name_of, namespace_of
 from leasehold.errors import BackendError
 from leasehold.spi import Operating
 from leasehold.values import Capability
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from leasehold._core.open_client import OpenClient
     from leasehold._face.lock_spec import LockSpec
 
-__all__ = ["raise_command", "repair_fence"]
+__all__ = ["repair_fence"]
 
 AN_HOUR = 3_600_000_000
 
@@ -44,13 +43,3 @@ async def _raise(backend: Operating, opened: OpenClient, spec: LockSpec, seen: i
     if given < seen <= given + AN_HOUR:
         await backend.raise_fence(spec.key, seen)
         opened.events.emit(happened.FenceRaised(spec.name, seen, "a guarded resource had seen it", "leasehold"))
-
-
-def raise_command(key: str, fence: int, store: str) -> str:
-    """The command that lifts the fences of a name, ready to be pasted; the URL lacks password and options."""
-    import shlex  # noqa: PLC0415 - only for this mistake
-
-    words = ["leasehold", "fence", "raise", name_of(key), str(fence), "--url", store]
-    if (namespace := namespace_of(key)) != DEFAULT_NAMESPACE:
-        words += ["--namespace", namespace]
-    return f"{shlex.join(words)} --reason replaced"

@@ -13,7 +13,6 @@ from weakref import WeakValueDictionary
 
 from leasehold._core.backoff import GRACE
 from leasehold._core.cleanup import Cleanup
-from leasehold._core.fence_repair import raise_command
 from leasehold._core.keeper import Keeper
 from leasehold._core.states import HELD
 from leasehold._core.waiting_calls import WaitingCalls
@@ -91,10 +90,6 @@ class OpenClient:
         """Remember that a resource has seen this fence and would refuse a lower one; see `fence_repair`."""
         with self.keeper.guard:
             self.seen[key] = max(fence, self.seen.get(key, 0))
-
-    def raise_command(self, key: str, fence: int) -> str:
-        """What an operator runs to lift the fences of a name above this one."""
-        return raise_command(key, fence, self.backend.label)
 
 
 def open_client(

@@ -14,6 +14,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
+from leasehold._fence_command import raise_command
 from leasehold.errors import ConfigurationError, FenceAhead, StaleFence
 from leasehold.fencing.checks import note_stale
 from leasehold.values import MAX_FENCE, Mode
@@ -124,7 +125,7 @@ def feed_back(lease: Lease | AsyncLease | int, refusal: StaleFence) -> StaleFenc
     return FenceAhead(
         f"the write was refused: the resource has seen fence {highest}, and the store of {lease.name!r} gives "
         f"{lease.fence} although the lease is held. If no process was frozen meanwhile, the store has gone back or was "
-        f"replaced; run: {opened.raise_command(tenure.grant.claim.key, highest)}",
+        f"replaced; run: {raise_command(tenure.grant.claim.key, highest, opened.backend.label)}",
         name=lease.name,
         backend=opened.backend.label,
         fence=lease.fence,
