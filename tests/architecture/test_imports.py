@@ -28,6 +28,7 @@ MAY_IMPORT = {
     "_backoff": {"errors", "_durations", "_runtimes"},
     "name_template": {"errors"},
     "_fingerprint": {"errors"},
+    "_fence_command": {"_core"},
     "spi": {"values", "errors"},
     "kit": {"values", "errors", "spi", "findings", "store_url", "_durations", "kit"},
     "_core": {"values", "errors", "spi", "_durations", "_backoff", "_core"},
@@ -52,13 +53,13 @@ MAY_IMPORT = {
     },
     "_patterns": {
         "values", "errors", "_durations", "spi", "_core", "name_template", "hold", "lease", "lock_spec", "lock",
-        "operator_events", "client", "_patterns",
+        "operator_events", "client", "_patterns", "_fence_command",
     },
     "_blocking": {
         "values", "errors", "_durations", "spi", "_core", "_runtimes", "name_template", "hold", "lease", "lock_spec",
         "lock", "client", "_urls", "operators", "_blocking", "_patterns",
     },
-    "fencing": {"values", "errors", "spi", "lease", "_blocking", "_runtimes", "fencing"},
+    "fencing": {"_fence_command", "values", "errors", "spi", "lease", "_blocking", "_runtimes", "fencing"},
     "sql": {
         "values", "errors", "_durations", "_fingerprint", "spi", "lease", "_blocking", "_runtimes", "fencing", "sql",
         "_backoff", "_core",
