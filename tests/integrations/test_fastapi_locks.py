@@ -129,8 +129,10 @@ def test_a_template_that_a_path_cannot_fill_is_refused_when_the_application_star
     locks = Locks("memory://")
     router = APIRouter(prefix="/tenants/{tenant}")
 
+    held = locks.held("cart:{cart_id}")
+
     @router.post("/carts/{cart}")
-    async def pay(cart: UUID, lease: AsyncLease = locks.held("cart:{cart_id}")) -> None:
+    async def pay(cart: UUID, lease: AsyncLease = held) -> None:
         """Never called."""
 
     app = FastAPI(lifespan=locks.lifespan)
@@ -147,9 +149,10 @@ def test_a_template_that_a_path_cannot_fill_is_refused_when_the_application_star
 def test_a_path_may_be_mounted_under_another_with_parameters_of_its_own() -> None:
     locks = Locks("memory://")
     inner = FastAPI()
+    held = locks.held("cart:{tenant}:{cart_id}")
 
     @inner.post("/carts/{cart_id}")
-    async def pay(cart_id: UUID, lease: AsyncLease = locks.held("cart:{tenant}:{cart_id}")) -> str:
+    async def pay(cart_id: UUID, lease: AsyncLease = held) -> str:
         return lease.name
 
     app = FastAPI()
@@ -178,8 +181,10 @@ def test_a_name_from_elsewhere_in_the_request_comes_from_a_dependency() -> None:
     def tenant(x_tenant: str = Header()) -> str:
         return f"tenant:{x_tenant}"
 
+    held = locks.held(tenant)
+
     @app.post("/reports")
-    async def report(lease: AsyncLease = locks.held(tenant)) -> str:
+    async def report(lease: AsyncLease = held) -> str:
         return lease.name
 
     async def main() -> httpx.Response:
