@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from leasehold.name_template import NameTemplate
+from leasehold._face.name_template import NameTemplate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leasehold.blocking import Client
+    from leasehold import Client
 
 __all__ = ["locked_by"]
 

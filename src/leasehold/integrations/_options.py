@@ -9,7 +9,7 @@ from leasehold.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from leasehold.durations import Duration
+    from leasehold._durations import Duration
 
 __all__ = ["WEB_TIMEOUT", "ClientOptions", "read_options"]
 

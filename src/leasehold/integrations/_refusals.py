@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from leasehold._patterns.idempotency_http import Answer, problem
 from leasehold.errors import (
     AcquireTimeout,
     BackendUnavailable,
@@ -25,7 +26,6 @@ from leasehold.errors import (
     RowBusy,
     StaleFence,
 )
-from leasehold.patterns.idempotency_http import Answer, problem
 
 __all__ = ["ANSWERED", "answer_to"]
 

@@ -24,10 +24,10 @@ from pydantic import TypeAdapter, ValidationError
 from starlette.requests import HTTPConnection  # noqa: TC002 - the same
 from starlette.routing import Mount
 
+from leasehold import AsyncLease  # noqa: TC001 - the same
 from leasehold.errors import ConfigurationError
 from leasehold.integrations._options import ClientOptions  # noqa: TC001 - for Unpack
 from leasehold.integrations.starlette import Locks as StarletteLocks
-from leasehold.lease import AsyncLease  # noqa: TC001 - the same
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from fastapi.dependencies.models import Dependant
     from starlette.applications import Starlette
 
-    from leasehold.lock_spec import LockOptions, Timeout
+    from leasehold._face.lock_spec import LockOptions, Timeout
 
 __all__ = ["Locks"]
 

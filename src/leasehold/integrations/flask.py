@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, cast
 
 from flask import Response, current_app, g, has_request_context
 
-from leasehold.blocking import Client, connect
+from leasehold import Client, connect
 from leasehold.errors import ConfigurationError, LeaseLost
 from leasehold.integrations._deferred import locked_by
 from leasehold.integrations._options import WEB_TIMEOUT, ClientOptions, read_options
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from flask import Flask
 
-    from leasehold.blocking import Lease
-    from leasehold.lock_spec import LockOptions, OnBusy, Timeout
+    from leasehold import Lease
+    from leasehold._face.lock_spec import LockOptions, OnBusy, Timeout
 
 __all__ = ["Locks"]
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from starlette.responses import Response
 
-from leasehold.client import AsyncClient, connect_async
+from leasehold import AsyncClient, connect_async
 from leasehold.errors import ConfigurationError
 from leasehold.integrations._options import WEB_TIMEOUT, ClientOptions
 from leasehold.integrations._refusals import ANSWERED, answer_to
