@@ -8,6 +8,7 @@ import sys
 import time
 import uuid
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,9 @@ class Process:
 
     def add(self, function: Callable[[], object], trigger: str = "date", **options: Any) -> Job:
         return self.scheduler.add_job(function, trigger, **{"id": "report", **options})
+
+    def has_events(self, number: int) -> bool:
+        return len(self.events) == number
 
     def close(self) -> None:
         self.scheduler.shutdown()
@@ -78,7 +82,7 @@ def test_processes_whose_intervals_began_at_different_times_share_them(pair: tup
         for process, its, minute in ((first, job, 10), (second, twin, 50)):
             moment = datetime(2026, 1, 1, hour, minute, tzinfo=UTC)
             process.executor.submit_job(_without_misfire(its), [moment])
-            eventually(lambda process=process, hour=hour: len(process.events) == hour + 1)
+            eventually(partial(process.has_events, hour + 1))
     assert [event.retval.ran for event in first.events] == [True, True, True]
     assert [event.retval.ran for event in second.events] == [False, False, False]
 

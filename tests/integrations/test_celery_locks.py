@@ -171,7 +171,7 @@ def app() -> Iterator[Celery]:
 def task_with(app: Celery, **options: Any) -> tuple[Locks, Any]:
     locks = Locks(app, "memory://celery")
 
-    @app.task(name="local.ship", shared=False)  # type: ignore[untyped-decorator]
+    @app.task(name="local.ship", shared=False)
     @locks.unique("order:{order}", **options)
     def ship(order: int, speed: str = "slow", lease: leasehold.Lease = leasehold.CURRENT) -> str:
         return f"{order} {speed} {lease.name}"

@@ -365,7 +365,7 @@ def test_starlette_has_the_same_client_and_answers() -> None:
 def test_a_refusal_is_not_replayed_and_the_same_key_runs_when_it_is_over(trouble: str) -> None:
     async def scene(shop: Shop) -> None:
         shop.app.add_middleware(IdempotencyMiddleware, idempotency=shop.client.idempotency("pay"), principal=None)
-        key = {"headers": {"Idempotency-Key": "one"}}
+        key: dict[str, Any] = {"headers": {"Idempotency-Key": "one"}}
         if trouble == "busy":
             async with shop.client.lock("cart:7").hold():
                 assert (await shop.post(**key)).status_code == 409

@@ -33,7 +33,7 @@ __all__ = ["OnceExecutor"]
 _MADE_UP = re.compile(r"[0-9a-f]{32}")  # the id that APScheduler gives a job without one
 
 
-class OnceExecutor(ThreadPoolExecutor):  # type: ignore[misc] # APScheduler has no types
+class OnceExecutor(ThreadPoolExecutor):
     """A pool of threads in which a job runs under `client.once`, with its scheduled time as the slot.
 
     The result of a run, in the events of the scheduler, is a `JobResult`, which is false if another process ran it.

@@ -60,7 +60,8 @@ class Locks:
         """Make the client of an application, without I/O; answer errors of locks; give leases back with the request."""
         found = app.config.get_namespace("LEASEHOLD_")
         url, options = read_options(found, "the configuration LEASEHOLD_*")
-        client = connect(self._url if url is None else url, **{**self._options, **options})
+        merged: ClientOptions = {**self._options, **options}
+        client = connect(self._url if url is None else url, **merged)
         app.extensions[EXTENSION] = client
         for kind in ANSWERED:
             app.register_error_handler(kind, _answer)

@@ -34,7 +34,7 @@ REMEMBERED = timedelta(minutes=1)
 logger = logging.getLogger("leasehold.celery")
 
 
-class LeaderScheduler(PersistentScheduler):  # type: ignore[misc] # Celery has no types
+class LeaderScheduler(PersistentScheduler):
     """The scheduler of Celery, which sends only while it leads.
 
     `leasehold_url` and so on say where; `leasehold_beat = {"name": ..., "ttl": ...}` which lock, and how long after a

@@ -38,8 +38,8 @@ def close_client(app: Celery) -> None:
         client.close(release=True)
 
 
-@signals.worker_process_shutdown.connect  # type: ignore[untyped-decorator] # Celery has no types
-@signals.worker_shutdown.connect  # type: ignore[untyped-decorator]
+@signals.worker_process_shutdown.connect
+@signals.worker_shutdown.connect
 def _leave(**_: object) -> None:
     for app in list(_CLIENTS):
         close_client(app)

@@ -12,7 +12,7 @@ from leasehold.integrations.django.clients import forget_clients
 __all__ = ["LeaseholdConfig"]
 
 
-class LeaseholdConfig(AppConfig):  # type: ignore[misc] # Django has no types
+class LeaseholdConfig(AppConfig):
     """No models, no migrations."""
 
     name = "leasehold.integrations.django"

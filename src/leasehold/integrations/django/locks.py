@@ -102,7 +102,7 @@ def guard(
     sql.guard(using, lease, resource=resource, trust_earlier_reads=trust_earlier_reads)
 
 
-@async_unsafe(_IN_A_LOOP)  # type: ignore[untyped-decorator] # Django has no types
+@async_unsafe(_IN_A_LOOP)
 def _check_place(name: str, *, inside_transaction: bool) -> None:
     if inside_transaction:
         return

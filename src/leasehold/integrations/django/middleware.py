@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["LockErrorMiddleware"]
 
 
-class LockErrorMiddleware(MiddlewareMixin):  # type: ignore[misc] # Django has no types
+class LockErrorMiddleware(MiddlewareMixin):
     """Turns what a view raised into problem+json; mistakes of the program stay errors. For sync and async views."""
 
     def process_exception(self, _: HttpRequest, error: Exception) -> Any:

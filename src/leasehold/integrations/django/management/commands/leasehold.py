@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Command"]
 
 
-class Command(BaseCommand):  # type: ignore[misc] # Django has no types
+class Command(BaseCommand):
     """Everything behind the verb goes to the command line as it is; `manage.py leasehold --help` lists the verbs."""
 
     help = "Show and operate the locks of this project: leasehold ls, info, watch, break, run, ..."
