@@ -46,6 +46,7 @@ class LeaderScheduler(PersistentScheduler):
         self._name = options["name"]
         self._lock = client_of(app).lock(self._name, ttl=options["ttl"], slow_wait=None)
         self._lease: Lease | None = None
+        client_of(app).once(self._name, slot="start")  # refuses a store without records now, not at the first tick
         super().__init__(app, *args, **kwargs)
 
     def tick(self, *args: Any, **kwargs: Any) -> float:
