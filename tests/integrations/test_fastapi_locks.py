@@ -174,6 +174,27 @@ def test_a_template_that_names_no_parameter_is_refused_at_once(template: str) ->
         Locks("memory://").held(template)
 
 
+def test_a_lock_of_a_whole_router_is_the_one_that_its_functions_get() -> None:
+    locks = Locks("memory://", timeout=0)
+    held = locks.held("tenant:{tenant}")
+    router = APIRouter(prefix="/tenants/{tenant}", dependencies=[held])
+
+    @router.post("/report")
+    async def report(lease: AsyncLease = held) -> str:
+        return lease.name
+
+    app = FastAPI(lifespan=locks.lifespan)
+    app.include_router(router)
+
+    async def main() -> str:
+        async with locks.lifespan(app):
+            transport = httpx.ASGITransport(app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://shop") as http:
+                return str((await http.post("/tenants/acme/report")).json())
+
+    assert asyncio.run(main()) == "tenant:acme"
+
+
 def test_a_name_from_elsewhere_in_the_request_comes_from_a_dependency() -> None:
     locks = Locks("memory://")
     app = FastAPI(lifespan=locks.lifespan)
@@ -242,23 +263,27 @@ def test_a_plain_function_that_returned_after_the_loss_is_no_success_either() ->
 
 
 @pytest.mark.parametrize(
-    ("error", "status"),
+    ("error", "status", "come_back"),
     [
-        (StaleFence("late", fence=1, highest=2), 412),
-        (PreconditionFailed("changed", etag='"5"'), 412),
-        (BackendUnavailable("away"), 503),
-        (AcquireTimeout("busy", retry_after=None), 409),
-        (leasehold.VersionConflict("changed"), 409),
-        (leasehold.RetryTransaction("again"), 503),
+        (StaleFence("late", fence=1, highest=2), 412, None),
+        (PreconditionFailed("changed", etag='"5"'), 412, None),
+        (BackendUnavailable("away"), 503, "1"),
+        (AcquireTimeout("busy", retry_after=None), 409, "1"),
+        (AcquireTimeout("busy", retry_after=6.5), 409, "7"),
+        (leasehold.VersionConflict("changed"), 409, None),
+        (leasehold.RetryTransaction("again"), 503, "1"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else str(value),
 )
-def test_errors_of_the_function_are_answered_and_its_lock_is_free(error: Exception, status: int) -> None:
+def test_errors_of_the_function_are_answered_and_its_lock_is_free(
+    error: Exception, status: int, come_back: str | None
+) -> None:
     async def scene(shop: Shop) -> None:
         shop.error = error
         shop.go.set()
         answer = await shop.post()
         assert answer.status_code == status
+        assert answer.headers.get("retry-after") == come_back
         assert answer.headers.get("etag") == getattr(error, "etag", None)
         assert await shop.is_free()
 

@@ -67,15 +67,16 @@ def test_savepoint_is_a_part_of_its_transaction_and_after_the_block_nothing_is_g
 ) -> None:
     late, current = leases
     session = scoped_session(sessionmaker(engine))
+    with fenced(session, late), session.begin(), session.begin_nested():
+        session.execute(SELL)
     with fenced(session, current), session.begin():
-        with session.begin_nested():
-            session.execute(SELL)
+        session.execute(SELL)
     with session.begin():
         session.execute(SELL)
     with pytest.raises(StaleFence), fenced(session, late), session.begin():
         session.execute(SELL)
     session.remove()
-    assert left(engine) == 8
+    assert left(engine) == 7
 
 
 def test_session_that_has_read_already_is_refused(

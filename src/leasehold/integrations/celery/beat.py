@@ -46,11 +46,13 @@ class LeaderScheduler(PersistentScheduler):
         self._name = options["name"]
         self._lock = client_of(app).lock(self._name, ttl=options["ttl"], slow_wait=None)
         self._lease: Lease | None = None
+        self._is_ticking = False
         client_of(app).once(self._name, slot="start")  # refuses a store without records now, not at the first tick
         super().__init__(app, *args, **kwargs)
 
     def tick(self, *args: Any, **kwargs: Any) -> float:
         """Send what is due, if this is the leader; the seconds until the next call."""
+        self._is_ticking = True
         try:
             if not self._leads():
                 return 0
@@ -60,6 +62,8 @@ class LeaderScheduler(PersistentScheduler):
         except BackendError as error:
             logger.warning("this beat cannot reach its locks, and sends nothing: %s", error)
             self._resign()
+        finally:
+            self._is_ticking = False
         return WAIT
 
     def apply_entry(self, entry: ScheduleEntry, producer: Any = None) -> None:
@@ -73,10 +77,15 @@ class LeaderScheduler(PersistentScheduler):
         sent.run(super().apply_entry, entry, producer=producer)
 
     def close(self) -> None:
-        """Let the next one lead."""
+        """Let the next one lead.
+
+        Celery calls it in its signal handler, and again when the service ends. A handler that has interrupted a tick
+        must not ask for a lock: the interrupted call may be in the middle of something that the release would wait for.
+        """
         super().close()
-        self._resign()
-        close_client(self.app)
+        if not self._is_ticking:
+            self._resign()
+            close_client(self.app)
 
     def _leads(self) -> bool:
         if self._lease is not None and self._lease.remaining() > 0:
