@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).parents[2]
+SOURCE = Path(leasehold.__file__).parents[1]
 WORKER = Path(__file__).with_name("apscheduler_worker.py")
 
 
@@ -126,7 +127,7 @@ def test_mistakes_in_the_options_are_found_when_the_executor_is_made() -> None:
 
 
 def test_processes_run_every_second_once_and_go_on_when_one_is_killed(tmp_path: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(SOURCE)])}
     command = [sys.executable, str(WORKER), f"sqlite:///{tmp_path}/locks.db"]
     processes = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     try:

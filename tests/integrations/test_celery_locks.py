@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from verification.lab.redis import RedisServer
 
 ROOT = Path(__file__).parents[2]
+SOURCE = Path(leasehold.__file__).parents[1]
 TTL = 2.0
 
 
@@ -56,7 +57,7 @@ class Shop:
         environment = {
             **os.environ,
             "SHOP_REDIS": self.url,
-            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")]),
+            "PYTHONPATH": os.pathsep.join([str(ROOT), str(SOURCE)]),
         }
         command = [sys.executable, "-m", "celery", "-A", "tests.integrations.celery_shop", *words]
         with (folder / "log").open("ab") as log:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from django.http import HttpRequest
 
 ROOT = Path(__file__).parents[2]
+SOURCE = Path(leasehold.__file__).parents[1]
 APP = "leasehold.integrations.django"
 MIDDLEWARE = [f"{APP}.middleware.LockErrorMiddleware"]
 
@@ -275,7 +276,7 @@ def test_manage_py_shows_the_locks_of_the_project(tmp_path: Path) -> None:
         **os.environ,
         "SHOP_LOCKS": url,
         "DJANGO_SETTINGS_MODULE": "tests.integrations.django_settings",
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")]),
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(SOURCE)]),
     }
 
     def manage(*words: str) -> subprocess.CompletedProcess[str]:

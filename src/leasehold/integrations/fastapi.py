@@ -15,6 +15,7 @@ meanwhile is answered as such and never as a success.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator  # noqa: TC003 - FastAPI reads the annotations of a dependency
+from inspect import signature
 from string import Formatter
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -40,6 +41,12 @@ if TYPE_CHECKING:
 __all__ = ["Locks"]
 
 Reader = TypeAdapter[Any]
+
+if "scope" not in signature(Depends).parameters:
+    raise ImportError(
+        "leasehold.integrations.fastapi needs FastAPI 0.121 or newer: with an older one a lock would end after the "
+        "response was sent, and its loss could not be answered"
+    )
 
 
 class Locks(StarletteLocks):
