@@ -48,7 +48,7 @@ def wait_for(key: str) -> None:
 
 
 @app.task(bind=True, name="shop.invoice")
-@locks.unique("invoice:{customer}")
+@locks.unique("invoice:{customer}", retry_in="100ms")  # duplicates are skipped; what comes again is none
 def invoice(self: Any, customer: int, month: str, lease: leasehold.Lease = leasehold.CURRENT) -> str:
     note(self, fence=lease.fence, customer=customer, holder=lease.holder.pid)
     if month == "wait":
@@ -64,7 +64,7 @@ def later(self: Any, customer: int) -> str:
 
 
 @app.task(bind=True, name="shop.killed")
-@locks.unique("killed:{order}", retry_in="100ms")  # duplicates are skipped, but this one is none
+@locks.unique("killed:{order}", retry_in="100ms")
 def killed(self: Any, order: int, lease: leasehold.Lease = leasehold.CURRENT) -> bool | None:
     note(self, fence=lease.fence)
     if memory.incr(f"attempts:{order}") == 1:
@@ -75,7 +75,7 @@ def killed(self: Any, order: int, lease: leasehold.Lease = leasehold.CURRENT) ->
 @app.task(bind=True, name="shop.slow", soft_time_limit=1)
 @locks.unique("slow:{order}", timeout="60s")
 def slow(self: Any, order: int) -> None:
-    note(self)
+    note(self, order=order)
     time.sleep(60)
 
 

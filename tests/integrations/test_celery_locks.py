@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import uuid
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -139,6 +140,15 @@ def test_task_whose_worker_was_killed_runs_again_when_its_lock_has_run_out(worke
     assert first["fence"] < second["fence"]
 
 
+def test_message_that_comes_again_is_no_duplicate_of_itself(worker: Shop) -> None:
+    name = uuid.uuid4().hex
+    with worker.locks.lock("invoice:10", reason=f"task {name}").hold():  # as a worker that was killed has left it
+        again = worker.app.send_task("shop.invoice", (10, "now"), task_id=name)
+        eventually(lambda: again.state != "PENDING")
+        assert again.state == "RETRY", "it was not skipped"
+    assert again.get(timeout=LIMIT) == "invoice of 10"
+
+
 def test_soft_time_limit_frees_the_lock_and_leaves_the_queue(worker: Shop) -> None:
     with worker.locks.lock("slow:8").hold():
         waiting = worker.send("slow", 8)  # never begins: the limit finds it in the queue
@@ -150,7 +160,7 @@ def test_soft_time_limit_frees_the_lock_and_leaves_the_queue(worker: Shop) -> No
         assert state is not None
         assert not state.waiting
     assert worker.is_free("slow:7"), "given back, and not left to its ttl"
-    assert len(worker.runs("slow")) == 1
+    assert 8 not in [run["order"] for run in worker.runs("slow")]
 
 
 def test_task_that_retries_itself_has_given_its_lock_back(worker: Shop) -> None:

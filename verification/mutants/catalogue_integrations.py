@@ -50,7 +50,7 @@ INTEGRATIONS_MUTANTS: tuple[Mutant, ...] = (
         "integrations/celery/unique.py",
         'if on_duplicate == "retry" or (holder is not None and holder.reason == reason):',
         'if on_duplicate == "retry":',
-        (f"{_CELERY}::test_task_whose_worker_was_killed_runs_again_when_its_lock_has_run_out",),
+        (f"{_CELERY}::test_message_that_comes_again_is_no_duplicate_of_itself",),
     ),
     Mutant(
         "beat-repeats",
