@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import uuid
 from datetime import timedelta
 from pathlib import Path
@@ -295,6 +296,35 @@ def test_leader_that_lost_its_lock_sends_nothing_and_goes_on_when_it_has_it_agai
             assert sent == []
     beat.tick()
     assert sent == ["nightly"]
+
+
+def test_signal_that_finds_a_beat_in_line_takes_it_out_of_the_line(
+    beats: Callable[[], LeaderScheduler], tmp_path: Path
+) -> None:
+    beat = beats()
+
+    def sync(*_: object) -> None:  # what Celery does in its handler of SIGTERM
+        beat.close()
+        raise SystemExit
+
+    before = signal.signal(signal.SIGUSR1, sync)
+    try:
+        with leasehold.connect(f"memory://{tmp_path.name}") as client, client.lock("our-beat").hold():
+            threading.Thread(target=_interrupt_when_waiting, args=(client,)).start()
+            with pytest.raises(SystemExit):
+                while True:
+                    beat.tick()
+            beat.close()  # and once more, when the service ends
+            state = client.inspect("our-beat")
+            assert state is not None
+            assert not state.waiting
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def _interrupt_when_waiting(client: leasehold.Client) -> None:
+    eventually(lambda: (state := client.inspect("our-beat")) is not None and state.waiting)
+    os.kill(os.getpid(), signal.SIGUSR1)
 
 
 def test_beats_take_turns_also_when_the_leader_is_killed(shop: Shop, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,12 +24,14 @@ import leasehold
 from leasehold.errors import AcquireTimeout, ConfigurationError, LeaseLost, StaleFence
 from leasehold.integrations.django import aclient, ahold, client, guard, hold, locked
 from leasehold.testing.manual import ManualStore
-from tests.sql.desks import django_alias
+from tests.sql.desks import django_alias, fresh_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from django.http import HttpRequest
+
+    from verification.lab.postgres import PostgresServer
 
 ROOT = Path(__file__).parents[2]
 SOURCE = Path(leasehold.__file__).parents[1]
@@ -60,7 +62,7 @@ def databases(tmp_path: Path) -> Iterator[None]:
 
 
 def _drop_connections() -> None:
-    for name in ("default", "other"):
+    for name in ("default", "other", "one", "two"):
         if hasattr(connections._connections, name):
             connections[name].close()
             del connections[name]
@@ -150,6 +152,38 @@ def test_a_lock_inside_a_transaction_is_refused_with_the_right_order(store: Manu
         with pytest.raises(ConfigurationError, match="released before its commit"):
             decorated(None, cart_id=7)
         assert client().inspect("cart:7") is None, "it was not even asked for"
+
+
+def test_the_order_that_is_refused_loses_an_update_and_the_other_does_not(postgres: PostgresServer) -> None:
+    url = fresh_schema(postgres)
+    words = connections.settings[django_alias(url)]
+    connections.settings.update(one=dict(words), two=dict(words))
+    one, two = connections["one"].cursor(), connections["two"].cursor()
+    one.execute("CREATE TABLE stock (amount INTEGER)")
+    one.execute("INSERT INTO stock VALUES (10)")
+
+    def left(cursor: Any) -> int:
+        cursor.execute("SELECT amount FROM stock")
+        return int(cursor.fetchone()[0])
+
+    def write(cursor: Any, amount: int) -> None:
+        cursor.execute("UPDATE stock SET amount = %s", [amount])
+
+    with transaction.atomic(using="two"), ExitStack() as first:
+        first.enter_context(transaction.atomic(using="one"))
+        with hold("stock", inside_transaction=True):
+            write(one, left(one) - 1)
+        with hold("stock", inside_transaction=True):  # the next holder, while the first has not committed
+            seen = left(two)
+            first.close()
+            write(two, seen - 1)
+    assert left(one) == 9, "two were sold, and one is missing"
+    for cursor, alias in ((one, "one"), (two, "two")):
+        with hold("stock"), transaction.atomic(using=alias):
+            write(cursor, left(cursor) - 1)
+    assert left(one) == 7
+    for alias in ("one", "two"):
+        connections[alias].close()
 
 
 def test_transaction_inside_the_lock_ends_before_the_lock_does() -> None:
