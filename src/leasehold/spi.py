@@ -341,8 +341,25 @@ class Runtime(Protocol):
         the common case, and needs operations that may run twice.
         """
 
-    def bind(self) -> None:
-        """Belong to the event loop that runs now, and refuse another. Not called where `blocking`."""
+    # --- event loops
+
+    def home(self) -> Hashable:
+        """The event loop that runs now, to which connections and tasks belong; None where they belong to no loop.
+
+        `ConfigurationError` where there has to be one, and none runs.
+        """
+
+    def has_ended(self, home: Any) -> bool:
+        """Whether this event loop was closed: nothing of it will ever run again."""
+
+    def before_end(self, close: Callable[[], Coroutine[Any, Any, None]]) -> object:
+        """Await `close` when the loop that runs now is shut down in order; keep the result until then."""
+
+    async def at_home(self, home: Any, operation: Callable[[], Coroutine[Any, Any, None]], deadline: float) -> bool:
+        """Run it on this event loop, which may be another thread's; returns at the deadline, done or not.
+
+        False if it cannot be run, because the loop does not run.
+        """
 
     # --- for Redlock alone
 
