@@ -28,6 +28,13 @@ WORDS = [  # everywhere
     (r"\bthreads or tasks\b", "threads"),
 ]
 SENTENCES = {  # what is different, and not only called differently
+    "Client.close": [
+        (
+            " The client is closed on every event loop that has used it; leases of a loop that does not run any more "
+            "count as dropped.",
+            "",
+        )
+    ],
     "Election.lead": [("term ends first, the block is cancelled.", "term ends first, `term.lost` is set.")],
     "Election.run": [
         (

@@ -234,10 +234,8 @@ class AsyncClient(AsyncPatterns, AsyncOperators):
         Those leases are left to their ttl, as another thread or task may be at work under them. With `release` they are
         given back, so that the next holder need not wait: for a program that is about to end. Their holders are told
         first, with the reason `given back`, and `on_lost` may take up to half of `timeout`; after `timeout` seconds
-        what is left is left to its ttl.
-
-        It closes the client on every event loop that has used it: on the loop itself, and waits for that up to
-        `timeout` seconds, if it runs in another thread. On a loop that does not run, leases count as dropped.
+        what is left is left to its ttl. The client is closed on every event loop that has used it; leases of a loop
+        that does not run any more count as dropped.
         """
         deadline = self._runtime.now() + seconds(timeout, "timeout")
         self._runtime.home()  # refuses what is not asyncio, as every other call

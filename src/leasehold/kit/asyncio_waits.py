@@ -62,6 +62,8 @@ def _settle(future: asyncio.Future[bool], value: bool) -> None:  # noqa: FBT001
 
 def close_without_loop(transport: Any) -> None:
     """Close the socket of a connection whose loop is closed, which would stay open until it is collected."""
+    with suppress(RuntimeError):  # it counts as closing from here on, and cannot schedule the rest
+        transport.abort()
     below = getattr(getattr(transport, "_ssl_protocol", None), "_transport", transport)
     end = getattr(below, "_call_connection_lost", None)  # what asyncio's own transports would have the loop call
     if end is not None:
