@@ -7,6 +7,8 @@ import gc
 import os
 import threading
 import weakref
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,7 +19,6 @@ from tests.stores.urls import SERVERS, url_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 LIMIT = 60
 
@@ -37,11 +38,9 @@ def client(url: str, request: pytest.FixtureRequest) -> Iterator[leasehold.Async
 def sockets() -> set[str]:
     """Those of this process that are connected to something; the pair that wakes a loop is not."""
     found = set()
-    for number in os.listdir("/proc/self/fd"):
-        try:
-            found.add(os.readlink(f"/proc/self/fd/{number}"))
-        except OSError:  # it was the descriptor of the folder
-            continue
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # it was the descriptor of the folder
+            found.add(str(descriptor.readlink()))
     return {name for name in found if name.startswith("socket:")}
 
 

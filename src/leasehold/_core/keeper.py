@@ -146,7 +146,7 @@ class Keeper:
         """The event loop is over, and with it the worker: what is still held counts as dropped. No I/O."""
         with self.guard:
             self._closed = True
-            lost = self._lose_all(Loss(LossReason.CLOSED, "its event loop has ended"), self._runtime.now(), forget=True)
+            lost = self._lose_all(Loss(LossReason.CLOSED, "its event loop has ended"), forget=True)
         self._worker = self._notifier = None
         for tenure in lost:
             self._events.emit(happened.Dropped(tenure.name, tenure.grant.fence))
