@@ -344,16 +344,16 @@ class Runtime(Protocol):
     # --- event loops
 
     def home(self) -> Hashable:
-        """The event loop that runs now, to which connections and tasks belong; None where they belong to no loop.
-
-        `ConfigurationError` where there has to be one, and none runs.
-        """
+        """The event loop that runs now, to which connections and tasks belong; None if none runs, or there are none."""
 
     def has_ended(self, home: Any) -> bool:
         """Whether this event loop was closed: nothing of it will ever run again."""
 
     def before_end(self, close: Callable[[], Coroutine[Any, Any, None]]) -> object:
-        """Await `close` when the loop that runs now is shut down in order; keep the result until then."""
+        """Await `close` when the loop that runs now is shut down in order; keep the result until then.
+
+        `ConfigurationError` where there has to be a loop, and none runs.
+        """
 
     async def at_home(self, home: Any, operation: Callable[[], Coroutine[Any, Any, None]], deadline: float) -> bool:
         """Run it on this event loop, which may be another thread's; returns at the deadline, done or not.

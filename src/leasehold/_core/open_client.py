@@ -57,7 +57,7 @@ class OpenClient:
     """What closes it before that loop ends."""
 
     def is_at_home(self) -> bool:
-        """Whether the running event loop is the one that it belongs to."""
+        """Whether the running event loop, if there is one, is the one that it belongs to."""
         return self.home is None or self.home is self.runtime.home()
 
     def require_home(self, name: str) -> None:

@@ -37,6 +37,7 @@ class OpenClients:
         self._runtime = runtime
         self._guard = runtime.guard()
         self._is_closed = False
+        self._unused: OpenClient | None = None  # opened where no loop ran; the first loop to come has it
         self.by_home: dict[Hashable, OpenClient] = {}
 
     def here(self, make: Callable[[], OpenClient]) -> OpenClient:
@@ -44,51 +45,58 @@ class OpenClients:
         home = self._runtime.home()
         with self._guard:
             self._require_open()
-            found = self.by_home.get(home)
-            opened = found or self.by_home.pop(None, None) or make()
-            self.by_home[home] = opened
-        if found is None:
-            self._move_in(home, opened)
-            self._abandon_ended()
+            opened = self.by_home.get(home)
+            if opened is None:
+                opened = self._unused or make()
+                opened.home = home
+                opened.until_home_ends = self._runtime.before_end(partial(self._end, home, opened))
+                self._unused, self.by_home[home] = None, opened
+        self._abandon_ended()
         return opened
 
     def anywhere(self, make: Callable[[], OpenClient]) -> OpenClient:
         """One of them, to ask what its store is like: that needs no event loop."""
+        if self._runtime.blocking or self._runtime.home() is not None:
+            return self.here(make)
         with self._guard:
             self._require_open()
-            first = next(iter(self.by_home), None)
-            opened = self.by_home.get(first)
+            opened = next(iter(self.by_home.values()), self._unused)
             if opened is None:
-                self.by_home[None] = opened = make()
+                self._unused = opened = make()
         return opened
 
     def all(self) -> list[OpenClient]:
         """Those that are open."""
         with self._guard:
-            return list(self.by_home.values())
+            return self._everything()
 
     def take(self) -> list[OpenClient]:
         """Refuse every further call; returns what has to be closed."""
         with self._guard:
             self._is_closed = True
-            opened = list(self.by_home.values())
-            self.by_home.clear()
+            unused, opened = self._unused, list(self.by_home.values())
+            self._forget_all()
+        if unused is not None:
+            unused.abandon()  # no call has used it, and none may wait here: perhaps no loop runs
         return opened
 
     def take_after_fork(self) -> list[OpenClient]:
         """In a forked child: start without any; returns what is the parent's."""
         self._guard = self._runtime.guard()
-        opened = list(self.by_home.values())
-        self.by_home.clear()
+        opened = self._everything()
+        self._forget_all()
         return opened
+
+    def _everything(self) -> list[OpenClient]:
+        return [*self.by_home.values(), *([] if self._unused is None else [self._unused])]
+
+    def _forget_all(self) -> None:
+        self._unused = None
+        self.by_home.clear()
 
     def _require_open(self) -> None:
         if self._is_closed:
             raise ClientClosed
-
-    def _move_in(self, home: Hashable, opened: OpenClient) -> None:
-        opened.home = home
-        opened.until_home_ends = self._runtime.before_end(partial(self._end, home, opened))
 
     async def _end(self, home: Hashable, opened: OpenClient) -> None:
         """The loop is being shut down; its tasks are over, but generators of the program may still release leases."""
@@ -103,7 +111,7 @@ class OpenClients:
         await opened.close(runtime.now() + GRACE)
 
     def _abandon_ended(self) -> None:
-        for home in [home for home in list(self.by_home) if home is not None and self._runtime.has_ended(home)]:
+        for home in [home for home in list(self.by_home) if self._runtime.has_ended(home)]:
             opened = self.by_home.pop(home, None)
             if opened is not None:
                 opened.abandon()

@@ -238,7 +238,6 @@ class AsyncClient(AsyncPatterns, AsyncOperators):
         that does not run any more count as dropped.
         """
         deadline = self._runtime.now() + seconds(timeout, "timeout")
-        self._runtime.home()  # refuses what is not asyncio, as every other call
         await close_at_home(self._open_clients.take(), partial(_close, deadline if release else None), deadline)
 
     def release_on_signals(

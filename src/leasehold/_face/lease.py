@@ -139,7 +139,8 @@ class AsyncLease:
         if not self._unreleased:
             return False
         opened = self._opened
-        if opened.home is not None:
+        home = opened.home
+        if home is not None and home is not opened.runtime.home():
             opened.require_home(self.name)
         with opened.keeper.guard:
             shared = self._tenure.handles > 1

@@ -107,8 +107,9 @@ class AsyncLock:
 
     async def try_acquire(self) -> AsyncLease | None:
         """The lease if the lock is free now, else None."""
-        opened = self._client._open()
-        if self._process != self._client._process:
+        client = self._client
+        opened = client._open()
+        if self._process is not client._process:
             self._adopt()
         tenure = await core.try_acquire(opened, self._spec)
         return None if tenure is None else AsyncLease(opened, tenure)
@@ -143,8 +144,9 @@ class AsyncLock:
         return f"<{type(self).__name__} {self.name!r} {self._spec.mode} ttl={self.ttl:g}>"
 
     async def _acquire_until(self, deadline: float | None, how: HowToWait = QUEUE_OR_POLL) -> AsyncLease:
-        opened = self._client._open()
-        if self._process != self._client._process:
+        client = self._client
+        opened = client._open()
+        if self._process is not client._process:
             self._adopt()
         return AsyncLease(opened, await core.acquire(opened, self._spec, deadline, how))
 

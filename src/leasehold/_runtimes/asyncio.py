@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from leasehold._runtimes.clock import SYSTEM_CLOCK, look_again
-from leasehold._runtimes.event_loops import before_shutdown, forget_tasks, no_running_loop
+from leasehold._runtimes.event_loops import before_shutdown, forget_tasks, running_loop
 from leasehold._runtimes.randomness import fresh_owner, jitter
 from leasehold._runtimes.scatter import scatter_over_tasks
 
@@ -162,6 +162,7 @@ class AsyncioRuntime:
         self.now = clock.now  # type: ignore[method-assign]  # several times in every call
         self.owner = fresh_owner  # type: ignore[method-assign]
         self.current = asyncio.current_task  # type: ignore[method-assign]
+        self.home = running_loop  # type: ignore[method-assign]
         self._tasks: set[asyncio.Task[Any]] = set()  # the loop itself knows tasks only weakly
 
     def now(self) -> float:
@@ -258,12 +259,9 @@ class AsyncioRuntime:
             return await _Round(cast("Sequence[Startable[T]]", requests), enough).until(deadline - self.now())
         return await scatter_over_tasks(self, requests, enough, deadline)
 
-    def home(self) -> asyncio.AbstractEventLoop:
+    def home(self) -> asyncio.AbstractEventLoop | None:
         """The running loop."""
-        try:
-            return asyncio.get_running_loop()
-        except RuntimeError:
-            raise no_running_loop() from None
+        return running_loop()
 
     def has_ended(self, home: asyncio.AbstractEventLoop) -> bool:
         """Whether it is closed; then the tasks that it has left are forgotten."""

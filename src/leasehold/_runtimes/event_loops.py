@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from asyncio import _get_running_loop as running_loop  # one of its public names; raises nothing, unlike the other
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -17,18 +18,13 @@ from leasehold.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine
 
-__all__ = ["before_shutdown", "forget_tasks", "no_running_loop"]
+__all__ = ["before_shutdown", "forget_tasks", "running_loop"]
 
 NO_LOOP = "an async client needs a running asyncio event loop: await this inside asyncio.run(), or use connect()"
 UNDER_TRIO = (
     "the async client runs on asyncio, and trio runs this task: call the blocking client, of connect(), in a thread "
     "with trio.to_thread.run_sync(), or run anyio with its asyncio backend"
 )
-
-
-def no_running_loop() -> ConfigurationError:
-    """The error for a coroutine of ours that something else than asyncio drives."""
-    return ConfigurationError(UNDER_TRIO if _is_trio() else NO_LOOP)
 
 
 def _is_trio() -> bool:
@@ -44,7 +40,10 @@ def _is_trio() -> bool:
 
 def before_shutdown(close: Callable[[], Coroutine[Any, Any, None]]) -> object:
     """Have the running loop await `close` when it is shut down; for as long as the result is referred to."""
-    if getattr(asyncio.get_running_loop(), "_asyncgens_shutdown_called", False):
+    loop = running_loop()
+    if loop is None:
+        raise ConfigurationError(UNDER_TRIO if _is_trio() else NO_LOOP)
+    if getattr(loop, "_asyncgens_shutdown_called", False):
         return None  # too late: the loop would only warn of a new generator
     generator = _until_shutdown(close)
     with suppress(StopIteration):
