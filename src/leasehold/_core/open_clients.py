@@ -45,12 +45,13 @@ class OpenClients:
         home = self._runtime.home()
         with self._guard:
             self._require_open()
-            opened = self.by_home.get(home)
-            if opened is None:
-                opened = self._unused or make()
-                opened.home = home
-                opened.until_home_ends = self._runtime.before_end(partial(self._end, home, opened))
-                self._unused, self.by_home[home] = None, opened
+            found = self.by_home.get(home)
+            if found is not None:
+                return found
+            opened = self._unused or make()
+            opened.home = home
+            opened.until_home_ends = self._runtime.before_end(partial(self._end, home, opened))
+            self._unused, self.by_home[home] = None, opened
         self._abandon_ended()
         return opened
 
@@ -103,7 +104,7 @@ class OpenClients:
         if self.by_home.get(home) is not opened:  # it has been closed
             return
         runtime = self._runtime
-        until = runtime.now() + LAST_RELEASES
+        until = runtime.now() + min(LAST_RELEASES, opened.close_patience)
         while opened.keeper.tenures() and runtime.now() < until:
             await runtime.sleep(LOOK_AGAIN)
         self.by_home.pop(home, None)
