@@ -10,6 +10,8 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
+from leasehold._homes import Homes
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Hashable, Sequence
     from contextlib import AbstractContextManager
@@ -277,7 +279,7 @@ class Scope(Protocol):
         """End the scope; True if `error` is the interruption that `cancel` caused."""
 
 
-class Runtime(Protocol):
+class Runtime(Homes, Protocol):
     """Time, waiting, spawning, shielding, randomness: all that differs between threads, asyncio and simulation."""
 
     blocking: bool
@@ -339,26 +341,6 @@ class Runtime(Protocol):
 
         It runs in the caller's own task and is started again from the beginning if interrupted: that costs nothing in
         the common case, and needs operations that may run twice.
-        """
-
-    # --- event loops
-
-    def home(self) -> Hashable:
-        """The event loop that runs now, to which connections and tasks belong; None if none runs, or there are none."""
-
-    def has_ended(self, home: Any) -> bool:
-        """Whether this event loop was closed: nothing of it will ever run again."""
-
-    def before_end(self, close: Callable[[], Coroutine[Any, Any, None]]) -> object:
-        """Await `close` when the loop that runs now is shut down in order; keep the result until then.
-
-        `ConfigurationError` where there has to be a loop, and none runs.
-        """
-
-    async def at_home(self, home: Any, operation: Callable[[], Coroutine[Any, Any, None]], deadline: float) -> bool:
-        """Run it on this event loop, which may be another thread's; returns at the deadline, done or not.
-
-        False if it cannot be run, because the loop does not run.
         """
 
     # --- for Redlock alone
