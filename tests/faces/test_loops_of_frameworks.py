@@ -8,6 +8,7 @@ import subprocess
 import sys
 import unittest
 import warnings
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,11 +86,10 @@ def test_an_app_works_under_the_test_client_of_starlette(tmp_path: Path, *, keep
 
 
 def test_tasks_of_celery_may_each_run_a_loop() -> None:
-    from celery import Celery
-    from celery.contrib.testing.worker import start_worker
-
+    celery: Any = import_module("celery")  # slow to import, and without types
+    workers: Any = import_module("celery.contrib.testing.worker")
     client = leasehold.connect_async("memory://")
-    app = Celery("loops", broker="memory://", backend="cache+memory://")
+    app = celery.Celery("loops", broker="memory://", backend="cache+memory://")
 
     async def settle() -> int:
         async with client.lock("auction").hold(timeout=LIMIT) as lease:
@@ -100,7 +100,7 @@ def test_tasks_of_celery_may_each_run_a_loop() -> None:
     def settle_auction() -> int:
         return asyncio.run(settle())
 
-    with start_worker(app, pool="threads", concurrency=2, perform_ping_check=False, shutdown_timeout=LIMIT):
+    with workers.start_worker(app, pool="threads", concurrency=2, perform_ping_check=False, shutdown_timeout=LIMIT):
         results = [settle_auction.delay() for _ in range(4)]
         fences = [result.get(timeout=LIMIT) for result in results]
     assert len(set(fences)) == 4

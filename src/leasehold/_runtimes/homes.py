@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Hashable
 
 __all__ = ["WithoutLoops"]
 
@@ -13,8 +13,9 @@ __all__ = ["WithoutLoops"]
 class WithoutLoops:
     """For runtimes whose work runs anywhere: connections and workers have no home, and none ends."""
 
-    def home(self) -> None:
+    def home(self) -> Hashable:
         """None: any thread may use them."""
+        return None
 
     def has_ended(self, home: object) -> bool:  # noqa: ARG002 - there is none
         """Never."""
