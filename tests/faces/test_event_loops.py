@@ -131,8 +131,10 @@ def test_a_generator_that_ends_with_its_loop_can_still_release() -> None:
 
     async def rows() -> AsyncIterator[int]:
         async with client.lock("x").hold():
-            yield 1
-            yield 2
+            try:
+                yield 1
+            finally:
+                await asyncio.sleep(0.02)  # the client is told of the end meanwhile
 
     async def stop_in_the_middle() -> None:
         client.lock("y")
