@@ -147,6 +147,7 @@ class Keeper:
         with self.guard:
             self._closed = True
             lost = self._lose_all(Loss(LossReason.CLOSED, "its event loop has ended"), forget=True)
+        self._signal.set()  # a loop that only stands still may run again
         self._worker = self._notifier = None
         for tenure in lost:
             self._events.emit(happened.Dropped(tenure.name, tenure.grant.fence))
