@@ -20,7 +20,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib import import_module
@@ -37,6 +36,8 @@ __all__ = ["Actor", "Ledger", "Stage", "act", "execute", "play", "transaction"]
 ROOT = Path(__file__).resolve().parents[1]
 BAR = 60  # characters
 LABEL = 17
+REFUSED = 3  # the exit code of a process whose store cannot do what the story needs
+LUCK = "This time nothing went wrong without leasehold. Such luck is what makes it hard to find: run it again."
 COLOURS = {"red": "31", "green": "32", "dim": "2", "bold": "1"}
 
 
@@ -53,6 +54,7 @@ def play(story: Callable[[Stage], int], text: str | None) -> int:
         stage = Stage(words[0] if words else "local:", folder, namespace)
         print(f"\n{paint('bold', title)}\n{paint('dim', f'locks on {stage.shown_url()}')}\n", flush=True)
         try:
+            stage.check_store()
             return story(stage)
         except leasehold.LeaseholdError as error:
             print(f"this store cannot show it: {error}", file=sys.stderr)
@@ -72,6 +74,13 @@ class Stage:
     def connect(self, **options: Any) -> leasehold.Client:
         """A client for this store, as any program makes one; the namespace keeps two runs apart."""
         return leasehold.connect(self.url, namespace=self.namespace, **options)
+
+    def check_store(self) -> None:
+        """Ask it something, before any process is started."""
+        if self.url.startswith("memory:"):
+            raise leasehold.ConfigurationError("memory: is not shared by processes; take local: instead")
+        with self.connect(timeout=10) as client:
+            client.lock("is it there").acquire().release()
 
     def ledger(self, name: str) -> Ledger:
         """Effects on the world outside, counted."""
@@ -121,14 +130,17 @@ class Stage:
         scale = min(1.0, BAR / max(count, wanted, 1))
         bar = paint("green", "█" * round(min(count, wanted) * scale))
         bar += paint("red", ("█" if count > wanted else "░") * round(abs(count - wanted) * scale))
-        print(f"  {paint(colour, mark)} {label:<{LABEL}} {paint('bold', text)}" + (f"\n    {bar}" if bar else ""), flush=True)
+        print(
+            f"  {paint(colour, mark)} {label:<{LABEL}} {paint('bold', text)}" + (f"\n    {bar}" if bar else ""),
+            flush=True,
+        )
 
     def verdict(self, *, broken: bool, cured: bool) -> int:
         """0 if it went as told; that nothing broke without leasehold is luck, and said so."""
         if not cured:
             print("\nThe cure did not hold: please report this as a bug.")
         elif not broken:
-            print("\nThis time nothing went wrong without leasehold: such luck is what makes it hard to find. Run it again.")
+            print(f"\n{LUCK}")
         return 0 if broken and cured else 1
 
 
@@ -166,6 +178,8 @@ class Actor:
         """Until it has ended; its exit code."""
         code = self._process.wait()
         self._reader.join()
+        if code == REFUSED:
+            raise leasehold.UnsupportedCapability(self._stage.ledger("refusal").read()[0])
         if code > 0:
             raise SystemExit("a process of this example failed; its traceback is above")
         return code
@@ -178,11 +192,6 @@ class Actor:
         """SIGCONT wakes it up, SIGKILL ends it without a word."""
         self._process.send_signal(number)
 
-    @property
-    def has_ended(self) -> bool:
-        """Whether it is gone."""
-        return self._process.poll() is not None
-
     def _show(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
@@ -192,8 +201,8 @@ class Actor:
     def end_all(cls) -> None:
         """Leave nothing behind."""
         for actor in cls._all:
-            actor._process.kill()
-            actor._process.wait()
+            actor.send_signal(signal.SIGKILL)
+            actor._process.wait()  # noqa: SLF001 - of its own kind
 
 
 class Ledger:
@@ -250,7 +259,11 @@ def act() -> None:
     sys.stdin.readline()
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that tells the story
-    part(Stage(**stage), *arguments)
+    try:
+        part(Stage(**stage), *arguments)
+    except leasehold.UnsupportedCapability as error:
+        Stage(**stage).ledger("refusal").write(error)
+        sys.exit(REFUSED)
 
 
 def _module() -> str:

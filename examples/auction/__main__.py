@@ -4,12 +4,12 @@
     python -m examples.auction postgresql://localhost/test  # bids in this database too, in tables example_*
     python -m examples.auction redis://localhost            # any other store: the bids in a file of SQLite
 
-At the end of an auction somebody reads the highest bid, charges that bidder, and writes the price down. Three processes
-do so, because one of them may fail; and two others accept bids for every auction that looks open.
+At the end of an auction somebody reads the highest bid, charges that bidder, and writes the price down. Three
+processes do so, because one of them may fail; and two others accept bids for every auction that looks open.
 
-A read/write lock for each auction is what it takes: bids share it (`.read`), a settlement has it alone (`.write`). So a
-settlement begins when no bid is half-way, and no bid is accepted during it or after it. The guard keeps out a settlement
-that was paused for so long that another took over.
+A read/write lock for each auction is what it takes: bids share it (`.read`), a settlement has it alone (`.write`).
+So a settlement begins when no bid is half-way, and no bid is accepted during it or after it. The guard keeps out a
+settlement that was paused for so long that another took over.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
     python -m examples.cache_stampede                       # on local:, without a server
     python -m examples.cache_stampede redis://localhost     # or on any other store with records
 
-Forty requests in four processes want one report, which the database needs a quarter of a second for. All find the cache
-empty, and all ask. The database gets forty times the query that was too slow to run once, so each takes longer, so
-more requests pile up: a stampede.
+Forty requests in four processes want one report, which the database needs a quarter of a second for. All find the
+cache empty, and all ask. The database gets forty times the query that was too slow to run once, so each takes
+longer, so more requests pile up: a stampede.
 
 `client.cache` lets one request build the value and gives it to all others. Later, one builds the next value shortly
 *before* the old one expires, and no request waits at all: see docs/how-to/cache-without-stampede.md.

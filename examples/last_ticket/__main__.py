@@ -4,10 +4,11 @@
     python -m examples.last_ticket postgresql://localhost/test  # tickets in this database too, in tables example_*
     python -m examples.last_ticket redis://localhost            # any other store: tickets in a file of SQLite
 
-Each buyer's process reads how many are left, thinks, and writes one less; others read the same number meanwhile. Two
-ways hold. Under a **lock** one buyer after the other reads and writes, and the guard refuses one that was paused for too
-long. With a **reservation** (`leasehold.sql.Stock`) no lock is needed: a ticket is set aside, paid, and confirmed. One
-process is killed while its customer pays: that ticket comes back when its time is over, and another customer gets it.
+Each buyer's process reads how many are left, thinks, and writes one less; others read the same number meanwhile.
+Two ways hold. Under a **lock** one buyer after the other reads and writes, and the guard refuses one that was
+paused for too long. With a **reservation** (`leasehold.sql.Stock`) no lock is needed: a ticket is set aside, paid,
+and confirmed. One process is killed while its customer pays: that ticket comes back when its time is over, and
+another customer gets it.
 """
 
 from __future__ import annotations

@@ -4,10 +4,11 @@
     python -m examples.late_writer postgresql://localhost/test  # the account in this database too, in example_account
     python -m examples.late_writer redis://localhost            # any other store: the account in a file of SQLite
 
-An account holds 100. Anna takes out 30 and Ben takes out 50, each under the lock of the account, so 20 must be left. But
-Anna is stopped (SIGSTOP) between her read and her write, as by a garbage collection or a frozen virtual machine. Ben gets
-the lock, with a higher fence, and takes out his 50. Then Anna is woken up, and does not know that she slept. No lock can
-stop her write. The guard does: it keeps the highest fence beside the data, and hers is lower.
+An account holds 100. Anna takes out 30 and Ben takes out 50, each under the lock of the account, so 20 must be
+left. But Anna is stopped (SIGSTOP) between her read and her write, as by a garbage collection or a frozen virtual
+machine. Ben gets the lock, with a higher fence, and takes out his 50. Then Anna is woken up, and does not know that
+she slept. No lock can stop her write. The guard does: it keeps the highest fence beside the data, and hers is
+lower.
 """
 
 from __future__ import annotations

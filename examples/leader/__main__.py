@@ -4,8 +4,9 @@
     python -m examples.leader etcd://localhost      # or on any other store
 
 One of them has to lead, and another must follow when it is gone. `election.run` is a candidate for as long as the
-program runs, and calls the function in each term. A leader stops at its *renew deadline*, some time before the lease can
-end, so two of them never believe that they lead. Here the first leader is killed in the middle of its term.
+program runs, and calls the function in each term. A leader stops at its *renew deadline*, some time before the
+lease can end, so two of them never believe that they lead. Here the first leader is killed in the middle of its
+term.
 
 For a program that is not in Python, on every machine:
 

@@ -4,7 +4,8 @@
     python -m examples.leave_in_order redis://localhost     # or on any other store
 
 At every roll-out Kubernetes and systemd send SIGTERM. A process that just dies of it leaves its locks to their ttl.
-`client.release_on_signals()` gives back what the process holds, and passes the signal on: the successor goes on at once.
+`client.release_on_signals()` gives back what the process holds, and passes the signal on: the successor goes on at
+once.
 
 `worker.py` is such a worker, `worker.service` its unit and `deployment.yaml` its manifest.
 """

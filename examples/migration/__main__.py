@@ -4,9 +4,10 @@
     python -m examples.migration postgresql://localhost/test    # data in this database too, in tables example_*
     python -m examples.migration zk://localhost                 # any other store: the data in a file of SQLite
 
-The new release keeps prices in cents. Every pod looks at the version of the schema, finds the old one, and multiplies by
-a hundred. Under a lock one pod migrates; the others wait until it is done, look again, and find nothing to do. The guard
-keeps out a pod that was paused in the middle of its migration for so long that another took over.
+The new release keeps prices in cents. Every pod looks at the version of the schema, finds the old one, and
+multiplies by a hundred. Under a lock one pod migrates; the others wait until it is done, look again, and find
+nothing to do. The guard keeps out a pod that was paused in the middle of its migration for so long that another
+took over.
 
 For a migration that is a command of its own, in the start script of every pod:
 
@@ -52,14 +53,18 @@ def start_pod(stage: Stage) -> None:
 
 def start_pod_under_lock(stage: Stage) -> None:
     """It waits for its turn, and only then looks."""
-    with stage.connect(label="pod") as client, closing(stage.database()) as database:
-        with client.lock("migrate").hold(timeout="5m") as lease, transaction(database):
-            guard(database, lease)  # first in the transaction, before the first read
-            if needs_migration(database):
-                migrate(database)
-                print("one pod migrates")
-            else:
-                print("another finds it done")
+    with (
+        closing(stage.database()) as database,
+        stage.connect(label="pod") as client,
+        client.lock("migrate").hold(timeout="5m") as lease,
+        transaction(database),
+    ):
+        guard(database, lease)  # first in the transaction, before the first read
+        if needs_migration(database):
+            migrate(database)
+            print("one pod migrates")
+        else:
+            print("another finds it done")
 
 
 def story(stage: Stage) -> int:

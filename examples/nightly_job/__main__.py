@@ -3,9 +3,10 @@
     python -m examples.nightly_job                              # on local:, without a server
     python -m examples.nightly_job postgresql://localhost/test  # or on any other store with records
 
-A lock alone does not help: the clocks of machines differ, the job is short, and the machine whose clock is late finds
-the lock free again. `client.once` remembers that the slot of this night was run. With `on_conflict="standby"` the other
-machines wait until it is done, and if the one that runs it vanishes, one of them takes over: here it is killed half-way.
+A lock alone does not help: the clocks of machines differ, the job is short, and the machine whose clock is late
+finds the lock free again. `client.once` remembers that the slot of this night was run. With `on_conflict="standby"`
+the other machines wait until it is done, and if the one that runs it vanishes, one of them takes over: here it is
+killed half-way.
 
 From a crontab, without any Python of your own:
 

@@ -3,12 +3,13 @@
     python -m examples.payment                          # on local:, without a server
     python -m examples.payment redis://localhost        # or on any other store with records
 
-A caller that gets no answer sends its payment again, and another process of the service receives it. Each looks whether
-the order has been paid, finds that it has not, and charges the card: between the look and the charge there is time for
-the others to look as well.
+A caller that gets no answer sends its payment again, and another process of the service receives it. Each looks
+whether the order has been paid, finds that it has not, and charges the card: between the look and the charge there
+is time for the others to look as well.
 
-With an idempotency key the first attempt does the work, and its result is stored; every other attempt with the same key
-waits for that result and gets it. `service.py` and `pay.py` are the same as an HTTP service with several processes.
+With an idempotency key the first attempt does the work, and its result is stored; every other attempt with the same
+key waits for that result and gets it. `service.py` and `pay.py` are the same as an HTTP service with several
+processes.
 """
 
 from __future__ import annotations

@@ -4,11 +4,11 @@
     python -m examples.refund_worker postgresql://localhost/test    # refunds in this database too, in tables example_*
     python -m examples.refund_worker redis://localhost              # any other store: refunds in a file of SQLite
 
-Two ways hold. With a **lock** for each refund a worker looks again after it has the lock, and pays what is still open.
-With a **queue** in the database (`leasehold.sql.Queue`) no lock is needed: a job is claimed by one worker, comes back if
-that one is killed, and is tried again with growing pauses while the bank is away. Here it is away at every first try, and
-one worker is killed. `shop.py` is the queue as a small program of its own, with the order and its refund in one
-transaction.
+Two ways hold. With a **lock** for each refund a worker looks again after it has the lock, and pays what is still
+open. With a **queue** in the database (`leasehold.sql.Queue`) no lock is needed: a job is claimed by one worker,
+comes back if that one is killed, and is tried again with growing pauses while the bank is away. Here it is away at
+every first try, and one worker is killed. `shop.py` is the queue as a small program of its own, with the order and
+its refund in one transaction.
 """
 
 from __future__ import annotations

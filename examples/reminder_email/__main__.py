@@ -3,12 +3,13 @@
     python -m examples.reminder_email                       # on local:, without a server
     python -m examples.reminder_email redis://localhost     # or on any other store
 
-Look whether the mail was sent, send it, note that it was sent: the other instance looks in between. Under a lock for
-each order nobody does, if one rule is kept: *look after you have the lock*, for what was seen before it may be old.
+Look whether the mail was sent, send it, note that it was sent: the other instance looks in between. Under a lock
+for each order nobody does, if one rule is kept: *look after you have the lock*, for what was seen before it may be
+old.
 
-A mail cannot be called back and a mail server checks no fence, so `check` is the last line before it is sent: it raises
-unless the lease is good for as long as that takes. It makes a second mail rare; only the server could make it
-impossible, if it knew a key for each mail.
+A mail cannot be called back and a mail server checks no fence, so `check` is the last line before it is sent: it
+raises unless the lease is good for as long as that takes. It makes a second mail rare; only the server could make
+it impossible, if it knew a key for each mail.
 """
 
 from __future__ import annotations
