@@ -4,7 +4,7 @@
     python -m examples.auction postgresql://localhost/test  # bids in this database too, in tables example_*
     python -m examples.auction redis://localhost            # any other store: the bids in a file of SQLite
 
-At the end of an auction somebody reads the highest bid, charges that bidder, and writes the price down. Three
+At the end of an auction somebody reads the highest bid, charges that bidder, and writes the price down. Two
 processes do so, because one of them may fail; and two others accept bids for every auction that looks open.
 
 A read/write lock for each auction is what it takes: bids share it (`.read`), a settlement has it alone (`.write`).
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import leasehold
 
 AUCTIONS = range(1, 9)
-SETTLERS, BIDDERS, BIDS = 3, 2, 3
+SETTLERS, BIDDERS, BIDS = 2, 2, 3
 
 
 def bid(database: Any, auction: int) -> None:
@@ -42,7 +42,7 @@ def settle(stage: Stage, database: Any, auction: int) -> None:
     """Charge the highest bidder, if nobody did so before."""
     is_open, highest = look(database, auction)
     if is_open:
-        time.sleep(0.02)  # the bank needs a moment
+        time.sleep(0.05)  # the bank needs a moment
         stage.ledger("charges").write(f"auction {auction}: {highest}")
         execute(database, "UPDATE example_auction SET price = ? WHERE id = ?", highest, auction)
 

@@ -1,4 +1,4 @@
-"""Ten tickets, forty buyers, four processes of the shop, and more tickets are sold than there are.
+"""Ten tickets, thirty buyers, three processes of the shop, and more tickets are sold than there are.
 
     python -m examples.last_ticket                              # on local:, without a server
     python -m examples.last_ticket postgresql://localhost/test  # tickets in this database too, in tables example_*
@@ -27,8 +27,8 @@ from leasehold.sql import Stock, guard, is_retryable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-TICKETS, PROCESSES, BUYERS = 10, 4, 10
-THINKING = 0.01  # seconds between the read and the write, or between reserve and confirm
+TICKETS, PROCESSES, BUYERS = 10, 3, 10
+THINKING = 0.05  # seconds between the read and the write, or between reserve and confirm
 
 stock = Stock("tickets", table="example_ticket", item="name", available="left_over", hold="2s")
 
@@ -131,7 +131,7 @@ def open_sale(stage: Stage) -> None:
 
 
 def sell_all(stage: Stage, way: str) -> int:
-    """Four processes at once; how many tickets were sold."""
+    """Three processes at once; how many tickets were sold."""
     open_sale(stage)
     if way == "sell_with_reservation":
         stage.start(run_shop_that_dies).wait()

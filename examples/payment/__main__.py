@@ -24,7 +24,7 @@ PROCESSES = 4
 
 def charge(stage: Stage, order: int) -> dict[str, int]:
     """The bank needs a moment, and what it has done cannot be undone."""
-    time.sleep(0.02)
+    time.sleep(0.05)
     stage.ledger("charges").write(order)
     return {"order": order, "cents": 4200}
 

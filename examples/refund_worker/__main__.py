@@ -35,7 +35,7 @@ refunds = Queue("example refunds", visibility="2s", backoff=quick)
 
 def pay(stage: Stage, number: int) -> None:
     """The bank needs a moment, and money that was sent is gone."""
-    time.sleep(0.02)
+    time.sleep(0.05)
     stage.ledger("payments").write(number)
 
 

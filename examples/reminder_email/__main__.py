@@ -24,7 +24,7 @@ INSTANCES = 2
 
 def send(stage: Stage, order: int) -> None:
     """The mail server needs a moment."""
-    time.sleep(0.02)
+    time.sleep(0.05)
     stage.ledger("mails").write(order)
 
 

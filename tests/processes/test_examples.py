@@ -54,14 +54,14 @@ def test_an_example_fails_without_leasehold_and_is_cured_by_it(name: str, tmp_pa
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", ["payment", "leader"])
+@pytest.mark.parametrize("name", ["reminder_email", "leader"])
 def test_an_example_runs_on_redis(name: str, redis_server: RedisServer, tmp_path: Path) -> None:
     redis_server.flush()
     assert f"locks on {redis_server.url}" in told(name, tmp_path, redis_server.url)
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", ["late_writer", "last_ticket", "refund_worker"])
+@pytest.mark.parametrize("name", ["late_writer", "last_ticket"])
 def test_an_example_keeps_locks_and_data_in_postgresql(name: str, postgres: PostgresServer, tmp_path: Path) -> None:
     told(name, tmp_path, fresh_schema(postgres))
 
