@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 RUN    := PYTHONPATH=. $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo test test-quick test-all check fmt lint types sim conformance differential faults mutants oversell counters models bench docs clean
+.PHONY: help setup servers demo test test-quick test-all check fmt lint types sim conformance differential faults mutants oversell counters models bench docs picture clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -88,6 +88,9 @@ models: setup  ## all states of the protocols' models, long form
 bench: setup  ## measurements against the floor and against other libraries
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench]'
 	$(RUN) -m benchmarks
+
+picture: setup  ## the picture of the README, drawn from a real run of the demonstration
+	$(RUN) tools/draw_demo.py
 
 docs: setup  ## redraw the parts of the documents that come from the code
 	$(RUN) tools/draw_docs.py
