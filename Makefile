@@ -94,6 +94,7 @@ picture: setup  ## the picture of the README, drawn from a real run of the demon
 
 docs: setup  ## redraw the parts of the documents that come from the code
 	$(RUN) tools/draw_docs.py
+	$(RUN) tools/draw_badges.py
 	$(RUN) tools/blocking_docstrings.py
 
 clean:  ## remove what the targets made

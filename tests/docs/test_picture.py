@@ -1,10 +1,11 @@
-"""The picture of the README: drawn from recorded steps, whole by itself, and from a run that ended as it must."""
+"""The pictures of the README: drawn from a run and from what the project declares, and whole by themselves."""
 
 from __future__ import annotations
 
 import re
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
+from tools.draw_badges import badges
 from tools.draw_demo import PICTURE, Recording, Step, draw
 
 
@@ -20,7 +21,7 @@ def story(*, guarded: bool) -> Recording:
 
 
 def words(picture: str) -> list[str]:
-    root = ElementTree.fromstring(picture)
+    root = ET.fromstring(picture)
     return ["".join(element.itertext()) for element in root.iter("{http://www.w3.org/2000/svg}text")]
 
 
@@ -42,3 +43,9 @@ def test_the_picture_in_the_repository_is_whole_by_itself() -> None:
     assert re.findall(r"(?:https?:|url\(|@import)[^\"'\s]*", picture) == ["http://www.w3.org/2000/svg"]
     assert "prefers-color-scheme: dark" in picture
     assert "prefers-reduced-motion" in picture
+
+
+def test_the_badges_say_what_the_project_declares() -> None:
+    for path, drawing in badges().items():
+        ET.fromstring(drawing)
+        assert path.read_text() == drawing, "run python tools/draw_badges.py"
