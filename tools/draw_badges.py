@@ -15,7 +15,7 @@ __all__ = ["badges", "main"]
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "pictures"
-LETTER, PADDING = 6.6, 9  # the width of a letter at 11 pixels, and the room beside a word
+LETTER, PADDING = 6.3, 7  # the width of a letter at 11 pixels, and the room beside a word
 
 
 def badges() -> dict[Path, str]:

@@ -130,12 +130,12 @@ def _stores() -> str:
         "store",
         "URL",
         "fence",
-        "read/write",
+        "r/w lock",
         "semaphore",
         "fair queue",
         "`once`",
         "`min_hold`",
-        "a crash frees after",
+        "crash frees after",
     )
     rows = [
         (
@@ -144,10 +144,10 @@ def _stores() -> str:
             _mark(Capability.FENCING in declared),
             _mark(Capability.SHARED in declared),
             _mark(Capability.PERMITS in declared),
-            _mark(Capability.FIFO in declared) + (", woken" if Capability.PUSH in declared else ""),
+            _mark({Capability.FIFO, Capability.PUSH} <= declared),
             _mark(Capability.RECORD in declared),
             _mark(Capability.MIN_HOLD in declared),
-            "the session" if Capability.SESSION in declared else "the ttl",
+            "session" if Capability.SESSION in declared else "ttl",
         )
         for store, declared in REQUIRED.items()
     ]
