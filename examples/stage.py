@@ -6,34 +6,32 @@ An example is a story that is told twice, without leasehold and with it, by seve
         raise SystemExit(play(story, __doc__))    # story(stage) tells both, and returns stage.verdict()
 
 `stage.together(function, [...])` calls a function of the example in one new process for each tuple of arguments, at the
-same moment; the stage itself is its first argument there.
+same moment; the stage itself is its first argument there. Processes are forked, so Windows cannot run the examples.
 """
 
 from __future__ import annotations
 
-import json
+import multiprocessing
 import os
 import secrets
 import signal
 import sqlite3
-import subprocess
 import sys
 import tempfile
-import threading
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from importlib import import_module
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import leasehold
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
+    from multiprocessing.synchronize import Barrier
 
-__all__ = ["Actor", "Ledger", "Stage", "act", "execute", "play", "transaction"]
+__all__ = ["Actor", "Ledger", "Stage", "execute", "play", "transaction"]
 
-ROOT = Path(__file__).resolve().parents[1]
+PROCESSES = multiprocessing.get_context("fork")
 BAR = 60  # characters
 LABEL = 17
 REFUSED = 3  # the exit code of a process whose store cannot do what the story needs
@@ -50,14 +48,14 @@ def play(story: Callable[[Stage], int], text: str | None) -> int:
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
     title, _, _ = (text or "").partition("\n")
     with tempfile.TemporaryDirectory(prefix="leasehold-example-") as folder:
-        namespace = f"{_module().replace('.', '-')}-{secrets.token_hex(4)}"
+        namespace = f"{_example()}-{secrets.token_hex(4)}"
         stage = Stage(words[0] if words else "local:", folder, namespace)
         print(f"\n{paint('bold', title)}\n{paint('dim', f'locks on {stage.shown_url()}')}\n", flush=True)
         try:
-            stage.check_store()
+            stage.start(ask_store).wait()  # in a process of its own, so that this one has no threads when it forks
             return story(stage)
         except leasehold.LeaseholdError as error:
-            print(f"this store cannot show it: {error}", file=sys.stderr)
+            print(f"it cannot be shown: {error}", file=sys.stderr)
             return 1
         finally:
             Actor.end_all()
@@ -74,13 +72,6 @@ class Stage:
     def connect(self, **options: Any) -> leasehold.Client:
         """A client for this store, as any program makes one; the namespace keeps two runs apart."""
         return leasehold.connect(self.url, namespace=self.namespace, **options)
-
-    def check_store(self) -> None:
-        """Ask it something, before any process is started."""
-        if self.url.startswith("memory:"):
-            raise leasehold.ConfigurationError("memory: is not shared by processes; take local: instead")
-        with self.connect(timeout=10) as client:
-            client.lock("is it there").acquire().release()
 
     def ledger(self, name: str) -> Ledger:
         """Effects on the world outside, counted."""
@@ -103,20 +94,14 @@ class Stage:
 
     # --- processes
 
-    def start(self, function: Callable[..., object], *arguments: object) -> Actor:
-        """A process that calls `function(stage, *arguments)` at once."""
-        actor = Actor(self, function, arguments)
-        actor.go()
-        return actor
+    def start(self, part: Callable[..., object], *arguments: object) -> Actor:
+        """A process that calls `part(stage, *arguments)` at once."""
+        return Actor(self, part, arguments, PROCESSES.Barrier(1))
 
-    def together(self, function: Callable[..., object], calls: Iterable[tuple[object, ...]]) -> None:
-        """A process for each call; all wait until all are there, and all have ended at the end."""
-        actors = [Actor(self, function, arguments) for arguments in calls]
-        for actor in actors:
-            actor.wait_until_ready()
-        for actor in actors:
-            actor.go()
-        for actor in actors:
+    def together(self, part: Callable[..., object], calls: Sequence[tuple[object, ...]]) -> None:
+        """A process for each call; all begin when all are there, and all have ended at the end."""
+        gate = PROCESSES.Barrier(len(calls))
+        for actor in [Actor(self, part, arguments, gate) for arguments in calls]:
             actor.wait()
 
     # --- lines on the terminal
@@ -146,65 +131,58 @@ class Stage:
         return 0 if broken and cured else 1
 
 
+def ask_store(stage: Stage) -> None:
+    """Find out whether the store is there, before the story begins."""
+    if stage.url.startswith("memory:"):
+        raise leasehold.ConfigurationError("memory: is not shared by processes; take local: instead")
+    with stage.connect(timeout=10) as client:
+        client.lock("is it there").acquire().release()
+
+
 class Actor:
     """One process of a story, which can be stopped, woken up and killed as a whole."""
 
     _all: list[Actor] = []  # noqa: RUF012 - every process that this one started
 
-    def __init__(self, stage: Stage, function: Callable[..., object], arguments: tuple[object, ...]) -> None:
-        call = json.dumps([_module(), function.__name__, asdict(stage), arguments])
-        pipe = subprocess.PIPE
-        command = [sys.executable, "-c", "from examples.stage import act; act()", call]
-        self._process = subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True)
+    def __init__(self, stage: Stage, part: Callable[..., object], arguments: tuple[object, ...], gate: Barrier) -> None:
         self._stage = stage
-        self._reader = threading.Thread(target=self._show, daemon=True)
-        self._ready = False
+        self._process = PROCESSES.Process(target=_act, args=(stage, part, arguments, gate))
+        self._process.start()
         Actor._all.append(self)
 
-    def wait_until_ready(self) -> None:
-        """Until its modules are loaded."""
-        if not self._ready:
-            assert self._process.stdout is not None
-            self._process.stdout.readline()
-            self._ready = True
-
-    def go(self) -> None:
-        """Let it begin."""
-        self.wait_until_ready()
-        assert self._process.stdin is not None
-        self._process.stdin.write("go\n")
-        self._process.stdin.flush()
-        self._reader.start()
-
-    def wait(self) -> int:
-        """Until it has ended; its exit code."""
-        code = self._process.wait()
-        self._reader.join()
-        if code == REFUSED:
+    def wait(self) -> None:
+        """Until it has ended, by itself or killed."""
+        self._process.join()
+        if self._process.exitcode == REFUSED:
             raise leasehold.UnsupportedCapability(self._stage.ledger("refusal").read()[0])
-        if code > 0:
+        if (self._process.exitcode or 0) > 0:
             raise SystemExit("a process of this example failed; its traceback is above")
-        return code
 
     def wait_until_stopped(self) -> None:
         """Until it has stopped itself with SIGSTOP."""
-        os.waitpid(self._process.pid, os.WUNTRACED)
+        os.waitpid(self._process.pid or 0, os.WUNTRACED)
 
     def send_signal(self, number: int) -> None:
         """SIGCONT wakes it up, SIGKILL ends it without a word."""
-        self._process.send_signal(number)
-
-    def _show(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self._stage.say(line.rstrip())
+        if self._process.is_alive():
+            os.kill(self._process.pid or 0, number)
 
     @classmethod
     def end_all(cls) -> None:
         """Leave nothing behind."""
         for actor in cls._all:
             actor.send_signal(signal.SIGKILL)
-            actor._process.wait()  # noqa: SLF001 - of its own kind
+
+
+def _act(stage: Stage, part: Callable[..., object], arguments: tuple[object, ...], gate: Barrier) -> None:
+    """The process of one actor: wait for the others, and play the part."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that tells the story
+    gate.wait()
+    try:
+        part(stage, *arguments)
+    except leasehold.LeaseholdError as error:
+        stage.ledger("refusal").write(error)
+        sys.exit(REFUSED)
 
 
 class Ledger:
@@ -253,23 +231,7 @@ def paint(colour: str, text: str) -> str:
     return f"\033[{COLOURS[colour]}m{text}\033[0m"
 
 
-def act() -> None:
-    """The process of one actor: load the example, wait for the others, play the part."""
-    module, function, stage, arguments = json.loads(sys.argv[1])
-    part = getattr(import_module(f"{module}.__main__"), function)
-    print("ready", flush=True)
-    sys.stdin.readline()
-    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that tells the story
-    try:
-        part(Stage(**stage), *arguments)
-    except leasehold.UnsupportedCapability as error:
-        Stage(**stage).ledger("refusal").write(error)
-        sys.exit(REFUSED)
-
-
-def _module() -> str:
-    """`examples.payment`, for the program that was started with `python -m examples.payment`."""
+def _example() -> str:
+    """`examples-payment`, for the program that was started with `python -m examples.payment`."""
     spec = sys.modules["__main__"].__spec__
-    assert spec is not None
-    return spec.name.removesuffix(".__main__")
+    return spec.name.removesuffix(".__main__").replace(".", "-") if spec else "example"

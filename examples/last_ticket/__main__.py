@@ -142,7 +142,7 @@ def sell_all(stage: Stage, way: str) -> int:
             database.rollback()
             time.sleep(0.1)  # until the ticket of the one that was killed comes back
         if way == "sell_with_reservation":
-            run_shop(stage, way)  # who comes later
+            stage.start(run_shop, way).wait()  # who comes later
         (sold,) = execute(database, "SELECT count(*) FROM example_sale").fetchone()
     return int(sold)
 

@@ -32,18 +32,18 @@ def take_out(stage: Stage, name: str, amount: int, *, guarded: bool, pause: bool
         while True:
             try:
                 with lock.hold() as lease:
-                    print(f"{name} has the lock, with fence {lease.fence}")
+                    stage.say(f"{name} has the lock, with fence {lease.fence}")
                     balance = read(database, lease, guarded=guarded)
                     if pause:
                         pause = False
-                        print(f"{name} reads {balance} and is stopped")
+                        stage.say(f"{name} reads {balance} and is stopped")
                         os.kill(os.getpid(), signal.SIGSTOP)
                     write(database, lease, balance - amount, guarded=guarded)
-                    print(f"{name} writes {balance - amount}")
+                    stage.say(f"{name} writes {balance - amount}")
             except leasehold.StaleFence as refusal:
-                print(f"{name} is REFUSED: fence {refusal.fence} is older than {refusal.highest}; she begins again")
+                stage.say(f"{name} is REFUSED: fence {refusal.fence} is older than {refusal.highest}; she begins again")
             except leasehold.LeaseLost:
-                print(f"{name} learns only now that the lease was lost: too late")
+                stage.say(f"{name} learns only now that the lease was lost: too late")
                 return
             else:
                 return

@@ -51,12 +51,12 @@ def run_elected(stage: Stage, node: str) -> None:
 
     def lead(term: leasehold.Term) -> None:
         begin = len(stage.ledger("started").read()) + 1
-        print(f"{node} leads with fence {term.fence}, from job {begin} on")
+        stage.say(f"{node} leads with fence {term.fence}, from job {begin} on")
         for job in range(begin, JOBS + 1):
             term.check(need=0.1)  # LeaseLost unless this node surely leads for as long as it takes to schedule one
             schedule(stage, job)
             if job == KILLED_AFTER:
-                print(f"{node} is killed")
+                stage.say(f"{node} is killed")
                 os.kill(os.getpid(), signal.SIGKILL)
         raise AllScheduled
 

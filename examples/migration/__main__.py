@@ -62,9 +62,9 @@ def start_pod_under_lock(stage: Stage) -> None:
         guard(database, lease)  # first in the transaction, before the first read
         if needs_migration(database):
             migrate(database)
-            print("one pod migrates")
+            stage.say("one pod migrates")
         else:
-            print("another finds it done")
+            stage.say("another finds it done")
 
 
 def story(stage: Stage) -> int:

@@ -56,9 +56,9 @@ def start_once(stage: Stage, late: float) -> None:
             if run:
                 if not stage.ledger("power cuts").read():
                     stage.ledger("power cuts").write("here")
-                    print("the machine that runs it is killed half-way; the others stand by")
+                    stage.say("the machine that runs it is killed half-way; the others stand by")
                     os.kill(os.getpid(), signal.SIGKILL)
-                print("another machine takes over")
+                stage.say("another machine takes over")
                 report(stage)
 
 

@@ -83,7 +83,7 @@ def work_from_a_queue(stage: Stage) -> None:
         if job.attempt == 1:
             raise ConnectionError("the bank does not answer")
         if number == REFUNDS[0] and job.attempt == 2:
-            print("a worker is killed")
+            stage.say("a worker is killed")
             os.kill(os.getpid(), signal.SIGKILL)
         pay(stage, number)
         mark_paid(tx, number)  # committed together with the completion of the job

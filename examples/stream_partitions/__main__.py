@@ -39,17 +39,17 @@ def consume(stage: Stage, name: str, *, guarded: bool, pause: bool) -> None:
         while left_to_do(database):
             for partition in share.owned():
                 try:
-                    pause = consume_one(database, partition, guarded=guarded, pause=pause)
+                    pause = consume_one(stage, database, partition, guarded=guarded, pause=pause)
                 except leasehold.StaleFence as refusal:
-                    print(f"{name} is REFUSED: fence {refusal.fence} is older than {refusal.highest}")
+                    stage.say(f"{name} is REFUSED: fence {refusal.fence} is older than {refusal.highest}")
                 except leasehold.LeaseLost:
-                    print(f"{name} learns that partition {partition.index} is lost")
+                    stage.say(f"{name} learns that partition {partition.index} is lost")
                 if partition.leaving:
                     partition.release()
             share.wait_change(0.02)
 
 
-def consume_one(database: Any, partition: leasehold.Partition, *, guarded: bool, pause: bool) -> bool:
+def consume_one(stage: Stage, database: Any, partition: leasehold.Partition, *, guarded: bool, pause: bool) -> bool:
     """Apply the next event of a partition; whether the pause is still to come."""
     partition.check()
     with transaction(database):
@@ -59,7 +59,7 @@ def consume_one(database: Any, partition: leasehold.Partition, *, guarded: bool,
     if event is None:
         return pause
     if pause:
-        print(f"Anna reads event {event} of partition {partition.index}, and is stopped")
+        stage.say(f"Anna reads event {event} of partition {partition.index}, and is stopped")
         os.kill(os.getpid(), signal.SIGSTOP)
     with transaction(database):  # the effect and the position, both or neither
         if guarded:
