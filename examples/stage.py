@@ -82,14 +82,16 @@ class Stage:
         if self.url.startswith(("postgresql:", "postgres:")):
             import psycopg  # noqa: PLC0415 - not needed for the other stores
 
-            return psycopg.connect(self.url.replace("?mode=session", ""), **options)
+            address, _, query = self.url.partition("?")
+            drivers_own = "&".join(word for word in query.split("&") if not word.startswith("mode="))
+            return psycopg.connect(f"{address}?{drivers_own}", **options)
         database = sqlite3.connect(Path(self.folder) / "data.db", timeout=60, **options)
         database.execute("PRAGMA synchronous = OFF")  # quicker: nothing of a story has to outlive a power cut
         return database
 
     def shown_url(self) -> str:
         """The URL without what may be a password."""
-        scheme, slashes, rest = self.url.partition("//")
+        scheme, slashes, rest = self.url.partition("?")[0].partition("//")
         return scheme + slashes + rest.rpartition("@")[2]
 
     # --- processes
