@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from multiprocessing.synchronize import Barrier
 
-__all__ = ["Actor", "Ledger", "Stage", "execute", "play", "transaction"]
+__all__ = ["Actor", "Ledger", "Stage", "execute", "play", "times", "transaction"]
 
 PROCESSES = multiprocessing.get_context("fork")
 BAR = 60  # characters
@@ -224,6 +224,11 @@ def execute(database: Any, statement: str, *values: object) -> Any:
     """Run one statement with `?` for each value, on sqlite3 or on psycopg."""
     marks = statement if isinstance(database, sqlite3.Connection) else statement.replace("?", "%s")
     return database.execute(marks, values)
+
+
+def times(count: int) -> str:
+    """In words: once, or so many times."""
+    return "once" if count == 1 else f"{count} times"
 
 
 def paint(colour: str, text: str) -> str:

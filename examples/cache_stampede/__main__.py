@@ -17,7 +17,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from examples.stage import Stage, play
+from examples.stage import Stage, play, times
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,7 +67,7 @@ def story(stage: Stage) -> int:
     for label, way in (("without leasehold", serve), ("cache", serve_from_one_build)):
         stage.together(way, [()] * PROCESSES)
         counts.append(len(stage.ledger("queries").take()))
-        stage.result(label, counts[-1], 1, f"{PROCESSES * REQUESTS} requests asked the database {counts[-1]} times")
+        stage.result(label, counts[-1], 1, f"{PROCESSES * REQUESTS} requests asked the database {times(counts[-1])}")
     return stage.verdict(broken=counts[0] > 1, cured=counts[1] == 1)
 
 

@@ -20,7 +20,7 @@ import time
 from contextlib import closing
 from typing import Any
 
-from examples.stage import Stage, execute, play, transaction
+from examples.stage import Stage, execute, play, times, transaction
 from leasehold.sql import guard
 
 PODS = 4
@@ -82,8 +82,8 @@ def story(stage: Stage) -> int:
         with closing(stage.database()) as database:
             (price,) = execute(database, "SELECT amount FROM example_price").fetchone()
         prices.append(int(price))
-        times = (len(str(price)) - len(str(EUROS))) // 2
-        stage.result(label, times, 1, f"migrated {times} times: {EUROS} euros became {price:,} cents")
+        runs = (len(str(price)) - len(str(EUROS))) // 2
+        stage.result(label, runs, 1, f"migrated {times(runs)}: {EUROS} euros became {price:,} cents")
     return stage.verdict(broken=prices[0] > CENTS, cured=prices[1] == CENTS)
 
 

@@ -19,7 +19,7 @@ import os
 import signal
 import time
 
-from examples.stage import Stage, play
+from examples.stage import Stage, play, times
 
 CLOCKS = [0.0, 0.2, 0.4]  # how many seconds each machine is late
 TONIGHT = "2026-11-18"
@@ -72,7 +72,7 @@ def story(stage: Stage) -> int:
     ):
         stage.together(way, [(late,) for late in CLOCKS])
         sent.append(len(stage.ledger("reports").take()))
-        stage.result(label, sent[-1], 1, f"the report of one night was sent {sent[-1]} times")
+        stage.result(label, sent[-1], 1, f"the report of one night was sent {times(sent[-1])}")
     return stage.verdict(broken=sent[0] > 1, cured=sent[-1] == 1)
 
 
