@@ -5,6 +5,7 @@ fails if one survives.
 """
 
 from verification.mutants.catalogue import CORE_MUTANTS, Mutant
+from verification.mutants.catalogue_advice import ADVICE_MUTANTS
 from verification.mutants.catalogue_asyncpg import ASYNCPG_MUTANTS
 from verification.mutants.catalogue_blind import BLIND_MUTANTS
 from verification.mutants.catalogue_cache import CACHE_MUTANTS
@@ -56,6 +57,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *SQLITE_MUTANTS,
     *RESERVATION_MUTANTS,
     *CLI_MUTANTS,
+    *ADVICE_MUTANTS,
     *IDEMPOTENCY_MUTANTS,
     *CACHE_MUTANTS,
     *ELECTION_MUTANTS,
