@@ -1,16 +1,10 @@
-"""The README keeps its promise to a stranger: snippets run as often as they like, and the first screen sells."""
+"""The README keeps its promise to a stranger: its first screen sells, and its comparison is whole and dated."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
-from tests.docs.test_snippets import PAGES, blocks, run_blocks, servers_for
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
+from tests.docs.test_snippets import PAGES, blocks
 
 README = PAGES[0].read_text()
 PEERS = (
@@ -23,15 +17,6 @@ PEERS = (
     "DistributedLock",
     "Redisson",
 )
-
-
-def test_the_readme_runs_a_second_time_in_the_same_home(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    found = blocks(README)
-    servers = servers_for("".join(code for _, code in found), request)
-    for _ in range(2):
-        done = run_blocks("README.md", found, tmp_path, servers)
-        assert done.returncode == 0, done.stderr
-        assert "refused:" in done.stdout
 
 
 def test_the_first_block_shows_hold_check_and_guard() -> None:
