@@ -69,6 +69,9 @@ MAY_IMPORT = {
     },
     "fleet": {"values", "errors", "_blocking"},
     "cli": {"values", "errors", "_durations", "events", "findings", "_blocking", "sql", "cli", "fleet", ""},
+    "integrations": {
+        "values", "errors", "_durations", "name_template", "store_url", "_patterns", "sql", "cli", "integrations", "",
+    },
     "testing": {
         "values", "errors", "_durations", "spi", "_core", "_runtimes", "hold", "lease", "lock_spec", "lock", "client",
         "_urls", "_blocking", "_backends", "store_url", "testing", "_backoff", "",

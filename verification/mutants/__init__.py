@@ -14,6 +14,7 @@ from verification.mutants.catalogue_election import ELECTION_MUTANTS
 from verification.mutants.catalogue_etcd import ETCD_MUTANTS
 from verification.mutants.catalogue_faces import FACES_MUTANTS
 from verification.mutants.catalogue_idempotency import IDEMPOTENCY_MUTANTS
+from verification.mutants.catalogue_integrations import INTEGRATIONS_MUTANTS
 from verification.mutants.catalogue_jobs import JOBS_MUTANTS
 from verification.mutants.catalogue_kit import KIT_MUTANTS
 from verification.mutants.catalogue_leaving import LEAVING_MUTANTS
@@ -63,6 +64,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *ELECTION_MUTANTS,
     *LEAVING_MUTANTS,
     *JOBS_MUTANTS,
+    *INTEGRATIONS_MUTANTS,
     *TELEMETRY_MUTANTS,
     *BLIND_MUTANTS,
 )
