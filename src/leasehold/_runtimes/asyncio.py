@@ -39,6 +39,10 @@ class AsyncioSignal:
     def set(self) -> None:
         """Raise the flag and wake all waiters."""
         self._up = True
+        self.wake()
+
+    def wake(self) -> None:
+        """Let all waiters look again at the flag and at the clock; from any thread."""
         if self._loop is None:
             return  # there has been no waiter yet
         if threading.get_ident() == self._thread:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from leasehold._runtimes.threads import ThreadRuntime
 from leasehold.backends.memory import MemoryStore
 from leasehold.blocking import Client
 from leasehold.client import DEFAULT_TTL, AsyncClient
 from leasehold.durations import Duration, seconds
 from leasehold.errors import ConfigurationError
-from leasehold.testing.clock import ManualClock
+from leasehold.testing.clock import AUTOJUMP, ManualClock
 from leasehold.testing.faults import Faults, FaultyBackend
+from leasehold.testing.runtimes import ManualAsyncioRuntime, ManualThreadRuntime
 from leasehold.values import Loss, LossReason
 
 if TYPE_CHECKING:
@@ -29,10 +29,14 @@ PATIENCE = 10.0  # real seconds that a keeper may take to do what is due
 
 
 class ManualStore:
-    """One store, one clock and one script of faults, shared by all clients made from it."""
+    """One store, one clock and one script of faults, shared by all clients made from it.
 
-    def __init__(self) -> None:
-        self.clock = ManualClock()
+    Its clock jumps when everybody waits: a call with a timeout of a minute ends at once when nothing in the process has
+    moved for `autojump` real seconds. With None the clock moves only when it is turned.
+    """
+
+    def __init__(self, *, autojump: float | None = AUTOJUMP) -> None:
+        self.clock = ManualClock(autojump=autojump)
         self.faults = Faults()
         self._wall_offset = NEW_YEAR - self.clock.now()
         self.memory = MemoryStore(clock=self.clock.now, wall=self._wall)
@@ -51,7 +55,9 @@ class ManualStore:
         label: str | None = None,
     ) -> Client:
         """A blocking client on this store and clock."""
-        twin = AsyncClient(self, ThreadRuntime(self.clock), namespace=namespace, ttl=ttl, timeout=timeout, label=label)
+        twin = AsyncClient(
+            self, ManualThreadRuntime(self.clock), namespace=namespace, ttl=ttl, timeout=timeout, label=label
+        )
         twin._close_patience = 0.0
         self._clients.append(twin)
         return Client(twin)
@@ -65,10 +71,8 @@ class ManualStore:
         label: str | None = None,
     ) -> AsyncClient:
         """An async client on this store and clock."""
-        from leasehold._runtimes.asyncio import AsyncioRuntime  # noqa: PLC0415 - asyncio only when it is used
-
         client = AsyncClient(
-            self, AsyncioRuntime(self.clock), namespace=namespace, ttl=ttl, timeout=timeout, label=label
+            self, ManualAsyncioRuntime(self.clock), namespace=namespace, ttl=ttl, timeout=timeout, label=label
         )
         client._close_patience = 0.0
         self._clients.append(client)
