@@ -148,15 +148,18 @@ class _Watchman:
 
     def _work(self) -> None:
         others, standstill = _OtherThreads(), _Standstill()
+        before: dict[Jumping, set[Wakeable]] = {}
         while signals := self._waited_for():
-            time.sleep(STEP)
             waits = tuple(WAITS)
             known = {wait.thread for wait in waits if wait.thread is not None and wait.is_idle()}
-            if others.stand_still(known) and all(wait.is_idle() for wait in waits if wait.clock in signals):
+            are_idle = all(wait.is_idle() for wait in waits if wait.clock in signals)
+            if others.stand_still(known) and are_idle and signals == before:
                 for clock, awaited in signals.items():
                     standstill.perhaps_jump(clock, awaited)
             else:
                 standstill.is_over(lambda: _names(others.runners))
+            before = signals
+            time.sleep(STEP)
 
 
 class _Standstill:
