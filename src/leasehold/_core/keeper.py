@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from warnings import warn
 
 from leasehold._core import events as happened
@@ -28,6 +28,8 @@ from leasehold.spi import Alerting
 from leasehold.values import Grant, Loss, LossReason
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from leasehold._core.events import Events
     from leasehold._core.tenure import Tenure
     from leasehold.spi import Backend, Runtime, Task
@@ -49,8 +51,8 @@ class Keeper:
         self._events = events
         self._signal = runtime.signal()
         self._dispatcher = EventDispatcher(runtime, events)
-        self.renewals = Renewals(runtime, backend, events, self._dispatcher, self._signal)
-        self.guard = self.renewals.guard
+        self.renewals: Renewals = Renewals(runtime, backend, events, self._dispatcher, self._signal)
+        self.guard: AbstractContextManager[Any] = self.renewals.guard
         self._known: dict[int, Known] = {}
         self._dropped: deque[Known] = deque()  # finalizers only append here: taking the guard in one could deadlock
         self._decided: list[Tenure] = []  # lost by their holders' own clock; kept until the loss is reported

@@ -7,6 +7,7 @@ cannot happen in a correct program, and `advance` raises instead of guessing.
 from __future__ import annotations
 
 from enum import Enum
+from typing import TYPE_CHECKING
 
 __all__ = ["FREED", "HELD", "LOST", "RELEASE", "RELEASED", "RELEASING", "TRANSITIONS", "Event", "State", "advance"]
 
@@ -19,7 +20,8 @@ class State(Enum):
     RELEASED = "released"  # the store confirmed, or the ttl did it
     LOST = "lost"  # over without release; stays so for ever
 
-    __hash__ = object.__hash__  # states are dictionary keys on the hot path
+    if not TYPE_CHECKING:  # to whom it is the same
+        __hash__ = object.__hash__  # states are dictionary keys on the hot path
 
 
 HELD, RELEASING, RELEASED, LOST = State  # a name of an enumeration is slow to look up
@@ -33,7 +35,8 @@ class Event(Enum):
     FREED = "freed"  # the store confirmed that nothing is held any more
     LOSE = "lose"  # the deadline passed, or the store no longer has the grant
 
-    __hash__ = object.__hash__
+    if not TYPE_CHECKING:
+        __hash__ = object.__hash__
 
 
 RELEASE, FREED = Event.RELEASE, Event.FREED

@@ -36,7 +36,8 @@ class WaitingCalls:
         self._runtime = runtime
         self._guard = runtime.guard()
         self._closed = False
-        self.is_frozen, self._thawed = False, runtime.signal()
+        self.is_frozen: bool = False
+        self._thawed = runtime.signal()
         self._signals: set[Signal] = set()  # those waited for at the moment
         self._calls: WeakKeyDictionary[object, Hashable] = WeakKeyDictionary()  # with the thread or task of each
         self._ended = runtime.signal()

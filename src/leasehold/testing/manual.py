@@ -36,10 +36,10 @@ class ManualStore:
     """
 
     def __init__(self, *, autojump: float | None = AUTOJUMP) -> None:
-        self.clock = ManualClock(autojump=autojump)
-        self.faults = Faults()
+        self.clock: ManualClock = ManualClock(autojump=autojump)
+        self.faults: Faults = Faults()
         self._wall_offset = NEW_YEAR - self.clock.now()
-        self.memory = MemoryStore(clock=self.clock.now, wall=self._wall)
+        self.memory: MemoryStore = MemoryStore(clock=self.clock.now, wall=self._wall)
         self._clients: list[AsyncClient] = []
 
     def open_backend(self, runtime: Runtime) -> Backend:

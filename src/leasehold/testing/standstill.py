@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["WAITS", "Jumping", "Wait", "Wakeable"]
 
-logger = logging.getLogger("leasehold.testing")
+_logger = logging.getLogger("leasehold.testing")
 
 STEP = 0.002  # real seconds between two looks
 MOST_BUSY = 10  # looks in a row that what a jump has woken may take; after that it was not only the jump
@@ -64,7 +64,7 @@ class Wait:
     ) -> None:
         self.clock = clock
         self.signal = signal
-        self.deadline = math.inf if deadline is None else deadline
+        self.deadline: float = math.inf if deadline is None else deadline
         self.is_a_call = is_a_call
         self.thread = thread
 
@@ -177,7 +177,7 @@ class _Standstill:
         self._busy += 1
         if now - self._fruitless_since > PATIENCE and not self._warned:
             self._warned = True
-            logger.warning(
+            _logger.warning(
                 "a call waits on the clock of a ManualStore, which stands still while other threads run (%s); "
                 "call clock.advance(), or pass_time(), or let them wait",
                 runners(),
