@@ -13,7 +13,7 @@ from leasehold._blocking.patterns import Patterns
 from leasehold._core.keeper import CLOSE_PATIENCE
 from leasehold._face.client import DEFAULT_TTL, AsyncClient
 from leasehold._face.lock_spec import SLOW_WAIT, WaitOptions, how_to_wait, takes_the_call, with_group
-from leasehold._face.name_template import NameTemplate
+from leasehold._face.name_template import NameTemplate, check_template
 from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold._urls import find_store
 from leasehold.errors import AcquireTimeout, ConfigurationError
@@ -69,6 +69,8 @@ class Client(Patterns, Operators):
     """Makes locks on one store; use it as a context manager, or call `close`."""
 
     def __init__(self, twin: AsyncClient) -> None:
+        if not isinstance(twin, AsyncClient):
+            raise TypeError("a client is made by leasehold.connect(url)")
         self._twin = twin
 
     def lock(self, name: str, **options: Unpack[LockOptions]) -> Lock:
@@ -111,6 +113,7 @@ class Client(Patterns, Operators):
         later. A parameter called `lease` that the caller leaves out receives the lease; `lease: Lease = CURRENT` says
         so to type checkers. `backoff` and `on_wait` are those of `acquire`.
         """
+        check_template(template, "locked")
         how = how_to_wait(WaitOptions(backoff=backoff, on_wait=on_wait))
         with_call = on_busy is not None and takes_the_call(self._twin._check_on_busy(on_busy))
 

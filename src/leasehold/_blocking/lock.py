@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, Unpack, overload
 
 from leasehold._blocking.lease import Hold, Lease, LeaseSet
 from leasehold._face.lease import AsyncLease, AsyncLeaseSet
+from leasehold._face.lock_words import LockWords
 from leasehold._runtimes.threads import run
 
 if TYPE_CHECKING:
@@ -22,10 +23,12 @@ __all__ = ["Lock", "LockSet", "Mutex", "RWLock"]
 B = TypeVar("B")
 
 
-class Lock:
+class Lock(LockWords):
     """A name to be locked, and how: made by `client.lock`, `client.semaphore` or `client.rwlock`."""
 
     def __init__(self, twin: AsyncLock) -> None:
+        if isinstance(twin, str):
+            raise TypeError(f"a lock is made by a client: leasehold.connect(url).lock({twin!r})")
         self._twin = twin
 
     @property

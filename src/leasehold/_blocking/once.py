@@ -39,9 +39,9 @@ class Once:
     def attempt(self, *, again: str | None = None, by: str | None = None) -> Attempt:
         """A context manager for one attempt: `with job.attempt() as run`, and inside `if run:`.
 
-        It gives an `Run` when the slot is ours, and a false `Skipped` when it is not. With on_conflict="raise" it
-        raises instead, so that the block needs no `if`. `again` is an operator's reason to run a slot once more that
-        has been run; of several who do that at the same time one runs. It is logged and recorded, with `by`.
+        It gives a `Run` when the slot is ours, and a false `Skipped` when it is not. With on_conflict="raise" it raises
+        instead, so that the block needs no `if`. `again` is an operator's reason to run a slot once more that has been
+        run; of several who do that at the same time one runs. It is logged and recorded, with `by`.
         """
         return Attempt(self._twin.attempt(again=again, by=by))
 
