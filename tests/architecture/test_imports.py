@@ -42,7 +42,8 @@ MAY_IMPORT = {
     "lease": {"values", "errors", "_durations", "spi", "_core", "hold"},
     "lock_spec": {"values", "errors", "_durations", "_backoff", "spi", "_core", "foreign_words"},
     "lock": {
-        "values", "errors", "_durations", "_backoff", "spi", "_core", "hold", "lease", "lock_spec", "lock_words", "client",
+        "values", "errors", "_durations", "_backoff", "spi", "_core", "hold", "lease", "lock_spec", "lock_words",
+        "client",
     },
     "held": {"_core", "client"},
     "client": {

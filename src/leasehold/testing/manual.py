@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import time
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from leasehold._backends.memory import MemoryStore
 from leasehold._blocking import Client
 from leasehold._durations import Duration, seconds
 from leasehold._face.client import DEFAULT_TTL, AsyncClient
+from leasehold._runtimes.threads import run
 from leasehold.errors import ConfigurationError
 from leasehold.testing.clock import AUTOJUMP, ManualClock
 from leasehold.testing.faults import Faults, FaultyBackend
+from leasehold.testing.losing import lose
 from leasehold.testing.runtimes import ManualAsyncioRuntime, ManualThreadRuntime
-from leasehold.values import Loss, LossReason
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -96,9 +98,16 @@ class ManualStore:
     def lose(self, lease: Lease | AsyncLease) -> None:
         """Take this lease away now, as if the store had forgotten it."""
         twin: Any = getattr(lease, "_twin", lease)
-        tenure = twin._tenure
-        self.memory.release(tenure.grant)
-        twin._opened.keeper.lose(tenure, Loss(LossReason.TAKEN, "a test took it away"))
+        self.memory.release(twin._tenure.grant)
+        lose(lease)
+
+    def close(self) -> None:
+        """Close the blocking clients that were made from it; nothing warns of leases that they still hold."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            for client in self._clients:
+                if client._runtime.blocking:
+                    run(client.close())
 
     def _wall(self) -> float:
         return self.clock.now() + self._wall_offset
