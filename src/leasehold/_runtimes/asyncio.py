@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from leasehold._runtimes.clock import Clock
     from leasehold.spi import Request, Scope, Signal, Startable, Task
 
-__all__ = ["AsyncioRuntime"]
+__all__ = ["AsyncioRuntime", "AsyncioSignal"]
 
 T = TypeVar("T")
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from leasehold._runtimes.clock import Clock
     from leasehold.spi import Pollable, Request, Scope, Signal, Task
 
-__all__ = ["ThreadRuntime", "run"]
+__all__ = ["ThreadRuntime", "ThreadSignal", "run"]
 
 T = TypeVar("T")
 

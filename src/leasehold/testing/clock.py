@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from leasehold.errors import ConfigurationError
-from leasehold.testing.standstill import WAITS
+from leasehold.testing.standstill import WAITS, present_threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,20 +30,28 @@ class ManualClock:
 
     def __init__(self, start: float = 1_000.0, *, autojump: float | None = AUTOJUMP) -> None:
         self.autojump = autojump
-        self._now = start
+        self._now: float = start
         self._turning = threading.Lock()
         self._running_since: float | None = None
+        self.bystanders: set[int] = _threads()
 
     def now(self) -> float:
         """The current instant."""
+        self.bystanders.discard(threading.get_native_id())  # whoever looks at the clock takes part
         if self._running_since is None:
             return self._now
         return self._now + time.monotonic() - self._running_since
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it moves by itself, in `running`."""
+        return self._running_since is not None
 
     @contextmanager
     def running(self) -> Iterator[None]:
         """Let the clock run by itself, as fast as real time, while the block runs."""
         self._running_since = time.monotonic()
+        self._wake()
         try:
             yield
         finally:
@@ -58,8 +66,8 @@ class ManualClock:
         self._wake()
 
     def jump_to(self, instant: float) -> bool:
-        """Jump ahead to this instant, unless it is over; False if the clock runs by itself."""
-        if self._running_since is not None:
+        """Jump ahead to this instant, unless it is over; False if the clock is running."""
+        if self.is_running:
             return False
         with self._turning:
             self._now = max(self._now, instant)
@@ -70,3 +78,11 @@ class ManualClock:
         for wait in tuple(WAITS):
             if wait.clock is self:
                 wait.signal.wake()
+
+
+def _threads() -> set[int]:
+    """All that there are; the one that makes the clock looks at it soon."""
+    try:
+        return present_threads()
+    except OSError:
+        return set()

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import threading
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from leasehold._runtimes.asyncio import AsyncioRuntime
-from leasehold._runtimes.threads import ThreadRuntime
+from leasehold._runtimes.asyncio import AsyncioRuntime, AsyncioSignal
+from leasehold._runtimes.threads import ThreadRuntime, ThreadSignal
 from leasehold.testing.standstill import Wait
 
 if TYPE_CHECKING:
@@ -19,18 +19,8 @@ if TYPE_CHECKING:
 
     from leasehold.spi import Runtime, Signal, Task
     from leasehold.testing.clock import ManualClock
-    from leasehold.testing.standstill import Wakeable
 
 __all__ = ["ManualAsyncioRuntime", "ManualThreadRuntime"]
-
-
-class _WakingClock:
-    """A manual clock for runtimes whose waits it wakes: there is no need to look at it every few milliseconds."""
-
-    granularity: float | None = None
-
-    def __init__(self, clock: ManualClock) -> None:
-        self.now = clock.now
 
 
 class _Worker:
@@ -72,14 +62,15 @@ class ManualThreadRuntime(ThreadRuntime):
     """Threads on a manual clock."""
 
     def __init__(self, clock: ManualClock) -> None:
-        super().__init__(_WakingClock(clock))
+        super().__init__(clock)
         self._manual = clock
 
     async def wait(self, signal: Signal, deadline: float | None) -> bool:
         """Block until the flag is up or the clock has reached the deadline."""
+        assert isinstance(signal, ThreadSignal)
         thread = threading.get_native_id()
-        with Wait(self._manual, cast("Wakeable", signal), deadline, is_a_call=_is_a_call(), thread=thread):
-            return await super().wait(signal, deadline)
+        with Wait(self._manual, signal, deadline, is_a_call=_is_a_call(), thread=thread) as clock:
+            return signal.wait(clock, deadline)
 
     async def sleep(self, seconds: float) -> None:
         """Wait for the clock."""
@@ -94,13 +85,14 @@ class ManualAsyncioRuntime(AsyncioRuntime):
     """Tasks on a manual clock."""
 
     def __init__(self, clock: ManualClock) -> None:
-        super().__init__(_WakingClock(clock))
+        super().__init__(clock)
         self._manual = clock
 
     async def wait(self, signal: Signal, deadline: float | None) -> bool:
         """Suspend until the flag is up or the clock has reached the deadline."""
-        with Wait(self._manual, cast("Wakeable", signal), deadline, is_a_call=_is_a_call()):
-            return await super().wait(signal, deadline)
+        assert isinstance(signal, AsyncioSignal)
+        with Wait(self._manual, signal, deadline, is_a_call=_is_a_call()) as clock:
+            return await signal.wait(clock, deadline)
 
     async def sleep(self, seconds: float) -> None:
         """Wait for the clock, or let other tasks run."""

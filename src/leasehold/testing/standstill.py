@@ -3,8 +3,10 @@
 Two things have to be known. Waits on a manual clock are registered here: each is idle until its signal is set or its
 deadline is reached. All else that a program may be doing, in threads and event loops of its own, is seen from outside:
 a thread that has run since the last look, or is able to run, is not at a standstill, and a loop with a task that can
-go on is a thread that runs. What cannot be seen is whether a thread that sleeps or waits for a network is about to go
-on by itself; so the standstill has to last for a while, the `autojump` of the clock, before the first jump.
+go on is a thread that runs. Threads that are older than the clock, and have never looked at it, are bystanders: they
+may run, as the timers and watchdogs of a test runner do. What cannot be seen is whether a thread that sleeps or waits
+for a network is about to go on by itself; so the standstill has to last for a while, the `autojump` of the clock,
+before the first jump.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-__all__ = ["WAITS", "Jumping", "Wait", "Wakeable"]
+__all__ = ["WAITS", "Jumping", "Wait", "Wakeable", "present_threads"]
 
 _logger = logging.getLogger("leasehold.testing")
 
@@ -44,12 +46,17 @@ class Jumping(Protocol):
     """A clock that this module makes jump."""
 
     autojump: float | None
+    bystanders: set[int]
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it moves by itself, as fast as real time."""
 
     def now(self) -> float:
         """The current instant."""
 
     def jump_to(self, instant: float) -> bool:
-        """Move ahead to this instant; False if the clock moves by itself."""
+        """Move ahead to this instant; False if the clock is running."""
 
 
 class Wait:
@@ -57,7 +64,12 @@ class Wait:
 
     `is_a_call`: of the user's, and not a worker of the library, whose waits are no reason to jump. `thread` is the
     number of a thread that does nothing else meanwhile.
+
+    It is also the clock that the waiting runtime looks at: one that is infinitely far from the deadline until it is
+    reached. So no real timer is set, which would make the waiting thread or loop run now and then.
     """
+
+    granularity: float | None = None
 
     def __init__(
         self, clock: Jumping, signal: Wakeable, deadline: float | None, *, is_a_call: bool, thread: int | None = None
@@ -68,14 +80,20 @@ class Wait:
         self.is_a_call = is_a_call
         self.thread = thread
 
+    def now(self) -> float:
+        """The instant, if it matters to this wait."""
+        now = self.clock.now()
+        return now if now >= self.deadline or self.clock.is_running else -math.inf
+
     def is_idle(self) -> bool:
         """Whether the wait goes on: nothing that it waits for has happened."""
         return not self.signal.is_set() and self.clock.now() < self.deadline
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Wait:
         WAITS.add(self)
         if self.is_a_call and self.clock.autojump is not None:
             _WATCHMAN.start()
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -93,9 +111,9 @@ class _OtherThreads:
         self._last: dict[int, bytes] = {}
         self.runners: set[int] = set()  # the threads that did not stand still at the last look
 
-    def stand_still(self, known_to_wait: set[int]) -> bool:
-        """Whether none has run since the last look, and none is able to; those that are known to wait do not count."""
-        seen = self._look(known_to_wait | {threading.get_native_id()})
+    def stand_still(self, without: set[int]) -> bool:
+        """Whether none has run since the last look, and none is able to; some do not count."""
+        seen = self._look(without | {threading.get_native_id()})
         last, self._last = self._last, seen
         self.runners = {number for number, facts in seen.items() if last.get(number) != facts or facts[:1] in b"RD"}
         return not self.runners and len(seen) == len(last)
@@ -103,17 +121,22 @@ class _OtherThreads:
     def _look(self, without: set[int]) -> dict[int, bytes]:
         """By thread, its state and how often it was switched; where that is unknown, the processor time of all."""
         try:
-            numbers = {int(entry) for entry in os.listdir(TASKS)} - without  # noqa: PTH208 - as below
+            numbers = present_threads() - without
         except OSError:
             used = round((time.process_time() - time.thread_time()) * 10_000)
             return {0: b"S %d %d" % (used, threading.active_count())}
         return {number: facts for number in numbers if (facts := _facts(number)) is not None}
 
 
+def present_threads() -> set[int]:
+    """The numbers of the threads of this process; OSError where the operating system does not tell them."""
+    return {int(entry) for entry in os.listdir(TASKS)}  # noqa: PTH208 - hundreds of times a second
+
+
 def _facts(number: int) -> bytes | None:
     """State and switches of a thread of this process; None if it has ended."""
     try:
-        with open(f"{TASKS}/{number}/status", "rb") as file:  # noqa: PTH123 - a hundred times a second
+        with open(f"{TASKS}/{number}/status", "rb") as file:  # noqa: PTH123 - as above
             status = file.read()
     except OSError:
         return None
@@ -153,7 +176,8 @@ class _Watchman:
             waits = tuple(WAITS)
             known = {wait.thread for wait in waits if wait.thread is not None and wait.is_idle()}
             are_idle = all(wait.is_idle() for wait in waits if wait.clock in signals)
-            if others.stand_still(known) and are_idle and signals == before:
+            bystanders = set.intersection(*(clock.bystanders for clock in signals))
+            if others.stand_still(known | bystanders) and are_idle and signals == before:
                 for clock, awaited in signals.items():
                     standstill.perhaps_jump(clock, awaited)
             else:
