@@ -45,7 +45,7 @@ MAY_IMPORT = {
         "values", "errors", "_durations", "_backoff", "spi", "_core", "hold", "lease", "lock_spec", "lock_words",
         "client",
     },
-    "held": {"_core", "client"},
+    "held": {"_core"},
     "client": {
         "values", "errors", "_durations", "spi", "_core", "_runtimes", "name_template", "hold", "lease", "lock_spec",
         "lock", "_urls", "operators", "_patterns", "signals", "departure",

@@ -14,6 +14,7 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING, Any
 from warnings import warn
+from weakref import WeakSet
 
 from leasehold._core import events as happened
 from leasehold._core.event_dispatcher import EventDispatcher
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from leasehold._core.tenure import Tenure
     from leasehold.spi import Backend, Runtime, Task
 
-__all__ = ["Keeper"]
+__all__ = ["KEEPERS", "Keeper"]
 
 LONGEST_SLEEP = 1.0
 LINGER = 1.0  # how long an idle worker stays, so that a loop of short holds does not start it each time
@@ -62,6 +63,7 @@ class Keeper:
         self._idle_since: float | None = None
         self._closed = False
         self._notifier: Task | None = None  # the last task that notified of losses
+        KEEPERS.add(self)
         if isinstance(backend, Alerting):
             backend.on_alert(self.renew_soon)
 
@@ -179,6 +181,18 @@ class Keeper:
         now = self._runtime.now()
         return all(not tenure.under_way and tenure.next_action() > now for tenure in self.tenures())
 
+    def held_now(self) -> list[tuple[Tenure, float]]:
+        """The leases that are held by the clock, each with the seconds that remain of it."""
+        now = self._runtime.now()
+        return [(each, each.deadline - now) for each in self.tenures() if each.state is HELD and now < each.deadline]
+
+    def is_mine(self, tenure: Tenure) -> bool:
+        """Whether the running thread or task has acquired it; False where none of this runtime runs."""
+        try:
+            return tenure.taker == id(self._runtime.current())
+        except RuntimeError:  # there is no event loop in this thread
+            return False
+
     def tenures(self) -> list[Tenure]:
         """The leases that are kept and still exist."""
         with self.guard:
@@ -294,4 +308,5 @@ class Keeper:
             return False
 
 
+KEEPERS: WeakSet[Keeper] = WeakSet()  # all of this process
 _LOCAL_LOSSES = frozenset({LossReason.EXPIRED, LossReason.UNCONFIRMED, LossReason.MAX_HOLD, LossReason.RELEASED})

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from leasehold._core.states import HELD
+from leasehold._core.keeper import KEEPERS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
-    from leasehold._core.open_client import OpenClient
-    from leasehold._core.tenure import Tenure
-    from leasehold._face.client import AsyncClient
+    from leasehold._core.keeper import Keeper
     from leasehold.values import Mode
 
-__all__ = ["Held", "assert_held", "held_by", "known_clients"]
+__all__ = ["Held", "all_keepers", "assert_held", "held_by"]
 
 
 class Held(NamedTuple):
@@ -31,11 +29,12 @@ class Held(NamedTuple):
     """Seconds for which it is surely ours without another answer of the store."""
 
 
-def held_by(client: AsyncClient) -> tuple[Held, ...]:
-    """The leases of one client that are held now, in order of name and fence."""
+def held_by(keepers: Iterable[Keeper]) -> tuple[Held, ...]:
+    """The leases of these keepers that are held now, in order of name and fence."""
     found = [
-        Held(tenure.name, tenure.grant.fence, tenure.grant.claim.mode, tenure.deadline - opened.runtime.now())
-        for opened, tenure in _tenures([client])
+        Held(tenure.name, tenure.grant.fence, tenure.grant.claim.mode, remaining)
+        for keeper in keepers
+        for tenure, remaining in keeper.held_now()
     ]
     return tuple(sorted(found, key=lambda held: (held.name, held.fence)))
 
@@ -47,8 +46,8 @@ def assert_held(name: str, *, anywhere: bool = False) -> None:
     `anywhere` any of this process will do, for work that a holder hands to others. As `check` it cannot promise that
     the process is not paused afterwards.
     """
-    found = [(opened, tenure) for opened, tenure in _tenures(known_clients()) if tenure.name == name]
-    if any(anywhere or tenure.taker == _current(opened) for opened, tenure in found):
+    found = [(keeper, tenure) for keeper in all_keepers() for tenure, _ in keeper.held_now() if tenure.name == name]
+    if any(anywhere or keeper.is_mine(tenure) for keeper, tenure in found):
         return
     if found:
         raise AssertionError(
@@ -58,29 +57,10 @@ def assert_held(name: str, *, anywhere: bool = False) -> None:
     raise AssertionError(f"{name!r} is not held here; call this inside `with client.lock({name!r}).hold():`")
 
 
-def known_clients() -> list[AsyncClient]:
-    """All clients of this process, of both faces."""
-    from leasehold._face.client import _CLIENTS  # noqa: PLC0415 - it loads this module
-
+def all_keepers() -> list[Keeper]:
+    """The keepers of all clients of this process, of both faces."""
     while True:
         try:
-            return list(_CLIENTS)
-        except RuntimeError:  # another thread has just made a client
+            return list(KEEPERS)
+        except RuntimeError:  # another thread has just opened a client
             continue
-
-
-def _tenures(clients: Iterable[AsyncClient]) -> Iterator[tuple[OpenClient, Tenure]]:
-    """What these clients hold now."""
-    for client in clients:
-        opened = client._opened
-        for tenure in () if opened is None else opened.keeper.tenures():
-            if tenure.state is HELD and opened is not None and opened.runtime.now() < tenure.deadline:
-                yield opened, tenure
-
-
-def _current(opened: OpenClient) -> int:
-    """The identity of the running thread or task; of none, where this client's event loop does not run."""
-    try:
-        return id(opened.runtime.current())
-    except RuntimeError:
-        return 0

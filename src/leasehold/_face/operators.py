@@ -39,13 +39,14 @@ class AsyncOperators:
     _namespace: str
     _events: Events
     _open: Callable[[], OpenClient]
+    _opened: OpenClient | None
     _holder: Callable[[str | None], Holder]
 
     def held(self) -> tuple[Held, ...]:
         """The leases that this client holds now, by its own clock, in all threads and tasks; no I/O."""
         from leasehold._face.held import held_by  # noqa: PLC0415 - loaded only when it is used
 
-        return held_by(cast("AsyncClient", self))
+        return held_by([] if self._opened is None else [self._opened.keeper])
 
     async def inspect(self, name: str) -> LockState | None:
         """The holders and the waiters of the lock; None when there are none."""

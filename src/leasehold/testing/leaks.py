@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leasehold._core.names import name_of
-from leasehold._face.held import held_by, known_clients
+from leasehold._face.held import all_keepers, held_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,11 +16,11 @@ __all__ = ["held_names"]
 
 
 def held_names(stores: Iterable[ManualStore] = ()) -> set[tuple[str, int]]:
-    """Name and fence of every lease that a client of this process holds, and of every grant in these stores.
+    """Name and fence of every lease that this process holds, and of every grant in these stores.
 
-    A lease that the program has dropped is no longer known to its client, but its grant is in the store until the ttl.
+    A lease that the program has dropped is not kept any more, but its grant is in the store until its ttl is over.
     """
-    leases = {(held.name, held.fence) for client in known_clients() for held in held_by(client)}
+    leases = {(held.name, held.fence) for held in held_by(all_keepers())}
     grants = {
         (name_of(state.name), holding.fence)
         for store in stores
