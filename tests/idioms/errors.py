@@ -110,4 +110,4 @@ async def narrowed_async(run: leasehold.AsyncRun | Skipped) -> int:
 
 
 leasehold.conect("memory://idioms")  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
-leasehold.Client("redis://localhost")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+leasehold.Client("redis://localhost")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]

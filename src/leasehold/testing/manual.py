@@ -62,7 +62,7 @@ class ManualStore:
         )
         twin._close_patience = 0.0
         self._clients.append(twin)
-        return Client(twin)
+        return Client._of(twin)
 
     def connect_async(
         self,
