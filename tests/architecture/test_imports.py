@@ -205,4 +205,4 @@ def test_every_public_name_exists_and_is_sorted() -> None:
     for name in leasehold.__all__:
         assert getattr(leasehold, name) is not None
     with pytest.raises(AttributeError):
-        _ = leasehold.nonsense
+        _ = leasehold.nonsense  # type: ignore[attr-defined]
