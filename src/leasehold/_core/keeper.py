@@ -181,18 +181,6 @@ class Keeper:
         now = self._runtime.now()
         return all(not tenure.under_way and tenure.next_action() > now for tenure in self.tenures())
 
-    def held_now(self) -> list[tuple[Tenure, float]]:
-        """The leases that are held by the clock, each with the seconds that remain of it."""
-        now = self._runtime.now()
-        return [(each, each.deadline - now) for each in self.tenures() if each.state is HELD and now < each.deadline]
-
-    def is_mine(self, tenure: Tenure) -> bool:
-        """Whether the running thread or task has acquired it; False where none of this runtime runs."""
-        try:
-            return tenure.taker == id(self._runtime.current())
-        except RuntimeError:  # there is no event loop in this thread
-            return False
-
     def tenures(self) -> list[Tenure]:
         """The leases that are kept and still exist."""
         with self.guard:

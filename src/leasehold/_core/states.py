@@ -35,8 +35,7 @@ class Event(Enum):
     FREED = "freed"  # the store confirmed that nothing is held any more
     LOSE = "lose"  # the deadline passed, or the store no longer has the grant
 
-    if not TYPE_CHECKING:
-        __hash__ = object.__hash__
+    __hash__ = object.__hash__
 
 
 RELEASE, FREED = Event.RELEASE, Event.FREED

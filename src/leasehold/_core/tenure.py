@@ -74,11 +74,9 @@ class Tenure:
         self.grant: Grant = grant
         self.state: State = HELD
         self.renewable: bool = renew
-        self.deadline: float = believed_until(since, grant.ttl)
-        self.ends: float = math.inf
-        if max_hold is not None:
-            self.ends = since + max_hold
-            self.deadline = min(self.deadline, self.ends)
+        trusted = believed_until(since, grant.ttl)
+        self.ends: float = math.inf if max_hold is None else since + max_hold
+        self.deadline: float = trusted if max_hold is None else min(trusted, self.ends)
         self.ttl: float = grant.ttl  # the most that the store has given so far
         self.due: float = renewal_due(since, grant.ttl, grant.claim.ttl) if renew else math.inf
         self.under_way: int = 0  # renewals that were sent and are not answered

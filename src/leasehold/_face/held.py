@@ -9,11 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from leasehold._core.keeper import KEEPERS
+from leasehold._core.states import HELD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from leasehold._core.keeper import Keeper
+    from leasehold._core.tenure import Tenure
     from leasehold.values import Mode
 
 __all__ = ["Held", "all_keepers", "assert_held", "held_by"]
@@ -34,7 +36,7 @@ def held_by(keepers: Iterable[Keeper]) -> tuple[Held, ...]:
     found = [
         Held(tenure.name, tenure.grant.fence, tenure.grant.claim.mode, remaining)
         for keeper in keepers
-        for tenure, remaining in keeper.held_now()
+        for tenure, remaining in _held_now(keeper)
     ]
     return tuple(sorted(found, key=lambda held: (held.name, held.fence)))
 
@@ -46,8 +48,8 @@ def assert_held(name: str, *, anywhere: bool = False) -> None:
     `anywhere` any of this process will do, for work that a holder hands to others. As `check` it cannot promise that
     the process is not paused afterwards.
     """
-    found = [(keeper, tenure) for keeper in all_keepers() for tenure, _ in keeper.held_now() if tenure.name == name]
-    if any(anywhere or keeper.is_mine(tenure) for keeper, tenure in found):
+    found = [(keeper, tenure) for keeper in all_keepers() for tenure, _ in _held_now(keeper) if tenure.name == name]
+    if any(anywhere or tenure.taker == _current(keeper) for keeper, tenure in found):
         return
     if found:
         raise AssertionError(
@@ -64,3 +66,17 @@ def all_keepers() -> list[Keeper]:
             return list(KEEPERS)
         except RuntimeError:  # another thread has just opened a client
             continue
+
+
+def _held_now(keeper: Keeper) -> list[tuple[Tenure, float]]:
+    """The leases that are held by the clock, each with the seconds that remain of it."""
+    now = keeper._runtime.now()
+    return [(each, each.deadline - now) for each in keeper.tenures() if each.state is HELD and now < each.deadline]
+
+
+def _current(keeper: Keeper) -> int:
+    """The identity of the running thread or task; of none, where the event loop of this keeper does not run."""
+    try:
+        return id(keeper._runtime.current())
+    except RuntimeError:
+        return 0
