@@ -5,10 +5,11 @@ Nothing here decides or waits. Times are seconds; the comment of an instant name
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final, Literal
+
+from leasehold._record import field, record
 
 __all__ = [
     "Capability",
@@ -73,7 +74,7 @@ class LossReason(StrEnum):
     RELEASED = "released"  # the holder itself had released it
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Holder:
     """The process that holds or wants a lock: facts for people, never used for a decision."""
 
@@ -81,6 +82,7 @@ class Holder:
     pid: int
     label: str | None = None
     reason: str | None = None
+    user: str | None = None
 
     def __str__(self) -> str:
         """In a few words: `nightly-report on db-3, pid 4711`."""
@@ -88,7 +90,7 @@ class Holder:
         return f"{who}, pid {self.pid}"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Pause:
     """An operator's order that nobody gets a name for now; who has it already keeps it.
 
@@ -110,7 +112,7 @@ class Pause:
 # The two that are made for every acquire are frozen by their types only: the other way costs a microsecond each time.
 
 
-@dataclass(slots=True, unsafe_hash=True)
+@record(slots=True, unsafe_hash=True)
 class Claim:
     """One attempt to get a lock. Sent twice, the same claim gives the same grant."""
 
@@ -123,7 +125,7 @@ class Claim:
     holder: Final[Holder]
 
 
-@dataclass(slots=True, unsafe_hash=True)
+@record(slots=True, unsafe_hash=True)
 class Grant:
     """The store granted a claim.
 
@@ -140,7 +142,7 @@ class Grant:
     abandoned: Final[bool | None] = None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Refusal:
     """The store refused a claim, and keeps nothing of it. `why`: the reason, where it is not another holder."""
 
@@ -152,7 +154,7 @@ class Refusal:
     paused: Pause | None = None  # an operator keeps the name from being granted
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Loss:
     """A grant is over, and why; `detail` is a sentence for people."""
 
@@ -160,7 +162,7 @@ class Loss:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Holding:
     """One grant as the store sees it now; durations are on the store's clock."""
 
@@ -172,7 +174,7 @@ class Holding:
     cooling: bool = False  # released, but kept until its `min_hold` is over
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class LockState:
     """What the store knows about one lock; `name` is the user's name for it."""
 
@@ -184,7 +186,7 @@ class LockState:
     paused: Pause | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Record:
     """A value kept beside the locks and written under a fence (once, idempotency, cache).
 
@@ -197,7 +199,7 @@ class Record:
     ttl: float
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Reading:
     """What a store knows about the key of a record: the record, the highest fence seen there, and the time it is.
 
@@ -210,7 +212,7 @@ class Reading:
     time: float
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Leader:
     """The leader of an election as the store has it: its process, and the fence of its term."""
 
@@ -223,7 +225,7 @@ class Leader:
         return f"{self.name!r} is led by {self.holder} (fence {self.fence})"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Skipped:
     """A `once` job was not run, because its slot is another's. It is false, so that `if run:` reads well.
 
@@ -254,7 +256,7 @@ class Skipped:
         return f"{self.name!r} was skipped for slot {self.slot}: it was run by {who}, finished at {when}{how}"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class LastRun:
     """The last run of a `once` job that ended, as its record tells. Times are seconds since 1970 on the store's clock.
 
