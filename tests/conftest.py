@@ -24,6 +24,7 @@ settings.register_profile("leasehold", deadline=None, suppress_health_check=[Hea
 settings.load_profile("leasehold")
 
 pytest_plugins: list[str] = [
+    "tests.servers.browser",
     "tests.servers.etcd",
     "tests.servers.mariadb",
     "tests.servers.nats",
