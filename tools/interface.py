@@ -11,7 +11,7 @@ import inspect
 import re
 from dataclasses import fields, is_dataclass
 from enum import EnumType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args, get_origin, is_typeddict
 
 from leasehold import errors, events
 
@@ -32,6 +32,13 @@ PUBLIC_MODULES = (
     "leasehold.fencing.http",
     "leasehold.fencing.redis",
     "leasehold.fleet",
+    "leasehold.integrations.apscheduler",
+    "leasehold.integrations.celery",
+    "leasehold.integrations.django",
+    "leasehold.integrations.fastapi",
+    "leasehold.integrations.flask",
+    "leasehold.integrations.sqlalchemy",
+    "leasehold.integrations.starlette",
     "leasehold.kit",
     "leasehold.spi",
     "leasehold.sql",
@@ -57,7 +64,7 @@ def names_on(text: str) -> list[str]:
 def table(region: re.Match[str]) -> str:
     """The region as a forge shows it."""
     module = importlib.import_module(region["module"])
-    rows = [f"| `{name}` | {_escaped(first_paragraph(getattr(module, name)))} |" for name in _split(region["names"])]
+    rows = [f"| `{name}` | {_escaped(_summary(getattr(module, name)))} |" for name in _split(region["names"])]
     return "\n".join([f"{region['mark']}| `{region['module']}` | is |", "| --- | --- |", *rows, "<!-- end -->"])
 
 
@@ -83,6 +90,14 @@ def _directive(name: str) -> str:
 def first_paragraph(thing: object) -> str:
     """What the docstring of a thing begins with, on one line."""
     return " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
+
+
+def _summary(thing: object) -> str:
+    if get_origin(thing) is Literal:
+        return "One of " + ", ".join(f"`{value}`" for value in get_args(thing)) + "."
+    if is_typeddict(thing):
+        return "A dictionary with " + ", ".join(f"`{key}`" for key in thing.__annotations__) + "."
+    return first_paragraph(thing)
 
 
 def _split(names: str) -> Iterable[str]:
