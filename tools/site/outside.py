@@ -47,6 +47,8 @@ def site_path(file: Path) -> str | None:
     path = str(file.relative_to(ROOT))
     if path == "README.md":
         return "index.md"
+    if file.name == "README.md":
+        return f"{file.parent.relative_to(ROOT)}.md"  # not the front page of a folder: it is one page among others
     return ROOT_PAGES.get(path, path if file.suffix == ".md" else f"source/{path}.md")
 
 
