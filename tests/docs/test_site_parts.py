@@ -39,6 +39,7 @@ def test_a_link_out_of_docs_becomes_a_page_of_the_site() -> None:
     assert outside.relinked(text, page, "how-to/page.md") == (
         "[us](../project/contributing.md#tests) [code](../source/src/leasehold/spi.py.md) all\n```\n[x](y.md)\n```\n"
     )
+    assert outside.relinked("[all](../../examples)", page, "how-to/page.md") == "[all](../examples.md)"
 
 
 def test_a_sequence_is_drawn_with_its_words_and_a_lost_message_ends_in_a_cross() -> None:
