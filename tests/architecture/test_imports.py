@@ -205,3 +205,16 @@ def test_every_public_name_exists_and_is_sorted() -> None:
         assert getattr(leasehold, name) is not None
     with pytest.raises(AttributeError):
         _ = leasehold.nonsense
+
+
+def test_a_program_that_guards_loads_no_queue() -> None:
+    loaded = loaded_by("from leasehold.sql import guard")
+    assert "leasehold.sql.guards.guard" in loaded
+    assert not [name for name in loaded if name.startswith(("leasehold.sql.queue", "leasehold.sql.reservations"))]
+
+
+def test_every_name_of_the_sql_ways_exists() -> None:
+    import leasehold.sql
+
+    assert sorted(leasehold.sql.__all__) == sorted(set(leasehold.sql.__all__))
+    assert all(getattr(leasehold.sql, name) is not None for name in leasehold.sql.__all__)

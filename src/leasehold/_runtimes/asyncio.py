@@ -40,11 +40,11 @@ class AsyncioSignal:
         self._up = True
         if self._loop is None:
             return  # there has been no waiter yet
-        if threading.get_ident() == self._thread:
-            self._wake()
-            return
         try:
-            self._loop.call_soon_threadsafe(self._wake)
+            if threading.get_ident() == self._thread:
+                self._wake()
+            else:
+                self._loop.call_soon_threadsafe(self._wake)
         except RuntimeError:  # the loop is closed, and its waiters with it
             self._waiters.clear()
 
