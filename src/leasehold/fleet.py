@@ -53,7 +53,7 @@ class FleetReader:
         self._state: FleetState | None = None
         self._reading: threading.Event | None = None  # set when the reading that is under way has ended
         self._queues: dict[str, tuple[tuple[int, ...], float]] = {}
-        self.failures = 0
+        self.failures: int = 0
 
     def read(self) -> FleetState:
         """The present state, at most `max_age` old; with an error if the store did not answer in time."""

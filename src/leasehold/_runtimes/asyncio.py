@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from leasehold._runtimes.clock import Clock
     from leasehold.spi import Request, Scope, Signal, Startable, Task
 
-__all__ = ["AsyncioRuntime"]
+__all__ = ["AsyncioRuntime", "AsyncioSignal"]
 
 T = TypeVar("T")
 
@@ -38,6 +38,10 @@ class AsyncioSignal:
     def set(self) -> None:
         """Raise the flag and wake all waiters."""
         self._up = True
+        self.wake()
+
+    def wake(self) -> None:
+        """Let all waiters look again at the flag and at the clock; from any thread."""
         if self._loop is None:
             return  # there has been no waiter yet
         try:

@@ -131,12 +131,14 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"module 'leasehold.sql' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(home), name)
-    return value
+if not TYPE_CHECKING:  # so that type checkers refuse a name that is not there
+
+    def __getattr__(name: str) -> Any:
+        home = _HOME_OF.get(name)
+        if home is None:
+            raise AttributeError(f"module 'leasehold.sql' has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(home), name)
+        return value
 
 
 def __dir__() -> list[str]:
