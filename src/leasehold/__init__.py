@@ -78,6 +78,7 @@ if TYPE_CHECKING:
         Capability,
         Holder,
         Holding,
+        KeyState,
         LastRun,
         Leader,
         LockState,
@@ -126,7 +127,7 @@ _HOMES = {
     "leasehold.patterns.shares": ["partition_of"],
     "leasehold.signals": ["ReleaseOnSignals"],
     "leasehold.values": [
-        "Capability", "Holder", "Holding", "LastRun", "Leader", "LockState", "Loss", "LossReason", "Mode", "Pause",
+        "Capability", "Holder", "Holding", "KeyState", "LastRun", "Leader", "LockState", "Loss", "LossReason", "Mode", "Pause",
         "Skipped",
     ],
 }  # fmt: skip
@@ -179,6 +180,7 @@ __all__ = [
     "JobResult",
     "KeyReused",
     "KeyedAttempt",
+    "KeyState",
     "LastRun",
     "Leader",
     "Lease",

@@ -10,6 +10,8 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from leasehold._shown import printable
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -37,17 +39,6 @@ def prepare_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if stream is not None and hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-
-
-def printable(text: object) -> str:
-    """The text with every control, format and other unprintable character as an escape."""
-    raw = str(text)
-    if raw.isprintable():
-        return raw
-    return "".join(
-        character if character.isprintable() else character.encode("unicode_escape", "backslashreplace").decode()
-        for character in raw
-    )
 
 
 def shell_word(text: str) -> str:

@@ -1,0 +1,79 @@
+"""Who changed what through the dashboard, when and why: a file that only grows, the log, and the last ones in memory.
+
+Every order is written down twice, before it is carried out and with its outcome. An order that cannot be written down
+is not carried out.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+from collections import deque
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TextIO
+
+from leasehold._shown import printable
+from leasehold.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+__all__ = ["Audit", "Entry"]
+
+KEPT = 500
+logger = logging.getLogger("leasehold.audit")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of the audit; `outcome` is `ordered` before it is carried out."""
+
+    time: str
+    viewer: str
+    address: str
+    action: str
+    target: str
+    outcome: str
+    reason: str = ""
+    fence: int | None = None
+    detail: str = ""
+
+
+class Audit:
+    """Writes entries down; the file is opened once and only appended to."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._entries: deque[Entry] = deque(maxlen=KEPT)
+        self._guard = threading.Lock()
+        self._file = None if path is None else _open(path)
+        self.path = path
+
+    def write(self, **facts: Any) -> None:
+        """Write one entry down; OSError if the file cannot take it."""
+        entry = Entry(time=datetime.now(UTC).isoformat(timespec="milliseconds"), **facts)
+        with self._guard:
+            if self._file is not None:
+                self._file.write(json.dumps(asdict(entry)) + "\n")
+                self._file.flush()
+            self._entries.append(entry)
+        logger.warning(
+            "%s", printable(f"{entry.viewer} ({entry.address}): {entry.action} {entry.target!r}: {entry.outcome}")
+        )
+
+    def entries(self) -> Sequence[Entry]:
+        """The last ones since this process began, newest first."""
+        return tuple(reversed(tuple(self._entries)))
+
+
+def _open(path: Path) -> TextIO:
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise ConfigurationError(
+            f"the audit file {str(path)!r} cannot be opened: {error.strerror}; choose another, or its folder's rights"
+        ) from None
+    return open(descriptor, "a", encoding="utf-8")  # noqa: PTH123, SIM115 - a descriptor, for the life of the process
