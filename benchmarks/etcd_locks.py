@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from benchmarks import library
 from benchmarks.harness import Role
 from benchmarks.library import TTL, AsyncLock, Kind, Library, Lock, Ours, OursAsync, Peer
-from leasehold.backends.etcd import rpc_requests, rpc_responses
-from leasehold.backends.etcd.wire import CHANNEL_OPTIONS, load_grpc
+from leasehold._backends.etcd import rpc_requests, rpc_responses
+from leasehold._backends.etcd.wire import CHANNEL_OPTIONS, load_grpc
 from verification.lab.etcd import EtcdServer
 
 if TYPE_CHECKING:

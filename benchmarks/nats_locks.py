@@ -36,7 +36,7 @@ def why_no_server() -> str:
 
 
 def _documents(host: str, port: int) -> Any:
-    package = "leasehold.backends.nats"
+    package = "leasehold._backends.nats"
     options = import_module(f"{package}.options").read_url(StoreURL.parse(f"nats://{host}:{port}?bucket=floor"))
     wire = import_module(f"{package}.blocking_wire").BlockingWire(options, ThreadRuntime())
     return import_module(f"{package}.documents").NatsDocuments(options, wire)

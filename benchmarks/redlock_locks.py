@@ -15,7 +15,7 @@ from benchmarks.harness import Role
 from benchmarks.library import TTL, AsyncLock, Kind, Library, Lock, Ours, OursAsync, Peer
 from benchmarks.redis_locks import RedlockPy, ping
 from benchmarks.redis_server import why_missing as why_no_server
-from leasehold.backends.redlock.calls import Calls
+from leasehold._backends.redlock.calls import Calls
 from leasehold.values import Claim, Holder, Mode
 from verification.lab.redlock import RedlockNodes
 

@@ -97,8 +97,8 @@ class OwnFloor(Lock):
     """The same over leasehold's connection."""
 
     def __init__(self, port: int) -> None:
-        wire = import_module("leasehold.backends.zookeeper.wire")
-        options = import_module("leasehold.backends.zookeeper.options").Options
+        wire = import_module("leasehold._backends.zookeeper.wire")
+        options = import_module("leasehold._backends.zookeeper.options").Options
         self._calls = import_module("kazoo.protocol.serialization")
         self._acl = import_module("kazoo.security").OPEN_ACL_UNSAFE
         self._reply = wire.Reply

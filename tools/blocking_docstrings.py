@@ -17,7 +17,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-FOLDER = Path(__file__).resolve().parents[1] / "src" / "leasehold" / "blocking"
+FOLDER = Path(__file__).resolve().parents[1] / "src" / "leasehold" / "_blocking"
 WIDTH = 120
 
 WORDS = [  # everywhere
@@ -45,7 +45,7 @@ SENTENCES = {  # what is different, and not only called differently
         )
     ],
 }
-NOT_IMPORTED = {"Operators": "leasehold.operators", "Patterns": "leasehold.patterns.of_client"}
+NOT_IMPORTED = {"Operators": "leasehold._face.operators", "Patterns": "leasehold._patterns.of_client"}
 
 
 def in_blocking_words(docstring: str, name: str) -> str:

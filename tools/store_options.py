@@ -11,7 +11,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from leasehold import backends
+from leasehold import _backends
 from leasehold.kit.options import TLS_OPTIONS, Option
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ TLS_ROW = ("`tls_*`", "see [TLS](#tls)", "", "certificates and their verificatio
 
 def stores() -> Iterator[tuple[str, Sequence[Option[Any]], Mapping[str, str]]]:
     """Every store that takes options: its name, its options, and the names that are refused in favour of another."""
-    for package in sorted(pkgutil.iter_modules(backends.__path__), key=lambda module: module.name):
-        name = f"leasehold.backends.{package.name}.options"
+    for package in sorted(pkgutil.iter_modules(_backends.__path__), key=lambda module: module.name):
+        name = f"leasehold._backends.{package.name}.options"
         if not package.ispkg or find_spec(name) is None:
             continue
         module = import_module(name)

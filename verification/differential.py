@@ -35,14 +35,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from leasehold._backends.memory import MemoryStore
+from leasehold._backends.sqlite.options import Location
+from leasehold._backends.sqlite.store import SqliteStore
 from leasehold._runtimes.threads import ThreadRuntime, run
-from leasehold.backends.memory import MemoryStore
-from leasehold.backends.sqlite.options import Location
-from leasehold.backends.sqlite.store import SqliteStore
+from leasehold._urls import find_store
 from leasehold.errors import BackendError, ModeConflict
 from leasehold.spi import Place
 from leasehold.testing import ManualClock
-from leasehold.urls import find_store
 from leasehold.values import UNLIMITED, Claim, Grant, Holder, LockState, Loss, Mode, Pause, Refusal
 from verification.lab.shifted_clock import ShiftedClock, ShiftedMariadbServer, ShiftedPostgresServer, ShiftedRedisServer
 

@@ -21,7 +21,7 @@ from benchmarks.postgres_locks import POSTGRESQL
 from benchmarks.redis_locks import REDIS
 from benchmarks.redlock_locks import REDLOCK
 from benchmarks.zookeeper_locks import ZOOKEEPER
-from leasehold.backends.etcd.queue import MOST_IN_STORE
+from leasehold._backends.etcd.queue import MOST_IN_STORE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

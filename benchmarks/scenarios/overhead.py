@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import leasehold
 from benchmarks.harness import Candidate, Role, measure, timed
 from benchmarks.redis_server import BareClient, RedisServer, why_missing
+from leasehold._backends.memory import MemoryStore
 from leasehold._core.tenure import Tenure
 from leasehold._runtimes.threads import ThreadRuntime
 from leasehold._runtimes.threads import run as drive
-from leasehold.backends.memory import MemoryStore
 from leasehold.values import Claim, Grant, Holder, Mode
 
 if TYPE_CHECKING:

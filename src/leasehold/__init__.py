@@ -16,14 +16,30 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from leasehold.backoff import Backoff
-    from leasehold.blocking import Client, Hold, Lease, LeaseSet, Lock, LockSet, Lost, Mutex, RWLock, connect
-    from leasehold.blocking.cache import Cache, Cached
-    from leasehold.blocking.election import Election, Term
-    from leasehold.blocking.idempotency import Idempotency, KeyedAttempt
-    from leasehold.blocking.once import Once, Run
-    from leasehold.blocking.partitions import Partition, Share
-    from leasehold.client import AsyncClient, connect_async
+    from leasehold._backoff import Backoff
+    from leasehold._blocking import Client, Hold, Lease, LeaseSet, Lock, LockSet, Lost, Mutex, RWLock, connect
+    from leasehold._blocking.cache import Cache, Cached
+    from leasehold._blocking.election import Election, Term
+    from leasehold._blocking.idempotency import Idempotency, KeyedAttempt
+    from leasehold._blocking.once import Once, Run
+    from leasehold._blocking.partitions import Partition, Share
+    from leasehold._face.client import AsyncClient, connect_async
+    from leasehold._face.hold import AsyncHold
+    from leasehold._face.lease import AsyncLease, AsyncLeaseSet, AsyncLost
+    from leasehold._face.lock import AsyncLock, AsyncLockSet, AsyncMutex, AsyncRWLock
+    from leasehold._face.name_template import CURRENT
+    from leasehold._face.signals import ReleaseOnSignals
+    from leasehold._patterns.cache import AsyncCache, AsyncCached
+    from leasehold._patterns.election import AsyncElection, AsyncTerm
+    from leasehold._patterns.idempotency import AsyncIdempotency
+    from leasehold._patterns.idempotency_asgi import IdempotencyMiddleware
+    from leasehold._patterns.job_result import JobResult
+    from leasehold._patterns.keyed_attempt import AsyncKeyedAttempt
+    from leasehold._patterns.once import AsyncOnce, AsyncRun
+    from leasehold._patterns.partition import AsyncPartition
+    from leasehold._patterns.partitions import AsyncShare
+    from leasehold._patterns.retry_key import RetryKey
+    from leasehold._patterns.shares import partition_of
     from leasehold.errors import (
         AcquireTimeout,
         AlreadyRun,
@@ -58,22 +74,6 @@ if TYPE_CHECKING:
         UnsupportedCapability,
         VersionConflict,
     )
-    from leasehold.hold import AsyncHold
-    from leasehold.lease import AsyncLease, AsyncLeaseSet, AsyncLost
-    from leasehold.lock import AsyncLock, AsyncLockSet, AsyncMutex, AsyncRWLock
-    from leasehold.name_template import CURRENT
-    from leasehold.patterns.cache import AsyncCache, AsyncCached
-    from leasehold.patterns.election import AsyncElection, AsyncTerm
-    from leasehold.patterns.idempotency import AsyncIdempotency
-    from leasehold.patterns.idempotency_asgi import IdempotencyMiddleware
-    from leasehold.patterns.job_result import JobResult
-    from leasehold.patterns.keyed_attempt import AsyncKeyedAttempt
-    from leasehold.patterns.once import AsyncOnce, AsyncRun
-    from leasehold.patterns.partition import AsyncPartition
-    from leasehold.patterns.partitions import AsyncShare
-    from leasehold.patterns.retry_key import RetryKey
-    from leasehold.patterns.shares import partition_of
-    from leasehold.signals import ReleaseOnSignals
     from leasehold.values import (
         Capability,
         Holder,
@@ -92,16 +92,16 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "leasehold.backoff": ["Backoff"],
-    "leasehold.blocking": [
+    "leasehold._backoff": ["Backoff"],
+    "leasehold._blocking": [
         "Client", "Hold", "Lease", "LeaseSet", "Lock", "LockSet", "Lost", "Mutex", "RWLock", "connect",
     ],
-    "leasehold.blocking.cache": ["Cache", "Cached"],
-    "leasehold.blocking.election": ["Election", "Term"],
-    "leasehold.blocking.idempotency": ["Idempotency", "KeyedAttempt"],
-    "leasehold.blocking.once": ["Once", "Run"],
-    "leasehold.blocking.partitions": ["Partition", "Share"],
-    "leasehold.client": ["AsyncClient", "connect_async"],
+    "leasehold._blocking.cache": ["Cache", "Cached"],
+    "leasehold._blocking.election": ["Election", "Term"],
+    "leasehold._blocking.idempotency": ["Idempotency", "KeyedAttempt"],
+    "leasehold._blocking.once": ["Once", "Run"],
+    "leasehold._blocking.partitions": ["Partition", "Share"],
+    "leasehold._face.client": ["AsyncClient", "connect_async"],
     "leasehold.errors": [
         "AcquireTimeout", "AlreadyRun", "AlreadyRunning", "AttemptExpired", "BackendError", "BackendRejected",
         "BackendUnavailable", "ClientClosed", "ConfigurationError", "Conflict", "FenceAhead", "InFlight", "KeyReused",
@@ -110,25 +110,25 @@ _HOMES = {
         "ReservationRefused", "ResultNotKept", "RetryTransaction", "RowBusy", "StaleFence", "UniqueConflict",
         "UnsupportedCapability", "VersionConflict",
     ],
-    "leasehold.hold": ["AsyncHold"],
-    "leasehold.lease": ["AsyncLease", "AsyncLeaseSet", "AsyncLost"],
-    "leasehold.lock": ["AsyncLock", "AsyncLockSet", "AsyncMutex", "AsyncRWLock"],
-    "leasehold.name_template": ["CURRENT"],
-    "leasehold.patterns.cache": ["AsyncCache", "AsyncCached"],
-    "leasehold.patterns.election": ["AsyncElection", "AsyncTerm"],
-    "leasehold.patterns.idempotency": ["AsyncIdempotency"],
-    "leasehold.patterns.idempotency_asgi": ["IdempotencyMiddleware"],
-    "leasehold.patterns.job_result": ["JobResult"],
-    "leasehold.patterns.keyed_attempt": ["AsyncKeyedAttempt"],
-    "leasehold.patterns.once": ["AsyncOnce", "AsyncRun"],
-    "leasehold.patterns.partition": ["AsyncPartition"],
-    "leasehold.patterns.partitions": ["AsyncShare"],
-    "leasehold.patterns.retry_key": ["RetryKey"],
-    "leasehold.patterns.shares": ["partition_of"],
-    "leasehold.signals": ["ReleaseOnSignals"],
+    "leasehold._face.hold": ["AsyncHold"],
+    "leasehold._face.lease": ["AsyncLease", "AsyncLeaseSet", "AsyncLost"],
+    "leasehold._face.lock": ["AsyncLock", "AsyncLockSet", "AsyncMutex", "AsyncRWLock"],
+    "leasehold._face.name_template": ["CURRENT"],
+    "leasehold._patterns.cache": ["AsyncCache", "AsyncCached"],
+    "leasehold._patterns.election": ["AsyncElection", "AsyncTerm"],
+    "leasehold._patterns.idempotency": ["AsyncIdempotency"],
+    "leasehold._patterns.idempotency_asgi": ["IdempotencyMiddleware"],
+    "leasehold._patterns.job_result": ["JobResult"],
+    "leasehold._patterns.keyed_attempt": ["AsyncKeyedAttempt"],
+    "leasehold._patterns.once": ["AsyncOnce", "AsyncRun"],
+    "leasehold._patterns.partition": ["AsyncPartition"],
+    "leasehold._patterns.partitions": ["AsyncShare"],
+    "leasehold._patterns.retry_key": ["RetryKey"],
+    "leasehold._patterns.shares": ["partition_of"],
+    "leasehold._face.signals": ["ReleaseOnSignals"],
     "leasehold.values": [
-        "Capability", "Holder", "Holding", "KeyState", "LastRun", "Leader", "LockState", "Loss", "LossReason", "Mode", "Pause",
-        "Skipped",
+        "Capability", "Holder", "Holding", "KeyState", "LastRun", "Leader", "LockState", "Loss", "LossReason", "Mode",
+        "Pause", "Skipped",
     ],
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -179,8 +179,8 @@ __all__ = [
     "InFlight",
     "JobResult",
     "KeyReused",
-    "KeyedAttempt",
     "KeyState",
+    "KeyedAttempt",
     "LastRun",
     "Leader",
     "Lease",

@@ -45,8 +45,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leasehold.error_roots import Conflict, LeaseholdError
-from leasehold.reservation_errors import OutOfStock, ReservationExpired, ReservationRefused
+from leasehold._error_roots import Conflict, LeaseholdError
+from leasehold._reservation_errors import OutOfStock, ReservationExpired, ReservationRefused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

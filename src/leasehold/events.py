@@ -20,10 +20,10 @@ from leasehold._core.events import (
     Waiting,
 )
 from leasehold._core.wait_events import AcquireFailed, Refused, WaitBegan
-from leasehold.operator_events import NamePaused, NameResumed, RunAgain, RunForgotten
-from leasehold.patterns.cache_events import BuildFailed, Built, CacheRead, FillFailed, FillRefused
-from leasehold.patterns.idempotency_events import Completed, KeyRefused, NotRecorded, Replayed, Unprotected
-from leasehold.patterns.pattern_events import Campaigning, Elected, PartitionTaken, RunEnded
+from leasehold._face.operator_events import NamePaused, NameResumed, RunAgain, RunForgotten
+from leasehold._patterns.cache_events import BuildFailed, Built, CacheRead, FillFailed, FillRefused
+from leasehold._patterns.idempotency_events import Completed, KeyRefused, NotRecorded, Replayed, Unprotected
+from leasehold._patterns.pattern_events import Campaigning, Elected, PartitionTaken, RunEnded
 
 __all__ = [
     "AcquireFailed",

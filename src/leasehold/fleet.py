@@ -18,7 +18,7 @@ from leasehold.errors import LeaseholdError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from leasehold.blocking import Client
+    from leasehold._blocking import Client
     from leasehold.values import LockState
 
 __all__ = ["FleetReader", "FleetState", "GroupState", "Groups", "summary"]

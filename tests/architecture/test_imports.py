@@ -6,64 +6,71 @@ import ast
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 SOURCE = Path(__file__).parents[2] / "src" / "leasehold"
 
-# Who may know whom, by first part of the module path below `leasehold`. The order is the order of the layers.
+# Who may know whom, by first part of the module path below `leasehold`; modules of `_face` each by its own name. The
+# order is the order of the layers.
 MAY_IMPORT = {
-    "error_roots": set(),
-    "errors": {"error_roots", "reservation_errors", "values"},
-    "reservation_errors": {"error_roots"},
+    "_error_roots": set(),
+    "errors": {"_error_roots", "_reservation_errors", "values"},
+    "_reservation_errors": {"_error_roots"},
     "values": set(),
     "findings": set(),
     "store_url": {"errors"},
-    "durations": {"errors"},
-    "backoff": {"errors", "durations", "_runtimes"},
+    "_durations": {"errors"},
+    "_backoff": {"errors", "_durations", "_runtimes"},
     "name_template": {"errors"},
-    "fingerprint": {"errors"},
+    "_fingerprint": {"errors"},
     "spi": {"values", "errors"},
-    "kit": {"values", "errors", "spi", "findings", "store_url", "durations", "kit"},
-    "_core": {"values", "errors", "spi", "durations", "backoff", "_core"},
+    "kit": {"values", "errors", "spi", "findings", "store_url", "_durations", "kit"},
+    "_core": {"values", "errors", "spi", "_durations", "_backoff", "_core"},
     "_runtimes": {"values", "errors", "spi", "_runtimes"},
-    "backends": {"values", "errors", "spi", "findings", "store_url", "kit", "backends"},
-    "urls": {"values", "errors", "durations", "spi", "store_url"},
-    "events": {"_core", "operator_events", "patterns"},
+    "_backends": {"values", "errors", "spi", "findings", "store_url", "kit", "_backends"},
+    "_urls": {"values", "errors", "_durations", "spi", "store_url"},
+    "events": {"_core", "operator_events", "_patterns"},
     "operator_events": {"_core"},
-    "hold": {"values", "errors", "durations", "spi", "_core"},
-    "lease": {"values", "errors", "durations", "spi", "_core", "hold"},
-    "lock_spec": {"values", "errors", "durations", "backoff", "spi", "_core"},
-    "lock": {"values", "errors", "durations", "backoff", "spi", "_core", "hold", "lease", "lock_spec", "client"},
+    "hold": {"values", "errors", "_durations", "spi", "_core"},
+    "lease": {"values", "errors", "_durations", "spi", "_core", "hold"},
+    "lock_spec": {"values", "errors", "_durations", "_backoff", "spi", "_core"},
+    "lock": {"values", "errors", "_durations", "_backoff", "spi", "_core", "hold", "lease", "lock_spec", "client"},
     "client": {
-        "values", "errors", "durations", "spi", "_core", "_runtimes", "name_template", "hold", "lease", "lock_spec",
-        "lock", "urls", "operators", "patterns", "signals", "departure",
-        "backoff",
+        "values", "errors", "_durations", "spi", "_core", "_runtimes", "name_template", "hold", "lease", "lock_spec",
+        "lock", "_urls", "operators", "_patterns", "signals", "departure",
+        "_backoff",
     },
     "departure": {"values", "errors", "_core"},
-    "signals": {"errors", "durations", "_core", "_runtimes", "departure"},
+    "signals": {"errors", "_durations", "_core", "_runtimes", "departure"},
     "operators": {
-        "values", "errors", "durations", "spi", "_core", "lock_spec", "operator_events", "client", "patterns",
+        "values", "errors", "_durations", "spi", "_core", "lock_spec", "operator_events", "client", "_patterns",
     },
-    "patterns": {
-        "values", "errors", "durations", "spi", "_core", "name_template", "hold", "lease", "lock_spec", "lock",
-        "operator_events", "client", "patterns",
+    "_patterns": {
+        "values", "errors", "_durations", "spi", "_core", "name_template", "hold", "lease", "lock_spec", "lock",
+        "operator_events", "client", "_patterns",
     },
-    "blocking": {
-        "values", "errors", "durations", "spi", "_core", "_runtimes", "name_template", "hold", "lease", "lock_spec",
-        "lock", "client", "urls", "operators", "blocking", "patterns",
+    "_blocking": {
+        "values", "errors", "_durations", "spi", "_core", "_runtimes", "name_template", "hold", "lease", "lock_spec",
+        "lock", "client", "_urls", "operators", "_blocking", "_patterns",
     },
-    "fencing": {"values", "errors", "spi", "lease", "blocking", "_runtimes", "fencing"},
+    "fencing": {"values", "errors", "spi", "lease", "_blocking", "_runtimes", "fencing"},
     "sql": {
-        "values", "errors", "durations", "fingerprint", "spi", "lease", "blocking", "_runtimes", "fencing", "sql",
-        "backoff", "_core",
+        "values", "errors", "_durations", "_fingerprint", "spi", "lease", "_blocking", "_runtimes", "fencing", "sql",
+        "_backoff", "_core",
     },
-    "telemetry": {"values", "errors", "lock_spec", "events", "_core", "fencing", "client", "blocking", "telemetry", ""},
-    "fleet": {"values", "errors", "blocking"},
-    "cli": {"values", "errors", "durations", "events", "findings", "blocking", "sql", "cli", "fleet", ""},
+    "telemetry": {
+        "values", "errors", "lock_spec", "events", "_core", "fencing", "client", "_blocking", "telemetry", "",
+    },
+    "fleet": {"values", "errors", "_blocking"},
+    "cli": {"values", "errors", "_durations", "events", "findings", "_blocking", "sql", "cli", "fleet", ""},
     "testing": {
-        "values", "errors", "durations", "spi", "_core", "_runtimes", "hold", "lease", "lock_spec", "lock", "client",
-        "urls", "blocking", "backends", "store_url", "testing", "backoff", "",
+        "values", "errors", "_durations", "spi", "_core", "_runtimes", "hold", "lease", "lock_spec", "lock", "client",
+        "_urls", "_blocking", "_backends", "store_url", "testing", "_backoff", "",
     },
     "__main__": {"cli"},
     "": set(),  # the package itself loads nothing; its names come when they are used
@@ -72,10 +79,10 @@ MAY_IMPORT = {
 # One arrow more: decisions over several nodes are the core's, so that they can be searched and tested without a node.
 # And one to the text of a store's tables, which their owner prints; one to the events of a pattern, which are public.
 ALLOWED_TOO = {
-    ("backends/redlock", "leasehold._core.quorum"),
-    ("sql", "leasehold.backends.mysql"),
-    ("sql", "leasehold.backends.postgres.ddl"),
-    (".", "leasehold.patterns.cache_events"),
+    ("_backends/redlock", "leasehold._core.quorum"),
+    ("sql", "leasehold._backends.mysql"),
+    ("sql", "leasehold._backends.postgres.ddl"),
+    (".", "leasehold._patterns.cache_events"),
 }
 
 # These four are friends, and so are the ports: `spi` and `lock` mention later layers only for the type checker.
@@ -87,8 +94,15 @@ def modules() -> list[Path]:
 
 
 def layer_of(path: Path) -> str:
-    first = path.relative_to(SOURCE).parts[0]
-    return "" if first == "__init__.py" else first.removesuffix(".py")
+    return layer(path.relative_to(SOURCE).with_suffix("").parts)
+
+
+def layer(parts: Sequence[str]) -> str:
+    """The part of the package that a module belongs to, by the parts of its path below `leasehold`."""
+    first = parts[0] if parts else ""
+    if first == "_face" and len(parts) > 1:
+        first = parts[1]
+    return "" if first == "__init__" else first
 
 
 def runtime_imports(path: Path) -> list[tuple[int, str]]:
@@ -118,8 +132,7 @@ def wrong_arrows(path: Path) -> list[str]:
     for line, module in runtime_imports(path):
         if module.split(".")[0] != "leasehold":
             continue
-        parts = module.split(".")
-        target = parts[1] if len(parts) > 1 else ""
+        target = layer(module.split(".")[1:])
         if target not in MAY_IMPORT:
             target = ""  # a public name of the package itself
         if target not in allowed and (str(path.parent.relative_to(SOURCE)), module) not in ALLOWED_TOO:
@@ -133,7 +146,7 @@ def test_a_module_knows_only_the_layers_below_it(path: Path) -> None:
     assert wrong_arrows(path) == []
 
 
-@pytest.mark.parametrize("folder", ["_core", "patterns"])
+@pytest.mark.parametrize("folder", ["_core", "_patterns"])
 def test_the_core_takes_time_threads_and_chance_only_from_the_runtime(folder: str) -> None:
     wrong = [
         f"{path.name}:{line} imports {module}"
@@ -146,10 +159,10 @@ def test_the_core_takes_time_threads_and_chance_only_from_the_runtime(folder: st
 
 def test_wrong_arrows_are_found() -> None:
     """The test above can fail: the memory store would be wrong in the place of the core."""
-    text = "import threading\nfrom leasehold.client import AsyncClient\n"
+    text = "import threading\nfrom leasehold._face.client import AsyncClient\n"
     path = SOURCE / "_core" / "imaginary.py"
     found = [module for _, module in _imports_of_text(text, path)]
-    assert found == ["threading", "leasehold.client"]
+    assert found == ["threading", "leasehold._face.client"]
 
 
 def _imports_of_text(text: str, path: Path) -> list[tuple[int, str]]:
@@ -176,7 +189,7 @@ def test_a_blocking_program_never_loads_asyncio() -> None:
     code = "import leasehold\nwith leasehold.connect('memory://').lock('x').hold(): pass"
     loaded = loaded_by(code)
     assert "asyncio" not in loaded
-    assert "leasehold.backends.memory" in loaded
+    assert "leasehold._backends.memory" in loaded
 
 
 def test_every_public_name_exists_and_is_sorted() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-BACKENDS = Path(__file__).parents[2] / "src" / "leasehold" / "backends"
+BACKENDS = Path(__file__).parents[2] / "src" / "leasehold" / "_backends"
 STORES = sorted(path for path in BACKENDS.iterdir() if path.is_dir() and path.name != "__pycache__")
 
 PLAN = {

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold.backends.memory import MemoryStore
+from leasehold._backends.memory import MemoryStore
 from verification.differential import KNOWN, STORES, MemoryRig, compare, rig_for
 
 if TYPE_CHECKING:

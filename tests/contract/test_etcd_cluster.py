@@ -18,6 +18,6 @@ if TYPE_CHECKING:
 @by_turns(contract.STORE_CASES)
 def test_contract(case: contract.Case, driver: type[contract.Driver], etcd_cluster: EtcdCluster) -> None:
     harness = contract.UrlHarness(
-        etcd_cluster.url, contract.REQUIRED["etcd"], ttl=1.0, swept="backends", lateness=LATENESS, stride=7
+        etcd_cluster.url, contract.REQUIRED["etcd"], ttl=1.0, swept="_backends", lateness=LATENESS, stride=7
     )
     contract.check(case, harness, driver())

@@ -17,6 +17,6 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize("case", contract.STORE_CASES, ids=str)
 def test_contract(case: contract.Case, etcd_server: EtcdServer) -> None:
     harness = contract.UrlHarness(
-        etcd_server.url, contract.REQUIRED["etcd"], ttl=1.0, swept="backends", stride=STRIDE, lateness=LATENESS
+        etcd_server.url, contract.REQUIRED["etcd"], ttl=1.0, swept="_backends", stride=STRIDE, lateness=LATENESS
     )
     contract.check(case, harness, contract.ThreadDriver())

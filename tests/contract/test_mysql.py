@@ -16,6 +16,6 @@ if TYPE_CHECKING:
 @by_turns(contract.STORE_CASES)
 def test_contract(case: contract.Case, driver: type[contract.Driver], mariadb: MariadbServer) -> None:
     harness = contract.UrlHarness(
-        fresh_mariadb(mariadb), contract.REQUIRED["mysql"], ttl=0.5, swept="backends kit/pool", stride=STRIDE
+        fresh_mariadb(mariadb), contract.REQUIRED["mysql"], ttl=0.5, swept="_backends kit/pool", stride=STRIDE
     )
     contract.check(case, harness, driver())

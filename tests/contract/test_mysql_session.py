@@ -12,7 +12,7 @@ from tests.servers.mariadb import fresh_mariadb
 if TYPE_CHECKING:
     from verification.lab.mariadb import MariadbServer
 
-SWEPT = "backends kit/pool kit/one_session"
+SWEPT = "_backends kit/pool kit/one_session"
 
 
 @by_turns(contract.STORE_CASES, first=1)

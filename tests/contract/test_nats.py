@@ -14,5 +14,5 @@ if TYPE_CHECKING:
 
 @by_turns(contract.STORE_CASES, first=1)
 def test_contract(case: contract.Case, driver: type[contract.Driver], nats_server: NatsServer) -> None:
-    harness = contract.UrlHarness(nats_server.url, contract.REQUIRED["nats"], ttl=1.0, swept="backends", stride=STRIDE)
+    harness = contract.UrlHarness(nats_server.url, contract.REQUIRED["nats"], ttl=1.0, swept="_backends", stride=STRIDE)
     contract.check(case, harness, driver())

@@ -13,5 +13,5 @@ if TYPE_CHECKING:
 
 @by_turns(contract.STORE_CASES)
 def test_contract(case: contract.Case, driver: type[contract.Driver], nats_cluster: NatsCluster) -> None:
-    harness = contract.UrlHarness(nats_cluster.url, contract.REQUIRED["nats"], ttl=1.0, swept="backends", stride=7)
+    harness = contract.UrlHarness(nats_cluster.url, contract.REQUIRED["nats"], ttl=1.0, swept="_backends", stride=7)
     contract.check(case, harness, driver())

@@ -10,8 +10,8 @@ import time
 
 import pytest
 
+from leasehold._backends.memory import MemoryBackend
 from leasehold._runtimes.threads import run
-from leasehold.backends.memory import MemoryBackend
 from leasehold.testing import contract
 from leasehold.testing.contract import runner
 from leasehold.testing.contract.lab import Child, Lab

@@ -13,7 +13,7 @@ def test_contract(case: contract.Case, driver: type[contract.Driver], postgres: 
     contract.check(
         case,
         contract.UrlHarness(
-            postgres.url(), contract.REQUIRED["postgresql"], ttl=0.5, swept="backends kit/pool", stride=STRIDE
+            postgres.url(), contract.REQUIRED["postgresql"], ttl=0.5, swept="_backends kit/pool", stride=STRIDE
         ),
         driver(),
     )

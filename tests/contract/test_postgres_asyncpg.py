@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 import pytest
 
+from leasehold._urls import find_store
 from leasehold.testing import contract
-from leasehold.urls import find_store
 from tests.contract.sweep import STRIDE
 
 if TYPE_CHECKING:
@@ -52,6 +52,6 @@ class PoolDriver(contract.AsyncioDriver):
 @pytest.mark.parametrize("case", contract.STORE_CASES, ids=str)
 def test_contract(case: contract.Case, postgres: PostgresServer) -> None:
     harness = PoolHarness(
-        postgres.url(), contract.REQUIRED["postgresql"], ttl=0.5, swept="backends", stride=max(STRIDE, 7)
+        postgres.url(), contract.REQUIRED["postgresql"], ttl=0.5, swept="_backends", stride=max(STRIDE, 7)
     )
     contract.check(case, harness, PoolDriver())

@@ -17,7 +17,7 @@ IN_SESSIONS = [case for case in contract.STORE_CASES if case.group in GROUPS]
 @by_turns(contract.STORE_CASES)
 def test_contract(case: contract.Case, driver: type[contract.Driver], newer_postgres: PostgresServer) -> None:
     harness = contract.UrlHarness(
-        newer_postgres.url(), contract.REQUIRED["postgresql"], ttl=0.5, swept="backends kit/pool", stride=7
+        newer_postgres.url(), contract.REQUIRED["postgresql"], ttl=0.5, swept="_backends kit/pool", stride=7
     )
     contract.check(case, harness, driver())
 
@@ -29,6 +29,6 @@ def test_contract_in_sessions(
     url = f"{newer_postgres.url()}?mode=session"
     contract.check(
         case,
-        contract.UrlHarness(url, contract.REQUIRED["postgresql session"], ttl=0.5, swept="backends kit/pool"),
+        contract.UrlHarness(url, contract.REQUIRED["postgresql session"], ttl=0.5, swept="_backends kit/pool"),
         driver(),
     )

@@ -17,7 +17,7 @@ def test_contract(case: contract.Case, driver: type[contract.Driver], postgres: 
             url,
             contract.REQUIRED["postgresql session"],
             ttl=0.5,
-            swept="backends kit/pool kit/one_session",
+            swept="_backends kit/pool kit/one_session",
             stride=STRIDE,
         ),
         driver(),

@@ -16,6 +16,6 @@ def test_contract(case: contract.Case, driver: type[contract.Driver], cluster_no
     cluster_nodes.flush()
     contract.check(
         case,
-        contract.UrlHarness(cluster_nodes.url, contract.REQUIRED["redis"], ttl=0.4, swept="backends", stride=7),
+        contract.UrlHarness(cluster_nodes.url, contract.REQUIRED["redis"], ttl=0.4, swept="_backends", stride=7),
         driver(),
     )

@@ -16,6 +16,6 @@ def test_contract(case: contract.Case, driver: type[contract.Driver], sentinel_g
     sentinel_group.primary.flush()
     contract.check(
         case,
-        contract.UrlHarness(sentinel_group.url, contract.REQUIRED["redis"], ttl=0.4, swept="backends", stride=7),
+        contract.UrlHarness(sentinel_group.url, contract.REQUIRED["redis"], ttl=0.4, swept="_backends", stride=7),
         driver(),
     )

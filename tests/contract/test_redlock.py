@@ -19,7 +19,7 @@ def test_contract(case: contract.Case, driver: type[contract.Driver], redlock_no
     contract.check(
         case,
         contract.UrlHarness(
-            redlock_nodes.url(), contract.REQUIRED["redlock"], ttl=1.0, swept="backends", stride=STRIDE
+            redlock_nodes.url(), contract.REQUIRED["redlock"], ttl=1.0, swept="_backends", stride=STRIDE
         ),
         driver(),
     )

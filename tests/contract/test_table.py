@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from leasehold._runtimes.threads import ThreadRuntime
+from leasehold._urls import find_store
 from leasehold.testing import contract
-from leasehold.urls import find_store
 from leasehold.values import Capability
 
 STORES = {

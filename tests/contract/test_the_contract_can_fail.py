@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold.backends.memory import MemoryStore
+from leasehold._backends.memory import MemoryStore
 from leasehold.kit.records import LocalRecords
 from leasehold.testing import contract
 from leasehold.testing.contract import runner

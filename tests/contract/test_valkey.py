@@ -16,5 +16,5 @@ def test_contract(case: contract.Case, driver: type[contract.Driver], valkey_ser
     valkey_server.flush()
     url = f"valkey://127.0.0.1:{valkey_server.port}/0"
     contract.check(
-        case, contract.UrlHarness(url, contract.REQUIRED["redis"], ttl=0.4, swept="backends", stride=7), driver()
+        case, contract.UrlHarness(url, contract.REQUIRED["redis"], ttl=0.4, swept="_backends", stride=7), driver()
     )

@@ -17,6 +17,6 @@ def test_contract(case: contract.Case, driver: type[contract.Driver], zookeeper_
     url = zookeeper_server.url("/contract")
     contract.check(
         case,
-        contract.UrlHarness(url, contract.REQUIRED["zookeeper"], ttl=1.0, swept="backends", stride=STRIDE),
+        contract.UrlHarness(url, contract.REQUIRED["zookeeper"], ttl=1.0, swept="_backends", stride=STRIDE),
         driver(),
     )

@@ -14,5 +14,5 @@ if TYPE_CHECKING:
 @by_turns(contract.STORE_CASES)
 def test_contract(case: contract.Case, driver: type[contract.Driver], zookeeper_ensemble: Ensemble) -> None:
     url = zookeeper_ensemble.url("/contract")
-    harness = contract.UrlHarness(url, contract.REQUIRED["zookeeper"], ttl=1.0, swept="backends", stride=7)
+    harness = contract.UrlHarness(url, contract.REQUIRED["zookeeper"], ttl=1.0, swept="_backends", stride=7)
     contract.check(case, harness, driver())

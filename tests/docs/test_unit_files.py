@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import leasehold
-from leasehold.durations import seconds
+from leasehold._durations import seconds
 from tests.waiting import LIMIT
 
 ROOT = Path(__file__).resolve().parents[2]

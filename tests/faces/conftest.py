@@ -11,7 +11,7 @@ from leasehold.testing.manual import ManualStore
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from leasehold.blocking import Client
+    from leasehold._blocking import Client
 
 
 @pytest.fixture

@@ -21,8 +21,8 @@ from leasehold.values import Capability, Record
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from leasehold.blocking import Client
-    from leasehold.blocking.cache import Cache
+    from leasehold._blocking import Client
+    from leasehold._blocking.cache import Cache
 
 KEY = "leasehold:cache:6:prices:x"
 
@@ -379,7 +379,7 @@ def test_after_a_put_a_build_that_failed_before_it_holds_nobody_off(
 def test_keys_whose_builds_failed_long_ago_are_forgotten(
     store: ManualStore, client: Client, source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leasehold.patterns.cache_build.MANY", 1)
+    monkeypatch.setattr("leasehold._patterns.cache_build.MANY", 1)
     cache = make(client)
     for key in ("x", "y"):
         cache.get(key, source)

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from leasehold import AcquireTimeout, ClientClosed, Leader, LeaseLost, events
+from leasehold._patterns.observation import leader_of
 from leasehold.errors import BackendUnavailable, ConfigurationError
 from leasehold.events import Renewed
-from leasehold.patterns.observation import leader_of
 from leasehold.testing.manual import ManualStore
 from leasehold.values import Holder, Holding, LockState, LossReason, Mode
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
-    from leasehold.blocking import Client
-    from leasehold.blocking.election import Election, Term
-    from leasehold.patterns.election import AsyncTerm
+    from leasehold._blocking import Client
+    from leasehold._blocking.election import Election, Term
+    from leasehold._patterns.election import AsyncTerm
     from leasehold.values import Loss
 
 

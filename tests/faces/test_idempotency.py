@@ -28,8 +28,8 @@ from leasehold.values import Capability
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
-    from leasehold.blocking import Client
-    from leasehold.blocking.idempotency import Idempotency
+    from leasehold._blocking import Client
+    from leasehold._blocking.idempotency import Idempotency
 
 
 @pytest.fixture

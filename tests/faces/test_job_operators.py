@@ -18,7 +18,7 @@ from leasehold.values import Capability, Record
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from leasehold.blocking import Client
+    from leasehold._blocking import Client
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 

@@ -13,10 +13,10 @@ import pytest
 
 import leasehold
 from leasehold._core.keeper import Keeper
+from leasehold._face.lease import AsyncLeaseSet
 from leasehold._runtimes.threads import run
 from leasehold.errors import AcquireTimeout, BackendUnavailable, LeaseLost
 from leasehold.events import Acquired, Released
-from leasehold.lease import AsyncLeaseSet
 from leasehold.testing import ManualStore
 from leasehold.values import Loss, LossReason
 from tests.waiting import eventually

@@ -12,17 +12,17 @@ import pytest
 
 import leasehold
 from leasehold import AlreadyRun, AlreadyRunning, LeaseLost, Skipped
-from leasehold.blocking.once import Run
-from leasehold.client import AsyncClient
+from leasehold._blocking.once import Run
+from leasehold._face.client import AsyncClient
+from leasehold._patterns.once import AsyncRun
 from leasehold.errors import BackendError, ConfigurationError, UnsupportedCapability
-from leasehold.patterns.once import AsyncRun
 from leasehold.testing.manual import ManualStore
 from leasehold.values import Capability, Claim, Grant, Holder, LossReason, Mode, Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leasehold.blocking import Client
+    from leasehold._blocking import Client
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 

@@ -9,24 +9,24 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import leasehold
-from leasehold import blocking
-from leasehold.blocking.cache import Cache, Cached
-from leasehold.blocking.election import Election, Leading, Observation, Term
-from leasehold.blocking.idempotency import Idempotency, KeyedAttempt
-from leasehold.blocking.once import Attempt, Once, Run
-from leasehold.blocking.partitions import Partition, Share
-from leasehold.client import AsyncClient, connect_async
-from leasehold.hold import AsyncHold
-from leasehold.lease import AsyncLease, AsyncLeaseSet, AsyncLost
-from leasehold.lock import AsyncLock, AsyncLockSet, AsyncMutex, AsyncRWLock
-from leasehold.patterns.cache import AsyncCache, AsyncCached
-from leasehold.patterns.election import AsyncElection, AsyncLeading, AsyncTerm
-from leasehold.patterns.idempotency import AsyncIdempotency
-from leasehold.patterns.keyed_attempt import AsyncKeyedAttempt
-from leasehold.patterns.observation import AsyncObservation
-from leasehold.patterns.once import AsyncAttempt, AsyncOnce, AsyncRun
-from leasehold.patterns.partition import AsyncPartition
-from leasehold.patterns.partitions import AsyncShare
+from leasehold import _blocking as blocking
+from leasehold._blocking.cache import Cache, Cached
+from leasehold._blocking.election import Election, Leading, Observation, Term
+from leasehold._blocking.idempotency import Idempotency, KeyedAttempt
+from leasehold._blocking.once import Attempt, Once, Run
+from leasehold._blocking.partitions import Partition, Share
+from leasehold._face.client import AsyncClient, connect_async
+from leasehold._face.hold import AsyncHold
+from leasehold._face.lease import AsyncLease, AsyncLeaseSet, AsyncLost
+from leasehold._face.lock import AsyncLock, AsyncLockSet, AsyncMutex, AsyncRWLock
+from leasehold._patterns.cache import AsyncCache, AsyncCached
+from leasehold._patterns.election import AsyncElection, AsyncLeading, AsyncTerm
+from leasehold._patterns.idempotency import AsyncIdempotency
+from leasehold._patterns.keyed_attempt import AsyncKeyedAttempt
+from leasehold._patterns.observation import AsyncObservation
+from leasehold._patterns.once import AsyncAttempt, AsyncOnce, AsyncRun
+from leasehold._patterns.partition import AsyncPartition
+from leasehold._patterns.partitions import AsyncShare
 from leasehold.sql import AsyncTransactionAttempt, TransactionAttempt
 from tools import blocking_docstrings
 
@@ -104,7 +104,7 @@ def test_docstrings_of_the_blocking_face_are_those_of_the_async_one_in_blocking_
 
 
 def test_the_blocking_face_speaks_of_nothing_that_is_async() -> None:
-    for twin in (twin for _, twin in TWINS if twin.__module__.startswith("leasehold.blocking")):
+    for twin in (twin for _, twin in TWINS if twin.__module__.startswith("leasehold._blocking")):
         for name, member in {**members(twin), "the class": twin}.items():
             assert not re.search(r"async|await |\btask|coroutine|Async", function_of(member).__doc__), (twin, name)
 

@@ -20,8 +20,8 @@ from leasehold.values import Capability
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leasehold.blocking import Client
-    from leasehold.blocking.partitions import Partition, Share
+    from leasehold._blocking import Client
+    from leasehold._blocking.partitions import Partition, Share
 
 
 def partitions(client: Client, count: int = 4, **options: Any) -> Share:

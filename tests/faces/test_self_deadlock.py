@@ -112,7 +112,7 @@ def test_an_endless_wait_for_a_lock_of_ones_own_is_reported_at_once_and_can_stil
 
 def events_are_slow() -> float:
     """The time after which every wait is reported, whichever process holds the lock."""
-    from leasehold.lock_spec import SLOW_WAIT
+    from leasehold._face.lock_spec import SLOW_WAIT
 
     return SLOW_WAIT
 

@@ -11,7 +11,7 @@ import pytest
 
 import leasehold
 from leasehold import connect_async, events
-from leasehold.backends.memory import MemoryBackend, MemoryStore
+from leasehold._backends.memory import MemoryBackend, MemoryStore
 from leasehold.errors import ConfigurationError, LeaseLost
 from leasehold.testing import ManualStore
 from leasehold.values import Grant

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import leasehold
-from leasehold.backends.memory import MemoryBackend, MemoryStore
+from leasehold._backends.memory import MemoryBackend, MemoryStore
 from tests.waiting import eventually
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import sys
 import time
 
 import leasehold
-import leasehold.backends.sqlite.backend
-import leasehold.blocking.once
+import leasehold._backends.sqlite.backend
+import leasehold._blocking.once
 import leasehold.testing.shared  # all is loaded before the fork, so that the attempts really meet
 
 

@@ -75,7 +75,7 @@ def test_a_store_that_does_not_answer_gives_69(program: CommandLine) -> None:
 def test_an_error_of_our_own_gives_70_in_one_line_and_a_traceback_only_when_asked(program: CommandLine) -> None:
     hook = program.folder / "sitecustomize.py"
     hook.write_text(
-        "import leasehold.blocking.lock as module\n"
+        "import leasehold._blocking.lock as module\n"
         "def fail(self, timeout=...): raise RuntimeError('it broke\\x1b')\n"
         "module.Lock.acquire = fail\n"
     )
@@ -95,7 +95,7 @@ def test_an_error_of_our_own_under_the_lock_ends_the_command_before_the_lock_is_
 ) -> None:
     (program.folder / "sitecustomize.py").write_text(
         "import os, pathlib\n"
-        "import leasehold.blocking.lease as module\n"
+        "import leasehold._blocking.lease as module\n"
         "import leasehold.cli.supervisor as supervisor\n"
         "release = module.Lease.release\n"
         "def noting(self):\n"

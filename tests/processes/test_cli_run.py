@@ -339,8 +339,8 @@ def test_a_command_in_a_folder_that_may_not_be_read_gives_126(tmp_path: Path) ->
 
 def test_a_store_that_is_away_is_tried_for_as_long_as_the_wait_may_take_and_no_longer(program: CommandLine) -> None:
     (program.folder / "sitecustomize.py").write_text(
-        "import leasehold.client\n"
-        "leasehold.client.AsyncClient.__init__.__kwdefaults__['connect_timeout'] = 1.5\n"  # what holds without -w
+        "import leasehold._face.client\n"
+        "leasehold._face.client.AsyncClient.__init__.__kwdefaults__['connect_timeout'] = 1.5\n"  # what holds without -w
     )
     program.environment["PYTHONPATH"] = f"{program.folder}:{program.environment['PYTHONPATH']}"
     program.finish("run", "job", "--", "true")

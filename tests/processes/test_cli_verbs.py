@@ -281,7 +281,7 @@ def test_a_password_in_the_url_is_never_shown(program: CommandLine) -> None:
 def test_importing_the_command_line_loads_no_store_and_nothing_heavy() -> None:
     script = "import sys; from leasehold.cli.main import main; from leasehold.cli import run; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
-    heavy = {"asyncio", "json", "sqlite3", "subprocess", "tempfile", "logging", "dataclasses", "leasehold.client"}
+    heavy = {"asyncio", "json", "sqlite3", "subprocess", "tempfile", "logging", "dataclasses", "leasehold._face.client"}
     assert heavy & set(loaded) == set()
 
 

@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 
 import leasehold
-from leasehold.backends.memory import MemoryStore
+from leasehold._backends.memory import MemoryStore
 from leasehold.errors import AcquireTimeout
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from leasehold.backends.memory import MemoryStore
+from leasehold._backends.memory import MemoryStore
 from leasehold.testing.shared import serve
 from tests.forms import sized
 from tests.processes.command_line import LIMIT, SOURCE, CommandLine, wait_for

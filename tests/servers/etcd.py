@@ -43,4 +43,4 @@ def etcd_cluster() -> Iterator[EtcdCluster]:
 @pytest.fixture
 def crowded_suffixes(monkeypatch: pytest.MonkeyPatch) -> None:
     """All clients begin at the same suffix, and so collide, which else happens once in 64 times."""
-    monkeypatch.setattr("leasehold.backends.etcd.keys.FIRST_RANGE", 1)
+    monkeypatch.setattr("leasehold._backends.etcd.keys.FIRST_RANGE", 1)

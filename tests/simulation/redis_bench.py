@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from leasehold.backends.redis.backend import RedisBackend
-from leasehold.backends.redis.options import Options
+from leasehold._backends.redis.backend import RedisBackend
+from leasehold._backends.redis.options import Options
 from leasehold.values import Claim, Holder, Mode
 from verification.simulation import SimRuntime, World
 from verification.simulation.network import Link

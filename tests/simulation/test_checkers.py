@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from leasehold._core.tenure import Tenure
-from leasehold.patterns.election import AsyncTerm
-from leasehold.patterns.term import Term, Timings
+from leasehold._patterns.election import AsyncTerm
+from leasehold._patterns.term import Term, Timings
 from leasehold.spi import Place
 from leasehold.values import Claim, Grant, Holder, Loss, LossReason, Mode, Refusal
 from verification.simulation import SimRuntime, World

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from leasehold.backends.memory import MemoryStore
-from leasehold.client import AsyncClient
+from leasehold._backends.memory import MemoryStore
+from leasehold._face.client import AsyncClient
 from verification.simulation.network import Link, NetworkStore
 from verification.simulation.runtime import SimRuntime
 from verification.simulation.world import World

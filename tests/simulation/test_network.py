@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from leasehold.backends.memory import MemoryStore
+from leasehold._backends.memory import MemoryStore
 from leasehold.errors import BackendUnavailable, OutcomeUnknown
 from leasehold.spi import Place
 from leasehold.values import Claim, Grant, Holder, Mode, Refusal

@@ -7,9 +7,9 @@ from contextlib import suppress
 
 import pytest
 
+from leasehold._backends.redis.backend import RedisBackend
+from leasehold._backends.redis.notifications import HandOver, Waiter
 from leasehold._core.validity import believed_until
-from leasehold.backends.redis.backend import RedisBackend
-from leasehold.backends.redis.notifications import HandOver, Waiter
 from leasehold.errors import BackendUnavailable
 from leasehold.spi import Place
 from leasehold.values import Grant, Mode, Refusal

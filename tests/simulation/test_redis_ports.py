@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from leasehold.backends.redis.calls import Call
-from leasehold.backends.redis.scripts import script
+from leasehold._backends.redis.calls import Call
+from leasehold._backends.redis.scripts import script
 from leasehold.errors import ModeConflict
 from leasehold.spi import Place
 from leasehold.values import Grant, Loss, LossReason, Mode, Refusal

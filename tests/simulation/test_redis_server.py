@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from leasehold.backends.redis.calls import pack
+from leasehold._backends.redis.calls import pack
 from leasehold.values import Grant
 from tests.simulation.redis_bench import Bench
 from verification.simulation import World

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from leasehold.backends.redis.backend import RedisBackend
+from leasehold._backends.redis.backend import RedisBackend
 from leasehold.errors import BackendUnavailable, OutcomeUnknown
 from leasehold.spi import Place
 from leasehold.values import Claim, Grant

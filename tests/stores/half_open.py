@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tests.stores.support import opened
 
 if TYPE_CHECKING:
-    from leasehold.client import AsyncClient
+    from leasehold._face.client import AsyncClient
     from leasehold.testing import contract
     from verification.lab.proxy import FaultProxy
 

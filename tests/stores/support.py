@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import leasehold
-from leasehold.client import AsyncClient
-from leasehold.urls import find_store
+from leasehold._face.client import AsyncClient
+from leasehold._urls import find_store
 from tests.waiting import LIMIT, eventually
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from leasehold.patterns.cache_entry import (
+from leasehold._patterns.cache_entry import (
     FORGOTTEN,
     Entry,
     Policy,

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leasehold import errors
-from leasehold.backends.sqlite.doctor import _rights
+from leasehold._backends.sqlite.doctor import _rights
 from leasehold.cli import exit_codes
 from leasehold.cli.child import group_is_alive
 from leasehold.cli.completion import options_of
@@ -96,7 +96,7 @@ def test_the_command_line_uses_only_the_public_interface() -> None:
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom):
                 names = [node.module or ""]
-            hidden = ("leasehold._", "leasehold.backends", "leasehold.spi", "leasehold.client", "leasehold.urls")
+            hidden = tuple(f"leasehold.{part}" for part in ("_core", "_runtimes", "_backends", "_face", "_urls", "spi"))
             assert not [name for name in names if name.startswith(hidden)], file.name
 
 

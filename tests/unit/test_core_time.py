@@ -17,7 +17,7 @@ from tests.waiting import eventually
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leasehold.blocking import Client
+    from leasehold._blocking import Client
 
 
 class Script:

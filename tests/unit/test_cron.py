@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from leasehold._patterns.cron import Cron, parse_cron
 from leasehold.errors import ConfigurationError
-from leasehold.patterns.cron import Cron, parse_cron
 
 BERLIN = ZoneInfo("Europe/Berlin")
 MINUTE = timedelta(minutes=1)

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from leasehold.patterns.cron import Cron, parse_cron
+from leasehold._patterns.cron import Cron, parse_cron
 
 DAYS = 4
 MINUTE = 60.0

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold.durations import LONGEST, seconds, ttl_seconds
+from leasehold._durations import LONGEST, seconds, ttl_seconds
 from leasehold.errors import ConfigurationError
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from leasehold import ConfigurationError, RetryKey
-from leasehold.patterns.idempotency_http import (
+from leasehold._patterns.idempotency_http import (
     Answer,
     header_text,
     is_kept,

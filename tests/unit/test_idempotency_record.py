@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from leasehold._fingerprint import fingerprint_of
 from leasehold.errors import ConfigurationError
-from leasehold.fingerprint import fingerprint_of
 from leasehold.sql import IdempotencyKeys, idempotency_schema
 from leasehold.sql.idempotency.record import make_claim
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from leasehold.errors import ConfigurationError
-from leasehold.patterns.idempotency_states import (
+from leasehold._patterns.idempotency_states import (
     Entry,
     OnExpired,
     Phase,
@@ -19,6 +18,7 @@ from leasehold.patterns.idempotency_states import (
     next_step,
     retry_after,
 )
+from leasehold.errors import ConfigurationError
 
 RUNNING = Entry(Phase.IN_PROGRESS, "a", 100.0)
 DONE = Entry(Phase.COMPLETED, "a", 100.0, {"paid": True})

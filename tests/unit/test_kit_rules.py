@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from leasehold._backends.memory import MemoryStore
+from leasehold._backends.sqlite import SqliteBackend
+from leasehold._backends.sqlite.options import Location
 from leasehold._runtimes.threads import ThreadRuntime, run
-from leasehold.backends.memory import MemoryStore
-from leasehold.backends.sqlite import SqliteBackend
-from leasehold.backends.sqlite.options import Location
 from leasehold.errors import ModeConflict
 from leasehold.kit import ClocklessBackend, DocumentBackend, pauses, rules
 from leasehold.kit.local_rows import LocalRows

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import leasehold
+from leasehold._face.lock_spec import LockOptions, LockSpec
 from leasehold.errors import ConfigurationError
-from leasehold.lock_spec import LockOptions, LockSpec
 from leasehold.values import Mode
 
 GIVEN_BY_THE_CLIENT = {"name", "key", "mode", "capacity", "holder", "make_tenure"}

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from leasehold._backends.memory import MemoryStore
+from leasehold._blocking import Client
+from leasehold._face.client import AsyncClient
 from leasehold._runtimes.threads import ThreadRuntime
-from leasehold.backends.memory import MemoryStore
-from leasehold.blocking import Client
-from leasehold.client import AsyncClient
 from leasehold.errors import UnsupportedCapability
 from leasehold.spi import Conditioning, Inspecting, Operating
 from leasehold.values import Capability

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leasehold import partition_of
+from leasehold._patterns.shares import Plan, plan, quota
 from leasehold.errors import ConfigurationError
-from leasehold.patterns.shares import Plan, plan, quota
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

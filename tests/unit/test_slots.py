@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from leasehold._patterns.slots import Slots, slots_for
 from leasehold.errors import ConfigurationError
-from leasehold.patterns.slots import Slots, slots_for
 
 ZONES = ["UTC", "Europe/Berlin", "America/New_York", "Asia/Kathmandu", "Australia/Lord_Howe", "Pacific/Apia"]
 DAY = 86_400

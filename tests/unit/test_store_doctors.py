@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from kazoo.security import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
-from leasehold.backends.postgres import doctor as postgres
-from leasehold.backends.zookeeper import doctor as zookeeper
-from leasehold.backends.zookeeper.doctor import Server
-from leasehold.backends.zookeeper.options import Options
+from leasehold._backends.postgres import doctor as postgres
+from leasehold._backends.zookeeper import doctor as zookeeper
+from leasehold._backends.zookeeper.doctor import Server
+from leasehold._backends.zookeeper.options import Options
 from leasehold.findings import Level
 from leasehold.store_url import StoreURL
 

@@ -17,11 +17,11 @@ import redis.exceptions
 from kazoo import exceptions as kazoo
 from psycopg import pq
 
-from leasehold.backends.postgres import errors as postgres
-from leasehold.backends.redis import errors as redis_errors
-from leasehold.backends.sqlite import errors as sqlite
-from leasehold.backends.sqlite.options import Location
-from leasehold.backends.zookeeper import errors as zookeeper
+from leasehold._backends.postgres import errors as postgres
+from leasehold._backends.redis import errors as redis_errors
+from leasehold._backends.sqlite import errors as sqlite
+from leasehold._backends.sqlite.options import Location
+from leasehold._backends.zookeeper import errors as zookeeper
 from leasehold.errors import BackendError, BackendRejected, BackendUnavailable, ClientClosed, OutcomeUnknown
 
 LABEL = "store://host"

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
+from leasehold._backends.etcd import rpc_requests
+from leasehold._backends.etcd.inspect import Inspect, count_holders
+from leasehold._backends.etcd.keys import ClaimKey
+from leasehold._backends.etcd.rpc_responses import Header, KeyValue, RangeResponse
+from leasehold._backends.nats.documents import NatsDocuments
+from leasehold._backends.nats.options import read_url
+from leasehold._backends.postgres.inspect import states_from
+from leasehold._backends.redis.inspect import read_state
+from leasehold._backends.redis.keys import Names
+from leasehold._backends.zookeeper import inspect as zookeeper
+from leasehold._backends.zookeeper.keys import NodeData
 from leasehold._runtimes.threads import run
-from leasehold.backends.etcd import rpc_requests
-from leasehold.backends.etcd.inspect import Inspect, count_holders
-from leasehold.backends.etcd.keys import ClaimKey
-from leasehold.backends.etcd.rpc_responses import Header, KeyValue, RangeResponse
-from leasehold.backends.nats.documents import NatsDocuments
-from leasehold.backends.nats.options import read_url
-from leasehold.backends.postgres.inspect import states_from
-from leasehold.backends.redis.inspect import read_state
-from leasehold.backends.redis.keys import Names
-from leasehold.backends.zookeeper import inspect as zookeeper
-from leasehold.backends.zookeeper.keys import NodeData
 from leasehold.errors import BackendRejected
 from leasehold.kit.holder import holder_to_json
 from leasehold.kit.pauses import pause_to_json

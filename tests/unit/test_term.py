@@ -6,7 +6,7 @@ import pytest
 
 from leasehold._core.states import State
 from leasehold._core.validity import believed_until
-from leasehold.patterns.term import Term, Timings
+from leasehold._patterns.term import Term, Timings
 from leasehold.values import Claim, Grant, Holder, LossReason, Mode
 
 TIMINGS = Timings(ttl=15.0, renew_deadline=10.0, retry=2.0)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import leasehold
 
 if TYPE_CHECKING:
-    from leasehold.blocking.election import Term
+    from leasehold._blocking.election import Term
 
 ROW = struct.Struct("5d")  # fence, end of the first read that succeeded, start of the last one, begin and end of body
 LOOK = 0.0005

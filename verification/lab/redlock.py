@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from leasehold.backends.redlock.calls import MARKER
+from leasehold._backends.redlock.calls import MARKER
 from verification.lab.redis import RedisServer
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ _AREAS: dict[str, tuple[str, ...]] = {
         "tests/contract/test_differential.py",
         "tests/simulation",
     ),
-    "backends/sqlite/": ("tests/unit", "tests/stores/sqlite", "tests/contract/test_sqlite.py", "tests/processes"),
-    "backends/redis/": (
+    "_backends/sqlite/": ("tests/unit", "tests/stores/sqlite", "tests/contract/test_sqlite.py", "tests/processes"),
+    "_backends/redis/": (
         "tests/unit",
         "tests/simulation",
         "tests/contract/test_redis.py",
@@ -32,13 +32,13 @@ _AREAS: dict[str, tuple[str, ...]] = {
         "tests/stores/redis",
         "tests/lab/test_redis_lab.py",
     ),
-    "backends/redlock/": (
+    "_backends/redlock/": (
         "tests/unit",
         "tests/models",
         "tests/contract/test_redlock.py",
         "tests/stores/redlock",
     ),
-    "backends/postgres/": (
+    "_backends/postgres/": (
         "tests/unit",
         "tests/contract/test_postgres.py",
         "tests/contract/test_postgres_session.py",
@@ -46,15 +46,15 @@ _AREAS: dict[str, tuple[str, ...]] = {
         "tests/sql",
         "tests/stores/postgres",
     ),
-    "backends/etcd/": ("tests/unit", "tests/contract/test_etcd_threads.py", "tests/stores/etcd"),
-    "backends/zookeeper/": ("tests/unit", "tests/contract/test_zookeeper.py", "tests/stores/zookeeper"),
-    "backends/mysql/": (
+    "_backends/etcd/": ("tests/unit", "tests/contract/test_etcd_threads.py", "tests/stores/etcd"),
+    "_backends/zookeeper/": ("tests/unit", "tests/contract/test_zookeeper.py", "tests/stores/zookeeper"),
+    "_backends/mysql/": (
         "tests/unit",
         "tests/contract/test_mysql.py",
         "tests/contract/test_mysql_session.py",
         "tests/stores/mysql",
     ),
-    "backends/nats/": ("tests/unit", "tests/contract/test_nats.py", "tests/stores/nats"),
+    "_backends/nats/": ("tests/unit", "tests/contract/test_nats.py", "tests/stores/nats"),
     "sql/": ("tests/unit", "tests/sql", "tests/lab/test_counters.py"),
     "fencing/": ("tests/unit", "tests/fencing", "tests/stores/etcd/test_etcd_guard.py"),
     "cli/": ("tests/unit", "tests/processes"),

@@ -24,7 +24,7 @@ class Mutant:
     @property
     def store(self) -> str:
         """The store that the simulation has to use to meet it."""
-        return "redis" if self.file.startswith("backends/redis/") else "memory"
+        return "redis" if self.file.startswith("_backends/redis/") else "memory"
 
 
 _ACQUIRE = "_core/acquire.py"
@@ -32,10 +32,10 @@ _RELEASE = "_core/release.py"
 _KEEPER = "_core/keeper.py"
 _RENEWALS = "_core/renewals.py"
 _TENURE = "_core/tenure.py"
-_MEMORY = "backends/memory/store.py"
+_MEMORY = "_backends/memory/store.py"
 _LOCAL_ROWS = "kit/local_rows.py"
 _RULES = "kit/rules.py"
-_LEASE = "lease.py"
+_LEASE = "_face/lease.py"
 
 
 def contract(case: str) -> tuple[str, ...]:
@@ -107,7 +107,7 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "set-keeps-half",
         "locks that were already taken stay taken when another one cannot be had",
-        "lock.py",
+        "_face/lock.py",
         "        if not held:\n            return\n",
         "        if held is not error:\n            return\n",
     ),
@@ -223,7 +223,7 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "loss-does-not-cancel",
         "the block goes on although its loss was announced",
-        "hold.py",
+        "_face/hold.py",
         "        self._scope.cancel()\n",
         "",
     ),

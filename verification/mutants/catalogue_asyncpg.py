@@ -8,7 +8,7 @@ __all__ = ["ASYNCPG_MUTANTS"]
 
 _WIRE = "sql/wires/asyncpg.py"
 _AIOSQLITE = "sql/wires/aiosqlite.py"
-_CONNECTION = "backends/postgres/asyncpg_connection.py"
+_CONNECTION = "_backends/postgres/asyncpg_connection.py"
 _OF_WIRE = "tests/sql/test_asyncpg_wire.py"
 _OF_AIOSQLITE = "tests/sql/test_aiosqlite_wire.py"
 _OF_STORE = "tests/stores/postgres/test_asyncpg_store.py"
@@ -65,7 +65,7 @@ ASYNCPG_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "ASYNCPG-password-shown",
         "messages show the password of the pool's DSN",
-        "backends/postgres/asyncpg_lender.py",
+        "_backends/postgres/asyncpg_lender.py",
         '"host": parts.netloc.rpartition("@")[2]',
         '"host": parts.netloc',
         (_OF_STORE, "-k", "password"),

@@ -18,7 +18,7 @@ BLIND_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "blind-4-face-repeated-call-without-the-lock",
         "the call that on_busy puts on a queue runs without the lock when it is repeated, in the async face",
-        "client.py",
+        "_face/client.py",
         "call = (functools.partial(under_lock, *args, **kwargs),) if with_call else ()",
         "call = (functools.partial(function, *args, **kwargs),) if with_call else ()",
         ("tests/faces/test_busy.py::test_on_an_event_loop_a_decorated_call_waits_as_it_was_told",),
@@ -26,7 +26,7 @@ BLIND_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "blind-4-election-observer-outlives-run",
         "after run has ended, its observer goes on asking the store and calling on_new_leader",
-        "patterns/election.py",
+        "_patterns/election.py",
         "                await self._pause()\n        finally:\n            watch.stop()\n",
         "                await self._pause()\n        finally:\n            pass\n",
         ("tests/faces/test_election.py::test_when_run_has_ended_nobody_looks_for_leaders_any_more",),
@@ -34,7 +34,7 @@ BLIND_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "blind-4-asgi-only-the-first-chunk",
         "a request body that comes in several messages reaches the application without its end",
-        "patterns/idempotency_asgi.py",
+        "_patterns/idempotency_asgi.py",
         '                break\n        return b"".join(parts)\n',
         "                break\n        return parts[0]\n",
         ("tests/patterns/idempotency/test_asgi.py::test_a_body_that_comes_in_parts_reaches_the_application_whole",),
@@ -42,7 +42,7 @@ BLIND_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "blind-4-pattern-retries-beyond-its-time",
         "a read or write of a record that the store does not answer takes up to a second longer than its time",
-        "patterns/retry.py",
+        "_patterns/retry.py",
         "runtime.now() + pause >= until",
         "runtime.now() >= until",
         (
@@ -60,7 +60,7 @@ BLIND_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "blind-4-redis-list-without-queues",
         "ls does not show a name whose holder is gone while others wait for it",
-        "backends/redis/keys.py",
+        "_backends/redis/keys.py",
         'return _unquoted(body) if brace and part in ("", ":q", f":x:{PAUSED}") else None',
         'return _unquoted(body) if brace and part in ("", f":x:{PAUSED}") else None',
         ("tests/unit/test_store_inspect.py::test_a_name_of_redis_is_listed_for_its_holders_its_waiters_and_its_pause",),
@@ -68,7 +68,7 @@ BLIND_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "blind-4-redis-read-fence-kept-for-ever",
         "a record key that was only read under a fence never expires: keys pile up on the server",
-        "backends/redis/scripts/read_record.lua",
+        "_backends/redis/scripts/read_record.lua",
         "  redis.call('PEXPIREAT', KEYS[1], text(math.max(now, ends, math.floor(fence / 1000)) + 86400000))\n",
         "",
         ("tests/stores/redis/test_redis_resources.py::test_no_key_stays_for_ever",),
@@ -76,7 +76,7 @@ BLIND_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "blind-4-nats-changed-bucket-is-not-noticed",
         "a bucket that was changed so that its messages expire is used on: locks vanish while they are held",
-        "backends/nats/documents.py",
+        "_backends/nats/documents.py",
         "        if config != self._config:\n",
         "        if self._config is None:\n",
         ("tests/unit/test_store_inspect.py::test_a_bucket_of_nats_that_was_changed_is_looked_at_again",),
@@ -84,7 +84,7 @@ BLIND_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "blind-4-etcd-list-repeats-a-key",
         "a list of more locks than fit into a page shows the last lock of each page twice",
-        "backends/etcd/inspect.py",
+        "_backends/etcd/inspect.py",
         'start, revision = page.found[-1].key + b"\\x00", page.header.revision',
         "start, revision = page.found[-1].key, page.header.revision",
         ("tests/unit/test_store_inspect.py::test_a_list_of_etcd_goes_on_behind_the_last_key_of_each_page",),
@@ -92,7 +92,7 @@ BLIND_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "blind-4-etcd-record-leases-pile-up",
         "every write of a record leaves the lease of the value before it on the server, until its ttl is over",
-        "backends/etcd/records.py",
+        "_backends/etcd/records.py",
         "                if stored.value is not None:\n"
         "                    await self._revoke(stored.value.lease)\n                return True\n",
         "                return True\n",
@@ -103,7 +103,7 @@ BLIND_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "blind-4-zookeeper-waiting-counts-as-holding",
         "inspect counts the time that a holder has waited as time that it has held the lock",
-        "backends/zookeeper/inspect.py",
+        "_backends/zookeeper/inspect.py",
         "since = stat.mtime if data.granted and data.broken is None else stat.ctime",
         "since = stat.ctime",
         ("tests/unit/test_store_inspect.py::test_a_holder_of_zookeeper_holds_since_its_grant_was_written",),
@@ -111,7 +111,7 @@ BLIND_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "blind-4-postgres-place-lives-a-ttl",
         "a waiter that was killed stands in the queue for its whole ttl, and all behind it wait",
-        "backends/postgres/sql/verbs.sql",
+        "_backends/postgres/sql/verbs.sql",
         "                           at + make_interval(secs => least(the_ttl, 3)), false, the_channel, NULL);\n"
         "    verdict := 'placed';\n",
         "                           at + make_interval(secs => the_ttl), false, the_channel, NULL);\n"
@@ -137,7 +137,7 @@ BLIND_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "blind-4-face-ended-block-hears-of-a-loss",
         "a block that has ended is told of a later loss of the lease that it had re-entered",
-        "hold.py",
+        "_face/hold.py",
         "        lease._unwatch(self)  # first: what comes now must not be interrupted by a loss\n",
         "",
         (

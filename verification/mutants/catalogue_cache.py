@@ -6,10 +6,10 @@ from verification.mutants.catalogue import Mutant
 
 __all__ = ["CACHE_MUTANTS"]
 
-_CACHE = "patterns/cache.py"
-_BUILD = "patterns/cache_build.py"
-_ENTRY = "patterns/cache_entry.py"
-_SINGLE_FLIGHT = "patterns/single_flight.py"
+_CACHE = "_patterns/cache.py"
+_BUILD = "_patterns/cache_build.py"
+_ENTRY = "_patterns/cache_entry.py"
+_SINGLE_FLIGHT = "_patterns/single_flight.py"
 
 
 def _face(name: str) -> tuple[str, ...]:

@@ -110,7 +110,7 @@ CLI_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "cli-open-folder",
         "doctor does not see a folder where anybody may replace the file",
-        "backends/sqlite/doctor.py",
+        "_backends/sqlite/doctor.py",
         "and not folder.st_mode & stat.S_ISVTX",
         "and folder.st_mode & stat.S_ISVTX",
         ("tests/unit/test_cli_pieces.py::test_a_folder_where_anybody_may_replace_the_file_is_a_warning",),

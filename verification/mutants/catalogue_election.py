@@ -6,8 +6,8 @@ from verification.mutants.catalogue import Mutant
 
 __all__ = ["ELECTION_MUTANTS"]
 
-_TERM = "patterns/term.py"
-_ELECTION = "patterns/election.py"
+_TERM = "_patterns/term.py"
+_ELECTION = "_patterns/election.py"
 _FACES = "tests/faces/test_election.py"
 _SUITE = "tests/patterns/test_patterns_memory.py::test_patterns"
 
@@ -64,7 +64,7 @@ ELECTION_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "election-on-lost-twice",
         "on_lost is called at the loss and again at the end of the body",
-        "patterns/callbacks.py",
+        "_patterns/callbacks.py",
         "        return not called\n",
         "        return True\n",
         (f"{_FACES}::test_a_loss_is_called_back_while_the_body_still_runs_and_only_once",),
@@ -88,7 +88,7 @@ ELECTION_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "election-callback-decides",
         "an error in a callback ends the term",
-        "patterns/callbacks.py",
+        "_patterns/callbacks.py",
         "            self._complain(function)\n            return None\n",
         "            raise\n",
         (f"{_FACES}::test_callbacks_come_in_order_and_an_error_in_one_changes_nothing",),

@@ -16,7 +16,7 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "etcd-late-date",
         "a grant on an older session is valid from the call on, and so for too long",
-        "backends/etcd/claims.py",
+        "_backends/etcd/claims.py",
         "        since = None if session.sent >= asked else session.sent\n",
         "        since = None\n",
         tests=(f"{_RULES}::test_a_grant_is_dated_by_its_session_when_that_is_older_than_the_call",),
@@ -24,7 +24,7 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "etcd-level-goes-back",
         "an answer that comes late hides that etcd has gone back: fences are given twice",
-        "backends/etcd/fences.py",
+        "_backends/etcd/fences.py",
         "        self._highest[key] = max(highest, self._highest.get(key, 0))\n",
         "        self._highest[key] = highest\n",
         tests=(f"{_RULES}::test_an_answer_that_comes_late_does_not_lower_what_is_known_of_the_fences",),
@@ -32,7 +32,7 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "etcd-negative-ttl",
         "the time of a lease that is gone is read as endless",
-        "backends/etcd/rpc_responses.py",
+        "_backends/etcd/rpc_responses.py",
         "    lease, ttl, granted = (signed(get(",
         "    lease, ttl, granted = ((get(",
         tests=(f"{_RULES}::test_the_time_of_a_lease_that_is_gone_is_negative",),
@@ -40,7 +40,7 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "etcd-hanging-member",
         "a member that hangs is used for ever",
-        "backends/etcd/errors.py",
+        "_backends/etcd/errors.py",
         '("UNAVAILABLE", "DEADLINE_EXCEEDED", "INTERNAL",',
         '("UNAVAILABLE", "INTERNAL",',
         tests=(f"{_RULES}::test_after_a_member_that_does_not_answer_the_next_one_is_used",),
@@ -48,7 +48,7 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "etcd-hurried-caller",
         "a caller that had no time makes all others lose their connection",
-        "backends/etcd/pool.py",
+        "_backends/etcd/pool.py",
         "    return timeout >= LEAST_WAIT and channel.answered_at",
         "    return channel.answered_at",
         tests=("tests/stores/etcd/test_etcd_pool.py::test_channel_is_not_replaced_for_a_call_that_had_no_time",),
@@ -56,7 +56,7 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "etcd-used-up-session",
         "a new lease has a fifth of its ttl",
-        "backends/etcd/sessions.py",
+        "_backends/etcd/sessions.py",
         "FRESH_SHARE = 0.1 ",
         "FRESH_SHARE = 0.8 ",
         tests=(f"{_ANSWERS}::test_new_claim_on_an_older_session_has_nine_tenths_of_its_ttl",),
@@ -64,7 +64,7 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "etcd-keep-alive-from-its-answer",
         "a session is valid for as long as a slow answer took too long",
-        "backends/etcd/sessions.py",
+        "_backends/etcd/sessions.py",
         "        return KeepAlive(sent, response.header)\n",
         "        return KeepAlive(self._runtime.now(), response.header)\n",
         tests=(f"{_ANSWERS}::test_keep_alive_counts_from_its_sending_and_not_from_its_answer",),
@@ -72,7 +72,7 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "etcd-keep-alive-unproven",
         "what a leader confirms that was replaced meanwhile is a renewal",
-        "backends/etcd/renew.py",
+        "_backends/etcd/renew.py",
         "        if not session.prove(keep_alive, response.header):\n",
         "        session.prove(keep_alive, response.header)\n        if not keep_alive:\n",
         tests=(f"{_ANSWERS}::test_keep_alive_that_is_not_proven_is_no_renewal",),
@@ -80,7 +80,7 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "etcd-look-on-a-dead-session",
         "a waiter is granted the lock on a session that is over",
-        "backends/etcd/queue.py",
+        "_backends/etcd/queue.py",
         "        if local.session.is_over(claims.runtime.now()):\n",
         "        if local.session.ended:\n",
         tests=(f"{_ANSWERS}::test_read_that_is_answered_after_the_end_of_its_session_grants_nothing",),
@@ -88,7 +88,7 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "etcd-endless-marks",
         "marks of withdrawn claims stay for as long as their client lives",
-        "backends/etcd/acquire.py",
+        "_backends/etcd/acquire.py",
         "            session.marks[mark] = claims.runtime.now() + session.ttl\n",
         "",
         tests=(f"{_ANSWERS}::test_mark_of_a_withdrawn_claim_goes_although_its_session_is_kept",),
@@ -96,7 +96,7 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "etcd-given-up-and-kept",
         "a key whose withdrawal failed blocks the lock for another ttl",
-        "backends/etcd/claims.py",
+        "_backends/etcd/claims.py",
         "        local.give_up(self.runtime.now())\n",
         "",
         tests=(f"{_ANSWERS}::test_key_whose_withdrawal_failed_goes_before_its_session_is_kept_alive_again",),
@@ -104,7 +104,7 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "etcd-short-memory",
         "a fence is forgotten before its record: a late writer is let through",
-        "backends/etcd/records.py",
+        "_backends/etcd/records.py",
         "            if alive.ttl >= ttl:\n",
         "            if alive.ttl > 0:\n",
         tests=(f"{_ANSWERS}::test_fence_is_remembered_for_as_long_as_its_record",),
@@ -112,7 +112,7 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "etcd-mark-without-doubt",
         "every wait that is given up leaves a key for a ttl",
-        "backends/etcd/acquire.py",
+        "_backends/etcd/acquire.py",
         "        undo = self._withdraw if doubt else self._delete\n",
         "        undo = self._withdraw\n",
         tests=(f"{_ANSWERS}::test_claim_that_is_withdrawn_without_doubt_leaves_no_key",),
@@ -120,7 +120,7 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "etcd-broken-without-a-word",
         "the release of a broken lock does not return the break",
-        "backends/etcd/release.py",
+        "_backends/etcd/release.py",
         "    return True if broken is None else Loss(LossReason.BROKEN, broken)\n",
         "    return broken is None\n",
         tests=(f"{_ANSWERS}::test_release_of_a_broken_grant_returns_the_break_and_frees_it_at_once",),
@@ -128,7 +128,7 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "etcd-endless-leases",
         "each ttl that is longer than all before makes one more lease",
-        "backends/etcd/sessions.py",
+        "_backends/etcd/sessions.py",
         "                await self._make_room(wanted, now)\n",
         "",
         tests=(f"{_ANSWERS}::test_client_has_no_more_leases_than_it_may_however_its_ttls_rise",),
@@ -136,7 +136,7 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "etcd-deaf-to-until",
         "a call takes as long as the store likes, whatever its caller can wait",
-        "backends/etcd/connection.py",
+        "_backends/etcd/connection.py",
         "        deadline = min(now() + (timeout or self.answer_timeout), limit())\n",
         "        deadline = now() + (timeout or self.answer_timeout)\n",
         tests=(f"{_UNTIL}::test_call_to_a_member_that_has_gone_silent_ends_by_its_instant",),
@@ -144,7 +144,7 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "etcd-waits-for-another",
         "a claim waits for the session of another one beyond its own time",
-        "backends/etcd/sessions.py",
+        "_backends/etcd/sessions.py",
         "min(other.until, limit())",
         "other.until",
         tests=(f"{_UNTIL}::test_claim_that_waits_for_a_session_of_another_one_ends_by_its_own_instant",),
@@ -152,7 +152,7 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "etcd-closed-and-asleep",
         "a waiter is not woken when the client is closed",
-        "backends/etcd/notifications.py",
+        "_backends/etcd/notifications.py",
         "            watch.signal.set()  # its waiter asks",
         "            watch.signal.is_set()  # its waiter asks",
         tests=(f"{_UNTIL}::test_waiters_are_woken_when_their_client_is_closed",),
@@ -160,7 +160,7 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "etcd-cancelled-looks",
         "a cancelled waiter cancels its read, and etcd 3.5.0 to 3.5.4 panics",
-        "backends/etcd/connection.py",
+        "_backends/etcd/connection.py",
         "uncancelled=reads and method == Method.TXN",
         "uncancelled=False",
         tests=(f"{_PROCESSES}::test_cancelled_waiters_do_not_end_a_member",),
@@ -168,7 +168,7 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "etcd-dropped-channels",
         "a client that is dropped keeps its sockets",
-        "backends/etcd/blocking_wire.py",
+        "_backends/etcd/blocking_wire.py",
         "    if dropped:\n",
         "    if not dropped:\n",
         tests=(f"{_PROCESSES}::test_blocking_clients_that_are_dropped_leave_no_descriptors",),
@@ -176,7 +176,7 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "etcd-fork-in-a-call",
         "a child that is forked in the middle of a call hangs",
-        "backends/etcd/wire.py",
+        "_backends/etcd/wire.py",
         "        while self.inside and time.monotonic() < deadline:\n",
         "        while self.uses_asyncio and time.monotonic() < deadline:\n",
         tests=(f"{_PROCESSES}::test_client_that_was_inherited_over_a_fork_works",),
@@ -184,7 +184,7 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "etcd-broken-for-half-a-ttl",
         "a broken lock is granted to the next one while its holder still believes in it",
-        "backends/etcd/inspect.py",
+        "_backends/etcd/inspect.py",
         "max(NOTE_KEPT if now else 1, left + 1)",
         "max(NOTE_KEPT if now else 1, left // 2)",
         tests=(
@@ -194,7 +194,7 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "etcd-broken-and-refreshed",
         "a broken claim that is asked for again is kept for another ttl",
-        "backends/etcd/queue.py",
+        "_backends/etcd/queue.py",
         "        if own.cooling or own.broken is not None:\n",
         "        if own.cooling:\n",
         tests=(
@@ -204,7 +204,7 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "etcd-readers-behind-a-writer",
         "readers that wait are shown as holders",
-        "backends/etcd/inspect.py",
+        "_backends/etcd/inspect.py",
         "if key.mode is Mode.EXCLUSIVE),\n",
         "if key.mode is Mode.PERMIT),\n",
         tests=(f"{_RULES}::test_the_first_claims_of_a_queue_hold_as_far_as_they_go_together",),
@@ -212,7 +212,7 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "etcd-deleted-and-held",
         "a claim whose deletion was sent is granted, and so is the next one",
-        "backends/etcd/claims.py",
+        "_backends/etcd/claims.py",
         "            if self.state is not ClaimState.DELETING:\n                self.state = ClaimState.WAITING\n",
         "            self.state = ClaimState.WAITING\n",
         tests=(f"{_PARTS}::test_a_claim_that_is_kept_is_not_deleted_and_one_that_is_deleted_cannot_be_kept",),
@@ -220,7 +220,7 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "etcd-broken-and-back",
         "a late copy of a claim that was broken at once takes the lock again",
-        "backends/etcd/transactions.py",
+        "_backends/etcd/transactions.py",
         " + refuse(keys.withdrawal_mark(owner), lease)\n",
         "\n",
         tests=(f"{_ANSWERS}::test_late_copy_of_a_claim_that_was_broken_at_once_is_refused",),
@@ -228,7 +228,7 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "etcd-broken-without-min-hold",
         "a broken grant is free before its min_hold is over",
-        "backends/etcd/release.py",
+        "_backends/etcd/release.py",
         "separate(max(1, math.ceil(left)))",
         "separate(1 if stored.broken else max(1, math.ceil(left)))",
         tests=(f"{_ANSWERS}::test_broken_grant_is_kept_for_its_min_hold_after_its_release",),
@@ -237,7 +237,7 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "blind-etcd-writes-sent-twice",
         "a write whose connection broke is sent to the next member: a release that was applied is answered as gone",
-        "backends/etcd/connection.py",
+        "_backends/etcd/connection.py",
         '(reads and failure.code == "UNAVAILABLE")',
         'failure.code == "UNAVAILABLE"',
         tests=(f"{_PARTS}::test_only_what_cannot_have_been_applied_is_sent_to_the_next_member",),
@@ -245,7 +245,7 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "blind-etcd-raise-fence-by-newest",
         "raise_fence counts from the newest claim of the queue: older waiters get fences below what was promised",
-        "backends/etcd/fences.py",
+        "_backends/etcd/fences.py",
         "limit=1, sort=Sort.OLDEST",
         "limit=1, sort=Sort.NEWEST",
         tests=("tests/contract/test_etcd_threads.py", "-k", "every_waiter_gets_a_fence_above"),
@@ -253,7 +253,7 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "blind-etcd-withdrawal-ends-min-hold",
         "a withdrawal after a release whose answer was lost deletes the key that is kept for its min_hold",
-        "backends/etcd/acquire.py",
+        "_backends/etcd/acquire.py",
         "            if stored.owner == claim.owner and not stored.cooling:\n",
         "            if stored.owner == claim.owner:\n",
         tests=(f"{_ANSWERS}::test_withdrawal_after_a_release_whose_answer_was_lost_does_not_end_the_min_hold",),
@@ -261,7 +261,7 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "blind-etcd-failed-release-kept",
         "the key of a lease whose release failed is kept alive along with other leases of the client",
-        "backends/etcd/release.py",
+        "_backends/etcd/release.py",
         "            local.give_up(self._runtime.now())\n            raise\n",
         "            raise\n",
         tests=(f"{_ANSWERS}::test_key_whose_release_failed_goes_before_its_session_is_kept_alive_again",),
@@ -269,7 +269,7 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "blind-etcd-watches-pile-up",
         "a watch that is not needed any more stays on the server for as long as the client waits for anything",
-        "backends/etcd/notifications.py",
+        "_backends/etcd/notifications.py",
         "            stream.send(rpc_requests.watch_cancel(number))\n",
         "            return\n",
         tests=(f"{_PARTS}::test_a_watch_that_is_not_needed_any_more_is_ended_at_the_server",),
@@ -277,7 +277,7 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "etcd-one-session-fails-all",
         "when the leases of one ttl cannot be renewed, those of others that were renewed count as not renewed",
-        "backends/etcd/renew.py",
+        "_backends/etcd/renew.py",
         "        if failures and len(failures) == len(by_session):\n",
         "        if failures:\n",
         tests=(f"{_ANSWERS}::test_session_that_cannot_be_renewed_is_the_answer_for_its_own_grants_alone",),

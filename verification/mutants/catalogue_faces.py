@@ -8,12 +8,12 @@ __all__ = ["FACES_MUTANTS"]
 
 _ACQUIRE = "_core/acquire.py"
 _ASYNCIO = "_runtimes/asyncio.py"
-_CLIENT = "client.py"
+_CLIENT = "_face/client.py"
 _CLOCK = "_runtimes/clock.py"
-_CRON = "patterns/cron.py"
+_CRON = "_patterns/cron.py"
 _KEEPER = "_core/keeper.py"
-_LEASE = "lease.py"
-_LOCK = "lock.py"
+_LEASE = "_face/lease.py"
+_LOCK = "_face/lock.py"
 _SELF_DEADLOCK = "_core/self_deadlock.py"
 _TENURE = "_core/tenure.py"
 _THREADS = "_runtimes/threads.py"
@@ -104,7 +104,7 @@ FACES_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "loss-from-the-keeper-only",
         "lost.wait() sees a loss only when the keeper has told of it",
-        "hold.py",
+        "_face/hold.py",
         "            await runtime.wait(signal, ends if deadline is None else min(deadline, ends))\n",
         "            await runtime.wait(signal, deadline)\n",
         _LEASE_TESTS,
@@ -232,7 +232,7 @@ FACES_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "fortnights-from-thursday",
         "periods of several weeks do not begin on a Monday",
-        "patterns/slots.py",
+        "_patterns/slots.py",
         "if self.period % WEEK == 0 else",
         "if self.period == WEEK else",
         ("tests/unit/test_slots.py",),

@@ -6,10 +6,10 @@ from verification.mutants.catalogue import Mutant
 
 __all__ = ["IDEMPOTENCY_MUTANTS"]
 
-_STATES = "patterns/idempotency_states.py"
-_ATTEMPT = "patterns/keyed_attempt.py"
-_HTTP = "patterns/idempotency_http.py"
-_ASGI = "patterns/idempotency_asgi.py"
+_STATES = "_patterns/idempotency_states.py"
+_ATTEMPT = "_patterns/keyed_attempt.py"
+_HTTP = "_patterns/idempotency_http.py"
+_ASGI = "_patterns/idempotency_asgi.py"
 _FACES = "tests/faces/test_idempotency.py::"
 _UNIT = "tests/unit/test_idempotency_"
 _SUITE = "tests/patterns/test_patterns_memory.py::test_patterns"

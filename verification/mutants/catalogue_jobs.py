@@ -6,8 +6,8 @@ from verification.mutants.catalogue import Mutant, contract
 
 __all__ = ["JOBS_MUTANTS"]
 
-_ONCE = "patterns/once.py"
-_RECORDS = "patterns/job_records.py"
+_ONCE = "_patterns/once.py"
+_RECORDS = "_patterns/job_records.py"
 _PAUSES = "kit/pauses.py"
 _OPERATORS = "tests/faces/test_job_operators.py"
 
@@ -36,7 +36,7 @@ JOBS_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "jobs-failed-not-told",
         "a run that failed is not shown to operators",
-        "patterns/once_run.py",
+        "_patterns/once_run.py",
         "        if loss is None and (not closed or self._slot.start is None):\n",
         "        if loss is None and self._slot.start is None:\n",
         (f"{_OPERATORS}::test_a_run_that_failed_is_remembered_longer_than_its_slot_and_a_later_one_replaces_it",),
@@ -68,7 +68,7 @@ JOBS_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "jobs-none-is-skipped",
         "a function that returns None looks as if it had been skipped",
-        "patterns/job_result.py",
+        "_patterns/job_result.py",
         "        return self.ran\n",
         "        return self._value is not None\n",
         ("tests/faces/test_job_result.py::test_a_function_that_returns_none_is_not_taken_for_skipped",),
@@ -92,7 +92,7 @@ JOBS_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "pause-redis-common-case",
         "Redis: the common case does not look for a pause",
-        "backends/redis/scripts/acquire.lua",
+        "_backends/redis/scripts/acquire.lua",
         "  if not state[4] then -- nor paused\n",
         "  if true then\n",
         ("tests/contract/test_redis.py", "-k", "a_paused_name_is_granted_to_nobody"),
@@ -100,7 +100,7 @@ JOBS_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "pause-redis-hand-over",
         "Redis: a release hands a paused lock to a waiter",
-        "backends/redis/scripts/queue.lua",
+        "_backends/redis/scripts/queue.lua",
         "  if paused_left() > 0 then return false end\n",
         "",
         ("tests/contract/test_redis.py", "-k", "waiters_keep_their_places"),
@@ -108,7 +108,7 @@ JOBS_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "pause-postgres-permits",
         "PostgreSQL: a paused semaphore gives out permits",
-        "backends/postgres/sql/rules.sql",
+        "_backends/postgres/sql/rules.sql",
         "  IF EXISTS (SELECT FROM @schema@.claim WHERE owner = @schema@.pause_owner_4(the_key)) THEN\n",
         "  IF false THEN\n",
         ("tests/contract/test_postgres.py", "-k", "every_kind_of_lock_can_be_paused"),
@@ -116,7 +116,7 @@ JOBS_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "pause-forgotten-at-boot",
         "SQLite: a pause ends when the host is restarted",
-        "backends/sqlite/schema.py",
+        "_backends/sqlite/schema.py",
         '    connection.execute("DELETE FROM claim WHERE owner <> ?", (OWNER,))\n',
         '    connection.execute("DELETE FROM claim")\n',
         ("tests/stores/sqlite/test_sqlite_cleaning.py::test_pause_outlives_a_boot",),

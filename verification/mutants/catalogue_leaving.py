@@ -20,7 +20,7 @@ LEAVING_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "backoff-full-is-equal",
         "full jitter is drawn from the upper half only: contenders come back in a crowd",
-        "backoff.py",
+        "_backoff.py",
         '        return pause * chance if self.jitter == "full" else pause\n',
         '        return pause * (0.5 + chance / 2) if self.jitter == "full" else pause\n',
         _BUSY,
@@ -36,7 +36,7 @@ LEAVING_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "backoff-one-more",
         "tries=4 tries five times",
-        "backoff.py",
+        "_backoff.py",
         "        return self.tries is not None and attempt + 1 >= self.tries\n",
         "        return self.tries is not None and attempt >= self.tries\n",
         _BUSY,
@@ -44,7 +44,7 @@ LEAVING_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "on-busy-runs-the-block",
         "on_busy of hold swallows the timeout: the block runs without the lock",
-        "hold.py",
+        "_face/hold.py",
         "                await self._client._when_busy(self._on_busy, busy)\n            raise\n",
         "                return await self._client._when_busy(self._on_busy, busy)  # type: ignore[no-any-return]\n"
         "            raise\n",
@@ -70,7 +70,7 @@ LEAVING_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "leaving-tells-nobody",
         "locks are given back before their holders know that it is over",
-        "departure.py",
+        "_face/departure.py",
         "            told = await self._tell(self._ended, half)\n",
         "            told = self._ended\n",
         _SUITE,
@@ -78,7 +78,7 @@ LEAVING_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "leaving-gives-back-under-work",
         "a lock whose on_lost has not returned is given back: two are at work",
-        "departure.py",
+        "_face/departure.py",
         "        return list(told)\n",
         "        return list(ended)\n",
         ("tests/faces/test_leaving.py",),
@@ -86,7 +86,7 @@ LEAVING_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "leaving-into-ones-own-queue",
         "a lock is handed to a waiter of the process that is leaving",
-        "departure.py",
+        "_face/departure.py",
         "        await (opened.waiting_calls.leave(half) if self._freeze else opened.waiting_calls.finish(until))\n",
         "        del until\n",
         _process("test_a_process_that_waits_leaves_the_queue_and_ends_by_its_signal"),
@@ -94,7 +94,7 @@ LEAVING_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "leaving-without-an-end",
         "a store that is away holds the end up until the ttl, however short the time for leaving",
-        "departure.py",
+        "_face/departure.py",
         "min(self._deadline, tenure.deadline), 0\n",
         "tenure.deadline, 0\n",
         _SUITE,
@@ -102,7 +102,7 @@ LEAVING_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "leaving-second-signal",
         "a second signal is not passed on while a callback hangs",
-        "signals.py",
+        "_face/signals.py",
         "            self._pass_on(number)  # a second signal\n",
         "            pass  # a second signal\n",
         _process("test_a_second_signal_ends_it_at_once_although_a_callback_hangs"),
@@ -110,7 +110,7 @@ LEAVING_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "leaving-swallows-the-signal",
         "the previous handler is never called: the program does not end",
-        "signals.py",
+        "_face/signals.py",
         "            try:\n                _send(number)\n",
         "            try:\n                number = 0\n",
         _process("test_the_handler_that_was_there_before_ends_the_program"),

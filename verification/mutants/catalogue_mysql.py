@@ -8,8 +8,8 @@ __all__ = ["MYSQL_MUTANTS"]
 
 _CONTRACT = "tests/contract/test_mysql.py"
 _GRANTS = "tests/stores/mysql/test_mysql_grants.py"
-_ROWS = "backends/mysql/rows.py"
-_STATEMENTS = "backends/mysql/statements.py"
+_ROWS = "_backends/mysql/rows.py"
+_STATEMENTS = "_backends/mysql/statements.py"
 
 MYSQL_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
@@ -47,7 +47,7 @@ MYSQL_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "MY-nobody-woken",
         "a release wakes nobody in another client",
-        "backends/mysql/notifications.py",
+        "_backends/mysql/notifications.py",
         "            self._ringer.start()\n",
         "            self._ringer.wake()\n",
         (_CONTRACT, "-k", "release_signals"),
@@ -55,7 +55,7 @@ MYSQL_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "MY-deadlock-is-fatal",
         "a renewal that lost a deadlock fails, and with it the lease may",
-        "backends/mysql/errors.py",
+        "_backends/mysql/errors.py",
         "AGAIN = frozenset({1205, 1213})",
         "AGAIN = frozenset({1205})",
         ("tests/stores/mysql/test_mysql_server.py", "-k", "deadlock"),
@@ -71,7 +71,7 @@ MYSQL_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "MY-young-fence-cleaned",
         "the row of a name goes while a clock that is set back could give its fences again",
-        "backends/mysql/maintenance.py",
+        "_backends/mysql/maintenance.py",
         "SPARE = 86_400 * sql.MICRO",
         "SPARE = 0 * sql.MICRO",
         (_GRANTS, "-k", "fences_go_on"),

@@ -6,7 +6,7 @@ from verification.mutants.catalogue import Mutant
 
 __all__ = ["NATS_MUTANTS"]
 
-_HERE = "backends/nats/"
+_HERE = "_backends/nats/"
 _FAULTS = "tests/stores/nats/test_nats_faults.py::"
 _ACCESS = "tests/stores/nats/test_nats_access.py::"
 _PIECES = "tests/stores/nats/test_nats_pieces.py::"

@@ -6,9 +6,9 @@ from verification.mutants.catalogue import Mutant
 
 __all__ = ["PARTITIONS_MUTANTS"]
 
-_SHARES = "patterns/shares.py"
-_PARTITIONS = "patterns/partitions.py"
-_PARTITION = "patterns/partition.py"
+_SHARES = "_patterns/shares.py"
+_PARTITIONS = "_patterns/partitions.py"
+_PARTITION = "_patterns/partition.py"
 _UNIT = "tests/unit/test_shares.py::"
 _FACES = "tests/faces/test_partitions.py::"
 _PROCESSES = "tests/processes/test_partition_processes.py::"

@@ -11,7 +11,7 @@ _GUARD = "sql/guards/postgresql.py"
 _OF_GUARD = "tests/sql/test_guard_postgresql.py"
 _OF_GRANTS = "tests/stores/postgres/test_postgres_grants.py"
 _OF_UNTIL = "tests/stores/postgres/test_postgres_until.py"
-_VERBS = "backends/postgres/sql/verbs.sql"
+_VERBS = "_backends/postgres/sql/verbs.sql"
 
 POSTGRES_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
@@ -81,7 +81,7 @@ POSTGRES_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "PG-hung-server",
         "a call on a hung server takes the whole answer timeout, however little time its caller has",
-        "backends/postgres/connection.py",
+        "_backends/postgres/connection.py",
         "        deadline = min(self._runtime.now() + self._timeout, until)\n",
         "        deadline = self._runtime.now() + self._timeout\n",
         (_OF_UNTIL, "-k", "no_verb and rows"),
@@ -113,7 +113,7 @@ POSTGRES_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "PG-dead-waiter",
         "a lock that is handed to a waiter that is gone stays taken for a whole ttl",
-        "backends/postgres/sql/rules.sql",
+        "_backends/postgres/sql/rules.sql",
         "    next.expires := at + make_interval(secs => least(next.ttl, 3));\n",
         "    next.expires := at + make_interval(secs => next.ttl);\n",
         (_OF_GRANTS, "-k", "handed_to_a_waiter"),
@@ -121,7 +121,7 @@ POSTGRES_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "PG-hasty-leader",
         "a waiter with little time left, which leads a batch, fails those who have more",
-        "backends/postgres/queue.py",
+        "_backends/postgres/queue.py",
         "for turn in [own] if in_a_hurry else turns:",
         "for turn in turns:",
         (_OF_UNTIL, "-k", "leader"),
@@ -129,7 +129,7 @@ POSTGRES_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "PG-hasty-caller",
         "a caller with little time left closes the idle connections of all others",
-        "backends/postgres/executor.py",
+        "_backends/postgres/executor.py",
         "        in_a_hurry = self._runtime.now() >= until and not connection.is_broken()\n",
         "        in_a_hurry = False\n",
         (_OF_UNTIL, "-k", "idle_connections"),
@@ -137,7 +137,7 @@ POSTGRES_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "PG-release-waits-in-line",
         "a release waits for a connection behind sixty acquires, and misses its second",
-        "backends/postgres/base.py",
+        "_backends/postgres/base.py",
         "(self._sql.release, values, until, first=True)",
         "(self._sql.release, values, until)",
         ("tests/stores/postgres/test_postgres_pool.py", "-k", "sixty"),
@@ -153,7 +153,7 @@ POSTGRES_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "PG-tables-made-anew",
         "each client that found no tables replaces the functions that another one has just made",
-        "backends/postgres/ddl.py",
+        "_backends/postgres/ddl.py",
         "  IF present IS NULL OR present OPERATOR(pg_catalog.<) {VERSION} THEN\n",
         "  IF true THEN\n",
         ("tests/stores/postgres/test_postgres_rights.py", "-k", "make_them_once"),
@@ -185,7 +185,7 @@ POSTGRES_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "PG-no-gate",
         "all claims wait for the row of the name at once, and a release among them",
-        "backends/postgres/sql/rules.sql",
+        "_backends/postgres/sql/rules.sql",
         "  PERFORM pg_catalog.pg_advisory_xact_lock(\n",
         "  PERFORM pg_catalog.abs(\n",
         (_OF_GRANTS, "-k", "one_of_many_claims"),
@@ -194,7 +194,7 @@ POSTGRES_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "blind-pg-dead-waiter-blocks",
         "readers behind a writer that vanished from the queue are not let in",
-        "backends/postgres/sql/rules.sql",
+        "_backends/postgres/sql/rules.sql",
         "coalesce(bool_or(state <= 3), false) INTO vanished, room",
         "coalesce(bool_or(state <= 2), false) INTO vanished, room",
         (_OF_CONTRACT, "-k", "a_writer_that_stops_asking_does_not_keep"),

@@ -9,7 +9,7 @@ from verification.mutants.catalogue import Mutant
 
 __all__ = ["REDIS_MUTANTS"]
 
-_SCRIPTS = "backends/redis/scripts/"
+_SCRIPTS = "_backends/redis/scripts/"
 _ACQUIRE = _SCRIPTS + "acquire.lua"
 _BREAK = _SCRIPTS + "break.lua"
 _CLOCK = _SCRIPTS + "clock.lua"
@@ -20,8 +20,8 @@ _RELEASE = _SCRIPTS + "release.lua"
 _RENEW = _SCRIPTS + "renew.lua"
 _WITHDRAW = _SCRIPTS + "withdraw.lua"
 _WRITE = _SCRIPTS + "write_record.lua"
-_BACKEND = "backends/redis/backend.py"
-_ROUTER = "backends/redis/router.py"
+_BACKEND = "_backends/redis/backend.py"
+_ROUTER = "_backends/redis/router.py"
 _FINDINGS = "tests/simulation/test_redis_findings.py"
 
 REDIS_MUTANTS: tuple[Mutant, ...] = (

@@ -6,19 +6,19 @@ from verification.mutants.catalogue import Mutant
 
 __all__ = ["REDIS_STORE_MUTANTS"]
 
-_SCRIPTS = "backends/redis/scripts/"
+_SCRIPTS = "_backends/redis/scripts/"
 _ACQUIRE = _SCRIPTS + "acquire.lua"
 _QUEUE = _SCRIPTS + "queue.lua"
 _RELEASE = _SCRIPTS + "release.lua"
 _RENEW = _SCRIPTS + "renew.lua"
 _WITHDRAW = _SCRIPTS + "withdraw.lua"
-_BACKEND = "backends/redis/backend.py"
-_BLOCKING = "backends/redis/blocking_wire.py"
+_BACKEND = "_backends/redis/backend.py"
+_BLOCKING = "_backends/redis/blocking_wire.py"
 _OPENINGS = "kit/openings.py"
-_ASYNCIO = "backends/redis/asyncio_wire.py"
-_ROUTER = "backends/redis/router.py"
-_TOPOLOGY = "backends/redis/topology.py"
-_WIRE = "backends/redis/wire.py"
+_ASYNCIO = "_backends/redis/asyncio_wire.py"
+_ROUTER = "_backends/redis/router.py"
+_TOPOLOGY = "_backends/redis/topology.py"
+_WIRE = "_backends/redis/wire.py"
 
 _NOTIFICATIONS = "tests/stores/redis/test_redis_notifications.py"
 _PORTS = "tests/simulation/test_redis_ports.py"
@@ -265,7 +265,7 @@ REDIS_STORE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "blind-redis-lost-connection",
         "when the connection for messages ends, the waiters are not woken to subscribe anew",
-        "backends/redis/notifications.py",
+        "_backends/redis/notifications.py",
         "        self._drop(node, source)\n        for waiter in list(self._waiters.values()):\n"
         "            waiter.signal.set()\n\n    def _drop(",
         "        self._drop(node, source)\n\n    def _drop(",

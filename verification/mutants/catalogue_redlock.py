@@ -6,7 +6,7 @@ from verification.mutants.catalogue import Mutant
 
 __all__ = ["REDLOCK_MUTANTS"]
 
-_REDLOCK = "backends/redlock/"
+_REDLOCK = "_backends/redlock/"
 _SCRIPTS = _REDLOCK + "scripts/"
 _TALLY = ("tests/stores/redlock/test_redlock_tally.py",)
 _CALLS = "tests/stores/redlock/test_redlock_calls.py::"

@@ -105,7 +105,7 @@ SQL_IDEMPOTENCY_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "SI-order-of-keys-in-the-fingerprint",
         "a payload whose keys come in another order is taken for another payload",
-        "fingerprint.py",
+        "_fingerprint.py",
         "sort_keys=True, ",
         "",
         ("tests/unit/test_idempotency_record.py",),

@@ -10,7 +10,7 @@ SQLITE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "sqlite-group-directory",
         "local: trusts a directory that a whole group may write to",
-        "backends/sqlite/lock_file.py",
+        "_backends/sqlite/lock_file.py",
         "status.st_mode & 0o022",
         "status.st_mode & 0o002",
         (
@@ -20,7 +20,7 @@ SQLITE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "sqlite-hard-link",
         "a file with two hard links has two owners",
-        "backends/sqlite/lock_file.py",
+        "_backends/sqlite/lock_file.py",
         "if links > 1:",
         "if links > 2:",
         (
@@ -30,7 +30,7 @@ SQLITE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "sqlite-later-link",
         "a link that is made while the file is open is not noticed",
-        "backends/sqlite/lock_file.py",
+        "_backends/sqlite/lock_file.py",
         "return status.st_dev, status.st_ino, status.st_nlink",
         "return status.st_dev, status.st_ino, 1",
         (
@@ -40,7 +40,7 @@ SQLITE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "sqlite-file-mount",
         "a file that is a mount of its own has locks of its own",
-        "backends/sqlite/lock_file.py",
+        "_backends/sqlite/lock_file.py",
         "any(point == path for",
         "any(point == path + '/' for",
         (
@@ -50,7 +50,7 @@ SQLITE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "sqlite-umask",
         "directories of local: are made as wide as the umask allows",
-        "backends/sqlite/lock_file.py",
+        "_backends/sqlite/lock_file.py",
         "place.mkdir(mode=0o700)\n        place.chmod(0o700)",
         "place.mkdir()",
         ("tests/stores/sqlite/test_sqlite_location.py::test_directories_of_local_are_private_whatever_the_umask",),
@@ -58,7 +58,7 @@ SQLITE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "sqlite-until",
         "a call on a locked file ignores its caller's limit",
-        "backends/sqlite/backend.py",
+        "_backends/sqlite/backend.py",
         "deadline = min(now + PATIENCE, until)",
         "deadline = now + PATIENCE",
         (
@@ -68,7 +68,7 @@ SQLITE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "sqlite-doubt",
         "a withdrawal without doubt leaves a row for a ttl",
-        "backends/sqlite/ledger.py",
+        "_backends/sqlite/ledger.py",
         "rules.withdraw, claim, doubt=doubt)",
         "rules.withdraw, claim, doubt=True)",
         ("tests/stores/sqlite/test_sqlite_rules.py::test_withdrawal_without_doubt_leaves_no_row",),
@@ -76,7 +76,7 @@ SQLITE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "sqlite-release-of-broken",
         "the release of a broken grant does not name the break",
-        "backends/sqlite/ledger.py",
+        "_backends/sqlite/ledger.py",
         "return self._visit(connection, claim.key, rules.release, grant)",
         "return self._visit(connection, claim.key, rules.release, grant) is True",
         (
@@ -86,7 +86,7 @@ SQLITE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "sqlite-close-wakes",
         "the waiters of a closed client are not woken",
-        "backends/sqlite/notifications.py",
+        "_backends/sqlite/notifications.py",
         "        for signal in list(self._signals.values()):\n            signal.set()",
         "        self._signals.clear()",
         ("tests/stores/sqlite/test_sqlite_limits.py::test_closing_raises_the_signal_of_every_waiter",),
@@ -102,7 +102,7 @@ SQLITE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "sqlite-container-time",
         "the time of a container is corrected the wrong way",
-        "backends/sqlite/host.py",
+        "_backends/sqlite/host.py",
         "time.clock_gettime(self._clock_id) - self._shift",
         "time.clock_gettime(self._clock_id) + self._shift",
         ("tests/stores/sqlite/test_sqlite_host.py",),
@@ -110,7 +110,7 @@ SQLITE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "sqlite-release-after-ttl",
         "release() says True although the ttl was over",
-        "backends/sqlite/statements.py",
+        "_backends/sqlite/statements.py",
         'AND owner = ? AND fence = ? AND expires > ?"\n)',
         'AND owner = ? AND fence = ? AND expires > 0 * ?"\n)',
         ("tests/stores/sqlite/test_sqlite_rules.py::test_release_after_the_ttl_frees_nothing_and_says_so",),
@@ -118,7 +118,7 @@ SQLITE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "sqlite-record-fence",
         "the fence of a record goes with the record",
-        "backends/sqlite/statements.py",
+        "_backends/sqlite/statements.py",
         'AND expires <= ? AND fence < ?"',
         'AND expires <= ? AND fence < 9 * ?"',
         ("tests/stores/sqlite/test_sqlite_cleaning.py::test_fence_of_a_record_that_ran_out_is_kept_for_a_day",),
@@ -126,7 +126,7 @@ SQLITE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "sqlite-kept-bell",
         "a waiter is called through a pipe that its client has no more",
-        "backends/sqlite/rows.py",
+        "_backends/sqlite/rows.py",
         "            row.listener = self._listen()  # the client may have another pipe by now\n",
         "            row.listener = row.listener or '0123456789abcdef'\n",
         (
@@ -136,7 +136,7 @@ SQLITE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "sqlite-renewal-wakes",
         "a renewal that finds another holder expired wakes nobody",
-        "backends/sqlite/ledger.py",
+        "_backends/sqlite/ledger.py",
         "        self._notify(connection, notifications)\n        return answers",
         "        return answers",
         (
@@ -146,7 +146,7 @@ SQLITE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "sqlite-first-slice",
         "cleaning never passes the first slice",
-        "backends/sqlite/cleaning.py",
+        "_backends/sqlite/cleaning.py",
         'return last if number == SLICE else ""',
         'return ""',
         ("tests/stores/sqlite/test_sqlite_cleaning.py::test_use_alone_cleans_also_what_sorts_behind_the_first_slice",),
@@ -154,7 +154,7 @@ SQLITE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "sqlite-synchronous",
         "?synchronous= is ignored",
-        "backends/sqlite/schema.py",
+        "_backends/sqlite/schema.py",
         "PRAGMA synchronous={synchronous}",
         "PRAGMA synchronous=normal",
         ("tests/stores/sqlite/test_sqlite_rules.py::test_synchronous_is_what_the_url_says",),
@@ -162,7 +162,7 @@ SQLITE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "blind-sqlite-fork-inherits",
         "a forked child inherits an open connection, and its parent removes the log that it writes to",
-        "backends/sqlite/connection.py",
+        "_backends/sqlite/connection.py",
         "        if self._connection is not None and not self._connection.in_transaction:\n            self._drop()\n",
         "",
         (

@@ -6,7 +6,7 @@ from verification.mutants.catalogue import Mutant
 
 __all__ = ["ZOOKEEPER_MUTANTS"]
 
-_HERE = "backends/zookeeper/"
+_HERE = "_backends/zookeeper/"
 _SESSIONS = "tests/stores/zookeeper/test_zookeeper_sessions.py::"
 _RIGHTS = "tests/stores/zookeeper/test_zookeeper_rights.py::"
 _SILENCE = "tests/stores/zookeeper/test_zookeeper_silence.py::"
@@ -196,7 +196,7 @@ ZOOKEEPER_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "zookeeper-revives-broken",
         "a claim that is sent again after an operator broke its grant is granted and extended",
-        "backends/zookeeper/acquire.py",
+        "_backends/zookeeper/acquire.py",
         "        await self._releaser.read_own(node, until)\n",
         "",
         ("tests/contract/test_zookeeper.py", "-k", "a_broken_grant_is_not_granted_again"),
@@ -204,7 +204,7 @@ ZOOKEEPER_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "blind-zookeeper-adopts-older",
         "after a lost session the node of the old one is adopted, which vanishes soon",
-        "backends/zookeeper/acquire.py",
+        "_backends/zookeeper/acquire.py",
         "if stat is not None and stat.ephemeralOwner == session.id:",
         "if stat is not None:",
         (
@@ -214,7 +214,7 @@ ZOOKEEPER_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "blind-zookeeper-longest-session",
         "when a client has many ttls, a lock with a short one lives on its longest session",
-        "backends/zookeeper/pool.py",
+        "_backends/zookeeper/pool.py",
         "return self._sessions[min(longer)]",
         "return self._sessions[max(longer)]",
         ("tests/stores/zookeeper/test_zookeeper_pieces.py", "-k", "next_longer_one"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from leasehold.client import AsyncClient
+    from leasehold._face.client import AsyncClient
     from verification.simulation.history import History
     from verification.simulation.runtime import SimRuntime
 

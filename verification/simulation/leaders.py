@@ -15,7 +15,7 @@ from leasehold.values import LossReason
 if TYPE_CHECKING:
     from random import Random
 
-    from leasehold.patterns.election import AsyncElection, AsyncElectionOptions, AsyncTerm
+    from leasehold._patterns.election import AsyncElection, AsyncElectionOptions, AsyncTerm
     from verification.simulation.accounts import StoreModel
     from verification.simulation.history import History
     from verification.simulation.network import Link

@@ -15,7 +15,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from leasehold.backends.memory import MemoryBackend
+from leasehold._backends.memory import MemoryBackend
 from leasehold.errors import BackendUnavailable, LeaseholdError, OutcomeUnknown
 from leasehold.spi import Place
 from leasehold.values import Capability
@@ -23,7 +23,7 @@ from leasehold.values import Capability
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from leasehold.backends.memory import MemoryStore
+    from leasehold._backends.memory import MemoryStore
     from leasehold.spi import Backend, Runtime, Signal
     from leasehold.values import Claim, Grant, LockState, Loss, Reading, Record, Refusal
     from verification.simulation.world import Process

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from leasehold.backends.memory import MemoryStore
+from leasehold._backends.memory import MemoryStore
 from verification.simulation.accounts import StoreModel
 from verification.simulation.network import NetworkStore
 

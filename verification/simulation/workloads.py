@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from leasehold._core import events as happened
 from leasehold._core.backoff import GRACE
-from leasehold.client import AsyncClient
+from leasehold._face.client import AsyncClient
+from leasehold._face.hold import AsyncHold
+from leasehold._face.lease import AsyncLease, AsyncLeaseSet
+from leasehold._face.lock_spec import LockOptions
 from leasehold.errors import AcquireTimeout, AttemptExpired, BackendError, InFlight, LeaseLost, StaleFence
-from leasehold.hold import AsyncHold
-from leasehold.lease import AsyncLease, AsyncLeaseSet
-from leasehold.lock_spec import LockOptions
 from leasehold.values import LossReason
 from verification.simulation.idempotency import attempt_once
 from verification.simulation.leaders import lead_on, timings_for
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from types import TracebackType
 
-    from leasehold.lock import AsyncLock, AsyncLockSet
-    from leasehold.patterns.election import AsyncLeading, AsyncTerm
+    from leasehold._face.lock import AsyncLock, AsyncLockSet
+    from leasehold._patterns.election import AsyncLeading, AsyncTerm
     from leasehold.spi import Store
     from leasehold.values import Loss
     from verification.simulation.accounts import StoreModel

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from leasehold._backoff import QUEUE_OR_POLL
 from leasehold._core import events as happened
 from leasehold._core.backoff import CONTENTION, GRACE, OUTAGE
 from leasehold._core.events import is_logged, logger
@@ -19,7 +20,6 @@ from leasehold._core.fence_repair import repair_fence
 from leasehold._core.self_deadlock import own_hold
 from leasehold._core.tenure import Tenure
 from leasehold._core.wait_events import AcquireFailed, Refused, WaitBegan
-from leasehold.backoff import QUEUE_OR_POLL
 from leasehold.errors import (
     AcquireTimeout,
     BackendError,
@@ -36,9 +36,9 @@ from leasehold.values import Claim, Grant, Loss, Refusal
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from leasehold._backoff import HowToWait
     from leasehold._core.open_client import OpenClient
-    from leasehold.backoff import HowToWait
-    from leasehold.lock_spec import LockSpec
+    from leasehold._face.lock_spec import LockSpec
     from leasehold.spi import Signal
 
 __all__ = ["acquire", "try_acquire"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leasehold.backoff import Backoff
+from leasehold._backoff import Backoff
 
 __all__ = ["CONTENTION", "GRACE", "OUTAGE", "Backoff"]
 

@@ -18,7 +18,7 @@ from leasehold.values import Capability
 
 if TYPE_CHECKING:
     from leasehold._core.open_client import OpenClient
-    from leasehold.lock_spec import LockSpec
+    from leasehold._face.lock_spec import LockSpec
 
 __all__ = ["repair_fence"]
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from leasehold._core.events import Events
     from leasehold._core.tenure import Tenure
-    from leasehold.lock_spec import LockSpec
+    from leasehold._face.lock_spec import LockSpec
     from leasehold.spi import Backend, Runtime
     from leasehold.values import Mode
 

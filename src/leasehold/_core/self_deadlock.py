@@ -13,7 +13,7 @@ from leasehold.values import Mode
 
 if TYPE_CHECKING:
     from leasehold._core.open_client import OpenClient
-    from leasehold.lock_spec import LockSpec
+    from leasehold._face.lock_spec import LockSpec
     from leasehold.values import Holder
 
 __all__ = ["OwnHold", "own_hold"]

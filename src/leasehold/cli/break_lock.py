@@ -14,7 +14,7 @@ from leasehold.cli.output import print_json, print_lines, printable
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from leasehold.blocking import Client
+    from leasehold._blocking import Client
     from leasehold.cli.output import Console
 
 __all__ = ["break_lock", "operator"]

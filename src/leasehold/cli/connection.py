@@ -6,13 +6,13 @@ import gc
 import os
 from typing import TYPE_CHECKING
 
-from leasehold.blocking import connect
+from leasehold._blocking import connect
 from leasehold.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from leasehold.blocking import Client
+    from leasehold._blocking import Client
     from leasehold.cli.output import Console
 
 __all__ = ["announce", "open_client", "refuse_absent_store", "refuse_private_store"]

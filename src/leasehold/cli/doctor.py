@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Iterator
 
-    from leasehold.blocking import Client
+    from leasehold._blocking import Client
     from leasehold.cli.output import Console
 
 __all__ = ["doctor"]

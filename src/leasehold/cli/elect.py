@@ -19,8 +19,8 @@ from leasehold.cli.run import Job, conflict, run_command, supervise
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from leasehold.blocking import Client
-    from leasehold.blocking.election import Election, Term
+    from leasehold._blocking import Client
+    from leasehold._blocking.election import Election, Term
     from leasehold.cli.output import Console
     from leasehold.values import Leader
 

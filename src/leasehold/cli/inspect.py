@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Sequence
 
-    from leasehold.blocking import Client
+    from leasehold._blocking import Client
     from leasehold.cli.output import Console
     from leasehold.values import Holding, LastRun, LockState, Pause
 

@@ -15,8 +15,8 @@ from leasehold.cli.run import Job, conflict, run_command, supervise
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from leasehold.blocking import Client
-    from leasehold.blocking.once import Once, Run
+    from leasehold._blocking import Client
+    from leasehold._blocking.once import Once, Run
     from leasehold.cli.output import Console
     from leasehold.values import Skipped
 
@@ -29,7 +29,7 @@ def once(arguments: Namespace, console: Console) -> int:
 
 
 def _in_slot(job: Job, client: Client) -> int:
-    from leasehold.blocking.once import Run  # noqa: PLC0415 - after the forks
+    from leasehold._blocking.once import Run  # noqa: PLC0415 - after the forks
     from leasehold.errors import AcquireTimeout, BackendError, LeaseLost  # noqa: PLC0415
 
     code = exit_codes.INTERNAL

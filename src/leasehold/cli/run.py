@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable
 
-    from leasehold.blocking import Client, Lease, Lock
+    from leasehold._blocking import Client, Lease, Lock
     from leasehold.cli.output import Console
     from leasehold.cli.supervisor import Supervisor
 

@@ -17,7 +17,7 @@ from leasehold.cli.watchdog import now, signal_group
 from leasehold.events import RenewalFailed
 
 if TYPE_CHECKING:
-    from leasehold.blocking import Lease
+    from leasehold._blocking import Lease
     from leasehold.cli.child import Child
     from leasehold.cli.output import Console
     from leasehold.cli.signals import Signals

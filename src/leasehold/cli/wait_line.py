@@ -19,7 +19,7 @@ from leasehold.events import StoreReached, StoreUnreachable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leasehold.blocking import Client
+    from leasehold._blocking import Client
     from leasehold.cli.output import Console
     from leasehold.events import Event
     from leasehold.values import LockState

@@ -18,8 +18,8 @@ from leasehold.errors import ConfigurationError, LeaseLost
 from leasehold.spi import Conditioning
 
 if TYPE_CHECKING:
-    from leasehold.blocking import Lease
-    from leasehold.lease import AsyncLease
+    from leasehold._blocking import Lease
+    from leasehold._face.lease import AsyncLease
 
 __all__ = ["StillHeld", "still_held"]
 

@@ -15,8 +15,8 @@ from leasehold.values import MAX_FENCE
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from leasehold.blocking import Lease
-    from leasehold.lease import AsyncLease
+    from leasehold._blocking import Lease
+    from leasehold._face.lease import AsyncLease
 
 __all__ = ["HEADER", "fence_headers", "fence_hooks", "fence_hooks_async", "parse_fence", "raise_if_stale"]
 

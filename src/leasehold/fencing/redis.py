@@ -25,8 +25,8 @@ from leasehold.fencing.token import feed_back, refused, token_of, wrong_lock
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from leasehold.blocking import Lease
-    from leasehold.lease import AsyncLease
+    from leasehold._blocking import Lease
+    from leasehold._face.lease import AsyncLease
 
 __all__ = ["AsyncFencedRedis", "FencedRedis"]
 

@@ -19,8 +19,8 @@ from leasehold.fencing.checks import note_stale
 from leasehold.values import MAX_FENCE, Mode
 
 if TYPE_CHECKING:
-    from leasehold.blocking import Lease
-    from leasehold.lease import AsyncLease
+    from leasehold._blocking import Lease
+    from leasehold._face.lease import AsyncLease
 
 __all__ = ["Token", "checked_fence", "feed_back", "refused", "token_of", "wrong_lock"]
 

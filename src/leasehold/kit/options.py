@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from leasehold.durations import seconds
+from leasehold._durations import seconds
 from leasehold.errors import ConfigurationError
 from leasehold.values import MAX_FENCE
 

@@ -1,7 +1,7 @@
 """The door of SQL stores to the rules: the rows of one name, inside one transaction.
 
 What a row is, and the questions and changes that `leasehold.kit.rules` has for the place where rows are kept.
-`LocalRows` answers them from dictionaries, `leasehold.backends.sqlite.rows` from tables.
+`LocalRows` answers them from dictionaries, `leasehold._backends.sqlite.rows` from tables.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from leasehold.backends.mysql import ddl as mysql
-from leasehold.backends.postgres.ddl import ddl, grants
+from leasehold._backends.mysql import ddl as mysql
+from leasehold._backends.postgres.ddl import ddl, grants
 from leasehold.errors import ConfigurationError
 
 __all__ = ["store_schema"]

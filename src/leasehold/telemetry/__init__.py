@@ -19,8 +19,8 @@ from leasehold.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from leasehold.blocking import Client
-    from leasehold.client import AsyncClient
+    from leasehold._blocking import Client
+    from leasehold._face.client import AsyncClient
 
 __all__ = ["opentelemetry", "prometheus"]
 

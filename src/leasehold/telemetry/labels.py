@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leasehold._core.events import logger
+from leasehold._face.lock_spec import is_whole
 from leasehold.errors import ConfigurationError
-from leasehold.lock_spec import is_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -56,6 +56,6 @@ def backend_of(store: object) -> str:
     """The kind of a store in a word: the folder that its class is in, such as `redis`; of others, the class itself."""
     kind = type(store)
     parts = kind.__module__.split(".")
-    if parts[:2] == ["leasehold", "backends"]:
+    if parts[:2] == ["leasehold", "_backends"]:
         return parts[2]
     return kind.__name__.removesuffix("Store").lower() or "custom"

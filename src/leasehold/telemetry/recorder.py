@@ -22,7 +22,7 @@ from leasehold.values import LossReason
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from leasehold.client import AsyncClient
+    from leasehold._face.client import AsyncClient
     from leasehold.telemetry.sink import Pair, Sink
 
 __all__ = ["LEADER", "PARTITIONS", "WAITERS", "Recorder", "switch_on"]

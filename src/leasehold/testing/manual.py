@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from leasehold._backends.memory import MemoryStore
+from leasehold._blocking import Client
+from leasehold._durations import Duration, seconds
+from leasehold._face.client import DEFAULT_TTL, AsyncClient
 from leasehold._runtimes.threads import ThreadRuntime
-from leasehold.backends.memory import MemoryStore
-from leasehold.blocking import Client
-from leasehold.client import DEFAULT_TTL, AsyncClient
-from leasehold.durations import Duration, seconds
 from leasehold.errors import ConfigurationError
 from leasehold.testing.clock import ManualClock
 from leasehold.testing.faults import Faults, FaultyBackend
@@ -18,8 +18,8 @@ from leasehold.values import Loss, LossReason
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from leasehold.blocking import Lease
-    from leasehold.lease import AsyncLease
+    from leasehold._blocking import Lease
+    from leasehold._face.lease import AsyncLease
     from leasehold.spi import Backend, Runtime
 
 __all__ = ["ManualStore"]

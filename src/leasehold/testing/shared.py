@@ -13,8 +13,8 @@ from multiprocessing.connection import Client as dial  # noqa: N813 - it is a fu
 from multiprocessing.connection import Connection, Listener
 from typing import TYPE_CHECKING, Any
 
+from leasehold._backends.memory import MemoryBackend
 from leasehold._runtimes.threads import ThreadRuntime
-from leasehold.backends.memory import MemoryBackend
 from leasehold.errors import BackendUnavailable, ConfigurationError, OutcomeUnknown
 from leasehold.spi import Place
 from leasehold.values import Capability
@@ -22,7 +22,7 @@ from leasehold.values import Capability
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from leasehold.backends.memory import MemoryStore
+    from leasehold._backends.memory import MemoryStore
     from leasehold.spi import Backend, Runtime, Store
     from leasehold.store_url import StoreURL
     from leasehold.values import Claim, Grant, Holder, LockState, Loss, Reading, Record, Refusal

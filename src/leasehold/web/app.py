@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.applications import Starlette
 
 from leasehold import connect
-from leasehold.blocking import Client
+from leasehold._blocking import Client
 from leasehold.errors import ConfigurationError
 from leasehold.web.api import Api
 from leasehold.web.audit import Audit
@@ -86,5 +86,3 @@ def _client(given: Any, namespace: str | None) -> Client:
             "beside an async client, give it the same URL"
         )
     return connect(given, namespace=namespace, label="leasehold dashboard")
-
-

@@ -76,4 +76,4 @@ def _open(path: Path) -> TextIO:
         raise ConfigurationError(
             f"the audit file {str(path)!r} cannot be opened: {error.strerror}; choose another, or its folder's rights"
         ) from None
-    return open(descriptor, "a", encoding="utf-8")  # noqa: PTH123, SIM115 - a descriptor, for the life of the process
+    return open(descriptor, "a", encoding="utf-8")  # noqa: PTH123 - a descriptor, for the life of the process

@@ -52,7 +52,7 @@ class Viewer:
         return self.role is Role.WRITE
 
 
-Auth: TypeAlias = "Callable[[HTTPConnection], Viewer | None | Awaitable[Viewer | None]]"
+Auth: TypeAlias = "Callable[[HTTPConnection], Viewer | Awaitable[Viewer | None] | None]"
 
 
 def hash_password(password: str) -> str:

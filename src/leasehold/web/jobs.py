@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from leasehold.values import Capability
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping
 
     from leasehold.values import LastRun
     from leasehold.web.source import Source
@@ -39,11 +39,11 @@ class JobBook:
             return dict.fromkeys(declared)
         batch = self._due({*declared, *seen}, set(declared))
         if batch:
-            await self._source.shared(("runs", batch), lambda: self._ask(batch))
+            last_run = self._source.client.last_run
+            runs = await self._source.shared(("runs", batch), lambda: {name: last_run(name) for name in batch})
+            self._note(runs)
         return {
-            name: last
-            for name, (_, last) in sorted(tuple(self._asked.items()))
-            if last is not None or name in declared
+            name: last for name, (_, last) in sorted(self._asked.items()) if last is not None or name in declared
         }
 
     def _due(self, names: set[str], declared: set[str]) -> tuple[str, ...]:
@@ -54,13 +54,12 @@ class JobBook:
             is_job = last is not None or name in declared
             return now - asked if asked == 0.0 or is_job or now - asked > NOT_A_JOB else 0.0
 
-        candidates = names | {name for name, (_, last) in tuple(self._asked.items()) if last is not None}
+        candidates = names | {name for name, (_, last) in self._asked.items() if last is not None}
         longest = sorted(((waited(name), name) for name in candidates), reverse=True)
         return tuple(name for wait, name in longest[:STEP] if wait > 1.0)
 
-    def _ask(self, names: Sequence[str]) -> None:
-        for name in names:
-            last = self._source.client.last_run(name)
+    def _note(self, runs: Mapping[str, LastRun | None]) -> None:
+        for name, last in runs.items():
             self._asked[name] = (time.monotonic(), last)
             self._asked.move_to_end(name)
         while len(self._asked) > REMEMBERED:

@@ -84,7 +84,9 @@ SCHEMAS = {
     ),
     "queue": _object(
         error=_or_null(TEXT), supported=FLAG, database=_or_null(TEXT), queue=_or_null(TEXT),
-        queues=_list(_object(queue=TEXT, ready=WHOLE, delayed=WHOLE, claimed=WHOLE, done=WHOLE, dead=WHOLE, lag=NUMBER)),
+        queues=_list(
+            _object(queue=TEXT, ready=WHOLE, delayed=WHOLE, claimed=WHOLE, done=WHOLE, dead=WHOLE, lag=NUMBER)
+        ),
         jobs=_list(_object(id=WHOLE, queue=TEXT, key=_or_null(TEXT), state=TEXT, attempts=WHOLE)),
     ),
     "partitions": _object(
@@ -163,7 +165,10 @@ def _write(name: str) -> Schema:
     body = {
         "type": "object",
         "properties": {
-            field: {"description": meaning, **(WHOLE if field in ("fence", "job") else FLAG if field == "now" else TEXT)}
+            field: {
+                "description": meaning,
+                **(WHOLE if field in ("fence", "job") else FLAG if field == "now" else TEXT),
+            }
             for field, meaning in action.fields.items()
         },
         "required": [field for field in action.fields if field not in action.optional],

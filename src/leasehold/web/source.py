@@ -16,14 +16,13 @@ import anyio.to_thread
 
 from leasehold.errors import BackendUnavailable, ConfigurationError, LeaseholdError
 from leasehold.fleet import FleetReader, FleetState
-from leasehold.values import Capability
 from leasehold.web.history import History
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from leasehold.blocking import Client
-    from leasehold.values import LockState
+    from leasehold._blocking import Client
+    from leasehold.values import Capability, LockState
 
 __all__ = ["INTERVAL", "PATIENCE", "Source"]
 
@@ -157,11 +156,12 @@ class Source:
             try:
                 answer = question(connection)
                 connection.commit()
-                return answer
             except LeaseholdError:
                 raise
             except Exception as error:
                 raise BackendUnavailable(f"the database failed with {type(error).__name__}") from error
+            else:
+                return answer
             finally:
                 connection.close()
 

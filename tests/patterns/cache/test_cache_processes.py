@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import leasehold
-from leasehold.patterns.cache_entry import pack
+from leasehold._patterns.cache_entry import pack
 from leasehold.values import Record
 from tests.forms import sized
 from tests.waiting import eventually
@@ -26,7 +26,7 @@ from verification.lab.proxy import FaultProxy
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from leasehold.blocking import Client
+    from leasehold._blocking import Client
     from verification.lab.redis import RedisServer
 
 WORKER = Path(__file__).with_name("cache_worker.py")

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import leasehold
-from leasehold.backends.etcd.doctor import _Facts, _version
-from leasehold.backends.etcd.rpc_requests import Method
-from leasehold.backends.etcd.rpc_responses import Status
-from leasehold.backends.etcd.wire import load_grpc
+from leasehold._backends.etcd.doctor import _Facts, _version
+from leasehold._backends.etcd.rpc_requests import Method
+from leasehold._backends.etcd.rpc_responses import Status
+from leasehold._backends.etcd.wire import load_grpc
 from leasehold.findings import Level
 from leasehold.values import LossReason
 from verification.lab.certificates import Certificates

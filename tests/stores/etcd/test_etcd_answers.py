@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from leasehold.backends.etcd.sessions import Session
+from leasehold._backends.etcd.sessions import Session
+from leasehold._urls import find_store
 from leasehold.errors import BackendError, BackendRejected, BackendUnavailable, OutcomeUnknown
 from leasehold.spi import Place
-from leasehold.urls import find_store
 from leasehold.values import Claim, Grant, Holder, Loss, LossReason, Mode, Record, Refusal
 from verification.lab.proxy import FaultProxy
 

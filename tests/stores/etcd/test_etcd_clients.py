@@ -12,10 +12,10 @@ import pytest
 
 import leasehold
 from leasehold import events
+from leasehold._face.client import AsyncClient
 from leasehold._runtimes.asyncio import AsyncioRuntime
-from leasehold.client import AsyncClient
+from leasehold._urls import find_store
 from leasehold.testing.faults import Faults, FaultyBackend
-from leasehold.urls import find_store
 from leasehold.values import Loss, LossReason
 from tests.stores.etcd.etcd_process import Worker
 from verification.lab.etcd import EtcdServer

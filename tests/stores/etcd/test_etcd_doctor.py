@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from leasehold.backends.etcd.doctor import Doctor, _clock, _Facts, _leader, _members, _space, _speed
-from leasehold.backends.etcd.options import read_url
-from leasehold.backends.etcd.rpc_responses import Status
+from leasehold._backends.etcd.doctor import Doctor, _clock, _Facts, _leader, _members, _space, _speed
+from leasehold._backends.etcd.options import read_url
+from leasehold._backends.etcd.rpc_responses import Status
 from leasehold.findings import Level
 from leasehold.store_url import StoreURL
 

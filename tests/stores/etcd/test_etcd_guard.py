@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import leasehold
-from leasehold.backends.etcd import rpc_requests, rpc_responses
-from leasehold.backends.etcd.wire import load_grpc
+from leasehold._backends.etcd import rpc_requests, rpc_responses
+from leasehold._backends.etcd.wire import load_grpc
 from leasehold.fencing.etcd import still_held
 from verification.lab.process import wait_until
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import leasehold
-from leasehold.backends.etcd import rpc_requests
-from leasehold.backends.etcd.connection import until
-from leasehold.backends.etcd.rpc_requests import Method
+from leasehold._backends.etcd import rpc_requests
+from leasehold._backends.etcd.connection import until
+from leasehold._backends.etcd.rpc_requests import Method
 from tests.stores.half_open import gets_its_turn, keeps_its_lease
 from verification.lab.proxy import FaultProxy
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from leasehold._backends.etcd.queue import MOST_IN_STORE, LocalQueue
 from leasehold._runtimes.threads import ThreadRuntime
-from leasehold.backends.etcd.queue import MOST_IN_STORE, LocalQueue
 
 LOCK = b"lock"
 

@@ -13,24 +13,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from leasehold._runtimes.threads import ThreadRuntime, run
-from leasehold.backends.etcd import rpc_requests
-from leasehold.backends.etcd.claims import ClaimState, LocalClaim, encode_claim, read_claim
-from leasehold.backends.etcd.connection import Connection, until
-from leasehold.backends.etcd.errors import (
+from leasehold._backends.etcd import rpc_requests
+from leasehold._backends.etcd.claims import ClaimState, LocalClaim, encode_claim, read_claim
+from leasehold._backends.etcd.connection import Connection, until
+from leasehold._backends.etcd.errors import (
     CallFailed,
     LeaseGone,
     is_stale_token,
     may_work_elsewhere,
     to_backend_error,
 )
-from leasehold.backends.etcd.keys import KeySpace, KeySuffixes, after
-from leasehold.backends.etcd.notifications import Notifications
-from leasehold.backends.etcd.options import read_url
-from leasehold.backends.etcd.rpc_responses import Header, KeyValue
-from leasehold.backends.etcd.sessions import KeepAlive, Session, SessionEnded, Sessions
-from leasehold.backends.etcd.store import open_url
-from leasehold.backends.etcd.wire import Target, time_in
+from leasehold._backends.etcd.keys import KeySpace, KeySuffixes, after
+from leasehold._backends.etcd.notifications import Notifications
+from leasehold._backends.etcd.options import read_url
+from leasehold._backends.etcd.rpc_responses import Header, KeyValue
+from leasehold._backends.etcd.sessions import KeepAlive, Session, SessionEnded, Sessions
+from leasehold._backends.etcd.store import open_url
+from leasehold._backends.etcd.wire import Target, time_in
+from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold.errors import BackendRejected, BackendUnavailable, ConfigurationError, OutcomeUnknown
 from leasehold.kit.options import TLSFiles
 from leasehold.store_url import StoreURL

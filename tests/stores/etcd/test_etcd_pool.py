@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 
-from leasehold.backends.etcd.pool import GRACE, LEAST_WAIT, YOUNG, ChannelPool
+from leasehold._backends.etcd.pool import GRACE, LEAST_WAIT, YOUNG, ChannelPool
 
 
 class Clock:

@@ -15,8 +15,8 @@ import pytest
 
 import leasehold
 from leasehold._runtimes.asyncio import AsyncioRuntime
+from leasehold._urls import find_store
 from leasehold.spi import Place
-from leasehold.urls import find_store
 from leasehold.values import Claim, Holder, Mode
 from verification.lab.etcd import EtcdServer
 from verification.lab.process import wait_until

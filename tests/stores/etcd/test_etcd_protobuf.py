@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from leasehold.backends.etcd import rpc_requests, rpc_responses
-from leasehold.backends.etcd.protobuf import block, fields, number, signed, unsigned, varint
+from leasehold._backends.etcd import rpc_requests, rpc_responses
+from leasehold._backends.etcd.protobuf import block, fields, number, signed, unsigned, varint
 
 WHOLE = some.integers(-(2**63), 2**63 - 1)
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from leasehold.backends.etcd import rpc_responses
-from leasehold.backends.etcd.claims import LocalClaim
-from leasehold.backends.etcd.errors import CallFailed, may_work_elsewhere
-from leasehold.backends.etcd.fences import Fences, Floor
-from leasehold.backends.etcd.inspect import count_holders
-from leasehold.backends.etcd.keys import ClaimKey, KeySpace
-from leasehold.backends.etcd.protobuf import block, number
-from leasehold.backends.etcd.rpc_responses import KeyValue
-from leasehold.backends.etcd.sessions import Session
-from leasehold.backends.etcd.wire import Calls
+from leasehold._backends.etcd import rpc_responses
+from leasehold._backends.etcd.claims import LocalClaim
+from leasehold._backends.etcd.errors import CallFailed, may_work_elsewhere
+from leasehold._backends.etcd.fences import Fences, Floor
+from leasehold._backends.etcd.inspect import count_holders
+from leasehold._backends.etcd.keys import ClaimKey, KeySpace
+from leasehold._backends.etcd.protobuf import block, number
+from leasehold._backends.etcd.rpc_responses import KeyValue
+from leasehold._backends.etcd.sessions import Session
+from leasehold._backends.etcd.wire import Calls
 from leasehold.errors import BackendRejected, ConfigurationError
 from leasehold.values import Claim, Holder, Mode
 
@@ -109,7 +109,7 @@ def test_a_child_of_a_quiet_process_may_use_grpc() -> None:
 
 @pytest.mark.parametrize("what", ["a call is under way", "asyncio is used"])
 def test_a_child_that_was_forked_at_the_wrong_moment_refuses(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leasehold.backends.etcd.wire.PATIENCE", 0.01)
+    monkeypatch.setattr("leasehold._backends.etcd.wire.PATIENCE", 0.01)
     calls = Calls()
     if what == "asyncio is used":
         calls.uses_asyncio = True

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import leasehold
+from leasehold._backends.etcd import transactions
+from leasehold._backends.etcd.connection import until
 from leasehold._runtimes.asyncio import AsyncioRuntime
-from leasehold.backends.etcd import transactions
-from leasehold.backends.etcd.connection import until
+from leasehold._urls import find_store
 from leasehold.spi import Place
-from leasehold.urls import find_store
 from leasehold.values import Claim, Grant, Holder, Mode, Refusal
 from verification.lab.etcd import EtcdServer
 from verification.lab.proxy import FaultProxy
@@ -22,7 +22,7 @@ from verification.lab.proxy import FaultProxy
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from leasehold.client import AsyncClient
+    from leasehold._face.client import AsyncClient
 
 
 def play(history: Coroutine[Any, Any, None]) -> None:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import leasehold
+from leasehold._urls import find_store
 from leasehold.errors import BackendUnavailable, ClientClosed, OutcomeUnknown
 from leasehold.spi import Place
-from leasehold.urls import find_store
 from leasehold.values import Claim, Grant, Holder, Mode
 from verification.lab.process import free_port, wait_until
 from verification.lab.proxy import FaultProxy

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import leasehold
+from leasehold._backends.mysql import ddl, maintenance
+from leasehold._backends.mysql.maintenance import Cleaning
+from leasehold._backends.mysql.statements import MICRO
 from leasehold._runtimes.threads import ThreadRuntime, run
-from leasehold.backends.mysql import ddl, maintenance
-from leasehold.backends.mysql.maintenance import Cleaning
-from leasehold.backends.mysql.statements import MICRO
+from leasehold._urls import find_store
 from leasehold.errors import BackendRejected
 from leasehold.kit import rules
 from leasehold.sql import store_schema
-from leasehold.urls import find_store
 from leasehold.values import Claim, Holder, Mode
 from tests.stores.support import eventually, waiters
 

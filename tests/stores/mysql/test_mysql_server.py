@@ -11,7 +11,7 @@ import pytest
 import leasehold
 from leasehold import LossReason
 from leasehold._runtimes.threads import ThreadRuntime, run
-from leasehold.urls import find_store
+from leasehold._urls import find_store
 from leasehold.values import Claim, Grant, Holder, Mode
 from tests.stores.half_open import gets_its_turn, keeps_its_lease
 from tests.stores.support import eventually, opened, waiters

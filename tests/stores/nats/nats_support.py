@@ -6,13 +6,13 @@ from contextlib import asynccontextmanager
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from leasehold.urls import find_store
+from leasehold._urls import find_store
 from leasehold.values import Claim, Grant, Holder, Mode
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from leasehold.backends.nats.backend import NatsBackend
+    from leasehold._backends.nats.backend import NatsBackend
     from leasehold.testing import contract
 
 __all__ = ["backend_of", "claim", "fresh_bucket", "granted"]

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from leasehold.backends.nats import errors
-from leasehold.backends.nats.connection import Greeting, Inbox, Servers
-from leasehold.backends.nats.doctor import Doctor, _clock, _replicas, _storage
-from leasehold.backends.nats.documents import _key, _token, bucket_config, instant
-from leasehold.backends.nats.notifications import Watches
-from leasehold.backends.nats.options import Options, read_url
-from leasehold.backends.nats.wire import Frame, Parser, Request, publish
+from leasehold._backends.nats import errors
+from leasehold._backends.nats.connection import Greeting, Inbox, Servers
+from leasehold._backends.nats.doctor import Doctor, _clock, _replicas, _storage
+from leasehold._backends.nats.documents import _key, _token, bucket_config, instant
+from leasehold._backends.nats.notifications import Watches
+from leasehold._backends.nats.options import Options, read_url
+from leasehold._backends.nats.wire import Frame, Parser, Request, publish
 from leasehold.errors import BackendRejected, BackendUnavailable, OutcomeUnknown
 from leasehold.findings import Level
 from leasehold.kit.options import TLSFiles

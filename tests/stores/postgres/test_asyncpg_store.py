@@ -13,10 +13,10 @@ import pytest
 from sqlalchemy.ext.asyncio import create_async_engine
 
 import leasehold
+from leasehold._backends.postgres import adopt
 from leasehold._runtimes.asyncio import AsyncioRuntime
-from leasehold.backends.postgres import adopt
+from leasehold._urls import find_store
 from leasehold.errors import BackendRejected, BackendUnavailable, ClientClosed, ConfigurationError, OutcomeUnknown
-from leasehold.urls import find_store
 from leasehold.values import Claim, Grant, Holder, Mode
 from tests.servers.postgres import fresh_database
 from verification.lab.postgres import postgres_url
@@ -234,7 +234,7 @@ def test_sessions_that_the_server_ends_cost_no_lock_and_no_turn(
     postgres: PostgresServer, database: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Idle ones are replaced, and the one that listened, too; a waiter has its turn all the same."""
-    monkeypatch.setattr("leasehold.backends.postgres.notifications.LISTEN_AGAIN", 0.3)
+    monkeypatch.setattr("leasehold._backends.postgres.notifications.LISTEN_AGAIN", 0.3)
 
     async def story(client: leasehold.AsyncClient, lent: Any) -> None:
         lease = await client.lock("job").acquire()
@@ -271,7 +271,7 @@ def test_connection_that_ends_inside_a_request_leaves_its_outcome_open(
             assert isinstance(await backend.try_acquire(claim_of(runtime)), Grant)
             claim = claim_of(runtime)
             async with other.acquire() as blocker, blocker.transaction():
-                await blocker.execute("SELECT 1 FROM leasehold.lock FOR UPDATE")
+                await blocker.execute("SELECT 1 FROM leasehold._face.lock FOR UPDATE")
                 request = asyncio.create_task(backend.join(claim))
                 while not await blocker.fetchval(
                     "SELECT count(pg_terminate_backend(pid)) FROM pg_locks WHERE NOT granted"

@@ -15,7 +15,7 @@ from verification.lab.proxy import FaultProxy
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
 
-    from leasehold.client import AsyncClient
+    from leasehold._face.client import AsyncClient
     from leasehold.testing import contract
     from verification.lab.postgres import PostgresServer
 

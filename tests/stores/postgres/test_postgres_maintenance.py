@@ -18,7 +18,9 @@ from tests.stores.support import eventually
 if TYPE_CHECKING:
     from verification.lab.postgres import PostgresServer
 
-OLD = "INSERT INTO leasehold.lock (key, fence) SELECT convert_to(n::text, 'UTF8'), n FROM generate_series(1, 30) n"
+OLD = (
+    "INSERT INTO leasehold._face.lock (key, fence) SELECT convert_to(n::text, 'UTF8'), n FROM generate_series(1, 30) n"
+)
 
 
 def rows_are_cleaned(database: str, client: leasehold.Client) -> None:
@@ -29,13 +31,13 @@ def rows_are_cleaned(database: str, client: leasehold.Client) -> None:
 
         def are_gone() -> bool:
             client.lock("job").acquire().release()
-            return connection.execute("SELECT count(*) FROM leasehold.lock WHERE fence <= 30").fetchone() == (0,)
+            return connection.execute("SELECT count(*) FROM leasehold._face.lock WHERE fence <= 30").fetchone() == (0,)
 
         eventually(are_gone, "old rows are never cleaned away", 20)
 
 
 def test_old_rows_are_cleaned_away_in_every_mode(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leasehold.backends.postgres.maintenance.CLEAN_EVERY", 0.3)
+    monkeypatch.setattr("leasehold._backends.postgres.maintenance.CLEAN_EVERY", 0.3)
     for mode in ("rows", "session"):
         with leasehold.connect(f"{database}?mode={mode}", ttl=20) as client:
             rows_are_cleaned(database, client)
@@ -53,7 +55,7 @@ def test_old_rows_are_cleaned_away_in_every_mode(database: str, monkeypatch: pyt
 
 
 def test_old_rows_are_cleaned_away_over_a_borrowed_async_pool(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leasehold.backends.postgres.maintenance.CLEAN_EVERY", 0.3)
+    monkeypatch.setattr("leasehold._backends.postgres.maintenance.CLEAN_EVERY", 0.3)
 
     async def use_for_a_while() -> None:
         pool: Any
@@ -63,7 +65,7 @@ def test_old_rows_are_cleaned_away_over_a_borrowed_async_pool(database: str, mon
                 async with await psycopg.AsyncConnection.connect(database, autocommit=True) as connection:
                     await connection.execute(OLD)
                     end = time.monotonic() + 20
-                    old = "SELECT count(*) FROM leasehold.lock WHERE fence <= 30"
+                    old = "SELECT count(*) FROM leasehold._face.lock WHERE fence <= 30"
                     while await (await connection.execute(old)).fetchone() != (0,):
                         assert time.monotonic() < end, "old rows are never cleaned away"
                         await (await client.lock("job").acquire()).release()
@@ -81,7 +83,7 @@ def test_maintenance_that_fails_is_left_for_later_and_ends_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Its connection is killed under it. The housekeeper goes on: it still lets go of what is idle."""
-    monkeypatch.setattr("leasehold.backends.postgres.maintenance.CLEAN_EVERY", 0.0)
+    monkeypatch.setattr("leasehold._backends.postgres.maintenance.CLEAN_EVERY", 0.0)
     caplog.set_level(logging.DEBUG, "leasehold.postgres")
     name = database.rpartition("/")[2]
     ours = f"FROM pg_stat_activity WHERE datname = '{name}' AND application_name = 'leasehold'"

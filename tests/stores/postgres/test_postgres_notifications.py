@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import leasehold
 from leasehold._runtimes.threads import ThreadRuntime, run
-from leasehold.urls import find_store
+from leasehold._urls import find_store
 from leasehold.values import Claim, Holder, Mode
 from tests.stores.support import eventually
 
@@ -22,7 +22,7 @@ def test_listener_that_was_ended_is_replaced_while_somebody_still_waits(
     postgres: PostgresServer, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Under constant contention somebody always waits; it asked again and again for ever after."""
-    monkeypatch.setattr("leasehold.backends.postgres.notifications.LISTEN_AGAIN", 1.0)
+    monkeypatch.setattr("leasehold._backends.postgres.notifications.LISTEN_AGAIN", 1.0)
     name = database.rpartition("/")[2]
     listening = f"FROM pg_stat_activity WHERE datname = '{name}' AND query LIKE 'LISTEN%'"
     with leasehold.connect(database, ttl=20) as holder, leasehold.connect(database, ttl=20) as client:
@@ -74,9 +74,9 @@ def test_waiter_that_joins_while_the_listener_gets_ready_says_where_it_is_called
 def test_listening_is_tried_again_after_a_while_and_not_more_often(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leasehold.backends.postgres.notifications.LISTEN_AGAIN", 0.3)
-    monkeypatch.setattr("leasehold.backends.postgres.notifications.PROVE_AGAIN", 0.9)
-    monkeypatch.setattr("leasehold.backends.postgres.notifications.PROOF", 0.0)  # so that no message comes in time
+    monkeypatch.setattr("leasehold._backends.postgres.notifications.LISTEN_AGAIN", 0.3)
+    monkeypatch.setattr("leasehold._backends.postgres.notifications.PROVE_AGAIN", 0.9)
+    monkeypatch.setattr("leasehold._backends.postgres.notifications.PROOF", 0.0)  # so that no message comes in time
     runtime = ThreadRuntime()
     backend: Any = find_store(database).open_backend(runtime)
     listener, tries = backend._listener, []
@@ -96,7 +96,7 @@ def test_listening_is_tried_again_after_a_while_and_not_more_often(
     first, second, third, fourth = tries[:4]
     assert min(second - first, third - second) >= 0.3
     assert fourth - third >= 0.9
-    monkeypatch.setattr("leasehold.backends.postgres.notifications.PROOF", 20.0)
+    monkeypatch.setattr("leasehold._backends.postgres.notifications.PROOF", 20.0)
     eventually(lambda: listener.channel is not None, "a late message is not heard later either", 20)
     del waiter
     run(backend.close())

@@ -7,9 +7,9 @@ from urllib.parse import quote
 import pytest
 
 from leasehold import ConfigurationError
-from leasehold.backends.postgres.options import parse
+from leasehold._backends.postgres.options import parse
+from leasehold._urls import find_store
 from leasehold.store_url import StoreURL
-from leasehold.urls import find_store
 
 
 def parsed(text: str) -> tuple[object, dict[str, object]]:

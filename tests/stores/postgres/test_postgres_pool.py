@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from leasehold._runtimes.asyncio import AsyncioRuntime
+from leasehold._urls import find_store
 from leasehold.kit.pool_queue import STUCK, PoolQueue
-from leasehold.urls import find_store
 from leasehold.values import Claim, Holder, Mode
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ import pytest
 
 from leasehold._runtimes.asyncio import AsyncioRuntime
 from leasehold._runtimes.threads import ThreadRuntime, run
+from leasehold._urls import find_store
 from leasehold.errors import BackendUnavailable, OutcomeUnknown
 from leasehold.spi import Place
-from leasehold.urls import find_store
 from leasehold.values import Claim, Grant, Holder, Mode
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ import pytest
 
 import leasehold
 from leasehold import sql as ours
+from leasehold._backends.postgres import ddl, doctor, statements
 from leasehold._runtimes.threads import ThreadRuntime, run
-from leasehold.backends.postgres import ddl, doctor, statements
+from leasehold._urls import find_store
 from leasehold.sql import fence_schema, guard, guard_schema, store_schema, transaction_lock
-from leasehold.urls import find_store
 from leasehold.values import Claim, Holder, Mode
 
 if TYPE_CHECKING:

@@ -166,7 +166,7 @@ def test_session_that_does_not_answer_is_not_given_up_while_a_lease_lives_in_it(
         lease = client.lock("job", ttl=60, renew=False).acquire()
         before = sessions(postgres, url)
         with monkeypatch.context() as patch:
-            patch.setattr("leasehold.backends.postgres.connection.Connection.recovers", late)
+            patch.setattr("leasehold._backends.postgres.connection.Connection.recovers", late)
             with pytest.raises(BackendUnavailable):
                 lease.renew()
         lease.renew()

@@ -6,8 +6,8 @@ import socket
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
+from leasehold._urls import find_store
 from leasehold.errors import BackendError
-from leasehold.urls import find_store
 from leasehold.values import Claim, Grant, Holder, Mode
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import redis
 
+from leasehold._backends.redis import doctor
+from leasehold._backends.redis.doctor_rights import needed
 from leasehold._runtimes.threads import run
-from leasehold.backends.redis import doctor
-from leasehold.backends.redis.doctor_rights import needed
 from leasehold.errors import BackendRejected
 from leasehold.findings import Finding, Level
 from verification.lab.process import wait_until
@@ -295,7 +295,7 @@ def test_the_doctor_checks_the_documented_rights_and_all_that_the_scripts_call()
     page = (ROOT / "docs/how-to/redis-acl.md").read_text()
     documented = set(re.findall(r"\+(\w+)", page.split("```")[1]))
     assert asked == documented
-    scripts = (ROOT / "src/leasehold/backends/redis/scripts").glob("*.lua")
+    scripts = (ROOT / "src/leasehold/_backends/redis/scripts").glob("*.lua")
     called = {name.lower() for script in scripts for name in re.findall(r"redis\.p?call\('(\w+)'", script.read_text())}
     assert len(called) > 10
     assert called <= asked

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis.crc import key_slot
 
-from leasehold.backends.redis.keys import Names, glob_escaped
-from leasehold.backends.redis.scripts import script
+from leasehold._backends.redis.keys import Names, glob_escaped
+from leasehold._backends.redis.scripts import script
 
 names = st.text(min_size=1, max_size=40).map(lambda name: f"app:{name}")
 
@@ -75,7 +75,7 @@ def test_a_pattern_matches_only_what_starts_like_it() -> None:
 def test_a_script_is_whole_and_documents_what_it_takes(name: str) -> None:
     from pathlib import Path
 
-    import leasehold.backends.redis.scripts as package
+    import leasehold._backends.redis.scripts as package
 
     source = (Path(package.__file__).parent / f"{name}.lua").read_text()
     header = source.split("\nlocal", 1)[0]

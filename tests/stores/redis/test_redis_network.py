@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import leasehold
-from leasehold.client import AsyncClient
+from leasehold._face.client import AsyncClient
 from leasehold.values import LossReason
 from tests.stores.half_open import gets_its_turn, keeps_its_lease
 from tests.stores.support import opened

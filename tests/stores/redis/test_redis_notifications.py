@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from leasehold._backends.redis.calls import pack
 from leasehold._runtimes.asyncio import AsyncioRuntime
-from leasehold.backends.redis.calls import pack
+from leasehold._urls import find_store
 from leasehold.errors import ClientClosed, OutcomeUnknown
 from leasehold.spi import Place, Runtime
-from leasehold.urls import find_store
 from leasehold.values import Claim, Grant, Holder, Mode
 from tests.stores.support import eventually
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import leasehold
-from leasehold.backends.redis.inspect import read_holder
-from leasehold.backends.redis.options import Options
-from leasehold.backends.redis.wire import Node
+from leasehold._backends.redis.inspect import read_holder
+from leasehold._backends.redis.options import Options
+from leasehold._backends.redis.wire import Node
+from leasehold._urls import find_store
 from leasehold.kit.holder import holder_to_json
-from leasehold.urls import find_store
 from leasehold.values import Holder
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import leasehold
-from leasehold.urls import find_store
+from leasehold._urls import find_store
 from leasehold.values import Claim, Grant, Holder, Mode, Record
 from tests.stores.redis.redis_calls import backend_of
 from tests.stores.support import eventually, opened, waiters

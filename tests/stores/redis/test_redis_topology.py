@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from leasehold._backends.redis.calls import pack
+from leasehold._backends.redis.router import Router
+from leasehold._backends.redis.topology import DISCOVERY_TIMEOUT, newest, refused_by_all, share
+from leasehold._backends.redis.wire import HASTY, STEP, Node, is_hasty, stepped
 from leasehold._runtimes.threads import ThreadRuntime, run
-from leasehold.backends.redis.calls import pack
-from leasehold.backends.redis.router import Router
-from leasehold.backends.redis.topology import DISCOVERY_TIMEOUT, newest, refused_by_all, share
-from leasehold.backends.redis.wire import HASTY, STEP, Node, is_hasty, stepped
 from leasehold.errors import BackendRejected, BackendUnavailable, OutcomeUnknown
 
 OLD, NEW = Node("old"), Node("new")

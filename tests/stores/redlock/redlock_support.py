@@ -7,17 +7,17 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from leasehold._backends.redlock.calls import LOCK
 from leasehold._core.names import DEFAULT_NAMESPACE, key_for
-from leasehold.backends.redlock.calls import LOCK
+from leasehold._urls import find_store
 from leasehold.errors import BackendUnavailable
-from leasehold.urls import find_store
 from verification.lab.proxy import FaultProxy
 from verification.lab.redlock import RedlockNodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from leasehold.client import AsyncClient
+    from leasehold._face.client import AsyncClient
     from leasehold.testing import contract
     from verification.lab.redis import RedisServer
 

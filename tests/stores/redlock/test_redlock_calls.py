@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import leasehold
+from leasehold._backends.redlock.calls import GONE, Calls
 from leasehold._runtimes.threads import ThreadRuntime, run
-from leasehold.backends.redlock.calls import GONE, Calls
+from leasehold._urls import find_store
 from leasehold.errors import ClientClosed
-from leasehold.urls import find_store
 from leasehold.values import Claim, Grant, Holder, Loss, LossReason, Mode, Refusal
 from tests.stores.redlock.redlock_support import (
     connected,
@@ -32,7 +32,7 @@ from verification.lab.redlock import RedlockNodes
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from leasehold.client import AsyncClient
+    from leasehold._face.client import AsyncClient
     from leasehold.testing import contract
 
 PATIENT = 20.0  # a limit of the store's own that no call may need
@@ -155,7 +155,7 @@ def test_call_ends_when_its_answer_is_of_no_use_any_more(
 def test_connecting_ends_when_the_answer_is_of_no_use_any_more(
     driver: contract.Driver, nodes: RedlockNodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leasehold.backends.redlock.nodes.HARD", PATIENT)
+    monkeypatch.setattr("leasehold._backends.redlock.nodes.HARD", PATIENT)
 
     async def body() -> None:
         with proxied(nodes, 5) as (proxies, url):
@@ -223,7 +223,7 @@ def test_call_that_is_under_way_ends_with_the_client(driver: contract.Driver, no
 def test_call_that_waits_for_connections_ends_with_the_client(
     driver: contract.Driver, nodes: RedlockNodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leasehold.backends.redlock.nodes.HARD", PATIENT)
+    monkeypatch.setattr("leasehold._backends.redlock.nodes.HARD", PATIENT)
 
     async def body() -> None:
         with proxied(nodes, 5) as (proxies, url):

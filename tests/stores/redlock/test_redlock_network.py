@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import leasehold
+from leasehold._backends.redis.blocking_wire import FRESH
+from leasehold._backends.redlock.blocking_wire import MOST_IDLE, Pending
+from leasehold._backends.redlock.calls import Calls
+from leasehold._backends.redlock.scripts import script
 from leasehold._runtimes.threads import ThreadRuntime, run
-from leasehold.backends.redis.blocking_wire import FRESH
-from leasehold.backends.redlock.blocking_wire import MOST_IDLE, Pending
-from leasehold.backends.redlock.calls import Calls
-from leasehold.backends.redlock.scripts import script
-from leasehold.urls import find_store
+from leasehold._urls import find_store
 from leasehold.values import Claim, Grant, Holder, Mode, Refusal
 from tests.stores.redlock.redlock_support import connected, drop_lock, has_lock, held_on, lock_key, proxied, tell
 from tests.stores.support import eventually, opened
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from leasehold.client import AsyncClient
+    from leasehold._face.client import AsyncClient
     from leasehold.testing import contract
 
 WORD = b"leasehold:name"  # only the requests about this lock

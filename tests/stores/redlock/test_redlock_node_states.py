@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from leasehold._backends.redis.wire import Node as Address
+from leasehold._backends.redlock.calls import Calls
+from leasehold._backends.redlock.node import Node
+from leasehold._backends.redlock.nodes import Nodes
+from leasehold._backends.redlock.wire import SILENCE_LIMIT
 from leasehold._runtimes.threads import ThreadRuntime, run
-from leasehold.backends.redis.wire import Node as Address
-from leasehold.backends.redlock.calls import Calls
-from leasehold.backends.redlock.node import Node
-from leasehold.backends.redlock.nodes import Nodes
-from leasehold.backends.redlock.wire import SILENCE_LIMIT
 from leasehold.errors import BackendUnavailable
 from leasehold.values import Claim, Holder, Mode
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import leasehold
+from leasehold._backends.redlock.calls import Calls
 from leasehold._core.names import DEFAULT_NAMESPACE, key_for
+from leasehold._face.client import AsyncClient
+from leasehold._face.lease import AsyncLease
 from leasehold._runtimes.threads import ThreadRuntime, run
-from leasehold.backends.redlock.calls import Calls
-from leasehold.client import AsyncClient
-from leasehold.lease import AsyncLease
-from leasehold.urls import find_store
+from leasehold._urls import find_store
 from leasehold.values import Claim, Grant, Holder, LossReason, Mode
 from tests.stores.redlock.redlock_support import SHORT, drop_lock, has_lock, held_on, proxied, tell
 from tests.stores.support import eventually, opened
@@ -105,7 +105,7 @@ def test_first_try_after_a_long_rest_finds_out_that_nodes_are_back(
     driver: contract.Driver, nodes: RedlockNodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nodes are not probed for a client that is not used, so what it knows of them is old."""
-    monkeypatch.setattr("leasehold.backends.redlock.nodes.IDLE", 0.1)
+    monkeypatch.setattr("leasehold._backends.redlock.nodes.IDLE", 0.1)
 
     runtime = driver.runtime()
     backend: Any = find_store(nodes.url()).open_backend(runtime)  # no client: it would go on withdrawing what failed

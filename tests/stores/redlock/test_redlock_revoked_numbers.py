@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leasehold.backends.redlock.fences import RevokedNumbers
+from leasehold._backends.redlock.fences import RevokedNumbers
 
 
 def test_numbers_are_remembered_by_claim_and_once() -> None:

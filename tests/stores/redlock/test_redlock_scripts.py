@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import leasehold
+from leasehold._backends.redlock.calls import LOCK, Call, Calls
+from leasehold._backends.redlock.scripts import script
 from leasehold._core.quorum import WINDOW
-from leasehold.backends.redlock.calls import LOCK, Call, Calls
-from leasehold.backends.redlock.scripts import script
 from leasehold.values import Claim, Grant, Holder, Mode
 from tests.stores.redlock.redlock_support import connected, drop_lock, has_lock, held_on, lock_key, tell
 from tests.stores.support import opened

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from leasehold.client import AsyncClient
+    from leasehold._face.client import AsyncClient
     from leasehold.testing import contract
 
 

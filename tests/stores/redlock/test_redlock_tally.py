@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from redis import ResponseError
 
-import leasehold.backends.redlock.scripts as scripts_package
+import leasehold._backends.redlock.scripts as scripts_package
+from leasehold._backends.redlock.acquire import Votes, enough_votes, may_have_voted_for
+from leasehold._backends.redlock.calls import RENEWED_TOGETHER, Calls
+from leasehold._backends.redlock.inspect import kept_by_majority, require_majority, to_states
+from leasehold._backends.redlock.release import freed, yes_or_no
+from leasehold._backends.redlock.renew import Renewals, enough_renewals
+from leasehold._backends.redlock.scripts import NAMES, script
+from leasehold._backends.redlock.wire import reply_or_error
 from leasehold._core.quorum import WINDOW
-from leasehold.backends.redlock.acquire import Votes, enough_votes, may_have_voted_for
-from leasehold.backends.redlock.calls import RENEWED_TOGETHER, Calls
-from leasehold.backends.redlock.inspect import kept_by_majority, require_majority, to_states
-from leasehold.backends.redlock.release import freed, yes_or_no
-from leasehold.backends.redlock.renew import Renewals, enough_renewals
-from leasehold.backends.redlock.scripts import NAMES, script
-from leasehold.backends.redlock.wire import reply_or_error
 from leasehold.errors import BackendError, BackendRejected, BackendUnavailable, OutcomeUnknown
 from leasehold.kit.holder import holder_to_json
 from leasehold.values import Claim, Grant, Holder, Loss, LossReason, Mode

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from leasehold.backends.redlock.calls import Call, Calls
-from leasehold.backends.redlock.undelivered import MOST_UNDELIVERED, Undelivered
+from leasehold._backends.redlock.calls import Call, Calls
+from leasehold._backends.redlock.undelivered import MOST_UNDELIVERED, Undelivered
 from leasehold.values import Claim, Holder, Mode
 
 CALLS = Calls(30, 5)

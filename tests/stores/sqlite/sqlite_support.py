@@ -6,10 +6,10 @@ import itertools
 import math
 from typing import TYPE_CHECKING, TypeVar
 
+from leasehold._backends.sqlite import SqliteBackend
+from leasehold._backends.sqlite.host import ThisHost
+from leasehold._backends.sqlite.options import Location
 from leasehold._runtimes.threads import ThreadRuntime, run
-from leasehold.backends.sqlite import SqliteBackend
-from leasehold.backends.sqlite.host import ThisHost
-from leasehold.backends.sqlite.options import Location
 from leasehold.spi import Place
 from leasehold.values import Claim, Grant, Holder, Mode, Refusal
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from leasehold.backends.sqlite.host import Host
+    from leasehold._backends.sqlite.host import Host
     from leasehold.errors import BackendError
     from leasehold.values import LockState, Loss, Record
 

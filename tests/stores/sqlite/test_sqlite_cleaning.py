@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from leasehold._backends.sqlite import cleaning
 from leasehold._runtimes.threads import run
-from leasehold.backends.sqlite import cleaning
 from leasehold.values import UNLIMITED, Grant, Holder, Loss, Mode, Pause, Record
 from tests.stores.sqlite.sqlite_support import FakeHost, Verbs, claim, granted, placed, refused
 from tests.waiting import eventually

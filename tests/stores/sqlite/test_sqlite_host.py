@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold.backends.sqlite import host
-from leasehold.backends.sqlite.host import ThisHost
+from leasehold._backends.sqlite import host
+from leasehold._backends.sqlite.host import ThisHost
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import leasehold
+from leasehold._backends.sqlite import backend as module
 from leasehold._runtimes.threads import ThreadRuntime
-from leasehold.backends.sqlite import backend as module
 from leasehold.errors import BackendError, BackendUnavailable, ClientClosed
 from leasehold.values import Grant
 from tests.stores.sqlite.sqlite_support import Verbs, claim, granted, placed

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 import leasehold
-from leasehold.backends.sqlite.doctor import examine_file
-from leasehold.backends.sqlite.lock_file import mount_type, prepare
-from leasehold.backends.sqlite.options import Location, locate
+from leasehold._backends.sqlite.doctor import examine_file
+from leasehold._backends.sqlite.lock_file import mount_type, prepare
+from leasehold._backends.sqlite.options import Location, locate
+from leasehold._urls import find_store
 from leasehold.errors import BackendRejected, ConfigurationError
 from leasehold.findings import Level
 from leasehold.store_url import StoreURL
-from leasehold.urls import find_store
 
 if TYPE_CHECKING:
     from pathlib import Path

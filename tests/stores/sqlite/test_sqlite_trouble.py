@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import leasehold
-from leasehold.backends.sqlite.rows import SqliteRows
-from leasehold.backends.sqlite.schema import APPLICATION_ID
+from leasehold._backends.sqlite.rows import SqliteRows
+from leasehold._backends.sqlite.schema import APPLICATION_ID
 from leasehold.errors import BackendRejected, BackendUnavailable, ClientClosed, OutcomeUnknown
 from tests.stores.sqlite.sqlite_support import Verbs, claim, granted, refused
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 import leasehold
+from leasehold._backends.sqlite import notifications
+from leasehold._backends.sqlite.notifications import Notifications
+from leasehold._backends.sqlite.rows import Notification
 from leasehold._runtimes.threads import ThreadSignal
-from leasehold.backends.sqlite import notifications
-from leasehold.backends.sqlite.notifications import Notifications
-from leasehold.backends.sqlite.rows import Notification
 from tests.waiting import eventually
 
 

@@ -14,13 +14,13 @@ from kazoo.protocol.serialization import Create2, GetChildren
 
 import leasehold
 from leasehold import LossReason
+from leasehold._backends.zookeeper.claim_node import ClaimNode
+from leasehold._backends.zookeeper.keys import Paths, node_prefix
+from leasehold._backends.zookeeper.session import Session
 from leasehold._runtimes.asyncio import AsyncioRuntime
 from leasehold._runtimes.threads import run
-from leasehold.backends.zookeeper.claim_node import ClaimNode
-from leasehold.backends.zookeeper.keys import Paths, node_prefix
-from leasehold.backends.zookeeper.session import Session
+from leasehold._urls import find_store
 from leasehold.spi import Place
-from leasehold.urls import find_store
 from leasehold.values import Grant
 from tests.stores.zookeeper.zookeeper_support import (
     LIMIT,

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from leasehold import LossReason
+from leasehold._backends.zookeeper.claim_node import Stage
+from leasehold._backends.zookeeper.keys import node_id
 from leasehold._runtimes.threads import run
-from leasehold.backends.zookeeper.claim_node import Stage
-from leasehold.backends.zookeeper.keys import node_id
 from leasehold.errors import ClientClosed
 from leasehold.spi import Place
 from leasehold.values import Grant, Loss, Mode, Refusal

@@ -11,13 +11,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
+from leasehold._backends.zookeeper.claim_node import Registry
+from leasehold._backends.zookeeper.keys import NodeData, Paths, Sibling, key_of, node_id, node_prefix, parse_node
+from leasehold._backends.zookeeper.options import Options
+from leasehold._backends.zookeeper.pool import MOST_SESSIONS, Pool, rounded
+from leasehold._backends.zookeeper.queue import QueueView, is_admitted, split
+from leasehold._backends.zookeeper.validity import Validity, session_timeout
 from leasehold._runtimes.threads import ThreadRuntime
-from leasehold.backends.zookeeper.claim_node import Registry
-from leasehold.backends.zookeeper.keys import NodeData, Paths, Sibling, key_of, node_id, node_prefix, parse_node
-from leasehold.backends.zookeeper.options import Options
-from leasehold.backends.zookeeper.pool import MOST_SESSIONS, Pool, rounded
-from leasehold.backends.zookeeper.queue import QueueView, is_admitted, split
-from leasehold.backends.zookeeper.validity import Validity, session_timeout
 from leasehold.errors import BackendRejected, ConfigurationError
 from leasehold.store_url import StoreURL
 from leasehold.testing.contract.names import hostile_names

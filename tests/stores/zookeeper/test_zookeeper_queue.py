@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 import leasehold
+from leasehold._face.client import AsyncClient
 from leasehold._runtimes.asyncio import AsyncioRuntime
-from leasehold.client import AsyncClient
+from leasehold._urls import find_store
 from leasehold.testing.contract.lab import Child
 from leasehold.testing.faults import Faults, FaultyBackend
-from leasehold.urls import find_store
 from tests.stores.zookeeper.zookeeper_support import LIMIT, claims_in
 from verification.lab.process import wait_until
 

@@ -10,7 +10,7 @@ from kazoo.client import KazooClient
 from kazoo.security import make_digest_acl
 
 import leasehold
-from leasehold.backends.zookeeper.keys import node_id
+from leasehold._backends.zookeeper.keys import node_id
 from leasehold.findings import Finding, Level
 from tests.stores.zookeeper.zookeeper_support import LIMIT, looking_at
 from verification.lab.certificates import Certificates

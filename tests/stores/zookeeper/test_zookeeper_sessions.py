@@ -9,13 +9,13 @@ from types import SimpleNamespace
 import pytest
 from kazoo.protocol.states import KazooState
 
+from leasehold._backends.zookeeper.calls import Calls
+from leasehold._backends.zookeeper.claim_node import ClaimNode, Registry, Stage
+from leasehold._backends.zookeeper.keys import Paths
+from leasehold._backends.zookeeper.options import Options
+from leasehold._backends.zookeeper.session import UNCONFIRMED, Session
+from leasehold._backends.zookeeper.wire import Reply
 from leasehold._runtimes.threads import ThreadRuntime, run
-from leasehold.backends.zookeeper.calls import Calls
-from leasehold.backends.zookeeper.claim_node import ClaimNode, Registry, Stage
-from leasehold.backends.zookeeper.keys import Paths
-from leasehold.backends.zookeeper.options import Options
-from leasehold.backends.zookeeper.session import UNCONFIRMED, Session
-from leasehold.backends.zookeeper.wire import Reply
 from leasehold.errors import BackendRejected, BackendUnavailable, ClientClosed, OutcomeUnknown
 from leasehold.store_url import StoreURL
 from leasehold.values import Claim, Holder, Mode

@@ -10,8 +10,8 @@ import pytest
 
 import leasehold
 from leasehold import LossReason
+from leasehold._backends.zookeeper.connection import close_session
 from leasehold._runtimes.threads import run
-from leasehold.backends.zookeeper.connection import close_session
 from leasehold.spi import Place
 from leasehold.values import Grant
 from tests.stores.zookeeper.zookeeper_support import (

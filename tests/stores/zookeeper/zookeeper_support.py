@@ -16,7 +16,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from leasehold._runtimes.threads import ThreadRuntime, run
-from leasehold.urls import find_store
+from leasehold._urls import find_store
 from leasehold.values import Claim, Holder, Mode
 from verification.lab.process import wait_until
 from verification.lab.proxy import FaultProxy

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from leasehold.backends.redis.keys import Names
+from leasehold._backends.redis.keys import Names
 
 if TYPE_CHECKING:
     import random

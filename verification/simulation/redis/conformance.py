@@ -19,7 +19,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from leasehold.backends.redis.scripts import script
+from leasehold._backends.redis.scripts import script
 from verification.lab.redis import RedisServer, valkey_program
 from verification.lab.resp import ErrorReply
 from verification.simulation.redis.calls import Call, Calls

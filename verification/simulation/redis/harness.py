@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from leasehold.backends.redis.options import Options
+from leasehold._backends.redis.options import Options
 from leasehold.testing import contract
 from verification.simulation.driver import SimDriver
 from verification.simulation.network import Link

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leasehold.backends.redis.keys import DEFAULT_PREFIX, Names
-from leasehold.backends.redis.options import Options
+from leasehold._backends.redis.keys import DEFAULT_PREFIX, Names
+from leasehold._backends.redis.options import Options
 from leasehold.errors import BackendError
 from leasehold.values import Claim, Grant, Holder, Mode
 from verification.simulation.network import Link
@@ -21,7 +21,7 @@ from verification.simulation.redis.watcher import RedisWatcher
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from leasehold.backends.redis.backend import RedisBackend
+    from leasehold._backends.redis.backend import RedisBackend
     from leasehold.spi import Store
     from verification.simulation.history import History
     from verification.simulation.runtime import SimRuntime

@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from leasehold.backends.redis.backend import RedisBackend
-from leasehold.backends.redis.keys import Names
-from leasehold.backends.redis.router import Router
-from leasehold.backends.redis.topology import OneServer
-from leasehold.backends.redis.wire import Node
+from leasehold._backends.redis.backend import RedisBackend
+from leasehold._backends.redis.keys import Names
+from leasehold._backends.redis.router import Router
+from leasehold._backends.redis.topology import OneServer
+from leasehold._backends.redis.wire import Node
 from leasehold.errors import BackendError, BackendUnavailable, OutcomeUnknown
 from leasehold.values import Capability
 from verification.simulation.redis.wire import LABEL, SimWire
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
     from typing import TypeVar
 
-    from leasehold.backends.redis.options import Options
+    from leasehold._backends.redis.options import Options
     from leasehold.spi import Backend, Place
     from leasehold.values import Claim, Grant, LockState, Loss, Reading, Record, Refusal
     from verification.simulation.network import Link

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from leasehold.backends.redis.scripts import script
+from leasehold._backends.redis.scripts import script
 from leasehold.spi import Place
 from leasehold.values import Claim, Grant, Holder, Loss, LossReason, Mode, Refusal
 from verification.simulation.accounts import Book, Ownership, StoreModel
@@ -18,7 +18,7 @@ from verification.simulation.redis.server import EPOCH
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leasehold.backends.redis.keys import Names
+    from leasehold._backends.redis.keys import Names
     from leasehold.spi import Signal
     from verification.simulation.history import History
     from verification.simulation.network import Link

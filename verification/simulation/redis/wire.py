@@ -22,7 +22,7 @@ from verification.simulation.redis.server import Later
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from leasehold.backends.redis.wire import Node, Subscription
+    from leasehold._backends.redis.wire import Node, Subscription
     from leasehold.spi import Request
     from verification.simulation.network import Link
     from verification.simulation.redis.server import SimRedis

@@ -17,9 +17,9 @@ from leasehold.sql.wires import async_twin, wire_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from leasehold.blocking import Lease
+    from leasehold._blocking import Lease
+    from leasehold._face.lease import AsyncLease
     from leasehold.fencing.token import Token
-    from leasehold.lease import AsyncLease
     from leasehold.sql.wires import Wire
 
 __all__ = ["fenced_update", "fenced_update_async"]

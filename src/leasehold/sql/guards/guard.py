@@ -15,9 +15,9 @@ from leasehold.fencing.token import feed_back, token_of
 from leasehold.sql.wires import async_twin, wire_of
 
 if TYPE_CHECKING:
-    from leasehold.blocking import Lease
+    from leasehold._blocking import Lease
+    from leasehold._face.lease import AsyncLease
     from leasehold.fencing.token import Token
-    from leasehold.lease import AsyncLease
     from leasehold.sql.wires import Wire
 
 __all__ = ["guard", "guard_async", "guard_schema"]

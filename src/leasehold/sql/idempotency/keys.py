@@ -10,8 +10,8 @@ import itertools
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
+from leasehold._durations import optional_seconds, seconds, ttl_seconds
 from leasehold._runtimes.threads import run
-from leasehold.durations import optional_seconds, seconds, ttl_seconds
 from leasehold.errors import ConfigurationError
 from leasehold.sql.idempotency.record import (
     Kept,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from leasehold.durations import Duration
+    from leasehold._durations import Duration
     from leasehold.sql.idempotency.record import Claim, Dialect, Opened
     from leasehold.sql.wires import Wire
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Protocol
 
+from leasehold._fingerprint import fingerprint_of
 from leasehold.errors import ConfigurationError, InFlight, KeyReused, RetryTransaction
-from leasehold.fingerprint import fingerprint_of
 from leasehold.sql.wires import Transaction, Wire
 
 __all__ = [

@@ -15,7 +15,7 @@ from leasehold.sql.errors import error_chain, is_retryable, mysql_code, sqlite_c
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leasehold.backoff import Backoff
+    from leasehold._backoff import Backoff
 
 __all__ = ["Attempts", "Rules", "commit_is_unknown", "is_conflict"]
 

@@ -10,8 +10,8 @@ import functools
 import inspect
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
 
-from leasehold.backoff import Backoff
-from leasehold.durations import optional_seconds
+from leasehold._backoff import Backoff
+from leasehold._durations import optional_seconds
 from leasehold.errors import ConfigurationError
 from leasehold.sql.optimistic.attempts import Attempts, Rules
 from leasehold.sql.optimistic.units import manager_of
@@ -19,7 +19,7 @@ from leasehold.sql.optimistic.units import manager_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leasehold.durations import Duration
+    from leasehold._durations import Duration
 
 __all__ = ["RETRIES", "retry_on_conflict"]
 

@@ -11,9 +11,9 @@ import socket
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
+from leasehold._backoff import Backoff
+from leasehold._durations import seconds, ttl_seconds
 from leasehold._runtimes.randomness import jitter
-from leasehold.backoff import Backoff
-from leasehold.durations import seconds, ttl_seconds
 from leasehold.errors import ConfigurationError
 from leasehold.sql.calls import call, call_async
 from leasehold.sql.idempotency.record import check_text
@@ -23,7 +23,7 @@ from leasehold.sql.queue.rows import Rows
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
 
-    from leasehold.durations import Duration
+    from leasehold._durations import Duration
     from leasehold.sql.queue.job import Job, JobInfo, JobState, QueueCounts
     from leasehold.sql.queue.rows import Dialect
     from leasehold.sql.queue.worker import Worked

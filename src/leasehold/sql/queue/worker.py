@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Protocol
 
+from leasehold._backoff import Backoff
 from leasehold._core.events import logger
 from leasehold._runtimes.threads import ThreadRuntime, run
-from leasehold.backoff import Backoff
 from leasehold.errors import ConfigurationError, StaleFence
 from leasehold.sql.calls import call_either
 from leasehold.sql.errors import is_retryable

@@ -10,7 +10,7 @@ import secrets
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
-from leasehold.durations import seconds, ttl_seconds
+from leasehold._durations import seconds, ttl_seconds
 from leasehold.errors import ConfigurationError
 from leasehold.sql.calls import call, call_async
 from leasehold.sql.idempotency.record import check_text
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
     from typing import TypeVar
 
-    from leasehold.durations import Duration
+    from leasehold._durations import Duration
     from leasehold.sql.reservations.record import Item, Items
     from leasehold.sql.reservations.steps import Dialect
     from leasehold.sql.wires import Wire

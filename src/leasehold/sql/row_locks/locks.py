@@ -18,7 +18,7 @@ from leasehold.sql.tables.rows import Rows
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from leasehold.durations import Duration
+    from leasehold._durations import Duration
     from leasehold.sql.row_locks.wishes import Dialect, Free
     from leasehold.sql.tables.rows import Row
     from leasehold.sql.wires import Transaction, Wire

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 
-from leasehold.durations import optional_seconds
+from leasehold._durations import optional_seconds
 from leasehold.errors import ConfigurationError, RetryTransaction, RowBusy
 from leasehold.sql.tables.rows import check_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from leasehold.durations import Duration
+    from leasehold._durations import Duration
     from leasehold.sql.tables.rows import Row, Rows
     from leasehold.sql.wires import Transaction, Wire
 

@@ -9,8 +9,8 @@ from leasehold.errors import AcquireTimeout
 from leasehold.testing.contract.registry import store_case
 
 if TYPE_CHECKING:
-    from leasehold.client import AsyncClient
-    from leasehold.lease import AsyncLease
+    from leasehold._face.client import AsyncClient
+    from leasehold._face.lease import AsyncLease
     from leasehold.testing.contract.lab import Lab
 
 CLIENTS, WORKERS, ROUNDS = 3, 12, 12

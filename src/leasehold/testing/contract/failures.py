@@ -18,7 +18,7 @@ from leasehold.testing.faults import Faults
 from leasehold.values import Capability, LossReason
 
 if TYPE_CHECKING:
-    from leasehold.client import AsyncClient
+    from leasehold._face.client import AsyncClient
     from leasehold.testing.contract.lab import Lab
     from leasehold.values import Loss
 

@@ -7,11 +7,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from leasehold.backends.memory import MemoryStore
+from leasehold._backends.memory import MemoryStore
+from leasehold._urls import find_store
 from leasehold.testing.clock import ManualClock
 from leasehold.testing.contract.table import REQUIRED
 from leasehold.testing.shared import serve
-from leasehold.urls import find_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +33,7 @@ class Harness:
     ttl = 1.0  # a short ttl that the store honours
     lateness = 0.0  # how much later than its ttl the store may end a grant, because it looks only now and then
     stride = 1  # of the lines between which a thread can be interrupted, every how many-th is tried
-    swept = ""  # the folder of the package whose lines these are; "backends": the rest is swept over another store
+    swept = ""  # the folder of the package whose lines these are; "_backends": the rest is swept over another store
     clock: Clock | None = None  # a clock turned by hand, for stores that live in this process
 
     def open_store(self) -> Store:
@@ -68,7 +68,7 @@ class UrlHarness(Harness):
 
     `capabilities`: which the store must declare; without them, those that it does declare are checked.
     `stride`: more than 1 for one more server behind a backend, every line of which is interrupted over another server.
-    `swept`: "backends" where the lines of the core are interrupted over another store; several folders, with blanks.
+    `swept`: "_backends" where the lines of the core are interrupted over another store; several folders, with blanks.
     """
 
     def __init__(

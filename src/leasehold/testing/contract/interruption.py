@@ -20,7 +20,7 @@ from leasehold.values import Capability
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator
 
-    from leasehold.client import AsyncClient
+    from leasehold._face.client import AsyncClient
     from leasehold.testing.contract.lab import Lab
 
 MOST_POINTS = 2_000

@@ -10,7 +10,7 @@ import sys
 from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
-from leasehold.client import AsyncClient
+from leasehold._face.client import AsyncClient
 from leasehold.testing.clock import ManualClock
 from leasehold.testing.contract.pace import Pulse
 from leasehold.testing.faults import Faults, FaultyBackend

@@ -11,7 +11,7 @@ from leasehold.testing.faults import Faults
 from leasehold.values import Capability, LossReason, Mode, Refusal
 
 if TYPE_CHECKING:
-    from leasehold.client import AsyncClient
+    from leasehold._face.client import AsyncClient
     from leasehold.spi import Operating
     from leasehold.testing.contract.lab import Lab
     from leasehold.values import Grant

@@ -17,7 +17,7 @@ from leasehold.values import Capability
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from leasehold.lease import AsyncLease
+    from leasehold._face.lease import AsyncLease
     from leasehold.testing.contract.lab import Lab
 
 COMMAND_TIMEOUT = 30.0

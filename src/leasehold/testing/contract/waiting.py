@@ -10,8 +10,8 @@ from leasehold.testing.contract.registry import core_case, store_case
 from leasehold.values import Capability
 
 if TYPE_CHECKING:
-    from leasehold.client import AsyncClient
-    from leasehold.lease import AsyncLease
+    from leasehold._face.client import AsyncClient
+    from leasehold._face.lease import AsyncLease
     from leasehold.testing.contract.lab import Lab
 
 MANY = 150  # holders: more than any store has to do with at a time

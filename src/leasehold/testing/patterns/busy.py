@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leasehold.backoff import Backoff
+from leasehold._backoff import Backoff
 from leasehold.errors import AcquireTimeout
 from leasehold.testing.contract.expect import raises
 from leasehold.testing.patterns.registry import pattern_case

@@ -9,7 +9,7 @@ from leasehold.testing.patterns.registry import pattern_case
 from leasehold.values import Capability
 
 if TYPE_CHECKING:
-    from leasehold.patterns.cache import AsyncCache
+    from leasehold._patterns.cache import AsyncCache
     from leasehold.testing.contract.lab import Lab
 
 LONG = 3600.0  # a ttl for cases in which nothing expires

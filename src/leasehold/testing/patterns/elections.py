@@ -13,7 +13,7 @@ from leasehold.values import Capability, LossReason
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leasehold.patterns.election import AsyncElection, AsyncTerm
+    from leasehold._patterns.election import AsyncElection, AsyncTerm
     from leasehold.testing.contract.lab import Lab
     from leasehold.values import Loss
 

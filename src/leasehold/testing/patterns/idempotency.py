@@ -11,7 +11,7 @@ from leasehold.testing.patterns.registry import pattern_case
 from leasehold.values import Capability
 
 if TYPE_CHECKING:
-    from leasehold.patterns.idempotency import AsyncIdempotency
+    from leasehold._patterns.idempotency import AsyncIdempotency
     from leasehold.testing.contract.lab import Lab
 
 CHARGE = {"id": "ch_1", "amount": 4200, "tags": ["ü", None]}

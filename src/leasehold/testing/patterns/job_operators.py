@@ -10,7 +10,7 @@ from leasehold.testing.patterns.registry import pattern_case
 from leasehold.values import Capability, Skipped
 
 if TYPE_CHECKING:
-    from leasehold.client import AsyncClient
+    from leasehold._face.client import AsyncClient
     from leasehold.testing.contract.lab import Lab
 
 

@@ -13,9 +13,9 @@ from leasehold.values import Capability
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from leasehold.client import AsyncClient
-    from leasehold.patterns.partition import AsyncPartition
-    from leasehold.patterns.partitions import AsyncShare
+    from leasehold._face.client import AsyncClient
+    from leasehold._patterns.partition import AsyncPartition
+    from leasehold._patterns.partitions import AsyncShare
     from leasehold.testing.contract.lab import Lab
 
 COUNT = 5

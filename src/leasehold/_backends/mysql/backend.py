@@ -1,0 +1,130 @@
+"""`mysql://`, `mariadb://`: locks in rows of a MySQL or MariaDB database.
+
+Nothing here depends on a session, so that a connection that dies costs a holder nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from leasehold._backends.mysql import statements as sql
+from leasehold._backends.mysql.base import BaseBackend
+from leasehold._backends.mysql.notifications import Listener, Waiter
+from leasehold._backends.mysql.rows import NameRows
+from leasehold.kit import pauses, rules
+from leasehold.kit.rules import Queued, place_lifetime
+from leasehold.spi import Place
+from leasehold.values import Capability, Grant, Reading, Record
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from leasehold._backends.mysql.connection import Connection
+    from leasehold._backends.mysql.options import MysqlOptions
+    from leasehold._backends.mysql.pool import Executor
+    from leasehold.kit.rows import Row
+    from leasehold.spi import Runtime
+    from leasehold.values import Claim, Holder, Refusal
+
+__all__ = ["RowsBackend"]
+
+RECHECK_WITHOUT_LISTENER = 0.5  # two queries a second
+
+
+@dataclass(frozen=True, slots=True)
+class _QueuePlace(Place):
+    """A place, with the waiter that is woken."""
+
+    waiter: Waiter | None = None
+
+
+class RowsBackend(BaseBackend):
+    """Grants that last until their ttl is over, a queue, and records."""
+
+    capabilities = frozenset(Capability) - {Capability.SESSION}
+
+    def __init__(
+        self,
+        options: MysqlOptions,
+        executor: Executor,
+        runtime: Runtime,
+        *,
+        listen: Callable[[], Awaitable[Connection]],
+    ) -> None:
+        super().__init__(options, executor, runtime)
+        self._listener = Listener(runtime, executor, listen)
+
+    # --- claims that wait
+
+    async def join(self, claim: Claim, until: float = math.inf, /) -> Grant | Place | Refusal:
+        grant = await self._grant_plain(claim, until)
+        if grant is not None:
+            return grant
+        waiter, name = self._listener.expect(claim), self._listener.name  # it may be woken before the answer comes
+        answer = await self._visit(claim.key, until, lambda rows: rules.join(rows, claim, name))
+        if not isinstance(answer, Queued):
+            return answer
+        place = self._place(answer, waiter)
+        if self._listener.ensure() != name:  # the row has an outdated name: have the next turn correct it
+            waiter.signal.set()
+        return place
+
+    async def turn(self, place: Place, until: float = math.inf, /) -> Grant | Place | Refusal:
+        claim = place.claim
+        waiter = getattr(place, "waiter", None) or self._listener.expect(claim)
+        name = self._listener.ensure()
+        rows = await self._kept(claim, waiter, name, until)
+        rules.expire(rows)
+        answer = rules.turn(rows, claim, name)
+        if isinstance(answer, Grant):  # decided, and not written yet
+            answer = await self._visit(claim.key, until, lambda rows: rules.turn(rows, claim, name))
+        return self._place(answer, waiter) if isinstance(answer, Queued) else answer
+
+    async def _kept(self, claim: Claim, waiter: Waiter, name: bytes | None, until: float) -> NameRows:
+        """Keep the place alive, and read how things are, in one round trip."""
+        key = claim.key.encode()
+        keep = sql.keep_place(key, waiter.number, claim.owner.encode(), place_lifetime(claim), name)
+        results = await self._execute(b"%b;%b" % (keep, sql.read_name(key)), until)
+        return NameRows(claim.key, self.label, results[-1].rows, self._first_fence)
+
+    def _place(self, queued: Queued, waiter: Waiter) -> Place:
+        waiter.number, recheck = queued.row.number, queued.early_recheck
+        if self._listener.name is None:
+            recheck = min(recheck, RECHECK_WITHOUT_LISTENER)
+        return _QueuePlace(
+            waiter.claim, waiter.signal, recheck, queued.ahead, queued.holder, waiter, paused=queued.paused
+        )
+
+    def _notify(self, waiters: Sequence[Row]) -> None:
+        self._listener.ring({waiter.listener for waiter in waiters})
+
+    # --- records
+
+    async def read(self, key: str, fence: int = 0) -> Reading:
+        self._check_length(key)
+        results = await self._execute(sql.read_record(key.encode(), fence))
+        value, highest, expires, now = results[-1].rows[0]
+        left = (int(expires or 0) - int(now or 0)) / sql.MICRO
+        record = Record(key, value or b"", int(highest or 0), left) if left > 0 else None
+        return Reading(record, int(highest or 0), sql.seconds(now))
+
+    async def write(self, record: Record) -> bool:
+        self._check_length(record.key)
+        (result,) = await self._execute(sql.write_record(record))
+        return result.affected > 0
+
+    # --- pauses
+
+    async def pause(self, key: str, by: Holder, seconds: float) -> None:
+        await self._visit(key, math.inf, lambda rows: pauses.pause(rows, by, seconds))
+
+    async def resume(self, key: str) -> bool:
+        return await self._visit(key, math.inf, pauses.resume)
+
+    # --- life
+
+    async def close(self) -> None:
+        await self._listener.close()
+        await self._executor.source.close()

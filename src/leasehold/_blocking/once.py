@@ -1,0 +1,140 @@
+"""`Once`, `Attempt` and `Run`: the blocking twins of `leasehold._patterns.once`."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import TYPE_CHECKING, Literal, NoReturn, ParamSpec, TypeVar
+
+from leasehold._blocking.lease import Lease, Lost
+from leasehold._patterns.job_result import JobResult
+from leasehold._patterns.once import AsyncAttempt, AsyncOnce, AsyncRun
+from leasehold._runtimes.threads import run as finish
+from leasehold.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from leasehold._durations import Duration
+    from leasehold.values import Skipped
+
+__all__ = ["Attempt", "Once", "Run"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Once:
+    """A job that runs once per slot, made by `client.once`: use it as a decorator, or call `run` or `attempt`."""
+
+    def __init__(self, twin: AsyncOnce) -> None:
+        self._twin = twin
+
+    @property
+    def name(self) -> str:
+        """The name of the job, which is also the name of its lock; for a decorator, the template of the names."""
+        return self._twin.name
+
+    def attempt(self, *, again: str | None = None, by: str | None = None) -> Attempt:
+        """A context manager for one attempt: `with job.attempt() as run`, and inside `if run:`.
+
+        It gives an `Run` when the slot is ours, and a false `Skipped` when it is not. With on_conflict="raise" it
+        raises instead, so that the block needs no `if`. `again` is an operator's reason to run a slot once more that
+        has been run; of several who do that at the same time one runs. It is logged and recorded, with `by`.
+        """
+        return Attempt(self._twin.attempt(again=again, by=by))
+
+    def run(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> JobResult[R]:
+        """Call the function if the slot is ours. The result says whether it `ran`, and has its `value`."""
+        with self.attempt() as run:
+            return JobResult(function(*args, **kwargs)) if isinstance(run, Run) else JobResult(skipped=run)
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, JobResult[R]]:
+        """Decorate a function: each call is one attempt at the job whose name is made from its arguments.
+
+        It returns what `run` does. A `slot` may be a template too. A parameter called `lease` that the caller leaves
+        out receives the lease.
+        """
+        if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+            raise ConfigurationError(f"{function.__qualname__} is async; decorate it with a client of connect_async()")
+        prepare = self._twin._prepare(function)
+
+        @functools.wraps(function)
+        def once(*args: P.args, **kwargs: P.kwargs) -> JobResult[R]:
+            attempt, with_lease = prepare(args, kwargs)
+            with Attempt(attempt) as run:
+                if isinstance(run, Run):
+                    return JobResult(function(*args, **with_lease(run.lease)))
+                return JobResult(skipped=run)
+
+        return once
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse pickling: connections do not travel."""
+        self._twin.__reduce__()
+
+    def __repr__(self) -> str:
+        return repr(self._twin).replace("AsyncOnce", "Once")
+
+
+class Attempt:
+    """One attempt at a job; made by `attempt`, good for one block."""
+
+    def __init__(self, twin: AsyncAttempt) -> None:
+        self._twin = twin
+
+    def __enter__(self) -> Run | Skipped:
+        started = finish(self._twin.__aenter__())
+        return Run(started) if isinstance(started, AsyncRun) else started
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        finish(self._twin.__aexit__(kind, error, trace))
+
+
+class Run:
+    """A slot that is ours: the block runs under the lease of the job's lock."""
+
+    def __init__(self, twin: AsyncRun) -> None:
+        self._twin = twin
+
+    @property
+    def name(self) -> str:
+        """The name of the job."""
+        return self._twin.name
+
+    @property
+    def slot(self) -> str:
+        """The slot that this run is for: the local time at which it begins, or the caller's own label."""
+        return self._twin.slot
+
+    @property
+    def lease(self) -> Lease:
+        """The lease of the job's lock, which is renewed while the block runs."""
+        return Lease(self._twin.lease)
+
+    @property
+    def fence(self) -> int:
+        """The fencing token of the lease."""
+        return self._twin.fence
+
+    @property
+    def lost(self) -> Lost:
+        """Whether the lease is lost, so that another run may have begun: `is_set()` and `wait(timeout)`."""
+        return Lost(self._twin.lost)
+
+    def check(self, need: Duration = 0) -> None:
+        """Raise `LeaseLost` unless the lease is ours for another `need` seconds; call it before a side effect."""
+        self._twin.check(need)
+
+    def fail(self) -> None:
+        """Count this run as failed although the block ends without an exception."""
+        self._twin.fail()
+
+    def __bool__(self) -> Literal[True]:
+        return True
+
+    def __repr__(self) -> str:
+        return repr(self._twin).replace("AsyncRun", "Run")

@@ -1,0 +1,198 @@
+"""What a lock is made with: `LockSpec`, the one description that the faces, the core and the claims are made from.
+
+It is checked before any I/O and never changes. `LockOptions` is the same list as a user writes it, for type checkers.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import math
+from dataclasses import dataclass
+from types import EllipsisType
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
+
+from leasehold._backoff import QUEUE_OR_POLL, Backoff, HowToWait
+from leasehold._core.names import check_fact, check_name, key_for
+from leasehold._durations import Duration, seconds, ttl_seconds
+from leasehold.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leasehold._core.tenure import Tenure
+    from leasehold.errors import AcquireTimeout
+    from leasehold.values import Grant, Holder, Mode
+
+__all__ = [
+    "SLOW_WAIT", "LockOptions", "LockSpec", "OnBusy", "OnWait", "SlowWait", "Timeout", "WaitOptions", "how_to_wait",
+    "is_whole", "log_level", "make_spec", "takes_the_call", "with_group",
+]  # fmt: skip
+
+Timeout: TypeAlias = Duration | EllipsisType | None  # `...`: the timeout that the client was made with
+OnBusy: TypeAlias = "Callable[[AcquireTimeout], Any] | None"
+OnWait: TypeAlias = "Callable[[int | None, Holder | None, float], object] | None"
+
+SLOW_WAIT = 1.0  # a wait of more than this is worth one warning
+
+
+class LockOptions(TypedDict, total=False):
+    """The options that every kind of lock takes; `AsyncClient.lock` explains them."""
+
+    ttl: Duration | None
+    renew: bool
+    max_hold: Duration | None
+    min_hold: Duration
+    group: str | None
+    reason: str | None
+    reentrant: bool
+    slow_wait: Duration | None
+    slow_wait_level: int | str
+
+
+class WaitOptions(TypedDict, total=False):
+    """How one call waits; `AsyncLock.acquire` explains them."""
+
+    backoff: Backoff | None
+    on_wait: OnWait
+
+
+@dataclass(frozen=True, slots=True)
+class LockSpec:
+    """A lock as every attempt claims it: a claim without its owner, and how its lease is kept."""
+
+    name: str
+    key: str
+    mode: Mode
+    capacity: int
+    holder: Holder  # this process; its `reason` is an option
+    ttl: float
+    renew: bool = True
+    max_hold: float | None = None
+    min_hold: float = 0.0
+    group: str | None = None
+    reentrant: bool = False
+    slow_wait: float = SLOW_WAIT  # infinite: no warning
+    slow_wait_level: int = logging.WARNING
+    make_tenure: Callable[[str, Grant, float], Tenure] | None = None  # of a pattern whose leases end in its own way
+
+
+class SlowWait:
+    """When a wait of a client's locks is slow, and at which level that is logged, unless a lock has its own."""
+
+    def __init__(self, after: Duration | None, level: int | str) -> None:
+        self.after = _slow_wait(after)
+        self.level = log_level(level)
+
+
+def make_spec(
+    name: str,
+    options: LockOptions,
+    *,
+    namespace: str,
+    mode: Mode,
+    capacity: int,
+    default_ttl: float,
+    slow_wait: SlowWait,
+    holder: Callable[[str | None], Holder],
+) -> LockSpec:
+    """Check the options; a `ConfigurationError` names the one that cannot be used, and why."""
+    if not options.keys() <= LockOptions.__optional_keys__:
+        raise TypeError(_explain(min(options.keys() - LockOptions.__optional_keys__)))
+    ttl, max_hold = options.get("ttl"), options.get("max_hold")
+    spec = LockSpec(
+        name=check_name(name),
+        key=key_for(namespace, name),
+        mode=mode,
+        capacity=capacity,
+        holder=holder(check_fact(options.get("reason"), "reason")),
+        ttl=default_ttl if ttl is None else ttl_seconds(ttl),
+        renew=_flag(options.get("renew", True), "renew"),
+        max_hold=None if max_hold is None else ttl_seconds(max_hold, "max_hold"),
+        min_hold=seconds(options.get("min_hold", 0), "min_hold"),
+        group=check_fact(options.get("group"), "group"),
+        reentrant=_flag(options.get("reentrant", False), "reentrant"),
+        slow_wait=_slow_wait(options["slow_wait"]) if "slow_wait" in options else slow_wait.after,
+        slow_wait_level=log_level(options["slow_wait_level"]) if "slow_wait_level" in options else slow_wait.level,
+    )
+    if spec.max_hold is not None and spec.min_hold > spec.max_hold:
+        raise ConfigurationError(
+            f"min_hold ({spec.min_hold:g} s) is longer than max_hold ({spec.max_hold:g} s); make it shorter"
+        )
+    return spec
+
+
+_WORDS_OF_OTHERS = {
+    "timeout": "the time after which a lock frees itself is called ttl here (redis-py calls it timeout); how long to "
+    "wait is given to acquire(timeout=...) or hold(timeout=...)",
+    "blocking_timeout": "how long to wait is given to acquire(timeout=...) or hold(timeout=...)",
+    "blocking": "use try_acquire() to try without waiting",
+    "expire": "the time after which a lock frees itself is called ttl here",
+    "lease_time": "the time after which a lock frees itself is called ttl here",
+    "auto_renewal": "renewal is on unless renew=False is given",
+    "thread_local": "every acquire gives a lease of its own, so nothing is kept per thread",
+}
+
+
+def _explain(word: str) -> str:
+    """Why a keyword is not an option; for a word of another library, what it is called here."""
+    return f"a lock has no option {word!r}; {_WORDS_OF_OTHERS.get(word, 'see help(client.lock)')}"
+
+
+def is_whole(value: object) -> bool:
+    """Whether it is an integer; a bool is not."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def how_to_wait(options: WaitOptions) -> HowToWait:
+    """Check how a call shall wait."""
+    if not options:
+        return QUEUE_OR_POLL
+    if not options.keys() <= WaitOptions.__optional_keys__:
+        wrong = min(options.keys() - WaitOptions.__optional_keys__)
+        raise TypeError(f"acquire() and hold() have no option {wrong!r}; see help(lock.acquire)")
+    backoff, on_wait = options.get("backoff"), options.get("on_wait")
+    if backoff is not None and not isinstance(backoff, Backoff):
+        raise ConfigurationError(f"backoff must be a leasehold.Backoff, not {backoff!r}")
+    if on_wait is not None and not _is_plain_function(on_wait):
+        raise ConfigurationError(f"on_wait must be a function that is not async, not {on_wait!r}")
+    return HowToWait(backoff, on_wait)
+
+
+def _is_plain_function(value: object) -> bool:
+    return callable(value) and not inspect.iscoroutinefunction(value)
+
+
+def takes_the_call(on_busy: Callable[..., Any]) -> bool:
+    """Whether a function for `locked(on_busy=)` takes two arguments: the error, and the call to repeat later."""
+    try:
+        parameters = inspect.signature(on_busy).parameters.values()
+    except ValueError:  # it is written in C
+        return False
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(p.kind in positional and p.default is p.empty for p in parameters) > 1
+
+
+def log_level(value: object) -> int:
+    """A level of `logging`, given as its number or its name."""
+    if is_whole(value):
+        return int(value)  # type: ignore[call-overload, no-any-return]
+    known = logging.getLevelNamesMapping()
+    if not isinstance(value, str) or value.upper() not in known:
+        raise ConfigurationError(f"slow_wait_level must be a level of logging, such as 'INFO' or 20, not {value!r}")
+    return known[value.upper()]
+
+
+def _slow_wait(value: Duration | None) -> float:
+    return math.inf if value is None else seconds(value, "slow_wait")
+
+
+def _flag(value: object, what: str) -> bool:
+    if not isinstance(value, bool):
+        raise ConfigurationError(f"{what} must be True or False, not {value!r}")
+    return value
+
+
+def with_group(options: LockOptions, template: str) -> LockOptions:
+    """Count a decorated function's locks under its template, unless they have a group."""
+    return options if options.get("group") else LockOptions(**{**options, "group": template[:256]})

@@ -1,6 +1,0 @@
-"""The etcd store. `backend` is the place to start reading; `keys` says what the keys mean."""
-
-from leasehold.backends.etcd.backend import EtcdBackend
-from leasehold.backends.etcd.store import EtcdStore, open_url
-
-__all__ = ["EtcdBackend", "EtcdStore", "open_url"]
