@@ -59,17 +59,23 @@ async def perform(board: Board, request: Request, action: Action, given: Mapping
     facts = _facts(request, action, order)
     if not viewer.may_write:
         board.audit.write(**facts, outcome="refused", detail="read-only")
-        return Outcome(403, done=False, message=f"{viewer.name} may look, and change nothing here: the role is read-only.")
+        return Outcome(
+            403, done=False, message=f"{viewer.name} may look, and change nothing here: the role is read-only."
+        )
     if not board.tokens.is_right(request, token):
         board.audit.write(**facts, outcome="refused", detail="no token of this browser")
-        return Outcome(403, done=False, message="This page is too old, or was not opened in this browser. Reload it and try again.")
+        return Outcome(
+            403, done=False, message="This page is too old, or was not opened in this browser. Reload it and try again."
+        )
     wrong = _wrong_field(action, order)
     if wrong is not None:
         return Outcome(422, done=False, message=wrong)
     try:
         board.audit.write(**facts, outcome="ordered")
     except OSError as error:
-        return Outcome(500, done=False, message=f"Nothing was done: the audit file cannot be written ({error.strerror}).")
+        return Outcome(
+            500, done=False, message=f"Nothing was done: the audit file cannot be written ({error.strerror})."
+        )
     by = f"{viewer.name[:LONGEST_NAME]} (dashboard)"
     try:
         done = await _carry_out(board.source, action, order, by)

@@ -49,6 +49,10 @@ def _when(instant: float) -> str:
     return datetime.fromtimestamp(instant, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
+def _iso(instant: float) -> str:
+    return datetime.fromtimestamp(instant, UTC).isoformat(timespec="seconds")
+
+
 def _clock(instant: float) -> str:
     return datetime.fromtimestamp(instant, UTC).strftime("%H:%M:%S")
 
@@ -64,6 +68,6 @@ def _link(page: str, **query: object) -> str:
 
 
 _environment.filters.update(
-    shown=printable, duration=show_duration, who=_who, where=_where, when=_when, clock=_clock, ago=_ago
+    shown=printable, duration=show_duration, who=_who, where=_where, when=_when, iso=_iso, clock=_clock, ago=_ago
 )
 _environment.globals.update(link=_link)

@@ -42,9 +42,7 @@ class JobBook:
             last_run = self._source.client.last_run
             runs = await self._source.shared(("runs", batch), lambda: {name: last_run(name) for name in batch})
             self._note(runs)
-        return {
-            name: last for name, (_, last) in sorted(self._asked.items()) if last is not None or name in declared
-        }
+        return {name: last for name, (_, last) in sorted(self._asked.items()) if last is not None or name in declared}
 
     def _due(self, names: set[str], declared: set[str]) -> tuple[str, ...]:
         now = time.monotonic()

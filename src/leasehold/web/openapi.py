@@ -64,7 +64,7 @@ SCHEMAS = {
         found=WHOLE, page=WHOLE, pages=WHOLE, locks=_list(_named("Lock")),
     ),
     "lock": _object(
-        name=TEXT, lock=_or_null(_named("Lock")), queues=FLAG, pausable=FLAG, last_run=_or_null(_named("Run")),
+        error=_or_null(TEXT), name=TEXT, lock=_or_null(_named("Lock")), queues=FLAG, pausable=FLAG, last_run=_or_null(_named("Run")),
         grants=_list(_named("Grant")), seen_since=NUMBER,
     ),
     "leaders": _object(
@@ -113,7 +113,7 @@ SCHEMAS = {
 
 def document() -> dict[str, Any]:
     """The whole document."""
-    reads = {
+    reads: Schema = {
         f"/{page.name}": {
             "get": {
                 "operationId": f"get_{page.name}",
@@ -151,7 +151,7 @@ _REFUSALS = {
     "503": _answer("The store does not answer.", "Error"),
 }
 
-_SESSION = {
+_SESSION: Schema = {
     "get": {
         "operationId": "get_session",
         "summary": "Who is asking, and the token of a write",

@@ -64,6 +64,7 @@ async def _lock(board: Board, query: Mapping[str, str]) -> dict[str, Any]:
     runs = await board.jobs.look([name], []) if source.has(Capability.RECORD) else {}
     last = runs.get(name)
     return {
+        "error": None,
         "name": name,
         "lock": None if state is None else lock_facts(state, source.history),
         "queues": source.has(Capability.FIFO),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hmac
 import inspect
 import secrets
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -73,7 +74,7 @@ class Protection:
     def _wrong_host(self, scope: Scope) -> Response | None:
         """A page of another site whose name points at this address must not read from it (DNS rebinding)."""
         name = _host_name(Headers(scope=scope).get("host", ""))
-        if self._hosts is None or name in self._hosts:
+        if self._hosts is None or name in self._hosts or _is_address(name):
             return None
         return PlainTextResponse(
             f"This dashboard does not answer under the name {printable(name)!r}. "
@@ -112,6 +113,15 @@ def _host_name(host: str) -> str:
     """Without the port; an IPv6 address keeps its brackets."""
     name = host.lower()
     return name[: name.find("]") + 1] if name.startswith("[") else name.partition(":")[0]
+
+
+def _is_address(name: str) -> bool:
+    """An address is nothing that a foreign name server could point here."""
+    try:
+        ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True
 
 
 def _path(scope: Scope) -> str:

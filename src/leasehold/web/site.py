@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Site"]
 
 MOST_STREAMS = 100
+FIXED = ("name", "fence", "slot", "queue", "job")
 FRAMES = 150  # of one stream, five minutes; the browser then opens another, and is asked again who it is
 
 
@@ -129,26 +130,33 @@ class Site:
                 if holding is None:
                     why = facts.get("failed") or "This lock is not held with this fence: there is nothing to break."
                     return self._refused(request, status if "failed" in facts else 404, why)
-            return self._full(request, "order", action=action, holding=holding)
+            fixed = _fixed(action, request.query_params)
+            return self._full(request, "order", action=action, holding=holding, fixed=fixed)
 
         return ask
 
     def _order(self, action: Action) -> Callable[[Request], Awaitable[Response]]:
         async def order(request: Request) -> Response:
             try:
-                fields = await form_fields(request)
+                typed = await form_fields(request)
             except BadRequest as error:
                 return self._refused(request, 400, str(error))
-            outcome = await perform(self._board, request, action, fields, fields.get("token", ""))
+            fields: dict[str, str] = typed | _fixed(action, request.query_params)
+            outcome = await perform(self._board, request, action, fields, typed.get("token", ""))
             if not outcome.done:
                 return self._refused(request, 409 if outcome.status == 200 else outcome.status, outcome.message)
             back = {name: fields[name] for name in ("name", "queue") if name in fields}
-            return RedirectResponse(f"{action.page}?{urlencode({**back, 'done': action.name})}", 303)
+            return RedirectResponse(f"{action.page}?{urlencode(back | {'done': action.name})}", 303)
 
         return order
 
     def _refused(self, request: Request, status: int, message: str) -> Response:
         return self._full(request, "refused", status, message=message)
+
+
+def _fixed(action: Action, query: Mapping[str, str]) -> dict[str, str]:
+    """What the link says already. It stays in the address: a form would change the ends of lines in a name."""
+    return {field: query[field] for field in action.fields if field in FIXED and query.get(field)}
 
 
 def _holding(facts: dict[str, Any], fence: str) -> dict[str, Any] | None:
