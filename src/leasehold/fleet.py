@@ -61,6 +61,7 @@ class FleetReader:
         self._guard = threading.Lock()
         self._reading: threading.Event | None = None  # set when the reading that is under way has ended
         self._queues: dict[str, tuple[tuple[int, ...], float]] = {}
+        self._outdated = 0.0
         self.began = 0.0  # when the last reading did, on the clock of `time.monotonic`
         self.latest: FleetState | None = None
         self.failures = 0
@@ -78,12 +79,19 @@ class FleetReader:
             if self._reading is not None:
                 return self._reading
             now = time.monotonic()
-            if self.latest is not None and now - self.latest.read_at < self._max_age:
+            if self.latest is not None and self._is_fresh(self.latest, now):
                 return None
             done = self._reading = threading.Event()
             self.began = now
             threading.Thread(target=self._ask, args=(done,), name="leasehold fleet", daemon=True).start()
             return done
+
+    def outdate(self) -> None:
+        """Something was changed: what was read before is not good any more."""
+        self._outdated = time.monotonic()
+
+    def _is_fresh(self, state: FleetState, now: float) -> bool:
+        return now - state.read_at < self._max_age and state.read_at - state.took >= self._outdated
 
     def silence(self) -> FleetState:
         """The state of a store that has not answered for as long as anybody is ready to wait."""

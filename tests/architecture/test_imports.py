@@ -67,7 +67,11 @@ MAY_IMPORT = {
         "values", "errors", "lock_spec", "events", "_core", "fencing", "client", "_blocking", "telemetry", "",
     },
     "fleet": {"values", "errors", "_blocking"},
-    "cli": {"values", "errors", "_durations", "events", "findings", "_blocking", "sql", "cli", "fleet", ""},
+    "_shown": set(),
+    "web": {"values", "errors", "findings", "_shown", "_blocking", "sql", "fleet", "web", ""},
+    "cli": {
+        "values", "errors", "_durations", "_shown", "events", "findings", "_blocking", "sql", "cli", "fleet", "web", "",
+    },
     "testing": {
         "values", "errors", "_durations", "spi", "_core", "_runtimes", "hold", "lease", "lock_spec", "lock", "client",
         "_urls", "_blocking", "_backends", "store_url", "testing", "_backoff", "",

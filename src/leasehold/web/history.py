@@ -10,6 +10,8 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from leasehold.values import Mode
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -65,24 +67,28 @@ class History:
         present = set()
         for lock in state.locks:
             present.add(lock.name)
-            self._note(lock.name, lock.holdings, now)
+            self._note(lock.name, lock.holdings, now, alone=lock.mode is Mode.EXCLUSIVE)
         for name in tuple(self._open - present):
             self._note(name, (), now)
         self._forget_the_oldest()
 
     def note_lock(self, name: str, state: LockState | None) -> None:
         """Note an answer about one lock."""
-        self._note(name, () if state is None else state.holdings, time.time())
+        alone = state is not None and state.mode is Mode.EXCLUSIVE
+        self._note(name, () if state is None else state.holdings, time.time(), alone=alone)
 
-    def _note(self, name: str, holdings: Sequence[Holding], now: float) -> None:
+    def _note(self, name: str, holdings: Sequence[Holding], now: float, *, alone: bool = False) -> None:
         before = self._names.get(name, ())
         if not before and not holdings:
             return
         present = {holding.fence: holding for holding in holdings}
         known = {grant.fence: grant for grant in before}
         opened = [_seen(known.get(fence), holding, now) for fence, holding in present.items()]
-        closed = [grant if grant.end else _closed(grant, now) for grant in before if grant.fence not in present]
         opened.sort(key=lambda grant: -grant.fence)
+        end = min(now, opened[0].began) if alone and opened else now  # one alone was over when the next began
+        closed = [
+            grant if grant.end else _closed(grant, max(end, grant.seen)) for grant in before if grant.fence not in present
+        ]
         self._names[name] = (*opened, *closed[:CLOSED_KEPT])
         (self._open.add if opened else self._open.discard)(name)
 

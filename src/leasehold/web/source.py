@@ -140,6 +140,7 @@ class Source:
     def forget_answers(self) -> None:
         """After a write: whoever looks next shall see it."""
         self._answers.clear()
+        self._reader.outdate()
 
     # --- the database of the queues
 
