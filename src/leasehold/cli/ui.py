@@ -69,7 +69,7 @@ def serving(app: Any, host: str, port: int) -> Iterator[str]:
 
     listener = _listener(host, port)
     config = uvicorn.Config(
-        app, log_level="critical", access_log=False, proxy_headers=False, server_header=False, lifespan="off",
+        app, log_level="critical", access_log=False, proxy_headers=False, server_header=False, lifespan="on",
         timeout_graceful_shutdown=FAREWELL,
     )  # fmt: skip
     server = Server(config)

@@ -6,6 +6,7 @@ is not carried out.
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -13,7 +14,7 @@ import threading
 from collections import deque
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from leasehold._shown import printable
 from leasehold.errors import ConfigurationError
@@ -44,21 +45,27 @@ class Entry:
 
 
 class Audit:
-    """Writes entries down; the file is opened once and only appended to."""
+    """Writes entries down. The file is only appended to, and opened for each entry, so that it may be rotated."""
 
     def __init__(self, path: Path | None) -> None:
+        self.path = path
         self._entries: deque[Entry] = deque(maxlen=KEPT)
         self._guard = threading.Lock()
-        self._file = None if path is None else _open(path)
-        self.path = path
+        if path is not None:
+            try:
+                _append(path, b"")
+            except OSError as error:
+                raise ConfigurationError(
+                    f"the audit file {str(path)!r} cannot be opened: {error.strerror}; choose another, or check the "
+                    "rights of its folder"
+                ) from None
 
     def write(self, **facts: Any) -> None:
         """Write one entry down; OSError if the file cannot take it."""
         entry = Entry(time=datetime.now(UTC).isoformat(timespec="milliseconds"), **facts)
         with self._guard:
-            if self._file is not None:
-                self._file.write(json.dumps(asdict(entry)) + "\n")
-                self._file.flush()
+            if self.path is not None:
+                _append(self.path, json.dumps(asdict(entry)).encode() + b"\n")
             self._entries.append(entry)
         logger.warning(
             "%s", printable(f"{entry.viewer} ({entry.address}): {entry.action} {entry.target!r}: {entry.outcome}")
@@ -69,11 +76,11 @@ class Audit:
         return tuple(reversed(tuple(self._entries)))
 
 
-def _open(path: Path) -> TextIO:
+def _append(path: Path, line: bytes) -> None:
+    """Append the whole line in one piece, beside other processes that do the same."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    except OSError as error:
-        raise ConfigurationError(
-            f"the audit file {str(path)!r} cannot be opened: {error.strerror}; choose another, or its folder's rights"
-        ) from None
-    return open(descriptor, "a", encoding="utf-8")  # noqa: PTH123 - a descriptor, for the life of the process
+        if os.write(descriptor, line) != len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    finally:
+        os.close(descriptor)

@@ -87,7 +87,9 @@ class History:
         opened.sort(key=lambda grant: -grant.fence)
         end = min(now, opened[0].began) if alone and opened else now  # one alone was over when the next began
         closed = [
-            grant if grant.end else _closed(grant, max(end, grant.seen)) for grant in before if grant.fence not in present
+            grant if grant.end else _closed(grant, max(end, grant.seen))
+            for grant in before
+            if grant.fence not in present
         ]
         self._names[name] = (*opened, *closed[:CLOSED_KEPT])
         (self._open.add if opened else self._open.discard)(name)

@@ -64,8 +64,8 @@ SCHEMAS = {
         found=WHOLE, page=WHOLE, pages=WHOLE, locks=_list(_named("Lock")),
     ),
     "lock": _object(
-        error=_or_null(TEXT), name=TEXT, lock=_or_null(_named("Lock")), queues=FLAG, pausable=FLAG, last_run=_or_null(_named("Run")),
-        grants=_list(_named("Grant")), seen_since=NUMBER,
+        error=_or_null(TEXT), name=TEXT, lock=_or_null(_named("Lock")), queues=FLAG, pausable=FLAG,
+        last_run=_or_null(_named("Run")), grants=_list(_named("Grant")), seen_since=NUMBER,
     ),
     "leaders": _object(
         **READING, patterns=_list(TEXT), found=WHOLE,
