@@ -165,7 +165,7 @@ def test_dark_mode_follows_the_system_and_a_switch_is_remembered(browser: Browse
     with dashboard_at(client) as address:
         seen = {}
         for scheme in ("light", "dark"):
-            page = browser.new_page(color_scheme=scheme)  # type: ignore[arg-type] # one of its literals
+            page = browser.new_page(color_scheme=scheme)
             page.goto(address)
             seen[scheme] = page.evaluate(colour)
         assert seen["light"] != seen["dark"]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def caller(client: leasehold.Client, tmp_path: Path) -> Iterator[Program]:
     (tmp_path / "app.db").touch()
-    options = {"database": str(tmp_path / "app.db"), "elections": ["scheduler"], "jobs": ["report"]}
+    options: dict[str, Any] = {"database": str(tmp_path / "app.db"), "elections": ["scheduler"], "jobs": ["report"]}
     with dashboard_at(client, **options) as address, program(address) as caller:
         yield caller
 
@@ -43,7 +43,7 @@ def check(value: Any, schema: dict[str, Any], document: dict[str, Any]) -> None:
         schema = {"type": "null"} if value is None else schema["anyOf"][0]
         check(value, schema, document)
         return
-    kinds = {"object": dict, "array": list, "string": str, "integer": int, "number": (int, float), "boolean": bool,
+    kinds: dict[str, Any] = {"object": dict, "array": list, "string": str, "integer": int, "number": (int, float), "boolean": bool,
              "null": type(None)}  # fmt: skip
     if "type" in schema:
         assert isinstance(value, kinds[schema["type"]]), (value, schema)

@@ -130,7 +130,7 @@ def test_a_write_needs_the_token_of_its_own_browser_and_viewer(client: leasehold
         foreign = other.facts("session")["token"]
         own = caller.facts("session")["token"]
         for token, me in (("", "ana"), (foreign, "ana"), (own, "eve"), ("ä", "ana")):
-            headers = {"X-Leasehold-Token": token.encode(), "X-Me": me}
+            headers = [(b"X-Leasehold-Token", token.encode()), (b"X-Me", me.encode())]
             answer = caller.post("api/v1/break", json=break_it(lease), headers=headers)
             assert answer.status_code == 403, (token, me)
         form = break_it(lease, token=own)

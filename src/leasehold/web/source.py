@@ -28,7 +28,7 @@ __all__ = ["INTERVAL", "PATIENCE", "Source"]
 
 INTERVAL = 2.0  # seconds between two looks of a page that is open
 FRESH = 1.5  # an answer is good for so long; shorter than the interval, so that every look sees another one
-PATIENCE = 3.0
+PATIENCE = 5.0
 QUESTIONS = 32  # that wait for the store at the same time
 ANSWERS = 2_000
 
