@@ -43,8 +43,10 @@ def check(value: Any, schema: dict[str, Any], document: dict[str, Any]) -> None:
         schema = {"type": "null"} if value is None else schema["anyOf"][0]
         check(value, schema, document)
         return
-    kinds: dict[str, Any] = {"object": dict, "array": list, "string": str, "integer": int, "number": (int, float), "boolean": bool,
-             "null": type(None)}  # fmt: skip
+    kinds: dict[str, Any] = {
+        "object": dict, "array": list, "string": str, "integer": int, "number": (int, float), "boolean": bool,
+        "null": type(None),
+    }  # fmt: skip
     if "type" in schema:
         assert isinstance(value, kinds[schema["type"]]), (value, schema)
     assert value in schema.get("enum", [value])

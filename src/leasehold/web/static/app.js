@@ -77,7 +77,7 @@ class Live {
       this.close();
       this.say("static", "paused " + new Date().toLocaleTimeString());
     } else {
-      this.say("static", "live");
+      this.say("static", "loading");
       this.open();
     }
   }
