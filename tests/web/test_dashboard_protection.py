@@ -141,6 +141,15 @@ def test_a_write_needs_the_token_of_its_own_browser_and_viewer(client: leasehold
     assert is_broken(client)
 
 
+def test_a_role_that_was_taken_away_counts_although_the_token_is_right(client: leasehold.Client, lease: Lease) -> None:
+    roles = {"ana": Role.WRITE}
+    with dashboard_at(client, auth=lambda _: Viewer("ana", roles["ana"])) as address, program(address) as caller:
+        headers = {"X-Leasehold-Token": caller.facts("session")["token"]}
+        roles["ana"] = Role.READ
+        assert caller.post("api/v1/break", json=break_it(lease), headers=headers).status_code == 403
+    assert not is_broken(client)
+
+
 @pytest.mark.parametrize(
     ("changes", "status"),
     [

@@ -58,6 +58,7 @@ _AREAS: dict[str, tuple[str, ...]] = {
     "sql/": ("tests/unit", "tests/sql", "tests/lab/test_counters.py"),
     "fencing/": ("tests/unit", "tests/fencing", "tests/stores/etcd/test_etcd_guard.py"),
     "cli/": ("tests/unit", "tests/processes"),
+    "web/": ("tests/web",),
 }
 
 

@@ -53,7 +53,7 @@ class Audit:
         self._guard = threading.Lock()
         if path is not None:
             try:
-                _append(path, b"")
+                os.close(_open(path))
             except OSError as error:
                 raise ConfigurationError(
                     f"the audit file {str(path)!r} cannot be opened: {error.strerror}; choose another, or check the "
@@ -78,9 +78,13 @@ class Audit:
 
 def _append(path: Path, line: bytes) -> None:
     """Append the whole line in one piece, beside other processes that do the same."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    descriptor = _open(path)
     try:
         if os.write(descriptor, line) != len(line):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     finally:
         os.close(descriptor)
+
+
+def _open(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
