@@ -58,7 +58,7 @@ def test_every_answer_forbids_frames_foreign_scripts_and_copies(client: leasehol
         assert strange.status_code == 421
         assert strange.headers["x-frame-options"] == "DENY"
         assert "immutable" in caller.get("static/app.css").headers["cache-control"]
-        cookie = caller.get("").headers["set-cookie"].lower()
+        cookie = caller.get("api/v1/session").headers["set-cookie"].lower()
         assert "samesite=strict" in cookie
         assert "httponly" in cookie
 

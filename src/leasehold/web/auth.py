@@ -16,6 +16,7 @@ from enum import StrEnum
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, TypeAlias
 
+import anyio
 import anyio.to_thread
 
 from leasehold.errors import ConfigurationError
@@ -29,6 +30,7 @@ __all__ = ["Auth", "BasicAuth", "ProxyHeader", "Role", "Viewer", "hash_password"
 
 SCHEME = "scrypt"
 COST = 2**14  # about 30 ms and 16 MiB for each password that is tried
+GUESSES = 2  # passwords that are tried at the same time; whoever guesses waits in line
 REMEMBERED = 256  # credentials that were right are not hashed again with every request
 
 
@@ -97,6 +99,7 @@ class BasicAuth:
         self._nobody = hash_password(secrets.token_hex(8))  # compared with for unknown names, to take as long
         self._key = secrets.token_bytes(32)
         self._known: dict[bytes, Viewer] = {}
+        self._limiter: anyio.CapacityLimiter | None = None
 
     async def __call__(self, connection: HTTPConnection) -> Viewer | None:
         """The user whose name and password the request carries; None for any other."""
@@ -111,7 +114,9 @@ class BasicAuth:
         name, password = credentials
         role, hashed = self._users.get(name, (Role.READ, self._nobody))
         salt, expected = hashed.split("$")[1:]
-        found = await anyio.to_thread.run_sync(_digest, password, salt)
+        if self._limiter is None:
+            self._limiter = anyio.CapacityLimiter(GUESSES)
+        found = await anyio.to_thread.run_sync(_digest, password, salt, limiter=self._limiter)
         if not hmac.compare_digest(found, expected) or name not in self._users:
             return None
         if len(self._known) >= REMEMBERED:

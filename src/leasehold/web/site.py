@@ -56,8 +56,7 @@ class Site:
     def _page(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
         async def show(request: Request) -> Response:
             facts, status = await self._facts(page, request.query_params)
-            notice = ACTIONS.get(request.query_params.get("done", ""))
-            return self._full(request, page.name, status, page=page, facts=facts, notice=notice and notice.done)
+            return self._full(request, page.name, status, page=page, facts=facts, notice=_notice(request))
 
         return show
 
@@ -69,18 +68,13 @@ class Site:
             return {"failed": str(error)}, 503 if isinstance(error, BackendError) else 422
 
     def _full(self, request: Request, template: str, status: int = 200, **facts: Any) -> Response:
-        viewer, tokens = viewer_of(request), self._board.tokens
-        session = tokens.session(request)
-        token = tokens.token(session, viewer) if viewer.may_write else ""
         live = urlencode([("of", facts["page"].name), *request.query_params.multi_items()]) if "page" in facts else ""
         text = draw(
             template,
-            **self._common(request.query_params, viewer),
-            **{"page": None, "notice": None, "live": live, "layout": "layout.html", "token": token, **facts},
+            **self._common(request.query_params, viewer_of(request)),
+            **{"page": None, "notice": None, "live": live, "layout": "layout.html", **facts},
         )
-        response = HTMLResponse(text, status)
-        tokens.remember(request, response, session)
-        return response
+        return HTMLResponse(text, status)
 
     def _common(self, query: Mapping[str, str], viewer: Viewer) -> dict[str, Any]:
         return {
@@ -130,8 +124,13 @@ class Site:
                 if holding is None:
                     why = facts.get("failed") or "This lock is not held with this fence: there is nothing to break."
                     return self._refused(request, status if "failed" in facts else 404, why)
+            tokens = self._board.tokens
+            session = tokens.session(request)
+            token = tokens.token(session, viewer_of(request))
             fixed = _fixed(action, request.query_params)
-            return self._full(request, "order", action=action, holding=holding, fixed=fixed)
+            response = self._full(request, "order", action=action, holding=holding, fixed=fixed, token=token)
+            tokens.remember(request, response, session)
+            return response
 
         return ask
 
@@ -152,6 +151,13 @@ class Site:
 
     def _refused(self, request: Request, status: int, message: str) -> Response:
         return self._full(request, "refused", status, message=message)
+
+
+def _notice(request: Request) -> str | None:
+    """What has just been done, on the page that follows; a link on another site cannot claim it."""
+    action = ACTIONS.get(request.query_params.get("done", ""))
+    own = request.headers.get("sec-fetch-site", "same-origin") == "same-origin"
+    return action.done if action is not None and own else None
 
 
 def _fixed(action: Action, query: Mapping[str, str]) -> dict[str, str]:
