@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
 
 import leasehold
+from tests.waiting import LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,6 +20,9 @@ ARGUMENTS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
+
+
+expect.set_options(timeout=LIMIT * 1000)  # a condition that holds ends the wait at once
 
 
 @pytest.fixture(scope="session")
@@ -34,6 +38,7 @@ def page(browser: Browser) -> Iterator[Page]:
     """A page of a fresh profile; scripts that fail, dialogs and breaches of the policy fail the test."""
     context = browser.new_context(viewport={"width": 1280, "height": 800})
     page = context.new_page()
+    page.set_default_timeout(LIMIT * 1000)
     problems: list[str] = []
 
     def note(message: ConsoleMessage) -> None:

@@ -148,10 +148,11 @@ function answerKeys(live) {
     Enter: () => live?.enter(),
   };
   document.addEventListener("keydown", (event) => {
-    const typing = event.target.closest("input, textarea, select, dialog");
-    if (event.key === "Escape" && typing === search) search.blur();
-    if (typing || event.ctrlKey || event.metaKey || event.altKey || !(event.key in keys)) return;
-    if (event.key === "Enter" && event.target.closest("a, button")) return;
+    const typing = event.target.closest("input, textarea, select");
+    if (event.key === "Escape" && typing === search) search?.blur();
+    if (typing || help.open || event.ctrlKey || event.metaKey || event.altKey || !(event.key in keys)) return;
+    // The button of a dialog that was just closed keeps the focus for a moment.
+    if (event.key === "Enter" && event.target.closest("a, button") && !help.contains(event.target)) return;
     event.preventDefault();
     keys[event.key]();
   });
