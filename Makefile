@@ -69,7 +69,7 @@ faults: setup servers  ## the long forms of the fault tests: packet loss, mixed 
 	LEASEHOLD_LONG_FAULTS=1 $(RUN) -m pytest -q tests/stores/redis/test_redis_packet_loss.py tests/stores/redis/test_redis_compat.py \
 	  tests/stores/redlock/test_redlock_fences.py tests/processes/test_cli_watchdog.py tests/processes/test_once_processes.py tests/processes/test_partition_processes.py \
 	  tests/stores/sqlite/test_sqlite_processes.py
-	LEASEHOLD_LONG_FAULTS=1 $(RUN) -m pytest -q -n 4 --dist loadfile tests/contract -k interruption
+	LEASEHOLD_LONG_FAULTS=1 $(RUN) -m pytest -q -n 4 --dist loadfile tests/contract
 	LEASEHOLD_LONG_FAULTS=1 $(RUN) -m pytest -q -n 4 --dist loadfile tests/sql tests/simulation tests/lab tests/benchmarks
 
 mutants: setup  ## known bugs, planted again: each must be caught

@@ -27,7 +27,12 @@ WORDS = [  # everywhere
     (r"\bthread or task\b", "thread"),
     (r"\bthreads or tasks\b", "threads"),
 ]
+CLOSED_ON_LOOPS = (
+    " The client is closed on every event loop that has used it; leases of a loop that does not run any more count as "
+    "dropped."
+)
 SENTENCES = {  # what is different, and not only called differently
+    "Client.close": [(CLOSED_ON_LOOPS, "")],
     "Election.lead": [("term ends first, the block is cancelled.", "term ends first, `term.lost` is set.")],
     "Election.run": [
         (

@@ -11,6 +11,7 @@ import inspect
 import logging
 import re
 import sys
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from leasehold._core.states import TRANSITIONS, State
 from leasehold.telemetry.instruments import INSTRUMENTS
 from leasehold.testing.contract import REQUIRED
 from leasehold.values import Capability
+from tools.advice_tables import draw_explanations, draw_needs, draw_stores_compared
 from tools.store_options import draw_options
 from verification.models.catalogue import GROUPS, INSTANCES, Instance, recorded
 
@@ -77,7 +79,7 @@ PROMISES = {
 def _errors() -> str:
     """The tree, as the module's own docstring draws it, and what each error carries."""
     drawing = inspect.cleandoc(errors.__doc__ or "").split("\n\n")[1]
-    tree = "```text\n" + inspect.cleandoc(drawing) + "\n```"
+    tree = "```text\n" + textwrap.dedent(drawing) + "\n```"
     rows = [
         (f"`{name}`", _first_paragraph(getattr(errors, name)), ", ".join(f"`{fact}`" for fact in _facts(name)))
         for name in errors.__all__
@@ -200,13 +202,16 @@ DRAWINGS: dict[str, Callable[[], str]] = {
     "capabilities": _capabilities,
     "decisions": _decisions,
     "errors": _errors,
+    "errors-explained": draw_explanations,
     "events": _events,
     "metrics": _metrics,
     "models": _models,
     "names": _names,
+    "needs": draw_needs,
     "options": _options,
     "states": _states,
     "stores": _stores,
+    "stores-compared": draw_stores_compared,
 }
 
 

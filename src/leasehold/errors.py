@@ -14,7 +14,6 @@
         KeyReused                             this idempotency key was used with another payload
         AttemptExpired                        an attempt with this key vanished: its work may be done
         ResultNotKept                         the work of this key is done; its result could not be stored
-        InFlight                              an idempotency key whose first attempt is still running
         OutOfStock                            less is available than a reservation wants
         ReservationRefused                    a reservation that is not there, or is over
           ReservationExpired                  its time is over, and what it held belongs to others
@@ -26,7 +25,6 @@
         PreconditionFailed                    412: the resource is not what the caller has seen
         PreconditionRequired                  428: the caller must say what it has seen
         PreconditionMalformed                 400: the header cannot be read
-      KeyReused                               an idempotency key came again with another payload
       BackendError
         BackendUnavailable (ConnectionError)  surely not applied
         OutcomeUnknown                        sent, no answer: may have been applied

@@ -10,6 +10,8 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
+from leasehold._homes import Homes
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Hashable, Sequence
     from contextlib import AbstractContextManager
@@ -277,7 +279,7 @@ class Scope(Protocol):
         """End the scope; True if `error` is the interruption that `cancel` caused."""
 
 
-class Runtime(Protocol):
+class Runtime(Homes, Protocol):
     """Time, waiting, spawning, shielding, randomness: all that differs between threads, asyncio and simulation."""
 
     blocking: bool
@@ -340,9 +342,6 @@ class Runtime(Protocol):
         It runs in the caller's own task and is started again from the beginning if interrupted: that costs nothing in
         the common case, and needs operations that may run twice.
         """
-
-    def bind(self) -> None:
-        """Belong to the event loop that runs now, and refuse another. Not called where `blocking`."""
 
     # --- for Redlock alone
 

@@ -1,7 +1,8 @@
 """Which cases of the contract meet which runtime, where a store has several servers or modes that share its code.
 
 Memory and SQLite run every case on both runtimes. On a server each case runs on one of them, by turns, and another
-server or mode of the same store takes the other turns. The long form (`make faults`) runs all pairs everywhere.
+server or mode of the same store takes the other turns. Where a further server runs the same code of ours (another
+version, another topology, a pooler), it samples the cases. The long form (`make faults`) runs all pairs everywhere.
 """
 
 from __future__ import annotations
@@ -19,12 +20,16 @@ if TYPE_CHECKING:
 __all__ = ["by_turns"]
 
 
-def by_turns(cases: Sequence[contract.Case], first: int = 0) -> pytest.MarkDecorator:
-    """Each case on one runtime, threads and asyncio by turns; two servers that differ in `first` share all pairs."""
-    turns = range(2) if long_form() else range(1)
+def by_turns(cases: Sequence[contract.Case], first: int = 0, *, every: int = 1) -> pytest.MarkDecorator:
+    """Each case on one runtime, threads and asyncio by turns; two servers that differ in `first` share all pairs.
+
+    With `every`, one case in so many; an odd number, so that both runtimes take part.
+    """
+    turns, every = (range(2), 1) if long_form() else (range(1), every)
     pairs = [
         pytest.param(case, driver, id=f"{case}-{driver.name}")
         for index, case in enumerate(cases)
+        if index % every == first % every
         for driver in (contract.DRIVERS[(index + first + turn) % 2] for turn in turns)
     ]
     return pytest.mark.parametrize(("case", "driver"), pairs)

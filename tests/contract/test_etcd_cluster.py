@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.usefixtures("crowded_suffixes")
-@by_turns(contract.STORE_CASES)
+@by_turns(contract.STORE_CASES, every=3)
 def test_contract(case: contract.Case, driver: type[contract.Driver], etcd_cluster: EtcdCluster) -> None:
     harness = contract.UrlHarness(
         etcd_cluster.url, contract.REQUIRED["etcd"], ttl=1.0, swept="_backends", lateness=LATENESS, stride=7

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from verification.lab.nats import NatsCluster
 
 
-@by_turns(contract.STORE_CASES)
+@by_turns(contract.STORE_CASES, every=3)
 def test_contract(case: contract.Case, driver: type[contract.Driver], nats_cluster: NatsCluster) -> None:
     harness = contract.UrlHarness(nats_cluster.url, contract.REQUIRED["nats"], ttl=1.0, swept="_backends", stride=7)
     contract.check(case, harness, driver())

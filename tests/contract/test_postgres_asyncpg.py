@@ -11,6 +11,7 @@ import pytest
 from leasehold._urls import find_store
 from leasehold.testing import contract
 from tests.contract.sweep import STRIDE
+from tests.forms import sized
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -49,7 +50,7 @@ class PoolDriver(contract.AsyncioDriver):
         asyncio.run(main())
 
 
-@pytest.mark.parametrize("case", contract.STORE_CASES, ids=str)
+@pytest.mark.parametrize("case", sized(contract.STORE_CASES[1::2], contract.STORE_CASES), ids=str)
 def test_contract(case: contract.Case, postgres: PostgresServer) -> None:
     harness = PoolHarness(
         postgres.url(), contract.REQUIRED["postgresql"], ttl=0.5, swept="_backends", stride=max(STRIDE, 7)

@@ -14,7 +14,7 @@ GROUPS = {"ownership", "expiry", "fences", "modes", "operators", "processes"}
 IN_SESSIONS = [case for case in contract.STORE_CASES if case.group in GROUPS]
 
 
-@by_turns(contract.STORE_CASES)
+@by_turns(contract.STORE_CASES, every=3)
 def test_contract(case: contract.Case, driver: type[contract.Driver], newer_postgres: PostgresServer) -> None:
     harness = contract.UrlHarness(
         newer_postgres.url(), contract.REQUIRED["postgresql"], ttl=0.5, swept="_backends kit/pool", stride=7
@@ -22,7 +22,7 @@ def test_contract(case: contract.Case, driver: type[contract.Driver], newer_post
     contract.check(case, harness, driver())
 
 
-@by_turns(IN_SESSIONS)
+@by_turns(IN_SESSIONS, every=3)
 def test_contract_in_sessions(
     case: contract.Case, driver: type[contract.Driver], newer_postgres: PostgresServer
 ) -> None:

@@ -14,7 +14,7 @@ from verification.lab.postgres import PostgresServer
 OF_WAITING = [case for case in contract.STORE_CASES if case.group in ("waiting", "queueing", "modes")]
 
 
-@by_turns(contract.STORE_CASES, first=1)
+@by_turns(contract.STORE_CASES, first=1, every=3)
 def test_contract(case: contract.Case, driver: type[contract.Driver], pgbouncer: PgBouncer) -> None:
     harness = contract.UrlHarness(
         pgbouncer.url(), contract.REQUIRED["postgresql"], ttl=0.5, swept="_backends kit/pool", stride=7

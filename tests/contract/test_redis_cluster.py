@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from verification.lab.redis_cluster import RedisCluster
 
 
-@by_turns(contract.STORE_CASES)
+@by_turns(contract.STORE_CASES, every=3)
 def test_contract(case: contract.Case, driver: type[contract.Driver], cluster_nodes: RedisCluster) -> None:
     cluster_nodes.flush()
     contract.check(

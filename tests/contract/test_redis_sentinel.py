@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from verification.lab.sentinel import SentinelGroup
 
 
-@by_turns(contract.STORE_CASES, first=1)
+@by_turns(contract.STORE_CASES, first=1, every=3)
 def test_contract(case: contract.Case, driver: type[contract.Driver], sentinel_group: SentinelGroup) -> None:
     sentinel_group.primary.flush()
     contract.check(

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from leasehold.testing import contract
+from tests.contract.by_turns import by_turns
 from tests.contract.sweep import STRIDE
 
 if TYPE_CHECKING:
     from verification.lab.redlock import RedlockNodes
 
 
-@pytest.mark.parametrize("driver", contract.DRIVERS)
-@pytest.mark.parametrize("case", contract.STORE_CASES, ids=str)
+@by_turns(contract.STORE_CASES)
 def test_contract(case: contract.Case, driver: type[contract.Driver], redlock_nodes: RedlockNodes) -> None:
     contract.check(
         case,

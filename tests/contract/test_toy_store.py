@@ -14,6 +14,7 @@ import leasehold
 from examples.toy_store.toy_store import ToyStore
 from leasehold.testing import ManualClock, contract
 from leasehold.values import Capability
+from tests.contract.by_turns import by_turns
 from tests.forms import sized
 
 if TYPE_CHECKING:
@@ -76,8 +77,7 @@ def _installed() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("driver", contract.DRIVERS, ids=lambda driver: driver.name)
-@pytest.mark.parametrize("case", contract.CASES, ids=str)
+@by_turns(contract.CASES)
 def test_the_toy_store_keeps_the_contract(case: contract.Case, driver: type[contract.Driver]) -> None:
     contract.check(case, ToyHarness(), driver())
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from verification.lab.redis import RedisServer
 
 
-@by_turns(contract.STORE_CASES)
+@by_turns(contract.STORE_CASES, first=2, every=3)
 def test_contract(case: contract.Case, driver: type[contract.Driver], valkey_server: RedisServer) -> None:
     valkey_server.flush()
     url = f"valkey://127.0.0.1:{valkey_server.port}/0"

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from verification.lab.zookeeper import Ensemble
 
 
-@by_turns(contract.STORE_CASES)
+@by_turns(contract.STORE_CASES, every=3)
 def test_contract(case: contract.Case, driver: type[contract.Driver], zookeeper_ensemble: Ensemble) -> None:
     url = zookeeper_ensemble.url("/contract")
     harness = contract.UrlHarness(url, contract.REQUIRED["zookeeper"], ttl=1.0, swept="_backends", stride=7)

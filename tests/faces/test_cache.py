@@ -429,7 +429,7 @@ def test_refresh_raises_the_error_of_its_build_and_leaves_the_value(client: Clie
 
 def test_a_store_whose_fences_went_back_is_an_error_and_not_a_loop(store: ManualStore, client: Client) -> None:
     store.memory.write(Record(KEY, b"{}\n", 2**50, 3600.0))
-    with pytest.raises(FenceAhead, match="raise_fence"):
+    with pytest.raises(FenceAhead, match="leasehold fence raise cache:6:prices:x"):
         make(client).get("x", lambda: 1)
     client.raise_fence("cache:6:prices:x", 2**50, reason="a test")
     assert make(client).get("x", lambda: 1) == 1

@@ -201,7 +201,7 @@ def test_the_watchdog_ends_with_the_command(program: CommandLine) -> None:
 
 NAMES = 8
 SLOTS = 2
-KILLS = sized(60, 200)
+KILLS = sized(30, 200)
 LIMIT_OF_KILLS = 280  # seconds; each kill needs some Pythons to start, which is slow on a busy machine
 TTL = 2.0
 

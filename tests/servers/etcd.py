@@ -1,4 +1,4 @@
-"""etcd servers: one of each kind for the session, started when the first test asks for it.
+"""etcd servers: one of each kind for a file of tests. Members that nobody uses any more are busy with each other.
 
 A test that stops, cuts off or reconfigures a server makes one of its own.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 LATENESS = 0.8  # etcd looks for expired leases twice a second, and then its members have to agree on their end
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def etcd_server() -> Iterator[EtcdServer]:
     """The system's etcd, alone."""
     server = EtcdServer()
@@ -33,7 +33,7 @@ def own_etcd() -> Iterator[EtcdServer]:
         yield server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def etcd_cluster() -> Iterator[EtcdCluster]:
     """Three members of the newer version."""
     with EtcdCluster(version="3.5") as cluster:

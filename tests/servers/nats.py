@@ -1,4 +1,4 @@
-"""NATS servers: one of each kind for the session, started when the first test asks for it.
+"""NATS servers: one of each kind for a file of tests; idle ones would be busy with each other.
 
 A test that stops, cuts off or reconfigures a server makes one of its own.
 """
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def nats_server() -> Iterator[NatsServer]:
     """One server."""
     with NatsServer() as server:
@@ -29,7 +29,7 @@ def own_nats() -> Iterator[NatsServer]:
         yield server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def nats_cluster() -> Iterator[NatsCluster]:
     """Three servers."""
     with NatsCluster() as cluster:

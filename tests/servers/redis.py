@@ -1,5 +1,7 @@
 """Redis and Valkey servers, Sentinels, clusters: one of each for the session, started when the first test asks for it.
 
+Sentinels ask each other all the time, so they end with the file of tests that needed them.
+
 A test that kills or reconfigures a server makes one of its own.
 """
 
@@ -34,7 +36,7 @@ def valkey_server() -> Iterator[RedisServer]:
         yield server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def sentinel_group() -> Iterator[SentinelGroup]:
     """A primary, a replica and three Sentinels; tests that make them fail over start a group of their own."""
     with SentinelGroup() as group:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def redlock_nodes() -> Iterator[RedlockNodes]:
     """Five nodes. Machines that run tests are busy, so a node gets more time than it would by default."""
     with RedlockNodes(5, max_ttl=10_000, answer_timeout=0.5) as nodes:

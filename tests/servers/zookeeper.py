@@ -1,4 +1,4 @@
-"""ZooKeeper servers for tests: one alone and an ensemble of three, each started once per session of tests."""
+"""ZooKeeper servers for tests: one alone and an ensemble of three, each for one file of tests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def zookeeper_server() -> Iterator[ZooKeeperServer]:
     """A server that many tests share; each uses a root or names of its own."""
     server = ZooKeeperServer(properties={"znode.container.checkIntervalMs": 500})
@@ -20,7 +20,7 @@ def zookeeper_server() -> Iterator[ZooKeeperServer]:
         yield server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def zookeeper_ensemble() -> Iterator[Ensemble]:
     """Three servers that many tests share."""
     with Ensemble() as ensemble:

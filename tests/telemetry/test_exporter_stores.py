@@ -31,6 +31,8 @@ NAMESPACE = "exported"
 def url_of(kind: str, request: pytest.FixtureRequest, folder: Path) -> str:
     if kind == "sqlite":
         return f"sqlite:///{folder}/locks.db"
+    if kind == "mysql":
+        return str(request.getfixturevalue("mariadb_database"))
     fixture = {
         "redis": "redis_server", "redlock": "redlock_nodes", "postgres": "postgres", "etcd": "etcd_server",
         "zookeeper": "zookeeper_server", "nats": "nats_server",
@@ -61,7 +63,7 @@ def page(address: str, path: str = "/metrics") -> str:
     return ""
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "redis", "redlock", "postgres", "etcd", "zookeeper", "nats"])
+@pytest.mark.parametrize("kind", ["sqlite", "redis", "redlock", "postgres", "mysql", "etcd", "zookeeper", "nats"])
 def test_the_gauges_are_those_of_the_store(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     url = url_of(kind, request, tmp_path)
     with leasehold.connect(url, namespace=NAMESPACE, ttl=10) as client:

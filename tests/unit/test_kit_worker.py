@@ -153,7 +153,6 @@ def test_under_asyncio_it_is_a_task_that_ends_with_close() -> None:
     async def main() -> int:
         work = Work()
         runtime = AsyncioRuntime()
-        runtime.bind()
         worker = Worker(runtime, work, NAME)
         worker.start()
         while work.times < 1:

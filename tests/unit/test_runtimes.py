@@ -15,7 +15,6 @@ import pytest
 from leasehold._runtimes.asyncio import AsyncioRuntime
 from leasehold._runtimes.clock import SYSTEM_CLOCK, SystemClock
 from leasehold._runtimes.threads import ThreadRuntime, ThreadSignal, run
-from leasehold.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -254,15 +253,13 @@ def test_the_clock_of_macos_counts_the_time_that_the_host_was_suspended(monkeypa
     assert SystemClock().now() == 7_200.0
 
 
-def test_a_client_refuses_another_event_loop() -> None:
-    runtime = AsyncioRuntime()
+def test_the_home_of_asyncio_is_the_running_loop_and_threads_have_none() -> None:
+    async def home_is_here() -> bool:
+        return AsyncioRuntime().home() is asyncio.get_running_loop()
 
-    async def bind() -> None:
-        runtime.bind()
-
-    asyncio.run(bind())
-    with pytest.raises(ConfigurationError, match="another event loop"):
-        asyncio.run(bind())
+    assert asyncio.run(home_is_here())
+    assert ThreadRuntime().home() is None
+    assert AsyncioRuntime().home() is None
 
 
 def test_owner_values_are_long_fresh_and_not_repeated() -> None:

@@ -5,6 +5,7 @@ fails if one survives.
 """
 
 from verification.mutants.catalogue import CORE_MUTANTS, Mutant
+from verification.mutants.catalogue_advice import ADVICE_MUTANTS
 from verification.mutants.catalogue_asyncpg import ASYNCPG_MUTANTS
 from verification.mutants.catalogue_blind import BLIND_MUTANTS
 from verification.mutants.catalogue_cache import CACHE_MUTANTS
@@ -14,6 +15,7 @@ from verification.mutants.catalogue_election import ELECTION_MUTANTS
 from verification.mutants.catalogue_etcd import ETCD_MUTANTS
 from verification.mutants.catalogue_faces import FACES_MUTANTS
 from verification.mutants.catalogue_idempotency import IDEMPOTENCY_MUTANTS
+from verification.mutants.catalogue_integrations import INTEGRATIONS_MUTANTS
 from verification.mutants.catalogue_jobs import JOBS_MUTANTS
 from verification.mutants.catalogue_kit import KIT_MUTANTS
 from verification.mutants.catalogue_leaving import LEAVING_MUTANTS
@@ -57,11 +59,13 @@ MUTANTS: tuple[Mutant, ...] = (
     *SQLITE_MUTANTS,
     *RESERVATION_MUTANTS,
     *CLI_MUTANTS,
+    *ADVICE_MUTANTS,
     *IDEMPOTENCY_MUTANTS,
     *CACHE_MUTANTS,
     *ELECTION_MUTANTS,
     *LEAVING_MUTANTS,
     *JOBS_MUTANTS,
+    *INTEGRATIONS_MUTANTS,
     *TELEMETRY_MUTANTS,
     *DASHBOARD_MUTANTS,
     *BLIND_MUTANTS,

@@ -57,6 +57,7 @@ _AREAS: dict[str, tuple[str, ...]] = {
     "_backends/nats/": ("tests/unit", "tests/contract/test_nats.py", "tests/stores/nats"),
     "sql/": ("tests/unit", "tests/sql", "tests/lab/test_counters.py"),
     "fencing/": ("tests/unit", "tests/fencing", "tests/stores/etcd/test_etcd_guard.py"),
+    "integrations/": ("tests/integrations",),
     "cli/": ("tests/unit", "tests/processes"),
     "web/": ("tests/web",),
 }

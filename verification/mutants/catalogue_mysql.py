@@ -8,6 +8,7 @@ __all__ = ["MYSQL_MUTANTS"]
 
 _CONTRACT = "tests/contract/test_mysql.py"
 _GRANTS = "tests/stores/mysql/test_mysql_grants.py"
+_WAKE_UPS = "tests/stores/mysql/test_mysql_wake_ups.py"
 _ROWS = "_backends/mysql/rows.py"
 _STATEMENTS = "_backends/mysql/statements.py"
 
@@ -51,6 +52,30 @@ MYSQL_MUTANTS: tuple[Mutant, ...] = (
         "            self._ringer.start()\n",
         "            self._ringer.wake()\n",
         (_CONTRACT, "-k", "release_signals"),
+    ),
+    Mutant(
+        "MY-joining-waiter-takes-the-wake-up",
+        "a wake-up goes to a claim that has no place yet, and the first in line sleeps on beside a free lock",
+        "_backends/mysql/notifications.py",
+        "                waiter.signal.set()\n                continue\n",
+        "                pass\n",
+        (_WAKE_UPS, "-k", "joins"),
+    ),
+    Mutant(
+        "MY-granted-waiter-takes-the-wake-up",
+        "a wake-up goes to a claim that holds already, and those behind it sleep on beside a free lock",
+        "_backends/mysql/backend.py",
+        "        self._listener.forget(waiter)\n",
+        "",
+        (_WAKE_UPS, "-k", "granted"),
+    ),
+    Mutant(
+        "MY-new-listener-unread",
+        "a release that was decided before the listener started wakes no one",
+        "_backends/mysql/backend.py",
+        "        if waiter.listener == name:\n",
+        "        if waiter.number:\n",
+        (_WAKE_UPS, "-k", "under_way"),
     ),
     Mutant(
         "MY-deadlock-is-fatal",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from leasehold._runtimes.homes import WithoutLoops
 from leasehold._runtimes.scatter import scatter_over_tasks
 from verification.simulation.world import Cancelled, World, park
 
@@ -111,7 +112,7 @@ class SimTaskHandle:
         return True
 
 
-class SimRuntime:
+class SimRuntime(WithoutLoops):
     """Time, waiting and workers of one simulated process.
 
     `interrupts`: whether a lost lease cancels its holder, as under asyncio, or only sets `lost`, as with threads.
@@ -212,9 +213,6 @@ class SimRuntime:
     ) -> Sequence[T | Exception | None]:
         """Ask all in tasks of their own."""
         return await scatter_over_tasks(self, requests, enough, deadline)
-
-    def bind(self) -> None:
-        """A process has one runtime, and belongs to it."""
 
     async def park_in(self, crowd: list[SimTask], deadline: float | None) -> None:
         """Wait among the crowd until woken or the deadline is reached, whichever comes first."""

@@ -50,6 +50,14 @@ class Operators:
         """
         return run(self._twin.raise_fence(name, fence, reason=reason, by=by))
 
+    def highest_fence(self, name: str | None = None) -> int:
+        """A number that no grant of the name has exceeded so far; without a name, of all whose fence was never raised.
+
+        For comparing with what a resource has seen, and for moving to another store. It takes the lock of a name that
+        is in nobody's way: stores forget the number of an idle name, but not that the next one has to be higher.
+        """
+        return run(self._twin.highest_fence(name))
+
     def pause(self, name: str, *, reason: str, by: str | None = None, duration: Duration | None = None) -> None:
         """Let nobody get the name from now on, by an operator's order: until `resume`, or for `duration`.
 

@@ -147,7 +147,8 @@ class RenewalFailed(Event):
     fence: int = 0
 
     def __str__(self) -> str:
-        return f"could not renew {self.name!r}; trying for {self.remaining:.1f} s more before it is lost: {self.error}"
+        left = max(self.remaining, 0.0)
+        return f"could not renew {self.name!r}; trying for {left:.1f} s more before it is lost: {self.error}"
 
 
 @dataclass(frozen=True, slots=True)

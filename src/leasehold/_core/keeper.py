@@ -139,9 +139,22 @@ class Keeper:
             await self._notifier.join(deadline)
         await self._dispatcher.finish(deadline)
         if names:  # last, because a program may have its warnings raised
-            held = ", ".join(map(repr, names[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
             advice = "release every lease before close(), or use `with lock.hold():`"
-            warn(f"the client was closed while it held {held}; {advice}", ResourceWarning, user_stacklevel())
+            warn(f"the client was closed while it held {_some(names)}; {advice}", ResourceWarning, user_stacklevel())
+
+    def abandon(self) -> None:
+        """The event loop is over, and with it the worker: what is still held counts as dropped. No I/O."""
+        with self.guard:
+            self._closed = True
+            lost = self._lose_all(Loss(LossReason.CLOSED, "its event loop has ended"), forget=True)
+        self._signal.set()  # a loop that only stands still may run again
+        self._worker = self._notifier = None
+        for tenure in lost:
+            self._events.emit(happened.Dropped(tenure.name, tenure.grant.fence))
+        if lost:
+            held = _some([tenure.name for tenure in lost])
+            advice = "release every lease before, or use `async with lock.hold():`"
+            warn(f"an event loop ended while {held} was held on it; {advice}", ResourceWarning, user_stacklevel())
 
     def bury(self) -> None:
         """Give up all leases in a forked child: they are the parent's. No I/O, no locks of the parent's threads."""
@@ -290,6 +303,10 @@ class Keeper:
                 self._worker = None
                 return True
             return False
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(map(repr, names[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 _LOCAL_LOSSES = frozenset({LossReason.EXPIRED, LossReason.UNCONFIRMED, LossReason.MAX_HOLD, LossReason.RELEASED})

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from leasehold.errors import ConfigurationError
 
-__all__ = ["check_fact", "check_name", "check_namespace", "key_for", "name_of"]
+__all__ = ["DEFAULT_NAMESPACE", "check_fact", "check_name", "check_namespace", "key_for", "name_of", "namespace_of"]
 
 MAX_NAME_BYTES = 512
 MAX_FACT_CHARACTERS = 256
@@ -48,6 +48,11 @@ def key_for(namespace: str, name: str) -> str:
 def name_of(key: str) -> str:
     """Take the name back out of a key."""
     return key.partition(":")[2]
+
+
+def namespace_of(key: str) -> str:
+    """Take the namespace back out of a key."""
+    return key.partition(":")[0].replace("%3A", ":").replace("%25", "%")
 
 
 def _check_text(value: object, what: str) -> str:

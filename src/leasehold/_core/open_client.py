@@ -1,7 +1,7 @@
 """What all calls of one client share while it is open: runtime, store, keeper, events, background work.
 
-A client is opened by its first call and again in a forked child, which gets an `OpenClient` of its own and leaves the
-parent's untouched.
+A client is opened by its first call on each event loop (see `open_clients`), and again in a forked child, which gets an
+`OpenClient` of its own and leaves the parent's untouched.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from weakref import WeakValueDictionary
 
 from leasehold._core.backoff import GRACE
 from leasehold._core.cleanup import Cleanup
+from leasehold._core.events import logger
 from leasehold._core.keeper import Keeper
 from leasehold._core.states import HELD
 from leasehold._core.waiting_calls import WaitingCalls
+from leasehold.errors import ConfigurationError
 from leasehold.values import Capability
 
 if TYPE_CHECKING:
@@ -30,9 +32,9 @@ if TYPE_CHECKING:
 __all__ = ["OpenClient", "open_client"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class OpenClient:
-    """An open client."""
+    """An open client; nothing is replaced after it has got its home."""
 
     runtime: Runtime
     backend: Backend
@@ -49,6 +51,24 @@ class OpenClient:
     """By key, the highest fence that a guarded resource reported since the last acquire."""
     builds: dict[str, Any] = field(default_factory=dict)
     """By key, the builds of caches that are under way."""
+    home: Hashable = None
+    """The event loop that all of it belongs to; None where there is no such thing, and before the first call."""
+    until_home_ends: object = None
+    """What closes it before that loop ends."""
+
+    def is_at_home(self) -> bool:
+        """Whether the running event loop, if there is one, is the one that it belongs to."""
+        return self.home is None or self.home is self.runtime.home()
+
+    def require_home(self, name: str) -> None:
+        """Refuse to use the lease of this name on another event loop: its connections and workers are on its own."""
+        if not self.is_at_home():
+            raise ConfigurationError(
+                f"the lease of {name!r} belongs to the event loop that it was acquired on: await its methods there, or "
+                "acquire the lock on this loop; check(), remaining() and fence can be used on any",
+                name=name,
+                backend=self.backend.label,
+            )
 
     def enter_again(self, spec: LockSpec) -> Tenure | None:
         """The tenure of a re-entrant lock that the running thread or task holds already, with one handle more."""
@@ -80,6 +100,20 @@ class OpenClient:
         await self.waiting_calls.finish(min(now + min(GRACE, self.close_patience), limit))
         await self.cleanup.close(min(now + self.close_patience, limit))
         await self.backend.close()
+
+    def abandon(self) -> None:
+        """Its event loop does not run any more: end the leases, and close what can be closed without it."""
+        self.keeper.abandon()
+        closing = self.backend.close()
+        try:
+            while closing.send(None) is None:  # up to where it would wait for more than the next turn of the loop
+                pass
+        except StopIteration:
+            pass
+        except Exception:  # noqa: BLE001 - there is no caller to raise it to
+            logger.debug("the connections of an event loop that has ended could not be closed", exc_info=True)
+        finally:
+            closing.close()
 
     def bury(self) -> None:
         """Forget everything in a forked child: it belongs to the parent."""

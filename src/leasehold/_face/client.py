@@ -1,7 +1,7 @@
 """The client: opens a store and makes locks. This is the async face, which is also the core face.
 
-Making a client does no I/O. It opens its store with the first call, and again in a forked child, where everything that
-belongs to the parent is left untouched.
+Making a client does no I/O. It opens its store with the first call on each event loop, and again in a forked child,
+where everything that belongs to the parent is left untouched.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import functools
 import inspect
 import os
 import weakref
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, Unpack, cast
 
 from leasehold._core.capabilities import CAPABILITY_OF_MODE, require
@@ -17,6 +18,7 @@ from leasehold._core.events import Events
 from leasehold._core.keeper import CLOSE_PATIENCE
 from leasehold._core.names import DEFAULT_NAMESPACE, check_fact, check_namespace
 from leasehold._core.open_client import open_client
+from leasehold._core.open_clients import OpenClients, close_at_home
 from leasehold._durations import Duration, optional_seconds, seconds, ttl_seconds
 from leasehold._face.lock import AsyncLock, AsyncLockSet, AsyncRWLock
 from leasehold._face.lock_spec import (
@@ -34,7 +36,7 @@ from leasehold._face.name_template import NameTemplate
 from leasehold._face.operators import AsyncOperators
 from leasehold._patterns.of_client import AsyncPatterns
 from leasehold._urls import find_store
-from leasehold.errors import AcquireTimeout, ClientClosed, ConfigurationError
+from leasehold.errors import AcquireTimeout, ConfigurationError
 from leasehold.spi import Embedded
 from leasehold.values import Capability, Holder, Mode
 
@@ -109,7 +111,6 @@ class AsyncClient(AsyncPatterns, AsyncOperators):
     ) -> None:
         self._store = store
         self._runtime = runtime
-        self._bind = None if runtime.blocking else runtime.bind
         self._namespace = check_namespace(DEFAULT_NAMESPACE if namespace is None else namespace)
         self._ttl = ttl_seconds(ttl)
         self._timeout = optional_seconds(timeout, "timeout")
@@ -117,10 +118,11 @@ class AsyncClient(AsyncPatterns, AsyncOperators):
         self._connect_timeout = seconds(connect_timeout, "connect_timeout")
         self._slow_wait = SlowWait(slow_wait, slow_wait_level)
         self._events = Events()
-        self._opened: OpenClient | None = None
-        self._opening = runtime.guard()
-        self._closed = False
         self._close_patience = CLOSE_PATIENCE
+        self._open_clients = OpenClients(runtime)
+        self._by_home = self._open_clients.by_home
+        self._home = None if runtime.blocking else runtime.home
+        self._process = os.getpid()
         _CLIENTS.add(self)
 
     # --- locks
@@ -190,7 +192,7 @@ class AsyncClient(AsyncPatterns, AsyncOperators):
                 except AcquireTimeout as busy:
                     if on_busy is None:
                         raise
-                    call = (functools.partial(under_lock, *args, **kwargs),) if with_call else ()
+                    call = (partial(under_lock, *args, **kwargs),) if with_call else ()
                     return cast("R", await self._when_busy(on_busy, busy, *call))
                 async with lease:
                     return await function(*args, **names.with_lease(args, kwargs, lease))
@@ -232,19 +234,11 @@ class AsyncClient(AsyncPatterns, AsyncOperators):
         Those leases are left to their ttl, as another thread or task may be at work under them. With `release` they are
         given back, so that the next holder need not wait: for a program that is about to end. Their holders are told
         first, with the reason `given back`, and `on_lost` may take up to half of `timeout`; after `timeout` seconds
-        what is left is left to its ttl.
+        what is left is left to its ttl. The client is closed on every event loop that has used it; leases of a loop
+        that does not run any more count as dropped.
         """
-        limit = seconds(timeout, "timeout")
-        opened = self._take_open()
-        if opened is None:
-            return
-        if release:
-            from leasehold._face.departure import depart  # noqa: PLC0415 - loaded only when it is used
-
-            await depart(opened, deadline := self._runtime.now() + limit)
-            await opened.close(deadline)
-        else:
-            await opened.close()
+        deadline = self._runtime.now() + seconds(timeout, "timeout")
+        await close_at_home(self._open_clients.take(), partial(_close, deadline if release else None), deadline)
 
     def release_on_signals(
         self, signals: Iterable[int] | None = None, *, timeout: Duration = CLOSE_PATIENCE
@@ -279,31 +273,27 @@ class AsyncClient(AsyncPatterns, AsyncOperators):
 
     def _open(self) -> OpenClient:
         """What this client has while it is open; on the event loop that runs now, where there is one."""
-        if self._bind is not None:
-            self._bind()
-        opened = self._opened
-        return self._current() if opened is None else opened
+        home = self._home
+        opened = self._by_home.get(None if home is None else home())
+        return self._open_clients.here(self._make_open_client) if opened is None else opened
+
+    @property
+    def _opened(self) -> OpenClient | None:
+        """That of any event loop, for tests that use one."""
+        return next(iter(self._open_clients.all()), None)
 
     def _current(self) -> OpenClient:
-        with self._opening:
-            if self._closed:
-                raise ClientClosed
-            if self._opened is None:
-                backend = self._store.open_backend(self._runtime)
-                self._opened = open_client(
-                    self._runtime, backend, self._events, self._connect_timeout, self._close_patience
-                )
-            return self._opened
+        """That of any event loop, to ask what the store is like."""
+        return self._open_clients.anywhere(self._make_open_client)
+
+    def _make_open_client(self) -> OpenClient:
+        """Without I/O, and without a loop."""
+        backend = self._store.open_backend(self._runtime)
+        return open_client(self._runtime, backend, self._events, self._connect_timeout, self._close_patience)
 
     def _deadline(self, timeout: Timeout) -> float | None:
         limit = self._timeout if timeout is ... else optional_seconds(timeout, "timeout")
         return None if limit is None else self._runtime.now() + limit
-
-    def _take_open(self) -> OpenClient | None:
-        """Refuse every further call; returns what has to be closed."""
-        with self._opening:
-            opened, self._opened, self._closed = self._opened, None, True
-        return opened
 
     async def _acquire_or(
         self, on_busy: OnBusy, acquire: Callable[[float | None], Awaitable[R]], timeout: Timeout
@@ -346,19 +336,29 @@ class AsyncClient(AsyncPatterns, AsyncOperators):
             slow_wait=self._slow_wait,
             holder=self._holder,
         )
-        opened = self._current()
-        require(opened.backend, CAPABILITY_OF_MODE[mode])
+        backend = self._current().backend
+        require(backend, CAPABILITY_OF_MODE[mode])
         if spec.min_hold:
-            require(opened.backend, Capability.MIN_HOLD)
-        return AsyncLock(self, opened, spec)
+            require(backend, Capability.MIN_HOLD)
+        return AsyncLock(self, spec)
 
     def _after_fork(self) -> None:
         """In the child: leases are the parent's, connections are the parent's; use neither, and close nothing."""
-        opened, self._opened = self._opened, None
-        self._opening = self._runtime.guard()
-        if opened is not None:
+        self._process = os.getpid()
+        for opened in self._open_clients.take_after_fork():
             opened.bury()
             _GRAVEYARD.append(opened)
+
+
+async def _close(release_by: float | None, opened: OpenClient) -> None:
+    """Close it; with an instant, give back what it holds first."""
+    if release_by is None:
+        await opened.close()
+        return
+    from leasehold._face.departure import depart  # noqa: PLC0415 - loaded only when it is used
+
+    await depart(opened, release_by)
+    await opened.close(release_by)
 
 
 @functools.cache

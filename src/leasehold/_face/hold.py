@@ -185,6 +185,7 @@ class _SignalOnEnd:
 
 async def wait_lost(lease: Held, limit: float | None) -> bool:
     """Wait until the lease is lost or released or the limit is over; True if it is lost."""
+    lease._opened.require_home(lease.name)
     runtime = lease._opened.runtime
     deadline = None if limit is None else runtime.now() + limit
     signal = runtime.signal()

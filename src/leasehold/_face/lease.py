@@ -124,6 +124,7 @@ class AsyncLease:
 
     async def renew(self) -> float:
         """Extend the lease now and return the seconds that remain; raises `LeaseLost` when it is over."""
+        self._opened.require_home(self.name)
         self.check()
         await self._opened.keeper.renewals.renew_now(self._tenure)
         self.check()
@@ -137,18 +138,23 @@ class AsyncLease:
         """
         if not self._unreleased:
             return False
-        with self._opened.keeper.guard:
+        opened = self._opened
+        home = opened.home
+        if home is not None and home is not opened.runtime.home():
+            opened.require_home(self.name)
+        with opened.keeper.guard:
             shared = self._tenure.handles > 1
             if shared:
                 self._tenure.handles -= 1
                 self._unreleased = False
         if shared:
             return True
-        freed = await release(self._opened, self._tenure)
+        freed = await release(opened, self._tenure)
         self._unreleased = False
         return freed
 
     async def __aenter__(self) -> AsyncLease:
+        self._opened.require_home(self.name)
         self.check()
         self._block = Block(self)
         return self
@@ -268,6 +274,7 @@ class AsyncLeaseSet:
         return freed
 
     async def __aenter__(self) -> AsyncLeaseSet:
+        self._opened.require_home(self.name)
         self.check()
         self._block = Block(self)
         return self

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from leasehold._backoff import HowToWait
-    from leasehold._core.open_client import OpenClient
     from leasehold._face.client import AsyncClient
     from leasehold._face.lock_spec import LockSpec, OnBusy, Timeout, WaitOptions
 
@@ -36,10 +35,10 @@ B = TypeVar("B")
 class AsyncLock:
     """A name to be locked, and how: made by `client.lock`, `client.semaphore` or `client.rwlock`."""
 
-    def __init__(self, client: AsyncClient, opened: OpenClient, spec: LockSpec) -> None:
+    def __init__(self, client: AsyncClient, spec: LockSpec) -> None:
         self._client = client
         self._spec = spec
-        self._opened = opened  # of the process that is the spec's holder
+        self._process = client._process  # that is the spec's holder
 
     @property
     def name(self) -> str:
@@ -108,9 +107,10 @@ class AsyncLock:
 
     async def try_acquire(self) -> AsyncLease | None:
         """The lease if the lock is free now, else None."""
-        opened = self._client._open()
-        if self._opened is not opened:
-            self._adopt(opened)
+        client = self._client
+        opened = client._open()
+        if self._process is not client._process:
+            self._adopt()
         tenure = await core.try_acquire(opened, self._spec)
         return None if tenure is None else AsyncLease(opened, tenure)
 
@@ -144,19 +144,20 @@ class AsyncLock:
         return f"<{type(self).__name__} {self.name!r} {self._spec.mode} ttl={self.ttl:g}>"
 
     async def _acquire_until(self, deadline: float | None, how: HowToWait = QUEUE_OR_POLL) -> AsyncLease:
-        opened = self._client._open()
-        if self._opened is not opened:
-            self._adopt(opened)
+        client = self._client
+        opened = client._open()
+        if self._process is not client._process:
+            self._adopt()
         return AsyncLease(opened, await core.acquire(opened, self._spec, deadline, how))
 
     def _acquiring(self, waiting: WaitOptions) -> Callable[[float | None], Awaitable[AsyncLease]]:
         """What acquires until a deadline, in the way that the options say."""
         return partial(self._acquire_until, how=how_to_wait(waiting))
 
-    def _adopt(self, opened: OpenClient) -> None:
+    def _adopt(self) -> None:
         """In a forked child: the holder is this process from now on, not the parent that made the lock."""
         self._spec = replace(self._spec, holder=self._client._holder(self._spec.holder.reason))
-        self._opened = opened
+        self._process = self._client._process
 
 
 class AsyncLockSet:

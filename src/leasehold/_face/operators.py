@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["AsyncOperators"]
 
+PROBE = "leasehold/fence/"  # what follows is random: two who look at the same time do not meet
+PROBE_PATIENCE = 60.0  # new nodes of Redlock do not vote for half a minute
 ROOM_FOR_FENCES = 2**40  # a fence raised to the very end would leave none for the grants after it
 
 R = TypeVar("R")
@@ -87,6 +90,19 @@ class AsyncOperators:
         highest = await operating(self._open().backend).raise_fence(key_for(self._namespace, check_name(name)), fence)
         self._events.emit(happened.FenceRaised(name, highest, reason, author))
         return highest
+
+    async def highest_fence(self, name: str | None = None) -> int:
+        """A number that no grant of the name has exceeded so far; without a name, of all whose fence was never raised.
+
+        For comparing with what a resource has seen, and for moving to another store. It takes the lock of a name that
+        is in nobody's way: stores forget the number of an idle name, but not that the next one has to be higher.
+        """
+        kept = 0
+        if name is not None:
+            kept = await operating(self._open().backend).raise_fence(key_for(self._namespace, check_name(name)), 1)
+        client = cast("AsyncClient", self)
+        async with client.lock(f"{PROBE}{os.urandom(8).hex()}").hold(timeout=PROBE_PATIENCE) as lease:
+            return max(kept, lease.fence)
 
     async def pause(self, name: str, *, reason: str, by: str | None = None, duration: Duration | None = None) -> None:
         """Let nobody get the name from now on, by an operator's order: until `resume`, or for `duration`.

@@ -17,6 +17,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from leasehold._core.events import logger
+from leasehold._core.open_clients import close_at_home
 from leasehold._durations import seconds
 from leasehold._face.departure import depart
 from leasehold._runtimes.threads import ThreadSignal, run
@@ -48,7 +49,7 @@ class ReleaseOnSignals:
         self._runtime = client._runtime
         self._timeout = seconds(timeout, "timeout")
         self._loop = None if client._runtime.blocking else _running_loop()
-        self._opened: OpenClient | None = None  # what was closed
+        self._opened: list[OpenClient] = []  # what was closed
         self._done = client._runtime.signal()
         self._began = False
         self._passed_on = False
@@ -148,11 +149,13 @@ class ReleaseOnSignals:
             _send(number)  # to the handler, which passes it on
 
     async def _close(self, deadline: float) -> None:
-        self._opened = opened = self._client._take_open()
+        async def leave(opened: OpenClient) -> None:
+            await depart(opened, deadline, freeze=True)
+            await opened.close(deadline)
+
+        self._opened = self._client._open_clients.take()
         try:
-            if opened is not None:
-                await depart(opened, deadline, freeze=True)
-                await opened.close(deadline)
+            await close_at_home(self._opened, leave, deadline)
         except Exception:  # noqa: BLE001 - the program has to end all the same
             logger.exception("the client could not be closed in order; what it holds is left to its ttl")
 
@@ -165,8 +168,8 @@ class ReleaseOnSignals:
             try:
                 _send(number)
             finally:
-                if self._opened is not None:  # the program goes on: calls that wait learn of the end now
-                    self._opened.waiting_calls.close()
+                for opened in self._opened:  # the program goes on: calls that wait learn of the end now
+                    opened.waiting_calls.close()
 
     def _call_previous(self, number: int, frame: FrameType | None) -> None:
         previous = self._previous[number]

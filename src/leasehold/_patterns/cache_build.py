@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, cast
 
+from leasehold._fence_command import raise_command
 from leasehold._patterns.cache_entry import Standing, lifetime, pack, readable, standing
 from leasehold._patterns.cache_events import BuildFailed, Built, FillFailed, FillRefused
 from leasehold._patterns.retry import retry_until
@@ -212,7 +213,7 @@ class Building:
             return GAVE_UP
         raise FenceAhead(
             f"{self._lock.name!r} was stored under fence {highest}, and its lock gives out {fence}: the store has lost "
-            "state; raise the fence of this name with client.raise_fence",
+            f"state; run: {raise_command(self._key, highest, self._opened.backend.label)}",
             name=self._lock.name,
             backend=self._opened.backend.label,
             fence=fence,

@@ -101,7 +101,7 @@ class AsyncElection:
         self._timings = check_timings(ttl, renew_deadline, retry)
         plain = client.lock(name, ttl=self._timings.ttl, group=group, reason=reason)
         make_term = functools.partial(Term, timings=self._timings)
-        self._lock = AsyncLock(client, plain._opened, replace(plain._spec, make_tenure=make_term))
+        self._lock = AsyncLock(client, replace(plain._spec, make_tenure=make_term))
         self._callbacks = Callbacks(name, on_elected, on_lost, on_new_leader)
         self._newest: Callable[[], AsyncTerm | None] = _no_term  # weak: a term that was dropped is not renewed
 

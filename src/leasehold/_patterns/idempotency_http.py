@@ -37,8 +37,9 @@ REPLAYED = (b"idempotent-replayed", b"true")
 MAX_KEY = 255
 SERVER_ERROR = 500
 NO_CONTENT = frozenset({204, 304})
-# Answers of the moment: the caller, its rights or its payload were refused, or it was asked to come back later.
-NOT_KEPT = frozenset({401, 403, 405, 408, 409, 413, 415, 422, 425, 428, 429})
+# Answers of the moment: the caller, its rights, its payload or what it has seen were refused, or it was asked to come
+# back later.
+NOT_KEPT = frozenset({401, 403, 405, 408, 409, 412, 413, 415, 422, 423, 425, 428, 429})
 
 _BARE = re.compile(r"""[!#-+\--:<-\[\]-~]+""")  # visible ASCII without quotes, commas, semicolons and backslashes
 _QUOTED = re.compile(r'"((?:[ !#-\[\]-~]|\\["\\])*)"')

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 import threading
 from contextvars import copy_context
@@ -11,9 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from leasehold._runtimes.clock import SYSTEM_CLOCK, look_again
+from leasehold._runtimes.event_loops import before_shutdown, forget_tasks, running_loop
 from leasehold._runtimes.randomness import fresh_owner, jitter
 from leasehold._runtimes.scatter import scatter_over_tasks
-from leasehold.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Hashable, Sequence
@@ -153,7 +152,7 @@ class AsyncioScope:
 
 
 class AsyncioRuntime:
-    """Time, waiting and workers for one event loop."""
+    """Time, waiting and workers on event loops: each call serves the one that runs."""
 
     blocking = False
     switches = False
@@ -163,8 +162,7 @@ class AsyncioRuntime:
         self.now = clock.now  # type: ignore[method-assign]  # several times in every call
         self.owner = fresh_owner  # type: ignore[method-assign]
         self.current = asyncio.current_task  # type: ignore[method-assign]
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._process = 0
+        self.home = running_loop  # type: ignore[method-assign]
         self._tasks: set[asyncio.Task[Any]] = set()  # the loop itself knows tasks only weakly
 
     def now(self) -> float:
@@ -261,17 +259,40 @@ class AsyncioRuntime:
             return await _Round(cast("Sequence[Startable[T]]", requests), enough).until(deadline - self.now())
         return await scatter_over_tasks(self, requests, enough, deadline)
 
-    def bind(self) -> None:
-        """Belong to the running loop; refuse to work on another."""
-        loop = asyncio.get_running_loop()
-        if self._loop is loop:
-            return
-        if self._loop is None or self._process != os.getpid():  # a forked child has a loop of its own
-            self._loop, self._process = loop, os.getpid()
-        else:
-            raise ConfigurationError(
-                "this client was first used on another event loop; make one with connect_async() on each loop"
-            )
+    def home(self) -> asyncio.AbstractEventLoop | None:
+        """The running loop."""
+        return running_loop()
+
+    def has_ended(self, home: asyncio.AbstractEventLoop) -> bool:
+        """Whether it is closed; then the tasks that it has left are forgotten."""
+        if home.is_closed():
+            self._tasks.difference_update(forget_tasks(home))
+        return home.is_closed()
+
+    def before_end(self, close: Callable[[], Coroutine[Any, Any, None]]) -> object:
+        """As an asynchronous generator that is closed along with others."""
+        return before_shutdown(close)
+
+    async def at_home(
+        self, home: asyncio.AbstractEventLoop, operation: Callable[[], Coroutine[Any, Any, None]], deadline: float
+    ) -> bool:
+        """Run it as a task of that loop, and wait for it on this one."""
+        if self.has_ended(home) or not home.is_running():
+            return False
+        done = AsyncioSignal()
+
+        async def perform() -> None:
+            try:
+                await operation()
+            finally:
+                done.set()
+
+        try:
+            home.call_soon_threadsafe(lambda: self._create_task(perform(), "leasehold closing"))
+        except RuntimeError:  # closed just now
+            return False
+        await done.wait(self._clock, deadline)
+        return True
 
     def _create_task(self, coroutine: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(coroutine, name=name)

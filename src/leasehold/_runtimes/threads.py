@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from leasehold._runtimes.clock import SYSTEM_CLOCK, look_again
+from leasehold._runtimes.homes import WithoutLoops
 from leasehold._runtimes.randomness import fresh_owner, jitter
 from leasehold._runtimes.scatter import scatter_over_tasks
 
@@ -142,7 +143,7 @@ class ThreadScope:
 _NO_INTERRUPTION = ThreadScope()
 
 
-class ThreadRuntime:
+class ThreadRuntime(WithoutLoops):
     """Time, waiting and workers for blocking programs."""
 
     blocking = True
@@ -227,9 +228,6 @@ class ThreadRuntime:
         if all(hasattr(request, "receive") for request in requests):  # `isinstance` with a protocol is slow
             return _Poll(cast("Sequence[Pollable[T]]", requests), enough).until(self._clock, deadline)
         return await scatter_over_tasks(self, requests, enough, deadline)
-
-    def bind(self) -> None:
-        """Any thread may use it."""
 
 
 class _Poll:

@@ -1,70 +1,87 @@
-"""`choose`: one page on whether to lock at all, and on which store. Only text."""
+"""`choose`: whether to lock at all, with which pattern, and on which store.
+
+On a terminal it asks what the options leave open. Elsewhere the options decide; without any it prints one page.
+"""
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from leasehold.cli import exit_codes
-from leasehold.cli.output import print_lines
+from leasehold.cli.choose_decide import recommend
+from leasehold.cli.choose_pages import advice_as_data, advice_lines, page_lines
+from leasehold.cli.choose_table import HAVES, NEEDS, TWICE
+from leasehold.cli.output import print_json, print_lines
+from leasehold.cli.parser import Usage
 
 if TYPE_CHECKING:
     from argparse import Namespace
+    from collections.abc import Mapping, Sequence
 
     from leasehold.cli.output import Console
 
-__all__ = ["PAGE", "choose"]
-
-PAGE = """\
-FIRST: DO YOU NEED A LOCK?
-
-  A lock is the wrong tool when the database can decide by itself:
-    take the last ticket     UPDATE ... SET n = n - 1 WHERE id = ? AND n >= 1, and look at the row count
-    create a thing once      a unique index and INSERT ... ON CONFLICT DO NOTHING
-    edit without overwriting a version column and UPDATE ... WHERE version = ?
-    charge a card once       an idempotency key that the payment service checks
-    one worker per order     one consumer per partition of the queue
-    a job per night          the slot (its date) as a key, not "no other runs just now"
-  A lock is right when the work is outside one transaction: a long job, several systems, a cache
-  that 500 processes would rebuild at once, one leader of many.
-
-  A lock here is a lease. Its holder can be paused beyond it and come back as a late writer. If doing
-  it twice costs money or data, the resource must check the fence (LEASEHOLD_FENCE, lease.fence).
-  If it can check nothing (a third-party API, a file), pass an idempotency key on, check the lease
-  right before the side effect, and expect a rest of risk.
-  A holder that crashed half-way leaves its work half done: look at `abandoned` before you go on.
-
-THEN: WHICH STORE? Take the first line that fits.
-
-  your case                                  store                        who can lose it
-  one host, or just starting                 local:  sqlite:////path      the host's disk
-  it protects rows of one SQL database       postgresql://  mysql://      that database; lock and rows
-                                             (the same database)          live and die together
-  wake-up in ms matters, and a rare double   redis://  (and the fence)    a failover that loses the
-  run is cheap                                                            last writes; clock steps
-  twice means money or data is lost          etcd://  zk://  or           a majority of the servers
-                                             postgresql://, and the fence
-  several Redis, no other server             redlock://h1,h2,h3,h4,h5     clocks that jump; no queue
-  tests                                      memory://                    the process
-
-  store         freed after a crash    fair queue   woken within      clock that must not step
-  SQLite        ttl                    yes          ms                none (boot time)
-  Redis         ttl                    yes          ms                the server's
-  Redlock       ttl                    no           up to 0.5 s       most of the servers'
-  PostgreSQL    ttl, or session end    yes          ms                the server's
-  MySQL         ttl, or session end    yes          ms                the server's
-  etcd          session end            yes          ms                none
-  ZooKeeper     session end            yes          ms                none
-  NATS          ttl                    yes          ms                the servers'
-
-  Traps: SQLite on a network file system (two hosts may both win); Redis replicas without
-  min-replicas-to-write; PostgreSQL behind a transaction pooler (no push, sessions are shared);
-  MySQL with several primaries; a ttl shorter than your longest pause.
-
-  Changing later is changing the URL. `leasehold doctor URL` examines a store; `leasehold demo` shows
-  a late writer and what stops it."""
+__all__ = ["choose"]
 
 
-def choose(arguments: Namespace, console: Console) -> int:  # noqa: ARG001 - every verb has this shape
-    """Print the page."""
-    print_lines([PAGE])
+def choose(arguments: Namespace, console: Console) -> int:
+    """The verb: find out what is needed and what is there, and recommend."""
+    is_asking = sys.stdin.isatty() and sys.stdout.isatty() and not arguments.json
+    if arguments.need is None and not is_asking:
+        if arguments.have or arguments.twice or arguments.json:
+            raise Usage("--need is missing: it says what has to be done", "see leasehold choose --help")
+        print_lines(page_lines())
+        return exit_codes.OK
+    try:
+        need, have, twice = _asked(arguments) if is_asking else _given(arguments)
+    except EOFError:
+        console.interrupted("nothing was chosen")
+        return exit_codes.PROBLEM
+    advice = recommend(need, have, costly=twice == "costly")
+    if arguments.json:
+        print_json({"have": list(have), "twice": twice, **advice_as_data(advice)})
+    else:
+        print_lines(advice_lines(advice, have, twice))
     return exit_codes.OK
+
+
+def _given(arguments: Namespace) -> tuple[str, Sequence[str], str]:
+    """What the options say; nothing is assumed to be there, and the worst of a second run."""
+    return arguments.need, _haves(arguments.have), arguments.twice or "costly"
+
+
+def _asked(arguments: Namespace) -> tuple[str, Sequence[str], str]:
+    """What the options say, and what the user says about the rest."""
+    needs = {key: need.words for key, need in NEEDS.items()}
+    need = arguments.need or _ask("What has to be done?", needs, most=1)[0]
+    if arguments.have is None:
+        have: Sequence[str] = _ask("What is there already? (several numbers, or Enter for nothing)", HAVES, least=0)
+    else:
+        have = _haves(arguments.have)
+    return need, have, arguments.twice or _ask("And if it happens twice?", TWICE, most=1)[0]
+
+
+def _haves(given: Sequence[str] | None) -> list[str]:
+    words = [word for text in given or () for word in text.split(",")]
+    for word in words:
+        if word not in HAVES:
+            raise Usage(f"--have knows {', '.join(HAVES)}; not {word!r}", "see leasehold choose --help")
+    return words
+
+
+def _ask(question: str, choices: Mapping[str, str], *, least: int = 1, most: int = len(HAVES)) -> list[str]:
+    """Ask until the answer is usable: numbers of the menu, or their words. EOFError at the end of the input."""
+    keys = list(choices)
+    print_lines([question, *(f"{number:>4}  {choices[key]}" for number, key in enumerate(keys, 1))])
+    while True:
+        words = input("number: " if most == 1 else "numbers: ").replace(",", " ").split()
+        chosen = [_chosen(word, keys) for word in words]
+        if None not in chosen and least <= len(chosen) <= most:
+            return [key for key in chosen if key is not None]
+        print_lines([f"please type {'one number' if most == 1 else 'numbers'} from 1 to {len(keys)}"])
+
+
+def _chosen(word: str, keys: Sequence[str]) -> str | None:
+    if word.isascii() and word.isdigit():
+        return keys[int(word) - 1] if 1 <= int(word) <= len(keys) else None
+    return word if word in keys else None

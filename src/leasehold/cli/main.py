@@ -61,6 +61,7 @@ def _explain(error: Exception, console: Console) -> int:
         console.detail("".join(traceback.format_exception(error)).rstrip())
     if isinstance(error, LeaseholdError):
         console.error(error)
+        console.detail(f"see: leasehold explain {type(error).__name__}")
         return exit_codes.for_error(error)
     console.error(f"internal error: {type(error).__name__}: {error} (please report it, with the output of -v)")
     return exit_codes.INTERNAL

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from leasehold.cli.exit_codes import MEANINGS
+from leasehold.cli.manual_advice import CHOOSE_PAGE, EXPLAIN_PAGE
 from leasehold.cli.manual_exporter import EXPORTER as _EXPORTER
+from leasehold.cli.manual_fence import FENCE_PAGE
 from leasehold.cli.manual_jobs import JOB_PAGES
 from leasehold.cli.manual_page import Page
 from leasehold.cli.manual_queue import QUEUE_PAGE
@@ -282,28 +284,6 @@ examples:
 """,
 )
 
-_FENCE = Page(
-    "raise the fence of a lock above a number",
-    "leasehold fence raise NAME F --reason TEXT [--yes] [OPTIONS]",
-    """
-Makes every later grant of NAME carry a fence higher than F. Use it when a resource refuses the
-present holder because it has seen a higher number: the store was restored from a backup, or
-replaced by another one. A fence cannot be lowered again. The change is logged with its user.
-
-On a terminal it asks for a confirmation; without a terminal it needs --yes. A store that does not
-exist yet, such as a misspelt file, is refused with 78 and not created.
-""",
-    """
-exit codes:
-  0                  raised
-  1                  not confirmed
-  64, 69, 70, 77, 78 as for run
-
-examples:
-  leasehold fence raise orders 1794724016973247 --reason "restored the backup of Sunday"
-""",
-)
-
 _SCHEMA = Page(
     "print the SQL of the store's tables, or what lets a database refuse late writers",
     "leasehold schema {fence,guard,idempotency,mysql,postgresql,queue,reservations} [OPTIONS]",
@@ -344,16 +324,6 @@ examples:
 """,
 )
 
-_CHOOSE = Page(
-    "which store, and whether a lock at all (one page)",
-    "leasehold choose [OPTIONS]",
-    "Prints one page: when a lock is the wrong tool, and which store fits which need.",
-    """
-examples:
-  leasehold choose | less
-""",
-)
-
 _COMPLETION = Page(
     "print the completion script of a shell",
     "leasehold completion {bash,zsh}",
@@ -374,12 +344,13 @@ PAGES = {
     "watch": _WATCH,
     "break": _BREAK,
     **JOB_PAGES,
-    "fence": _FENCE,
+    "fence": FENCE_PAGE,
     "queue": QUEUE_PAGE,
     "schema": _SCHEMA,
     "doctor": _DOCTOR,
     "exporter": _EXPORTER,
-    "choose": _CHOOSE,
+    "explain": EXPLAIN_PAGE,
+    "choose": CHOOSE_PAGE,
     "completion": _COMPLETION,
     **UI_PAGES,
 }

@@ -81,7 +81,8 @@ def _read_verb(verb: Verb, words: list[str]) -> argparse.Namespace | None:
     if "-h" in words or "--help" in words:
         print_lines([parser.format_help()])
         return None
-    arguments, strangers = parser.parse_known_args(words)
+    parse = parser.parse_known_intermixed_args if verb.mixes_words else parser.parse_known_args
+    arguments, strangers = parse(words)
     if strangers:
         kind = "option" if strangers[0].startswith("-") else "argument"
         hint = "; put -- before the command" if verb.takes_command and command is None else ""

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 
 __all__ = ["VERBS", "Verb"]
 
+NEEDS = (
+    "transaction", "stock", "create", "edit", "tasks", "request", "job", "migration", "work", "readers", "limit",
+    "leader", "partitions", "cache",
+)  # fmt: skip
+HAVES = ("host", "postgresql", "mysql", "redis", "redis-nodes", "etcd", "zookeeper", "nats", "tests")
 SCHEMAS = ("fence", "guard", "idempotency", "mysql", "postgresql", "queue", "reservations")
 
 
@@ -30,12 +35,14 @@ class Verb:
         *,
         takes_command: bool = False,
         asks_store: bool = True,
+        mixes_words: bool = False,
     ) -> None:
         self.name = name
         self._code = code
         self.add_arguments = add_arguments
         self.takes_command = takes_command
         self.asks_store = asks_store
+        self.mixes_words = mixes_words  # several words without an option, which may stand among options
 
     def handler(self) -> Callable[..., int]:
         """Load the verb's code; nothing of it is loaded before."""
@@ -248,11 +255,28 @@ def _completion(parser: ArgumentParser) -> None:
     parser.add_argument("shell", choices=("bash", "zsh"), help="for which shell")
 
 
+def _explain(parser: ArgumentParser) -> None:
+    parser.add_argument("error", metavar="ERROR", nargs="?", help="its name, such as LeaseLost; without it, all names")
+    _json(parser)
+
+
+def _choose(parser: ArgumentParser) -> None:
+    parser.add_argument("--need", choices=NEEDS, metavar="NEED", help=f"what has to be done: {', '.join(NEEDS)}")
+    parser.add_argument(
+        "--have", action="append", metavar="WHAT,...", help=f"what is there: {', '.join(HAVES)}; may be repeated"
+    )
+    parser.add_argument("--twice", choices=("costly", "cheap"), help="if it happens twice, that is (costly)")
+    _json(parser)
+
+
 def _fence(parser: ArgumentParser) -> None:
-    parser.add_argument("action", metavar="raise", choices=("raise",), help="the only action")
-    parser.add_argument("name", metavar="NAME", help="the lock")
-    parser.add_argument("fence", metavar="F", type=_fence_number, help="the highest number that the resource has seen")
-    parser.add_argument("--reason", required=True, metavar="TEXT", help="why; it is logged")
+    parser.add_argument("action", metavar="{raise,move}", choices=("raise", "move"), help="see above")
+    parser.add_argument("words", metavar="NAME", nargs="*", help="raise: the lock, then F; move: the locks")
+    parser.add_argument("--from", dest="old", metavar="URL", help="move: the store that the locks were in")
+    parser.add_argument("--to", dest="new", metavar="URL", help="move: the store that they are in from now on")
+    parser.add_argument("--all", action="store_true", help="move: all names of the namespace")
+    parser.add_argument("--dry-run", action="store_true", help="move: look who is in the way, and change nothing")
+    parser.add_argument("--reason", metavar="TEXT", help="why; it is logged, and raise needs it")
     parser.add_argument("--yes", action="store_true", help="without a confirmation")
     _json(parser)
 
@@ -338,12 +362,13 @@ VERBS = {
         Verb("pause", "jobs:pause", _pause),
         Verb("resume", "jobs:resume", _resume),
         Verb("forget", "jobs:forget", _forget),
-        Verb("fence", "fence:raise_fence", _fence),
+        Verb("fence", "fence:fence", _fence, mixes_words=True),
         Verb("queue", "queue:queue", _queue, asks_store=False),
         Verb("schema", "schema:schema", _schema, asks_store=False),
         Verb("doctor", "doctor:doctor", _doctor),
         Verb("exporter", "exporter:exporter", _exporter),
-        Verb("choose", "choose:choose", _nothing, asks_store=False),
+        Verb("explain", "explain:explain", _explain, asks_store=False),
+        Verb("choose", "choose:choose", _choose, asks_store=False),
         Verb("completion", "completion:completion", _completion, asks_store=False),
         Verb("ui", "ui:ui", _ui),
         Verb("demo", "demo:demo", _demo, asks_store=False),

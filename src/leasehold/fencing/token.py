@@ -14,6 +14,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
+from leasehold._fence_command import raise_command
 from leasehold.errors import ConfigurationError, FenceAhead, StaleFence
 from leasehold.fencing.checks import note_stale
 from leasehold.values import MAX_FENCE, Mode
@@ -88,8 +89,7 @@ def refused(token: Token, highest: int, name: str | None = None) -> StaleFence:
     hint = ""
     if highest - token.fence > ABSURD:
         hint = (
-            "; the gap is so large that the fences seem to come from another store than before: "
-            "set ?fence_floor= on the new one"
+            "; the gap is so large that the fences seem to come from another store than before: see `leasehold fence`"
         )
     return StaleFence(
         f"the write was refused: {token.resource!r} has seen fence {highest}, and this one is {token.fence}. Another "
@@ -125,7 +125,7 @@ def feed_back(lease: Lease | AsyncLease | int, refusal: StaleFence) -> StaleFenc
     return FenceAhead(
         f"the write was refused: the resource has seen fence {highest}, and the store of {lease.name!r} gives "
         f"{lease.fence} although the lease is held. If no process was frozen meanwhile, the store has gone back or was "
-        f"replaced: set ?fence_floor= on it, or run: leasehold fence raise NAME {highest} --reason ...",
+        f"replaced; run: {raise_command(tenure.grant.claim.key, highest, opened.backend.label)}",
         name=lease.name,
         backend=opened.backend.label,
         fence=lease.fence,

@@ -1,15 +1,16 @@
-"""Waiting for a socket on an event loop: see `waits`."""
+"""Waiting for a socket on an event loop: see `waits`. And closing one whose loop is closed."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["AsyncioWaits"]
+__all__ = ["AsyncioWaits", "close_without_loop"]
 
 
 class AsyncioWaits:
@@ -57,3 +58,14 @@ async def _ready(
 def _settle(future: asyncio.Future[bool], value: bool) -> None:  # noqa: FBT001
     if not future.done():
         future.set_result(value)
+
+
+def close_without_loop(transport: Any) -> None:
+    """Close the socket of a connection whose loop is closed, which would stay open until it is collected."""
+    with suppress(RuntimeError):  # it counts as closing from here on, and cannot schedule the rest
+        transport.abort()
+    below = getattr(getattr(transport, "_ssl_protocol", None), "_transport", transport)
+    end = getattr(below, "_call_connection_lost", None)  # what asyncio's own transports would have the loop call
+    if end is not None:
+        with suppress(RuntimeError, AttributeError):  # of a protocol that wants to schedule something
+            end(None)

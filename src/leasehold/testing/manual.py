@@ -101,7 +101,7 @@ class ManualStore:
 
     def _wait_for_keepers(self) -> None:
         patience = time.monotonic() + PATIENCE
-        opened = [client._opened for client in self._clients if client._opened is not None]
+        opened = [opened for client in self._clients for opened in client._open_clients.all()]
         while not self.faults.delayed and not all(s.keeper.is_quiet() and s.cleanup.is_quiet() for s in opened):
             if time.monotonic() > patience:
                 raise RuntimeError("a keeper did not do what was due; is its event loop blocked by pass_time()?")

@@ -1,4 +1,4 @@
-"""What an etcd client does to its process: forks, greenlets, descriptors; and what its cancelled tasks do to etcd."""
+"""What an etcd client does to its process: forks, descriptors; and what its cancelled tasks do to etcd."""
 
 from __future__ import annotations
 
@@ -48,10 +48,6 @@ def test_child_of_a_process_that_uses_asyncio_is_refused_at_once(etcd_server: Et
     refused, parent = says("etcd_forks.py", "after_asyncio", etcd_server.url)
     assert refused.startswith("ConfigurationError: this process was forked while its parent used etcd")
     assert parent == "done"
-
-
-def test_greenlets_go_on_while_one_of_them_waits(etcd_server: EtcdServer) -> None:
-    assert says("etcd_greenlets.py", etcd_server.url) == ["runs", "rises"]
 
 
 # --- clients that nobody closed

@@ -161,6 +161,26 @@ def test_doctor_finds_the_same_as_over_psycopg(database: str, kind: str) -> None
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_pool_or_engine_serves_the_event_loop_that_it_was_first_used_on(kind: str, database: str) -> None:
+    async def use(client: leasehold.AsyncClient) -> None:
+        async with client.lock("x").hold(LIMIT):
+            pass
+
+    runner = asyncio.Runner()
+    stack = AsyncExitStack()
+    client = leasehold.connect_async(runner.run(stack.enter_async_context(lender(kind, database))))
+    runner.run(use(client))
+    with pytest.raises(
+        ConfigurationError, match=r"belong to the event loop .*; give connect_async\(\) a postgresql://"
+    ):
+        asyncio.run(use(client))
+    runner.run(use(client))
+    runner.run(client.close())
+    runner.run(stack.aclose())
+    runner.close()
+
+
 def test_program_without_psycopg_needs_none(database: str) -> None:
     program = f"""
 import sys

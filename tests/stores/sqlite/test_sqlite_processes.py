@@ -127,7 +127,7 @@ def test_kills_at_random_points_leave_nothing_that_matters(
     chance = random.Random(4711)
     highest, kills = 0, 0
     workers = [start("loop", url, number) for number in range(6)]
-    while kills < sized(60, 200):
+    while kills < sized(30, 200):
         worker = workers.pop(0)
         highest = max(highest, int(worker.line()[0]))  # it is in its loop
         time.sleep(chance.uniform(0, 0.02))

@@ -44,6 +44,7 @@ class AsyncioWire:
         self._now = runtime.now
         self._grpc = load_grpc()
         self._aio: Any = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # of the channels
         self._pool = ChannelPool(self._connect, runtime.now, nullcontext(), max(GRACE, 2 * longest_call))
         self._closed = False
         self._uncancelled: dict[Any, asyncio.Future[None]] = {}  # gRPC cancels a call without references to it
@@ -52,6 +53,8 @@ class AsyncioWire:
         self, method: str, request: bytes, timeout: float, metadata: Metadata, *, uncancelled: bool = False
     ) -> bytes:
         channel = self._pool.current or self._pool.open()
+        if self._loop is not None and self._loop.is_closed():
+            raise CallFailed("UNAVAILABLE", "Cannot invoke RPC: its event loop is closed")
         try:
             given = max(timeout, UNCANCELLED) if uncancelled else timeout
             call = (channel.methods.get(method) or channel.method(method))(request, timeout=given, metadata=metadata)
@@ -119,7 +122,7 @@ class AsyncioWire:
     def _connect(self) -> Any:
         from grpc import aio  # noqa: PLC0415 - only where asyncio is used
 
-        self._aio = aio
+        self._aio, self._loop = aio, asyncio.get_running_loop()
         CALLS.uses_asyncio = True
         tls = self._target.tls
         if tls is None:

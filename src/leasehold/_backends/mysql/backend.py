@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from leasehold._backends.mysql import statements as sql
@@ -66,7 +67,7 @@ class RowsBackend(BaseBackend):
         answer = await self._visit(claim.key, until, lambda rows: rules.join(rows, claim, name))
         if not isinstance(answer, Queued):
             return answer
-        place = self._place(answer, waiter)
+        place = self._place(answer, waiter, name)
         if self._listener.ensure() != name:  # the row has an outdated name: have the next turn correct it
             waiter.signal.set()
         return place
@@ -75,12 +76,18 @@ class RowsBackend(BaseBackend):
         claim = place.claim
         waiter = getattr(place, "waiter", None) or self._listener.expect(claim)
         name = self._listener.ensure()
-        rows = await self._kept(claim, waiter, name, until)
-        rules.expire(rows)
-        answer = rules.turn(rows, claim, name)
-        if isinstance(answer, Grant):  # decided, and not written yet
-            answer = await self._visit(claim.key, until, lambda rows: rules.turn(rows, claim, name))
-        return self._place(answer, waiter) if isinstance(answer, Queued) else answer
+        verb = partial(rules.turn, claim=claim, listener=name)
+        if waiter.listener == name:
+            rows = await self._kept(claim, waiter, name, until)
+            answer = self._decided(rows, verb)
+            if isinstance(answer, Grant) and not await self._is_written(rows, until):
+                answer = await self._visit(claim.key, until, verb)
+        else:  # a new version, so that a release under way reads the name as well
+            answer = await self._visit(claim.key, until, verb)
+        if isinstance(answer, Queued):
+            return self._place(answer, waiter, name)
+        self._listener.forget(waiter)
+        return answer
 
     async def _kept(self, claim: Claim, waiter: Waiter, name: bytes | None, until: float) -> NameRows:
         """Keep the place alive, and read how things are, in one round trip."""
@@ -89,8 +96,8 @@ class RowsBackend(BaseBackend):
         results = await self._execute(b"%b;%b" % (keep, sql.read_name(key)), until)
         return NameRows(claim.key, self.label, results[-1].rows, self._first_fence)
 
-    def _place(self, queued: Queued, waiter: Waiter) -> Place:
-        waiter.number, recheck = queued.row.number, queued.early_recheck
+    def _place(self, queued: Queued, waiter: Waiter, listener: bytes | None) -> Place:
+        waiter.number, waiter.listener, recheck = queued.row.number, listener, queued.early_recheck
         if self._listener.name is None:
             recheck = min(recheck, RECHECK_WITHOUT_LISTENER)
         return _QueuePlace(

@@ -36,6 +36,7 @@ PATIENCE = 1.0  # how long a call starts again after conflicts; the core asks ag
 FIRST_PAUSE, LONGEST_PAUSE = 0.001, 0.03
 LONGEST_KEY = 2400  # bytes, of the column; a namespace with escapes and a name have 2049 at most
 RENEWED_AT_ONCE = 500
+MOST_CROWDED = 1000  # names that are remembered to have had waiters
 
 
 class BaseBackend:
@@ -52,6 +53,7 @@ class BaseBackend:
         self._runtime = runtime
         self._turns = Turns(runtime)
         self._first_fence = options.fence_floor + 1
+        self._crowded: set[str] = set()  # names that had waiters when we last looked: the common case fails there
 
     # --- claims
 
@@ -73,7 +75,7 @@ class BaseBackend:
         return answers
 
     async def release(self, grant: Grant, until: float = math.inf, /) -> bool | Loss:
-        if grant.claim.mode is Mode.EXCLUSIVE:
+        if grant.claim.mode is Mode.EXCLUSIVE and grant.claim.key not in self._crowded:
             (result,) = await self._execute(sql.release_plain(grant), until, first=True)
             if result.affected:
                 return True
@@ -114,7 +116,7 @@ class BaseBackend:
     async def _grant_plain(self, claim: Claim, until: float) -> Grant | None:
         """An exclusive claim on a name that is not in use; None if it is not that simple."""
         self._check_length(claim.key)
-        if claim.mode is not Mode.EXCLUSIVE or claim.min_hold:
+        if claim.mode is not Mode.EXCLUSIVE or claim.min_hold or claim.key in self._crowded:
             return None
         (result,) = await self._execute(sql.grant_plain(claim, self._first_fence, self.session), until)
         return Grant(claim, result.insert_id, claim.ttl, None, abandoned=False) if result.affected else None
@@ -165,24 +167,45 @@ class BaseBackend:
         give_up, pause = min(until, self._runtime.now() + PATIENCE), FIRST_PAUSE
         while True:
             rows = await self._read(key, until, first=first)
-            rows.session = self.session
-            rules.expire(rows)
-            answer = verb(rows)
-            change = rows.change()
-            if change is None:
-                return answer
-            if change.is_applied(await self._execute(change.text, until, first=first)):
-                waiters = rows.notify()
-                if waiters:
-                    self._notify(waiters)
+            answer = self._decided(rows, verb)
+            if await self._is_written(rows, until, first=first):
                 return answer
             if self._runtime.now() >= give_up:
                 raise BackendUnavailable(
                     f"{self.label}: other clients change this name all the time; nothing was changed, try again",
                     backend=self.label,
                 )
-            await self._runtime.sleep(pause * self._runtime.random())
+            if not first:  # a release goes first: claims that pause give way to it
+                await self._runtime.sleep(pause * self._runtime.random())
             pause = min(pause * 2, LONGEST_PAUSE)
+
+    def _decided(self, rows: NameRows, verb: Callable[[NameRows], T]) -> T:
+        """What the rules answer for the rows as they were read; the change is in the rows, and not written yet."""
+        rows.session = self.session
+        rules.expire(rows)
+        answer = verb(rows)
+        self._note_crowd(rows)
+        return answer
+
+    async def _is_written(self, rows: NameRows, until: float, *, first: bool = False) -> bool:
+        """Write the change, and notify the waiters whom it concerns; False if another client was faster."""
+        change = rows.change()
+        if change is None:
+            return True
+        if not change.is_applied(await self._execute(change.text, until, first=first)):
+            return False
+        waiters = rows.notify()
+        if waiters:
+            self._notify(waiters)
+        return True
+
+    def _note_crowd(self, rows: NameRows) -> None:
+        if not rows.waiting():
+            self._crowded.discard(rows.key)
+        elif len(self._crowded) < MOST_CROWDED:
+            self._crowded.add(rows.key)
+        else:
+            self._crowded = {rows.key}
 
     async def _read(self, key: str, until: float, *, first: bool = False) -> NameRows:
         (result,) = await self._execute(sql.read_name(key.encode()), until, first=first)

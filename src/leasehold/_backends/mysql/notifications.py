@@ -48,12 +48,13 @@ logger = logging.getLogger("leasehold.mysql")
 class Waiter:
     """A claim in a queue. The listener refers to it weakly: it ends with the call that waits."""
 
-    __slots__ = ("__weakref__", "claim", "number", "signal")
+    __slots__ = ("__weakref__", "claim", "listener", "number", "signal")
 
     def __init__(self, claim: Claim, signal: Signal) -> None:
         self.claim = claim
         self.signal = signal
         self.number = 0  # of its row
+        self.listener: bytes | None = None  # the name in its row
 
 
 class Listener:
@@ -83,6 +84,10 @@ class Listener:
         if waiter is None:
             waiter = self._waiters[claim.owner] = Waiter(claim, self._runtime.signal())
         return waiter
+
+    def forget(self, waiter: Waiter) -> None:
+        """It waits no more; a wake-up for the first in line is not for it, however long its call still runs."""
+        self._waiters.pop(waiter.claim.owner, None)
 
     def ensure(self) -> bytes | None:
         """Start listening; returns the name to be stored. All waiters are woken once there is one."""
@@ -168,9 +173,16 @@ class Listener:
             waiter.signal.set()
 
     def _wake_first(self) -> None:
-        """Of each name, the first of our waiters; when it gets its turn, it calls the next one."""
+        """Of each name, the first of our waiters; when it gets its turn, it calls the next one.
+
+        One that has no number yet, because its place was not confirmed, may be the one that is meant; so it is woken
+        besides, and not instead.
+        """
         first: dict[str, Waiter] = {}
         for waiter in list(self._waiters.values()):
+            if not waiter.number:
+                waiter.signal.set()
+                continue
             other = first.setdefault(waiter.claim.key, waiter)
             if waiter.number < other.number:
                 first[waiter.claim.key] = waiter

@@ -18,6 +18,7 @@ from leasehold._backends.nats.errors import could_not_connect, from_server, lost
 from leasehold._backends.nats.notifications import Watches
 from leasehold._backends.nats.wire import PING, PONG, Parser, subscribe, unsubscribe
 from leasehold.errors import BackendError, ClientClosed, OutcomeUnknown
+from leasehold.kit.asyncio_waits import close_without_loop
 from leasehold.kit.openings import no_connection
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class AsyncioConnection:
         self._pending: dict[str, tuple[str, asyncio.Future[Frame]]] = {}  # the subject of each request, by its reply
         self._confirmations: deque[asyncio.Future[None]] = deque()  # for each PING that was sent, in order
         self.info: dict[str, Any] = {}
+        self._loop = asyncio.get_running_loop()
 
     async def open(self) -> None:
         """Connect and log in."""
@@ -145,7 +147,10 @@ class AsyncioConnection:
     def close(self, error: Exception | None = None) -> None:
         """Close it; every request that waits gets the error."""
         self.is_open = False
-        self._writer.close()
+        if self._loop.is_closed():
+            close_without_loop(self._writer.transport)
+        else:
+            self._writer.close()
         for _, future in list(self._pending.values()):
             if not future.done():
                 future.set_exception(error or lost(self.label, "the connection was closed"))

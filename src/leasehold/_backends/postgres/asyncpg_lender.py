@@ -11,7 +11,7 @@ import asyncpg
 
 from leasehold._backends.postgres import errors
 from leasehold._backends.postgres.asyncpg_connection import AsyncpgConnection
-from leasehold._backends.postgres.lender import EngineLender, label_of, require_process
+from leasehold._backends.postgres.lender import EngineLender, OneLoop, label_of, require_process
 from leasehold._backends.postgres.patience import in_time_async
 from leasehold.errors import BackendUnavailable, ConfigurationError
 
@@ -68,6 +68,7 @@ class AsyncpgPool(_OverAsyncpg):
     def __init__(self, pool: Any) -> None:
         self._pool = pool
         self._process = os.getpid()
+        self._one_loop = OneLoop()
         given = dict(getattr(pool, "_connect_kwargs", {}))
         self.label = label_of({**_facts_of(*getattr(pool, "_connect_args", ())), **_renamed(given)})
 
@@ -95,6 +96,7 @@ class AsyncpgPool(_OverAsyncpg):
 
     def check(self) -> None:
         require_process(self._process)
+        self._one_loop.require(self._pool)
 
     def _maker(self) -> Callable[[], Awaitable[Any]] | None:
         # Not public, but the only way that knows all of it: a `connect` and an `init` of the user's own, a password

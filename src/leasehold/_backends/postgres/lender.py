@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from leasehold._backends.postgres.driver import AnyConnection
     from leasehold.spi import Runtime
 
-__all__ = ["EngineLender", "Lender", "label_of", "lender_for", "require_process"]
+__all__ = ["EngineLender", "Lender", "OneLoop", "label_of", "lender_for", "require_process"]
 
 
 class Lender(Protocol):
@@ -53,6 +53,7 @@ class EngineLender:
 
     def __init__(self, engine: Any) -> None:
         self._engine = engine
+        self._one_loop = OneLoop()
         self.blocking = not hasattr(engine, "sync_engine")
         url = engine.url
         self.label = label_of({"user": url.username, "host": url.host, "port": url.port, "dbname": url.database})
@@ -95,7 +96,9 @@ class EngineLender:
         await loan.close()
 
     def check(self) -> None:
-        """It may be used anywhere."""
+        """An async engine keeps connections of one event loop, unless it keeps none."""
+        if not self.blocking and type(self._engine.pool).__name__ != "NullPool":
+            self._one_loop.require(self._engine.pool)
 
 
 def label_of(facts: dict[str, Any]) -> str:
@@ -103,6 +106,28 @@ def label_of(facts: dict[str, Any]) -> str:
     user = f"{facts['user']}@" if facts.get("user") else ""
     port = f":{facts['port']}" if facts.get("port") else ""
     return f"postgresql://{user}{facts.get('host') or ''}{port}/{facts.get('dbname') or ''}"
+
+
+class OneLoop:
+    """Remembers the event loop whose connections are in a pool, and refuses another."""
+
+    def __init__(self) -> None:
+        self._home: Any = None
+        self._pool: Any = None
+
+    def require(self, pool: Any) -> None:
+        """Refuse a loop whose requests would wait for ever for an answer that arrives on another one."""
+        import asyncio  # noqa: PLC0415 - only pools of asyncio come here
+
+        running = asyncio.get_running_loop()
+        if self._pool is not pool:  # the first, or the new one of an engine that was disposed
+            self._home, self._pool = getattr(pool, "_loop", None) or running, pool
+        if self._home is not running:
+            raise ConfigurationError(
+                "the connections of this pool or engine belong to the event loop that it was first used on, so the "
+                "client cannot serve another one; give connect_async() a postgresql:// URL, or make the pool and the "
+                "client on each loop"
+            )
 
 
 def require_process(process: int) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from leasehold._backends.postgres.connection import Connection, open_connection
-from leasehold._backends.postgres.lender import EngineLender, label_of, require_process
+from leasehold._backends.postgres.lender import EngineLender, OneLoop, label_of, require_process
 from leasehold._backends.postgres.patience import in_time, in_time_async
 from leasehold._backends.postgres.wire import wire_for
 
@@ -48,6 +48,7 @@ class PsycopgPool(_OverPsycopg):
     def __init__(self, pool: Any) -> None:
         self._pool = pool
         self._process = os.getpid()
+        self._one_loop = OneLoop()
         self.blocking = not inspect.iscoroutinefunction(pool.getconn)
         known = psycopg.conninfo.conninfo_to_dict(pool.conninfo) if isinstance(pool.conninfo, str) else {}
         given = pool.kwargs if isinstance(pool.kwargs, dict) else {}
@@ -74,6 +75,8 @@ class PsycopgPool(_OverPsycopg):
 
     def check(self) -> None:
         require_process(self._process)
+        if not self.blocking:
+            self._one_loop.require(self._pool)
 
 
 class PsycopgEngine(_OverPsycopg, EngineLender):

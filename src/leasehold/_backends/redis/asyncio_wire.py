@@ -11,12 +11,12 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from leasehold._backends.redis.errors import could_not_connect
 from leasehold._backends.redis.wire import NOTHING_YET, new_reader, no_time
 from leasehold.errors import BackendError, ClientClosed, ConfigurationError, OutcomeUnknown
+from leasehold.kit.asyncio_waits import close_without_loop
 from leasehold.kit.openings import no_connection
 
 if TYPE_CHECKING:
@@ -167,7 +167,9 @@ class AsyncioConnection(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         if self._transport is not None:
-            with suppress(RuntimeError):  # the loop may be closed
+            if self._loop.is_closed():
+                close_without_loop(self._transport)
+            else:
                 self._transport.abort()
 
 
@@ -351,17 +353,17 @@ class AsyncioWire:
     async def close(self) -> None:
         """Close every connection, and stop opening new ones."""
         self._closed = True
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
         for connection in [
             *self._shared.values(),
             *self._busy,
             *(connection for idle in self._alone.values() for connection in idle),
         ]:
             connection.end()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
         await asyncio.sleep(0)  # transports close in the next turn of the loop
 
 

@@ -213,8 +213,8 @@ class Lab:
     def _keepers_are_quiet(self) -> bool:
         if any(faults.delayed for faults in self._faults):
             return True  # a renewal is under way and stays so until more time has passed
-        opened = [client._opened for client in self._clients]
-        return all(s is None or (s.keeper.is_quiet() and s.cleanup.is_quiet()) for s in opened)
+        opened = [opened for client in self._clients for opened in client._open_clients.all()]
+        return all(s.keeper.is_quiet() and s.cleanup.is_quiet() for s in opened)
 
 
 def _listed(capabilities: frozenset[Capability]) -> str:

@@ -1,4 +1,4 @@
-"""A program of greenlets: `python etcd_greenlets.py URL`. It says what the test wants to know, one line each."""
+"""A program of greenlets: `python greenlets.py URL`. It says what the test wants to know, one line each."""
 
 from __future__ import annotations
 
@@ -23,17 +23,20 @@ def main(url: str) -> None:
             gevent.sleep(0.01)
 
     def wait() -> int:
+        waits.set()
         with client.lock("x").hold(timeout=60) as lease:
             return lease.fence
 
     client = leasehold.connect(url, ttl=5, namespace="greenlets")
     first = client.lock("x").acquire(timeout=60)
+    waits = gevent.event.Event()
     ticking, waiter = gevent.spawn(tick), gevent.spawn(wait)
-    while not getattr(client.inspect("x"), "waiting", ()):
+    waits.wait(60)
+    while leasehold.Capability.FIFO in client.capabilities and not getattr(client.inspect("x"), "waiting", ()):
         gevent.sleep(0.01)
     before = len(ticks)
-    gevent.sleep(0.5)
-    sys.stdout.write(f"{'runs' if len(ticks) > before else 'stands still'}\n")
+    gevent.sleep(0.3)
+    sys.stdout.write(f"{'runs' if len(ticks) > before + 3 else 'stands still'}\n")
     first.release()
     waiter.join(60)
     sys.stdout.write(f"{'rises' if (waiter.value or 0) > first.fence else 'nothing'}\n")

@@ -1,0 +1,157 @@
+"""Flask: the extension, locks that end with their request, and what the caller is told."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from flask import Blueprint, Flask
+
+import leasehold
+from leasehold.errors import BackendRejected, ConfigurationError, StaleFence
+from leasehold.integrations.flask import Locks
+from leasehold.testing.manual import ManualStore
+from tests.waiting import eventually
+
+if TYPE_CHECKING:
+    from flask.testing import FlaskClient
+
+locks = Locks()
+shop = Blueprint("shop", __name__)
+
+
+class Scene:
+    """What the views of a test do, and have done."""
+
+    store: ManualStore
+    trouble: str | Exception = ""
+    entered: threading.Event
+    go: threading.Event
+    leases: list[leasehold.Lease]
+
+
+@shop.post("/carts/<int:cart_id>")
+@locks.locked("cart:{cart_id}", timeout=0)
+def pay(cart_id: int, lease: leasehold.Lease = leasehold.CURRENT) -> dict[str, Any]:
+    Scene.leases.append(lease)
+    Scene.entered.set()
+    Scene.go.wait(60)
+    if isinstance(Scene.trouble, Exception):
+        raise Scene.trouble
+    if Scene.trouble == "lost":
+        Scene.store.lose(lease)
+    return {"lock": lease.name}
+
+
+@shop.post("/orders/<order>")
+def order(order: str) -> tuple[dict[str, Any], int]:
+    lease = locks.acquire(f"order:{order}", timeout=0)
+    Scene.leases.append(lease)
+    if Scene.trouble == "released":
+        lease.release()
+    if Scene.trouble == "lost":
+        Scene.store.lose(lease)
+    if isinstance(Scene.trouble, Exception):
+        raise Scene.trouble
+    return {"lock": lease.name}, 404 if Scene.trouble == "missing" else 200
+
+
+@pytest.fixture
+def app() -> Flask:
+    Scene.store, Scene.trouble, Scene.leases = ManualStore(), "", []
+    Scene.entered, Scene.go = threading.Event(), threading.Event()
+    Scene.go.set()
+    app = Flask("shop")
+    app.config.update(TESTING=True, LEASEHOLD_URL=Scene.store, LEASEHOLD_NAMESPACE="shop")
+    locks.init_app(app)
+    app.register_blueprint(shop)
+    return app
+
+
+@pytest.fixture
+def http(app: Flask) -> FlaskClient:
+    return app.test_client()
+
+
+def is_free(name: str) -> bool:
+    with Scene.store.connect(namespace="shop") as other:
+        lease = other.lock(name).try_acquire()
+        return lease is not None and lease.release()
+
+
+def test_a_view_runs_under_the_lock_that_its_arguments_name(http: FlaskClient) -> None:
+    Scene.go.clear()
+    answers: list[Any] = []
+    first = threading.Thread(target=lambda: answers.append(http.post("/carts/007")))
+    first.start()
+    eventually(Scene.entered.is_set)
+    assert not is_free("cart:7")
+    busy = http.post("/carts/7")
+    Scene.go.set()
+    first.join()
+    assert busy.status_code == 409
+    assert int(busy.headers["Retry-After"]) >= 1
+    assert busy.mimetype == "application/problem+json"
+    assert answers[0].json == {"lock": "cart:7"}
+    assert is_free("cart:7")
+
+
+def test_a_template_that_the_view_cannot_fill_is_refused_at_import() -> None:
+    with pytest.raises(ConfigurationError, match="cart_id"):
+
+        @locks.locked("cart:{cart_id}")
+        def view(cart: int) -> None:
+            """Never called."""
+
+
+@pytest.mark.parametrize("path", ["/carts/7", "/orders/7"])
+def test_a_lease_that_was_lost_is_never_a_success(http: FlaskClient, path: str) -> None:
+    Scene.trouble = "lost"
+    assert http.post(path).status_code == 503
+
+
+@pytest.mark.parametrize("path", ["/carts/7", "/orders/7"])
+def test_an_error_of_the_view_is_answered_and_the_lock_is_free(http: FlaskClient, path: str) -> None:
+    Scene.trouble = StaleFence("late")
+    assert http.post(path).status_code == 412
+    assert is_free("cart:7")
+    assert is_free("order:7")
+
+
+def test_what_an_operator_has_to_see_is_not_answered_away(http: FlaskClient) -> None:
+    Scene.trouble = BackendRejected("no rights")
+    with pytest.raises(BackendRejected):
+        http.post("/orders/7")
+    assert is_free("order:7")
+
+
+@pytest.mark.parametrize(("trouble", "status"), [("", 200), ("released", 200), ("missing", 404)])
+def test_a_lock_taken_for_the_request_is_free_when_its_response_comes(
+    http: FlaskClient, trouble: str, status: int
+) -> None:
+    Scene.trouble = trouble
+    assert http.post("/orders/7").status_code == status
+    assert Scene.leases[0].loss is None
+    assert is_free("order:7")
+
+
+def test_outside_a_request_no_lock_can_end_with_it(app: Flask) -> None:
+    with app.app_context(), pytest.raises(ConfigurationError, match="no request"):
+        locks.acquire("x")
+
+
+def test_configuration_comes_from_the_application_and_mistakes_are_named(app: Flask) -> None:
+    with app.app_context():
+        assert locks.client.lock("x").ttl == 30
+    other = Flask("other")
+    other.config.update(LEASEHOLD_URL="memory://", LEASEHOLD_TTL="1m")
+    mine = Locks(other, ttl="2m")
+    with other.app_context():
+        assert mine.client.lock("x").ttl == 60
+    wrong = Flask("wrong")
+    wrong.config.update(LEASEHOLD_URL="memory://", LEASEHOLD_TLL="1m")
+    with pytest.raises(ConfigurationError, match=r"'TLL'.*TTL"):
+        Locks(wrong)
+    with Flask("without").app_context(), pytest.raises(ConfigurationError, match="init_app"):
+        _ = locks.client
