@@ -192,6 +192,32 @@ def test_however_many_look_the_store_is_read_by_one_reader(client: leasehold.Cli
         assert 1 <= counting.readings <= 1 + (time.monotonic() - began) / 1.5, "once in 1.5 s, whoever asks"
 
 
+class Stuck(Counting):
+    """A client whose store hangs until it is told to go on."""
+
+    def __init__(self, twin: leasehold.AsyncClient) -> None:
+        super().__init__(twin)
+        self.go_on = threading.Event()
+
+    def locks(self, prefix: str = "") -> Sequence[LockState]:
+        found = super().locks(prefix)
+        self.go_on.wait()
+        return found
+
+
+def test_a_viewer_of_a_store_that_hangs_waits_no_longer_than_the_patience(
+    client: leasehold.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leasehold.web.source.PATIENCE", 0.1)
+    stuck = Stuck(client._twin)
+    with dashboard_at(stuck) as address, program(address) as caller:
+        for _ in range(5):
+            assert caller.facts("locks")["error"] == "the store did not answer within 0.1 s"
+        assert stuck.readings == 1, "the question that is under way is not asked again"
+        stuck.go_on.set()
+        eventually(lambda: caller.facts("locks")["error"] is None)
+
+
 def test_of_many_locks_and_waiters_a_page_is_shown() -> None:
     """10,000 locks and 1,000 waiters, in the memory of this process."""
     name = "memory://a-large-fleet"
