@@ -63,6 +63,17 @@ def test_every_answer_forbids_frames_foreign_scripts_and_copies(client: leasehol
         assert "httponly" in cookie
 
 
+def test_a_page_that_fails_is_logged_and_answered_without_a_trace_of_the_code(
+    client: leasehold.Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("leasehold.web.facts.PAGE_SIZE", 0)
+    with dashboard_at(client) as address, program(address) as caller:
+        answer = caller.get("")
+    assert (answer.status_code, answer.text) == (500, "Internal Server Error")
+    assert answer.headers["x-frame-options"] == "DENY"
+    assert "ZeroDivisionError" in caplog.text
+
+
 def test_only_own_names_and_addresses_are_answered(client: leasehold.Client) -> None:
     with dashboard_at(client, hosts=["locks.example"]) as address, program(address) as caller:
         for host, status in (

@@ -61,7 +61,7 @@ def _ago(instant: float) -> str:
     return show_duration(max(0.0, datetime.now(UTC).timestamp() - instant))
 
 
-def _link(page: str, **query: object) -> str:
+def _link(page: str, /, **query: object) -> str:
     """A relative address."""
     text = urlencode({name: value for name, value in query.items() if value not in (None, "", False)})
     return f"{page}?{text}" if text else page

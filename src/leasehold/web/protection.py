@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hmac
 import inspect
+import logging
 import secrets
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from leasehold.web.auth import Auth, Viewer
 
 __all__ = ["COOKIE", "Protection", "Tokens", "viewer_of"]
+
+logger = logging.getLogger("leasehold.web")
 
 COOKIE = "leasehold_session"
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -69,7 +72,10 @@ class Protection:
             return
         send = _with_headers(send, keep=_path(scope).startswith(STATIC))
         refusal = self._wrong_host(scope) or await self._unknown_viewer(scope) or _foreign_write(scope)
-        await (refusal or self._app)(scope, receive, send)
+        try:
+            await (refusal or self._app)(scope, receive, send)
+        except Exception:  # the answer was 500; whoever serves us may be told to log nothing
+            logger.exception("%s of the dashboard failed; please report it", printable(_path(scope)))
 
     def _wrong_host(self, scope: Scope) -> Response | None:
         """A page of another site whose name points at this address must not read from it (DNS rebinding)."""
