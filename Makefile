@@ -11,16 +11,18 @@ unexport PYTHONDONTWRITEBYTECODE
 RUN    := PYTHONPATH=. $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo test test-quick test-all check fmt lint types sim conformance differential faults mutants oversell counters models bench docs clean
+.PHONY: help python setup servers demo test test-quick test-all check fmt lint types sim conformance differential faults mutants oversell counters models bench docs picture clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
 setup: $(VENV)/.ready  ## a virtual environment with everything the targets below need
 
-$(VENV)/.ready: pyproject.toml constraints.txt
+python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  echo "leasehold needs Python 3.11 or newer as $(PYTHON); say PYTHON=/path/to/python3.11, or: apt install python3"; exit 1; }
+
+$(VENV)/.ready: pyproject.toml constraints.txt | python
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { \
 	  echo "this Python cannot make virtual environments; on Debian and Ubuntu: apt install python3-venv"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
@@ -30,8 +32,8 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 servers:  ## the servers that the tests start, as Debian packages
 	tools/servers.sh
 
-demo: setup  ## the main job, shown on the embedded store, in half a minute
-	$(BIN)/leasehold demo
+demo: python  ## the main job, shown on the embedded store, in half a minute; needs no package and no server
+	PYTHONPATH=src $(PYTHON) -m leasehold demo
 
 test: setup servers  ## all tests, short forms of the long ones included
 	$(RUN) -m pytest $(PARALLEL) || $(RUN) -m tests.second_look
@@ -89,8 +91,12 @@ bench: setup  ## measurements against the floor and against other libraries
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench]'
 	$(RUN) -m benchmarks
 
+picture: setup  ## the picture of the README, drawn from a real run of the demonstration
+	$(RUN) tools/draw_demo.py
+
 docs: setup  ## redraw the parts of the documents that come from the code
 	$(RUN) tools/draw_docs.py
+	$(RUN) tools/draw_badges.py
 	$(RUN) tools/blocking_docstrings.py
 
 clean:  ## remove what the targets made

@@ -23,9 +23,10 @@ WIDTH = 120
 WORDS = [  # everywhere
     (r"\basync (with|for)\b", r"\1"),
     (r"\ban async context manager\b", "a context manager"),
+    (r"\ban `Async([B-DF-HJ-NP-TV-Z]\w+)`", r"a `\1`"),
     (r"`Async(\w+)`", r"`\1`"),
     (r"\bthread or task\b", "thread"),
-    (r"\bthreads or tasks\b", "threads"),
+    (r"\bthreads (or|and) tasks\b", "threads"),
 ]
 CLOSED_ON_LOOPS = (
     " The client is closed on every event loop that has used it; leases of a loop that does not run any more count as "

@@ -33,7 +33,7 @@ __all__ = ["DRAWINGS", "main", "pages", "redrawn"]
 ROOT = Path(__file__).resolve().parents[1]
 REGION = re.compile(r"(<!-- drawn: (?P<name>[a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
-# What can be opened today, by row of the capability table. The others are planned: the table says what they must do.
+# How a store is named, by row of the capability table.
 OPENED_BY = {
     "memory": "`memory://NAME`",
     "sqlite": "`local:`, `sqlite:////path`",
@@ -120,27 +120,36 @@ def _metrics() -> str:
 
 def _capabilities() -> str:
     """The whole table: what each store must declare, no more and no less."""
-    heads = ("store", "today", *(str(capability) for capability in Capability))
-    rows = [
-        (TITLES[store], "yes" if store in OPENED_BY else "planned", *_marks(declared))
-        for store, declared in REQUIRED.items()
-    ]
+    heads = ("store", *(str(capability) for capability in Capability))
+    rows = [(TITLES[store], *_marks(declared)) for store, declared in REQUIRED.items()]
     meanings = _table(("capability", "promise"), [(f"`{each}`", PROMISES[each]) for each in Capability])
     return f"{_table(heads, rows)}\n\n{meanings}"
 
 
 def _stores() -> str:
     """The short table of the README."""
-    heads = ("store", "URL", "fence", "read/write lock", "semaphore", "first come, first served", "crash frees after")
+    heads = (
+        "store",
+        "URL",
+        "fence",
+        "r/w lock",
+        "semaphore",
+        "fair queue",
+        "`once`",
+        "`min_hold`",
+        "crash frees after",
+    )
     rows = [
         (
             TITLES[store],
-            OPENED_BY.get(store, "planned"),
+            OPENED_BY[store],
             _mark(Capability.FENCING in declared),
             _mark(Capability.SHARED in declared),
             _mark(Capability.PERMITS in declared),
-            _mark(Capability.FIFO in declared) + (", woken" if Capability.PUSH in declared else ""),
-            "the session" if Capability.SESSION in declared else "the ttl",
+            _mark({Capability.FIFO, Capability.PUSH} <= declared),
+            _mark(Capability.RECORD in declared),
+            _mark(Capability.MIN_HOLD in declared),
+            "session" if Capability.SESSION in declared else "ttl",
         )
         for store, declared in REQUIRED.items()
     ]

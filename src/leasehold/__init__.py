@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from leasehold._blocking.once import Once, Run
     from leasehold._blocking.partitions import Partition, Share
     from leasehold._face.client import AsyncClient, connect_async
+    from leasehold._face.held import Held, assert_held
     from leasehold._face.hold import AsyncHold
     from leasehold._face.lease import AsyncLease, AsyncLeaseSet, AsyncLost
     from leasehold._face.lock import AsyncLock, AsyncLockSet, AsyncMutex, AsyncRWLock
@@ -110,6 +111,7 @@ _HOMES = {
         "ReservationRefused", "ResultNotKept", "RetryTransaction", "RowBusy", "StaleFence", "UniqueConflict",
         "UnsupportedCapability", "VersionConflict",
     ],
+    "leasehold._face.held": ["Held", "assert_held"],
     "leasehold._face.hold": ["AsyncHold"],
     "leasehold._face.lease": ["AsyncLease", "AsyncLeaseSet", "AsyncLost"],
     "leasehold._face.lock": ["AsyncLock", "AsyncLockSet", "AsyncMutex", "AsyncRWLock"],
@@ -171,6 +173,7 @@ __all__ = [
     "Conflict",
     "Election",
     "FenceAhead",
+    "Held",
     "Hold",
     "Holder",
     "Holding",
@@ -222,18 +225,23 @@ __all__ = [
     "UniqueConflict",
     "UnsupportedCapability",
     "VersionConflict",
+    "assert_held",
     "connect",
     "connect_async",
     "partition_of",
 ]
 
 
-def __getattr__(name: str) -> Any:
-    home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"module 'leasehold' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(home), name)
-    return value
+if not TYPE_CHECKING:  # so that type checkers refuse a name that is not there
+
+    def __getattr__(name: str) -> Any:
+        home = _HOME_OF.get(name)
+        if home is None:
+            from leasehold._face.foreign_words import not_in_the_package  # noqa: PLC0415 - loaded when it is needed
+
+            raise not_in_the_package(name, __all__)
+        value = globals()[name] = getattr(import_module(home), name)
+        return value
 
 
 def __dir__() -> list[str]:

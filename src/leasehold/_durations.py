@@ -20,7 +20,8 @@ MIN_TTL = 0.1  # below this the safety margin and the scheduler's own delays eat
 LONGEST = 366 * 86_400.0  # a year; more is a typing error, or milliseconds given as seconds
 
 _UNITS = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|d|h|m|s)")
+_NUMBER = r"\d+(?:\.\d+)?"
+_PART = re.compile(rf"({_NUMBER})(ms|d|h|m|s)")
 _TEXT = re.compile(rf"(?:{_PART.pattern})+")
 
 
@@ -39,9 +40,9 @@ def optional_seconds(value: Duration | None, what: str) -> float | None:
 
 def ttl_seconds(value: Duration, what: str = "ttl") -> float:
     """Read a time to live, which has a smallest useful value."""
-    number = seconds(value, what)
-    if number < MIN_TTL:
-        raise ConfigurationError(f"{what} must be at least {MIN_TTL} seconds, not {value!r}")
+    number = _number(value, what)
+    if not MIN_TTL <= number <= LONGEST:
+        raise ConfigurationError(f"{what} must be at least {MIN_TTL} seconds, and at most {LONGEST:.0f}, not {value!r}")
     return number
 
 
@@ -62,6 +63,8 @@ def _number(value: Duration, what: str) -> float:
 
 def _parse(text: str, what: str) -> float:
     compact = text.strip().lower()
+    if re.fullmatch(_NUMBER, compact):
+        return float(compact)
     if not _TEXT.fullmatch(compact):
-        raise ConfigurationError(f"{what} must look like '30s', '1h30m' or '500ms', not {text!r}")
+        raise ConfigurationError(f"{what} must look like '30s', '1h30m', '500ms' or '30', not {text!r}")
     return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(compact))

@@ -56,15 +56,15 @@ class FleetReader:
         self._client = client
         self._prefix = prefix
         self._max_age = max_age
-        self.patience = patience
+        self.patience: float = patience
         self._on_read = on_read  # called in the thread that reads, with every answer, before anybody else sees it
         self._guard = threading.Lock()
         self._reading: threading.Event | None = None  # set when the reading that is under way has ended
         self._queues: dict[str, tuple[tuple[int, ...], float]] = {}
         self._outdated = 0.0
-        self.began = 0.0  # when the last reading did, on the clock of `time.monotonic`
+        self.began: float = 0.0  # when the last reading did, on the clock of `time.monotonic`
         self.latest: FleetState | None = None
-        self.failures = 0
+        self.failures: int = 0
 
     def read(self) -> FleetState:
         """The present state, at most `max_age` old; with an error if the store did not answer in time."""

@@ -116,9 +116,10 @@ def test_the_python_blocks_of_a_page_run_as_they_are_and_again(
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_names_the_servers_that_its_blocks_need_before_the_first_of_them(page: Path) -> None:
     text = page.read_text()
-    code, before = "".join(code for _, code in blocks(text)), text.partition("```python")[0]
-    needed = [name for name in ("DATABASE_URL", "MARIADB_URL", "REDIS_URL") if name in code]
-    assert [name for name in needed if name not in before] == []
+    for line, code in blocks(text):
+        before = "\n".join(text.splitlines()[:line])
+        needed = [name for name in ("DATABASE_URL", "MARIADB_URL", "REDIS_URL") if name in code]
+        assert [name for name in needed if name not in before] == []
 
 
 @pytest.mark.parametrize(

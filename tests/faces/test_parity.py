@@ -19,6 +19,7 @@ from leasehold._face.client import AsyncClient, connect_async
 from leasehold._face.hold import AsyncHold
 from leasehold._face.lease import AsyncLease, AsyncLeaseSet, AsyncLost
 from leasehold._face.lock import AsyncLock, AsyncLockSet, AsyncMutex, AsyncRWLock
+from leasehold._face.lock_words import LockWords
 from leasehold._patterns.cache import AsyncCache, AsyncCached
 from leasehold._patterns.election import AsyncElection, AsyncLeading, AsyncTerm
 from leasehold._patterns.idempotency import AsyncIdempotency
@@ -61,10 +62,9 @@ TWINS: list[tuple[type, type]] = [
 
 
 def members(kind: type) -> dict[str, Any]:
-    """The public ones, those of its parts (base classes) included."""
-    return {
-        name: member for part in kind.__mro__[:-1] for name, member in vars(part).items() if not name.startswith("_")
-    }
+    """The public ones, those of its parts (base classes) included; not the words that a lock only explains."""
+    parts = [part for part in kind.__mro__[:-1] if part is not LockWords]
+    return {name: member for part in parts for name, member in vars(part).items() if not name.startswith("_")}
 
 
 def function_of(member: Any) -> Any:

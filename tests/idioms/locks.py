@@ -6,6 +6,7 @@ What must be refused carries an ignore with its rule; a checker that does not re
 from __future__ import annotations
 
 import asyncio
+from typing import assert_type
 
 import leasehold
 from leasehold import CURRENT, AsyncLease, Lease
@@ -37,7 +38,7 @@ with client.lock_all(["a", "b"]).hold() as leases:
 
 def never() -> None:
     """What is refused at run time with a sentence is refused here as well."""
-    with lock:  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportGeneralTypeIssues]
+    with lock:  # type: ignore[attr-defined]  # pyright: ignore[reportGeneralTypeIssues]
         show()
     lock.release()  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
 
@@ -49,6 +50,38 @@ def ship(order: int, lease: Lease = CURRENT) -> str:
 
 shipped: str = ship(7)
 ship("7")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def every_kind() -> None:
+    assert_type(lock, leasehold.Lock)
+    assert_type(lock.hold(on_lost=show), leasehold.Hold[Lease])
+    assert_type(lock.acquire(timeout="5s").lost, leasehold.Lost)
+    assert_type(client.semaphore("pool", 3).try_acquire(), Lease | None)
+    pair = client.rwlock("config")
+    assert_type(pair, leasehold.RWLock)
+    assert_type(pair.read, leasehold.Lock)
+    several = client.lock_all(["a", "b"], reason="transfer")
+    assert_type(several, leasehold.LockSet)
+    assert_type(several.acquire(), leasehold.LeaseSet)
+    mutex = lock.as_mutex()
+    assert_type(mutex, leasehold.Mutex)
+    with mutex:
+        show(mutex.locked())
+    lock.acquire(blocking=False)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+    client.lock("x", timeout=5)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    lock.locked()  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
+
+
+async def every_kind_async(other: leasehold.AsyncClient) -> None:
+    own = other.lock("invoice")
+    assert_type(own, leasehold.AsyncLock)
+    assert_type(own.hold(), leasehold.AsyncHold[AsyncLease])
+    assert_type((await own.acquire()).lost, leasehold.AsyncLost)
+    assert_type(other.rwlock("config"), leasehold.AsyncRWLock)
+    several = other.lock_all(["a", "b"])
+    assert_type(several, leasehold.AsyncLockSet)
+    assert_type(await several.acquire(), leasehold.AsyncLeaseSet)
+    assert_type(own.as_mutex(), leasehold.AsyncMutex)
 
 
 async def story() -> None:
@@ -63,5 +96,5 @@ async def story() -> None:
         async with other.lock("invoice").hold() as held:
             if not held.lost:
                 show(parcel)
-        async with other.lock("invoice"):  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportGeneralTypeIssues]
+        async with other.lock("invoice"):  # type: ignore[attr-defined]  # pyright: ignore[reportGeneralTypeIssues]
             show()

@@ -258,6 +258,11 @@ def test_an_async_view_has_an_async_lock_and_a_blocking_one_is_refused() -> None
     asyncio.run(main())
 
 
+def test_an_async_view_under_wsgi_has_a_loop_for_each_request() -> None:
+    assert [Client().post("/async/7").content for _ in range(2)] == [b"cart:7"] * 2
+    asyncio.run(aclient().close())
+
+
 # --- settings and checks
 
 

@@ -61,7 +61,7 @@ class ShowingStore:
 
 
 def test_a_store_may_show_locks_without_letting_operators_change_them() -> None:
-    with Client(AsyncClient(ShowingStore(), ThreadRuntime())) as client, client.lock("x").hold() as lease:
+    with Client._of(AsyncClient(ShowingStore(), ThreadRuntime())) as client, client.lock("x").hold() as lease:
         state = client.inspect("x")
         assert state is not None
         assert [held.fence for held in state.holdings] == [lease.fence]
@@ -74,7 +74,7 @@ def test_a_store_may_show_locks_without_letting_operators_change_them() -> None:
 
 
 def test_a_refused_fence_does_not_keep_such_a_store_from_granting() -> None:
-    with Client(AsyncClient(ShowingStore(), ThreadRuntime())) as client:
+    with Client._of(AsyncClient(ShowingStore(), ThreadRuntime())) as client:
         lock = client.lock("x")
         with lock.hold() as lease:
             lease._twin._opened.note_fence("leasehold:x", 100)

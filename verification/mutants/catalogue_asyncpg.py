@@ -26,8 +26,8 @@ ASYNCPG_MUTANTS: tuple[Mutant, ...] = (
         "ASYNCPG-forgets-with-the-loan",
         "what is known of a session is kept with the proxy of one loan: the table is looked for every time",
         _WIRE,
-        '        self.driver = getattr(connection, "_con", connection)\n',
-        "        self.driver = connection\n",
+        '        self.driver: Any = getattr(connection, "_con", connection)\n',
+        "        self.driver: Any = connection\n",
         (_OF_WIRE, "-k", "once_per_session"),
     ),
     Mutant(

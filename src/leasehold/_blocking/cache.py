@@ -6,6 +6,7 @@ import functools
 import inspect
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypeVar
 
+from leasehold._blocking.twin import Twin
 from leasehold._face.name_template import NameTemplate
 from leasehold._patterns.cache import AsyncCache, AsyncCached
 from leasehold._runtimes.threads import run as finish
@@ -34,11 +35,10 @@ def _awaited(build: Callable[..., R]) -> Callable[..., Awaitable[R]]:
     return call
 
 
-class Cache:
+class Cache(Twin):
     """Values under keys, each built by one caller at a time across all processes; made by `client.cache`."""
 
-    def __init__(self, twin: AsyncCache) -> None:
-        self._twin = twin
+    _twin: AsyncCache
 
     @property
     def name(self) -> str:

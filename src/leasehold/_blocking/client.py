@@ -10,10 +10,11 @@ from leasehold._blocking.lease import Lease
 from leasehold._blocking.lock import Lock, LockSet, RWLock
 from leasehold._blocking.operators import Operators
 from leasehold._blocking.patterns import Patterns
+from leasehold._blocking.twin import Twin
 from leasehold._core.keeper import CLOSE_PATIENCE
 from leasehold._face.client import DEFAULT_TTL, AsyncClient
 from leasehold._face.lock_spec import SLOW_WAIT, WaitOptions, how_to_wait, takes_the_call, with_group
-from leasehold._face.name_template import NameTemplate
+from leasehold._face.name_template import NameTemplate, check_template
 from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold._urls import find_store
 from leasehold.errors import AcquireTimeout, ConfigurationError
@@ -62,14 +63,20 @@ def connect(
         slow_wait=slow_wait,
         slow_wait_level=slow_wait_level,
     )
-    return Client(twin)
+    return Client._of(twin)
 
 
-class Client(Patterns, Operators):
+class Client(Twin, Patterns, Operators):
     """Makes locks on one store; use it as a context manager, or call `close`."""
 
-    def __init__(self, twin: AsyncClient) -> None:
-        self._twin = twin
+    _twin: AsyncClient
+
+    if not TYPE_CHECKING:  # so that type checkers refuse what it explains
+
+        def __init__(self, twin: AsyncClient) -> None:
+            if not isinstance(twin, AsyncClient):
+                raise TypeError("a client is made by leasehold.connect(url)")
+            self._twin = twin
 
     def lock(self, name: str, **options: Unpack[LockOptions]) -> Lock:
         """A lock that one holder has alone. Nothing is sent to the store yet.
@@ -80,19 +87,19 @@ class Client(Patterns, Operators):
         `reason` (None): shown to those who wait. `reentrant` (False): the same thread may acquire it again, and gets
         the same fence. `slow_wait`, `slow_wait_level` (the client's): when a wait for it is logged, and how.
         """
-        return Lock(self._twin.lock(name, **options))
+        return Lock._of(self._twin.lock(name, **options))
 
     def semaphore(self, name: str, permits: int, **options: Unpack[LockOptions]) -> Lock:
         """A lock that up to `permits` holders have together. An order of fences cannot protect a resource from them."""
-        return Lock(self._twin.semaphore(name, permits, **options))
+        return Lock._of(self._twin.semaphore(name, permits, **options))
 
     def rwlock(self, name: str, **options: Unpack[LockOptions]) -> RWLock:
         """A lock that readers share and a writer has alone: `.read` and `.write`."""
-        return RWLock(self._twin.rwlock(name, **options))
+        return RWLock._of(self._twin.rwlock(name, **options))
 
     def lock_all(self, names: Iterable[str], **options: Unpack[LockOptions]) -> LockSet:
         """Several locks taken together, in a fixed order; the lease set has `fences[name]`."""
-        return LockSet(self._twin.lock_all(names, **options))
+        return LockSet._of(self._twin.lock_all(names, **options))
 
     def locked(
         self,
@@ -111,6 +118,7 @@ class Client(Patterns, Operators):
         later. A parameter called `lease` that the caller leaves out receives the lease; `lease: Lease = CURRENT` says
         so to type checkers. `backoff` and `on_wait` are those of `acquire`.
         """
+        check_template(template, "locked")
         how = how_to_wait(WaitOptions(backoff=backoff, on_wait=on_wait))
         with_call = on_busy is not None and takes_the_call(self._twin._check_on_busy(on_busy))
 
@@ -125,7 +133,7 @@ class Client(Patterns, Operators):
             def under_lock(*args: P.args, **kwargs: P.kwargs) -> R:
                 lock = self.lock(names.name(args, kwargs), **with_group(options, template))
                 try:
-                    lease = Lease(run(lock._twin._acquire_until(self._twin._deadline(timeout), how)))
+                    lease = Lease._of(run(lock._twin._acquire_until(self._twin._deadline(timeout), how)))
                 except AcquireTimeout as busy:
                     if on_busy is None:
                         raise

@@ -6,6 +6,7 @@ import inspect
 from typing import TYPE_CHECKING, NoReturn, TypedDict, cast
 
 from leasehold._blocking.lease import Lease
+from leasehold._blocking.twin import Twin
 from leasehold._runtimes.threads import run as finish
 from leasehold.errors import ConfigurationError
 
@@ -43,8 +44,8 @@ def make_election(twin: AsyncClient, name: str, options: ElectionOptions) -> Ele
     theirs = cast("AsyncElectionOptions", dict(options))
     on_elected = options.get("on_elected")
     if on_elected is not None:
-        theirs["on_elected"] = lambda term: on_elected(Term(term))
-    return Election(twin.election(name, **theirs))
+        theirs["on_elected"] = lambda term: on_elected(Term._of(term))
+    return Election._of(twin.election(name, **theirs))
 
 
 def _refuse_async(function: object, what: str) -> None:
@@ -55,11 +56,10 @@ def _refuse_async(function: object, what: str) -> None:
         )
 
 
-class Election:
+class Election(Twin):
     """An election, made by `client.election`: `lead` or `run` to be a candidate, `observe` to look on."""
 
-    def __init__(self, twin: AsyncElection) -> None:
-        self._twin = twin
+    _twin: AsyncElection
 
     @property
     def name(self) -> str:
@@ -75,7 +75,7 @@ class Election:
     def term(self) -> Term | None:
         """The term that this object leads in now; None while it does not lead."""
         term = self._twin.term
-        return None if term is None else Term(term)
+        return None if term is None else Term._of(term)
 
     def lead(self, timeout: Timeout = None) -> Leading:
         """A context manager: waits to be elected, runs the block as the leader, and resigns, however the block ends.
@@ -83,7 +83,7 @@ class Election:
         It gives the term, which is a lease. When the term ends first, `term.lost` is set. The block then ends with
         `LeaseLost`. `timeout` (None: for ever) limits the wait; `AcquireTimeout` names the leader.
         """
-        return Leading(self._twin.lead(timeout))
+        return Leading._of(self._twin.lead(timeout))
 
     def run(self, function: Callable[[Term], object]) -> NoReturn:
         """Be a candidate for ever: call `function(term)` in each term, resign when it ends, and campaign again.
@@ -94,7 +94,7 @@ class Election:
         _refuse_async(function, "the function")
 
         async def body(term: AsyncTerm) -> None:
-            function(Term(term))
+            function(Term._of(term))
 
         finish(self._twin.run(body))
 
@@ -104,7 +104,7 @@ class Election:
         The store is asked every `retry` seconds; terms that come and go in between are not seen. Looking on is free of
         promises: what it shows may be over by now.
         """
-        return Observation(self._twin.observe())
+        return Observation._of(self._twin.observe())
 
     def __reduce__(self) -> NoReturn:
         """Refuse pickling: connections do not travel."""
@@ -119,9 +119,6 @@ class Term(Lease):
 
     _twin: AsyncTerm
 
-    def __init__(self, twin: AsyncTerm) -> None:
-        super().__init__(twin)
-
     def step_down(self) -> bool:
         """End the term now, from anywhere, without waiting; True if it was not over before.
 
@@ -134,14 +131,13 @@ class Term(Lease):
         return repr(self._twin).replace("AsyncTerm", "Term")
 
 
-class Leading:
+class Leading(Twin):
     """Campaigns and leads for one block: `with election.lead() as term`. The body never runs without a term."""
 
-    def __init__(self, twin: AsyncLeading) -> None:
-        self._twin = twin
+    _twin: AsyncLeading
 
     def __enter__(self) -> Term:
-        return Term(finish(self._twin.__aenter__()))
+        return Term._of(finish(self._twin.__aenter__()))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -149,11 +145,10 @@ class Leading:
         finish(self._twin.__aexit__(kind, error, trace))
 
 
-class Observation:
+class Observation(Twin):
     """The changes of a leader: `for leader in election.observe()`. It ends when `stop` is called."""
 
-    def __init__(self, twin: AsyncObservation) -> None:
-        self._twin = twin
+    _twin: AsyncObservation
 
     def stop(self) -> None:
         """End the iteration, also from another thread."""

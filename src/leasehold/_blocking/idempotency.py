@@ -7,6 +7,7 @@ import inspect
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, cast
 
 from leasehold._blocking.lease import Lease
+from leasehold._blocking.twin import Twin
 from leasehold._runtimes.threads import run as finish
 from leasehold.errors import ConfigurationError
 
@@ -25,11 +26,10 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Idempotency:
+class Idempotency(Twin):
     """Idempotency keys of one kind of work, made by `client.idempotency`: use `attempt` or the decorator `once_per`."""
 
-    def __init__(self, twin: AsyncIdempotency) -> None:
-        self._twin = twin
+    _twin: AsyncIdempotency
 
     @property
     def scope(self) -> str:
@@ -43,7 +43,7 @@ class Idempotency:
         same key raises `KeyReused`. While another attempt is in flight, `InFlight` is raised, or with `wait` its end is
         awaited. With on_expired="refuse", a key whose last holder vanished raises `AttemptExpired`.
         """
-        return KeyedAttempt(self._twin.attempt(key, fingerprint))
+        return KeyedAttempt._of(self._twin.attempt(key, fingerprint))
 
     def once_per(self, template: str, *, fingerprint: str | None = None) -> Callable[[Callable[P, R]], Callable[P, R]]:
         """A decorator: each call is an attempt at the key that is made from its arguments, as in `{order_id}`.
@@ -63,7 +63,7 @@ class Idempotency:
             @functools.wraps(function)
             def replaying(*args: P.args, **kwargs: P.kwargs) -> R:
                 twin, with_lease = prepare(args, kwargs)
-                with KeyedAttempt(twin) as attempt:
+                with KeyedAttempt._of(twin) as attempt:
                     if attempt.replayed:
                         return cast("R", attempt.result)
                     return cast("R", attempt.complete(function(*args, **with_lease(attempt.lease))))
@@ -91,15 +91,14 @@ class Idempotency:
         return repr(self._twin).replace("AsyncIdempotency", "Idempotency")
 
 
-class KeyedAttempt:
+class KeyedAttempt(Twin):
     """One attempt at the work of an idempotency key, good for one block; made by `idempotency.attempt`.
 
     If it is `replayed`, `result` is what an earlier attempt stored. Otherwise do the work and call `complete`: a block
     that is left without it drops the record, and the next attempt runs.
     """
 
-    def __init__(self, twin: AsyncKeyedAttempt) -> None:
-        self._twin = twin
+    _twin: AsyncKeyedAttempt
 
     @property
     def key(self) -> str:
@@ -132,7 +131,7 @@ class KeyedAttempt:
     @property
     def lease(self) -> Lease | None:
         """The lease of the key's lock, renewed while the block runs; None if replayed or unprotected."""
-        return None if self._twin.lease is None else Lease(self._twin.lease)
+        return None if self._twin.lease is None else Lease._of(self._twin.lease)
 
     @property
     def fence(self) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
+from leasehold._blocking.twin import Twin
 from leasehold._runtimes.threads import run
 
 if TYPE_CHECKING:
@@ -20,11 +21,10 @@ __all__ = ["Hold", "Lease", "LeaseSet", "Lost"]
 L = TypeVar("L")
 
 
-class Lost:
+class Lost(Twin):
     """Whether and when a lease is lost; true once it is. A lease that was released in time is never lost."""
 
-    def __init__(self, twin: AsyncLost) -> None:
-        self._twin = twin
+    _twin: AsyncLost
 
     def is_set(self) -> bool:
         """Whether the lease is lost by now, decided by the clock."""
@@ -38,14 +38,13 @@ class Lost:
         return run(self._twin.wait(timeout))
 
 
-class Lease:
+class Lease(Twin):
     """A lock that is held, until it is released or lost.
 
     It is its own context manager, which releases at the end of the block and raises `LeaseLost` if it was lost before.
     """
 
-    def __init__(self, twin: AsyncLease) -> None:
-        self._twin = twin
+    _twin: AsyncLease
 
     @property
     def name(self) -> str:
@@ -79,7 +78,7 @@ class Lease:
     @property
     def lost(self) -> Lost:
         """Whether the lease is lost: `is_set()` and `wait(timeout)`."""
-        return Lost(self._twin.lost)
+        return Lost._of(self._twin.lost)
 
     @property
     def loss(self) -> Loss | None:
@@ -127,11 +126,10 @@ class Lease:
         return repr(self._twin).replace("AsyncLease", "Lease")
 
 
-class LeaseSet:
+class LeaseSet(Twin):
     """Several locks that are held together; it is over as soon as one of them is."""
 
-    def __init__(self, twin: AsyncLeaseSet) -> None:
-        self._twin = twin
+    _twin: AsyncLeaseSet
 
     @property
     def name(self) -> str:
@@ -141,7 +139,7 @@ class LeaseSet:
     @property
     def leases(self) -> Mapping[str, Lease]:
         """Each lease by the name of its lock."""
-        return {name: Lease(lease) for name, lease in self._twin.leases.items()}
+        return {name: Lease._of(lease) for name, lease in self._twin.leases.items()}
 
     @property
     def fences(self) -> Mapping[str, int]:
@@ -151,7 +149,7 @@ class LeaseSet:
     @property
     def lost(self) -> Lost:
         """Whether one of the leases is lost: `is_set()` and `wait(timeout)`."""
-        return Lost(self._twin.lost)
+        return Lost._of(self._twin.lost)
 
     @property
     def loss(self) -> Loss | None:

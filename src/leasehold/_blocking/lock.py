@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, Unpack, overload
 
 from leasehold._blocking.lease import Hold, Lease, LeaseSet
+from leasehold._blocking.twin import Twin
 from leasehold._face.lease import AsyncLease, AsyncLeaseSet
+from leasehold._face.lock_words import LockWords
 from leasehold._runtimes.threads import run
 
 if TYPE_CHECKING:
@@ -22,11 +24,17 @@ __all__ = ["Lock", "LockSet", "Mutex", "RWLock"]
 B = TypeVar("B")
 
 
-class Lock:
+class Lock(Twin, LockWords):
     """A name to be locked, and how: made by `client.lock`, `client.semaphore` or `client.rwlock`."""
 
-    def __init__(self, twin: AsyncLock) -> None:
-        self._twin = twin
+    _twin: AsyncLock
+
+    if not TYPE_CHECKING:  # so that type checkers refuse what it explains
+
+        def __init__(self, twin: AsyncLock) -> None:
+            if isinstance(twin, str):
+                raise TypeError(f"a lock is made by a client: leasehold.connect(url).lock({twin!r})")
+            self._twin = twin
 
     @property
     def name(self) -> str:
@@ -59,8 +67,8 @@ class Lock:
         block cannot be skipped. What it raises itself is raised instead.
         """
         if on_busy is None and not waiting:
-            return Hold(self._twin.hold(timeout, on_lost=on_lost), Lease)
-        return Hold(self._twin.hold(timeout, on_lost=on_lost, on_busy=on_busy, **waiting), Lease)
+            return Hold(self._twin.hold(timeout, on_lost=on_lost), Lease._of)
+        return Hold(self._twin.hold(timeout, on_lost=on_lost, on_busy=on_busy, **waiting), Lease._of)
 
     @overload
     def acquire(self, timeout: Timeout = ..., *, on_busy: None = None, **waiting: Unpack[WaitOptions]) -> Lease: ...
@@ -80,18 +88,18 @@ class Lock:
         is known, and the seconds so far. What it raises ends the wait.
         """
         if on_busy is None and not waiting:
-            return Lease(run(self._twin._acquire_until(self._twin._client._deadline(timeout))))
+            return Lease._of(run(self._twin._acquire_until(self._twin._client._deadline(timeout))))
         twin = run(self._twin.acquire(timeout, on_busy=on_busy, **waiting))
-        return Lease(twin) if isinstance(twin, AsyncLease) else twin
+        return Lease._of(twin) if isinstance(twin, AsyncLease) else twin
 
     def try_acquire(self) -> Lease | None:
         """The lease if the lock is free now, else None."""
         twin = run(self._twin.try_acquire())
-        return None if twin is None else Lease(twin)
+        return None if twin is None else Lease._of(twin)
 
     def as_mutex(self) -> Mutex:
         """An object with the methods of `threading.Lock`, for code that wants one."""
-        return Mutex(self._twin.as_mutex())
+        return Mutex._of(self._twin.as_mutex())
 
     if not TYPE_CHECKING:  # so that type checkers refuse what these explain at run time
 
@@ -113,11 +121,10 @@ class Lock:
         return repr(self._twin).replace("AsyncLock", "Lock")
 
 
-class LockSet:
+class LockSet(Twin):
     """Several locks that are taken together, always in the same order, so that two sets cannot block each other."""
 
-    def __init__(self, twin: AsyncLockSet) -> None:
-        self._twin = twin
+    _twin: AsyncLockSet
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -137,8 +144,8 @@ class LockSet:
         The options are those of a single lock.
         """
         if on_busy is None and not waiting:
-            return Hold(self._twin.hold(timeout, on_lost=on_lost), LeaseSet)
-        return Hold(self._twin.hold(timeout, on_lost=on_lost, on_busy=on_busy, **waiting), LeaseSet)
+            return Hold(self._twin.hold(timeout, on_lost=on_lost), LeaseSet._of)
+        return Hold(self._twin.hold(timeout, on_lost=on_lost, on_busy=on_busy, **waiting), LeaseSet._of)
 
     @overload
     def acquire(self, timeout: Timeout = ..., *, on_busy: None = None, **waiting: Unpack[WaitOptions]) -> LeaseSet: ...
@@ -152,14 +159,14 @@ class LockSet:
         The options are those of a single lock; `backoff` and `on_wait` serve each of the locks in turn.
         """
         if on_busy is None and not waiting:
-            return LeaseSet(run(self._twin.acquire(timeout)))
+            return LeaseSet._of(run(self._twin.acquire(timeout)))
         twin = run(self._twin.acquire(timeout, on_busy=on_busy, **waiting))
-        return LeaseSet(twin) if isinstance(twin, AsyncLeaseSet) else twin
+        return LeaseSet._of(twin) if isinstance(twin, AsyncLeaseSet) else twin
 
     def try_acquire(self) -> LeaseSet | None:
         """All leases if all locks are free now, else None."""
         twin = run(self._twin.try_acquire())
-        return None if twin is None else LeaseSet(twin)
+        return None if twin is None else LeaseSet._of(twin)
 
     def __reduce__(self) -> NoReturn:
         """Refuse pickling: connections do not travel."""
@@ -169,21 +176,20 @@ class LockSet:
         return repr(self._twin).replace("AsyncLockSet", "LockSet")
 
 
-class RWLock:
+class RWLock(Twin):
     """Any number of readers or one writer; a waiting writer goes before readers that come after it."""
 
-    def __init__(self, twin: AsyncRWLock) -> None:
-        self._twin = twin
+    _twin: AsyncRWLock
 
     @property
     def read(self) -> Lock:
         """The lock that readers share."""
-        return Lock(self._twin.read)
+        return Lock._of(self._twin.read)
 
     @property
     def write(self) -> Lock:
         """The lock that a writer has alone."""
-        return Lock(self._twin.write)
+        return Lock._of(self._twin.write)
 
     def __reduce__(self) -> NoReturn:
         """Refuse pickling: connections do not travel."""
@@ -193,7 +199,7 @@ class RWLock:
         return repr(self._twin).replace("AsyncRWLock", "RWLock")
 
 
-class Mutex:
+class Mutex(Twin):
     """The methods of `threading.Lock` on a distributed lock; it may be shared by threads.
 
     Code written for a local mutex does not check whether it still holds it. So `release`, and the end of a block, raise
@@ -202,8 +208,7 @@ class Mutex:
     and released elsewhere is a lease: see `lock.acquire`.
     """
 
-    def __init__(self, twin: AsyncMutex) -> None:
-        self._twin = twin
+    _twin: AsyncMutex
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:  # noqa: FBT001, FBT002 - their shape
         """Acquire; False when it could not be had. A negative timeout waits for ever."""

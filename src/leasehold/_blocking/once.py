@@ -7,6 +7,7 @@ import inspect
 from typing import TYPE_CHECKING, Literal, NoReturn, ParamSpec, TypeVar
 
 from leasehold._blocking.lease import Lease, Lost
+from leasehold._blocking.twin import Twin
 from leasehold._patterns.job_result import JobResult
 from leasehold._patterns.once import AsyncAttempt, AsyncOnce, AsyncRun
 from leasehold._runtimes.threads import run as finish
@@ -25,11 +26,10 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Once:
+class Once(Twin):
     """A job that runs once per slot, made by `client.once`: use it as a decorator, or call `run` or `attempt`."""
 
-    def __init__(self, twin: AsyncOnce) -> None:
-        self._twin = twin
+    _twin: AsyncOnce
 
     @property
     def name(self) -> str:
@@ -39,11 +39,11 @@ class Once:
     def attempt(self, *, again: str | None = None, by: str | None = None) -> Attempt:
         """A context manager for one attempt: `with job.attempt() as run`, and inside `if run:`.
 
-        It gives an `Run` when the slot is ours, and a false `Skipped` when it is not. With on_conflict="raise" it
-        raises instead, so that the block needs no `if`. `again` is an operator's reason to run a slot once more that
-        has been run; of several who do that at the same time one runs. It is logged and recorded, with `by`.
+        It gives a `Run` when the slot is ours, and a false `Skipped` when it is not. With on_conflict="raise" it raises
+        instead, so that the block needs no `if`. `again` is an operator's reason to run a slot once more that has been
+        run; of several who do that at the same time one runs. It is logged and recorded, with `by`.
         """
-        return Attempt(self._twin.attempt(again=again, by=by))
+        return Attempt._of(self._twin.attempt(again=again, by=by))
 
     def run(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> JobResult[R]:
         """Call the function if the slot is ours. The result says whether it `ran`, and has its `value`."""
@@ -63,7 +63,7 @@ class Once:
         @functools.wraps(function)
         def once(*args: P.args, **kwargs: P.kwargs) -> JobResult[R]:
             attempt, with_lease = prepare(args, kwargs)
-            with Attempt(attempt) as run:
+            with Attempt._of(attempt) as run:
                 if isinstance(run, Run):
                     return JobResult(function(*args, **with_lease(run.lease)))
                 return JobResult(skipped=run)
@@ -78,15 +78,14 @@ class Once:
         return repr(self._twin).replace("AsyncOnce", "Once")
 
 
-class Attempt:
+class Attempt(Twin):
     """One attempt at a job; made by `attempt`, good for one block."""
 
-    def __init__(self, twin: AsyncAttempt) -> None:
-        self._twin = twin
+    _twin: AsyncAttempt
 
     def __enter__(self) -> Run | Skipped:
         started = finish(self._twin.__aenter__())
-        return Run(started) if isinstance(started, AsyncRun) else started
+        return Run._of(started) if isinstance(started, AsyncRun) else started
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -94,11 +93,10 @@ class Attempt:
         finish(self._twin.__aexit__(kind, error, trace))
 
 
-class Run:
+class Run(Twin):
     """A slot that is ours: the block runs under the lease of the job's lock."""
 
-    def __init__(self, twin: AsyncRun) -> None:
-        self._twin = twin
+    _twin: AsyncRun
 
     @property
     def name(self) -> str:
@@ -113,7 +111,7 @@ class Run:
     @property
     def lease(self) -> Lease:
         """The lease of the job's lock, which is renewed while the block runs."""
-        return Lease(self._twin.lease)
+        return Lease._of(self._twin.lease)
 
     @property
     def fence(self) -> int:
@@ -123,7 +121,7 @@ class Run:
     @property
     def lost(self) -> Lost:
         """Whether the lease is lost, so that another run may have begun: `is_set()` and `wait(timeout)`."""
-        return Lost(self._twin.lost)
+        return Lost._of(self._twin.lost)
 
     def check(self, need: Duration = 0) -> None:
         """Raise `LeaseLost` unless the lease is ours for another `need` seconds; call it before a side effect."""

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from leasehold._durations import Duration
     from leasehold._face.client import AsyncClient
+    from leasehold._face.held import Held
     from leasehold.findings import Finding
     from leasehold.values import LastRun, LockState
 
@@ -21,6 +22,10 @@ class Operators:
     """What operators ask of a client; a part of `Client`, which has what is named here."""
 
     _twin: AsyncClient
+
+    def held(self) -> tuple[Held, ...]:
+        """The leases that this client holds now, by its own clock, in all threads; no I/O."""
+        return self._twin.held()
 
     def inspect(self, name: str) -> LockState | None:
         """The holders and the waiters of the lock; None when there are none."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NoReturn
 
 from leasehold._blocking.lease import Lease, Lost
+from leasehold._blocking.twin import Twin
 from leasehold._runtimes.threads import run
 
 if TYPE_CHECKING:
@@ -18,11 +19,10 @@ if TYPE_CHECKING:
 __all__ = ["Partition", "Share"]
 
 
-class Partition:
+class Partition(Twin):
     """A partition that is ours until we release it or lose it. Two objects are equal if they are the same grant."""
 
-    def __init__(self, twin: AsyncPartition) -> None:
-        self._twin = twin
+    _twin: AsyncPartition
 
     @property
     def index(self) -> int:
@@ -42,12 +42,12 @@ class Partition:
     @property
     def lease(self) -> Lease:
         """The lease of its lock, for the guards of `leasehold.sql` and `leasehold.fencing`."""
-        return Lease(self._twin.lease)
+        return Lease._of(self._twin.lease)
 
     @property
     def lost(self) -> Lost:
         """Whether it is lost, so that another member may own it: `is_set()` and `wait(timeout)`."""
-        return Lost(self._twin.lost)
+        return Lost._of(self._twin.lost)
 
     @property
     def leaving(self) -> bool:
@@ -80,11 +80,10 @@ class Partition:
         return repr(self._twin).replace("AsyncPartition", "Partition")
 
 
-class Share:
+class Share(Twin):
     """This member's share of the partitions, made by `client.partitions`; good for one block."""
 
-    def __init__(self, twin: AsyncShare) -> None:
-        self._twin = twin
+    _twin: AsyncShare
 
     @property
     def name(self) -> str:
@@ -106,7 +105,7 @@ class Share:
 
         Look again after each round of work, and release those that are `leaving`: another member waits for them.
         """
-        return tuple(map(Partition, self._twin.owned()))
+        return tuple(map(Partition._of, self._twin.owned()))
 
     def wait_change(self, timeout: Duration | None = None) -> bool:
         """Wait until `owned` has changed since it was last called: one more, one less, or one that is leaving.

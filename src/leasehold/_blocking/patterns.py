@@ -38,7 +38,7 @@ class Patterns:
         """
         from leasehold._blocking.once import Once  # noqa: PLC0415 - loaded only when it is used
 
-        return Once(self._twin.once(template, **options))
+        return Once._of(self._twin.once(template, **options))
 
     def election(self, name: str, **options: Unpack[ElectionOptions]) -> Election:
         """An election of one leader among all processes: `lead`, `run`, `is_leader`, `observe`.
@@ -67,7 +67,7 @@ class Patterns:
         """
         from leasehold._blocking.idempotency import Idempotency  # noqa: PLC0415 - loaded only when it is used
 
-        return Idempotency(self._twin.idempotency(scope, **options))
+        return Idempotency._of(self._twin.idempotency(scope, **options))
 
     def partitions(self, name: str, count: int = 64, **options: Unpack[ShareOptions]) -> Share:
         """A share of `count` partitions, as a context manager that joins the other members and leaves them at its end.
@@ -80,7 +80,7 @@ class Patterns:
         """
         from leasehold._blocking.partitions import Share  # noqa: PLC0415 - loaded only when it is used
 
-        return Share(self._twin.partitions(name, count, **options))
+        return Share._of(self._twin.partitions(name, count, **options))
 
     def cache(self, name: str, **options: Unpack[CacheOptions]) -> Cache:
         """A cache whose values are built once, however many processes want them: `get`, or `cached` as a decorator.
@@ -95,4 +95,4 @@ class Patterns:
         """
         from leasehold._blocking.cache import Cache  # noqa: PLC0415 - loaded only when it is used
 
-        return Cache(self._twin.cache(name, **options))
+        return Cache._of(self._twin.cache(name, **options))

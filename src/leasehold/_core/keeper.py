@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from warnings import warn
+from weakref import WeakSet
 
 from leasehold._core import events as happened
 from leasehold._core.event_dispatcher import EventDispatcher
@@ -28,11 +29,13 @@ from leasehold.spi import Alerting
 from leasehold.values import Grant, Loss, LossReason
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from leasehold._core.events import Events
     from leasehold._core.tenure import Tenure
     from leasehold.spi import Backend, Runtime, Task
 
-__all__ = ["Keeper"]
+__all__ = ["KEEPERS", "Keeper"]
 
 LONGEST_SLEEP = 1.0
 LINGER = 1.0  # how long an idle worker stays, so that a loop of short holds does not start it each time
@@ -49,8 +52,8 @@ class Keeper:
         self._events = events
         self._signal = runtime.signal()
         self._dispatcher = EventDispatcher(runtime, events)
-        self.renewals = Renewals(runtime, backend, events, self._dispatcher, self._signal)
-        self.guard = self.renewals.guard
+        self.renewals: Renewals = Renewals(runtime, backend, events, self._dispatcher, self._signal)
+        self.guard: AbstractContextManager[Any] = self.renewals.guard
         self._known: dict[int, Known] = {}
         self._dropped: deque[Known] = deque()  # finalizers only append here: taking the guard in one could deadlock
         self._decided: list[Tenure] = []  # lost by their holders' own clock; kept until the loss is reported
@@ -60,6 +63,7 @@ class Keeper:
         self._idle_since: float | None = None
         self._closed = False
         self._notifier: Task | None = None  # the last task that notified of losses
+        KEEPERS.add(self)
         if isinstance(backend, Alerting):
             backend.on_alert(self.renew_soon)
 
@@ -309,4 +313,5 @@ def _some(names: list[str]) -> str:
     return ", ".join(map(repr, names[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
+KEEPERS: WeakSet[Keeper] = WeakSet()  # all of this process
 _LOCAL_LOSSES = frozenset({LossReason.EXPIRED, LossReason.UNCONFIRMED, LossReason.MAX_HOLD, LossReason.RELEASED})

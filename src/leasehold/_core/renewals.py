@@ -6,7 +6,7 @@ A batch is a task of its own. It refers to leases weakly: one that the program d
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from leasehold._core import events as happened
 from leasehold._core.events import logger
@@ -17,6 +17,7 @@ from leasehold.values import Grant, Loss
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from contextlib import AbstractContextManager
 
     from leasehold._core.event_dispatcher import EventDispatcher
     from leasehold._core.events import Events
@@ -49,9 +50,9 @@ class Renewals:
         self._wake = (
             wake  # has the keeper look again; a reference to the keeper itself would keep both from being freed
         )
-        self.guard = runtime.guard()
-        self.ttl_warnings = TtlWarnings(dispatcher)
-        self.usual = 0.0  # how long the store usually takes for a renewal
+        self.guard: AbstractContextManager[Any] = runtime.guard()
+        self.ttl_warnings: TtlWarnings = TtlWarnings(dispatcher)
+        self.usual: float = 0.0  # how long the store usually takes for a renewal
 
     async def renew_now(self, tenure: Tenure) -> None:
         """Renew one lease on the holder's own request; errors of the store are the caller's."""

@@ -7,6 +7,7 @@ cannot happen in a correct program, and `advance` raises instead of guessing.
 from __future__ import annotations
 
 from enum import Enum
+from typing import TYPE_CHECKING
 
 __all__ = ["FREED", "HELD", "LOST", "RELEASE", "RELEASED", "RELEASING", "TRANSITIONS", "Event", "State", "advance"]
 
@@ -19,7 +20,8 @@ class State(Enum):
     RELEASED = "released"  # the store confirmed, or the ttl did it
     LOST = "lost"  # over without release; stays so for ever
 
-    __hash__ = object.__hash__  # states are dictionary keys on the hot path
+    if not TYPE_CHECKING:  # to whom it is the same
+        __hash__ = object.__hash__  # states are dictionary keys on the hot path
 
 
 HELD, RELEASING, RELEASED, LOST = State  # a name of an enumeration is slow to look up

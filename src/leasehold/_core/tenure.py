@@ -70,26 +70,25 @@ class Tenure:
     )
 
     def __init__(self, name: str, grant: Grant, since: float, *, renew: bool, max_hold: float | None) -> None:
-        self.name = name
-        self.grant = grant
+        self.name: str = name
+        self.grant: Grant = grant
         self.state: State = HELD
-        self.renewable = renew
-        self.deadline, self.ends = believed_until(since, grant.ttl), math.inf
-        if max_hold is not None:
-            self.ends = since + max_hold
-            self.deadline = min(self.deadline, self.ends)
-        self.ttl = grant.ttl  # the most that the store has given so far
-        self.due = renewal_due(since, grant.ttl, grant.claim.ttl) if renew else math.inf
-        self.under_way = 0  # renewals that were sent and are not answered
-        self.confirmed = -math.inf  # when the newest of the renewals was sent that were confirmed
+        self.renewable: bool = renew
+        trusted = believed_until(since, grant.ttl)
+        self.ends: float = math.inf if max_hold is None else since + max_hold
+        self.deadline: float = trusted if max_hold is None else min(trusted, self.ends)
+        self.ttl: float = grant.ttl  # the most that the store has given so far
+        self.due: float = renewal_due(since, grant.ttl, grant.claim.ttl) if renew else math.inf
+        self.under_way: int = 0  # renewals that were sent and are not answered
+        self.confirmed: float = -math.inf  # when the newest of the renewals was sent that were confirmed
         self.failure: str | None = None  # why the last renewal failed
         self.loss: Loss | None = None
-        self.doubtful = False  # a request of its claim got no answer, and may still arrive
-        self.perhaps_freed = False  # a request to release it got no answer
-        self.freed = False  # by a release in the background that no call of `release` has reported yet
-        self.handles = 1
-        self.taker = 0  # the identity of the thread or task that acquired it, for messages
-        self.number = -1  # the keeper's number for it
+        self.doubtful: bool = False  # a request of its claim got no answer, and may still arrive
+        self.perhaps_freed: bool = False  # a request to release it got no answer
+        self.freed: bool = False  # by a release in the background that no call of `release` has reported yet
+        self.handles: int = 1
+        self.taker: int = 0  # the identity of the thread or task that acquired it, for messages
+        self.number: int = -1  # the keeper's number for it
         self.watchers: list[weakref.ref[Watcher]] = []
 
     @property

@@ -35,8 +35,8 @@ class WaitingCalls:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._guard = runtime.guard()
-        self._closed = False
-        self.is_frozen, self._thawed = False, runtime.signal()
+        self._closed, self._thawed = False, runtime.signal()
+        self.is_frozen: bool = False
         self._signals: set[Signal] = set()  # those waited for at the moment
         self._calls: WeakKeyDictionary[object, Hashable] = WeakKeyDictionary()  # with the thread or task of each
         self._ended = runtime.signal()

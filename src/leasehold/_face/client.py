@@ -32,7 +32,7 @@ from leasehold._face.lock_spec import (
     takes_the_call,
     with_group,
 )
-from leasehold._face.name_template import NameTemplate
+from leasehold._face.name_template import NameTemplate, check_template
 from leasehold._face.operators import AsyncOperators
 from leasehold._patterns.of_client import AsyncPatterns
 from leasehold._urls import find_store
@@ -174,6 +174,7 @@ class AsyncClient(AsyncPatterns, AsyncOperators):
         later. A parameter called `lease` that the caller leaves out receives the lease; `lease: Lease = CURRENT` says
         so to type checkers. `backoff` and `on_wait` are those of `acquire`.
         """
+        check_template(template, "locked")
         how = how_to_wait(WaitOptions(backoff=backoff, on_wait=on_wait))
         with_call = on_busy is not None and takes_the_call(self._check_on_busy(on_busy))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from leasehold.errors import AcquireTimeout, BackendError, ClientClosed, LeaseLost
+from leasehold.errors import AcquireTimeout, BackendError, ClientClosed, ConfigurationError, LeaseLost
 from leasehold.values import Loss, LossReason
 
 if TYPE_CHECKING:
@@ -143,6 +143,8 @@ class AsyncHold(Generic[L]):
     ) -> None:
         if on_busy is not None:
             client._check_on_busy(on_busy)
+        if on_lost is not None and not callable(on_lost):
+            raise ConfigurationError(f"on_lost must be a function, not {on_lost!r}")
         self._client = client
         self._acquire = acquire  # until a deadline, which begins to run when the block is entered
         self._timeout = timeout

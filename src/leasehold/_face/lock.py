@@ -16,6 +16,7 @@ from leasehold._durations import seconds
 from leasehold._face.hold import AsyncHold
 from leasehold._face.lease import AsyncLease, AsyncLeaseSet
 from leasehold._face.lock_spec import how_to_wait
+from leasehold._face.lock_words import LockWords
 from leasehold.errors import AcquireTimeout, BackendError, LeaseLost
 from leasehold.values import Loss, LossReason
 
@@ -32,7 +33,7 @@ __all__ = ["AsyncLock", "AsyncLockSet", "AsyncMutex", "AsyncRWLock"]
 B = TypeVar("B")
 
 
-class AsyncLock:
+class AsyncLock(LockWords):
     """A name to be locked, and how: made by `client.lock`, `client.semaphore` or `client.rwlock`."""
 
     def __init__(self, client: AsyncClient, spec: LockSpec) -> None:

@@ -18,7 +18,7 @@ from leasehold._durations import Duration, seconds, ttl_seconds
 from leasehold.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from leasehold._core.tenure import Tenure
     from leasehold.errors import AcquireTimeout
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SLOW_WAIT", "LockOptions", "LockSpec", "OnBusy", "OnWait", "SlowWait", "Timeout", "WaitOptions", "how_to_wait",
-    "is_whole", "log_level", "make_spec", "takes_the_call", "with_group",
+    "is_whole", "log_level", "make_spec", "refuse_unknown", "takes_the_call", "with_group",
 ]  # fmt: skip
 
 Timeout: TypeAlias = Duration | EllipsisType | None  # `...`: the timeout that the client was made with
@@ -98,7 +98,7 @@ def make_spec(
 ) -> LockSpec:
     """Check the options; a `ConfigurationError` names the one that cannot be used, and why."""
     if not options.keys() <= LockOptions.__optional_keys__:
-        raise TypeError(_explain(min(options.keys() - LockOptions.__optional_keys__)))
+        refuse_unknown("a lock", options, LockOptions, "client.lock")
     ttl, max_hold = options.get("ttl"), options.get("max_hold")
     spec = LockSpec(
         name=check_name(name),
@@ -122,21 +122,13 @@ def make_spec(
     return spec
 
 
-_WORDS_OF_OTHERS = {
-    "timeout": "the time after which a lock frees itself is called ttl here (redis-py calls it timeout); how long to "
-    "wait is given to acquire(timeout=...) or hold(timeout=...)",
-    "blocking_timeout": "how long to wait is given to acquire(timeout=...) or hold(timeout=...)",
-    "blocking": "use try_acquire() to try without waiting",
-    "expire": "the time after which a lock frees itself is called ttl here",
-    "lease_time": "the time after which a lock frees itself is called ttl here",
-    "auto_renewal": "renewal is on unless renew=False is given",
-    "thread_local": "every acquire gives a lease of its own, so nothing is kept per thread",
-}
+def refuse_unknown(where: str, options: Mapping[str, object], known: type, help_on: str) -> None:
+    """Refuse a keyword that is not an option; for a word of another library the error says what it is called here."""
+    unknown = options.keys() - known.__optional_keys__  # type: ignore[attr-defined]  # of a TypedDict
+    if unknown:
+        from leasehold._face.foreign_words import not_an_option  # noqa: PLC0415 - loaded when it is needed
 
-
-def _explain(word: str) -> str:
-    """Why a keyword is not an option; for a word of another library, what it is called here."""
-    return f"a lock has no option {word!r}; {_WORDS_OF_OTHERS.get(word, 'see help(client.lock)')}"
+        raise not_an_option(where, min(unknown), known.__annotations__, help_on)
 
 
 def is_whole(value: object) -> bool:
@@ -149,8 +141,7 @@ def how_to_wait(options: WaitOptions) -> HowToWait:
     if not options:
         return QUEUE_OR_POLL
     if not options.keys() <= WaitOptions.__optional_keys__:
-        wrong = min(options.keys() - WaitOptions.__optional_keys__)
-        raise TypeError(f"acquire() and hold() have no option {wrong!r}; see help(lock.acquire)")
+        refuse_unknown("acquire()", options, WaitOptions, "lock.acquire")
     backoff, on_wait = options.get("backoff"), options.get("on_wait")
     if backoff is not None and not isinstance(backoff, Backoff):
         raise ConfigurationError(f"backoff must be a leasehold.Backoff, not {backoff!r}")

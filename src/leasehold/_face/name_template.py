@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from leasehold.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Container, Mapping, Sequence
 
-__all__ = ["CURRENT", "NameTemplate"]
+__all__ = ["CURRENT", "NameTemplate", "check_template"]
 
 
 class _Current:
@@ -35,17 +35,32 @@ CURRENT: Any = _Current()
 """The default of a parameter called `lease` in a function that `client.locked` or `client.once` decorates."""
 
 
+def check_template(template: object, decorator: str) -> None:
+    """Refuse a decorator that was written without its parentheses."""
+    if not isinstance(template, str):
+        raise ConfigurationError(f'{decorator} needs a name: write @client.{decorator}("order:{{order_id}}", ...)')
+
+
 class _Fields(Formatter):
-    """`str.format` that reaches public attributes and items only."""
+    """`str.format` that reaches public attributes and items only, and makes a name of None where it may be None."""
+
+    def __init__(self, may_be_none: Container[str]) -> None:
+        self._may_be_none = may_be_none
 
     def get_field(self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if "._" in field_name:
             raise ConfigurationError(f"the name template may not reach the private attribute in {field_name!r}")
-        return super().get_field(field_name, args, kwargs)
+        found = super().get_field(field_name, args, kwargs)
+        if found[0] is None and found[1] not in self._may_be_none:
+            raise ConfigurationError(
+                f"{field_name} is None in this call, and the name is made from it; give the parameter a default of "
+                "None if that is what you mean"
+            )
+        return found
 
 
 class NameTemplate:
-    """A template bound to one function."""
+    """A template bound to one function. A field must not be None, unless its parameter has that as its default."""
 
     def __init__(self, template: str, function: Callable[..., Any]) -> None:
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
@@ -54,7 +69,8 @@ class NameTemplate:
             )
         self._template = template
         self._signature = inspect.signature(function)
-        self._formatter = _Fields()
+        parameters = self._signature.parameters.values()
+        self._formatter = _Fields({each.name for each in parameters if each.default is None})
         known = set(self._signature.parameters)
         self._takes_lease = "lease" in known
         for field in self._fields():

@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
     from leasehold._core.events import Events
     from leasehold._core.open_client import OpenClient
+    from leasehold._core.open_clients import OpenClients
     from leasehold._durations import Duration
     from leasehold._face.client import AsyncClient
+    from leasehold._face.held import Held
     from leasehold.findings import Finding
     from leasehold.values import LastRun, LockState
 
@@ -41,7 +43,14 @@ class AsyncOperators:
     _namespace: str
     _events: Events
     _open: Callable[[], OpenClient]
+    _open_clients: OpenClients
     _holder: Callable[[str | None], Holder]
+
+    def held(self) -> tuple[Held, ...]:
+        """The leases that this client holds now, by its own clock, in all threads and tasks; no I/O."""
+        from leasehold._face.held import held_by  # noqa: PLC0415 - loaded only when it is used
+
+        return held_by(opened.keeper for opened in self._open_clients.all())
 
     async def inspect(self, name: str) -> LockState | None:
         """The holders and the waiters of the lock; None when there are none."""

@@ -27,7 +27,7 @@ from leasehold.errors import AcquireTimeout, ConfigurationError, InFlight
 from leasehold.values import KeyState, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from leasehold._core.open_client import OpenClient
     from leasehold._durations import Duration
@@ -110,7 +110,7 @@ class AsyncIdempotency:
 
     def once_per(
         self, template: str, *, fingerprint: str | None = None
-    ) -> Callable[[Callable[P, Awaitable[R]]], Callable[P, Awaitable[R]]]:
+    ) -> Callable[[Callable[P, Awaitable[R]]], Callable[P, Coroutine[Any, Any, R]]]:
         """A decorator: each call is an attempt at the key that is made from its arguments, as in `{order_id}`.
 
         `fingerprint` is a template, too, of what must be the same in every call with this key. The result must be a
@@ -118,7 +118,7 @@ class AsyncIdempotency:
         the caller leaves out receives the lease.
         """
 
-        def decorate(function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
+        def decorate(function: Callable[P, Awaitable[R]]) -> Callable[P, Coroutine[Any, Any, R]]:
             if not inspect.iscoroutinefunction(function):
                 raise ConfigurationError(
                     f"{function.__qualname__} is not async; decorate it with a client of connect()"

@@ -25,7 +25,7 @@ class JobResult(Generic[R]):
 
     def __init__(self, value: R | None = None, skipped: Skipped | None = None) -> None:
         self._value = value
-        self.skipped = skipped
+        self.skipped: Skipped | None = skipped
 
     @property
     def ran(self) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Unpack, cast
 
 from leasehold._core.capabilities import require
+from leasehold._face.lock_spec import refuse_unknown
+from leasehold._face.name_template import check_template
 from leasehold.values import Capability
 
 if TYPE_CHECKING:
@@ -33,8 +35,10 @@ class AsyncPatterns:
         `reason` are those of the job's lock. This is not a scheduler: something has to call it, and a holder that
         vanishes between its work and its record makes the work happen twice.
         """
-        from leasehold._patterns.once import AsyncOnce  # noqa: PLC0415 - loaded only when it is used
+        from leasehold._patterns.once import AsyncOnce, OnceOptions  # noqa: PLC0415 - loaded only when it is used
 
+        check_template(template, "once")
+        refuse_unknown("once()", options, OnceOptions, "client.once")
         client = cast("AsyncClient", self)
         require(client._current().backend, Capability.RECORD)
         return AsyncOnce(client, template, **options)
@@ -49,8 +53,9 @@ class AsyncPatterns:
         once at the end of each term (reason "released": it resigned or stepped down), `on_new_leader(leader)` for each
         leader seen while this one campaigns or leads; they may be coroutine functions, and an error in one is logged.
         """
-        from leasehold._patterns.election import AsyncElection  # noqa: PLC0415 - loaded only when it is used
+        from leasehold._patterns.election import AsyncElection, AsyncElectionOptions  # noqa: PLC0415 - loaded only when it is used
 
+        refuse_unknown("election()", options, AsyncElectionOptions, "client.election")
         return AsyncElection(cast("AsyncClient", self), name, **options)
 
     def idempotency(self, scope: str, **options: Unpack[IdempotencyOptions]) -> AsyncIdempotency:
@@ -64,8 +69,9 @@ class AsyncPatterns:
         answered for `outage_after` (2 s), or "open": run without protection. This is at-least-once: a holder that
         vanishes between its work and `complete` makes the work happen twice, unless the work checks the fence.
         """
-        from leasehold._patterns.idempotency import AsyncIdempotency  # noqa: PLC0415 - loaded only when it is used
+        from leasehold._patterns.idempotency import AsyncIdempotency, IdempotencyOptions  # noqa: PLC0415 - loaded only when it is used
 
+        refuse_unknown("idempotency()", options, IdempotencyOptions, "client.idempotency")
         client = cast("AsyncClient", self)
         require(client._current().backend, Capability.RECORD)
         return AsyncIdempotency(client, scope, **options)
@@ -79,8 +85,9 @@ class AsyncPatterns:
         that has to go to another member is announced as leaving to its worker, which has `grace` (one ttl) to release
         it. `reason` is shown to operators. The store must be able to list members: capabilities PERMITS and INSPECT.
         """
-        from leasehold._patterns.partitions import AsyncShare  # noqa: PLC0415 - loaded only when it is used
+        from leasehold._patterns.partitions import AsyncShare, ShareOptions  # noqa: PLC0415 - loaded only when it is used
 
+        refuse_unknown("partitions()", options, ShareOptions, "client.partitions")
         client = cast("AsyncClient", self)
         require(client._current().backend, Capability.INSPECT)
         return AsyncShare(client, name, count, **options)
@@ -96,8 +103,9 @@ class AsyncPatterns:
         Values are JSON, of at most `max_size` bytes (500,000); `encode` and `decode` to and from bytes replace that.
         Values are small and live in the store of the locks, so this is for what is expensive to build.
         """
-        from leasehold._patterns.cache import AsyncCache  # noqa: PLC0415 - loaded only when it is used
+        from leasehold._patterns.cache import AsyncCache, CacheOptions  # noqa: PLC0415 - loaded only when it is used
 
+        refuse_unknown("cache()", options, CacheOptions, "client.cache")
         client = cast("AsyncClient", self)
         require(client._current().backend, Capability.RECORD)
         return AsyncCache(client, name, **options)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from leasehold._runtimes.clock import Clock
     from leasehold.spi import Request, Scope, Signal, Startable, Task
 
-__all__ = ["AsyncioRuntime"]
+__all__ = ["AsyncioRuntime", "AsyncioSignal"]
 
 T = TypeVar("T")
 
@@ -38,13 +38,17 @@ class AsyncioSignal:
     def set(self) -> None:
         """Raise the flag and wake all waiters."""
         self._up = True
+        self.wake()
+
+    def wake(self) -> None:
+        """Let all waiters look again at the flag and at the clock; from any thread."""
         if self._loop is None:
             return  # there has been no waiter yet
-        if threading.get_ident() == self._thread:
-            self._wake()
-            return
         try:
-            self._loop.call_soon_threadsafe(self._wake)
+            if threading.get_ident() == self._thread:
+                self._wake()
+            else:
+                self._loop.call_soon_threadsafe(self._wake)
         except RuntimeError:  # the loop is closed, and its waiters with it
             self._waiters.clear()
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from leasehold._runtimes.clock import Clock
     from leasehold.spi import Pollable, Request, Scope, Signal, Task
 
-__all__ = ["ThreadRuntime", "run"]
+__all__ = ["ThreadRuntime", "ThreadSignal", "run"]
 
 T = TypeVar("T")
 
@@ -56,12 +56,16 @@ class ThreadSignal:
         self._waiters: list[LockType] = []
 
     def set(self) -> None:
-        """Raise the flag and wake all waiters.
+        """Raise the flag and wake all waiters."""
+        self._up = True
+        self.wake()
+
+    def wake(self) -> None:
+        """Let all waiters look again at the flag and at the clock.
 
         Each waiter removes itself. Were it removed here, a signal handler that raises in between could leave one asleep
         for ever.
         """
-        self._up = True
         for waiter in tuple(self._waiters):  # a later one sees the flag
             try:
                 waiter.release()

@@ -82,11 +82,11 @@ class Child:
         self._command = command
         start_read, self._start = os.pipe()
         self._status, status_write = os.pipe()
-        self.pid = os.fork()
+        self.pid: int = os.fork()
         if self.pid == 0:
             os.close(self._start)
             _become(command, environment, start_read, status_write)
-        self.is_over = False  # ended and reaped: its number may belong to another process by now
+        self.is_over: bool = False  # ended and reaped: its number may belong to another process by now
         self._is_started = False
         os.close(start_read)
         os.close(status_write)

@@ -11,5 +11,5 @@ class Page:
     def __init__(self, summary: str, usage: str, description: str, epilog: str) -> None:
         self.summary = summary
         self.usage = usage
-        self.description = description.strip()
-        self.epilog = epilog.strip()
+        self.description: str = description.strip()
+        self.epilog: str = epilog.strip()

@@ -70,7 +70,7 @@ class Supervisor:
         self._interrupts = 0
         self._stopped = False
         self._lease_sent = 0.0
-        self.is_ending = False  # a signal that would end the wrapper was passed on
+        self.is_ending: bool = False  # a signal that would end the wrapper was passed on
         self.status: int | None = None  # as waitpid gives it
         self.stopped_for: int | None = None  # the exit code for the reason why the command was stopped, if it was
 

@@ -22,7 +22,7 @@ class Terminal:
     def __init__(self, group: int) -> None:
         self._group = group
         self._own_group = os.getpgrp()
-        self.is_present = os.isatty(STANDARD_INPUT)
+        self.is_present: bool = os.isatty(STANDARD_INPUT)
 
     def offer(self) -> None:
         """Before the command starts: hand over, unless the command is part of a pipeline."""

@@ -24,7 +24,7 @@ class WatchdogHandle:
         self._kill_after = kill_after
         self._sent: dict[str, float] = {}  # the last message of each kind, for a replacement
         read_end, self._pipe = os.pipe()
-        self.pid = os.fork()
+        self.pid: int = os.fork()
         if self.pid == 0:
             _serve(read_end, group, kill_after)
         os.close(read_end)

@@ -40,12 +40,12 @@ class Name:
     """The document of a name as it was read: rows to which the rules are applied, and the fence."""
 
     def __init__(self, key: str, label: str, now: float, lowest_fence: int) -> None:
-        self.fence = 0
+        self.fence: int = 0
         self.lowest_fence = lowest_fence
         self.beats = 0  # the highest beat in the document, where the store has no clock
         self.read_beats: dict[int, _Beats] = {}  # by the number of the row
-        self.read_mark = (0, 0.0)  # the beat of the abandoned mark, and until when it counts here
-        self.rows = LocalRows(key, label, now, self._next_fence)
+        self.read_mark: tuple[int, float] = (0, 0.0)  # the beat of the abandoned mark, and until when it counts here
+        self.rows: LocalRows = LocalRows(key, label, now, self._next_fence)
 
     def _next_fence(self) -> int:
         self.fence = max(self.fence + 1, self.lowest_fence)

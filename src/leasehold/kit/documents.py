@@ -112,7 +112,7 @@ class ClocklessBackend:
         self.label = label
         self._pause = pause
         self._waiters: weakref.WeakSet[Signal] = weakref.WeakSet()
-        self.capabilities = _capabilities(documents, has_clock=self.has_clock)
+        self.capabilities: frozenset[Capability] = _capabilities(documents, has_clock=self.has_clock)
         self._documents = documents
         self._timed = documents if self.has_clock and isinstance(documents, Timed) else None
         self._turns = Turns(runtime) if pause else None

@@ -37,12 +37,12 @@ class LocalRows:
     )
 
     def __init__(self, key: str, label: str, now: float, next_fence: Callable[[], int]) -> None:
-        self.key = key
-        self.label = label
-        self.now = now
-        self.next_fence = next_fence
-        self.abandoned_until = 0.0
-        self.changed = False
+        self.key: str = key
+        self.label: str = label
+        self.now: float = now
+        self.next_fence: Callable[[], int] = next_fence
+        self.abandoned_until: float = 0.0
+        self.changed: bool = False
         self._held: dict[str, Row] = {}
         self._waiting: dict[str, Row] = {}
         self._notes: dict[str, Row] = {}

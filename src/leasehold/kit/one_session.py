@@ -69,7 +69,7 @@ class OneSession(Generic[C]):
         self._worker: Task | None = None
         self._has_worker = False
         self._alarm: Callable[[], None] | None = None
-        self.is_closed = False
+        self.is_closed: bool = False
         self.maintenance: Maintenance[C] | None = None
 
     # --- for the store to fill in

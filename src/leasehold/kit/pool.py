@@ -75,7 +75,7 @@ class Pool(Generic[C]):
         self._wake = runtime.signal()
         self._has_worker = False
         self._worker: Task | None = None
-        self.is_closed = False
+        self.is_closed: bool = False
         self.maintenance: Maintenance[C] | None = None
 
     # --- for the store to fill in

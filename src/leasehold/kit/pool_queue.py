@@ -30,8 +30,8 @@ class Slot:
     __slots__ = ("__weakref__", "connection", "is_used", "user")
 
     def __init__(self, user: object) -> None:
-        self.user = user
-        self.is_used = False
+        self.user: object = user
+        self.is_used: bool = False
         self.connection: ReferenceType[Any] | None = None
 
 

@@ -26,7 +26,7 @@ __all__ = ["Worker", "spawn_late"]
 LINGER = 2.0
 LONGEST_JOIN = 2.0
 
-logger = logging.getLogger("leasehold.worker")
+logger: logging.Logger = logging.getLogger("leasehold.worker")
 
 
 class Worker:

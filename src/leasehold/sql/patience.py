@@ -22,7 +22,7 @@ class Patience:
         self._sleep = sleep
         self._end = time.monotonic() + (wait or 0.0)
         self._pauses = itertools.chain(_PAUSES, itertools.repeat(_PAUSES[-1]))
-        self.used = False
+        self.used: bool = False
 
     async def pause(self) -> bool:
         """False if there is no time left."""

@@ -26,7 +26,7 @@ class BoundedValues:
         if isinstance(known, str):
             raise ConfigurationError("groups takes several groups, not one text: write groups=[...]")
         self._most = most
-        self.known = {UNGROUPED: UNGROUPED, **{value: value for value in known}}
+        self.known: dict[str, str] = {UNGROUPED: UNGROUPED, **{value: value for value in known}}
         self._warned = False
         if len(self.known) > most + 1:
             raise ConfigurationError(f"{len(self.known) - 1} groups are more than max_groups={most}; raise it")

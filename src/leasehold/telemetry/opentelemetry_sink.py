@@ -42,7 +42,9 @@ class OpenTelemetrySink(Sink):
     """The instruments of one pair of providers."""
 
     def __init__(self, meter_provider: Any, tracer_provider: Any, *, spans: bool) -> None:
-        self.destination, self._tracer_provider, self.traces = meter_provider, tracer_provider, spans
+        self.destination: object = meter_provider
+        self._tracer_provider = tracer_provider
+        self.traces: bool = spans
         meter = meter_provider.get_meter("leasehold", __version__)
         self._lock = threading.Lock()
         self._values: dict[str, dict[tuple[str, ...], int]] = {}

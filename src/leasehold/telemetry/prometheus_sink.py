@@ -33,7 +33,7 @@ class PrometheusSink(Sink):
     """The metrics in one registry."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.destination = registry
+        self.destination: object = registry
         self._metrics = {name: _make(instrument, registry) for name, instrument in INSTRUMENTS.items()}
         self._children: dict[tuple[str, ...], Any] = {}  # by name and labels: a look-up in the library takes a lock
 

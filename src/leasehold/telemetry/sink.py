@@ -52,7 +52,7 @@ class Sink:
     """Where measurements go. Labels are in the order of the instrument's."""
 
     destination: object  # a client is counted only once in each
-    traces = False  # whether it makes spans
+    traces: bool = False  # whether it makes spans
 
     def observe(self, instrument: str, value: float, *labels: str) -> None:
         """One value of a histogram."""

@@ -1,4 +1,4 @@
-"""For tests of your own: a store with a hand-turned clock, scripted faults, and the contract that every store keeps.
+"""For tests of your own: a store with a manual clock, scripted faults, and the contract that every store keeps.
 
 from leasehold.testing import ManualStore
 
@@ -11,6 +11,7 @@ assert lease.lost.is_set()
 
 from leasehold.testing.clock import ManualClock
 from leasehold.testing.faults import Faults, FaultyBackend
+from leasehold.testing.losing import lose
 from leasehold.testing.manual import ManualStore
 
-__all__ = ["Faults", "FaultyBackend", "ManualClock", "ManualStore"]
+__all__ = ["Faults", "FaultyBackend", "ManualClock", "ManualStore", "lose"]

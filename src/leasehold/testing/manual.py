@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import time
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from leasehold._backends.memory import MemoryStore
 from leasehold._blocking import Client
 from leasehold._durations import Duration, seconds
 from leasehold._face.client import DEFAULT_TTL, AsyncClient
-from leasehold._runtimes.threads import ThreadRuntime
+from leasehold._runtimes.threads import run
 from leasehold.errors import ConfigurationError
-from leasehold.testing.clock import ManualClock
+from leasehold.testing.clock import AUTOJUMP, ManualClock
 from leasehold.testing.faults import Faults, FaultyBackend
-from leasehold.values import Loss, LossReason
+from leasehold.testing.losing import lose
+from leasehold.testing.runtimes import ManualAsyncioRuntime, ManualThreadRuntime
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -29,13 +31,17 @@ PATIENCE = 10.0  # real seconds that a keeper may take to do what is due
 
 
 class ManualStore:
-    """One store, one clock and one script of faults, shared by all clients made from it."""
+    """One store, one clock and one script of faults, shared by all clients made from it.
 
-    def __init__(self) -> None:
-        self.clock = ManualClock()
-        self.faults = Faults()
+    Its clock jumps when everybody waits: a call with a timeout of a minute ends at once when nothing in the process has
+    moved for `autojump` real seconds. With None the clock moves only when it is turned.
+    """
+
+    def __init__(self, *, autojump: float | None = AUTOJUMP) -> None:
+        self.clock: ManualClock = ManualClock(autojump=autojump)
+        self.faults: Faults = Faults()
         self._wall_offset = NEW_YEAR - self.clock.now()
-        self.memory = MemoryStore(clock=self.clock.now, wall=self._wall)
+        self.memory: MemoryStore = MemoryStore(clock=self.clock.now, wall=self._wall)
         self._clients: list[AsyncClient] = []
 
     def open_backend(self, runtime: Runtime) -> Backend:
@@ -51,10 +57,12 @@ class ManualStore:
         label: str | None = None,
     ) -> Client:
         """A blocking client on this store and clock."""
-        twin = AsyncClient(self, ThreadRuntime(self.clock), namespace=namespace, ttl=ttl, timeout=timeout, label=label)
+        twin = AsyncClient(
+            self, ManualThreadRuntime(self.clock), namespace=namespace, ttl=ttl, timeout=timeout, label=label
+        )
         twin._close_patience = 0.0
         self._clients.append(twin)
-        return Client(twin)
+        return Client._of(twin)
 
     def connect_async(
         self,
@@ -65,10 +73,8 @@ class ManualStore:
         label: str | None = None,
     ) -> AsyncClient:
         """An async client on this store and clock."""
-        from leasehold._runtimes.asyncio import AsyncioRuntime  # noqa: PLC0415 - asyncio only when it is used
-
         client = AsyncClient(
-            self, AsyncioRuntime(self.clock), namespace=namespace, ttl=ttl, timeout=timeout, label=label
+            self, ManualAsyncioRuntime(self.clock), namespace=namespace, ttl=ttl, timeout=timeout, label=label
         )
         client._close_patience = 0.0
         self._clients.append(client)
@@ -92,9 +98,16 @@ class ManualStore:
     def lose(self, lease: Lease | AsyncLease) -> None:
         """Take this lease away now, as if the store had forgotten it."""
         twin: Any = getattr(lease, "_twin", lease)
-        tenure = twin._tenure
-        self.memory.release(tenure.grant)
-        twin._opened.keeper.lose(tenure, Loss(LossReason.TAKEN, "a test took it away"))
+        self.memory.release(twin._tenure.grant)
+        lose(lease)
+
+    def close(self) -> None:
+        """Close the blocking clients that were made from it; nothing warns of leases that they still hold."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            for client in self._clients:
+                if client._runtime.blocking:
+                    run(client.close())
 
     def _wall(self) -> float:
         return self.clock.now() + self._wall_offset

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
-from examples.payments import service
+from examples.payment import service
 
 if TYPE_CHECKING:
     from fastapi import Request

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from examples.payments import pay as example
+from examples.payment import pay as example
 from leasehold import RetryKey
 from tests.forms import sized
 from tests.waiting import eventually

@@ -70,7 +70,7 @@ class IdempotencyKeys:
         sweep_every: int = 100,
         schema: str | None = None,
     ) -> None:
-        self.name = check_text(name, "the name of idempotency keys")
+        self.name: str = check_text(name, "the name of idempotency keys")
         self._rules = Rules(
             keep=ttl_seconds(keep, "keep"),
             wait=optional_seconds(wait, "wait"),
@@ -144,7 +144,7 @@ class _Attempt:
     """What both faces have in common; it is given a wire for every step, made of the transaction as it is then."""
 
     def __init__(self, keys: IdempotencyKeys, tx: Any, claim: Claim) -> None:
-        self.key = claim.key
+        self.key: str = claim.key
         self._keys = keys
         self._tx = tx
         self._claim = claim

@@ -75,9 +75,9 @@ class Queue:
             raise ConfigurationError(
                 "how often a job is tried is said with max_attempts=, not with tries= of a Backoff"
             )
-        self.name = check_text(name, "the name of a queue")
-        self.visibility = ttl_seconds(visibility, "visibility")
-        self.keep = seconds(keep, "keep")
+        self.name: str = check_text(name, "the name of a queue")
+        self.visibility: float = ttl_seconds(visibility, "visibility")
+        self.keep: float = seconds(keep, "keep")
         self._backoff = backoff
         self._rules = Rules(
             queue=self.name,

@@ -80,7 +80,7 @@ class Stock:
         available: str = "available",
         schema: str | None = None,
     ) -> None:
-        self.name = check_text(name, "the name of a stock")
+        self.name: str = check_text(name, "the name of a stock")
         self._rules = Rules(
             name=self.name,
             hold=ttl_seconds(hold, "hold"),

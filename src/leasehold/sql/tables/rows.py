@@ -48,7 +48,7 @@ class Rows:
         self._columns = columns_of(table, wire)
         self._dialect = wire.dialect
         name, qualifier = table_name(self._columns.table, wire.dialect)
-        self.name = escaped(name)
+        self.name: str = escaped(name)
         self._qualifier = escaped(qualifier)
 
     @property

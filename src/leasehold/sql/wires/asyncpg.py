@@ -33,7 +33,7 @@ class AsyncpgWire:
     def __init__(self, connection: Any) -> None:
         self._connection = connection
         # A pool makes a new proxy for each loan; behind it is the connection, which lives as long as the session.
-        self.driver = getattr(connection, "_con", connection)
+        self.driver: Any = getattr(connection, "_con", connection)
 
     def transaction(self) -> Transaction:
         return Transaction.OPEN if self._connection.is_in_transaction() else Transaction.AUTOCOMMIT

@@ -30,8 +30,8 @@ class Harness:
     """One store for one case. Subclass it for a store of your own; `open_store` is all that must be written."""
 
     capabilities: frozenset[Capability] | None = None  # which the store must declare, no more and no less; None: any
-    ttl = 1.0  # a short ttl that the store honours
-    lateness = 0.0  # how much later than its ttl the store may end a grant, because it looks only now and then
+    ttl: float = 1.0  # a short ttl that the store honours
+    lateness: float = 0.0  # how much later than its ttl the store may end a grant, because it looks only now and then
     stride = 1  # of the lines between which a thread can be interrupted, every how many-th is tried
     swept = ""  # the folder of the package whose lines these are; "_backends": the rest is swept over another store
     clock: Clock | None = None  # a clock turned by hand, for stores that live in this process
@@ -120,7 +120,7 @@ class MemoryHarness(Harness):
         if driver.name == "simulation":
             self._now = driver.runtime().now
         else:
-            self.clock = ManualClock()
+            self.clock: Clock | None = ManualClock()
 
     def open_store(self) -> Store:
         """The one store of this case."""

@@ -37,7 +37,7 @@ class Lab:
     def __init__(self, harness: Harness, driver: Driver, scale: float, pace: Pace) -> None:
         self.harness = harness
         self.driver = driver
-        self.ttl = harness.ttl * scale
+        self.ttl: float = harness.ttl * scale
         self._pace = pace
         self._clients: list[AsyncClient] = []
         self._children: list[Child] = []
@@ -229,7 +229,7 @@ class Spawned:
         self._coroutine = coroutine
         self.error: BaseException | None = None
         self.result: Any = None
-        self.done = False
+        self.done: bool = False
         self._task: Task = lab.runtime.spawn(self._perform(), "contract task")
 
     async def _perform(self) -> None:
@@ -280,7 +280,7 @@ class Child:
             )
         finally:
             os.close(pulse.writing)
-        self.pid = self._process.pid
+        self.pid: int = self._process.pid
         if pace is not None:
             pace.follow(pulse)
 

@@ -41,8 +41,8 @@ class Pace:
     """
 
     def __init__(self) -> None:
-        self.worst = 0.0
-        self.slowest = 0.0
+        self.worst: float = 0.0
+        self.slowest: float = 0.0
         self._pulses: list[Pulse] = []
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._measure, name="leasehold contract pace", daemon=True)
@@ -88,6 +88,7 @@ class Pulse:
     """The beat of another process, from the end that reads it. It is measured from its first beat on."""
 
     def __init__(self) -> None:
+        self.writing: int
         self._reading, self.writing = os.pipe()
         for descriptor in (self._reading, self.writing):
             os.set_blocking(descriptor, False)

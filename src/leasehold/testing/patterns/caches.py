@@ -21,7 +21,7 @@ class Source:
     def __init__(self, lab: Lab, *, held: bool = False) -> None:
         self._lab = lab
         self._open = lab.runtime.signal()
-        self.builds = 0
+        self.builds: int = 0
         self.fails = False
         if not held:
             self._open.set()

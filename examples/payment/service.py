@@ -1,9 +1,9 @@
 """A payment service of several processes: however often a request is repeated, the card is charged once.
 
     export LEASEHOLD_URL=redis://127.0.0.1:6379/0
-    uvicorn --app-dir examples/payments service:app --port 8001 &
-    uvicorn --app-dir examples/payments service:app --port 8002 &
-    python examples/payments/pay.py http://127.0.0.1:8001 http://127.0.0.1:8002
+    uvicorn --app-dir examples/payment service:app --port 8001 &
+    uvicorn --app-dir examples/payment service:app --port 8002 &
+    python examples/payment/pay.py http://127.0.0.1:8001 http://127.0.0.1:8002
 
 `charges.log` stands for the payment provider: a line for each charge that really happened.
 """

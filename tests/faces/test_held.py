@@ -1,0 +1,61 @@
+"""What a process holds: `client.held()` and `leasehold.assert_held`, in both faces."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+
+import leasehold
+
+if TYPE_CHECKING:
+    from leasehold.testing import ManualStore
+
+
+def test_a_client_shows_its_leases_and_no_others(client: leasehold.Client, other: leasehold.Client) -> None:
+    assert client.held() == ()
+    with client.lock("b").hold() as lease, client.semaphore("a", 2).hold(), other.lock("c").hold():
+        first, second = client.held()
+        assert (first.name, first.mode) == ("a", leasehold.Mode.PERMIT)
+        assert (second.name, second.fence, second.remaining) == ("b", lease.fence, lease.remaining())
+    assert client.held() == ()
+
+
+def test_a_lease_that_is_over_is_not_held(client: leasehold.Client, store: ManualStore) -> None:
+    lost, late = client.lock("a").acquire(), client.lock("b", renew=False).acquire()
+    store.lose(lost)
+    assert [held.name for held in client.held()] == ["b"]
+    store.clock.advance(60)
+    assert client.held() == ()
+    with pytest.raises(AssertionError, match="'b' is not held here"):
+        leasehold.assert_held("b")
+    assert late.lost
+
+
+def test_the_thread_that_holds_a_lock_may_say_so_and_others_only_for_the_process(client: leasehold.Client) -> None:
+    with pytest.raises(AssertionError, match="is not held here; call this inside"):
+        leasehold.assert_held("x")
+    with client.lock("x").hold(), ThreadPoolExecutor() as pool:
+        leasehold.assert_held("x")
+        assert pool.submit(leasehold.assert_held, "x", anywhere=True).result() is None
+        with pytest.raises(AssertionError, match="held by another thread or task of this process"):
+            pool.submit(leasehold.assert_held, "x").result()
+
+
+def test_the_task_that_holds_a_lock_may_say_so_and_others_only_for_the_process(store: ManualStore) -> None:
+    async def claim(**options: bool) -> None:
+        leasehold.assert_held("x", **options)
+
+    async def story() -> None:
+        async with store.connect_async() as client, client.lock("x").hold() as lease:
+            leasehold.assert_held("x")
+            assert [held.fence for held in client.held()] == [lease.fence]
+            await asyncio.create_task(claim(anywhere=True))
+            with pytest.raises(AssertionError, match="another thread or task"):
+                await asyncio.create_task(claim())
+            with pytest.raises(AssertionError, match="another thread or task"):
+                await asyncio.to_thread(leasehold.assert_held, "x")
+
+    asyncio.run(story())
