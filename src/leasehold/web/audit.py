@@ -48,7 +48,7 @@ class Audit:
     """Writes entries down. The file is only appended to, and opened for each entry, so that it may be rotated."""
 
     def __init__(self, path: Path | None) -> None:
-        self.path = path
+        self.path: Path | None = path
         self._entries: deque[Entry] = deque(maxlen=KEPT)
         self._guard = threading.Lock()
         if path is not None:

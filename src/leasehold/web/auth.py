@@ -92,7 +92,7 @@ class BasicAuth:
     It is only as private as the connection: use it behind TLS, or on the loopback address.
     """
 
-    challenge = 'Basic realm="leasehold", charset="UTF-8"'
+    challenge: str = 'Basic realm="leasehold", charset="UTF-8"'
 
     def __init__(self, users: Mapping[str, tuple[Role, str]]) -> None:
         self._users = dict(users)

@@ -23,13 +23,13 @@ class Board:
     def __init__(
         self, source: Source, audit: Audit, tokens: Tokens, *, elections: Sequence[str], jobs: Sequence[str], title: str
     ) -> None:
-        self.source = source
-        self.audit = audit
-        self.tokens = tokens
-        self.elections = tuple(elections)
-        self.job_names = tuple(jobs)
-        self.jobs = JobBook(source)
-        self.title = title
+        self.source: Source = source
+        self.audit: Audit = audit
+        self.tokens: Tokens = tokens
+        self.elections: tuple[str, ...] = tuple(elections)
+        self.job_names: tuple[str, ...] = tuple(jobs)
+        self.jobs: JobBook = JobBook(source)
+        self.title: str = title
 
     def chosen(self, patterns: Iterable[str], present: Iterable[str]) -> set[str]:
         """The names that patterns stand for: those without * or ? as they are, others as far as they were seen."""

@@ -47,7 +47,7 @@ class History:
     def __init__(self) -> None:
         self._names: dict[str, tuple[GrantSeen, ...]] = {}
         self._open: set[str] = set()
-        self.since = time.time()
+        self.since: float = time.time()
 
     def of(self, name: str) -> Sequence[GrantSeen]:
         """The grants of a name, newest first."""

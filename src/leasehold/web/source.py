@@ -39,9 +39,9 @@ class Source:
     """The facts of one store."""
 
     def __init__(self, client: Client, database: str | None) -> None:
-        self.client = client
-        self.database = database
-        self.history = History()
+        self.client: Client = client
+        self.database: str | None = database
+        self.history: History = History()
         self._reader = FleetReader(client, max_age=FRESH, patience=PATIENCE, on_read=self.history.note_fleet)
         self._good: FleetState | None = None
         self._answers: OrderedDict[Hashable, tuple[float, Any]] = OrderedDict()
