@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 RUN    := PYTHONPATH=. $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help python setup servers demo test test-quick test-all check fmt lint types sim conformance differential faults mutants oversell counters models bench docs picture clean
+.PHONY: help python setup servers demo test test-quick test-all check fmt lint types sim conformance differential faults mutants oversell counters models bench docs picture site site-serve clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -98,6 +98,13 @@ docs: setup  ## redraw the parts of the documents that come from the code
 	$(RUN) tools/draw_docs.py
 	$(RUN) tools/draw_badges.py
 	$(RUN) tools/blocking_docstrings.py
+	$(RUN) -m benchmarks.page docs/reference/figures.md
+
+site: setup  ## the documentation as a site, in build/site; a link that leads nowhere fails
+	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict --quiet
+
+site-serve: site  ## the same, on http://127.0.0.1:8000
+	$(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site 8000
 
 clean:  ## remove what the targets made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build

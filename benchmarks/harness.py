@@ -94,6 +94,7 @@ class Table:
     higher_is_better: bool = False
     by: str = "best"  # or "median": which figure the ratios compare
     notes: list[str] = field(default_factory=list)
+    targets: list[str] = field(default_factory=list)  # what we want of it: for the terminal, no reader's concern
 
     def figure(self, row: Row) -> float | None:
         """The figure that is compared."""

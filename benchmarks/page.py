@@ -1,7 +1,8 @@
-"""The page of all figures: `python -m benchmarks.page PAGE RESULTS…`, drawn from the JSON files of one or more runs.
+"""The page of all figures: `python -m benchmarks.page PAGE [RESULTS…]`, with the JSON files of new runs.
 
-A scenario that was measured more than once is shown as the last file has it, so that one can be measured again alone.
-Its plot is drawn beside the page's folder, in `plots`.
+The figures of all runs are kept beside the page, in a file that is named like it. A scenario that was measured more
+than once is shown as the last run has it, so that one can be measured again alone; without new runs, the page is drawn
+as it would be now. Its plots are drawn beside the page's folder, in `plots`.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from benchmarks.scenarios import SCENARIOS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["TITLES", "draw_page", "main"]
+__all__ = ["TITLES", "draw_page", "kept_runs", "main", "scenarios_of"]
 
 HEAD = """# Figures
 
-Every figure of the benchmarks, drawn by `python -m benchmarks.page` from the files that the runs wrote. How they are
-measured, what they mean and where we lose: [performance](../explanation/performance.md).
+Every figure of the benchmarks, drawn by `python -m benchmarks.page` from [what the runs wrote](figures.json). How they
+are measured, what they mean and where we lose: [performance](../explanation/performance.md).
 """
 
 TITLES = {
@@ -65,27 +66,45 @@ TITLES = {
 
 def draw_page(runs: Sequence[Mapping[str, Any]]) -> str:
     """The text of the page."""
-    scenarios = _scenarios(runs)
+    scenarios = scenarios_of(runs)
     parts = [HEAD, _machines(runs)]
     for name in sorted(scenarios, key=list(TITLES).index):
-        parts.append(f"## {TITLES[name]} ({name})\n\n![{name}](../plots/{name}.svg)\n")
+        parts.append(f"## {TITLES[name]} ({name})\n\n![{TITLES[name]}](../plots/{name}.svg)\n")
         parts += [as_markdown(table).rstrip() + "\n" for table in scenarios[name]]
     return "\n".join(parts)
 
 
 def main(arguments: Sequence[str]) -> int:
     """Draw the page and its plots."""
-    if len(arguments) < 2:
-        sys.stderr.write("usage: python -m benchmarks.page PAGE RESULTS...\n")
+    if not arguments:
+        sys.stderr.write("usage: python -m benchmarks.page PAGE [RESULTS...]\n")
         return 2
     page, *files = map(Path, arguments)
-    runs = [json.loads(file.read_text()) for file in files]
+    runs = _latest([*kept_runs(page), *(json.loads(file.read_text()) for file in files)])
+    page.with_suffix(".json").write_text(json.dumps(runs, indent=1, ensure_ascii=False) + "\n")
     page.write_text(draw_page(runs))
-    write_plots(page.parent.parent / "plots", _scenarios(runs))
+    write_plots(page.parent.parent / "plots", scenarios_of(runs))
     return 0
 
 
-def _scenarios(runs: Iterable[Mapping[str, Any]]) -> dict[str, list[Table]]:
+def kept_runs(page: Path) -> list[dict[str, Any]]:
+    """The runs whose figures the page shows."""
+    file = page.with_suffix(".json")
+    return json.loads(file.read_text()) if file.exists() else []
+
+
+def _latest(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The runs without what a later one measured again."""
+    last = {name: place for place, run in enumerate(runs) for name in run["scenarios"]}
+    latest = [
+        {**run, "scenarios": {name: tables for name, tables in run["scenarios"].items() if last[name] == place}}
+        for place, run in enumerate(runs)
+    ]
+    return [run for run in latest if run["scenarios"]]
+
+
+def scenarios_of(runs: Iterable[Mapping[str, Any]]) -> dict[str, list[Table]]:
+    """The tables of each scenario."""
     found = {name: tables for run in runs for name, tables in run["scenarios"].items() if name in SCENARIOS}
     return {name: [_table(each) for each in tables] for name, tables in found.items()}
 

@@ -29,6 +29,7 @@ def as_text(table: Table) -> str:
         rest = "".join(f"  {cell:>{width}}" for cell, width in zip(line[1:], widths[1:], strict=True))
         lines.append(f"  {line[0]:<{widths[0]}}{rest}")
     lines += [f"  {note}" for note in table.notes]
+    lines += [f"  target: {target}" for target in table.targets]
     return "\n".join(lines) + "\n"
 
 
@@ -57,7 +58,7 @@ def write_plots(directory: Path, results: Mapping[str, Sequence[Table]]) -> None
     """One picture for each scenario."""
     directory.mkdir(parents=True, exist_ok=True)
     for name, tables in results.items():
-        (directory / f"{name}.svg").write_text(draw(name, tables))
+        (directory / f"{name}.svg").write_text(draw(tables))
 
 
 def facts_of_this_machine() -> dict[str, Any]:

@@ -24,6 +24,7 @@ settings.register_profile("leasehold", deadline=None, suppress_health_check=[Hea
 settings.load_profile("leasehold")
 
 pytest_plugins: list[str] = [
+    "tests.servers.browser",
     "tests.servers.etcd",
     "tests.servers.mariadb",
     "tests.servers.nats",
@@ -41,8 +42,8 @@ LONG = frozenset({
     "test_leaving_processes", "test_models", "test_mutants", "test_once_processes", "test_optimistic_processes",
     "test_oversell_scenario", "test_partition_processes", "test_queue_processes", "test_redis_failover",
     "test_redis_network", "test_redis_processes", "test_redis_scenarios", "test_redis_slots", "test_redlock_nodes",
-    "test_reservation_processes", "test_sqlite_processes", "test_zookeeper_client", "test_zookeeper_leader",
-    "test_zookeeper_silence",
+    "test_reservation_processes", "test_site", "test_sqlite_processes", "test_zookeeper_client",
+    "test_zookeeper_leader", "test_zookeeper_silence",
 })  # fmt: skip
 
 

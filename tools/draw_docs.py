@@ -12,6 +12,7 @@ import logging
 import re
 import sys
 import textwrap
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,9 @@ from leasehold._core.states import TRANSITIONS, State
 from leasehold.telemetry.instruments import INSTRUMENTS
 from leasehold.testing.contract import REQUIRED
 from leasehold.values import Capability
+from tools import interface
 from tools.advice_tables import draw_explanations, draw_needs, draw_stores_compared
+from tools.interface import first_paragraph
 from tools.store_options import draw_options
 from verification.models.catalogue import GROUPS, INSTANCES, Instance, recorded
 
@@ -60,6 +63,18 @@ TITLES = {
     "postgresql session": "PostgreSQL `mode=session`",
     "mysql session": "MySQL `mode=session`",
 }
+# The groups of the decisions, by the last number of each.
+DECISIONS = {
+    14: "The core",
+    19: "Redis and SQLite",
+    29: "PostgreSQL and guards",
+    39: "etcd and ZooKeeper",
+    49: "Redlock",
+    59: "The kit and NATS",
+    69: "Patterns",
+    79: "Databases",
+    99: "Operation, integrations and tools",
+}
 PROMISES = {
     Capability.EXCLUSIVE: "at most one owner per name on the store's side",
     Capability.FENCING: "every grant has a number that is higher than all before it, and never used again",
@@ -81,7 +96,7 @@ def _errors() -> str:
     drawing = inspect.cleandoc(errors.__doc__ or "").split("\n\n")[1]
     tree = "```text\n" + textwrap.dedent(drawing) + "\n```"
     rows = [
-        (f"`{name}`", _first_paragraph(getattr(errors, name)), ", ".join(f"`{fact}`" for fact in _facts(name)))
+        (f"`{name}`", first_paragraph(getattr(errors, name)), ", ".join(f"`{fact}`" for fact in _facts(name)))
         for name in errors.__all__
     ]
     return f"{tree}\n\n{_table(('error', 'means', 'carries'), rows)}"
@@ -99,7 +114,7 @@ def _events() -> str:
         event = getattr(events, name)
         if event is not events.Event:
             fields = ", ".join(f"`{field.name}`" for field in dataclasses.fields(event))
-            rows.append((f"`{name}`", logging.getLevelName(event.level), _first_paragraph(event), fields))
+            rows.append((f"`{name}`", logging.getLevelName(event.level), first_paragraph(event), fields))
     return _table(("event", "level", "means", "fields"), rows)
 
 
@@ -174,17 +189,24 @@ def _states() -> str:
 
 def _names() -> str:
     """Every public name with its first sentence."""
-    rows = [(f"`{name}`", _first_paragraph(getattr(leasehold, name))) for name in leasehold.__all__]
+    rows = [(f"`{name}`", first_paragraph(getattr(leasehold, name))) for name in leasehold.__all__]
     return _table(("name", "is"), rows)
 
 
 def _decisions() -> str:
-    """Every decision record, by its heading."""
-    lines = []
-    for page in sorted((ROOT / "docs" / "adr").glob("[0-9]*.md")):
-        heading = page.read_text().partition("\n")[0].lstrip("# ").partition(". ")[2]
-        lines.append(f"- [{page.name[:4]}](adr/{page.name}): {heading}")
-    return "\n".join(lines)
+    """Every decision record, by its heading, in groups."""
+    pages = sorted((ROOT / "docs" / "adr").glob("[0-9]*.md"))
+    groups = [f"## {title}\n\n" + "\n".join(map(_decision, found)) for title, found in groupby(pages, _subject)]
+    return "\n\n".join(groups)
+
+
+def _subject(page: Path) -> str:
+    return next(title for last, title in DECISIONS.items() if int(page.name[:4]) <= last)
+
+
+def _decision(page: Path) -> str:
+    heading = page.read_text().partition("\n")[0].lstrip("# ").partition(". ")[2]
+    return f"- [{page.name[:4]} {heading}]({page.name})"
 
 
 def _models() -> str:
@@ -231,7 +253,8 @@ def pages() -> list[Path]:
 
 def redrawn(text: str) -> str:
     """A page with all its regions drawn anew."""
-    return REGION.sub(lambda region: f"{region[1]}{DRAWINGS[region['name']]()}\n{region[3]}", text)
+    drawn = REGION.sub(lambda region: f"{region[1]}{DRAWINGS[region['name']]()}\n{region[3]}", text)
+    return interface.REGION.sub(interface.table, drawn)
 
 
 def main(arguments: list[str]) -> int:
@@ -249,10 +272,6 @@ def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     heads = list(heads)
     lines = [heads, ["---"] * len(heads), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
-
-
-def _first_paragraph(thing: object) -> str:
-    return " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
 
 
 def _marks(declared: frozenset[Capability]) -> list[str]:

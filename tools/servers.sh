@@ -13,6 +13,7 @@ wanted=(
   chromium                                # looks at the dashboard and at the documentation
   iproute2 iptables                       # networks that can be cut, packets that get lost
   faketime                                # a server whose clock is wrong
+  fish zsh                                # complete command lines, as bash does
   gcc                                     # builds the clock that can be set, for servers that faketime hangs
 )
 

@@ -87,7 +87,8 @@ def _at(settings: Settings, subject: Subject, server: Any, addresses: list[Addre
             unit="ms",
             by="median",
         )
-        table.notes.append(f"the ratio is the number of round trips; target: {target}")
+        table.notes.append("the ratio is the number of round trips")
+        table.targets.append(f"{target} round trips")
         yield table
     for each in connections:
         each.close()

@@ -54,13 +54,14 @@ def _whole(settings: Settings, server: RedisServer | None, missing: str) -> Tabl
     measured = [row for row in table.rows if row.role is Role.FLOOR and row.best]
     for row in table.rows[len(floors) :]:
         shares = {floor.name: (row.best or 0.0) / (floor.best or 1.0) for floor in measured}
-        told = ", ".join(f"{share:.0%} of {name!r}{_verdict(share)}" for name, share in shares.items())
+        told = ", ".join(f"{share:.0%} of {name!r}" for name, share in shares.items())
         table.notes.append(f"{row.name}: {told}" if told else f"{row.name}: nothing to compare with, {missing}")
+        table.targets += [
+            f"{row.name}: at most {TARGET:.0%} of {name!r}, but it is {share:.0%}"
+            for name, share in shares.items()
+            if share > TARGET
+        ]
     return table
-
-
-def _verdict(share: float) -> str:
-    return "" if share <= TARGET else f" (MISSES the target of {TARGET:.0%})"
 
 
 def _floor(

@@ -61,7 +61,7 @@ class Target:
         if not figure or not other:
             return []
         ratio = other / figure if self.inverted else figure / other
-        return [f"{ratio:.2f} x {self.words} (target: {self.goal})"]
+        return [f"{ratio:.2f} x {self.words}"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +85,7 @@ def run(settings: Settings, store: str) -> Iterator[Table]:
     for more, candidates in subject.tables(settings):
         table = measure(subject.title + more, candidates, settings)
         table.notes += [note for target in subject.targets for note in target.notes(table, ours)]
+        table.targets += [f"{target.goal}, {target.words}" for target in subject.targets]
         table.notes += [subject.note] if subject.note else []
         yield table
 

@@ -37,7 +37,7 @@ def run(settings: Settings) -> Iterator[Table]:
             candidates = [_crowd(settings, server, task, kind, size) for kind in kinds]
             title = f"Redis, {size:,} {what} of one process wait for one name"
             table = measure(title, candidates, settings, unit="connections", by="median")
-            table.notes.append("target: at most two connections, and no thread for each waiter in asyncio")
+            table.targets.append("at most two connections, and no thread for each waiter in asyncio")
             yield table
     finally:
         server.close()

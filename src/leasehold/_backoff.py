@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 
 from leasehold._durations import LONGEST, seconds
+from leasehold._record import record
 from leasehold.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ Jitter: TypeAlias = Literal["full", "equal", "none"]
 FIRST_STEPS = (0.010, 0.050, 0.200)
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@record(frozen=True, slots=True, init=False)
 class Backoff:
     """Pauses that grow: `steps` one after the other, then each `factor` times the one before, up to `longest`.
 

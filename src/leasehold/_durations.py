@@ -20,7 +20,7 @@ MIN_TTL = 0.1  # below this the safety margin and the scheduler's own delays eat
 LONGEST = 366 * 86_400.0  # a year; more is a typing error, or milliseconds given as seconds
 
 _UNITS = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
-_NUMBER = r"\d+(?:\.\d+)?"
+_NUMBER = r"[0-9]+(?:\.[0-9]+)?"
 _PART = re.compile(rf"({_NUMBER})(ms|d|h|m|s)")
 _TEXT = re.compile(rf"(?:{_PART.pattern})+")
 

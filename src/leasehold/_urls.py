@@ -14,9 +14,12 @@ if TYPE_CHECKING:
 
     from leasehold.spi import Store
 
-__all__ = ["find_store"]
+__all__ = ["find_namespace", "find_store"]
 
 URL_VARIABLE = "LEASEHOLD_URL"
+FILE_VARIABLE = "LEASEHOLD_URL_FILE"  # a file that holds the URL, for those with a password
+NAMESPACE_VARIABLE = "LEASEHOLD_NAMESPACE"
+LONGEST_URL = 65_536  # bytes; a larger file is not one that holds a URL
 ENTRY_POINTS = "leasehold.backends"
 
 # Each module has `open_url(url: StoreURL) -> Store`, which does no I/O.
@@ -67,19 +70,41 @@ ADOPTERS: dict[str, str] = {
 }
 
 
+def _url_of_environment() -> str | None:
+    """The URL that the environment names, itself or by a file; None if it names none."""
+    url, path = os.environ.get(URL_VARIABLE), os.environ.get(FILE_VARIABLE)
+    if not path:
+        return url or None
+    if url:
+        raise ConfigurationError(f"{URL_VARIABLE} and {FILE_VARIABLE} are both set; unset one of them")
+    try:
+        with open(path, encoding="utf-8") as file:  # noqa: PTH123 - pathlib costs time at the start of every command
+            text = file.read(LONGEST_URL).strip()
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"cannot read the store URL from {path} ({FILE_VARIABLE}): {error}") from None
+    if not text or len(text.split()) > 1:
+        raise ConfigurationError(f"{path} ({FILE_VARIABLE}) must hold one store URL and nothing else")
+    return text
+
+
+def find_namespace(namespace: str | None) -> str | None:
+    """The namespace that was given, or else that of the environment."""
+    return (os.environ.get(NAMESPACE_VARIABLE) or None) if namespace is None else namespace
+
+
 def find_store(target: object, options: Mapping[str, object] | None = None) -> Store:
     """The store for a URL, an object with `open_backend`, a driver's own client, or, for None, the environment.
 
     `options` are for a client of the user's own, which has no URL to say them in.
     """
     if target is None:
-        target = os.environ.get(URL_VARIABLE)
+        target = _url_of_environment()
         if not target:
             raise ConfigurationError(
-                f"no store was named: pass a URL to connect() or set {URL_VARIABLE}. There is no silent default: fifty "
-                "servers that each locked a private file would run the job fifty times. Say local: for the embedded "
-                "SQLite file of this user on this host, sqlite:////path for one that the whole host shares, or "
-                "memory://NAME for a store inside this process"
+                f"no store was named: pass a URL to connect(), or set {URL_VARIABLE} or {FILE_VARIABLE}. There is no "
+                "silent default: fifty servers that each locked a private file would run the job fifty times. Say "
+                "local: for the embedded SQLite file of this user on this host, sqlite:////path for one that the whole "
+                "host shares, or memory://NAME for a store inside this process"
             )
     if options and (isinstance(target, str) or hasattr(target, "open_backend")):
         raise ConfigurationError(

@@ -353,7 +353,12 @@ class PreconditionMalformed(PreconditionError):
 
 
 class BackendError(LeaseholdError):
-    """The store did not carry a request out."""
+    """The store did not carry a request out.
+
+    `back_in`: in how many seconds it can, where that is only a matter of time: nodes of Redlock that sit out.
+    """
+
+    back_in: float | None = None
 
 
 class BackendUnavailable(BackendError, ConnectionError):

@@ -1,29 +1,38 @@
-"""The events that `client.on_event` passes on; each is also logged to the logger `leasehold`."""
+"""The events that `client.on_event` passes on; each is also logged to the logger `leasehold`.
 
-from leasehold._core.events import (
-    Acquired,
-    Broken,
-    Dropped,
-    Event,
-    FenceRaised,
-    KeeperLate,
-    Lost,
-    Released,
-    ReleaseFailed,
-    RenewalFailed,
-    Renewed,
-    RunSkipped,
-    StoreReached,
-    StoreUnreachable,
-    TimedOut,
-    TtlDiffers,
-    Waiting,
-)
-from leasehold._core.wait_events import AcquireFailed, Refused, WaitBegan
-from leasehold._face.operator_events import NamePaused, NameResumed, RunAgain, RunForgotten
-from leasehold._patterns.cache_events import BuildFailed, Built, CacheRead, FillFailed, FillRefused
-from leasehold._patterns.idempotency_events import Completed, KeyRefused, NotRecorded, Replayed, Unprotected
-from leasehold._patterns.pattern_events import Campaigning, Elected, PartitionTaken, RunEnded
+They are loaded when they are first used, as all names of `leasehold` are.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from leasehold._core.events import (
+        Acquired,
+        Broken,
+        Dropped,
+        Event,
+        FenceRaised,
+        KeeperLate,
+        Lost,
+        Released,
+        ReleaseFailed,
+        RenewalFailed,
+        Renewed,
+        RunSkipped,
+        StoreReached,
+        StoreUnreachable,
+        TimedOut,
+        TtlDiffers,
+        Waiting,
+    )
+    from leasehold._core.wait_events import AcquireFailed, Refused, WaitBegan
+    from leasehold._face.operator_events import NamePaused, NameResumed, RunAgain, RunForgotten
+    from leasehold._patterns.cache_events import BuildFailed, Built, CacheRead, FillFailed, FillRefused
+    from leasehold._patterns.idempotency_events import Completed, KeyRefused, NotRecorded, Replayed, Unprotected
+    from leasehold._patterns.pattern_events import Campaigning, Elected, PartitionTaken, RunEnded
 
 __all__ = [
     "AcquireFailed",
@@ -65,3 +74,24 @@ __all__ = [
     "WaitBegan",
     "Waiting",
 ]
+
+_HOMES = {
+    "leasehold._core.wait_events": ("AcquireFailed", "Refused", "WaitBegan"),
+    "leasehold._face.operator_events": ("NamePaused", "NameResumed", "RunAgain", "RunForgotten"),
+    "leasehold._patterns.cache_events": ("BuildFailed", "Built", "CacheRead", "FillFailed", "FillRefused"),
+    "leasehold._patterns.idempotency_events": ("Completed", "KeyRefused", "NotRecorded", "Replayed", "Unprotected"),
+    "leasehold._patterns.pattern_events": ("Campaigning", "Elected", "PartitionTaken", "RunEnded"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'leasehold.events' has no attribute {name!r}")
+    home = _HOME_OF.get(name, "leasehold._core.events")
+    value = globals()[name] = getattr(import_module(home), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -1,16 +1,15 @@
 """The ports: what a store must offer (`Backend` and its extensions) and what the core runs on (`Runtime`).
 
-The core is written once, as coroutines over these two. A store author implements `Backend`, declares capabilities and
-runs the contract suite; the core depends on no particular store.
+The core is written once, as coroutines over these two. A store author implements `Backend` and runs the contract suite.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from leasehold._homes import Homes
+from leasehold._record import field, record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Hashable, Sequence
@@ -104,7 +103,7 @@ class Backend(Protocol):
         """Let go of connections. Grants are left to their ttl."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Place:
     """A place in a store's queue.
 

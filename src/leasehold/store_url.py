@@ -5,10 +5,10 @@ A store of several servers names them all: `scheme://user:password@h1:1,h2,h3:3/
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from leasehold._record import field, record
 from leasehold.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["StoreURL", "refuse_unknown", "spelled"]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class StoreURL:
     """`scheme://user:password@host:port/path?option=value`, or `scheme:path`."""
 

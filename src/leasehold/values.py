@@ -5,10 +5,11 @@ Nothing here decides or waits. Times are seconds; the comment of an instant name
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final, Literal
+
+from leasehold._record import field, record
 
 __all__ = [
     "Capability",
@@ -74,7 +75,7 @@ class LossReason(StrEnum):
     RELEASED = "released"  # the holder itself had released it
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Holder:
     """The process that holds or wants a lock: facts for people, never used for a decision."""
 
@@ -82,6 +83,7 @@ class Holder:
     pid: int
     label: str | None = None
     reason: str | None = None
+    user: str | None = None
 
     def __str__(self) -> str:
         """In a few words: `nightly-report on db-3, pid 4711`."""
@@ -89,7 +91,7 @@ class Holder:
         return f"{who}, pid {self.pid}"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Pause:
     """An operator's order that nobody gets a name for now; who has it already keeps it.
 
@@ -111,7 +113,7 @@ class Pause:
 # The two that are made for every acquire are frozen by their types only: the other way costs a microsecond each time.
 
 
-@dataclass(slots=True, unsafe_hash=True)
+@record(slots=True, unsafe_hash=True)
 class Claim:
     """One attempt to get a lock. Sent twice, the same claim gives the same grant."""
 
@@ -124,7 +126,7 @@ class Claim:
     holder: Final[Holder]
 
 
-@dataclass(slots=True, unsafe_hash=True)
+@record(slots=True, unsafe_hash=True)
 class Grant:
     """The store granted a claim.
 
@@ -141,7 +143,7 @@ class Grant:
     abandoned: Final[bool | None] = None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Refusal:
     """The store refused a claim, and keeps nothing of it. `why`: the reason, where it is not another holder."""
 
@@ -153,7 +155,7 @@ class Refusal:
     paused: Pause | None = None  # an operator keeps the name from being granted
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Loss:
     """A grant is over, and why; `detail` is a sentence for people."""
 
@@ -161,7 +163,7 @@ class Loss:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Holding:
     """One grant as the store sees it now; durations are on the store's clock."""
 
@@ -173,7 +175,7 @@ class Holding:
     cooling: bool = False  # released, but kept until its `min_hold` is over
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class LockState:
     """What the store knows about one lock; `name` is the user's name for it."""
 
@@ -185,7 +187,7 @@ class LockState:
     paused: Pause | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Record:
     """A value kept beside the locks and written under a fence (once, idempotency, cache).
 
@@ -198,7 +200,7 @@ class Record:
     ttl: float
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Reading:
     """What a store knows about the key of a record: the record, the highest fence seen there, and the time it is.
 
@@ -211,7 +213,7 @@ class Reading:
     time: float
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Leader:
     """The leader of an election as the store has it: its process, and the fence of its term."""
 
@@ -224,7 +226,7 @@ class Leader:
         return f"{self.name!r} is led by {self.holder} (fence {self.fence})"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Skipped:
     """A `once` job was not run, because its slot is another's. It is false, so that `if run:` reads well.
 
@@ -255,7 +257,7 @@ class Skipped:
         return f"{self.name!r} was skipped for slot {self.slot}: it was run by {who}, finished at {when}{how}"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class LastRun:
     """The last run of a `once` job that ended, as its record tells. Times are seconds since 1970 on the store's clock.
 
@@ -283,7 +285,7 @@ class LastRun:
         return "failed" if self.failed else "done"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class KeyState:
     """What is stored about an idempotency key, without the result. Durations are on the store's clock.
 

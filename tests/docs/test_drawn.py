@@ -6,6 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from benchmarks.harness import Role, Row, Table
+from benchmarks.page import draw_page, kept_runs, scenarios_of
+from benchmarks.plot import draw
+from benchmarks.report import as_markdown, as_text
 from leasehold.kit.options import FENCE_FLOOR, TLS_OPTIONS, duration, flag
 from leasehold.testing import contract
 from leasehold.values import Capability
@@ -51,3 +55,18 @@ def test_every_store_with_options_has_a_table() -> None:
     drawn = draw_docs.DRAWINGS["options"]()
     for name, options, _ in store_options.stores():
         assert all(option in TLS_OPTIONS or f"| `{option.name}` |" in drawn for option in options), name
+
+
+def test_the_figures_and_their_plots_are_drawn_from_what_is_stored() -> None:
+    page = draw_docs.ROOT / "docs" / "reference" / "figures.md"
+    runs = kept_runs(page)
+    assert draw_page(runs) == page.read_text(), "run python -m benchmarks.page docs/reference/figures.md"
+    for name, tables in scenarios_of(runs).items():
+        assert draw(tables) == (page.parents[1] / "plots" / f"{name}.svg").read_text(), name
+
+
+def test_our_own_targets_are_no_concern_of_those_who_read_the_figures() -> None:
+    table = Table("a pair", "µs", [Row("leasehold", Role.OURS, 2.0, 2.0)], notes=["twice the floor"], targets=["1 x"])
+    assert "target: 1 x" in as_text(table)
+    assert "twice the floor" in as_markdown(table)
+    assert "1 x" not in as_markdown(table)

@@ -50,7 +50,9 @@ def test_a_command_ended_by_a_signal_gives_128_and_its_number(program: CommandLi
         ["run", "job", "--min-hold", "2s", "--max-hold", "1s", "--", "true"],
         ["ls", "a", "b"],
         ["break", "job"],
-        ["completion", "fish"],
+        ["completion", "tcsh"],
+        ["run", "a", "b", "--shared", "--", "true"],
+        ["check"],
     ],
 )
 def test_bad_usage_gives_64_and_a_way_to_help(program: CommandLine, words: list[str]) -> None:

@@ -43,6 +43,7 @@ def test_the_command_gets_stdin_arguments_and_environment_untouched(program: Com
     assert ours.pop("LEASEHOLD_NAME") == "job"
     assert int(ours.pop("LEASEHOLD_FENCE")) > 0
     assert json.loads(ours.pop("LEASEHOLD_HELD")) == ["job"]
+    assert ours.pop("LEASEHOLD_LEASE").startswith("/proc/")
     assert not ours
     before = {name: value for name, value in program.environment.items() if name != "LEASEHOLD_URL"}
     environment.pop("LC_CTYPE", None)  # Python itself may add it
@@ -264,9 +265,9 @@ def test_a_store_that_does_not_answer_is_named_while_it_is_tried(program: Comman
         line = waiter.stderr.readline()
         blocker.execute("ROLLBACK")
     output, rest = waiter.communicate()
-    assert f"cannot reach {program.url}, trying for " in line
+    assert line.startswith("leasehold: waiting for 'job' (")
+    assert f", giving up after 1m00s): cannot reach {program.url}, trying for " in line
     assert re.search(r"trying for \d+(\.\d)?s more: .* stayed locked by another connection", line)
-    assert "waiting for" not in line
     assert (output, rest, waiter.returncode) == ("got it\n", "", 0)
 
 

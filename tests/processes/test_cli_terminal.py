@@ -154,7 +154,7 @@ def test_ctrl_c_while_waiting_leaves_the_queue(program: CommandLine, shell: Shel
     shell.type(f"{RUN} job -- echo never\n")
     shell.expect("waiting for 'job' .* held by sh on .* 1 in the queue")
     shell.type("\x03")
-    redrawn = r"(\rleasehold: waiting for 'job' [^\r]*)?"  # the line may be brought up to date once more
+    redrawn = r"(\rwaiting for 'job' [^\r]*)?"  # the line may be brought up to date once more
     shell.expect(rf"\^C{redrawn}\r +\r\r?\nleasehold: SIGINT ended the wait for the lock; the command was not run\r\n")
     shell.expect("ready> ")
     assert shell.status() == 130
@@ -164,8 +164,8 @@ def test_ctrl_c_while_waiting_leaves_the_queue(program: CommandLine, shell: Shel
 def test_the_waiting_line_is_kept_up_to_date_and_cleared(program: CommandLine, shell: Shell) -> None:
     holder = program.hold("job")
     shell.type(f"{RUN} job -- echo got'' it\n")
-    first = shell.expect(r"\rleasehold: waiting for 'job' \((\S+) so far\): held by .*; 1 in the queue")
-    second = shell.expect(r"\rleasehold: waiting for 'job' \((\S+) so far\): held by .*; 1 in the queue")
+    first = shell.expect(r"\rwaiting for 'job' \((\S+)\): held by .*; 1 in the queue")
+    second = shell.expect(r"\rwaiting for 'job' \((\S+)\): held by .*; 1 in the queue")
     assert first[1] != second[1]
     holder.terminate()
     shell.expect(r"\r +\r")

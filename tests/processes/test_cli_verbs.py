@@ -39,7 +39,9 @@ def test_ls_shows_holders_and_waiters_on_stdout_and_the_store_on_stderr(program:
     wait_for(lambda: program.queue("pay:1") == 1, "it stands in the queue")
     result = program.finish("ls", "pay:", "--waiters")
     head, holder, waits = result.stdout.splitlines()
-    assert head.split() == ["NAME", "KIND", "HOLDER", "SINCE", "LEFT", "FENCE", "QUEUE", "REASON"]
+    assert head.split() == ["NAME", "KIND", "HOLDER", "SINCE", "LEFT", "QUEUE", "REASON"]
+    assert str(fence_of(program, "pay:1")) in program.finish("ls", "-v").stdout
+    assert program.finish("ls", "--names").stdout == "pay:1\n"
     assert holder.startswith("pay:1  exclusive  sh on")
     assert f"pid {process.pid}" in holder
     assert "month end" in holder
@@ -170,9 +172,13 @@ def test_watch_of_a_store_that_does_not_open_ends(program: CommandLine) -> None:
     assert program.finish("watch").returncode == 77
 
 
-def test_watch_on_a_terminal_draws_a_table_and_not_with_no_color(program: CommandLine) -> None:
+def test_watch_draws_a_table_on_a_terminal_without_colour_if_no_color_is_set(program: CommandLine) -> None:
     program.hold("job")
-    for extra, animated in (({"TERM": "xterm"}, True), ({"TERM": "xterm", "NO_COLOR": "1"}, False)):
+    for extra, animated, coloured in (
+        ({"TERM": "xterm"}, True, True),
+        ({"TERM": "xterm", "NO_COLOR": "1"}, True, False),
+        ({"TERM": "dumb"}, False, False),
+    ):
         outside, inside = pty.openpty()
         watch = program.start("watch", stdout=inside, env=extra)
         os.close(inside)
@@ -180,6 +186,7 @@ def test_watch_on_a_terminal_draws_a_table_and_not_with_no_color(program: Comman
         while "job" not in seen:
             seen += os.read(outside, 4096).decode()
         assert ("\x1b[H" in seen) is animated
+        assert ("\x1b[1mNAME" in seen) is coloured
         watch.send_signal(signal.SIGINT)
         watch.communicate(timeout=30)
         os.close(outside)
@@ -203,7 +210,7 @@ def test_a_reader_that_goes_away_ends_ls_quietly(program: CommandLine) -> None:
 def test_doctor_is_content_with_a_good_store_and_leaves_nothing_behind(program: CommandLine, url: str) -> None:
     program.environment |= {"LEASEHOLD_URL": "", "XDG_STATE_HOME": str(program.folder)}
     url = url.format(folder=program.folder)
-    result = program.finish("doctor", url, "--json")
+    result = program.finish("doctor", url, "--try", "--json")
     findings = {finding["check"]: finding for finding in map(json.loads, result.stdout.splitlines())}
     assert result.returncode == 0, result.stdout
     assert set(findings) == {"version", "clock", "file", "file system", "room", "opens", "fences", "latency", "rights",
@@ -211,6 +218,15 @@ def test_doctor_is_content_with_a_good_store_and_leaves_nothing_behind(program: 
     assert all(finding["why"] for finding in findings.values())
     assert findings["opens"]["level"] == "ok"
     assert len(program.finish("ls", "--url", url).stdout.splitlines()) == 1
+
+
+def test_doctor_prints_what_is_wrong_and_counts_the_rest(program: CommandLine) -> None:
+    program.finish("run", "job", "--", "true")
+    before = (program.folder / "locks.db").read_bytes()
+    result = program.finish("doctor")
+    assert (result.returncode, result.stdout) == (0, "9 ok (-v shows all; --try tries a lock, too)\n")
+    assert program.finish("doctor", "-v").stdout.count("ok       ") == 9
+    assert (program.folder / "locks.db").read_bytes() == before
 
 
 def test_doctor_finds_a_store_that_does_not_open(program: CommandLine) -> None:
@@ -250,14 +266,6 @@ def test_the_demo_shows_the_damage_and_the_cure(program: CommandLine) -> None:
     assert program.survivors() == []
 
 
-def test_the_completion_scripts_are_valid_and_complete(program: CommandLine) -> None:
-    script = program.finish("completion", "bash").stdout
-    asked = f'{script}\nCOMP_WORDS=(leasehold run --n); COMP_CWORD=2; _leasehold; echo "${{COMPREPLY[@]}}"'
-    answer = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, check=True)
-    assert answer.stdout.split() == ["--no-wait", "--namespace"]
-    assert program.finish("completion", "zsh").stdout.startswith("#compdef leasehold\n")
-
-
 @pytest.mark.parametrize(
     "words", [["--help"], ["-h"], ["help"], ["help", "run"], ["run", "--help"], ["--version"], ["choose"]]
 )
@@ -286,9 +294,9 @@ def test_importing_the_command_line_loads_no_store_and_nothing_heavy() -> None:
 
 
 def test_looking_at_a_misspelt_file_makes_none_and_says_so(program: CommandLine) -> None:
-    for words in (["ls"], ["info", "job"]):
+    for words in (["ls"], ["info", "job"], ["wait", "job"], ["doctor"]):
         result = program.finish(*words, "--url", f"sqlite:///{program.folder}/typo.db")
-        assert "this store does not exist" in result.stderr
+        assert "does not exist" in result.stderr + result.stdout
     assert list(program.folder.iterdir()) == []
 
 

@@ -17,9 +17,9 @@ from leasehold.cli.inspect import holding_lines, rows_of
 from leasehold.cli.job_lines import last_run_as_data, last_run_lines, pause_lines
 from leasehold.cli.main import main
 from leasehold.cli.once import _skipped, _slots
-from leasehold.cli.output import state_as_data
+from leasehold.cli.output import Console, state_as_data
 from leasehold.cli.parser import Usage, read
-from leasehold.cli.run import _lock
+from leasehold.cli.run import Job, _lock
 from leasehold.values import Holder, Holding, LastRun, LockState, Mode, Pause, Skipped
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def test_a_holder_is_described_in_lines() -> None:
 
 def test_a_lock_as_data_has_every_fact() -> None:
     state = LockState("a", Mode.PERMIT, 3, (Holding(ANA, 41, 1.23456, 2.34567),), (BEN,), Pause("moving", "ana", 9.0))
-    ana = {"host": "db-3", "pid": 7, "label": "nightly", "reason": "the report"}
+    ana = {"host": "db-3", "pid": 7, "label": "nightly", "reason": "the report", "user": None}
     assert state_as_data(state) == {
         "name": "a",
         "mode": "permit",
@@ -73,7 +73,7 @@ def test_a_lock_as_data_has_every_fact() -> None:
         "holdings": [
             {"holder": ana, "fence": 41, "held_for": 1.235, "expires_in": 2.346, "broken": None, "cooling": False}
         ],
-        "waiting": [{"host": "db-4", "pid": 8, "label": None, "reason": None}],
+        "waiting": [{"host": "db-4", "pid": 8, "label": None, "reason": None, "user": None}],
         "paused": {"reason": "moving", "by": "ana", "expires_in": 9.0, "paused_for": None},
     }
 
@@ -241,7 +241,7 @@ class Recorder:
 )  # fmt: skip
 def test_the_lock_of_a_run_is_what_its_options_say(words: list[str], call: Any) -> None:
     client: Any = Recorder()
-    found: Any = _lock(read(["run", "job", *words, "--", "true"]), client)  # type: ignore[arg-type]
+    found: Any = _lock(Job(read(["run", "job", *words, "--", "true"]), Console()), client)  # type: ignore[arg-type]
     assert client.calls == [call]
     assert (found == "read") is ("--shared" in words)
 

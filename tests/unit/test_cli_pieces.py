@@ -20,15 +20,15 @@ from leasehold import errors
 from leasehold._backends.sqlite.doctor import _rights
 from leasehold.cli import exit_codes
 from leasehold.cli.child import group_is_alive
-from leasehold.cli.completion import options_of
 from leasehold.cli.durations import duration, show_duration
+from leasehold.cli.held import names_as_json
 from leasehold.cli.inspect import _break_command
 from leasehold.cli.manual import PAGES
 from leasehold.cli.output import printable, shell_word, table
-from leasehold.cli.parser import Usage, parser_for, read
+from leasehold.cli.parser import Usage, parser_for, read, verb_help
 from leasehold.cli.reference import reference_page
 from leasehold.cli.report import write_report
-from leasehold.cli.run import held_names, held_with
+from leasehold.cli.run import held_names
 from leasehold.cli.signals import Signals
 from leasehold.cli.verbs import VERBS
 from leasehold.cli.watch import changes
@@ -85,9 +85,9 @@ def test_a_table_pads_and_escapes() -> None:
 
 
 def test_the_held_list_is_json_with_and_without_the_short_cut() -> None:
-    assert held_with([], "a") == '["a"]'
-    assert held_with([], 'quo"te') == '["quo\\"te"]'
-    assert held_with(["a"], "b") == '["a", "b"]'
+    assert names_as_json(["a"]) == '["a"]'
+    assert names_as_json(['quo"te']) == '["quo\\"te"]'
+    assert names_as_json(["a", "b"]) == '["a", "b"]'
 
 
 def test_the_command_line_uses_only_the_public_interface() -> None:
@@ -103,10 +103,11 @@ def test_the_command_line_uses_only_the_public_interface() -> None:
 def test_every_verb_has_a_page_with_examples_and_its_options() -> None:
     assert set(VERBS) == set(PAGES)
     for name, verb in VERBS.items():
-        page = parser_for(verb).format_help()
+        page = verb_help(verb)
         assert page.startswith(f"usage: leasehold {name}")
         assert name == "demo" or "examples:" in page
-        assert all(option in page for option in options_of(name))
+        options = [option for action in parser_for(verb)._actions for option in action.option_strings]
+        assert all(option in page for option in options)
 
 
 def test_the_reference_page_is_up_to_date() -> None:

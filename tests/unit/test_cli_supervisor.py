@@ -46,17 +46,20 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def supervisor_of(group: int, *, wait_group: bool = False, loss: object = None) -> Supervisor:
     everything: Any = SimpleNamespace(
         pid=group,
-        name="job",
+        title="'job'",
+        fences={"job": 1},
         loss=loss,
         is_over=False,
         remaining=lambda: 10.0,
         lease_until=lambda _: None,
+        lasts_until=lambda _: None,
         killing_at=lambda _: None,
         wake=lambda: None,
     )
     return Supervisor(
         everything,
         everything,
+        record=everything,
         watchdog=everything,
         signals=everything,
         terminal=everything,

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from leasehold import events
-from leasehold.errors import AcquireTimeout, LeaseLost
+from leasehold.errors import AcquireTimeout, BackendUnavailable, LeaseLost
 from leasehold.testing import ManualStore
 from tests.waiting import eventually
 
@@ -193,6 +193,24 @@ def test_a_failed_release_after_good_work_is_a_warning_and_an_event(caplog: pyte
             store.faults.reject_next("release")
     assert [type(event) for event in seen] == [events.Acquired, events.ReleaseFailed]
     assert "could not release 'x'" in caplog.text
+
+
+def test_a_store_that_says_when_it_is_back_is_waited_for_also_by_a_call_without_a_limit() -> None:
+    store = ManualStore()
+    seen: list[events.Event] = []
+    with store.connect() as client, store.clock.running():
+        client.on_event(seen.append)
+        begun = store.clock.now()
+        for _ in range(40):
+            store.faults.refuse_next("join", back_in=30)
+        client.lock("x").acquire().release()
+        assert store.clock.now() - begun > 10, "longer than a store that cannot be reached is tried"
+        assert isinstance(seen[0], events.StoreUnreachable)
+        assert seen[0].back_in == 30
+        for _ in range(40):
+            store.faults.refuse_next("join", back_in=30)
+        with pytest.raises(BackendUnavailable):
+            client.lock("x").acquire(5)
 
 
 def test_every_event_reads_as_a_sentence() -> None:

@@ -314,7 +314,7 @@ def test_fence_from_a_store_that_counts_otherwise_names_the_remedy(
 ) -> None:
     with database:
         guard(database, 1_800_000_000_000_000, resource="leasehold:account")
-    with client.lock("account").hold() as lease, pytest.raises(StaleFence, match="fence_floor"):
+    with client.lock("account").hold() as lease, pytest.raises(StaleFence, match="leasehold fence raise account 18"):
         add_one(database, lease)
 
 

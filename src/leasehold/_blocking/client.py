@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, Unpack, cast
 
 from leasehold._blocking.lease import Lease
@@ -14,12 +13,13 @@ from leasehold._blocking.twin import Twin
 from leasehold._core.keeper import CLOSE_PATIENCE
 from leasehold._face.client import DEFAULT_TTL, AsyncClient
 from leasehold._face.lock_spec import SLOW_WAIT, WaitOptions, how_to_wait, takes_the_call, with_group
-from leasehold._face.name_template import NameTemplate, check_template
+from leasehold._lazy import lazy
 from leasehold._runtimes.threads import ThreadRuntime, run
-from leasehold._urls import find_store
+from leasehold._urls import find_namespace, find_store
 from leasehold.errors import AcquireTimeout, ConfigurationError
 
 if TYPE_CHECKING:
+    import inspect
     from collections.abc import Callable, Iterable, Mapping
     from types import TracebackType
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from leasehold._face.lock_spec import LockOptions, OnWait, Timeout
     from leasehold._face.signals import ReleaseOnSignals
     from leasehold.values import Capability
+else:
+    inspect = lazy("inspect")
 
 __all__ = ["Client", "connect"]
 
@@ -48,7 +50,10 @@ def connect(
     slow_wait_level: int | str = "WARNING",
     options: Mapping[str, object] | None = None,
 ) -> Client:
-    """Make a blocking client; no I/O yet. Without a URL, `LEASEHOLD_URL` is used; there is no silent default.
+    """Make a blocking client; no I/O yet.
+
+    Without a URL, `LEASEHOLD_URL` is used, or the file that `LEASEHOLD_URL_FILE` names; there is no silent default.
+    `namespace` keeps applications apart that share a store; `LEASEHOLD_NAMESPACE`, or else `leasehold`.
 
     `slow_wait`: a call that waits longer for a lock is logged once, with holder and queue, at `slow_wait_level`; None
     for never. `options`: with a driver's client of your own, what a URL would have behind its question mark.
@@ -56,7 +61,7 @@ def connect(
     twin = AsyncClient(
         find_store(url_or_client, options),
         ThreadRuntime(),
-        namespace=namespace,
+        namespace=find_namespace(namespace),
         ttl=ttl,
         timeout=timeout,
         label=label,
@@ -118,6 +123,8 @@ class Client(Twin, Patterns, Operators):
         later. A parameter called `lease` that the caller leaves out receives the lease; `lease: Lease = CURRENT` says
         so to type checkers. `backoff` and `on_wait` are those of `acquire`.
         """
+        from leasehold._face.name_template import NameTemplate, check_template  # noqa: PLC0415 - only for decorators
+
         check_template(template, "locked")
         how = how_to_wait(WaitOptions(backoff=backoff, on_wait=on_wait))
         with_call = on_busy is not None and takes_the_call(self._twin._check_on_busy(on_busy))

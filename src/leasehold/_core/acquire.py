@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from leasehold._backoff import QUEUE_OR_POLL
 from leasehold._core import events as happened
 from leasehold._core.backoff import CONTENTION, GRACE, OUTAGE
-from leasehold._core.events import is_logged, logger
 from leasehold._core.fence_repair import repair_fence
 from leasehold._core.self_deadlock import own_hold
 from leasehold._core.tenure import Tenure
 from leasehold._core.wait_events import AcquireFailed, Refused, WaitBegan
+from leasehold._log import is_logged, logger
 from leasehold.errors import (
     AcquireTimeout,
     BackendError,
@@ -232,11 +232,13 @@ class _Attempt:
         The last pause ends at the deadline. After the deadline a request is repeated only to learn an unknown outcome.
         """
         now, pause = self._runtime.now(), OUTAGE.delay(failures, self._runtime.random())
+        if (back_in := failure.back_in) is not None:  # it was reached, and says when: a call without end waits for that
+            self._limit = max(self._limit, min(now + back_in + self._opened.connect_timeout, self._deadline))
         if now < self._limit:
             pause = min(pause, self._limit - now)
             if not failures:
                 left = self._limit - now
-                self._opened.events.emit(happened.StoreUnreachable(self._spec.name, left, str(failure)))
+                self._opened.events.emit(happened.StoreUnreachable(self._spec.name, left, str(failure), back_in))
         elif not isinstance(failure, OutcomeUnknown) or now + pause >= self._limit + GRACE:
             raise failure
         await self._pause(pause)

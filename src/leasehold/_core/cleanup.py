@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from leasehold._core.backoff import GRACE, OUTAGE
-from leasehold._core.events import logger
+from leasehold._log import logger
+from leasehold._record import record
 from leasehold.errors import BackendUnavailable, ClientClosed, OutcomeUnknown
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ MOST_ACTIONS = 10_000  # beyond so many the ttl has to free the locks, so that m
 PAUSE_WHEN_CLOSING = 0.1
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _Action:
     name: str  # of the lock
     perform: Callable[[float], Coroutine[Any, Any, None]]
@@ -108,7 +108,7 @@ class Cleanup:
             return False
         except ClientClosed:
             self._actions.clear()
-        except Exception:  # noqa: BLE001 - the other actions must be performed too
+        except Exception:
             logger.debug("could not clean up %r; its ttl will free it", action.name, exc_info=True)
         self._failures = 0
         return True

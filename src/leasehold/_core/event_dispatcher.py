@@ -10,7 +10,8 @@ from collections import deque
 from typing import TYPE_CHECKING
 from warnings import warn
 
-from leasehold._core.events import Dropped, logger
+from leasehold._core.events import Dropped
+from leasehold._log import logger
 
 if TYPE_CHECKING:
     from leasehold._core.events import Event, Events
@@ -59,7 +60,7 @@ class EventDispatcher:
                 self._events.emit(event)
                 if isinstance(event, Dropped):
                     warn(str(event), ResourceWarning, stacklevel=2)
-            except Exception:  # noqa: BLE001 - warnings may be turned into errors
+            except Exception:
                 logger.exception("an event could not be delivered; the next ones are")
 
     def _next(self) -> Event | None:

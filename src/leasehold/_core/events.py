@@ -7,9 +7,10 @@ only built when there is a listener or the logger is enabled for its level.
 
 from __future__ import annotations
 
-import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
+
+from leasehold._log import DEBUG, ERROR, INFO, WARNING, logger
+from leasehold._record import record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,21 +38,17 @@ __all__ = [
     "Waiting",
 ]
 
-logger = logging.getLogger("leasehold")
-logger.addHandler(logging.NullHandler())
-is_logged = logger.isEnabledFor
 
-
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Event:
     """Something happened to the lock `name`."""
 
-    level: ClassVar[int] = logging.DEBUG
+    level: ClassVar[int] = DEBUG
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Acquired(Event):
     """A lock was granted. `call` pairs it with the `WaitBegan` of the same call; 0 if it did not wait."""
 
@@ -65,14 +62,14 @@ class Acquired(Event):
         return f"acquired {self.name!r} with fence {self.fence} after {self.waited:.3f} s"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Waiting(Event):
     """A call has been waiting for `slow_wait`, or would for ever: its own thread or task holds the lock.
 
     `own` is set where the holder is this process, with what to do about it.
     """
 
-    level: ClassVar[int] = logging.WARNING
+    level: ClassVar[int] = WARNING
 
     waited: float
     holder: Holder | None
@@ -87,24 +84,28 @@ class Waiting(Event):
         return f"waiting for {self.name!r} ({self.waited:.1f} s so far), {why}{queue}"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class StoreUnreachable(Event):
-    """A call that wants a lock got no answer; it tries again for `remaining` seconds. Once per outage."""
+    """A call that wants a lock got no answer; it tries again for `remaining` seconds. Once per outage.
 
-    level: ClassVar[int] = logging.WARNING
+    `back_in`: in how many seconds the store can answer, where it says so; None where that is not known.
+    """
+
+    level: ClassVar[int] = WARNING
 
     remaining: float
     error: str
+    back_in: float | None = None
 
     def __str__(self) -> str:
         return f"the store did not answer for {self.name!r}; trying for {self.remaining:.1f} s more: {self.error}"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class StoreReached(Event):
     """The store answers again, to a call that wants a lock."""
 
-    level: ClassVar[int] = logging.INFO
+    level: ClassVar[int] = INFO
 
     failures: int
 
@@ -112,7 +113,7 @@ class StoreReached(Event):
         return f"the store answers again for {self.name!r}, after {self.failures} failed tries"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class TimedOut(Event):
     """A call gave up waiting; `at_once`: it had no time to wait at all."""
 
@@ -126,7 +127,7 @@ class TimedOut(Event):
         return f"gave up waiting for {self.name!r} after {self.waited:.3f} s"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Renewed(Event):
     """A lease was extended."""
 
@@ -136,11 +137,11 @@ class Renewed(Event):
         return f"renewed {self.name!r} with fence {self.fence}"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class RenewalFailed(Event):
     """A renewal got no answer; it is tried again until the deadline."""
 
-    level: ClassVar[int] = logging.WARNING
+    level: ClassVar[int] = WARNING
 
     remaining: float
     error: str
@@ -151,11 +152,11 @@ class RenewalFailed(Event):
         return f"could not renew {self.name!r}; trying for {left:.1f} s more before it is lost: {self.error}"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class KeeperLate(Event):
     """Renewals were late because the process was paused or its event loop was blocked."""
 
-    level: ClassVar[int] = logging.WARNING
+    level: ClassVar[int] = WARNING
 
     late: float
 
@@ -166,11 +167,11 @@ class KeeperLate(Event):
         )
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Lost(Event):
     """A lease ended without its holder releasing it."""
 
-    level: ClassVar[int] = logging.ERROR
+    level: ClassVar[int] = ERROR
 
     fence: int
     loss: Loss
@@ -179,11 +180,11 @@ class Lost(Event):
         return f"lost {self.name!r} with fence {self.fence} ({self.loss.reason}): {self.loss.detail}"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class TtlDiffers(Event):
     """The store gives another ttl than the lock was made with; once for each name of a client."""
 
-    level: ClassVar[int] = logging.WARNING
+    level: ClassVar[int] = WARNING
 
     asked: float
     given: float
@@ -195,7 +196,7 @@ class TtlDiffers(Event):
         )
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Released(Event):
     """A lease was given back; `freed` is False when it was already gone."""
 
@@ -206,14 +207,14 @@ class Released(Event):
         return f"released {self.name!r} with fence {self.fence}" + ("" if self.freed else ", which was already gone")
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class ReleaseFailed(Event):
     """A release got no answer; it is tried again in the background until the ttl frees the lock.
 
     `is_final`: the client is being closed, and it is not tried again.
     """
 
-    level: ClassVar[int] = logging.WARNING
+    level: ClassVar[int] = WARNING
 
     error: str
     is_final: bool = False
@@ -225,11 +226,11 @@ class ReleaseFailed(Event):
         return f"could not release {self.name!r} yet; it is tried again until its ttl is over: {self.error}"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Dropped(Event):
     """A lease was garbage collected without release; it is not renewed any more."""
 
-    level: ClassVar[int] = logging.WARNING
+    level: ClassVar[int] = WARNING
 
     fence: int
 
@@ -240,11 +241,11 @@ class Dropped(Event):
         )
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Broken(Event):
     """An operator broke a lock."""
 
-    level: ClassVar[int] = logging.WARNING
+    level: ClassVar[int] = WARNING
 
     fence: int
     reason: str
@@ -254,11 +255,11 @@ class Broken(Event):
         return f"{self.by} broke {self.name!r} with fence {self.fence}: {self.reason}"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class RunSkipped(Event):
     """A `once` job was not run, because its slot is another's."""
 
-    level: ClassVar[int] = logging.INFO
+    level: ClassVar[int] = INFO
 
     skipped: Skipped
     job: str = ""
@@ -267,11 +268,11 @@ class RunSkipped(Event):
         return str(self.skipped)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class FenceRaised(Event):
     """An operator raised the fence of a name."""
 
-    level: ClassVar[int] = logging.WARNING
+    level: ClassVar[int] = WARNING
 
     fence: int
     reason: str

@@ -18,12 +18,12 @@ from weakref import WeakSet
 
 from leasehold._core import events as happened
 from leasehold._core.event_dispatcher import EventDispatcher
-from leasehold._core.events import logger
 from leasehold._core.renewals import Known, Renewals
 from leasehold._core.stacklevel import user_stacklevel
 from leasehold._core.states import FREED, HELD, LOST, RELEASE, RELEASING, advance
 from leasehold._core.tenure import notify
 from leasehold._core.validity import hedge_after
+from leasehold._log import logger
 from leasehold.errors import ClientClosed
 from leasehold.spi import Alerting
 from leasehold.values import Grant, Loss, LossReason
@@ -244,7 +244,7 @@ class Keeper:
                     self._dispatcher.dispatch(happened.Lost(tenure.name, tenure.grant.fence, tenure.loss))
             if due:
                 self._runtime.spawn(self.renewals.renew(due, now), "leasehold renewal")
-        except Exception:  # noqa: BLE001
+        except Exception:
             logger.exception("the keeper failed and goes on; this is a defect of leasehold, please report it")
             return now + LONGEST_SLEEP
         return wake

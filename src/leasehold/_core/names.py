@@ -70,4 +70,6 @@ def _encoded(value: str, what: str) -> bytes:
     try:
         return value.encode()
     except UnicodeEncodeError:
-        raise ConfigurationError(f"{what} contains a lone surrogate, which UTF-8 cannot store") from None
+        raise ConfigurationError(
+            f"{what} contains a lone surrogate, or a stray byte of a command line, which UTF-8 cannot store"
+        ) from None

@@ -7,16 +7,16 @@ A client is opened by its first call on each event loop (see `open_clients`), an
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from leasehold._core.backoff import GRACE
 from leasehold._core.cleanup import Cleanup
-from leasehold._core.events import logger
 from leasehold._core.keeper import Keeper
 from leasehold._core.states import HELD
 from leasehold._core.waiting_calls import WaitingCalls
+from leasehold._log import logger
+from leasehold._record import field, record
 from leasehold.errors import ConfigurationError
 from leasehold.values import Capability
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["OpenClient", "open_client"]
 
 
-@dataclass(slots=True, eq=False)
+@record(slots=True, eq=False)
 class OpenClient:
     """An open client; nothing is replaced after it has got its home."""
 
@@ -110,7 +110,7 @@ class OpenClient:
                 pass
         except StopIteration:
             pass
-        except Exception:  # noqa: BLE001 - there is no caller to raise it to
+        except Exception:
             logger.debug("the connections of an event loop that has ended could not be closed", exc_info=True)
         finally:
             closing.close()

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from leasehold._core import events as happened
 from leasehold._core.backoff import GRACE, OUTAGE
-from leasehold._core.events import is_logged
 from leasehold._core.states import RELEASING
+from leasehold._log import is_logged
 from leasehold.errors import BackendError, BackendUnavailable, ClientClosed, OutcomeUnknown
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from leasehold._core import events as happened
-from leasehold._core.events import logger
 from leasehold._core.states import State
 from leasehold._core.ttl_warnings import TtlWarnings
+from leasehold._log import logger
 from leasehold.errors import BackendError
 from leasehold.values import Grant, Loss
 
@@ -126,7 +126,7 @@ class Renewals:
         for grant in grants:
             try:
                 await self._backend.release(grant)
-            except Exception:  # noqa: BLE001 - the ttl frees it
+            except Exception:
                 logger.debug("could not release a grant that was confirmed too late; its ttl will", exc_info=True)
 
     def _renewal_failed(self, known: Known, error: Exception, sent: float) -> None:

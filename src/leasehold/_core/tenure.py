@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Protocol
 
-from leasehold._core.events import logger
 from leasehold._core.states import HELD, RELEASING, Event, State, advance
 from leasehold._core.validity import believed_until, renewal_due, retry_due
+from leasehold._log import logger
 from leasehold.values import Loss, LossReason
 
 if TYPE_CHECKING:
@@ -181,5 +181,5 @@ async def notify(lost: Iterable[Tenure]) -> None:
         for watcher in tenure.present_watchers():
             try:
                 watcher.on_end(tenure.loss)
-            except Exception:  # noqa: BLE001 - one callback of the user's must not prevent the others
+            except Exception:
                 logger.exception("on_lost failed for %r; the lease is lost all the same", tenure.name)

@@ -6,14 +6,13 @@ wait has a `WaitBegan` before that, with the same `call`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from leasehold._core.events import Event
+from leasehold._record import record
 
 __all__ = ["AcquireFailed", "Refused", "WaitBegan"]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class WaitBegan(Event):
     """A call begins to wait: the lock is not free, or the store does not answer. `call` is in the event of its end."""
 
@@ -25,7 +24,7 @@ class WaitBegan(Event):
         return f"a call begins to wait for {self.name!r}"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Refused(Event):
     """A call that does not wait did not get the lock."""
 
@@ -38,7 +37,7 @@ class Refused(Event):
         return f"{self.name!r} is not free"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class AcquireFailed(Event):
     """A call that wanted a lock ended by an error, or was interrupted (`cancelled`), such as a cancelled task."""
 

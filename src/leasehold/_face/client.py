@@ -7,7 +7,6 @@ where everything that belongs to the parent is left untouched.
 from __future__ import annotations
 
 import functools
-import inspect
 import os
 import weakref
 from functools import partial
@@ -32,15 +31,17 @@ from leasehold._face.lock_spec import (
     takes_the_call,
     with_group,
 )
-from leasehold._face.name_template import NameTemplate, check_template
 from leasehold._face.operators import AsyncOperators
+from leasehold._face.this_process import this_process
+from leasehold._lazy import lazy
 from leasehold._patterns.of_client import AsyncPatterns
-from leasehold._urls import find_store
+from leasehold._urls import find_namespace, find_store
 from leasehold.errors import AcquireTimeout, ConfigurationError
 from leasehold.spi import Embedded
 from leasehold.values import Capability, Holder, Mode
 
 if TYPE_CHECKING:
+    import inspect
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
     from types import TracebackType
 
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
     from leasehold._face.lock_spec import OnBusy, OnWait, Timeout
     from leasehold._face.signals import ReleaseOnSignals
     from leasehold.spi import Runtime, Store
+else:
+    inspect = lazy("inspect")
 
 __all__ = ["DEFAULT_TTL", "AsyncClient", "connect_async"]
 
@@ -74,7 +77,10 @@ def connect_async(
     slow_wait_level: int | str = "WARNING",
     options: Mapping[str, object] | None = None,
 ) -> AsyncClient:
-    """Make a client for asyncio; no I/O yet. Without a URL, `LEASEHOLD_URL` is used; there is no silent default.
+    """Make a client for asyncio; no I/O yet.
+
+    Without a URL, `LEASEHOLD_URL` is used, or the file that `LEASEHOLD_URL_FILE` names; there is no silent default.
+    `namespace` keeps applications apart that share a store; `LEASEHOLD_NAMESPACE`, or else `leasehold`.
 
     `slow_wait`: a call that waits longer for a lock is logged once, with holder and queue, at `slow_wait_level`; None
     for never. `options`: with a driver's client of your own, what a URL would have behind its question mark.
@@ -84,7 +90,7 @@ def connect_async(
     return AsyncClient(
         find_store(url_or_client, options),
         AsyncioRuntime(),
-        namespace=namespace,
+        namespace=find_namespace(namespace),
         ttl=ttl,
         timeout=timeout,
         label=label,
@@ -174,6 +180,8 @@ class AsyncClient(AsyncPatterns, AsyncOperators):
         later. A parameter called `lease` that the caller leaves out receives the lease; `lease: Lease = CURRENT` says
         so to type checkers. `backoff` and `on_wait` are those of `acquire`.
         """
+        from leasehold._face.name_template import NameTemplate, check_template  # noqa: PLC0415 - only for decorators
+
         check_template(template, "locked")
         how = how_to_wait(WaitOptions(backoff=backoff, on_wait=on_wait))
         with_call = on_busy is not None and takes_the_call(self._check_on_busy(on_busy))
@@ -323,7 +331,7 @@ class AsyncClient(AsyncPatterns, AsyncOperators):
         return on_busy
 
     def _holder(self, reason: str | None) -> Holder:
-        return Holder(_host_name(), os.getpid(), self._label, reason)
+        return this_process(self._label, reason)
 
     def _make(self, name: str, mode: Mode, capacity: int, **options: Unpack[LockOptions]) -> AsyncLock:
         """Check everything before any I/O."""
@@ -360,13 +368,6 @@ async def _close(release_by: float | None, opened: OpenClient) -> None:
 
     await depart(opened, release_by)
     await opened.close(release_by)
-
-
-@functools.cache
-def _host_name() -> str:
-    if hasattr(os, "uname"):
-        return os.uname().nodename
-    return os.environ.get("COMPUTERNAME", "unknown host")
 
 
 _CLIENTS: weakref.WeakSet[AsyncClient] = weakref.WeakSet()

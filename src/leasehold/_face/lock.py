@@ -6,7 +6,6 @@ own.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, Unpack, overload
 
@@ -17,6 +16,7 @@ from leasehold._face.hold import AsyncHold
 from leasehold._face.lease import AsyncLease, AsyncLeaseSet
 from leasehold._face.lock_spec import how_to_wait
 from leasehold._face.lock_words import LockWords
+from leasehold._record import replace
 from leasehold.errors import AcquireTimeout, BackendError, LeaseLost
 from leasehold.values import Loss, LossReason
 

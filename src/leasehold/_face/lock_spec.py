@@ -5,24 +5,27 @@ It is checked before any I/O and never changes. `LockOptions` is the same list a
 
 from __future__ import annotations
 
-import inspect
-import logging
 import math
-from dataclasses import dataclass
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 from leasehold._backoff import QUEUE_OR_POLL, Backoff, HowToWait
 from leasehold._core.names import check_fact, check_name, key_for
 from leasehold._durations import Duration, seconds, ttl_seconds
+from leasehold._lazy import lazy
+from leasehold._log import CRITICAL, DEBUG, ERROR, INFO, WARNING
+from leasehold._record import record
 from leasehold.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    import inspect
     from collections.abc import Callable, Mapping
 
     from leasehold._core.tenure import Tenure
     from leasehold.errors import AcquireTimeout
     from leasehold.values import Grant, Holder, Mode
+else:
+    inspect = lazy("inspect")
 
 __all__ = [
     "SLOW_WAIT", "LockOptions", "LockSpec", "OnBusy", "OnWait", "SlowWait", "Timeout", "WaitOptions", "how_to_wait",
@@ -33,6 +36,7 @@ Timeout: TypeAlias = Duration | EllipsisType | None  # `...`: the timeout that t
 OnBusy: TypeAlias = "Callable[[AcquireTimeout], Any] | None"
 OnWait: TypeAlias = "Callable[[int | None, Holder | None, float], object] | None"
 
+LEVELS = {"DEBUG": DEBUG, "INFO": INFO, "WARNING": WARNING, "ERROR": ERROR, "CRITICAL": CRITICAL}
 SLOW_WAIT = 1.0  # a wait of more than this is worth one warning
 
 
@@ -57,7 +61,7 @@ class WaitOptions(TypedDict, total=False):
     on_wait: OnWait
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class LockSpec:
     """A lock as every attempt claims it: a claim without its owner, and how its lease is kept."""
 
@@ -73,7 +77,7 @@ class LockSpec:
     group: str | None = None
     reentrant: bool = False
     slow_wait: float = SLOW_WAIT  # infinite: no warning
-    slow_wait_level: int = logging.WARNING
+    slow_wait_level: int = WARNING
     make_tenure: Callable[[str, Grant, float], Tenure] | None = None  # of a pattern whose leases end in its own way
 
 
@@ -168,10 +172,15 @@ def log_level(value: object) -> int:
     """A level of `logging`, given as its number or its name."""
     if is_whole(value):
         return int(value)  # type: ignore[call-overload, no-any-return]
-    known = logging.getLevelNamesMapping()
-    if not isinstance(value, str) or value.upper() not in known:
+    name = value.upper() if isinstance(value, str) else ""
+    known = LEVELS
+    if name not in LEVELS:
+        from logging import getLevelNamesMapping  # noqa: PLC0415 - only for levels of the user's own
+
+        known = getLevelNamesMapping()
+    if name not in known:
         raise ConfigurationError(f"slow_wait_level must be a level of logging, such as 'INFO' or 20, not {value!r}")
-    return known[value.upper()]
+    return known[name]
 
 
 def _slow_wait(value: Duration | None) -> float:

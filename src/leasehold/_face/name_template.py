@@ -6,14 +6,17 @@ import and not at the first call.
 
 from __future__ import annotations
 
-import inspect
 from string import Formatter
 from typing import TYPE_CHECKING, Any
 
+from leasehold._lazy import lazy
 from leasehold.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    import inspect
     from collections.abc import Callable, Container, Mapping, Sequence
+else:
+    inspect = lazy("inspect")
 
 __all__ = ["CURRENT", "NameTemplate", "check_template"]
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import logging
-from dataclasses import dataclass
 from typing import ClassVar
 
 from leasehold._core.events import Event
+from leasehold._log import WARNING
+from leasehold._record import record
 
 __all__ = ["NamePaused", "NameResumed", "RunAgain", "RunForgotten"]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class RunAgain(Event):
     """A slot of a `once` job is run once more, by an operator's order."""
 
-    level: ClassVar[int] = logging.WARNING
+    level: ClassVar[int] = WARNING
 
     slot: str
     fence: int
@@ -26,11 +26,11 @@ class RunAgain(Event):
         return f"{self.by} runs {self.name!r} again for slot {self.slot}, with fence {self.fence}: {self.reason}"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class RunForgotten(Event):
     """An operator dropped the record of a slot of a `once` job, so that it can run again."""
 
-    level: ClassVar[int] = logging.WARNING
+    level: ClassVar[int] = WARNING
 
     slot: str
     reason: str
@@ -40,11 +40,11 @@ class RunForgotten(Event):
         return f"{self.by} made {self.name!r} forget its run for slot {self.slot}: {self.reason}"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class NamePaused(Event):
     """An operator paused a name: nobody gets it until it is resumed, or for `seconds`."""
 
-    level: ClassVar[int] = logging.WARNING
+    level: ClassVar[int] = WARNING
 
     reason: str
     by: str
@@ -55,11 +55,11 @@ class NamePaused(Event):
         return f"{self.by} paused {self.name!r}{time}: {self.reason}"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class NameResumed(Event):
     """An operator resumed a name."""
 
-    level: ClassVar[int] = logging.WARNING
+    level: ClassVar[int] = WARNING
 
     by: str
 

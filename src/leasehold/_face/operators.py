@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from leasehold._core import events as happened
@@ -12,6 +11,7 @@ from leasehold._core.names import MAX_FACT_CHARACTERS, check_fact, check_name, k
 from leasehold._durations import ttl_seconds
 from leasehold._face.lock_spec import is_whole
 from leasehold._face.operator_events import NamePaused, NameResumed, RunForgotten
+from leasehold._record import replace
 from leasehold.errors import BackendUnavailable, ConfigurationError, OutcomeUnknown
 from leasehold.spi import Examining
 from leasehold.values import MAX_FENCE, UNLIMITED, Holder

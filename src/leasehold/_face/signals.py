@@ -16,10 +16,10 @@ import signal
 import threading
 from typing import TYPE_CHECKING, Any
 
-from leasehold._core.events import logger
 from leasehold._core.open_clients import close_at_home
 from leasehold._durations import seconds
 from leasehold._face.departure import depart
+from leasehold._log import logger
 from leasehold._runtimes.threads import ThreadSignal, run
 from leasehold.errors import ConfigurationError
 
@@ -156,7 +156,7 @@ class ReleaseOnSignals:
         self._opened = self._client._open_clients.take()
         try:
             await close_at_home(self._opened, leave, deadline)
-        except Exception:  # noqa: BLE001 - the program has to end all the same
+        except Exception:
             logger.exception("the client could not be closed in order; what it holds is left to its ttl")
 
     # --- the end

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import logging
-from dataclasses import dataclass
 from typing import ClassVar
 
 from leasehold._core.events import Event
+from leasehold._log import WARNING
+from leasehold._record import record
 
 __all__ = ["BuildFailed", "Built", "CacheRead", "FillFailed", "FillRefused"]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class CacheRead(Event):
     """A value was asked for. `found`: `hit`, `miss`, or one that is due, `early` or `stale`, and built by one."""
 
@@ -22,7 +22,7 @@ class CacheRead(Event):
         return f"read {self.name!r}: {self.found}"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Built(Event):
     """A value of a cache was built, and is stored."""
 
@@ -33,14 +33,14 @@ class Built(Event):
         return f"built {self.name!r} in {self.took:.3f} s, with fence {self.fence}"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class BuildFailed(Event):
     """Building a value of a cache raised; `served`: the value before it was given out instead.
 
     The text has only the kind of the error: its message may hold what does not belong into a log.
     """
 
-    level: ClassVar[int] = logging.WARNING
+    level: ClassVar[int] = WARNING
 
     error: Exception
     served: bool
@@ -50,11 +50,11 @@ class BuildFailed(Event):
         return f"building {self.name!r} failed with {type(self.error).__name__}{instead}"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class FillRefused(Event):
     """A value of a cache was not stored: it was built again, put or forgotten while this builder was at work."""
 
-    level: ClassVar[int] = logging.WARNING
+    level: ClassVar[int] = WARNING
 
     fence: int
 
@@ -62,11 +62,11 @@ class FillRefused(Event):
         return f"{self.name!r} was not stored under fence {self.fence}: it was changed while it was being built"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class FillFailed(Event):
     """A value of a cache was built and given out, but may not be stored, so that it will be built again."""
 
-    level: ClassVar[int] = logging.WARNING
+    level: ClassVar[int] = WARNING
 
     reason: str
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from leasehold._core.events import logger
+from leasehold._log import logger
 from leasehold.errors import ClientClosed, LeaseholdError
 
 if TYPE_CHECKING:

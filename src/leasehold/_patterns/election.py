@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import weakref
-from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn, TypedDict, cast
 
 from leasehold._core.events import StoreUnreachable
@@ -24,6 +23,7 @@ from leasehold._patterns.callbacks import Callbacks
 from leasehold._patterns.observation import AsyncObservation
 from leasehold._patterns.pattern_events import Campaigning, Elected
 from leasehold._patterns.term import Term, Timings
+from leasehold._record import replace
 from leasehold.errors import BackendUnavailable, ConfigurationError, LeaseLost, OutcomeUnknown
 from leasehold.values import Loss, LossReason
 

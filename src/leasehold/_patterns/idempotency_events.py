@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import logging
-from dataclasses import dataclass
 from typing import ClassVar
 
 from leasehold._core.events import Event
+from leasehold._log import WARNING
+from leasehold._record import record
 
 __all__ = ["Completed", "KeyRefused", "NotRecorded", "Replayed", "Unprotected"]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Completed(Event):
     """The work of a key was done, and its result is stored."""
 
@@ -21,7 +21,7 @@ class Completed(Event):
         return f"completed {self.name!r}, with fence {self.fence}"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class KeyRefused(Event):
     """An attempt was refused: `in_progress`, `mismatch` (another payload), `expired`, or `missing` (no key)."""
 
@@ -31,7 +31,7 @@ class KeyRefused(Event):
         return f"refused an attempt at {self.name!r}: {self.why}"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Replayed(Event):
     """A key was completed before, so its result was replayed and nothing was run."""
 
@@ -39,11 +39,11 @@ class Replayed(Event):
         return f"replayed the result of {self.name!r}"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Unprotected(Event):
     """The store did not answer, and outage="open" let an attempt run without protection."""
 
-    level: ClassVar[int] = logging.WARNING
+    level: ClassVar[int] = WARNING
 
     error: str
 
@@ -51,11 +51,11 @@ class Unprotected(Event):
         return f"{self.name!r} runs without protection, because the store did not answer: {self.error}"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class NotRecorded(Event):
     """The end of an attempt could not be recorded: its key counts as one whose holder has vanished."""
 
-    level: ClassVar[int] = logging.WARNING
+    level: ClassVar[int] = WARNING
 
     error: str
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leasehold._core.events import logger
+from leasehold._log import logger
 from leasehold.errors import BackendUnavailable, OutcomeUnknown
 from leasehold.values import Leader
 

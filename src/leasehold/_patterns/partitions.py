@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, NoReturn, TypedDict
 
 from leasehold._core import events as happened
 from leasehold._core.backoff import GRACE
-from leasehold._core.events import logger
 from leasehold._core.names import check_name
 from leasehold._durations import Duration, optional_seconds
 from leasehold._face.lock_spec import LockOptions, is_whole
+from leasehold._log import logger
 from leasehold._patterns.partition import AsyncPartition
 from leasehold._patterns.pattern_events import PartitionTaken
 from leasehold._patterns.shares import MAX_COUNT, MEMBERS_PER_PARTITION, plan

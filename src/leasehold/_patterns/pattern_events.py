@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import logging
-from dataclasses import dataclass
 from typing import ClassVar
 
 from leasehold._core.events import Event
+from leasehold._log import INFO
+from leasehold._record import record
 
 __all__ = ["Campaigning", "Elected", "PartitionTaken", "RunEnded"]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Campaigning(Event):
     """A candidate wants to lead."""
 
@@ -21,11 +21,11 @@ class Campaigning(Event):
         return f"a candidate for {self.name!r} begins its campaign"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Elected(Event):
     """A candidate leads from now on, until the lease with this fence is released or lost."""
 
-    level: ClassVar[int] = logging.INFO
+    level: ClassVar[int] = INFO
 
     fence: int
     group: str | None
@@ -34,7 +34,7 @@ class Elected(Event):
         return f"elected as the leader of {self.name!r}, with fence {self.fence}"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class PartitionTaken(Event):
     """A member owns a partition of `share` from now on, until the lease with this fence is released or lost."""
 
@@ -46,7 +46,7 @@ class PartitionTaken(Event):
         return f"took partition {self.index} of {self.share!r}, with fence {self.fence}"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class RunEnded(Event):
     """A run of a `once` job ended. `failed`: by an error, or by its own account; `recorded`: the store knows of it."""
 

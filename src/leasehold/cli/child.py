@@ -18,11 +18,11 @@ from leasehold.cli import exit_codes
 from leasehold.cli.watchdog import signal_group
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 __all__ = ["Child", "CommandFailed", "find_command", "group_is_alive"]
 
-LONGEST_MESSAGE = 4096  # a fence and a slot; a pipe passes this much in one piece
+GO = b"\0go"  # ends the message to start: a part of it, from a wrapper that died over it, starts nothing
 START_LOOK = 0.02  # how often the lease is checked until the command has started
 _BUILTINS = {".", ":", "alias", "cd", "eval", "exec", "exit", "export", "set", "shift", "source", "trap", "ulimit",
              "umask", "unset", "wait"}  # fmt: skip
@@ -93,15 +93,16 @@ class Child:
         with suppress(PermissionError, ProcessLookupError):
             os.setpgid(self.pid, self.pid)  # both sides do it, so that neither has to wait for the other
 
-    def start(self, fence: int, slot: str | None, meanwhile: Callable[[], object]) -> None:
-        """Become the command now. Raises `CommandFailed` when that is impossible.
+    def start(self, facts: Mapping[str, str], meanwhile: Callable[[], object]) -> None:
+        """Become the command now, with these variables added. Raises `CommandFailed` when that is impossible.
 
         On a busy host this may take longer than the lease has left, so `meanwhile` is called again and again: it passes
         renewals on to the watchdog, which would otherwise end a command whose lease is in good order.
         """
-        message = f"{fence}" if slot is None else f"{fence} {slot}"
+        message = "\0".join(f"{name}={value}" for name, value in facts.items()).encode("utf-8", "surrogateescape") + GO
         with suppress(BrokenPipeError):  # it was killed during the wait, as its exit status will show
-            os.write(self._start, message.encode())
+            while message:
+                message = message[os.write(self._start, message) :]
         self._is_started = True
         os.close(self._start)
         while not select.select([self._status], [], [], START_LOOK)[0]:
@@ -137,11 +138,11 @@ def _become(command: list[str], environment: dict[str, str], start: int, status:
         for name in _PYTHON_IGNORES:
             if hasattr(signal, name):
                 signal.signal(getattr(signal, name), signal.SIG_DFL)
-        message = os.read(start, LONGEST_MESSAGE)
-        if message:
-            environment["LEASEHOLD_FENCE"], space, slot = message.decode().partition(" ")
-            if space:
-                environment["LEASEHOLD_SLOT"] = slot
+        message = _read_all(start)
+        if message.endswith(GO):
+            for fact in message.removesuffix(GO).decode("utf-8", "surrogateescape").split("\0"):
+                name, _, value = fact.partition("=")
+                environment[name] = value
             os.execvpe(command[0], command, environment)  # noqa: S606 - no shell is the point
     except OSError as error:
         os.write(status, b"%d" % (error.errno or errno.EIO))
@@ -149,6 +150,14 @@ def _become(command: list[str], environment: dict[str, str], start: int, status:
         os.write(status, b"%d" % errno.EIO)
     finally:
         os._exit(exit_codes.INTERNAL)
+
+
+def _read_all(pipe: int) -> bytes:
+    """What the wrapper sends until it closes its end."""
+    parts = []
+    while part := os.read(pipe, 65536):
+        parts.append(part)
+    return b"".join(parts)
 
 
 def _failure(command: str, number: int) -> CommandFailed:

@@ -17,22 +17,23 @@ if TYPE_CHECKING:
 
 __all__ = ["announce", "open_client", "refuse_absent_store", "refuse_private_store"]
 
-VARIABLE = "LEASEHOLD_URL"
+VARIABLES = ("LEASEHOLD_URL", "LEASEHOLD_URL_FILE")
 NO_STORE = (
-    f"no store given. Add `--url local:` for the embedded file of this user on this host, "
-    f"`--url sqlite:////path` for one that the whole host shares, or the URL of a server; or set {VARIABLE}. There is "
-    "no silent default: fifty servers that each locked a private file would run the job fifty times"
+    "no store given. Add `--url local:` for the embedded file of this user on this host, "
+    "`--url sqlite:////path` for one that the whole host shares, or the URL of a server; or set LEASEHOLD_URL, or "
+    "LEASEHOLD_URL_FILE to the path of a file that holds it. There is no silent default: fifty servers that each "
+    "locked a private file would run the job fifty times"
 )
 
 
 def open_client(arguments: Namespace, *, label: str | None = None) -> Client:
-    """A client; no I/O yet. Without --url the environment variable LEASEHOLD_URL decides, and there is no default."""
-    if not arguments.url and not os.environ.get(VARIABLE):
+    """A client; no I/O yet. Without --url the environment decides, and there is no default."""
+    if not arguments.url and not any(os.environ.get(variable) for variable in VARIABLES):
         raise ConfigurationError(NO_STORE)
     ttl = getattr(arguments, "ttl", None)
     gc.enable()  # all is loaded
     options = {} if ttl is None else {"ttl": ttl}
-    return connect(arguments.url, namespace=arguments.namespace, label=label, **options)
+    return connect(arguments.url or None, namespace=arguments.namespace, label=label, **options)
 
 
 def announce(client: Client, console: Console) -> None:
@@ -49,7 +50,7 @@ def refuse_absent_store(client: Client) -> None:
     if not client.exists():
         raise ConfigurationError(
             f"{client.store} does not exist; nothing was changed. Check the name, or create the store with: "
-            "leasehold doctor"
+            "leasehold doctor --try"
         )
 
 

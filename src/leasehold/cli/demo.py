@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 from leasehold.cli import exit_codes
 from leasehold.cli.demo_worker import TTL
-from leasehold.cli.output import print_lines, table
+from leasehold.cli.output import print_lines, print_text, table
+from leasehold.cli.style import GREEN, RED, paint
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -33,9 +34,9 @@ PATIENCE = 13.0  # for each of the two stories
 
 INTRODUCTION = f"""\
 {WORKERS} workers add 1 to a balance, {TURNS} times each, so it should end at {WORKERS * TURNS}.
-Each addition reads the balance, thinks, and writes it back, under a lock. The lock is a lease of
-{TTL:g} s that is renewed while its holder lives.
-Worker {UNLUCKY} will be stopped (SIGSTOP) between its read and its write, for longer than its lease."""
+Each addition reads the balance, thinks, and writes it back, under a lock. The
+lock is a lease of {TTL:g} s that is renewed while its holder lives. Worker {UNLUCKY} will be
+stopped (SIGSTOP) between its read and its write, for longer than its lease."""
 
 
 def demo(arguments: Namespace, console: Console) -> int:
@@ -55,9 +56,7 @@ def demo(arguments: Namespace, console: Console) -> int:
 def _tell(folder: str, console: Console) -> int:
     print_lines([INTRODUCTION])
     plain = _play(Path(folder), "plain", "\nWITHOUT A GUARD: the lock alone")
-    guarded = _play(
-        Path(folder), "guarded", "\nWITH THE GUARD: guard(tx, lease) is the first statement of each transaction"
-    )
+    guarded = _play(Path(folder), "guarded", "\nWITH THE GUARD: guard(tx, lease) comes first in each transaction")
     if plain is None or guarded is None:
         console.error("the workers did not finish in time; try again when the host is less busy")
         return exit_codes.PROBLEM
@@ -82,8 +81,9 @@ def _comparison(plain: _Story, guarded: _Story) -> list[str]:
     return [
         *table(("", "without guard", "with guard"), rows),
         "",
-        "No lock can stop a process that was paused and does not know it. The fence is a number that rises with",
-        "every grant; the guard keeps the highest one it saw next to the data, and refuses a lower one.",
+        "No lock can stop a process that was paused and does not know it. The fence is",
+        "a number that rises with every grant; the guard keeps the highest one it saw",
+        "next to the data, and refuses a lower one.",
     ]
 
 
@@ -154,7 +154,7 @@ class _Story:
         return self._stopped_at > 0 and all(worker.poll() is not None for worker in others)
 
     def _wake_up(self) -> None:
-        print_lines(
+        print_text(
             [f"  the other workers are done; worker {UNLUCKY} wakes up (SIGCONT) and does not know that it slept"]
         )
         self._stopped_at = 0
@@ -163,21 +163,23 @@ class _Story:
     def _show(self, number: int, word: str, balance: int, fence: int) -> None:
         if word == "stopped":
             self._stopped_at = fence
-            print_lines([f"  worker {number} has read {balance}, holds fence {fence}, and is stopped before its write"])
+            print_text([f"  worker {number} has read {balance}, holds fence {fence}, and is stopped before its write"])
         elif word == "wrote":
             self._wrote(number, balance, fence)
         elif word == "refused":
             self.refused += 1
-            print_lines([f"  worker {number} writes with fence {fence}: REFUSED, the guard has seen {balance}",
-                         f"  worker {number} takes the lock again and adds to what is really there"])  # fmt: skip
+            refused = paint("REFUSED", GREEN)
+            print_text([f"  worker {number} writes with fence {fence}: {refused}, the guard has seen {balance}",
+                        f"  worker {number} takes the lock again and adds to what is really there"])  # fmt: skip
         elif word == "late":
-            print_lines([f"  only now does worker {number} learn that it had lost its lease: too late"])
+            print_text([f"  only now does worker {number} learn that it had lost its lease: too late"])
 
     def _wrote(self, number: int, balance: int, fence: int) -> None:
         self.confirmed += 1
         if self._stopped_at and number != UNLUCKY and not self._taken_over:
             self._taken_over = True
-            print_lines([f"  its lease ran out after {TTL:g} s; worker {number} took over with fence {fence}"])
+            print_text([f"  its lease ran out after {TTL:g} s; worker {number} took over with fence {fence}"])
         if number == UNLUCKY and self._taken_over and balance < self.confirmed - 1 and not self._damage_shown:
             self._damage_shown = True
-            print_lines([f"  worker {number} writes {balance} over a balance of {self.confirmed - 1}: DAMAGE"])
+            damage = paint("DAMAGE", RED)
+            print_text([f"  worker {number} writes {balance} over a balance of {self.confirmed - 1}: {damage}"])

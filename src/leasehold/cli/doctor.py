@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import sys
 import time
 import uuid
 from statistics import median
@@ -12,6 +13,7 @@ from leasehold import __version__
 from leasehold.cli import exit_codes
 from leasehold.cli.connection import open_client
 from leasehold.cli.output import print_json, print_lines, printable
+from leasehold.cli.style import GREEN, RED, YELLOW, fold_line, paint, terminal_width
 from leasehold.errors import LeaseholdError
 from leasehold.findings import Finding, Level
 
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["doctor"]
 
 PAIRS = 20
+MARGIN = " " * 9
+COLOUR_OF = {Level.OK: GREEN, Level.WARNING: YELLOW, Level.PROBLEM: RED}
 SLOW = 0.05
 TOO_SLOW = 1.0
 BEFORE_ALL_THIS = 1_700_000_000  # November 2023; a clock that says less is wrong
@@ -34,23 +38,43 @@ def doctor(arguments: Namespace, console: Console) -> int:
     """Print the findings; the exit code says whether one of them is a problem."""
     if arguments.store is not None:
         arguments.url = arguments.store
-    worst = Level.OK
+    counts = dict.fromkeys(Level, 0)
     with open_client(arguments, label="leasehold doctor") as client:
         console.note(f"store: {client.store}")
-        for finding in _examine(client):
-            _show(finding, as_json=arguments.json)
-            worst = max(worst, finding.level)
-    return exit_codes.PROBLEM if worst is Level.PROBLEM else exit_codes.OK
+        for finding in _examine(client, tries=arguments.tries):
+            counts[finding.level] += 1
+            if arguments.json:
+                print_json(finding.as_data())
+            elif arguments.verbose or finding.level is not Level.OK:
+                print_lines(_lines(finding))
+    if not arguments.json:
+        print_lines([_summary(counts, arguments)])
+    return exit_codes.PROBLEM if counts[Level.PROBLEM] else exit_codes.OK
 
 
-def _examine(client: Client) -> Iterator[Finding]:
+def _examine(client: Client, *, tries: bool) -> Iterator[Finding]:
     yield _version()
     yield _clock()
+    if not client.exists() and not tries:
+        yield _absent(client)
+        yield from _examined(client, opened=False)
+        return
     opens = _opens(client)
     yield opens
-    if opens.level is not Level.PROBLEM:
+    opened = opens.level is not Level.PROBLEM
+    if opened and tries:
         yield from _try_a_lock(client)
-    yield from _examined(client, opened=opens.level is not Level.PROBLEM)
+    yield from _examined(client, opened=opened)
+
+
+def _absent(client: Client) -> Finding:
+    return Finding(
+        "exists",
+        Level.WARNING,
+        f"{client.store} does not exist yet; it was not created",
+        "its name may be misspelt; the first lock creates it",
+        "check the name; --try creates it, and tries a lock",
+    )
 
 
 def _examined(client: Client, *, opened: bool) -> Iterator[Finding]:
@@ -123,7 +147,7 @@ def _fences(fences: list[int]) -> Finding:
 
 
 def _latency(seconds: float) -> Finding:
-    found = f"{seconds * 1000:.1f} ms for acquire and release (median of {PAIRS})"
+    found = f"{seconds * 1000:.2g} ms for acquire and release (median of {PAIRS})"
     why = "a renewal must get through within the ttl, also on a bad day; and every run waits for this"
     if seconds < SLOW:
         return Finding("latency", Level.OK, found, why)
@@ -131,14 +155,23 @@ def _latency(seconds: float) -> Finding:
     return Finding("latency", level, found, why, "look for a slow disk or a busy host; meanwhile use a longer --ttl")
 
 
-def _show(finding: Finding, *, as_json: bool) -> None:
-    if as_json:
-        print_json(finding.as_data())
-        return
-    lines = [
-        f"{finding.level.name.lower():<9}{finding.check}: {printable(finding.found)}",
-        f"         why: {finding.why}",
-    ]
+def _lines(finding: Finding) -> list[str]:
+    texts = [f"{finding.check}: {printable(finding.found)}", f"why: {finding.why}"]
     if finding.advice:
-        lines.append(f"         do:  {finding.advice}")
-    print_lines(lines)
+        texts.append(f"do:  {finding.advice}")
+    width = terminal_width(sys.stdout)
+    first, *others = (fold_line(MARGIN + text, width) for text in texts)
+    level = finding.level.name.lower().ljust(len(MARGIN))
+    return [paint(level, COLOUR_OF[finding.level]) + first[len(MARGIN) :], *others]
+
+
+def _summary(counts: dict[Level, int], arguments: Namespace) -> str:
+    worst = [
+        paint(f"{count} {word}{'' if count == 1 else 's'}", COLOUR_OF[level])
+        for level, word in ((Level.PROBLEM, "problem"), (Level.WARNING, "warning"))
+        if (count := counts[level])
+    ]
+    fine = paint(f"{counts[Level.OK]} ok", GREEN)
+    hints = [] if arguments.verbose else ["-v shows all"]
+    hints += [] if arguments.tries else ["--try tries a lock, too"]
+    return ", ".join([*worst, fine]) + (f" ({'; '.join(hints)})" if hints else "")

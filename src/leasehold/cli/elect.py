@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from leasehold.cli import exit_codes
 from leasehold.cli.durations import show_duration
+from leasehold.cli.held import Held
 from leasehold.cli.parser import Usage
 from leasehold.cli.run import Job, conflict, run_command, supervise
 
@@ -91,7 +92,7 @@ def _lead(job: Job, client: Client) -> int:
             return conflict(job, client)
         job.console.note(f"leading {term.name!r} with fence {term.fence}")
         try:
-            code = supervise(job, client, term)
+            code = supervise(job, client, Held(term))
         finally:
             job.child.discard()  # after an error of our own: nothing of the command may outlive the term
         try:
@@ -121,7 +122,7 @@ def _wait_for_term(job: Job, client: Client, election: Election, block: ExitStac
 
     job.signals.wait_begins()
     try:
-        with WaitLine(client, election.name, job.console, job.arguments.wait):
+        with WaitLine(client, [election.name], job.console, job.arguments.wait):
             return block.enter_context(election.lead(job.arguments.wait))
     finally:
         job.signals.wait_ended()

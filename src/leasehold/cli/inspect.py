@@ -8,7 +8,17 @@ from leasehold.cli import exit_codes
 from leasehold.cli.connection import announce, open_client
 from leasehold.cli.durations import show_duration
 from leasehold.cli.job_lines import last_run_as_data, last_run_lines, pause_lines
-from leasehold.cli.output import print_json, print_lines, printable, shell_word, state_as_data, table, who
+from leasehold.cli.output import (
+    print_json,
+    print_lines,
+    print_text,
+    printable,
+    shell_word,
+    state_as_data,
+    table,
+    who,
+)
+from leasehold.cli.style import DIM, GREEN, RED, YELLOW, paint
 from leasehold.errors import LeaseholdError
 from leasehold.values import Capability, Mode
 
@@ -20,9 +30,12 @@ if TYPE_CHECKING:
     from leasehold.cli.output import Console
     from leasehold.values import Holding, LastRun, LockState, Pause
 
-__all__ = ["HEAD", "conflict_block", "holding_lines", "info", "ls", "rows_of"]
+__all__ = ["HEAD", "command_line", "conflict_block", "holding_lines", "info", "lock_table", "ls", "rows_of"]
 
 HEAD = ("NAME", "KIND", "HOLDER", "SINCE", "LEFT", "FENCE", "QUEUE", "REASON")
+NAME, KIND, HOLDER, FENCE, REASON = (HEAD.index(word) for word in ("NAME", "KIND", "HOLDER", "FENCE", "REASON"))
+COLOUR_OF_KIND = {"paused": YELLOW, "waiting": DIM}
+BROKEN = "broken: "
 
 
 def ls(arguments: Namespace, console: Console) -> int:
@@ -33,9 +46,26 @@ def ls(arguments: Namespace, console: Console) -> int:
     if arguments.json:
         for state in states:
             print_json(state_as_data(state))
+    elif arguments.names:
+        if states:
+            print_lines(printable(state.name) for state in states)
     else:
-        print_lines(table(HEAD, rows_of(states, waiters=arguments.waiters)))
+        print_lines(lock_table(states, waiters=arguments.waiters, fences=arguments.verbose))
     return exit_codes.OK
+
+
+def lock_table(states: Sequence[LockState], *, waiters: bool, fences: bool) -> list[str]:
+    """The locks as a table; without the fences, which are long, unless they are asked for."""
+    rows = rows_of(states, waiters=waiters)
+    if fences:
+        return table(HEAD, rows, names=(NAME, HOLDER), texts=(REASON,), colour_of=_colour_of)
+    head = (*HEAD[:FENCE], *HEAD[FENCE + 1 :])
+    rows = [(*row[:FENCE], *row[FENCE + 1 :]) for row in rows]
+    return table(head, rows, names=(NAME, HOLDER), texts=(REASON - 1,), colour_of=_colour_of)
+
+
+def _colour_of(row: Sequence[object]) -> str | None:
+    return RED if str(row[-1]).startswith(BROKEN) else COLOUR_OF_KIND.get(str(row[KIND]))
 
 
 def rows_of(states: Sequence[LockState], *, waiters: bool) -> list[tuple[object, ...]]:
@@ -59,7 +89,7 @@ def rows_of(states: Sequence[LockState], *, waiters: bool) -> list[tuple[object,
 def _holding_cells(holding: Holding, queue: int) -> tuple[object, ...]:
     reason = holding.holder.reason or ""
     if holding.broken is not None:
-        reason = f"broken: {holding.broken}"
+        reason = f"{BROKEN}{holding.broken}"
     elif holding.cooling:
         reason = "released, kept for --min-hold"
     return (
@@ -95,15 +125,11 @@ def info(arguments: Namespace, console: Console) -> int:
         data = state_as_data(state) if state else {"name": arguments.name}
         print_json({"held": held, **data, "last_run": last_run_as_data(last)})
         return exit_codes.OK if held else exit_codes.FREE
-    name = printable(repr(arguments.name))
-    if state is None:
-        lines = [f"{name} is free"]
-    elif not held:
-        lines = [f"{name} is {'free' if state.paused is None else 'paused'}", *pause_lines(state.paused)]
-        lines += _queue_lines(state) if state.waiting else []
-    else:
-        lines = _info_lines(state, arguments)
-    print_lines([*lines, *last_run_lines(last)])
+    print_text([*_info_lines(arguments.name, state), *last_run_lines(last)])
+    breakable = [holding for holding in state.holdings if _is_breakable(holding)] if state else []
+    if breakable:
+        print_lines(["", "To end the lease (its holder may still be running):"])
+        print_lines(f"  {_break_command(arguments.name, holding.fence, arguments)}" for holding in breakable)
     return exit_codes.OK if held else exit_codes.FREE
 
 
@@ -114,18 +140,24 @@ def _last_run(client: Client, arguments: Namespace) -> LastRun | None:
     return client.last_run(arguments.name, slot=arguments.slot)
 
 
-def _info_lines(state: LockState, arguments: Namespace) -> list[str]:
-    lines = [f"{printable(repr(state.name))} is held ({_kind(state)})"]
+def _info_lines(name: str, state: LockState | None) -> list[str]:
+    shown = printable(repr(name))
+    if state is None:
+        return [f"{shown} is {paint('free', GREEN)}"]
+    if not state.holdings:
+        what = paint("free", GREEN) if state.paused is None else paint("paused", YELLOW)
+        queue = _queue_lines(state) if state.waiting else []
+        return [f"{shown} is {what}", *pause_lines(state.paused), *queue]
+    lines = [f"{shown} is {paint('held', YELLOW)} ({_kind(state)})"]
     for holding in state.holdings:
         lines += holding_lines(holding)
-        if holding.broken is None and not holding.cooling:
+        if _is_breakable(holding):
             lines.append(f"  left     {show_duration(holding.expires_in)} unless renewed")
-    lines += [*pause_lines(state.paused), *_queue_lines(state)]
-    breakable = [holding for holding in state.holdings if holding.broken is None and not holding.cooling]
-    if breakable:
-        lines += ["", "To end the lease (its holder may still be running):"]
-        lines += [f"  {_break_command(state.name, holding.fence, arguments)}" for holding in breakable]
-    return lines
+    return [*lines, *pause_lines(state.paused), *_queue_lines(state)]
+
+
+def _is_breakable(holding: Holding) -> bool:
+    return holding.broken is None and not holding.cooling
 
 
 def _queue_lines(state: LockState) -> list[str]:
@@ -134,13 +166,17 @@ def _queue_lines(state: LockState) -> list[str]:
 
 
 def _break_command(name: str, fence: int, arguments: Namespace) -> str:
-    """Ready to be pasted; with the URL only if it was an argument and contains no password."""
-    words = ["leasehold", "break", name, "--fence", str(fence), "--reason", "WHY"]
+    return command_line(arguments, "break", name, "--fence", str(fence), "--reason", "WHY")
+
+
+def command_line(arguments: Namespace, *words: str) -> str:
+    """A command on the same store, ready to be pasted; with the URL only if it was an argument without a password."""
+    command = ["leasehold", *words]
     if arguments.url and "@" not in arguments.url:
-        words += ["--url", arguments.url]
+        command += ["--url", arguments.url]
     if arguments.namespace:
-        words += ["--namespace", arguments.namespace]
-    return " ".join(shell_word(word) for word in words)
+        command += ["--namespace", arguments.namespace]
+    return " ".join(shell_word(word) for word in command)
 
 
 def conflict_block(client: Client, name: str) -> str:
@@ -166,6 +202,8 @@ def holding_lines(holding: Holding) -> list[str]:
         f"  since    {show_duration(holding.held_for)} ago",
         f"  fence    {holding.fence}",
     ]
+    if holding.holder.user:
+        lines.insert(1, f"  user     {printable(holding.holder.user)}")
     if holding.holder.reason:
         lines.append(f"  reason   {printable(holding.holder.reason)}")
     if holding.broken is not None:

@@ -8,7 +8,8 @@ from leasehold.cli import exit_codes
 from leasehold.cli.break_lock import operator
 from leasehold.cli.connection import open_client, refuse_absent_store
 from leasehold.cli.durations import show_duration
-from leasehold.cli.output import print_json, print_lines, printable, shell_word, who
+from leasehold.cli.inspect import command_line
+from leasehold.cli.output import print_json, print_lines, printable, who
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -31,7 +32,7 @@ def pause(arguments: Namespace, console: Console) -> int:
     if arguments.json:
         print_json({**facts, "paused": True, "holders": len(holders)})
         return exit_codes.OK
-    until = f"until: {_command('resume', arguments)}"
+    until = f"until: {command_line(arguments, 'resume', arguments.name)}"
     if arguments.duration is not None:
         until = f"for {show_duration(arguments.duration)}, or {until}"
     lines = [f"paused {printable(repr(arguments.name))} {until}"]
@@ -77,13 +78,3 @@ def forget(arguments: Namespace, console: Console) -> int:
     else:
         print_lines([f"{name} has no run for slot {slot} to forget (`leasehold info` shows the last one)"])
     return exit_codes.OK if forgotten else exit_codes.PROBLEM
-
-
-def _command(verb: str, arguments: Namespace) -> str:
-    """Ready to be pasted; with the URL only if it was an argument and contains no password."""
-    words = ["leasehold", verb, arguments.name]
-    if arguments.url and "@" not in arguments.url:
-        words += ["--url", arguments.url]
-    if arguments.namespace:
-        words += ["--namespace", arguments.namespace]
-    return " ".join(shell_word(word) for word in words)

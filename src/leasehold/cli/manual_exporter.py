@@ -31,6 +31,6 @@ exit codes:
 
 examples:
   leasehold exporter --url redis://db-1
-  leasehold exporter --url redis://db-1 --listen 10.0.0.7:9479 --group order: --group nightly
+  leasehold exporter --url redis://db-1 --listen 10.0.0.7:9479 --group order:
 """,
 )

@@ -34,7 +34,7 @@ exit codes:
   64, 69, 70, 77, 78 as for run
 
 examples:
-  leasehold fence raise orders 1794724016973247 --reason "restored the backup of Sunday"
+  leasehold fence raise orders 1794724016973247 --reason "restored a backup"
   leasehold fence move --all --from redis://old --to etcd://h1,h2,h3 --dry-run
   leasehold fence move stock price --from local: --to zk://h1,h2,h3/locks --yes
 """,

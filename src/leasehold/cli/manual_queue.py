@@ -7,7 +7,7 @@ from leasehold.cli.manual_page import Page
 __all__ = ["QUEUE_PAGE"]
 
 QUEUE_PAGE = Page(
-    "show, retry and remove the jobs of leasehold.sql.Queue in a database",
+    "show, retry and remove the jobs of a leasehold.sql.Queue",
     "leasehold queue {ls,info,retry,purge} [QUEUE|JOB] [OPTIONS]",
     """
 The jobs are in the table leasehold_queue of your own database, which --url or the variable

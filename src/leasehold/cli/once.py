@@ -10,6 +10,7 @@ from contextlib import ExitStack, nullcontext
 from typing import TYPE_CHECKING
 
 from leasehold.cli import exit_codes
+from leasehold.cli.held import Held
 from leasehold.cli.run import Job, conflict, run_command, supervise
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def _in_slot(job: Job, client: Client) -> int:
             return _skipped(job, run)
         job.facts["slot"] = run.slot
         try:
-            code = supervise(job, client, run.lease, run.slot)
+            code = supervise(job, client, Held(run.lease), run.slot)
         finally:
             job.child.discard()  # after an error of our own: nothing of the command may outlive the lock
         if code != exit_codes.OK:
@@ -86,7 +87,7 @@ def _attempt(job: Job, client: Client, slots: Once, block: ExitStack) -> Run | S
     started = time.monotonic()
     job.signals.wait_begins()
     try:
-        with WaitLine(client, slots.name, job.console, job.arguments.wait) if waits else nullcontext():
+        with WaitLine(client, [slots.name], job.console, job.arguments.wait) if waits else nullcontext():
             return block.enter_context(slots.attempt(again=again, by=by))
     finally:
         job.signals.wait_ended()

@@ -1,29 +1,30 @@
 """What goes to the terminal: data to stdout, messages to stderr, and nothing in either that could steer a terminal.
 
-Names, labels and reasons are written by others: every character that is not printable is escaped here.
+Names, labels and reasons are written by others: every character that is not printable is escaped here, before `style`
+adds colour.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from leasehold._shown import printable
+from leasehold.cli.style import BOLD, GAP, RED, fit, fold_line, paint, shorten, terminal_width
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from leasehold.values import Holder, Holding, LockState, Pause
 
 __all__ = [
     "Console",
     "end_line",
-    "is_lively",
     "prepare_streams",
     "print_json",
     "print_lines",
+    "print_text",
     "printable",
     "shell_word",
     "state_as_data",
@@ -32,6 +33,7 @@ __all__ = [
 ]
 
 SCHEMA = 1
+PREFIX = "leasehold: "
 
 
 def prepare_streams() -> None:
@@ -58,14 +60,6 @@ def shell_word(text: str) -> str:
     return f"$'{escaped}'"
 
 
-def is_lively(stream: Any = None) -> bool:
-    """Whether the stream is a terminal on which a line may be written over."""
-    stream = sys.stderr if stream is None else stream
-    if os.environ.get("NO_COLOR") or os.environ.get("TERM") in {"dumb", ""}:
-        return False
-    return stream is not None and stream.isatty()
-
-
 class Console:
     """Messages to the user, on stderr; `-q` silences all but errors, `-v` adds detail."""
 
@@ -75,7 +69,7 @@ class Console:
 
     def error(self, message: object) -> None:
         """Something the user must know."""
-        self._write(message)
+        self._write(message, RED)
 
     def note(self, message: object) -> None:
         """Something the user would like to know."""
@@ -93,11 +87,14 @@ class Console:
             end_line()
             self._write(message)
 
-    def _write(self, message: object) -> None:
-        lines = str(message).split("\n")
-        text = "\n".join(printable(line) for line in lines)
+    def _write(self, message: object, colour: str | None = None) -> None:
+        first, *others = (printable(line) for line in str(message).split("\n"))
         with suppress(OSError, ValueError, AttributeError):  # a closed stderr must not change what happens
-            print(f"leasehold: {text}", file=sys.stderr, flush=True)  # noqa: T201
+            width = terminal_width(sys.stderr)
+            lines = [fold_line(line, width) for line in (f"{PREFIX}{first}", *others)]
+            if colour is not None:
+                lines[0] = paint(PREFIX, colour, sys.stderr) + lines[0].removeprefix(PREFIX)
+            print("\n".join(lines), file=sys.stderr, flush=True)  # noqa: T201
 
 
 def end_line() -> None:
@@ -113,6 +110,12 @@ def print_lines(lines: Iterable[str]) -> None:
     print("\n".join(lines), flush=True)  # noqa: T201
 
 
+def print_text(lines: Iterable[str]) -> None:
+    """Data for people whose long lines are folded on a terminal; not for commands that are to be pasted."""
+    width = terminal_width(sys.stdout)
+    print_lines(fold_line(line, width) for line in lines)
+
+
 def print_json(facts: dict[str, Any]) -> None:
     """Data for programs: one object on one line."""
     import json  # noqa: PLC0415 - only for --json
@@ -120,11 +123,32 @@ def print_json(facts: dict[str, Any]) -> None:
     print(json.dumps({"schema": SCHEMA, **facts}), flush=True)  # noqa: T201
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
-    """Columns padded to the same width; every cell escaped."""
+def table(
+    head: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    *,
+    names: Sequence[int] = (),
+    texts: Sequence[int] = (),
+    colour_of: Callable[[Sequence[object]], str | None] | None = None,
+) -> list[str]:
+    """Columns padded to the same width; every cell escaped.
+
+    On a terminal that is too narrow, the columns `names` are shortened in the middle, and `texts` at their ends.
+    """
     cells = [tuple(head), *(tuple(printable(cell) for cell in row) for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+    shrinkable = [*names, *texts]
+    limit = terminal_width(sys.stdout) if shrinkable else None
+    widths = fit(widths, shrinkable, limit)
+    lines = [
+        GAP.join(
+            shorten(cell, width, middle=column in names).ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()[:limit]
+        for row in cells
+    ]
+    colours = [BOLD, *(None if colour_of is None else colour_of(row) for row in rows)]
+    return [line if colour is None else paint(line, colour) for line, colour in zip(lines, colours, strict=True)]
 
 
 def who(holder: Holder | None) -> str:
@@ -165,4 +189,10 @@ def _holding_as_data(holding: Holding) -> dict[str, Any]:
 
 
 def _holder_as_data(holder: Holder) -> dict[str, Any]:
-    return {"host": holder.host, "pid": holder.pid, "label": holder.label, "reason": holder.reason}
+    return {
+        "host": holder.host,
+        "pid": holder.pid,
+        "label": holder.label,
+        "reason": holder.reason,
+        "user": holder.user,
+    }

@@ -8,15 +8,14 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, NoReturn
 
-from leasehold.cli.manual import OVERVIEW, PAGES
 from leasehold.cli.verbs import VERBS
 
 if TYPE_CHECKING:
     from leasehold.cli.verbs import Verb
 
-__all__ = ["Usage", "parser_for", "read", "top_help"]
+__all__ = ["Usage", "parser_for", "read", "top_help", "verb_help"]
 
-WIDTH = 100
+USAGE = "usage: "
 
 
 class Usage(Exception):
@@ -28,10 +27,11 @@ class Usage(Exception):
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
-    """The same help on every terminal and Python, so that the reference page can be tested against it."""
+    """The same help on every Python, so that the reference page can be tested against it."""
 
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=30, width=WIDTH)
+    def __init__(self, prog: str, width: int = 80) -> None:
+        # A width of its own: else argparse loads shutil, with all of its compressions, before there is any help.
+        super().__init__(prog, max_help_position=30, width=width)
 
     def _format_action_invocation(self, action: argparse.Action) -> str:
         if not action.option_strings:
@@ -46,7 +46,10 @@ class _Parser(argparse.ArgumentParser):
     """Raises instead of exiting with argparse's own code."""
 
     def error(self, message: str) -> NoReturn:
-        raise Usage(message, f"{self.format_usage().rstrip()}\nsee {self.prog} --help")
+        from leasehold.cli.manual import PAGES  # noqa: PLC0415 - only for mistakes
+
+        usage = PAGES[self.prog.removeprefix("leasehold ")].usage
+        raise Usage(message, f"usage: {usage}\nsee {self.prog} --help")
 
 
 def read(words: list[str]) -> argparse.Namespace | None:
@@ -57,12 +60,18 @@ def read(words: list[str]) -> argparse.Namespace | None:
         raise Usage("no command given", "see leasehold --help")
     first, *rest = words
     if first in ("-h", "--help", "help"):
-        print_lines([parser_for(VERBS[rest[0]]).format_help() if rest and rest[0] in VERBS else top_help()])
+        print_lines([verb_help(VERBS[rest[0]]) if rest and rest[0] in VERBS else top_help()])
         return None
     if first in ("-V", "--version"):
         from leasehold import __version__  # noqa: PLC0415
 
         print_lines([f"leasehold {__version__}"])
+        return None
+    if first == "__complete":
+        from leasehold.cli.candidates import complete  # noqa: PLC0415 - only for the completion scripts
+
+        if found := complete(rest):
+            print_lines(found)
         return None
     verb = VERBS.get(first)
     if verb is None:
@@ -77,10 +86,10 @@ def _read_verb(verb: Verb, words: list[str]) -> argparse.Namespace | None:
     if verb.takes_command and "--" in words:
         place = words.index("--")
         words, command = words[:place], words[place + 1 :]
-    parser = parser_for(verb)
     if "-h" in words or "--help" in words:
-        print_lines([parser.format_help()])
+        print_lines([verb_help(verb)])
         return None
+    parser = parser_for(verb)
     parse = parser.parse_known_intermixed_args if verb.mixes_words else parser.parse_known_args
     arguments, strangers = parse(words)
     if strangers:
@@ -102,22 +111,16 @@ def _check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> No
     max_hold = getattr(arguments, "max_hold", None)
     if max_hold is not None and arguments.min_hold > max_hold:
         parser.error("--min-hold is longer than --max-hold: the lock would be kept after the command was stopped")
+    names = getattr(arguments, "names", None)
+    if isinstance(names, list) and len(names) > 1 and (arguments.permits is not None or arguments.shared):
+        parser.error("--permits and --shared are for one name; several are taken as a whole, each for this run alone")
     if getattr(arguments, "again", False) and not arguments.reason:
         parser.error("--again needs --reason: it is logged, and shown by leasehold info")
 
 
 def parser_for(verb: Verb) -> argparse.ArgumentParser:
-    """The parser of one verb, whose help is its manual page."""
-    page = PAGES[verb.name]
-    parser = _Parser(
-        prog=f"leasehold {verb.name}",
-        usage=page.usage,
-        description=page.description,
-        epilog=page.epilog,
-        formatter_class=_Formatter,
-        allow_abbrev=False,
-        add_help=False,
-    )
+    """The parser of one verb; without its manual page, which only `verb_help` needs."""
+    parser = _Parser(prog=f"leasehold {verb.name}", formatter_class=_Formatter, allow_abbrev=False, add_help=False)
     if hasattr(parser, "color"):  # Python 3.14 would colour the help
         parser.color = False
     verb.add_arguments(parser)
@@ -132,10 +135,27 @@ def parser_for(verb: Verb) -> argparse.ArgumentParser:
     return parser
 
 
-def top_help() -> str:
+def verb_help(verb: Verb, width: int | None = None) -> str:
+    """The manual page of a verb, folded to the width, or else to the terminal's."""
+    from leasehold.cli.help_text import fold_page, help_width, hung  # noqa: PLC0415 - only for help
+    from leasehold.cli.manual import PAGES  # noqa: PLC0415
+
+    page, columns = PAGES[verb.name], width or help_width()
+    parser = parser_for(verb)
+    parser.formatter_class = lambda prog: _Formatter(prog, columns)
+    lines = [hung("", usage.strip(), columns - len(USAGE), 0).split("\n") for usage in page.usage.split("\n")]
+    parser.usage = "\n".join(f"{' ' * len(USAGE)}{line}" for folded in lines for line in folded).lstrip()
+    parser.description, parser.epilog = fold_page(page.description, columns), fold_page(page.epilog, columns)
+    return parser.format_help()
+
+
+def top_help(width: int | None = None) -> str:
     """The page of `leasehold --help`."""
+    from leasehold.cli.help_text import fold_page, help_width  # noqa: PLC0415 - only for help
+    from leasehold.cli.manual import OVERVIEW, PAGES  # noqa: PLC0415
+
     verbs = "\n".join(f"  {name:<12}{PAGES[name].summary}" for name in VERBS)
-    return OVERVIEW.replace("{verbs}", verbs)
+    return fold_page(OVERVIEW.replace("{verbs}", verbs), width or help_width())
 
 
 def _meant(word: str, parser: argparse.ArgumentParser) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from leasehold.cli.parser import parser_for, top_help
+from leasehold.cli.help_text import NARROW
+from leasehold.cli.parser import top_help, verb_help
 from leasehold.cli.verbs import VERBS
 
 __all__ = ["reference_page"]
@@ -15,11 +16,10 @@ def reference_page() -> str:
     parts = [
         "# The command line\n",
         "Written by `python -m leasehold.cli.reference`; a test compares it with the program.\n",
-        f"```text\n{top_help()}\n```\n",
+        f"```text\n{top_help(NARROW)}\n```\n",
     ]
     parts += [
-        f"## leasehold {name}\n\n```text\n{parser_for(verb).format_help().rstrip()}\n```\n"
-        for name, verb in VERBS.items()
+        f"## leasehold {name}\n\n```text\n{verb_help(verb, NARROW).rstrip()}\n```\n" for name, verb in VERBS.items()
     ]
     return "\n".join(parts)
 

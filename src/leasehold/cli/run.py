@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from leasehold.cli import exit_codes
 from leasehold.cli.child import Child, CommandFailed, find_command
+from leasehold.cli.held import environment_of, names_as_json
 from leasehold.cli.signals import Interrupted, Signals
 from leasehold.cli.terminal import Terminal
 from leasehold.cli.watchdog_handle import WatchdogHandle
@@ -22,13 +23,16 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable
 
-    from leasehold._blocking import Client, Lease, Lock
+    from leasehold import Client, Lock, LockSet
+    from leasehold.cli.held import Held
+    from leasehold.cli.lease_record import LeaseRecord
     from leasehold.cli.output import Console
     from leasehold.cli.supervisor import Supervisor
 
-__all__ = ["Job", "conflict", "held_names", "held_with", "run", "run_command", "supervise"]
+__all__ = ["Job", "acquire", "conflict", "held_names", "is_nested", "release", "run", "run_command", "supervise"]
 
 HELD = "LEASEHOLD_HELD"
+OF_ONE_RUN = {"LEASEHOLD_NAME", "LEASEHOLD_FENCE", "LEASEHOLD_FENCES", "LEASEHOLD_SLOT"}  # not those of a run around it
 OUTCOME_OF_STOP = {exit_codes.LEASE_LOST: "lost", exit_codes.MAX_HOLD: "max_hold"}
 
 
@@ -48,7 +52,9 @@ class Job:
     def __init__(self, arguments: Namespace, console: Console) -> None:
         self.arguments = arguments
         self.console = console
-        self.facts: dict[str, Any] = {"name": arguments.name, "command": arguments.command, "outcome": "error"}
+        self.names: list[str] = list(dict.fromkeys(getattr(arguments, "names", None) or [arguments.name]))
+        name: dict[str, Any] = {"name": self.names[0]} if len(self.names) == 1 else {"names": self.names}
+        self.facts: dict[str, Any] = {**name, "command": arguments.command, "outcome": "error"}
 
 
 # --- 1. the report, which is written however the run ends
@@ -79,19 +85,29 @@ def run_command(job: Job, body: Callable[[Job, Client], int]) -> int:
 
 
 def _checked(job: Job, body: Callable[[Job, Client], int]) -> int:
-    name, held = job.arguments.name, held_names()
-    if name in held:
-        job.console.error(
-            f"a caller of this command already holds {name!r} ({HELD} is {os.environ[HELD]}), so it would wait for "
-            f"itself for ever; use another name, or unset {HELD} if the two are on different stores"
-        )
+    if is_nested(job):
         job.facts["outcome"] = "nested"
         return exit_codes.USAGE
     try:
         find_command(job.arguments.command[0])
     except CommandFailed as failure:
         return _not_started(job, failure)
-    return _with_processes(job, {**os.environ, "LEASEHOLD_NAME": name, HELD: held_with(held, name)}, body)
+    environment = {name: value for name, value in os.environ.items() if name not in OF_ONE_RUN}
+    environment[HELD] = names_as_json([*held_names(), *job.names])
+    return _with_processes(job, environment, body)
+
+
+def is_nested(job: Job) -> bool:
+    """Whether a caller of this command holds one of the names, which is reported: it would wait for itself."""
+    held = held_names()
+    name = next((name for name in job.names if name in held), None)
+    if name is None:
+        return False
+    job.console.error(
+        f"a caller of this command already holds {name!r} ({HELD} is {os.environ[HELD]}), so it would wait for "
+        f"itself for ever; use another name, or unset {HELD} if the two are on different stores"
+    )
+    return True
 
 
 def held_names() -> list[str]:
@@ -106,15 +122,6 @@ def held_names() -> list[str]:
     except ValueError:
         return []
     return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
-
-
-def held_with(names: list[str], name: str) -> str:
-    """The variable's value for a command that runs under one more name."""
-    if not names and name.isascii() and name.isprintable() and not set(name) & set('"\\'):
-        return f'["{name}"]'  # the common case, without loading json
-    import json  # noqa: PLC0415
-
-    return json.dumps([*names, name])
 
 
 # --- 3. processes, then the store
@@ -154,37 +161,41 @@ def _with_store(job: Job, body: Callable[[Job, Client], int]) -> int:
 
 def _under_lock(job: Job, client: Client) -> int:
     started = time.monotonic()
-    lease = _acquire(job, client, _lock(job.arguments, client))
+    held = acquire(job, client)
     job.facts["waited"] = round(time.monotonic() - started, 3)
-    if lease is None:
+    if held is None:
         return conflict(job, client)
     try:
-        return supervise(job, client, lease)
+        return supervise(job, client, held)
     finally:
         job.child.discard()  # after an error of our own: nothing of the command may outlive the lock
-        _release(job, lease)
+        release(job, held)
 
 
-def _lock(arguments: Namespace, client: Client) -> Lock:
+def _lock(job: Job, client: Client) -> Lock | LockSet:
+    arguments, name = job.arguments, job.names[0]
     options: dict[str, Any] = {"min_hold": arguments.min_hold, "reason": arguments.reason}
     if arguments.permits is not None:
-        return client.semaphore(arguments.name, arguments.permits, **options)
+        return client.semaphore(name, arguments.permits, **options)
     if arguments.shared:
-        return client.rwlock(arguments.name, **options).read
-    return client.lock(arguments.name, **options)
+        return client.rwlock(name, **options).read
+    return client.lock(name, **options) if len(job.names) == 1 else client.lock_all(job.names, **options)
 
 
-def _acquire(job: Job, client: Client, lock: Lock) -> Lease | None:
-    """The lease, or None if the lock stays busy for the whole wait."""
-    from leasehold.cli.wait_line import WaitLine  # noqa: PLC0415 - after the forks
+def acquire(job: Job, client: Client) -> Held | None:
+    """What is held then, or None if a lock stays busy for the whole wait."""
+    from leasehold.cli.held import Held  # noqa: PLC0415 - after the forks
+    from leasehold.cli.wait_line import WaitLine  # noqa: PLC0415
     from leasehold.errors import AcquireTimeout  # noqa: PLC0415
 
+    lock = _lock(job, client)
     job.signals.wait_begins()
     try:
         if job.arguments.no_wait or job.arguments.wait == 0:
-            return lock.try_acquire()
-        with WaitLine(client, lock.name, job.console, job.arguments.wait):
-            return lock.acquire(job.arguments.wait)
+            lease = lock.try_acquire()
+            return None if lease is None else Held(lease)
+        with WaitLine(client, job.names, job.console, job.arguments.wait):
+            return Held(lock.acquire(job.arguments.wait))
     except AcquireTimeout:
         return None
     finally:
@@ -192,42 +203,63 @@ def _acquire(job: Job, client: Client, lock: Lock) -> Lease | None:
 
 
 def conflict(job: Job, client: Client) -> int:
-    """The lock is busy: show its holder, unless conflicts are to be skipped in silence."""
+    """A lock is busy: show its holder, unless conflicts are to be skipped in silence."""
     from leasehold.cli.inspect import conflict_block  # noqa: PLC0415 - only on a conflict
 
     skip = job.arguments.on_conflict == "skip"
     job.facts["outcome"] = "skipped" if skip else "busy"
     show = job.console.detail if skip else job.console.note
-    show(conflict_block(client, job.arguments.name))
+    show("\n".join(conflict_block(client, name) for name in _busy(client, job.names)))
     if skip:
         return exit_codes.OK
     code = job.arguments.conflict_exit_code
     return exit_codes.BUSY if code is None else int(code)
 
 
-def _release(job: Job, lease: Lease) -> None:
+def _busy(client: Client, names: list[str]) -> list[str]:
+    """Those of several names that somebody has now; all of them if nobody has one by now."""
+    return names if len(names) == 1 else [name for name in names if client.inspect(name) is not None] or names
+
+
+def release(job: Job, held: Held) -> None:
+    """Give it back; if the store does not answer, that is reported, and the ttl does it."""
     from leasehold.errors import BackendError  # noqa: PLC0415
 
     try:
-        lease.release()
+        held.release()
     except BackendError as error:
-        job.console.error(f"could not release {lease.name!r}; it is free when its ttl is over: {error}")
+        job.console.error(f"could not release {held.title}; it is free when its ttl is over: {error}")
 
 
 # --- 5. the command, under the lease
 
 
-def supervise(job: Job, client: Client, lease: Lease, slot: str | None = None) -> int:
+def supervise(job: Job, client: Client, held: Held, slot: str | None = None) -> int:
     """Start the command, supervise it to its end, and return the exit code; `slot` goes into its environment."""
+    from leasehold.cli.lease_record import LeaseRecord  # noqa: PLC0415 - after the forks
+
+    fences = held.fences
+    job.console.detail("acquired " + ", ".join(f"{name!r} with fence {fence}" for name, fence in fences.items()))
+    job.facts |= {"fence": fences[job.names[0]]} if len(fences) == 1 else {"fences": fences}
+    job.facts["abandoned"] = held.abandoned
+    record = LeaseRecord(max(fences.values()))
+    environment = {**environment_of(fences), **record.environment()}
+    if slot is not None:
+        environment["LEASEHOLD_SLOT"] = slot
+    try:
+        return _run_to_its_end(job, client, held, record, environment)
+    finally:
+        record.close()
+
+
+def _run_to_its_end(job: Job, client: Client, held: Held, record: LeaseRecord, environment: dict[str, str]) -> int:
     from leasehold.cli.supervisor import Supervisor  # noqa: PLC0415 - after the forks
 
-    arguments = job.arguments
-    job.console.detail(f"acquired {lease.name!r} with fence {lease.fence}")
-    job.facts |= {"fence": lease.fence, "abandoned": lease.abandoned}
-    terminal = Terminal(job.child.pid)
+    arguments, terminal = job.arguments, Terminal(job.child.pid)
     supervisor = Supervisor(
         job.child,
-        lease,
+        held,
+        record=record,
         watchdog=job.watchdog,
         signals=job.signals,
         terminal=terminal,
@@ -245,7 +277,7 @@ def supervise(job: Job, client: Client, lease: Lease, slot: str | None = None) -
         job.facts["outcome"] = "lost"
         return exit_codes.LEASE_LOST
     try:
-        job.child.start(lease.fence, slot, supervisor.may_start)
+        job.child.start(environment, supervisor.may_start)
     except CommandFailed as failure:
         terminal.take_back()
         return _not_started(job, failure)

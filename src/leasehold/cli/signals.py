@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from types import FrameType
 
-__all__ = ["FORWARDED", "Interrupted", "Signals"]
+__all__ = ["ENDING", "FORWARDED", "Interrupted", "Signals"]
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 FORWARDED = (*ENDING, signal.SIGUSR1, signal.SIGUSR2)

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from leasehold.cli import exit_codes
 from leasehold.cli.child import group_is_alive
-from leasehold.cli.durations import show_duration
+from leasehold.cli.renewal_notices import RenewalNotices
 from leasehold.cli.signals import FORWARDED
 from leasehold.cli.watchdog import now, signal_group
-from leasehold.events import RenewalFailed
 
 if TYPE_CHECKING:
-    from leasehold._blocking import Lease
     from leasehold.cli.child import Child
+    from leasehold.cli.held import Held
+    from leasehold.cli.lease_record import LeaseRecord
     from leasehold.cli.output import Console
     from leasehold.cli.signals import Signals
     from leasehold.cli.terminal import Terminal
@@ -32,18 +32,17 @@ GROUP_LOOK = 0.02  # how often to check whether the group has gone, once only th
 STUBBORN = 2.0  # how long a group may take to vanish after KILL; beyond that it hangs in the kernel
 TO_THE_CHILD_ONLY = (signal.SIGUSR1, signal.SIGUSR2)  # their default action would end the helpers of the command
 KEYBOARD_STOPS = (signal.SIGTTIN, signal.SIGTTOU)
-REMINDERS = 6  # in a ttl, while renewals fail
-SHORTEST_PAUSE = 1.0  # between two reminders
 
 
 class Supervisor:
-    """Watches one command under one lease until the command has ended."""
+    """Watches one command under what it holds until the command has ended."""
 
     def __init__(
         self,
         child: Child,
-        lease: Lease,
+        held: Held,
         *,
+        record: LeaseRecord,
         watchdog: WatchdogHandle,
         signals: Signals,
         terminal: Terminal,
@@ -58,9 +57,10 @@ class Supervisor:
         self._watchdog = watchdog
         self._signals = signals
         self._terminal = terminal
-        self._lease = lease
+        self._held = held
+        self._record = record
         self._console = console
-        self._renewals = _RenewalNotices(lease.name, ttl, console)
+        self._renewals = RenewalNotices(held, ttl, console)
         self._pulse = min(LONGEST_SLEEP, ttl / 6)
         self._kill_after = kill_after
         self._hold_until = float("inf") if max_hold is None else now() + max_hold
@@ -69,7 +69,6 @@ class Supervisor:
         self._killed_at: float | None = None
         self._interrupts = 0
         self._stopped = False
-        self._lease_sent = 0.0
         self.is_ending: bool = False  # a signal that would end the wrapper was passed on
         self.status: int | None = None  # as waitpid gives it
         self.stopped_for: int | None = None  # the exit code for the reason why the command was stopped, if it was
@@ -122,21 +121,19 @@ class Supervisor:
                 self._console.detail(f"the command ended with status {self.exit_code}")
 
     def _check_lease(self) -> None:
-        loss = self._lease.loss
+        loss = self._held.loss
         if loss is not None:
             if self.stopped_for != exit_codes.LEASE_LOST:
+                self._record.lasts_until(0.0)
                 self._console.error(
-                    f"lost the lease of {self._lease.name!r} ({loss.reason}): {loss.detail}; stopping the command"
+                    f"lost the lease of {self._held.title} ({loss.reason}): {loss.detail}; stopping the command"
                 )
                 self._stop(exit_codes.LEASE_LOST)
             return
-        instant, remaining = now(), self._lease.remaining()
-        ends = instant + remaining
-        if ends > self._lease_sent + 0.001:
-            self._lease_sent = ends
-            self._watchdog.lease_until(ends)
-            self._renewals.confirmed(instant)
-        self._renewals.announce(instant, remaining)
+        instant, remaining = now(), self._held.remaining()
+        if self._renewals.look(instant, remaining):
+            self._watchdog.lease_until(instant + remaining)
+            self._record.lasts_until(instant + remaining)
 
     def _check_watchdog(self) -> None:
         try:
@@ -159,7 +156,7 @@ class Supervisor:
         if instant >= self._hold_until:
             self._hold_until = float("inf")
             if self.stopped_for is None:
-                self._console.error(f"--max-hold of {self._lease.name!r} is over; stopping the command")
+                self._console.error(f"--max-hold of {self._held.title} is over; stopping the command")
                 self._stop(exit_codes.MAX_HOLD)
         if instant >= self._kill_at:
             self._kill()
@@ -183,7 +180,7 @@ class Supervisor:
     def _patience(self) -> float:
         """How long nothing can be due."""
         longest = self._pulse if self.status is None else GROUP_LOOK
-        return min(longest, min(self._kill_at, self._hold_until) - now(), max(self._lease.remaining(), 0.01))
+        return min(longest, min(self._kill_at, self._hold_until) - now(), max(self._held.remaining(), 0.01))
 
     # --- what follows from it
 
@@ -236,40 +233,3 @@ class Supervisor:
         if self._stopped and self.stopped_for is None:
             self._terminal.hand_over()
             signal_group(self._group, signal.SIGCONT)
-
-
-class _RenewalNotices:
-    """Announces that the lease is not being renewed while there is still time, and that it is again.
-
-    The supervisor reports every confirmed renewal and gives it the clock; the library reports failures, from another
-    thread.
-    """
-
-    def __init__(self, name: str, ttl: float, console: Console) -> None:
-        self._name = name
-        self._console = console
-        self._pause = max(SHORTEST_PAUSE, ttl / REMINDERS)
-        self._young = ttl / REMINDERS  # a failure reported so soon after a success happened before it
-        self._last = 0.0
-        self._error: str | None = None
-        self._announce_at = 0.0
-        self._announced = False
-
-    def note(self, event: Event) -> None:
-        """Keep a failure for the supervisor's thread, which prints."""
-        if isinstance(event, RenewalFailed) and event.name == self._name:
-            self._error = event.error
-
-    def confirmed(self, instant: float) -> None:
-        """The lease was extended."""
-        if self._announced:
-            self._console.note(f"{self._name!r} is renewed again")
-        self._last, self._error, self._announce_at, self._announced = instant, None, 0.0, False
-
-    def announce(self, instant: float, remaining: float) -> None:
-        """While renewals fail: how long they have, how much time is left, and why; now and then."""
-        if self._error is None or instant < self._announce_at or instant - self._last < self._young:
-            return
-        self._announce_at, self._announced = instant + self._pause, True
-        since, left = show_duration(instant - self._last), show_duration(remaining)
-        self._console.note(f"no renewal of {self._name!r} for {since}, {left} left before it is lost: {self._error}")

@@ -1,6 +1,7 @@
 """The table of verbs: what each one is called, which arguments it takes, and where its code is.
 
 A new verb is one `Verb` here, its text in `manual.py`, and one module with a function `(arguments, console) -> code`.
+The arguments of those that hold locks are in `run_arguments`.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from leasehold.cli.durations import duration
+from leasehold.cli.argument_types import add_json, fence_number, groups, time_span
+from leasehold.cli.run_arguments import add_check, add_elect, add_hold, add_once, add_run, add_wait
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -51,160 +53,63 @@ class Verb:
         return handler
 
 
-def _run(parser: ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="the lock; any text up to 512 bytes")
-    waiting = parser.add_mutually_exclusive_group()
-    waiting.add_argument("-n", "--no-wait", action="store_true", help="give up at once when the lock is busy")
-    waiting.add_argument(
-        "-w",
-        "--wait",
-        type=_time,
-        metavar="TIME",
-        help="give up after this long: the lock is busy (75), or the store cannot be reached (69)",
-    )
-    parser.add_argument(
-        "--ttl", type=_time, default=30.0, metavar="TIME", help="how long the lock outlives this host (30s)"
-    )
-    parser.add_argument("--min-hold", type=_time, default=0.0, metavar="TIME", help="keep the lock at least this long")
-    parser.add_argument(
-        "--max-hold", type=_time, metavar="TIME", help="stop the command after this long, with code 124"
-    )
-    parser.add_argument(
-        "--kill-after", type=_time, default=5.0, metavar="TIME", help="how long after TERM the group gets KILL (5s)"
-    )
-    kind = parser.add_mutually_exclusive_group()
-    kind.add_argument("--permits", type=_permits, metavar="N", help="up to N may hold the name together")
-    kind.add_argument("--shared", action="store_true", help="share the name with others that use --shared")
-    parser.add_argument(
-        "--on-conflict", choices=("fail", "skip"), default="fail", help="busy: exit with 75, or silently with 0"
-    )
-    parser.add_argument("-E", "--conflict-exit-code", type=_code, metavar="N", help="exit with N instead of 75")
-    parser.add_argument("--reason", metavar="TEXT", help="shown to the waiters of the lock")
-    parser.add_argument("--wait-group", action="store_true", help="hold until the whole process group has ended")
-    parser.add_argument("--report", metavar="FILE", help="write JSON about the run to FILE")
-
-
-def _once(parser: ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="the job, which is also the name of its lock")
-    slot = parser.add_mutually_exclusive_group(required=True)
-    slot.add_argument("--every", type=_time, metavar="TIME", help="once per period of the store's time, such as 1d")
-    slot.add_argument("--cron", metavar="FIELDS", help="once per tick, such as '0 2 * * *', as in crontab")
-    slot.add_argument("--slot", metavar="LABEL", help="once per label of your own, such as 2026-11-15")
-    parser.add_argument("--tz", default="UTC", metavar="ZONE", help="the time zone of periods and ticks (UTC)")
-    parser.add_argument(
-        "--on-conflict",
-        choices=("skip", "fail", "standby"),
-        default="skip",
-        help="another run has the slot: exit with 0, with 75, or wait and take over if it vanishes",
-    )
-    parser.add_argument("-w", "--wait", type=_time, metavar="TIME", help="how long to stand by; without it, for ever")
-    parser.add_argument(
-        "--again", action="store_true", help="run the slot once more although it has been run; needs --reason"
-    )
-    parser.add_argument("--close-on-failure", action="store_true", help="do not run again for this slot after failing")
-    parser.add_argument("--keep", type=_time, metavar="TIME", help="remember the slot for longer than two periods")
-    parser.add_argument(
-        "--ttl", type=_time, default=30.0, metavar="TIME", help="how long the lock outlives this host (30s)"
-    )
-    parser.add_argument(
-        "--max-hold", type=_time, metavar="TIME", help="stop the command after this long, with code 124"
-    )
-    parser.add_argument(
-        "--kill-after", type=_time, default=5.0, metavar="TIME", help="how long after TERM the group gets KILL (5s)"
-    )
-    parser.add_argument("-E", "--conflict-exit-code", type=_code, metavar="N", help="exit with N instead of 75")
-    parser.add_argument("--reason", metavar="TEXT", help="shown to the waiters of the lock")
-    parser.add_argument("--wait-group", action="store_true", help="hold until the whole process group has ended")
-    parser.add_argument("--report", metavar="FILE", help="write JSON about the run to FILE")
-    parser.set_defaults(min_hold=0.0)
-
-
-def _elect(parser: ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="the election, which is also the name of its lock")
-    parser.add_argument("--observe", action="store_true", help="print the leaders as they change, and run nothing")
-    parser.add_argument(
-        "--ttl", type=_time, default=15.0, metavar="TIME", help="when the next leader follows one that vanished (15s)"
-    )
-    parser.add_argument(
-        "--renew-deadline",
-        type=_time,
-        default=10.0,
-        metavar="TIME",
-        help="stop the command so long after the last renewal that was confirmed (10s)",
-    )
-    parser.add_argument("--retry", type=_time, default=2.0, metavar="TIME", help="how often to renew, or to look (2s)")
-    parser.add_argument(
-        "-w", "--wait", type=_time, metavar="TIME", help="give up with 75 if not elected within this time"
-    )
-    parser.add_argument(
-        "--exit-on-loss", action="store_true", help="exit with 79 when the term is lost, instead of campaigning again"
-    )
-    parser.add_argument(
-        "--kill-after",
-        type=_time,
-        metavar="TIME",
-        help="how long after TERM the group gets KILL (5s, or what is left of the ttl)",
-    )
-    parser.add_argument("--reason", metavar="TEXT", help="shown to the other candidates")
-    _json(parser)
-    parser.set_defaults(
-        min_hold=0.0, max_hold=None, wait_group=True, report=None, on_conflict="fail", conflict_exit_code=None
-    )
-
-
 def _pause(parser: ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="the lock or job")
     parser.add_argument("--reason", required=True, metavar="TEXT", help="why; shown to all who ask for it")
-    parser.add_argument("--for", dest="duration", type=_time, metavar="TIME", help="for how long (until resume)")
-    _json(parser)
+    parser.add_argument("--for", dest="duration", type=time_span, metavar="TIME", help="for how long (until resume)")
+    add_json(parser)
 
 
 def _resume(parser: ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="the lock or job")
-    _json(parser)
+    add_json(parser)
 
 
 def _forget(parser: ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="the job")
     parser.add_argument("--slot", required=True, metavar="LABEL", help="the slot, as info shows it")
     parser.add_argument("--reason", required=True, metavar="TEXT", help="why; it is logged, and shown by info")
-    _json(parser)
+    add_json(parser)
 
 
 def _ls(parser: ArgumentParser) -> None:
     parser.add_argument("prefix", metavar="PREFIX", nargs="?", default="", help="only names that begin so")
     parser.add_argument("--waiters", action="store_true", help="show the waiters, too")
-    _json(parser)
+    parser.add_argument("--names", action="store_true", help="print the names only, one per line")
+    add_json(parser)
 
 
 def _info(parser: ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="the lock")
     parser.add_argument("--slot", metavar="LABEL", help="show the last run of a `once` job for this slot")
-    _json(parser)
+    add_json(parser)
 
 
 def _watch(parser: ArgumentParser) -> None:
     parser.add_argument("prefix", metavar="PREFIX", nargs="?", default="", help="only names that begin so")
-    parser.add_argument("--every", type=_time, default=1.0, metavar="TIME", help="how often to look (1s)")
-    _json(parser)
+    parser.add_argument("--every", type=time_span, default=1.0, metavar="TIME", help="how often to look (1s)")
+    add_json(parser)
 
 
 def _break(parser: ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="the lock")
     parser.add_argument(
-        "--fence", type=_fence_number, required=True, metavar="F", help="the fence of the grant to end, from info"
+        "--fence", type=fence_number, required=True, metavar="F", help="the fence of the grant to end, from info"
     )
     parser.add_argument("--reason", required=True, metavar="TEXT", help="why; shown to the holder")
     parser.add_argument("--yes", action="store_true", help="without a confirmation")
     parser.add_argument(
         "--now", action="store_true", help="let the next holder in before the ttl of the broken lease is over"
     )
-    _json(parser)
+    add_json(parser)
 
 
 def _doctor(parser: ArgumentParser) -> None:
     parser.add_argument("store", metavar="URL", nargs="?", help="the store to examine, instead of --url")
-    _json(parser)
+    parser.add_argument(
+        "--try", dest="tries", action="store_true", help="take and give back a lock, too; this writes to the store"
+    )
+    add_json(parser)
 
 
 def _exporter(parser: ArgumentParser) -> None:
@@ -215,12 +120,12 @@ def _exporter(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--group", action="append", metavar="PREFIX", help="a group of names that begin so; may be repeated"
     )
-    parser.add_argument("--max-groups", type=_groups, default=50, metavar="N", help="more groups count as other (50)")
+    parser.add_argument("--max-groups", type=groups, default=50, metavar="N", help="more groups count as other (50)")
     parser.add_argument(
-        "--max-age", type=_time, default=5.0, metavar="TIME", help="ask the store at most this often (5s)"
+        "--max-age", type=time_span, default=5.0, metavar="TIME", help="ask the store at most this often (5s)"
     )
     parser.add_argument(
-        "--patience", type=_time, default=5.0, metavar="TIME", help="how long a scrape waits for the store (5s)"
+        "--patience", type=time_span, default=5.0, metavar="TIME", help="how long a scrape waits for the store (5s)"
     )
 
 
@@ -247,17 +152,13 @@ def _demo(parser: ArgumentParser) -> None:
     parser.add_argument("--ui", action="store_true", help="with the dashboard on the demonstration's store")
 
 
-def _groups(text: str) -> int:
-    return _whole(text, 1, 1_000)
-
-
 def _completion(parser: ArgumentParser) -> None:
-    parser.add_argument("shell", choices=("bash", "zsh"), help="for which shell")
+    parser.add_argument("shell", choices=("bash", "fish", "zsh"), help="for which shell")
 
 
 def _explain(parser: ArgumentParser) -> None:
     parser.add_argument("error", metavar="ERROR", nargs="?", help="its name, such as LeaseLost; without it, all names")
-    _json(parser)
+    add_json(parser)
 
 
 def _choose(parser: ArgumentParser) -> None:
@@ -266,7 +167,7 @@ def _choose(parser: ArgumentParser) -> None:
         "--have", action="append", metavar="WHAT,...", help=f"what is there: {', '.join(HAVES)}; may be repeated"
     )
     parser.add_argument("--twice", choices=("costly", "cheap"), help="if it happens twice, that is (costly)")
-    _json(parser)
+    add_json(parser)
 
 
 def _fence(parser: ArgumentParser) -> None:
@@ -278,11 +179,7 @@ def _fence(parser: ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="move: look who is in the way, and change nothing")
     parser.add_argument("--reason", metavar="TEXT", help="why; it is logged, and raise needs it")
     parser.add_argument("--yes", action="store_true", help="without a confirmation")
-    _json(parser)
-
-
-def _fence_number(text: str) -> int:
-    return _whole(text, 1, 2**53 - 1)
+    add_json(parser)
 
 
 def _schema(parser: ArgumentParser) -> None:
@@ -311,50 +208,24 @@ def _queue(parser: ArgumentParser) -> None:
     parser.add_argument("--url", metavar="URL", help="the database; without it, the variable LEASEHOLD_DATABASE")
     parser.add_argument("--dead", action="store_true", help="ls, retry, purge: the jobs that are dead")
     parser.add_argument("--state", choices=("ready", "claimed", "done", "dead"), help="ls: only the jobs in this state")
-    parser.add_argument("--older-than", type=_time, metavar="TIME", help="purge: over for longer than this (1d)")
+    parser.add_argument("--older-than", type=time_span, metavar="TIME", help="purge: over for longer than this (1d)")
     parser.add_argument("--schema", metavar="NAME", help="where the table is in PostgreSQL, if there are several")
-    _json(parser)
+    add_json(parser)
 
 
 def _nothing(_: ArgumentParser) -> None:
     """No arguments of its own."""
 
 
-def _json(parser: ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help='one JSON object per line, with "schema": 1')
-
-
-def _time(text: str) -> float:
-    from argparse import ArgumentTypeError  # noqa: PLC0415 - loaded already
-
-    try:
-        return duration(text)
-    except ValueError as error:
-        raise ArgumentTypeError(str(error)) from None
-
-
-def _whole(text: str, lowest: int, highest: int) -> int:
-    from argparse import ArgumentTypeError  # noqa: PLC0415
-
-    if not text.isascii() or not text.isdigit() or not lowest <= int(text) <= highest:
-        raise ArgumentTypeError(f"must be a whole number from {lowest} to {highest}, not {text!r}")
-    return int(text)
-
-
-def _permits(text: str) -> int:
-    return _whole(text, 1, 1_000_000)
-
-
-def _code(text: str) -> int:
-    return _whole(text, 0, 255)
-
-
 VERBS = {
     verb.name: verb
     for verb in (
-        Verb("run", "run:run", _run, takes_command=True),
-        Verb("once", "once:once", _once, takes_command=True),
-        Verb("elect", "elect:elect", _elect, takes_command=True),
+        Verb("run", "run:run", add_run, takes_command=True),
+        Verb("once", "once:once", add_once, takes_command=True),
+        Verb("elect", "elect:elect", add_elect, takes_command=True),
+        Verb("hold", "hold:hold", add_hold),
+        Verb("wait", "wait:wait", add_wait),
+        Verb("check", "check:check", add_check),
         Verb("ls", "inspect:ls", _ls),
         Verb("info", "inspect:info", _info),
         Verb("watch", "watch:watch", _watch),

@@ -8,8 +8,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from leasehold.cli.connection import announce, open_client
-from leasehold.cli.inspect import HEAD, rows_of
-from leasehold.cli.output import is_lively, print_json, print_lines, printable, table, who
+from leasehold.cli.inspect import lock_table
+from leasehold.cli.output import print_json, print_lines, printable, who
+from leasehold.cli.style import DIM, RED, YELLOW, is_lively, paint, shorten
 from leasehold.errors import BackendError
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["changes", "watch"]
 
 SHORTEST_PAUSE = 0.05
+NARROWEST_STORE = 12
+COLOUR_OF = {"broken": RED, "paused": YELLOW, "waiting": DIM, "left": DIM}
 CLEAR = "\x1b[H\x1b[J"  # home, and clear what is below
 
 
@@ -30,7 +33,8 @@ def watch(arguments: Namespace, console: Console) -> int:
     """The verb: look again and again, until interrupted."""
     with open_client(arguments) as client:
         announce(client, console)
-        show = _Table(client.store) if is_lively(sys.stdout) and not arguments.json else _Lines(as_json=arguments.json)
+        draws = is_lively(sys.stdout) and not arguments.json
+        show = _Table(client.store, fences=arguments.verbose) if draws else _Lines(as_json=arguments.json)
         states: Sequence[LockState] | None = client.locks(arguments.prefix)  # the first look must succeed
         away = False
         while True:
@@ -54,17 +58,19 @@ def _look(client: Client, prefix: str, console: Console, *, silent: bool) -> Seq
 class _Table:
     """A screen that is drawn over."""
 
-    def __init__(self, store: str) -> None:
+    def __init__(self, store: str, *, fences: bool) -> None:
         self._store = store
+        self._fences = fences
 
     def update(self, states: Sequence[LockState]) -> None:
         """Draw what is there now, as much as fits."""
         width, height = shutil.get_terminal_size()
-        lines = [f"{printable(self._store)}  {time.strftime('%H:%M:%S')}  {len(states)} in use  (Ctrl-C ends)", ""]
-        lines += table(HEAD, rows_of(states, waiters=True))
+        facts = f"  {time.strftime('%H:%M:%S')}  {len(states)} in use  (Ctrl-C ends)"
+        store = shorten(printable(self._store), max(width - len(facts), NARROWEST_STORE), middle=True)
+        lines = [f"{store}{facts}"[:width], "", *lock_table(states, waiters=True, fences=self._fences)]
         if len(lines) > height - 1:
             lines = [*lines[: height - 2], f"... {len(lines) - height + 2} more; give a PREFIX"]
-        sys.stdout.write(CLEAR + "\n".join(line[: width - 1] for line in lines) + "\n")
+        sys.stdout.write(CLEAR + "\n".join(lines) + "\n")
         sys.stdout.flush()
 
 
@@ -119,4 +125,7 @@ def changes(
 def _sentence(change: dict[str, Any]) -> str:
     at = time.strftime("%H:%M:%S", time.localtime(change["at"]))
     fence = f" fence {change['fence']}" if "fence" in change else ""
-    return f"{at} {change['change']:<8}{printable(change['name'])}{fence}  {printable(change['who'])}"
+    word = f"{change['change']:<8}"
+    if change["change"] in COLOUR_OF:
+        word = paint(word, COLOUR_OF[change["change"]])
+    return f"{at} {word}{printable(change['name'])}{fence}  {printable(change['who'])}"

@@ -13,11 +13,10 @@ every store; the options that many stores share (`FENCE_FLOOR`, `TLS_OPTIONS`) a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from leasehold._durations import seconds
+from leasehold._record import record
 from leasehold.errors import ConfigurationError
 from leasehold.values import MAX_FENCE
 
@@ -44,7 +43,7 @@ T = TypeVar("T")
 _FLAGS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Option(Generic[T]):
     """One option: `takes` and `meaning` are words for the reference, `read` makes a value of a text or refuses it."""
 
@@ -90,6 +89,8 @@ def _unknown(name: str, owner: str, known: Mapping[str, object], renamed: Mappin
         return f"{owner} has no option {name!r}; it is called {renamed[name]} here"
     if not known:
         return f"{owner} has no option {name!r}; it takes none"
+    from difflib import get_close_matches  # noqa: PLC0415 - only for mistakes
+
     near = get_close_matches(name, known, 1)
     hint = f"did you mean {near[0]}? " if near else ""
     return f"{owner} has no option {name!r}; {hint}it takes {', '.join(sorted(known))}"
@@ -174,7 +175,7 @@ TLS_VERIFY = flag("tls_verify", "whether the server's certificate and name are c
 TLS_OPTIONS: tuple[Option[Any], ...] = (TLS_CA, TLS_CERT, TLS_KEY, TLS_KEY_PASSWORD, TLS_VERIFY)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class TLSFiles:
     """What `TLS_OPTIONS` say."""
 

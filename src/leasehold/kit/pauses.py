@@ -10,18 +10,21 @@ a holder.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
+from leasehold._lazy import lazy
 from leasehold.kit.holder import holder_fields, holder_from_fields
 from leasehold.kit.rows import Row, State
 from leasehold.values import UNLIMITED, Claim, Mode, Pause
 
 if TYPE_CHECKING:
+    import json
     from collections.abc import Iterator
 
     from leasehold.kit.rows import Rows
     from leasehold.values import Holder
+else:
+    json = lazy("json")
 
 __all__ = [
     "OWNER",

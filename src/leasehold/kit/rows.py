@@ -6,10 +6,10 @@ What a row is, and the questions and changes that `leasehold.kit.rules` has for 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
+from leasehold._record import record
 from leasehold.values import Mode
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class State(IntEnum):
     BROKEN = 5
 
 
-@dataclass(slots=True, eq=False)
+@record(slots=True, eq=False)
 class Row:
     """One claim in one state. Instants are on the store's clock.
 
@@ -96,7 +96,7 @@ class Rows(Protocol):
         """A fence above every one that this name has had."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Crowd:
     """How many there are, and whether one of them has or wants the name alone."""
 

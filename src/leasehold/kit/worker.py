@@ -10,23 +10,25 @@ reported by the interpreter when it is collected; here it is made only when its 
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
+from leasehold._lazy import lazy
+
 if TYPE_CHECKING:
+    import logging
     from collections.abc import Awaitable, Callable, Generator
     from types import TracebackType
 
     from leasehold.spi import Runtime, Task
+else:
+    logging = lazy("logging")
 
 __all__ = ["Worker", "spawn_late"]
 
 LINGER = 2.0
 LONGEST_JOIN = 2.0
-
-logger: logging.Logger = logging.getLogger("leasehold.worker")
 
 
 class Worker:
@@ -86,8 +88,10 @@ class Worker:
                 self._signal.clear()
                 try:
                     await self._work()
-                except Exception:
-                    logger.debug("%s failed; it is tried again when it is due", self._name, exc_info=True)
+                except Exception:  # noqa: BLE001 - it is logged, and tried again
+                    logging.getLogger("leasehold.worker").debug(
+                        "%s failed; it is tried again when it is due", self._name, exc_info=True
+                    )
                 if not await self._is_wanted(run):
                     return
         except BaseException:  # the event loop is shut down: the next start must find that nothing runs

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leasehold._core.events import logger
 from leasehold._face.lock_spec import is_whole
+from leasehold._log import logger
 from leasehold.errors import ConfigurationError
 
 if TYPE_CHECKING:

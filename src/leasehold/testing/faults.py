@@ -51,9 +51,9 @@ class Faults:
         """The request is not applied and no answer comes; `deliver_late` applies it after all."""
         self._rules.append(_Rule(verb, "drop request"))
 
-    def refuse_next(self, verb: str | None = None) -> None:
-        """The store cannot be reached."""
-        self._rules.append(_Rule(verb, "refuse"))
+    def refuse_next(self, verb: str | None = None, *, back_in: float = 0.0) -> None:
+        """The store cannot be reached; with `back_in` it says in how many seconds it can grant locks."""
+        self._rules.append(_Rule(verb, "refuse", back_in))
 
     def reject_next(self, verb: str | None = None) -> None:
         """The store answers with an error."""
@@ -180,7 +180,9 @@ class FaultyBackend:
         if rule is None:
             return await request(until)
         if rule.kind == "refuse":
-            raise BackendUnavailable(f"{verb}: the store refused the connection (scripted)", backend=self.label)
+            refused = BackendUnavailable(f"{verb}: the store refused the connection (scripted)", backend=self.label)
+            refused.back_in = rule.seconds or None
+            raise refused
         if rule.kind == "reject":
             raise BackendRejected(f"{verb}: the store answered with an error (scripted)", backend=self.label)
         if rule.kind == "drop request":

@@ -141,10 +141,12 @@ async def _keys(board: Board, query: Mapping[str, str]) -> dict[str, Any]:
             facts = lock_facts(lock, source.history)
             running.append({"scope": parts[0], "key": parts[1], "name": lock.name, **facts["holdings"][0]})
     scope, key = query.get("scope", ""), query.get("key", "")
-    answer = None
+    answer: dict[str, Any] | None = None
     if scope and key:
         found = await source.shared(("key", scope, key), lambda: source.client.idempotency(scope).inspect(key))
-        answer = {"found": False} if found is None else {"found": True, **asdict(found)}
+        answer = {"found": False}
+        if found is not None:
+            answer = {"found": True, "state": found.state, "since": found.since, "expires_in": found.expires_in}
     return {
         **_reading(state),
         "supported": True,

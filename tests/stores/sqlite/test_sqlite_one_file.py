@@ -122,5 +122,5 @@ def test_doctor_finds_a_file_with_two_names(tmp_path: Path) -> None:
     assert "problem  one name:" in said
     assert "2 hard links" in said
     (tmp_path / "linked.db").unlink()
-    said = in_a_mount_namespace('"$0" -m leasehold doctor "sqlite:///$1/host.db"', tmp_path)
+    said = in_a_mount_namespace('"$0" -m leasehold doctor -v "sqlite:///$1/host.db"', tmp_path)
     assert "ok       one name:" in said

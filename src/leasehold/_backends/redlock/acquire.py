@@ -127,17 +127,20 @@ class Votes:
         """Why there is no majority that can vote, node by node."""
         reasons = [*self._reasons(window)]
         why = "; ".join(dict.fromkeys(text for text, _ in reasons))
-        return self._kind([kind for _, kind in reasons])(
+        seconds = self._back_in()
+        when = f"; a majority can vote in {seconds:.1f} s" if seconds else ""
+        error = self._kind([kind for _, kind in reasons])(
             f"{label}: {len(reasons)} of {len(self._answers)} nodes cannot vote, and {self._needed} votes are needed: "
-            f"{why}{self._when()}",
+            f"{why}{when}",
             backend=label,
         )
+        error.back_in = seconds
+        return error
 
-    def _when(self) -> str:
-        """When there is a majority again, if that is only a matter of time."""
+    def _back_in(self) -> float | None:
+        """In how many seconds there is a majority again, if that is only a matter of time."""
         left = [reply[2] / 1000 if reply[0] == SITS_OUT else 0.0 for reply in self._with(VOTE, BUSY, TOO_LOW, SITS_OUT)]
-        seconds = waits_for(left, len(self._answers))
-        return f"; a majority can vote in {seconds:.1f} s" if seconds else ""
+        return waits_for(left, len(self._answers)) or None
 
     def _kind(self, kinds: list[type[BackendError]]) -> type[BackendError]:
         """Refused for good, surely not granted, or not known: whatever enough nodes answered to rule a majority out."""

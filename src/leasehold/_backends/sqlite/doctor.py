@@ -27,7 +27,7 @@ LITTLE = 64 * MEGABYTE
 SYNCHRONOUS = {0: "off", 1: "normal", 2: "full", 3: "extra"}
 
 
-def examine_file(location: Location, mounts: Path = MOUNTS) -> Iterator[Finding]:
+def examine_file(location: Location, mounts: str | Path = MOUNTS) -> Iterator[Finding]:
     """What can be seen from outside."""
     path = Path(location.path)
     yield Finding("file", Level.OK, str(path), "everybody who shall share a lock must name this very file")

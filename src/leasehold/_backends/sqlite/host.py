@@ -9,13 +9,12 @@ from __future__ import annotations
 import sys
 import time
 from functools import partial
-from pathlib import Path
 from typing import Protocol
 
 __all__ = ["Host", "ThisHost"]
 
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-TIME_NAMESPACE = Path("/proc/self/timens_offsets")
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+TIME_NAMESPACE = "/proc/self/timens_offsets"
 
 
 class Host(Protocol):
@@ -60,18 +59,23 @@ class ThisHost:
 
 def _boot_id() -> str:
     try:
-        return BOOT_ID.read_text().strip()
+        return _text_of(BOOT_ID).strip()
     except OSError:
         return ""  # then only instants that cannot be of this boot give an old lease away
 
 
-def _namespace_offset(path: Path) -> float:
+def _namespace_offset(path: str) -> float:
     """How far this process' boot clock is moved against the host's, so that containers agree on the time."""
     try:
-        lines = path.read_text().splitlines()
+        lines = _text_of(path).splitlines()
     except OSError:
         return 0.0
     for words in map(str.split, lines):
         if len(words) == 3 and words[0] == "boottime":
             return int(words[1]) + int(words[2]) / 1e9
     return 0.0
+
+
+def _text_of(path: str) -> str:
+    with open(path, encoding="ascii") as file:  # noqa: PTH123 - pathlib takes longer to load than all of this
+        return file.read()

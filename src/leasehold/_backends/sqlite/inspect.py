@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from leasehold._backends.sqlite import statements as sql
-from leasehold._backends.sqlite.rows import FOLDED, SqliteRows
+from leasehold._backends.sqlite.rows import FOLDED, SqliteRows, holder_of
 from leasehold.kit import rules
-from leasehold.values import Holder, Holding, LockState, Mode
+from leasehold.values import Holding, LockState, Mode
 
 if TYPE_CHECKING:
     import sqlite3
@@ -48,5 +48,5 @@ def _folded(key: str, values: list[Any], now: float) -> LockState | None:
     _, fence, since, expires, host, pid, label, reason = values
     if expires <= now:
         return None
-    holding = Holding(Holder(host, pid, label, reason), fence, now - since, expires - now)
+    holding = Holding(holder_of(host, pid, label, reason), fence, now - since, expires - now)
     return LockState(key, Mode.EXCLUSIVE, 1, (holding,), ())

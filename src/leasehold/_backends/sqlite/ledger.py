@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from leasehold._backends.sqlite import statements as sql
 from leasehold._backends.sqlite.connection import single_change, transaction
-from leasehold._backends.sqlite.rows import Notification, SqliteRows
+from leasehold._backends.sqlite.rows import Notification, SqliteRows, holder_columns
 from leasehold.kit import pauses, rules
 from leasehold.kit.rules import Queued
 from leasehold.spi import Place
@@ -107,7 +107,7 @@ class Ledger:
         key, owner, ttl, holder = claim.key, claim.owner, claim.ttl, claim.holder
         now, fence = self._host.now(), self._fence_by_clock()
         self._cleaner.tick()
-        values = (key, fence, owner, ttl, now, now + ttl, holder.host, holder.pid, holder.label, holder.reason)
+        values = (key, fence, owner, ttl, now, now + ttl, *holder_columns(holder))
         if fence <= MAX_FENCE and single_change(connection, sql.GRANT_PLAIN, values):
             return Grant(claim, fence, ttl, None, abandoned=False)
         return None

@@ -14,13 +14,13 @@ import errno
 import os
 import re
 import stat
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leasehold.errors import BackendRejected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from leasehold._backends.sqlite.options import Location
 
@@ -36,7 +36,7 @@ __all__ = [
     "prepare",
 ]
 
-MOUNTS = Path("/proc/self/mountinfo")
+MOUNTS = "/proc/self/mountinfo"
 _OCTAL = re.compile(r"\\([0-7]{3})")  # how blanks in a path are written there
 
 # File systems that other hosts write to, or that pass locks and shared memory on to a machine elsewhere.
@@ -79,7 +79,7 @@ NETWORKED = frozenset(
 )
 
 
-def prepare(location: Location, mounts: Path = MOUNTS) -> tuple[int, int, int]:
+def prepare(location: Location, mounts: str | Path = MOUNTS) -> tuple[int, int, int]:
     """Make sure that there is a file that can be used, with rights that are not too wide; returns its identity."""
     try:
         if location.private:
@@ -137,6 +137,8 @@ def _refuse_second_name(location: Location, links: int, mounts: str) -> None:
 
 
 def _make_private_directory(location: Location) -> None:
+    from pathlib import Path  # noqa: PLC0415 - only for local:, and it takes time to load
+
     directory = Path(location.directory)
     try:
         missing = [place for place in (directory, *directory.parents) if not place.exists()]
@@ -187,10 +189,11 @@ def _refuse_network(location: Location, mounts: str) -> None:
         )
 
 
-def mount_table(mounts: Path) -> str:
+def mount_table(mounts: str | Path) -> str:
     """The mounts that this process sees, as the kernel lists them; empty where it does not."""
     try:
-        return mounts.read_text(errors="surrogateescape")
+        with open(mounts, encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123 - no pathlib: start-up cost
+            return file.read()
     except OSError:
         return ""
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import logging
 import os
 import re
 import select
@@ -37,8 +36,6 @@ YOUNG = 60.0  # a pipe under a provisional name may be about to be opened
 _TOKEN = re.compile(r"[0-9a-f]{16}")
 _NUMBER = struct.Struct("<q")
 _NOBODY = 0  # a number that no waiter has: wakes the listener itself
-
-logger = logging.getLogger("leasehold.sqlite")
 
 
 class Notifications:
@@ -98,7 +95,9 @@ class Notifications:
             listener = _Listener(self, self._directory, rights, self._signals)
         except OSError as error:
             self._unusable = True
-            logger.warning(
+            from logging import getLogger  # noqa: PLC0415 - only when there is something to say
+
+            getLogger("leasehold.sqlite").warning(
                 "no pipe can be made in %s (%s): waiters poll instead, and get a lock up to 0.2 s later; give this "
                 "user the right to write there",
                 self._directory,

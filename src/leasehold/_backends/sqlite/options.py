@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from leasehold._record import record
 from leasehold.errors import ConfigurationError
 from leasehold.kit.options import FENCE_FLOOR, choice
 
@@ -25,7 +24,7 @@ RENAMED: dict[str, str] = {}
 _EXAMPLES = "write local: for a file of this user, or sqlite:////var/lib/app/locks.db (four slashes)"
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Location:
     """A lock file that may not exist yet."""
 
@@ -63,11 +62,11 @@ def locate(url: StoreURL) -> Location:
 def _state_file() -> str:
     """The file of this user on this host."""
     if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or str(Path("~/AppData/Local").expanduser())
+        base = os.environ.get("LOCALAPPDATA") or os.path.expanduser("~/AppData/Local")  # noqa: PTH111
     else:
         base = os.environ.get("XDG_STATE_HOME", "")
         if not os.path.isabs(base):  # noqa: PTH117 - the specification says that others must be ignored
-            base = str(Path("~/.local/state").expanduser())
+            base = os.path.expanduser("~/.local/state")  # noqa: PTH111 - no pathlib: start-up cost
     if not os.path.isabs(base):  # noqa: PTH117
         raise ConfigurationError("local: needs a home directory, and there is none; set XDG_STATE_HOME or give a path")
     return os.path.join(base, "leasehold", "locks.db")  # noqa: PTH118

@@ -113,7 +113,7 @@ class SqliteRows:
             sql.ADD_CLAIM,
             (
                 *(self.key, claim.owner, row.state, claim.mode.value, claim.capacity, claim.ttl, claim.min_hold),
-                *(holder.host, holder.pid, holder.label, holder.reason),
+                *holder_columns(holder),
                 *(row.fence, row.since, row.expires, row.abandoned, row.listener),
             ),
         )
@@ -148,5 +148,17 @@ class SqliteRows:
 def _row(key: str, columns: tuple[Any, ...]) -> Row:
     (number, owner, state, mode, capacity, ttl, min_hold, host, pid, label, reason, fence, since, expires, abandoned,
      broken, listener) = columns  # fmt: skip
-    claim = Claim(key, owner, ttl, Mode(mode), capacity, min_hold, Holder(host, pid, label, reason))
+    claim = Claim(key, owner, ttl, Mode(mode), capacity, min_hold, holder_of(host, pid, label, reason))
     return Row(claim, State(state), since, expires, fence, bool(abandoned), broken, number, listener)
+
+
+def holder_columns(holder: Holder) -> tuple[str, int, str | None, str | None]:
+    """The user stands before the host: so files of earlier versions keep their columns, and no host has an @."""
+    host = holder.host if holder.user is None else f"{holder.user}@{holder.host}"
+    return host, holder.pid, holder.label, holder.reason
+
+
+def holder_of(host: str, pid: int, label: str | None, reason: str | None) -> Holder:
+    """The holder in these columns."""
+    user, at, name = host.rpartition("@")
+    return Holder(name, pid, label, reason, user if at else None)

@@ -5,7 +5,6 @@ Must not know what a claim is.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leasehold.errors import BackendRejected
@@ -90,6 +89,8 @@ def _refuse_others(connection: sqlite3.Connection, location: Location) -> None:
 
 
 def _create(connection: sqlite3.Connection, host: Host) -> None:
+    from pathlib import Path  # noqa: PLC0415 - only for a new file
+
     text = Path(__file__).with_name("schema.sql").read_text(encoding="utf-8")
     for statement in text.strip().split(";\n"):  # executescript would commit what is open
         connection.execute(statement)

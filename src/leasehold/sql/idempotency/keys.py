@@ -45,11 +45,11 @@ SWEPT_PER_KEY = 2  # more than one, so that a backlog becomes smaller
 class IdempotencyKeys:
     """The idempotency keys of one kind of work; make one per kind, and use it from any thread or task.
 
-    with database.transaction():
-        with keys.attempt(database, key, fingerprint=body) as attempt:
-            if not attempt.replayed:
-                attempt.complete(charge(database))
-    return attempt.result
+        with database.transaction():
+            with keys.attempt(database, key, fingerprint=body) as attempt:
+                if not attempt.replayed:
+                    attempt.complete(charge(database))
+        return attempt.result
 
     `keep`: how long a key and its result are remembered after the work was done. `wait`: how long an attempt waits for
     one that is in flight before `InFlight`; without it PostgreSQL answers at once, and SQLite after the busy timeout of

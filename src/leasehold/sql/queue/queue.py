@@ -44,9 +44,9 @@ MOST = 1000
 class Queue:
     """The jobs of one kind; make one per kind, and use it from any thread or task, in producers and in workers.
 
-    with database.transaction():
-        database.execute("UPDATE payments ...")
-        queue.enqueue(database, {"payment": 17}, key="refund-17")
+        with database.transaction():
+            database.execute("UPDATE payments ...")
+            queue.enqueue(database, {"payment": 17}, key="refund-17")
 
     `visibility`: how long a claim keeps a job from others; a worker that is alive extends it. `max_attempts`: after so
     many the job is dead, with its last error; None tries for ever. `backoff`: the pauses between attempts; by default

@@ -14,7 +14,7 @@ from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Protocol
 
 from leasehold._backoff import Backoff
-from leasehold._core.events import logger
+from leasehold._log import logger
 from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold.errors import ConfigurationError, StaleFence
 from leasehold.sql.calls import call_either

@@ -49,12 +49,12 @@ DIALECTS = {
 class Stock:
     """The stock of one kind of things, and what is reserved of it; make one per kind, for any thread or task.
 
-    tickets = Stock("tickets", hold="15m")
-    with database.transaction():
-        reservation = tickets.reserve(database, {"floor": 2, "parking": 1}, key=order)
-    ...                                             # the customer pays
-    with database.transaction():
-        tickets.confirm(database, reservation.key)  # or cancel
+        tickets = Stock("tickets", hold="15m")
+        with database.transaction():
+            reservation = tickets.reserve(database, {"floor": 2, "parking": 1}, key=order)
+        ...                                             # the customer pays
+        with database.transaction():
+            tickets.confirm(database, reservation.key)  # or cancel
 
     `hold`: how long a reservation holds what it has taken, by the database's clock. `keep`: how long the record of one
     that is over is kept after that, so that its key is known again. The stock is in a table of leasehold's, or in one

@@ -23,7 +23,7 @@ BAD_DURATIONS: tuple[Any, ...] = (
     True,
     "",
     "abc",
-    "5",
+    "-5",
     "1x",
     10**18,
     10**400,
