@@ -79,6 +79,7 @@ if TYPE_CHECKING:
         Capability,
         Holder,
         Holding,
+        KeyState,
         LastRun,
         Leader,
         LockState,
@@ -128,8 +129,8 @@ _HOMES = {
     "leasehold._patterns.shares": ["partition_of"],
     "leasehold._face.signals": ["ReleaseOnSignals"],
     "leasehold.values": [
-        "Capability", "Holder", "Holding", "LastRun", "Leader", "LockState", "Loss", "LossReason", "Mode", "Pause",
-        "Skipped",
+        "Capability", "Holder", "Holding", "KeyState", "LastRun", "Leader", "LockState", "Loss", "LossReason", "Mode",
+        "Pause", "Skipped",
     ],
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -181,6 +182,7 @@ __all__ = [
     "InFlight",
     "JobResult",
     "KeyReused",
+    "KeyState",
     "KeyedAttempt",
     "LastRun",
     "Leader",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from leasehold.errors import LeaseholdError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from leasehold._blocking import Client
     from leasehold.values import LockState
@@ -44,43 +44,73 @@ class FleetState:
 class FleetReader:
     """Reads the locks of a client's namespace, for as many as want to see them."""
 
-    def __init__(self, client: Client, *, prefix: str = "", max_age: float = 5.0, patience: float = 5.0) -> None:
+    def __init__(
+        self,
+        client: Client,
+        *,
+        prefix: str = "",
+        max_age: float = 5.0,
+        patience: float = 5.0,
+        on_read: Callable[[FleetState], object] | None = None,
+    ) -> None:
         self._client = client
         self._prefix = prefix
         self._max_age = max_age
-        self._patience = patience
+        self.patience: float = patience
+        self._on_read = on_read  # called in the thread that reads, with every answer, before anybody else sees it
         self._guard = threading.Lock()
-        self._state: FleetState | None = None
         self._reading: threading.Event | None = None  # set when the reading that is under way has ended
         self._queues: dict[str, tuple[tuple[int, ...], float]] = {}
+        self._outdated = 0.0
+        self.began: float = 0.0  # when the last reading did, on the clock of `time.monotonic`
+        self.latest: FleetState | None = None
         self.failures: int = 0
 
     def read(self) -> FleetState:
         """The present state, at most `max_age` old; with an error if the store did not answer in time."""
+        done = self.begin()
+        if (done is None or done.wait(self.patience)) and self.latest is not None:
+            return self.latest
+        return self.silence()
+
+    def begin(self) -> threading.Event | None:
+        """Begin a reading if the latest is too old; the event of the one under way, None while `latest` is good."""
         with self._guard:
-            state, done = self._state, self._reading
-            if done is None:
-                if state is not None and time.monotonic() - state.read_at < self._max_age:
-                    return state
-                done = self._reading = threading.Event()
-                threading.Thread(target=self._ask, args=(done,), name="leasehold fleet", daemon=True).start()
-        if done.wait(self._patience) and self._state is not None:
-            return self._state
-        return FleetState(error=f"the store did not answer within {self._patience:g} s", read_at=time.monotonic())
+            if self._reading is not None:
+                return self._reading
+            now = time.monotonic()
+            if self.latest is not None and self._is_fresh(self.latest, now):
+                return None
+            done = self._reading = threading.Event()
+            self.began = now
+            threading.Thread(target=self._ask, args=(done,), name="leasehold fleet", daemon=True).start()
+            return done
+
+    def outdate(self) -> None:
+        """Something was changed: what was read before is not good any more."""
+        self._outdated = time.monotonic()
+
+    def _is_fresh(self, state: FleetState, now: float) -> bool:
+        return now - state.read_at < self._max_age and state.read_at - state.took >= self._outdated
+
+    def silence(self) -> FleetState:
+        """The state of a store that has not answered for as long as anybody is ready to wait."""
+        return FleetState(error=f"the store did not answer within {self.patience:g} s", read_at=time.monotonic())
 
     def _ask(self, done: threading.Event) -> None:
         began = time.monotonic()
         try:
             locks = self._client.locks(self._prefix)
+            now = time.monotonic()
+            state = FleetState(locks, None, now, now - began, self._note_queues(locks, now))
+            if self._on_read is not None:
+                self._on_read(state)
         except Exception as error:  # noqa: BLE001 - whatever it is, those who ask must be told, and the next may succeed
             text = str(error) if isinstance(error, LeaseholdError) else f"it failed with {type(error).__name__}"
             state = FleetState(error=text, read_at=time.monotonic(), took=time.monotonic() - began)
             self.failures += 1
-        else:
-            now = time.monotonic()
-            state = FleetState(locks, None, now, now - began, self._note_queues(locks, now))
         with self._guard:
-            self._state, self._reading = state, None
+            self.latest, self._reading = state, None
         done.set()
 
     def _note_queues(self, locks: Iterable[LockState], now: float) -> dict[str, float]:

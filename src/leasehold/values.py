@@ -17,6 +17,7 @@ __all__ = [
     "Grant",
     "Holder",
     "Holding",
+    "KeyState",
     "LastRun",
     "Leader",
     "LockState",
@@ -282,3 +283,18 @@ class LastRun:
         if self.forgotten is not None:
             return "forgotten"
         return "failed" if self.failed else "done"
+
+
+@record(frozen=True, slots=True)
+class KeyState:
+    """What is stored about an idempotency key, without the result. Durations are on the store's clock.
+
+    `since` is how long ago the record was written. A record in progress whose attempt has vanished looks the same as
+    one whose attempt runs: the lock of the key tells them apart.
+    """
+
+    scope: str
+    key: str
+    state: Literal["in progress", "completed"]
+    since: float
+    expires_in: float

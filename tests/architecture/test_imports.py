@@ -78,7 +78,11 @@ MAY_IMPORT = {
         "values", "errors", "lock_spec", "events", "_core", "fencing", "client", "_blocking", "telemetry", "",
     },
     "fleet": {"values", "errors", "_blocking"},
-    "cli": {"values", "errors", "_durations", "events", "findings", "_blocking", "sql", "cli", "fleet", ""},
+    "_shown": set(),
+    "web": {"values", "errors", "findings", "_shown", "_blocking", "sql", "fleet", "web", ""},
+    "cli": {
+        "values", "errors", "_durations", "_shown", "events", "findings", "_blocking", "sql", "cli", "fleet", "web", "",
+    },
     "integrations": {
         "values", "errors", "_durations", "name_template", "store_url", "_patterns", "sql", "cli", "integrations", "",
     },

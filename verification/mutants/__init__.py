@@ -10,6 +10,7 @@ from verification.mutants.catalogue_asyncpg import ASYNCPG_MUTANTS
 from verification.mutants.catalogue_blind import BLIND_MUTANTS
 from verification.mutants.catalogue_cache import CACHE_MUTANTS
 from verification.mutants.catalogue_cli import CLI_MUTANTS
+from verification.mutants.catalogue_dashboard import DASHBOARD_MUTANTS
 from verification.mutants.catalogue_election import ELECTION_MUTANTS
 from verification.mutants.catalogue_etcd import ETCD_MUTANTS
 from verification.mutants.catalogue_faces import FACES_MUTANTS
@@ -66,6 +67,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *JOBS_MUTANTS,
     *INTEGRATIONS_MUTANTS,
     *TELEMETRY_MUTANTS,
+    *DASHBOARD_MUTANTS,
     *BLIND_MUTANTS,
 )
 

@@ -59,6 +59,7 @@ _AREAS: dict[str, tuple[str, ...]] = {
     "fencing/": ("tests/unit", "tests/fencing", "tests/stores/etcd/test_etcd_guard.py"),
     "integrations/": ("tests/integrations",),
     "cli/": ("tests/unit", "tests/processes"),
+    "web/": ("tests/web",),
 }
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from leasehold._durations import Duration
     from leasehold._patterns.idempotency import AsyncIdempotency
     from leasehold._patterns.keyed_attempt import AsyncKeyedAttempt
+    from leasehold.values import KeyState
 
 __all__ = ["Idempotency", "KeyedAttempt"]
 
@@ -77,6 +78,10 @@ class Idempotency(Twin):
         For an operator who has found out what became of an attempt that vanished. `InFlight` while one is running.
         """
         return finish(self._twin.forget(key))
+
+    def inspect(self, key: str) -> KeyState | None:
+        """What is stored about a key, without its result; None if nothing is. For operators: it takes no lock."""
+        return finish(self._twin.inspect(key))
 
     def __reduce__(self) -> NoReturn:
         """Refuse pickling: connections do not travel."""

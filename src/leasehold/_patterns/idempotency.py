@@ -24,7 +24,7 @@ from leasehold._patterns.idempotency_states import Entry, OnExpired, Phase, deco
 from leasehold._patterns.keyed_attempt import AsyncKeyedAttempt
 from leasehold._patterns.retry import retry_until
 from leasehold.errors import AcquireTimeout, ConfigurationError, InFlight
-from leasehold.values import Record
+from leasehold.values import KeyState, Record
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -157,6 +157,16 @@ class AsyncIdempotency:
         finally:
             await lease.release()
         return known
+
+    async def inspect(self, key: str) -> KeyState | None:
+        """What is stored about a key, without its result; None if nothing is. For operators: it takes no lock."""
+        opened = self._client._open()
+        reading = await self._read(opened, self._name(_checked_key(key)))
+        entry = _entry(reading)
+        if entry is None or reading.record is None:
+            return None
+        state: Literal["in progress", "completed"] = "completed" if entry.phase is Phase.COMPLETED else "in progress"
+        return KeyState(self._scope, key, state, max(0.0, reading.time - entry.since), reading.record.ttl)
 
     def __reduce__(self) -> NoReturn:
         """Refuse pickling: connections do not travel."""

@@ -39,13 +39,24 @@ lock is a lease of {TTL:g} s that is renewed while its holder lives. Worker {UNL
 stopped (SIGSTOP) between its read and its write, for longer than its lease."""
 
 
-def demo(arguments: Namespace, console: Console) -> int:  # noqa: ARG001 - every verb has this shape
-    """The verb: run both stories and compare."""
-    print_lines([INTRODUCTION])
+def demo(arguments: Namespace, console: Console) -> int:
+    """The verb: run both stories and compare; with --ui beside a dashboard, which stays."""
     with tempfile.TemporaryDirectory(prefix="leasehold-demo-") as folder:
-        console.note(f"store: sqlite:///{folder}/locks.db")
-        plain = _play(Path(folder), "plain", "\nWITHOUT A GUARD: the lock alone")
-        guarded = _play(Path(folder), "guarded", "\nWITH THE GUARD: guard(tx, lease) comes first in each transaction")
+        store = f"sqlite:///{folder}/locks.db"
+        console.note(f"store: {store}")
+        if not arguments.ui:
+            code = _tell(folder, console)
+            console.note("to see such a store in a browser: leasehold demo --ui")
+            return code
+        from leasehold.cli.demo_ui import dashboard_of  # noqa: PLC0415 - the extra `web`
+
+        return dashboard_of(store, console, lambda: _tell(folder, console))
+
+
+def _tell(folder: str, console: Console) -> int:
+    print_lines([INTRODUCTION])
+    plain = _play(Path(folder), "plain", "\nWITHOUT A GUARD: the lock alone")
+    guarded = _play(Path(folder), "guarded", "\nWITH THE GUARD: guard(tx, lease) comes first in each transaction")
     if plain is None or guarded is None:
         console.error("the workers did not finish in time; try again when the host is less busy")
         return exit_codes.PROBLEM

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from leasehold._shown import show_duration
+
 __all__ = ["duration", "show_duration"]
 
 _UNITS = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
@@ -23,18 +25,3 @@ def duration(text: str) -> float:
     if total > LONGEST:
         raise ValueError(f"{text!r} is more than a year")
     return total
-
-
-def show_duration(seconds: float) -> str:
-    """A duration for people, in at most two units: `1h05m`, `12s`, `0.4s`."""
-    if seconds < 10:
-        return f"{max(seconds, 0.0):.1f}s"
-    whole = round(seconds)
-    days, rest = divmod(whole, 86_400)
-    hours, rest = divmod(rest, 3_600)
-    minutes, rest = divmod(rest, 60)
-    if days:
-        return f"{days}d{hours:02}h"
-    if hours:
-        return f"{hours}h{minutes:02}m"
-    return f"{minutes}m{rest:02}s" if minutes else f"{rest}s"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from leasehold.cli import exit_codes
 from leasehold.cli.connection import announce, open_client, refuse_private_store
+from leasehold.cli.listen import listen_address
 from leasehold.errors import ConfigurationError
 from leasehold.fleet import FleetReader, Groups, summary
 
@@ -40,7 +41,7 @@ FLEET_METRICS = {
 
 def exporter(arguments: Namespace, console: Console) -> int:
     """Serve until a signal ends it."""
-    host, port = _address(arguments.listen)
+    host, port = listen_address(arguments.listen)
     with open_client(arguments, label="leasehold exporter") as client:
         refuse_private_store(client)
         announce(client, console)
@@ -141,10 +142,3 @@ def _serve(server: ThreadingHTTPServer) -> None:
         for number, handler in before.items():
             signal.signal(number, handler)
         server.server_close()
-
-
-def _address(text: str) -> tuple[str, int]:
-    host, colon, port = text.rpartition(":")
-    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
-        raise ConfigurationError(f"--listen takes HOST:PORT, such as 127.0.0.1:9479, not {text!r}")
-    return host.strip("[]"), int(port)

@@ -10,6 +10,7 @@ from leasehold.cli.manual_jobs import JOB_PAGES
 from leasehold.cli.manual_page import Page
 from leasehold.cli.manual_queue import QUEUE_PAGE
 from leasehold.cli.manual_run import RUN_PAGES
+from leasehold.cli.manual_ui import UI_PAGES
 
 __all__ = ["OVERVIEW", "PAGES", "Page"]
 
@@ -203,22 +204,6 @@ examples:
 """,
 )
 
-_DEMO = Page(
-    "see a paused holder damage data, and a fence prevent it",
-    "leasehold demo [OPTIONS]",
-    """
-Four worker processes increment a balance under a lock. One is stopped in the middle of its work for
-longer than its lease; another takes over; then the first wakes up and writes. The same story runs
-with and without the fence guard, and the two balances are shown side by side. It uses a temporary
-directory, needs no server, and ends by itself within 30 seconds.
-""",
-    """
-exit codes:
-  0                  the additions were lost without the guard, and none with it
-  1                  it went otherwise, or took too long
-""",
-)
-
 PAGES = {
     **RUN_PAGES,
     **HOLDING_PAGES,
@@ -235,5 +220,5 @@ PAGES = {
     "explain": EXPLAIN_PAGE,
     "choose": CHOOSE_PAGE,
     "completion": _COMPLETION,
-    "demo": _DEMO,
+    **UI_PAGES,
 }

@@ -10,6 +10,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from leasehold._shown import printable
 from leasehold.cli.style import BOLD, GAP, RED, fit, fold_line, paint, shorten, terminal_width
 
 if TYPE_CHECKING:
@@ -40,17 +41,6 @@ def prepare_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if stream is not None and hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-
-
-def printable(text: object) -> str:
-    """The text with every control, format and other unprintable character as an escape."""
-    raw = str(text)
-    if raw.isprintable():
-        return raw
-    return "".join(
-        character if character.isprintable() else character.encode("unicode_escape", "backslashreplace").decode()
-        for character in raw
-    )
 
 
 def shell_word(text: str) -> str:

@@ -129,6 +129,29 @@ def _exporter(parser: ArgumentParser) -> None:
     )
 
 
+def _ui(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--listen", default="127.0.0.1:9480", metavar="HOST:PORT", help="where to answer (127.0.0.1:9480)"
+    )
+    parser.add_argument("--write", action="store_true", help="let everybody who reaches it break and pause locks")
+    parser.add_argument("--auth", metavar="FILE", help="only these users, each with a role; see above")
+    parser.add_argument("--proxy-user", metavar="HEADER", help="a proxy names the user in this header")
+    parser.add_argument(
+        "--proxy-address", action="append", metavar="ADDRESS", help="of that proxy, or a network (127.0.0.1)"
+    )
+    parser.add_argument("--writer", action="append", metavar="USER", help="of the proxy's users, who may change things")
+    parser.add_argument("--allow-host", action="append", metavar="NAME", help="another name of this server, as in DNS")
+    parser.add_argument("--database", metavar="URL", help="the database with the queues of leasehold.sql.Queue")
+    parser.add_argument("--election", action="append", metavar="NAME", help="an election, or a pattern such as lead:*")
+    parser.add_argument("--job", action="append", metavar="NAME", help="a once job, or a pattern such as nightly-*")
+    parser.add_argument("--audit", metavar="FILE", help="append every order to this file, as JSON lines")
+    parser.add_argument("--hash-password", action="store_true", help="ask for a password, print its hash, and end")
+
+
+def _demo(parser: ArgumentParser) -> None:
+    parser.add_argument("--ui", action="store_true", help="with the dashboard on the demonstration's store")
+
+
 def _completion(parser: ArgumentParser) -> None:
     parser.add_argument("shell", choices=("bash", "fish", "zsh"), help="for which shell")
 
@@ -218,6 +241,7 @@ VERBS = {
         Verb("explain", "explain:explain", _explain, asks_store=False),
         Verb("choose", "choose:choose", _choose, asks_store=False),
         Verb("completion", "completion:completion", _completion, asks_store=False),
-        Verb("demo", "demo:demo", _nothing, asks_store=False),
+        Verb("ui", "ui:ui", _ui),
+        Verb("demo", "demo:demo", _demo, asks_store=False),
     )
 }

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from leasehold._backends.redis.calls import Call, CallTemplate, RecordCall
 from leasehold._backends.redis.errors import hold_off_reason
-from leasehold._backends.redis.inspect import read_obstacle, read_state
+from leasehold._backends.redis.inspect import read_obstacle, read_state, read_states
 from leasehold._backends.redis.notifications import Listener, Waiter
 from leasehold._backends.redis.scripts import script
 from leasehold.errors import BackendError, BackendRejected, BackendUnavailable
@@ -45,7 +45,6 @@ LISTENING = 6  # the part of a place's life that may be spent on subscribing
 POLL_AT_THE_HEAD = 0.1  # for a waiter that no message can wake
 SHORTEST_TIMEOUT = 0.25
 HOUR_US = 3_600_000_000
-SCAN_PAGE = 1000
 SLICE = 500
 TAKEN = Loss(LossReason.TAKEN, "the store does not know this grant any more")
 LETTER = {Mode.EXCLUSIVE: "x", Mode.SHARED: "s", Mode.PERMIT: "p"}
@@ -136,20 +135,7 @@ class RedisBackend:
         return read_state(key, reply)
 
     async def list(self, prefix: str) -> Sequence[LockState]:
-        """Goes through all keys of the database, page by page; the server stays responsive."""
-        found: set[str] = set()
-        for node in await self._router.topology.all(self._router.wire):
-            cursor: Any = b"0"
-            while True:
-                cursor, page = await self._router.command(
-                    node, "SCAN", cursor, "MATCH", self._names.pattern(prefix), "COUNT", SCAN_PAGE
-                )
-                keys = (self._names.key_of(text.decode(), prefix) for text in page)
-                found.update(key for key in keys if key is not None)
-                if cursor == b"0":
-                    break
-        states = [await self.inspect(key) for key in sorted(found)]
-        return [state for state in states if state is not None]
+        return await read_states(self._router, self._names, prefix, self._options.answer_timeout)
 
     async def break_(self, key: str, fence: int, reason: str, *, now: bool) -> bool:
         """Two steps: the key that keeps the reason for the holder contains its owner value, which has to be read."""

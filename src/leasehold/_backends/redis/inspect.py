@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import json
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from leasehold._backends.redis.calls import Call
+from leasehold._backends.redis.scripts import script
 from leasehold.kit.holder import holder_from_fields
 from leasehold.kit.pauses import pause_from_json, pause_of_holder
 from leasehold.values import Holder, Holding, LockState, Mode, Pause
 
-__all__ = ["read_holder", "read_obstacle", "read_state"]
+if TYPE_CHECKING:
+    from leasehold._backends.redis.keys import Names
+    from leasehold._backends.redis.router import Router
+
+__all__ = ["read_holder", "read_obstacle", "read_state", "read_states"]
 
 FOREIGN = Holder("another program", 0)
+SCAN_PAGE = 1000
+STATES_AT_ONCE = 100  # so many names are read in one round trip, a millisecond or so of the server's time
 
 
 @lru_cache(1024)
@@ -51,6 +59,33 @@ def read_state(key: str, reply: Any) -> LockState | None:
     first = (entries[0][1] if entries else waiters[0]).decode()
     mode = {"x": Mode.EXCLUSIVE, "s": Mode.SHARED, "p": Mode.PERMIT}[first]
     return LockState(key, mode, int(kind) or 1, tuple(map(_holding, entries)), waiting, next(iter(pauses), None))
+
+
+async def read_states(router: Router, names: Names, prefix: str, timeout: float) -> list[LockState]:
+    """Goes through all keys of the database, page by page; the server stays responsive."""
+    found: set[str] = set()
+    for node in await router.topology.all(router.wire):
+        cursor: Any = b"0"
+        while True:
+            cursor, page = await router.command(
+                node, "SCAN", cursor, "MATCH", names.pattern(prefix), "COUNT", SCAN_PAGE
+            )
+            keys = (names.key_of(text.decode(), prefix) for text in page)
+            found.update(key for key in keys if key is not None)
+            if cursor == b"0":
+                break
+    ordered = sorted(found)
+    states: list[LockState] = []
+    for place in range(0, len(ordered), STATES_AT_ONCE):
+        some = ordered[place : place + STATES_AT_ONCE]
+        calls = [Call.of(script("inspect"), names.keys(key), None) for key in some]
+        for key, reply in zip(some, await router.execute_all(calls, timeout), strict=True):
+            if isinstance(reply, Exception):
+                raise reply
+            state = read_state(key, reply)
+            if state is not None:
+                states.append(state)
+    return states
 
 
 def _pause(parts: list[bytes]) -> Pause:

@@ -260,22 +260,40 @@ class Queue:
         most = _limit(limit)
         return lambda wire: self._rows(wire).retry_dead(number, most)
 
-    def purge(self, tx: Any, *, dead: bool = False, older_than: Duration | None = None, limit: int = MOST) -> int:
-        """Remove at most `limit` jobs that were completed (or are dead) for longer than `keep`; how many it were."""
-        return call(tx, "purge", self._purge(older_than, limit, dead=dead))
+    def purge(
+        self,
+        tx: Any,
+        job_id: int | None = None,
+        *,
+        dead: bool = False,
+        older_than: Duration | None = None,
+        limit: int = MOST,
+    ) -> int:
+        """Remove at most `limit` jobs that were completed (or are dead) for longer than `keep`; how many it were.
+
+        With a `job_id` only this one, however long it has been over.
+        """
+        return call(tx, "purge", self._purge(job_id, older_than, limit, dead=dead))
 
     async def purge_async(
-        self, tx: Any, *, dead: bool = False, older_than: Duration | None = None, limit: int = MOST
+        self,
+        tx: Any,
+        job_id: int | None = None,
+        *,
+        dead: bool = False,
+        older_than: Duration | None = None,
+        limit: int = MOST,
     ) -> int:
         """The same as `purge` for asyncio."""
-        return await call_async(tx, "purge", self._purge(older_than, limit, dead=dead))
+        return await call_async(tx, "purge", self._purge(job_id, older_than, limit, dead=dead))
 
     def _purge(
-        self, older_than: Duration | None, limit: int, *, dead: bool = False
+        self, job_id: int | None, older_than: Duration | None, limit: int, *, dead: bool
     ) -> Callable[[Wire], Coroutine[Any, Any, int]]:
         age = self.keep if older_than is None else seconds(older_than, "older_than")
+        number = None if job_id is None else check_whole(job_id, "job_id", 1)
         most = _limit(limit)
-        return lambda wire: self._rows(wire).purge("dead" if dead else "done", age, most)
+        return lambda wire: self._rows(wire).purge("dead" if dead else "done", age, most, number)
 
     def jobs(self, tx: Any, *, state: JobState | None = None, limit: int = 100) -> list[JobInfo]:
         """The jobs in the table, by their numbers; only those in one state, if it is given."""

@@ -243,11 +243,13 @@ class Rows:
 
         return await self._do(retry)
 
-    async def purge(self, state: JobState, older_than: float, limit: int) -> int:
-        """Remove jobs that are over; how many."""
+    async def purge(self, state: JobState, older_than: float, limit: int, number: int | None = None) -> int:
+        """Remove jobs that are over, or one of them; how many."""
 
         async def purge() -> int:
             values = {"queue": self.rules.queue, "state": state}
+            if number is not None:
+                return await self._ask_for(_PURGE, [number], values)
             over = (await self.ask(_OVER, {**values, "seconds": older_than, "limit": limit})).rows
             return await self._ask_for(_PURGE, [row[0] for row in over], values)
 

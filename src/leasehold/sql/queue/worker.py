@@ -298,7 +298,7 @@ class Worker:
                 each.ends = until
 
     async def _purge(self, door: Door) -> None:
-        purge = self.plan.queue._purge(None, 1000)  # noqa: SLF001
+        purge = self.plan.queue._purge(None, None, 1000, dead=False)  # noqa: SLF001
         async with door.begin(claims=True) as tx:
             await call_either(tx, purge)
 

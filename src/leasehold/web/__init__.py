@@ -1,0 +1,33 @@
+"""The dashboard: the locks of a store in a browser, mounted in an application or served by `leasehold ui`.
+
+    app.mount("/locks", leasehold.web.dashboard("redis://db-1", auth=my_auth))
+
+It reads by default. Whoever may change something is a matter of `auth`: a callable that is given the request and
+returns a `Viewer`, or None to refuse it. It needs the extra `web`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from leasehold.web.app import dashboard
+    from leasehold.web.auth import Auth, BasicAuth, ProxyHeader, Role, Viewer, hash_password
+
+__all__ = ["Auth", "BasicAuth", "ProxyHeader", "Role", "Viewer", "dashboard", "hash_password"]
+
+_HOMES = {"dashboard": "leasehold.web.app"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return getattr(import_module(_HOMES.get(name, "leasehold.web.auth")), name)
+    except ModuleNotFoundError as missing:
+        from leasehold.errors import ConfigurationError  # noqa: PLC0415 - not needed when all goes well
+
+        raise ConfigurationError(
+            f"the dashboard needs {missing.name}, which is not installed: pip install 'leasehold[web]'"
+        ) from missing
