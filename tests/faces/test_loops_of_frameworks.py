@@ -30,7 +30,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of Starlette, that httpx has a successor
     from starlette.testclient import TestClient
 
-ONE_TEST_FILE = Path(__file__).parent / "loop_per_test.py"
+ONE_TEST_FILE = Path(__file__).parent / "loops_program.py"
 
 
 def test_pytest_has_a_loop_for_each_test(tmp_path: Path) -> None:

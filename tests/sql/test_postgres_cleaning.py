@@ -28,7 +28,7 @@ def connection(database: str) -> Iterator[psycopg.Connection]:
 def age(connection: psycopg.Connection) -> None:
     """Let everything be a day and an hour older."""
     connection.execute(
-        f"UPDATE leasehold._face.lock SET fence = fence - {BACK}, since = since - {DAY}, expires = expires - {DAY}, "
+        f"UPDATE leasehold.lock SET fence = fence - {BACK}, since = since - {DAY}, expires = expires - {DAY}, "
         f"abandoned_until = abandoned_until - {DAY}, look = look - {DAY}".encode()
     )
     connection.execute(f"UPDATE leasehold.claim SET expires = expires - {DAY}, since = since - {DAY}".encode())
@@ -103,9 +103,7 @@ def test_fence_that_ran_ahead_of_the_clock_is_remembered_until_the_clock_has_pas
 def test_what_is_in_use_stays(database: str, connection: psycopg.Connection) -> None:
     with leasehold.connect(database, ttl=600) as client:
         plain, shared = client.lock("plain").acquire(), client.rwlock("shared").read.acquire()
-        connection.execute(
-            f"UPDATE leasehold._face.lock SET fence = fence - {BACK}".encode()
-        )  # old fences, young holders
+        connection.execute(f"UPDATE leasehold.lock SET fence = fence - {BACK}".encode())  # old fences, young holders
         connection.execute(f"UPDATE leasehold.claim SET fence = fence - {BACK}".encode())
         clean(connection)
         assert [state.name for state in client.locks()] == ["plain", "shared"]
@@ -115,15 +113,15 @@ def test_what_is_in_use_stays(database: str, connection: psycopg.Connection) -> 
 
 def test_cleaning_walks_on_through_many_rows(database: str, connection: psycopg.Connection) -> None:
     connection.execute(
-        "INSERT INTO leasehold._face.lock (key, fence) "
+        "INSERT INTO leasehold.lock (key, fence) "
         "SELECT convert_to('leasehold:' || n, 'UTF8'), n FROM generate_series(1, 95) n"
     )
     assert [clean(connection, 20) for _ in range(6)] == [20, 20, 20, 20, 15, 0]
 
 
 def test_one_cleans_at_a_time_and_not_too_often(connection: psycopg.Connection) -> None:
-    connection.execute("INSERT INTO leasehold._face.lock (key, fence) VALUES ('a', 1)")
+    connection.execute("INSERT INTO leasehold.lock (key, fence) VALUES ('a', 1)")
     for expected in (1, 0):
         row = connection.execute("SELECT leasehold.clean_3(100, 3600)").fetchone()
         assert row == (expected,)
-        connection.execute("INSERT INTO leasehold._face.lock (key, fence) VALUES ('b', 1) ON CONFLICT DO NOTHING")
+        connection.execute("INSERT INTO leasehold.lock (key, fence) VALUES ('b', 1) ON CONFLICT DO NOTHING")

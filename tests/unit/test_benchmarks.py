@@ -95,8 +95,9 @@ def test_quick_run_writes_a_table_a_json_file_and_a_plot(tmp_path: Path, capsys:
     tables = json.loads(results.read_text())["scenarios"]["p11"]
     assert [table["rows"][0]["role"] for table in tables] == ["floor", "floor"]
     picture = ET.fromstring((plots / "p11.svg").read_text())
-    bars = [element for element in picture.iter() if element.get("class") in set(Role)]
-    assert len(bars) == sum(len(table["rows"]) for table in tables)
+    roles = [element.get("class") for element in picture.iter() if element.get("class") in set(Role)]
+    legend = {row["role"] for table in tables for row in table["rows"]}
+    assert len(roles) == sum(len(table["rows"]) for table in tables) + len(legend)
 
 
 def test_unknown_scenario_is_refused_with_the_names_of_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:

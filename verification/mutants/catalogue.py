@@ -63,8 +63,8 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         "B2-closed-first",
         "the lease object forgets that it is open before the store confirmed",
         _LEASE,
-        "        freed = await release(self._opened, self._tenure)\n        self._unreleased = False\n",
-        "        self._unreleased = False\n        freed = await release(self._opened, self._tenure)\n",
+        "        freed = await release(opened, self._tenure)\n        self._unreleased = False\n",
+        "        self._unreleased = False\n        freed = await release(opened, self._tenure)\n",
     ),
     Mutant(
         "B26-held-while-releasing",

@@ -19,8 +19,8 @@ BLIND_MUTANTS: tuple[Mutant, ...] = (
         "blind-4-face-repeated-call-without-the-lock",
         "the call that on_busy puts on a queue runs without the lock when it is repeated, in the async face",
         "_face/client.py",
-        "call = (functools.partial(under_lock, *args, **kwargs),) if with_call else ()",
-        "call = (functools.partial(function, *args, **kwargs),) if with_call else ()",
+        "call = (partial(under_lock, *args, **kwargs),) if with_call else ()",
+        "call = (partial(function, *args, **kwargs),) if with_call else ()",
         ("tests/faces/test_busy.py::test_on_an_event_loop_a_decorated_call_waits_as_it_was_told",),
     ),
     Mutant(

@@ -76,7 +76,7 @@ CLI_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "cli-renewals-unsaid",
         "failing renewals are not announced",
-        "cli/supervisor.py",
+        "cli/renewal_notices.py",
         "            self._error = event.error",
         "            self._error = None",
         (

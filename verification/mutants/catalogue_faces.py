@@ -89,8 +89,8 @@ FACES_MUTANTS: tuple[Mutant, ...] = (
         "block-under-a-lost-lease",
         "a block begins under a lease that is over",
         _LEASE,
-        "    async def __aenter__(self) -> AsyncLease:\n        self.check()\n",
-        "    async def __aenter__(self) -> AsyncLease:\n",
+        "AsyncLease:\n        self._opened.require_home(self.name)\n        self.check()\n",
+        "AsyncLease:\n        self._opened.require_home(self.name)\n",
         _LEASE_TESTS,
     ),
     Mutant(
@@ -207,9 +207,9 @@ FACES_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "loop-of-the-parent",
         "an async client cannot be used in a forked child, which has a loop of its own",
-        _ASYNCIO,
-        "        if self._loop is None or self._process != os.getpid():",
-        "        if self._loop is None:",
+        "_core/open_clients.py",
+        "        opened = self._everything()\n        self._forget_all()\n",
+        "        opened = self._everything()\n",
         _LEASE_TESTS,
     ),
     Mutant(

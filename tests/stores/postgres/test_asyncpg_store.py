@@ -291,7 +291,7 @@ def test_connection_that_ends_inside_a_request_leaves_its_outcome_open(
             assert isinstance(await backend.try_acquire(claim_of(runtime)), Grant)
             claim = claim_of(runtime)
             async with other.acquire() as blocker, blocker.transaction():
-                await blocker.execute("SELECT 1 FROM leasehold._face.lock FOR UPDATE")
+                await blocker.execute("SELECT 1 FROM leasehold.lock FOR UPDATE")
                 request = asyncio.create_task(backend.join(claim))
                 while not await blocker.fetchval(
                     "SELECT count(pg_terminate_backend(pid)) FROM pg_locks WHERE NOT granted"

@@ -118,7 +118,7 @@ def test_unrelated_names_do_not_wait_for_each_other(postgres: PostgresServer, da
     with leasehold.connect(database, ttl=20) as client:
         client.lock("stuck").acquire().release()
         with postgres.connect(database.rpartition("/")[2]) as blocker, blocker.transaction():
-            blocker.execute("SELECT 1 FROM leasehold._face.lock FOR UPDATE")
+            blocker.execute("SELECT 1 FROM leasehold.lock FOR UPDATE")
             stuck = threading.Thread(target=lambda: client.lock("stuck").acquire(timeout=60).release())
             stuck.start()
             for number in range(10):

@@ -127,7 +127,7 @@ def test_marks_of_withdrawn_claims_do_not_make_a_name_slow(rows: Any, table: psy
         "SELECT 'leasehold:job', md5(n::text), 4, 'exclusive', 1, 60, 0, '{}', now(), "
         "now() + (CASE WHEN n > 1000 THEN 1 ELSE -1 END) * interval '1 hour' FROM generate_series(1, 20000) AS n"
     )
-    table.execute("UPDATE leasehold._face.lock SET look = '-infinity'")
+    table.execute("UPDATE leasehold.lock SET look = '-infinity'")
     before = seen_rows(table)
     for _ in range(50):
         assert isinstance(run(rows.try_acquire(claim_of())), Refusal)
@@ -176,7 +176,7 @@ def test_reason_of_a_break_at_once_outlives_a_release_and_a_withdrawal(
     run(backend.withdraw(grant.claim))
     assert run(backend.release(grant)) == broken
     table.execute("UPDATE leasehold.claim SET expires = now() - interval '1 s' WHERE state = 5")
-    table.execute("UPDATE leasehold._face.lock SET look = '-infinity'")
+    table.execute("UPDATE leasehold.lock SET look = '-infinity'")
     assert run(backend.release(grant)) is False, "the note ends with the ttl"
     assert count(table, "claim WHERE state = 5") == 0
 
@@ -226,7 +226,7 @@ def test_claim_that_does_not_wait_is_refused_without_a_lock_on_the_row_of_its_na
     """Clients that poll kept the row locked in turn; a release waited for each of them, and missed its time."""
     grant = run(backend.try_acquire(claim_of()))
     with table.transaction():
-        table.execute("SELECT 1 FROM leasehold._face.lock FOR UPDATE")
+        table.execute("SELECT 1 FROM leasehold.lock FOR UPDATE")
         refusal = run(backend.try_acquire(claim_of(), RUNTIME.now() + 10))
         shared = run(backend.try_acquire(claim_of(mode=Mode.SHARED), RUNTIME.now() + 10))
     assert isinstance(refusal, Refusal)
@@ -246,7 +246,7 @@ def test_claims_that_raced_for_a_free_name_leave_its_holder_in_the_row_of_the_na
     others: list[Any] = [find_store(f"{database}?mode=session").open_backend(RUNTIME) for _ in range(4)]
     answers: list[Any] = []
     with table.transaction():
-        table.execute("SELECT 1 FROM leasehold._face.lock FOR UPDATE")
+        table.execute("SELECT 1 FROM leasehold.lock FOR UPDATE")
         threads = [
             threading.Thread(target=lambda other=other: answers.append(run(other.try_acquire(claim_of()))))
             for other in others
@@ -280,7 +280,7 @@ def test_release_finds_one_of_many_claims_before_it_at_the_row_of_its_name(
         return int((row.fetchone() or [0])[0])
 
     with table.transaction():
-        table.execute("SELECT 1 FROM leasehold._face.lock FOR UPDATE")
+        table.execute("SELECT 1 FROM leasehold.lock FOR UPDATE")
         joins = [threading.Thread(target=note, args=("join", backend.join(claim_of()))) for _ in range(10)]
         for thread in joins:
             thread.start()
@@ -362,7 +362,7 @@ def test_grant_whose_time_is_over_is_neither_renewed_nor_released(
         assert count(table, "claim") == 2
     for kind in ("lock", "claim"):
         table.execute(f"UPDATE leasehold.{kind} SET expires = now() - interval '1 s'".encode())
-    table.execute("UPDATE leasehold._face.lock SET look = '-infinity'")
+    table.execute("UPDATE leasehold.lock SET look = '-infinity'")
     (answer,) = run(backend.renew([grant]))
     assert isinstance(answer, Loss)
     assert run(backend.release(grant)) is False
@@ -384,7 +384,7 @@ def test_only_a_holder_that_did_not_release_is_reported_as_abandoned(rows: Any, 
     table.execute(
         "UPDATE leasehold.claim SET expires = now() - interval '1 s' WHERE state = 3"
     )  # a waiter that is gone
-    table.execute("UPDATE leasehold._face.lock SET look = '-infinity'")
+    table.execute("UPDATE leasehold.lock SET look = '-infinity'")
     assert run(rows.release(grant)) is True
     second = run(rows.try_acquire(claim_of()))
     assert second.abandoned is False

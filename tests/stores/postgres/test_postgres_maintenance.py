@@ -18,9 +18,7 @@ from tests.stores.support import eventually
 if TYPE_CHECKING:
     from verification.lab.postgres import PostgresServer
 
-OLD = (
-    "INSERT INTO leasehold._face.lock (key, fence) SELECT convert_to(n::text, 'UTF8'), n FROM generate_series(1, 30) n"
-)
+OLD = "INSERT INTO leasehold.lock (key, fence) SELECT convert_to(n::text, 'UTF8'), n FROM generate_series(1, 30) n"
 
 
 def rows_are_cleaned(database: str, client: leasehold.Client) -> None:
@@ -31,7 +29,7 @@ def rows_are_cleaned(database: str, client: leasehold.Client) -> None:
 
         def are_gone() -> bool:
             client.lock("job").acquire().release()
-            return connection.execute("SELECT count(*) FROM leasehold._face.lock WHERE fence <= 30").fetchone() == (0,)
+            return connection.execute("SELECT count(*) FROM leasehold.lock WHERE fence <= 30").fetchone() == (0,)
 
         eventually(are_gone, "old rows are never cleaned away", 20)
 
@@ -65,7 +63,7 @@ def test_old_rows_are_cleaned_away_over_a_borrowed_async_pool(database: str, mon
                 async with await psycopg.AsyncConnection.connect(database, autocommit=True) as connection:
                     await connection.execute(OLD)
                     end = time.monotonic() + 20
-                    old = "SELECT count(*) FROM leasehold._face.lock WHERE fence <= 30"
+                    old = "SELECT count(*) FROM leasehold.lock WHERE fence <= 30"
                     while await (await connection.execute(old)).fetchone() != (0,):
                         assert time.monotonic() < end, "old rows are never cleaned away"
                         await (await client.lock("job").acquire()).release()

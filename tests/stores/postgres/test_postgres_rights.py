@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from verification.lab.postgres import PostgresServer
 
-HOSTILE = "x'; DROP TABLE leasehold._face.lock; -- \\ \" $$ %s $1"
+HOSTILE = "x'; DROP TABLE leasehold.lock; -- \\ \" $$ %s $1"
 
 
 @pytest.fixture
@@ -63,8 +63,8 @@ def test_role_with_the_least_rights_can_do_everything_but_make_tables(database: 
     with psycopg.connect(worker, autocommit=True) as connection:
         for forbidden in (
             "CREATE TABLE leasehold.other (n int)",
-            "DROP TABLE leasehold._face.lock",
-            "TRUNCATE leasehold._face.lock",
+            "DROP TABLE leasehold.lock",
+            "TRUNCATE leasehold.lock",
         ):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 connection.execute(forbidden.encode())

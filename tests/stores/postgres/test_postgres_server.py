@@ -76,7 +76,7 @@ def test_killed_backend_in_the_middle_of_an_acquire_leaves_one_owner(server: Pos
     with leasehold.connect(server.url(), ttl=20) as client:
         client.lock("job").acquire().release()
         with server.connect() as blocker, blocker.transaction():
-            blocker.execute("SELECT 1 FROM leasehold._face.lock FOR UPDATE")
+            blocker.execute("SELECT 1 FROM leasehold.lock FOR UPDATE")
             got: list[leasehold.Lease] = []
             asks = threading.Thread(target=lambda: got.append(client.lock("job").acquire(timeout=30)))
             asks.start()
@@ -99,7 +99,7 @@ def test_cancelled_statement_was_not_applied_and_is_asked_again(server: Postgres
         client.lock("job").acquire().release()
         with server.connect() as blocker, blocker.transaction():
             blocker.execute("SET LOCAL statement_timeout = 0")
-            blocker.execute("SELECT 1 FROM leasehold._face.lock FOR UPDATE")
+            blocker.execute("SELECT 1 FROM leasehold.lock FOR UPDATE")
             with pytest.raises(leasehold.BackendUnavailable, match="statement_timeout"):
                 client.lock("job").acquire(timeout=0)
             got: list[leasehold.Lease] = []
@@ -118,7 +118,7 @@ def test_renewal_that_is_cancelled_for_a_while_does_not_cost_the_lease(server: P
             server.run("ALTER ROLE postgres SET lock_timeout = '50ms'")
             end_ours(server)  # so that new sessions have the new limit
             with server.connect() as blocker, blocker.transaction():
-                blocker.execute("SELECT 1 FROM leasehold._face.lock FOR UPDATE")
+                blocker.execute("SELECT 1 FROM leasehold.lock FOR UPDATE")
                 time.sleep(1.5)
             server.run("ALTER ROLE postgres RESET lock_timeout")
             end_ours(server)

@@ -147,7 +147,7 @@ def test_leader_in_a_hurry_does_not_speak_for_those_who_have_time(database: str,
         thread.start()
     eventually(lambda: len(turns._open) == 4)
     with postgres.connect(database.rpartition("/")[2]) as blocker, blocker.transaction():
-        blocker.execute("SELECT 1 FROM leasehold._face.lock FOR UPDATE")
+        blocker.execute("SELECT 1 FROM leasehold.lock FOR UPDATE")
         first, turns._leader = turns._open[0], None
         first.signal.set()
         hasty.join()
@@ -191,7 +191,7 @@ def test_idle_connections_outlive_a_caller_that_had_little_time(database: str, p
     for line in lines:
         backend._executor.source.give(line)
     with postgres.connect(database.rpartition("/")[2]) as blocker, blocker.transaction():
-        blocker.execute("SELECT 1 FROM leasehold._face.lock FOR UPDATE")
+        blocker.execute("SELECT 1 FROM leasehold.lock FOR UPDATE")
         error = run(fails_in_time(runtime, lambda until: backend.join(claim_of(runtime, "stuck"), until)))
     assert isinstance(error, leasehold.OutcomeUnknown)
     assert sum(line.is_usable() for line in lines) == 2, "only the one whose answer is outstanding is closed"

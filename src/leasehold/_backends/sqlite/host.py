@@ -77,5 +77,5 @@ def _namespace_offset(path: str) -> float:
 
 
 def _text_of(path: str) -> str:
-    with open(path, encoding="ascii") as file:  # noqa: PTH123 - pathlib takes longer to load than all of this
+    with open(path, encoding="utf-8") as file:  # noqa: PTH123 - pathlib takes longer to load than all of this
         return file.read()
