@@ -25,6 +25,7 @@ from leasehold import (
     Idempotency,
     IdempotencyMiddleware,
     KeyedAttempt,
+    KeyState,
     LastRun,
     Leader,
     Lease,
@@ -85,6 +86,7 @@ def caches(client: Client) -> None:
 
 def keys(client: Client) -> None:
     payments = client.idempotency("payments", keep="24h", wait=5)
+    assert_type(payments.inspect("order-42"), KeyState | None)
     assert_type(payments, Idempotency)
     with payments.attempt("key", fingerprint={"amount": 7}) as attempt:
         assert_type(attempt, KeyedAttempt)
@@ -160,6 +162,7 @@ async def in_the_async_face(client: AsyncClient) -> None:
     assert_type(await asyncio.create_task(price("a")), float)
 
     payments = client.idempotency("payments")
+    assert_type(await payments.inspect("order-42"), KeyState | None)
     assert_type(payments, AsyncIdempotency)
     async with payments.attempt("key") as attempt:
         assert_type(attempt, AsyncKeyedAttempt)

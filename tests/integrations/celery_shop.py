@@ -80,7 +80,7 @@ def slow(self: Any, order: int) -> None:
 
 
 @app.task(bind=True, name="shop.again", max_retries=3)
-@locks.unique("again:{order}", on_duplicate="raise", min_hold=0)
+@locks.unique("again:{order}", on_duplicate="raise", retry_in="100ms", min_hold=0)
 def again(self: Any, order: int) -> str:
     note(self, retries=self.request.retries)
     if self.request.retries < 2:

@@ -328,8 +328,9 @@ def _interrupt_when_waiting(client: leasehold.Client) -> None:
 
 
 def test_beats_take_turns_also_when_the_leader_is_killed(shop: Shop, tmp_path: Path) -> None:
-    words = ("beat", "-S", "leasehold.integrations.celery.beat:LeaderScheduler", "--max-interval=1")
+    words = ("beat", "-S", "leasehold.integrations.celery.beat:LeaderScheduler", "--max-interval=1", "-l", "INFO")
     beats: dict[int, subprocess.Popen[bytes]] = {}
+    logs: dict[int, Path] = {}
 
     def leader() -> int | None:
         state = shop.locks.inspect("celery-beat")
@@ -339,7 +340,7 @@ def test_beats_take_turns_also_when_the_leader_is_killed(shop: Shop, tmp_path: P
         for name in ("one", "two"):
             (tmp_path / name).mkdir()
             beat = shop.start(*words, folder=tmp_path / name)
-            beats[beat.pid] = beat
+            beats[beat.pid], logs[beat.pid] = beat, tmp_path / name / "log"
         eventually(lambda: leader() is not None)
         first = leader()
         assert first is not None
@@ -348,6 +349,9 @@ def test_beats_take_turns_also_when_the_leader_is_killed(shop: Shop, tmp_path: P
         eventually(lambda: leader() not in (None, first))
         second = leader()
         assert second is not None
+        eventually(
+            lambda: "this beat leads" in logs[second].read_text()
+        )  # before, it would pass on what it has not used
         end(beats[second])
         with shop.locks.lock("celery-beat").hold(timeout=LIMIT) as lease:
             assert lease.abandoned is False, "given back, and not left to its ttl"

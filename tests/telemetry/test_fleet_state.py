@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import leasehold
@@ -67,13 +68,18 @@ def test_a_queue_that_stands_still_is_timed_until_it_moves() -> None:
                 taken.wait(30)
 
         threads = [threading.Thread(target=second), threading.Thread(target=lambda: lock.acquire(30).release())]
-        for thread in threads:
+
+        def is_in_line(waiters: int) -> bool:
+            state = client.inspect("x")
+            return state is not None and len(state.waiting) == waiters
+
+        for number, thread in enumerate(threads, 1):  # one after the other, so that `second` is the first in line
             thread.start()
-        eventually(lambda: (state := client.inspect("x")) is not None and len(state.waiting) == 2)
+            eventually(partial(is_in_line, number))
         assert reader.read().stalled == {"x": 0.0}
         eventually(lambda: reader.read().stalled["x"] > 0.02)
         lease.release()
-        eventually(lambda: (state := client.inspect("x")) is not None and len(state.waiting) == 1)
+        eventually(partial(is_in_line, 1))
         assert reader.read().stalled == {"x": 0.0}
         taken.set()
         for thread in threads:

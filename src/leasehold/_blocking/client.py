@@ -39,8 +39,7 @@ R = TypeVar("R")
 
 
 def connect(
-    url_or_client: object = None,
-    /,
+    url: object = None,
     *,
     namespace: str | None = None,
     ttl: Duration = DEFAULT_TTL,
@@ -59,7 +58,7 @@ def connect(
     for never. `options`: with a driver's client of your own, what a URL would have behind its question mark.
     """
     twin = AsyncClient(
-        find_store(url_or_client, options),
+        find_store(url, options),
         ThreadRuntime(),
         namespace=find_namespace(namespace),
         ttl=ttl,

@@ -66,8 +66,7 @@ R = TypeVar("R")
 
 
 def connect_async(
-    url_or_client: object = None,
-    /,
+    url: object = None,
     *,
     namespace: str | None = None,
     ttl: Duration = DEFAULT_TTL,
@@ -88,7 +87,7 @@ def connect_async(
     from leasehold._runtimes.asyncio import AsyncioRuntime  # noqa: PLC0415 - asyncio is loaded only when it is used
 
     return AsyncClient(
-        find_store(url_or_client, options),
+        find_store(url, options),
         AsyncioRuntime(),
         namespace=find_namespace(namespace),
         ttl=ttl,

@@ -32,8 +32,8 @@ exit codes:
 
 examples:
   leasehold ui --url redis://db-1
-  leasehold ui --url redis://db-1 --write --audit /var/log/leasehold-orders.jsonl
-  leasehold ui --url redis://db-1 --listen 10.0.0.7:9480 --auth /etc/leasehold/users
+  leasehold ui --url redis://db-1 --write --audit /var/log/orders.jsonl
+  leasehold ui --url redis://db-1 --listen 10.0.0.7:9480 --auth users
 """,
 )
 

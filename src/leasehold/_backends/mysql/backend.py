@@ -111,7 +111,11 @@ class RowsBackend(BaseBackend):
 
     async def read(self, key: str, fence: int = 0) -> Reading:
         self._check_length(key)
-        results = await self._execute(sql.read_record(key.encode(), fence))
+        query = sql.read_record(key.encode(), fence)
+        results = await (self._execute(query) if fence else self._executor.look(query))
+        if not results:
+            (clock,) = await self._executor.look(b"SELECT " + sql.NOW)
+            return Reading(None, 0, sql.seconds(clock.rows[0][0]))
         value, highest, expires, now = results[-1].rows[0]
         left = (int(expires or 0) - int(now or 0)) / sql.MICRO
         record = Record(key, value or b"", int(highest or 0), left) if left > 0 else None

@@ -88,14 +88,16 @@ class BaseBackend:
     # --- operators
 
     async def inspect(self, key: str) -> LockState | None:
-        rows = await self._read(key, math.inf)
-        rules.expire(rows)
-        return rules.inspect(rows)
+        for result in await self._executor.look(sql.read_name(key.encode())):
+            rows = NameRows(key, self.label, result.rows)
+            rules.expire(rows)
+            return rules.inspect(rows)
+        return None
 
     async def list(self, prefix: str) -> Sequence[LockState]:
-        (result,) = await self._execute(sql.read_names(*sql.key_range(prefix)))
+        results = await self._executor.look(sql.read_names(*sql.key_range(prefix)))
         states = []
-        for rows in names_of(result.rows, self.label):
+        for rows in (rows for result in results for rows in names_of(result.rows, self.label)):
             rules.expire(rows)
             states.append(rules.inspect(rows))
         return [state for state in states if state is not None]

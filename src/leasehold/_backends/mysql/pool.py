@@ -81,11 +81,13 @@ class Executor:
                 raise errors.translated(answer.error, self.label)
 
     async def look(self, text: bytes) -> Sequence[Result]:
-        """The same for a query that must make no tables: it only looks."""
+        """The same for a query that only looks: no results where there are no tables yet, and none are made."""
         answer = await self._query(text, math.inf, first=False, extra=False, makes=False)
-        if answer.error is not None:
-            raise errors.translated(answer.error, self.label)
-        return answer.results
+        if answer.error is None:
+            return answer.results
+        if answer.error.code in errors.MISSING:
+            return ()
+        raise errors.translated(answer.error, self.label)
 
     async def _query(self, text: bytes, until: float, *, first: bool, extra: bool, makes: bool = True) -> Answer:
         connection = await self.source.take(until, first=first, extra=extra)

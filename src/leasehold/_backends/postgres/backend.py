@@ -105,7 +105,10 @@ class RowsBackend(BaseBackend):
     # --- records
 
     async def read(self, key: str, fence: int = 0) -> Reading:
-        row = await self._execute(self._sql.read, (sql.key_bytes(key), b"%d" % fence))
+        values = (sql.key_bytes(key), b"%d" % fence)
+        row = await (self._execute(self._sql.read, values) if fence else self._executor.look(self._sql.read, values))
+        if row is None:
+            return Reading(None, 0, float((await self._execute(self._sql.clock, ())).get_value(0, 0) or 0))
         value, highest, left = row.get_value(0, 0), int(row.get_value(0, 1) or 0), row.get_value(0, 2)
         record = None
         if value is not None and left is not None:

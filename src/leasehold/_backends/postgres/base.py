@@ -81,12 +81,15 @@ class BaseBackend:
 
     async def inspect(self, key: str) -> LockState | None:
         wanted = sql.key_bytes(key)
-        rows = await self._execute(self._sql.states, (wanted, wanted + b"\x00"))
-        return next(iter(states_from(rows)), None)
+        return next(iter(await self._states(wanted, wanted + b"\x00")), None)
 
     async def list(self, prefix: str) -> Sequence[LockState]:
         first = sql.key_bytes(prefix)
-        return states_from(await self._execute(self._sql.states, (first, sql.upper_bound(first))))
+        return await self._states(first, sql.upper_bound(first))
+
+    async def _states(self, first: bytes, behind: bytes) -> Sequence[LockState]:
+        rows = await self._executor.look(self._sql.states, (first, behind))
+        return () if rows is None else states_from(rows)
 
     async def break_(self, key: str, fence: int, reason: str, *, now: bool) -> bool:
         values = (sql.key_bytes(key), b"%d" % fence, json.dumps(reason).encode(), b"t" if now else b"f")

@@ -19,6 +19,7 @@ __all__ = [
     "LOCK_TIMEOUT",
     "MESSAGE",
     "MISSING",
+    "NO_TABLES",
     "SEVERITY",
     "SQLSTATE",
     "UNPREPARED",
@@ -35,7 +36,8 @@ __all__ = [
 # The fields of an error, by their letters in PostgreSQL's protocol.
 MESSAGE, SQLSTATE, SEVERITY = (ord(letter) for letter in "MCV")
 
-MISSING = frozenset({"3F000", "42P01", "42883"})  # no such schema, table, function
+NO_TABLES = frozenset({"3F000", "42P01"})  # no such schema, table
+MISSING = NO_TABLES | {"42883"}  # or function: the tables may be of an older version
 UNPREPARED = frozenset({"26000", "0A000", "42P05"})  # the prepared statement is not there, or not what it was
 READ_ONLY = "25006"
 CANCELLED = "57014"

@@ -65,6 +65,30 @@ class Executor:
         `repeat`: a request that the server refused because the tables or a prepared statement are missing was not
         applied; it is sent once more after they are made.
         """
+        answer = await self._answer(statement, values, until, first=first, extra=extra)
+        if answer.status in GOOD:
+            return answer
+        code = errors.sqlstate(answer)
+        if repeat and (code in errors.UNPREPARED or (code in errors.MISSING and await self._make_schema(until))):
+            return await self.execute(statement, values, until, first=first, extra=extra, repeat=False)
+        raise errors.translated(answer, self.label)
+
+    async def look(self, statement: Statement, values: Sequence[bytes | None]) -> Rows | None:
+        """The same for a request that only looks: None where there are no tables yet, and none are made."""
+        answer = await self._answer(statement, values, math.inf)
+        if answer.status in GOOD:
+            return answer
+        return None if errors.sqlstate(answer) in errors.NO_TABLES else await self.execute(statement, values)
+
+    async def _answer(
+        self,
+        statement: Statement,
+        values: Sequence[bytes | None],
+        until: float,
+        *,
+        first: bool = False,
+        extra: bool = False,
+    ) -> Rows:
         connection = await self.source.take(until, first=first, extra=extra)
         try:
             answer = await connection.execute(statement, values, until)
@@ -74,12 +98,7 @@ class Executor:
             self._discard(connection, error, until)
             raise
         self.source.give(connection)
-        if answer.status in GOOD:
-            return answer
-        code = errors.sqlstate(answer)
-        if repeat and (code in errors.UNPREPARED or (code in errors.MISSING and await self._make_schema(until))):
-            return await self.execute(statement, values, until, first=first, extra=extra, repeat=False)
-        raise errors.translated(answer, self.label)
+        return answer
 
     def _discard(self, connection: AnyConnection, error: BaseException, until: float) -> None:
         """Close the connection of a call that failed. A caller with little time left proves nothing about others."""

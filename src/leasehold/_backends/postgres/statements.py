@@ -106,6 +106,7 @@ class Statements:
         self.notify = call("notify", "SELECT pg_catalog.pg_notify($1, '')", TEXT)
         self.greet = call("greet", _GREET)
         self.begin = call("begin", _BEGIN, INT8, TEXT)
+        self.clock = call("clock", "SELECT pg_catalog.date_part('epoch', pg_catalog.clock_timestamp())")
         self.version = call("version", "SELECT version FROM @schema@.about")
 
 

@@ -78,9 +78,9 @@ class Locks:
 
         A duplicate waits up to `timeout` for its turn. Then "skip" ends it with a `SkippedTask` as its result, "retry"
         sends it again after `retry_in` without using up its retries, "ignore" ends it without any result, and "raise"
-        lets it fail with `AcquireTimeout`. A message that comes again because its worker was killed is no duplicate:
-        it finds its own lock, and comes back until that has run out. A parameter called `lease` that the caller
-        leaves out receives the lease.
+        lets it fail with `AcquireTimeout`. A message that comes again, because its worker was killed or because the
+        task retries itself, is no duplicate: it finds its own lock, and comes back until that is free. A parameter
+        called `lease` that the caller leaves out receives the lease.
         """
         if on_duplicate not in get_args(OnDuplicate):
             raise ConfigurationError(f"on_duplicate must be one of {get_args(OnDuplicate)}, not {on_duplicate!r}")
@@ -118,10 +118,11 @@ def _task() -> Task | None:
 def _end_duplicate(
     task: Task | None, busy: AcquireTimeout, on_duplicate: OnDuplicate, pause: float, reason: str | None
 ) -> SkippedTask:
-    if task is None or on_duplicate == "raise":
-        raise busy
     holder = busy.holder
-    if on_duplicate == "retry" or (holder is not None and holder.reason == reason):
+    is_own = holder is not None and holder.reason == reason
+    if task is None or (on_duplicate == "raise" and not is_own):
+        raise busy
+    if on_duplicate == "retry" or is_own:
         _send_again(task, busy, pause)
     if on_duplicate == "ignore":
         raise Ignore(str(busy))
