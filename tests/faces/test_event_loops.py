@@ -204,3 +204,19 @@ def test_another_loop_does_not_wait_for_one_that_is_blocked() -> None:
         started = time.monotonic()
         asyncio.run(client.close())
         assert time.monotonic() - started < LIMIT
+
+
+def test_a_blocking_call_that_stops_a_loop_is_told_of_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leasehold._runtimes.stopped_loop._said", [])
+
+    async def main() -> None:
+        with leasehold.connect("memory://") as client, client.lock("x").hold():
+            assert not caplog.records, "what does not wait stops nothing"
+            for _ in range(2):
+                with pytest.raises(leasehold.AcquireTimeout):
+                    client.lock("x").acquire(timeout=0.01)
+
+    asyncio.run(main())
+    assert len([record for record in caplog.records if "inside a running event loop" in record.message]) == 1

@@ -100,9 +100,14 @@ def test_tasks_of_celery_may_each_run_a_loop() -> None:
     def settle_auction() -> int:
         return asyncio.run(settle())
 
+    def leave_it(**_: Any) -> None:
+        """While somebody else sets logging up, Celery does not take over the root logger of this test run."""
+
+    import_module("celery.signals").setup_logging.connect(leave_it)
     with workers.start_worker(app, pool="threads", concurrency=2, perform_ping_check=False, shutdown_timeout=LIMIT):
         results = [settle_auction.delay() for _ in range(4)]
         fences = [result.get(timeout=LIMIT) for result in results]
+    import_module("celery.signals").setup_logging.disconnect(leave_it)
     assert len(set(fences)) == 4
     assert not client._open_clients.all()
 

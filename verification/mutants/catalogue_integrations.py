@@ -48,7 +48,7 @@ INTEGRATIONS_MUTANTS: tuple[Mutant, ...] = (
         "celery-skips-itself",
         "a task whose worker was killed comes again, finds its own lock, and is skipped: its work is lost",
         "integrations/celery/unique.py",
-        'if on_duplicate == "retry" or (holder is not None and holder.reason == reason):',
+        'if on_duplicate == "retry" or is_own:',
         'if on_duplicate == "retry":',
         (f"{_CELERY}::test_message_that_comes_again_is_no_duplicate_of_itself",),
     ),

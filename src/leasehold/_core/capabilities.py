@@ -11,7 +11,7 @@ from leasehold.values import Capability, Mode
 if TYPE_CHECKING:
     from leasehold.spi import Backend, Inspecting, Pausing
 
-__all__ = ["CAPABILITY_OF_MODE", "inspecting", "operating", "pausing", "require"]
+__all__ = ["CAPABILITY_OF_MODE", "HAD_AT", "inspecting", "operating", "pausing", "require"]
 
 CAPABILITY_OF_MODE = {
     Mode.EXCLUSIVE: Capability.EXCLUSIVE,
@@ -19,14 +19,25 @@ CAPABILITY_OF_MODE = {
     Mode.PERMIT: Capability.PERMITS,
 }
 
+_WITH_RECORDS = "local:, redis://, postgresql://, mysql://, nats:// or etcd://"
+_WITH_QUEUES = "any store but Redlock and those with mode=session"
+
+# In the words of a user: what is missing, and where it is to be had; a test compares it with the contract's table.
+HAD_AT = {
+    Capability.SHARED: ("read/write locks", "any store but Redlock"),
+    Capability.PERMITS: ("semaphores", _WITH_QUEUES),
+    Capability.FIFO: ("queue of waiters", _WITH_QUEUES),
+    Capability.RECORD: ("records, which jobs that run once, caches and idempotency keys need", _WITH_RECORDS),
+    Capability.MIN_HOLD: ("min_hold", _WITH_RECORDS),
+    Capability.PAUSE: ("way to pause a name", "local:, redis://, postgresql://, mysql:// or nats://"),
+}
+
 
 def require(backend: Backend, capability: Capability) -> None:
     """Raise `UnsupportedCapability` unless the store promises it."""
     if capability not in backend.capabilities:
-        raise UnsupportedCapability(
-            f"{backend.label} does not promise {capability}; use a store that does: see the table in the README",
-            backend=backend.label,
-        )
+        what, where = HAD_AT.get(capability, (f"promise of {capability}", "another store: see the table in the README"))
+        raise UnsupportedCapability(f"{backend.label} has no {what}; use {where}", backend=backend.label)
 
 
 def inspecting(backend: Backend) -> Inspecting:

@@ -17,6 +17,7 @@ from leasehold._runtimes.clock import SYSTEM_CLOCK, look_again
 from leasehold._runtimes.homes import WithoutLoops
 from leasehold._runtimes.randomness import fresh_owner, jitter
 from leasehold._runtimes.scatter import scatter_over_tasks
+from leasehold._runtimes.stopped_loop import notice_stopped_loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Hashable, Sequence
@@ -190,6 +191,7 @@ class ThreadRuntime(WithoutLoops):
     async def wait(self, signal: Signal, deadline: float | None) -> bool:
         """Block the thread until the flag is up or the deadline is reached."""
         assert isinstance(signal, ThreadSignal)  # noqa: S101 - for the type checker
+        notice_stopped_loop()
         return signal.wait(self._clock, deadline)
 
     async def sleep(self, seconds: float) -> None:

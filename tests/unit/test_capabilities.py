@@ -1,0 +1,38 @@
+"""What a store does not promise is refused in the words of a user, with the stores that have it."""
+
+from __future__ import annotations
+
+import pytest
+
+import leasehold
+from leasehold._core.capabilities import HAD_AT
+from leasehold.testing.contract import REQUIRED
+from leasehold.values import Capability
+
+SCHEMES = {
+    "local:": "sqlite", "redis://": "redis", "postgresql://": "postgresql", "mysql://": "mysql", "nats://": "nats",
+    "etcd://": "etcd",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("capability", [Capability.RECORD, Capability.MIN_HOLD, Capability.PAUSE])
+def test_the_stores_that_are_named_are_those_that_have_it(capability: Capability) -> None:
+    _, where = HAD_AT[capability]
+    assert {SCHEMES[word.strip(",")] for word in where.split() if word != "or"} == {
+        store for store, promised in REQUIRED.items() if capability in promised and store != "memory"
+    }
+
+
+@pytest.mark.parametrize("capability", [Capability.SHARED, Capability.PERMITS, Capability.FIFO])
+def test_the_stores_that_are_excepted_are_those_without_it(capability: Capability) -> None:
+    lacking = {store for store, promised in REQUIRED.items() if capability not in promised}
+    sessions = {store for store in REQUIRED if "session" in store}
+    excepted = {"redlock"} | (sessions if "session" in HAD_AT[capability][1] else set())
+    assert lacking == excepted
+
+
+def test_a_job_that_runs_once_is_refused_before_any_io_with_the_stores_that_can() -> None:
+    client = leasehold.connect("redlock://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3")
+    with pytest.raises(leasehold.UnsupportedCapability, match=r"jobs that run once.* use local:, redis://"):
+        client.once("job", every="1d")
+    client.close()
