@@ -37,7 +37,7 @@ def require(backend: Backend, capability: Capability) -> None:
     """Raise `UnsupportedCapability` unless the store promises it."""
     if capability not in backend.capabilities:
         what, where = HAD_AT.get(capability, (f"promise of {capability}", "another store: see the table in the README"))
-        raise UnsupportedCapability(f"{backend.label} has no {what}; use {where}", backend=backend.label)
+        raise UnsupportedCapability(f"{backend.label} has no {what} ({capability}); use {where}", backend=backend.label)
 
 
 def inspecting(backend: Backend) -> Inspecting:

@@ -19,7 +19,7 @@ from leasehold._urls import find_store
 from leasehold.values import Claim, Grant, Holder, LossReason, Mode
 from tests.stores.redlock.redlock_support import SHORT, drop_lock, has_lock, held_on, proxied, tell
 from tests.stores.support import eventually, opened
-from tests.waiting import until
+from tests.waiting import LIMIT, until
 from verification.lab.redlock import RedlockNodes, settle
 
 if TYPE_CHECKING:
