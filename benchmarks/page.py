@@ -61,6 +61,7 @@ TITLES = {
     "stampede": "Cache: many readers of one value",
     "oversell": "The last tickets: ways to sell them",
     "election": "Elections: how long there is no leader",
+    "stores": "Our stores side by side",
 }
 
 
