@@ -30,7 +30,7 @@ _UNKNOWN_CODES = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CORR
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What was said to `retry_on_conflict`."""
+    """The options of `retry_on_conflict`."""
 
     backoff: Backoff
     timeout: float | None
@@ -42,7 +42,7 @@ def is_conflict(error: BaseException) -> bool:
     """Whether the unit met another writer, and surely has not been committed."""
     if isinstance(error, (VersionConflict, RowBusy)) or is_retryable(error):
         return True
-    orm = sys.modules.get("sqlalchemy.orm.exc")  # if it is not loaded, nobody has raised it
+    orm = sys.modules.get("sqlalchemy.orm.exc")  # if it is not loaded, it was not raised
     return orm is not None and any(isinstance(each, orm.StaleDataError) for each in error_chain(error))
 
 
