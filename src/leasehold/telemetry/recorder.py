@@ -122,7 +122,7 @@ class Recorder:
             self._sink.shift(WAITERS, 0, self._backend, group)
 
     def close(self) -> None:
-        """Take back what is open: from now on nobody would learn of its end."""
+        """Take back what is open: its end would not be recorded any more."""
         for call in list(self._waiting):
             self._stop_waiting(call)
         for key in list(self._held):

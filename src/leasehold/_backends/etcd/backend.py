@@ -9,7 +9,7 @@ notifications      how a waiter is woken
 fences             fencing tokens
 inspect, records, doctor          the optional ports
 connection, wire, pool            members, tokens, deadlines; gRPC
-rpc_requests, rpc_responses, protobuf    etcd's messages
+rpc, protobuf                     etcd's messages
 """
 
 from __future__ import annotations
