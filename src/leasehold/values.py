@@ -131,7 +131,7 @@ class Grant:
     """The store granted a claim.
 
     `ttl` is what the store granted, which may be more than was claimed (it rounds up) or less (a claim window after a
-    hand-over, to be renewed at once). `since` is the instant on the *caller's* clock from which `ttl` counts; None
+    hand-over, to be renewed soon). `since` is the instant on the *caller's* clock from which `ttl` counts; None
     means: from before the request was sent that brought this grant. `abandoned`: whether the previous holder left
     without releasing; None where the store does not know.
     """
