@@ -36,10 +36,14 @@ __all__ = ["FORGETFUL", "STORES", "Outcome", "simulate"]
 
 STAGES = {  # loaded only for who wants them: some need an interpreter for scripts, or a driver
     "redis": ("verification.simulation.redis.stage", "RedisStage"),
+    "sqlite": ("verification.simulation.sqlite", "SqliteStage"),
     "redlock": ("verification.simulation.redlock.stage", "RedlockStage"),
+    "nats": ("verification.simulation.nats.stage", "NatsStage"),
 }
 STORES = ("memory", *STAGES)
-FORGETFUL = frozenset({"redis", "redlock"})  # stores that are restarted empty, or fail over to one that has less
+FORGETFUL = frozenset(
+    {"redis", "redlock", "nats"}
+)  # stores that are restarted empty, or fail over to one that has less
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@
 
 In every seed nodes may stand still, go down and come back as they were, lose their scripts, or be out of the reach of
 one process. In most seeds they also break one of the protocol's assumptions, in one way: they are restarted, empty or
-not, flushed, or the clock of one jumps. In seeds without such a jump no two processes may believe at once, whatever nodes
-forget. Numbers rise in all of them.
+not, flushed, or the clock of one jumps. In seeds without such a jump no two processes may believe at once, whatever
+nodes forget. Numbers rise in all of them.
 """
 
 from __future__ import annotations
