@@ -189,6 +189,9 @@ class StoreModel:
         elif verb in ("try_acquire", "join", "turn"):
             self.unanswered.add(subject.owner)
 
+    def answered(self, process: Process, verb: str, subject: Any) -> None:
+        """The caller has its answer."""
+
     def applied(self, link: Link, verb: str, subject: Any, answer: Any, sent_at: float) -> None:
         """Compare the store's answer with the account."""
         if verb in ("try_acquire", "join", "turn", "held off"):

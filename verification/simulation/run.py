@@ -7,6 +7,7 @@ import logging
 import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from verification.simulation.checkers import Beliefs, fence_disorder
@@ -33,8 +34,16 @@ if TYPE_CHECKING:
 
 __all__ = ["FORGETFUL", "STORES", "Outcome", "simulate"]
 
-STORES = ("memory", "redis")
-FORGETFUL = frozenset({"redis"})  # stores that are restarted empty, or fail over to one that has less
+STAGES = {  # loaded only for who wants them: some need an interpreter for scripts, or a driver
+    "redis": ("verification.simulation.redis.stage", "RedisStage"),
+    "sqlite": ("verification.simulation.sqlite", "SqliteStage"),
+    "redlock": ("verification.simulation.redlock.stage", "RedlockStage"),
+    "nats": ("verification.simulation.nats.stage", "NatsStage"),
+}
+STORES = ("memory", *STAGES)
+FORGETFUL = frozenset(
+    {"redis", "redlock", "nats"}
+)  # stores that are restarted empty, or fail over to one that has less
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +85,12 @@ def simulate(
 
 
 def _stage(store: str, world: World, history: History, schedule: Schedule) -> Stage:
-    """The store of the run; Redis is loaded only for who wants it, because it needs an interpreter for its scripts."""
+    """The store of the run."""
     if store == "memory":
         return MemoryStage(world, history)
-    from verification.simulation.redis.stage import RedisStage  # noqa: PLC0415
-
-    return RedisStage(world, history, schedule)
+    module, name = STAGES[store]
+    stage: Stage = getattr(import_module(module), name)(world, history, schedule)
+    return stage
 
 
 class _Run:
@@ -119,6 +128,7 @@ class _Run:
             rates=1.0 + 1.2 * stage.drift,
             delay=stage.delay,
             keeps_until=stage.keeps_until,
+            capabilities=stage.capabilities,
             results=Results(self._history) if stage.keeps_records else None,
         )
         self._observer = SimRuntime(world.process("observer"))
@@ -209,7 +219,7 @@ class _Run:
         for site in alive:
             closing = site.runtime.process.spawn(self._close_one(site), "close")
             await SimTaskHandle(self._observer, closing).join()
-        await self._observer.sleep(3 * self._scene.ttl + 2.0 + LONG_TTL)
+        await self._observer.sleep(3 * self._scene.ttl + 2.0 + LONG_TTL + self._scene.delay)
         for site in alive:
             process = site.link.process
             left = [task.name for task in process.tasks.values()]

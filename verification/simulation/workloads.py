@@ -16,7 +16,7 @@ from leasehold._face.hold import AsyncHold
 from leasehold._face.lease import AsyncLease, AsyncLeaseSet
 from leasehold._face.lock_spec import LockOptions
 from leasehold.errors import AcquireTimeout, AttemptExpired, BackendError, InFlight, LeaseLost, StaleFence
-from leasehold.values import LossReason
+from leasehold.values import Capability, LossReason
 from verification.simulation.idempotency import attempt_once
 from verification.simulation.leaders import lead_on, timings_for
 from verification.simulation.schedule import LAST
@@ -71,6 +71,7 @@ class Scene:
     rates: float = 1.006  # a little more than two clocks can differ in rate
     delay: float = 0.0  # how much longer than that of others a wait may be, because of the store
     keeps_until: bool = True
+    capabilities: frozenset[Capability] = frozenset(Capability)
     results: Results | None = None  # of idempotency keys; None where the store may lose its records
     contenders: int = 0
     healed_at: float = math.inf
@@ -145,6 +146,9 @@ class Actor:
             self._lead,
         ]
         self._cancellable = [self._hold_one, self._hold_shared, self._hold_all, self._acquire_and_release]
+        if not {Capability.SHARED, Capability.PERMITS} <= self._scene.capabilities:
+            self._deeds = [deed for deed in self._deeds if deed != self._hold_shared]
+            self._cancellable.remove(self._hold_shared)
         if self._scene.results is not None:
             self._deeds += [self._attempt_a_key, self._attempt_a_key]
             self._cancellable.append(self._attempt_a_key)
@@ -507,7 +511,7 @@ class Actor:
             options["renew"] = False
         if random() < 0.15:
             options["max_hold"] = ttl * (0.3 + random())
-        elif random() < 0.15:
+        elif Capability.MIN_HOLD in self._scene.capabilities and random() < 0.15:
             options["min_hold"] = ttl * random()
         return options
 
