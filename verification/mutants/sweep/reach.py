@@ -65,6 +65,11 @@ class Reach:
                 for line in lines:
                     self._by_line.setdefault((file, line), []).append(known)
 
+    def quickest(self, tests: dict[str, str]) -> list[Known]:
+        """Those of these tests that passed, the quickest first."""
+        found = [known for key in tests.items() if (known := self._known.get(key)) is not None and known.passed]
+        return sorted(found, key=lambda known: known.seconds)
+
     def tests_of(self, place: Place, source: bytes, budget: float) -> list[Known]:
         """Those that reach the place, the quickest first, until their time is more than the budget."""
         lines = [place.line] if place.function else _users(place, source)

@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import suppress
 from dataclasses import asdict
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 __all__ = ["Session"]
 
 NOT_LIVE = "not live"  # a verdict: the change needs a new interpreter
+# The fixtures of servers that a forked child can go on using; gRPC, which etcd needs, cannot be forked.
+_SERVERS = ("postgres", "mariadb", "redis_server", "valkey_server", "redlock_nodes", "zookeeper", "nats_server")
 PATIENCE = 15.0  # seconds that a mutant gets beside four times what its tests usually take
 
 
@@ -49,6 +52,7 @@ class Session:
         tests = {item.nodeid: versions[item.path] for item in session.items}
         self._map(tests)
         self._reach.choose(tests)
+        self._warm_up(tests)
         places = self._journal.open_places()
         self._loaded = Loaded(f"{self._copy}/leasehold/", {place.file for place in places})
         for place in places:
@@ -83,6 +87,16 @@ class Session:
     def _note(self, known: Known) -> None:
         with self._map_file.open("a") as file:
             file.write(json.dumps(asdict(known)) + "\n")
+
+    def _warm_up(self, tests: dict[str, str]) -> None:
+        """Start the servers that tests share, here, so that not every child starts its own: run one test for each."""
+        started: set[str] = set()
+        for known in self._reach.quickest(tests):
+            wanted = {name for name in _fixtures(self._items[known.test]) if name.endswith(_SERVERS)} - started
+            if wanted:
+                started |= wanted
+                print(f"starting {', '.join(sorted(wanted))}", flush=True)
+                self._passes(known.test, known.test)
 
     # A mutant
 
@@ -129,6 +143,10 @@ class Session:
         return not any(report.failed for report in reports)
 
 
+def _fixtures(item: pytest.Item) -> tuple[str, ...]:
+    return tuple(getattr(item, "fixturenames", ()))
+
+
 def _write(path: Path, text: bytes) -> None:
     """What Python compiled of the file before must go: a change within a second and of the same size looks old."""
     path.write_bytes(text)
@@ -143,6 +161,7 @@ def _in_a_child(work: Callable[[int], None], limit: float) -> str | None:
     if child == 0:
         os.close(reading)
         os.setsid()
+        threading.main_thread()._native_id = threading.get_native_id()  # type: ignore[attr-defined] # Python 3.11 keeps the parent's
         with suppress(BaseException):
             work(writing)
         os._exit(0)
