@@ -31,7 +31,9 @@ COPY = "LEASEHOLD_SWEEP_COPY"  # set in the process that has the copy of the lib
 def main(arguments: list[str] | None = None) -> int:
     """0: nothing survived."""
     options = _parser().parse_args(arguments)
-    cache = options.cache / digest(*sorted(path for path in LIBRARY.rglob("*") if path.suffix in (".py", ".lua", ".sql")))
+    cache = options.cache / digest(
+        *sorted(path for path in LIBRARY.rglob("*") if path.suffix in (".py", ".lua", ".sql"))
+    )
     cache.mkdir(parents=True, exist_ok=True)
     if COPY not in os.environ:
         _start_anew(cache)
@@ -94,7 +96,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--sample", type=int, default=0, help="only so many mutants, chosen at random")
     parser.add_argument("--seed", type=int, default=0, help="of that choice")
     parser.add_argument("--budget", type=float, default=8.0, help="seconds of tests that a mutant must survive")
-    parser.add_argument("--again", action="store_true", help="hunt those that survived once more, with the tests of today")
+    parser.add_argument(
+        "--again", action="store_true", help="hunt those that survived once more, with the tests of today"
+    )
     parser.add_argument("--cache", type=Path, default=Path.home() / ".cache" / "leasehold-sweep")
     return parser
 

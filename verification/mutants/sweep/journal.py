@@ -40,9 +40,7 @@ class Journal:
 
     def survivors(self) -> list[Place]:
         return [
-            place
-            for place in self._places
-            if place.id in self._verdicts and not is_caught(self._verdicts[place.id])
+            place for place in self._places if place.id in self._verdicts and not is_caught(self._verdicts[place.id])
         ]
 
     def report(self) -> str:

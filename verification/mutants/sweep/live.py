@@ -66,7 +66,7 @@ class Loaded:
             return False
         statement = after.splitlines()[place.line - 1]
         namespace = dict(vars(home))
-        exec(statement, namespace)  # noqa: S102 # a line of the library itself
+        exec(statement, namespace)  # a line of the library itself
         value = getattr(home, name)
         for module in [one for key, one in sys.modules.items() if key.startswith("leasehold")]:
             if vars(module).get(name) is value or vars(module).get(name) == value:

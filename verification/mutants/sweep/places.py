@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 __all__ = ["Place", "optional_parameters", "places_of"]
@@ -276,7 +275,7 @@ class _Finder:
         match node.func:
             case ast.Name(id=name) if name in _TWINS:
                 self._note(node.func, _TWINS[name], "min/max")
-                if name in ("min", "max") and len(node.args) == 2:  # noqa: PLR2004
+                if name in ("min", "max") and len(node.args) == 2:
                     for one in node.args:
                         self._note(node, f"({ast.unparse(one)})", "min/max")
         for given in node.keywords:

@@ -12,10 +12,8 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
 from _pytest.runner import runtestprotocol
 
 from verification.mutants.runner import ROOT
@@ -25,6 +23,9 @@ from verification.mutants.sweep.tracing import Lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    import pytest
 
     from verification.mutants.sweep.journal import Journal
     from verification.mutants.sweep.places import Place
@@ -35,13 +36,18 @@ __all__ = ["Session"]
 NOT_LIVE = "not live"  # a verdict: the change needs a new interpreter
 # The fixtures of servers that a forked child can go on using; gRPC, which etcd needs, cannot be forked.
 _SERVERS = ("postgres", "mariadb", "redis_server", "valkey_server", "redlock_nodes", "zookeeper", "nats_server")
-PATIENCE = 15.0  # seconds that a mutant gets beside four times what its tests usually take
+PATIENCE = (
+    6.0  # seconds that a test gets beside eight times what it usually takes; one that hangs has caught the mutant
+)
+START = 30.0  # seconds that a new interpreter gets
 
 
 class Session:
     """A pytest plugin: `pytest_runtestloop` is the whole sweep."""
 
-    def __init__(self, copy: Path, scratch: Path, reach: Reach, map_file: Path, journal: Journal, budget: float) -> None:
+    def __init__(
+        self, copy: Path, scratch: Path, reach: Reach, map_file: Path, journal: Journal, budget: float
+    ) -> None:
         self._copy, self._scratch = copy, scratch
         self._reach, self._map_file, self._journal, self._budget = reach, map_file, journal, budget
         self._items: dict[str, pytest.Item] = {}
@@ -66,7 +72,7 @@ class Session:
         unknown = [test for test, version in tests.items() if not self._reach.has(test, version)]
         while unknown:
             print(f"tracing {len(unknown)} tests", flush=True)
-            _in_a_child(lambda _, left=unknown: self._trace(left, tests), 1800.0)
+            _in_a_child(lambda _, left=unknown: self._trace(left, tests), [1800.0])
             self._reach.load()
             left = [test for test in unknown if not self._reach.has(test, tests[test])]
             if len(left) == len(unknown):
@@ -104,15 +110,15 @@ class Session:
         path = self._copy / "leasehold" / place.file
         source = path.read_bytes()
         known = self._reach.tests_of(place, source, self._budget)
-        limit = PATIENCE + 4 * sum(one.seconds for one in known)
+        limits = [PATIENCE + 8 * one.seconds for one in known]
         began = time.monotonic()
         verdict = "nothing reaches it" if not known else None
         try:
             _write(path, place.text(source))
             if known:
-                verdict = _in_a_child(lambda pipe: self._run_live(pipe, place, source, known), limit)
+                verdict = _in_a_child(lambda pipe: self._run_live(pipe, place, source, known), limits)
             if verdict == NOT_LIVE:
-                verdict = _in_a_child(lambda pipe: self._run_anew(pipe, known), limit + 30)
+                verdict = _in_a_child(lambda pipe: self._run_anew(pipe, known), [START + sum(limits)])
         finally:
             _write(path, source)
         self._journal.note(place, verdict, len(known), time.monotonic() - began)
@@ -121,12 +127,12 @@ class Session:
         if not self._loaded.change(place, source):
             os.write(pipe, NOT_LIVE.encode())
             return
-        os.write(pipe, b"s")
         names = [one.test for one in known]
         for name, following in zip(names, [*names[1:], names[0]], strict=True):
             if not self._passes(name, following):
                 os.write(pipe, f"\n{name}".encode())
                 return
+            os.write(pipe, b".")
         os.write(pipe, b"\nsurvived")
 
     def _run_anew(self, pipe: int, known: list[Known]) -> None:
@@ -154,27 +160,31 @@ def _write(path: Path, text: bytes) -> None:
         compiled.unlink()
 
 
-def _in_a_child(work: Callable[[int], None], limit: float) -> str | None:
-    """What a forked process wrote last; None: it survived. One that does not end is ended, with all its children."""
+def _in_a_child(work: Callable[[int], None], limits: Sequence[float]) -> str | None:
+    """What a forked process wrote after a line's end; None: it survived.
+
+    It writes a dot for each step that is over. One that takes longer for a step than its limit is ended, and in any
+    case what it has started.
+    """
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reading)
         os.setsid()
-        threading.main_thread()._native_id = threading.get_native_id()  # type: ignore[attr-defined] # Python 3.11 keeps the parent's
+        # Python 3.11 keeps the number of the parent's thread.
+        threading.main_thread()._native_id = threading.get_native_id()  # type: ignore[attr-defined]
         with suppress(BaseException):
             work(writing)
         os._exit(0)
     os.close(writing)
-    heard, ends = b"", time.monotonic() + limit
-    while (left := ends - time.monotonic()) > 0:
+    heard, ends = b"", time.monotonic() + limits[0]
+    while (left := ends - time.monotonic()) > 0 and b"\n" not in heard:
         if select.select([reading], [], [], left)[0]:
             data = os.read(reading, 65536)
             if not data:
                 break
             heard += data
-            if b"survived" in data or (b"\n" in heard):
-                break
+            ends = time.monotonic() + limits[min(heard.count(b"."), len(limits) - 1)]
     with suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)
     os.waitpid(child, 0)

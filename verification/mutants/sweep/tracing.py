@@ -16,7 +16,7 @@ __all__ = ["CHILDREN", "Lines", "write_child_hook"]
 CHILDREN = "LEASEHOLD_SWEEP_LINES"  # names the folder where started Pythons write what they reach
 
 # Written as it is reached, because many of these processes are killed.
-_HOOK = '''
+_HOOK = """
 import os, sys, threading
 
 def _begin(folder, root):
@@ -41,7 +41,7 @@ def _begin(folder, root):
 
 if os.environ.get("LEASEHOLD_SWEEP_LINES"):
     _begin(os.environ["LEASEHOLD_SWEEP_LINES"], ROOT)
-'''
+"""
 
 
 def write_child_hook(folder: Path, root: str) -> None:
