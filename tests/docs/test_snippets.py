@@ -126,7 +126,9 @@ def test_a_page_names_the_servers_that_its_blocks_need_before_the_first_of_them(
     "page",
     [
         page
-        for page in sorted(ROOT.rglob("*.md"))
+        for page in sorted(
+            [*ROOT.glob("*.md"), *(page for folder in ROOT.glob("[!.]*/") for page in folder.rglob("*.md"))]
+        )
         if not any(part.startswith(".") for part in page.relative_to(ROOT).parts)
     ],
     ids=lambda page: str(page.relative_to(ROOT)),

@@ -251,6 +251,8 @@ class StoreModel:
         now = self.clock.now()
         if claim.owner in book.records or claim.owner in self.broken_at_once or not book.admits(claim, now):
             return False
+        if claim.owner in book.silent(now) and any(expires > now for _, expires in book.waiting.values()):
+            return False  # it fell silent, so others may be served before it
         return not any(other.owner in self.come_themselves for other in book.ahead(claim.owner, now))
 
     def _check_place(self, link: Link, claim: Claim) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from verification.simulation.history import History
     from verification.simulation.network import Link
     from verification.simulation.runtime import SimRuntime
+    from verification.simulation.schedule import Schedule
     from verification.simulation.world import World
 
 __all__ = ["MemoryStage", "Stage"]
@@ -34,7 +35,7 @@ class Stage(Protocol):
     keeps_until: bool  # whether its calls end at the instant `until`
     keeps_records: bool  # whether it never loses a record that it acknowledged
 
-    def prepare(self, ttl: float, *, queueing: bool) -> None:
+    def prepare(self, ttl: float, *, queueing: bool, forgetful: bool = False) -> None:
         """The ttl that most claims of the run will have, and whether the store has a queue."""
 
     def store(self, link: Link) -> Store:
@@ -58,14 +59,14 @@ class MemoryStage:
     keeps_until = True
     keeps_records = True
 
-    def __init__(self, world: World, history: History) -> None:
+    def __init__(self, world: World, history: History, _schedule: Schedule | None = None) -> None:
         self._world = world
         self._history = history
         self.model = StoreModel(world, history)
         self._store = MemoryStore(clock=lambda: world.now, wall=lambda: world.now, label="memory://simulated")
         self._queueing = True
 
-    def prepare(self, ttl: float, *, queueing: bool) -> None:  # noqa: ARG002 - it is fast with any ttl
+    def prepare(self, ttl: float, *, queueing: bool, forgetful: bool = False) -> None:  # noqa: ARG002 - it never does
         """See `Stage`."""
         self._queueing = queueing
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, cast
 
 from leasehold._blocking.lease import Lease
 from leasehold._blocking.lock import Lock, LockSet, RWLock
@@ -204,10 +204,3 @@ class Client(Twin, Patterns, Operators):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def __reduce__(self) -> NoReturn:
-        """Refuse pickling: connections do not travel."""
-        self._twin.__reduce__()
-
-    def __repr__(self) -> str:
-        return repr(self._twin).replace("AsyncClient", "Client")
