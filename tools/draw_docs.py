@@ -73,7 +73,7 @@ DECISIONS = {
     59: "The kit and NATS",
     69: "Patterns",
     79: "Databases",
-    99: "Operation, integrations and tools",
+    119: "Operation, integrations and tools",
 }
 PROMISES = {
     Capability.EXCLUSIVE: "at most one owner per name on the store's side",

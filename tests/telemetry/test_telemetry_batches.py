@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import subprocess
 import sys
@@ -189,7 +190,7 @@ assert held == 2, held
 
 
 def test_in_the_mode_for_several_processes_each_value_is_written_at_once(tmp_path: Path) -> None:
-    environment = {"PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
+    environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
     ended = subprocess.run([sys.executable, "-c", SEVERAL], env=environment, check=False)
     assert ended.returncode == -9
     subprocess.run([sys.executable, "-c", SUM_UP], env=environment, check=True)
