@@ -279,7 +279,7 @@ class _Attempt:
             opened.entered[spec.key, spec.mode, current] = tenure
         if opened.events.listeners or is_logged(happened.Acquired.level):
             waited, call = runtime.now() - self._started, id(self) if self.has_waited else 0
-            opened.events.emit(happened.Acquired(spec.name, answer.fence, waited, spec.group, spec.mode._value_, call))
+            opened.events.acquired(spec.name, answer.fence, waited, spec.group, spec.mode._value_, call)
         return tenure
 
     async def _confirmed(self, grant: Grant) -> Grant | None:

@@ -70,7 +70,7 @@ async def _attempt_and_report(opened: OpenClient, tenure: Tenure, until: float) 
         freed = _freed_meanwhile(tenure)
     events = opened.events
     if events.listeners or is_logged(happened.Released.level):
-        events.emit(happened.Released(tenure.name, tenure.grant.fence, freed))
+        events.released(tenure.name, tenure.grant.fence, freed)
     return freed
 
 
@@ -102,7 +102,7 @@ def _go_on_in_the_background(opened: OpenClient, tenure: Tenure) -> None:
         freed = await _attempt(opened, tenure, until)
         tenure.freed = freed
         if opened.events.wanted(happened.Released):
-            opened.events.emit(happened.Released(tenure.name, tenure.grant.fence, freed))
+            opened.events.released(tenure.name, tenure.grant.fence, freed)
 
     opened.cleanup.add(tenure.name, perform, tenure.kept_until)
 
