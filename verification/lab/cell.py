@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from verification.lab import counter_databases, watcher
+from verification.lab.adapters import OURS
 from verification.lab.checkers.starvation import times_to_recover
 from verification.lab.clients import Clients
 from verification.lab.faults import NETWORK, disturb
@@ -21,8 +22,7 @@ from verification.lab.shifted_clock import ShiftedClock
 from verification.lab.stages import make_stage
 from verification.lab.verdict import Result, judge, recovery_limit
 from verification.lab.wiring import FilterWiring, NoWiring, ProxyWiring
-from verification.lab.workloads import Order
-from verification.lab.workloads.update import make_tables
+from verification.lab.workloads import Order, queue, update
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +42,9 @@ ON_POSTGRESQL = (
     "redis",
     "etcd",
 )  # stores whose data is in a PostgreSQL of its own; else in a SQLite file
+
+
+TABLES = {"update": update.make_tables, "queue": queue.make_tables}
 
 
 class Cell:
@@ -80,10 +83,9 @@ class Cell:
 
     def _prepare(self) -> None:
         """The database, the network, the clock."""
-        if self.plan.workload in ("update", "queue"):
+        if self.plan.workload in TABLES:
             self._data = self._database()
-            if self.plan.workload == "update":
-                make_tables(self._data)
+            TABLES[self.plan.workload](self._data)
         if self.plan.fault in NETWORK:
             ports = [port for _, port in self.stage.addresses]
             self.wiring = FilterWiring(ports) if self.stage.discovers else ProxyWiring(self.stage.addresses)
@@ -92,6 +94,8 @@ class Cell:
             self.client_clock = ShiftedClock(self._folder)
 
     def _database(self) -> str:
+        if self.plan.workload == "queue" and self.stage.servers:
+            return self.stage.url(self.stage.addresses)  # the store itself
         if self.plan.store not in ON_POSTGRESQL:
             return f"sqlite://{self._folder / 'data.db'}"
         server = PostgresServer(settings={"synchronous_commit": "off"})
@@ -184,9 +188,13 @@ class Cell:
             with closing(counter_databases.connect(self._data)) as database:
                 for table, kind in (("fenced", Kind.WROTE), ("unfenced", Kind.UNFENCED)):
                     pen.note(Kind.FINAL, value=database.number(f"SELECT n FROM {table}"), detail=str(kind))
+        if self.plan.workload == "queue":
+            with closing(counter_databases.connect(self._data)) as database:
+                twice = database.number("SELECT count(*) - count(DISTINCT job) FROM work")
+                pen.note(Kind.LEFT, value=twice, detail="jobs whose work was committed twice")
         pen.note(Kind.LEFT, value=stuck, detail="clients that did not end")
         pen.note(Kind.LEFT, value=self._settled(self.stage.connections), detail="connections")
-        if self.plan.library == "leasehold":
+        if self.plan.library == OURS and self.plan.workload != "queue":
             pen.note(Kind.LEFT, value=self._settled(self.stage.held), detail="locks held or waited for")
 
     def _settled(self, count: Callable[[], int]) -> int:

@@ -31,6 +31,7 @@ __all__ = ["PASSED", "Result", "judge", "recovery_limit"]
 
 PASSED, FAILED, VOID, IMPOSSIBLE, BROKEN = "passed", "failed", "void", "impossible", "broken"
 MOST_DETAILS = 5
+TURNS = ("update", "lock")  # workloads in which every client asks again and again
 
 
 @dataclass(slots=True)
@@ -72,7 +73,7 @@ def judge(plan: Plan, events: Sequence[Event], ttl: float, clients: int) -> Resu
         *fence_order(events),
         *lost_update(events),
         *late_loss(events, ttl),
-        *starvation(events, recovery_limit(ttl, clients), together=bool(why_unfair(plan))),
+        *_starving(plan, events, ttl, clients),
         *leaks(events),
         *once_each(events),
     ]
@@ -82,11 +83,18 @@ def judge(plan: Plan, events: Sequence[Event], ttl: float, clients: int) -> Resu
     return result
 
 
+def _starving(plan: Plan, events: Sequence[Event], ttl: float, clients: int) -> list[Violation]:
+    """Where clients take turns; a candidate need not be elected, and a job need not be there for everyone."""
+    if plan.workload not in TURNS:
+        return []
+    return starvation(events, recovery_limit(ttl, clients), together=bool(why_unfair(plan)))
+
+
 def _conclude(plan: Plan, result: Result) -> None:
     if result.violations:
         result.verdict = FAILED
-    elif plan.library == OURS and not result.counts["grants"] and plan.workload != "queue":
-        result.verdict, result.reason = VOID, "nothing was granted"
+    elif plan.library == OURS and not (result.counts["grants"] or result.counts["jobs"]):
+        result.verdict, result.reason = VOID, "nothing was granted and no job was done"
     elif _needs_control(plan) and not result.counts["lost without fence"]:
         result.verdict = VOID
         result.reason = "the unfenced counter lost nothing although clients were paused: this run has shown nothing"
