@@ -48,7 +48,7 @@ __all__ = ["EtcdBackend"]
 class EtcdBackend:
     """One client's connection to a cluster."""
 
-    capabilities = frozenset(Capability) - {Capability.ABANDONED, Capability.PAUSE}
+    capabilities = frozenset(Capability) - {Capability.ABANDONED, Capability.PAUSE, Capability.RANGES}
 
     def __init__(self, options: Options, runtime: Runtime) -> None:
         self.label = options.label
