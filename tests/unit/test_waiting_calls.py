@@ -23,7 +23,8 @@ class Waits(ManualThreadRuntime):
     """Each wait is noted, and ended by what the test has planned."""
 
     def __init__(self) -> None:
-        super().__init__(ManualClock(autojump=None))
+        self.clock = ManualClock(autojump=None)
+        super().__init__(self.clock)
         self.waits: list[float | None] = []
         self.plan: list[Callable[[], object]] = []
         self.me: Any = "me"
@@ -34,8 +35,8 @@ class Waits(ManualThreadRuntime):
         if self.plan:
             self.plan.pop(0)()
         elif deadline is not None:
-            self._clock.advance(deadline - self.now())
-        return signal.is_set()
+            self.clock.advance(deadline - self.now())
+        return bool(signal.is_set())
 
 
 class Call:
@@ -118,7 +119,7 @@ def test_queues_are_left_on_behalf_of_all_calls_that_have_a_place_until_the_time
     class Slow(Call):
         async def leave_queue(self) -> None:
             await super().leave_queue()
-            runtime._clock.advance(1.0)
+            runtime.clock.advance(1.0)
 
     class Plain:
         """It has none."""

@@ -13,6 +13,7 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING
 
 from _pytest.runner import runtestprotocol
@@ -73,7 +74,7 @@ class Session:
         unknown = [test for test, version in tests.items() if not self._reach.has(test, version)]
         while unknown:
             print(f"tracing {len(unknown)} tests", flush=True)
-            _in_a_child(lambda _, left=unknown: self._trace(left, tests), [1800.0])
+            _in_a_child(partial(self._trace, unknown, tests), [1800.0])
             self._reach.load()
             left = [test for test in unknown if not self._reach.has(test, tests[test])]
             if len(left) == len(unknown):
@@ -83,7 +84,7 @@ class Session:
                 self._reach.load()
             unknown = left[1:]
 
-    def _trace(self, names: Sequence[str], tests: dict[str, str]) -> None:
+    def _trace(self, names: Sequence[str], tests: dict[str, str], _: int) -> None:
         lines = Lines(f"{self._copy}/leasehold/", self._scratch)
         for name, following in zip(names, [*names[1:], names[0]], strict=True):
             began = time.monotonic()

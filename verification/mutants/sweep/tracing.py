@@ -67,7 +67,7 @@ class Lines:
     def end(self) -> dict[str, list[int]]:
         """Lines by file."""
         sys.settrace(None)
-        threading.settrace(None)  # type: ignore[arg-type] # None ends it
+        threading.settrace(None)
         del os.environ[CHILDREN]
         found: dict[str, set[int]] = {}
         for file, line in list(self._seen):
