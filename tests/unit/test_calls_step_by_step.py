@@ -42,8 +42,10 @@ class Steps:
         self.chores: list[tuple[str, float]] = []
         self.script: dict[str, list[Answer]] = {}
         self.client.on_event(self.seen.append)
-        self.opened.waiting_calls.wait = self._wait  # type: ignore[method-assign]
-        self.opened.cleanup.add = lambda name, _, ends: self.chores.append((name, ends))  # type: ignore[method-assign]
+        calls: Any = self.opened.waiting_calls
+        cleanup: Any = self.opened.cleanup
+        calls.wait = self._wait
+        cleanup.add = lambda name, _, ends: self.chores.append((name, ends))
         backend: Any = self.opened.backend
         for verb in ("try_acquire", "join", "turn", "renew"):
             setattr(backend, verb, self._verb(verb))
@@ -273,7 +275,8 @@ def test_what_is_in_doubt_is_left_to_the_cleanup_for_a_ttl_and_what_is_not_is_le
     steps.answers("try_acquire", OutcomeUnknown("no answer"))
     with pytest.raises(OutcomeUnknown):
         steps.client.lock("x", ttl=30).try_acquire()
-    assert steps.chores == [("x", pytest.approx(steps.now + 30))]
+    ((name, ends),) = steps.chores
+    assert (name, ends) == ("x", pytest.approx(steps.now + 30))
     assert steps.withdrawn == [], "the store is silent: nobody waits for another answer"
 
 

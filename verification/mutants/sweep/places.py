@@ -23,6 +23,7 @@ _TWINS = {"min": "max", "max": "min", "any": "all", "all": "any"}
 _LOGGERS = frozenset({"log", "_log", "logger", "_logger", "LOG"})
 _FOR_READERS = frozenset({"__repr__", "__str__", "__all__", "__slots__", "__match_args__"})
 _OTHER_ERROR = "ZeroDivisionError"  # no part of the library raises or expects it
+_A_LIMIT = 10
 _ABSTRACT = frozenset({"overload", "abstractmethod"})
 # What the arguments decide here is how a text looks, or who is told of it.
 _FOR_EYES = frozenset({"stacklevel", "exc_info", "help", "metavar", "description", "doc", "name", "daemon"})
@@ -263,6 +264,10 @@ class _Finder:
         match node.value:
             case bool(value):
                 self._note(node, str(not value), "constant")
+            case int(value) if not self._function and value >= _A_LIMIT:
+                pass  # how large a limit is, or how long a pause, is a choice
+            case float() if not self._function:
+                pass
             case int(value):
                 self._note(node, str(value + 1), "constant")
                 if value > 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import select
 import signal
@@ -12,6 +13,7 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING
 
 from _pytest.runner import runtestprotocol
@@ -72,7 +74,7 @@ class Session:
         unknown = [test for test, version in tests.items() if not self._reach.has(test, version)]
         while unknown:
             print(f"tracing {len(unknown)} tests", flush=True)
-            _in_a_child(lambda _, left=unknown: self._trace(left, tests), [1800.0])
+            _in_a_child(partial(self._trace, unknown, tests), [1800.0])
             self._reach.load()
             left = [test for test in unknown if not self._reach.has(test, tests[test])]
             if len(left) == len(unknown):
@@ -82,7 +84,7 @@ class Session:
                 self._reach.load()
             unknown = left[1:]
 
-    def _trace(self, names: Sequence[str], tests: dict[str, str]) -> None:
+    def _trace(self, names: Sequence[str], tests: dict[str, str], _: int) -> None:
         lines = Lines(f"{self._copy}/leasehold/", self._scratch)
         for name, following in zip(names, [*names[1:], names[0]], strict=True):
             began = time.monotonic()
@@ -163,8 +165,8 @@ def _write(path: Path, text: bytes) -> None:
 def _in_a_child(work: Callable[[int], None], limits: Sequence[float]) -> str | None:
     """What a forked process wrote after a line's end; None: it survived.
 
-    It writes a dot for each step that is over. One that takes longer for a step than its limit is ended, and in any
-    case what it has started.
+    It writes a dot for each step that is over. One that takes longer for a step than its limit, or for all steps than
+    a few seconds and eight times their usual time, is ended; and in any case what it has started.
     """
     reading, writing = os.pipe()
     child = os.fork()
@@ -177,6 +179,7 @@ def _in_a_child(work: Callable[[int], None], limits: Sequence[float]) -> str | N
             work(writing)
         os._exit(0)
     os.close(writing)
+    last = time.monotonic() + 3 * PATIENCE + sum(limits) - len(limits) * PATIENCE if len(limits) > 1 else math.inf
     heard, ends = b"", time.monotonic() + limits[0]
     while (left := ends - time.monotonic()) > 0 and b"\n" not in heard:
         if select.select([reading], [], [], left)[0]:
@@ -184,7 +187,7 @@ def _in_a_child(work: Callable[[int], None], limits: Sequence[float]) -> str | N
             if not data:
                 break
             heard += data
-            ends = time.monotonic() + limits[min(heard.count(b"."), len(limits) - 1)]
+            ends = min(last, time.monotonic() + limits[min(heard.count(b"."), len(limits) - 1)])
     with suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)
     os.waitpid(child, 0)
