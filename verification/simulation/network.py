@@ -23,7 +23,6 @@ from leasehold.values import Capability
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from leasehold._backends.memory import MemoryStore
     from leasehold.spi import Backend, Runtime, Signal
     from leasehold.values import Claim, Grant, LockState, Loss, Reading, Record, Refusal
     from verification.simulation.world import Process
@@ -120,26 +119,26 @@ class Link:
 
 
 class PlainStore(Protocol):
-    """A store in one place, whose verbs are plain functions."""
+    """A store in one place, whose verbs are plain functions; see `Backend` for what each means."""
 
-    try_acquire: Callable[[Claim], Grant | Refusal]
-    join: Callable[[Claim, Signal], Grant | Place | Refusal]
-    turn: Callable[[Place], Grant | Place | Refusal]
-    renew: Callable[[Sequence[Grant]], Sequence[Grant | Loss]]
-    release: Callable[[Grant], bool | Loss]
-    withdraw: Callable[..., None]
-    inspect: Callable[[str], LockState | None]
-    list: Callable[[str], Sequence[LockState]]
-    break_: Callable[..., bool]
-    raise_fence: Callable[[str, int], int]
-    read: Callable[[str, int], Reading]
-    write: Callable[[Record], bool]
+    def try_acquire(self, claim: Claim, /) -> Grant | Refusal: ...
+    def join(self, claim: Claim, signal: Signal, /) -> Grant | Place | Refusal: ...
+    def turn(self, place: Place, /) -> Grant | Place | Refusal: ...
+    def renew(self, grants: Sequence[Grant], /) -> Sequence[Grant | Loss]: ...
+    def release(self, grant: Grant, /) -> bool | Loss: ...
+    def withdraw(self, claim: Claim, /, *, doubt: bool) -> None: ...
+    def inspect(self, key: str, /) -> LockState | None: ...
+    def list(self, prefix: str, /) -> Sequence[LockState]: ...
+    def break_(self, key: str, fence: int, reason: str, /, *, now: bool) -> bool: ...
+    def raise_fence(self, key: str, fence: int, /) -> int: ...
+    def read(self, key: str, fence: int, /) -> Reading: ...
+    def write(self, record: Record, /) -> bool: ...
 
 
 class NetworkStore:
     """A store as seen through a link; made once for each process."""
 
-    def __init__(self, store: MemoryStore | PlainStore, link: Link, observer: Observer, *, queueing: bool) -> None:
+    def __init__(self, store: PlainStore, link: Link, observer: Observer, *, queueing: bool) -> None:
         self._store = store
         self._link = link
         self._observer = observer
@@ -227,9 +226,7 @@ class _Call:
 class _Backend:
     """The port, over a link."""
 
-    def __init__(
-        self, store: MemoryStore | PlainStore, link: Link, observer: Observer, runtime: Runtime, *, queueing: bool
-    ) -> None:
+    def __init__(self, store: PlainStore, link: Link, observer: Observer, runtime: Runtime, *, queueing: bool) -> None:
         self._store = store
         self.link = link
         self.observer = observer

@@ -40,6 +40,7 @@ STAGES = {  # loaded only for who wants them: some need an interpreter for scrip
     "redis": ("verification.simulation.redis.stage", "RedisStage"),
     "sqlite": ("verification.simulation.sqlite", "SqliteStage"),
     "redlock": ("verification.simulation.redlock.stage", "RedlockStage"),
+    "etcd": ("verification.simulation.etcd.stage", "EtcdStage"),
     "nats": ("verification.simulation.nats.stage", "NatsStage"),
 }
 STORES = ("memory", *STAGES)

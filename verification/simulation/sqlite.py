@@ -86,7 +86,7 @@ class _Connection(sqlite3.Connection):
 
     fails = False
 
-    def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:  # type: ignore[override]  # as it is used
+    def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
         if self.fails and (statement == "COMMIT" or not self.in_transaction) and statement != "BEGIN IMMEDIATE":
             self.fails = False
             raise sqlite3.OperationalError("disk I/O error")

@@ -149,7 +149,7 @@ class ServerModel(StoreModel):
         self._claims: dict[str, Claim] = {}
         self._highest: dict[str, int] = {}
         self._known: dict[tuple[str, str], int] = {}  # the fence of each owner by key
-        self._withdrawn: dict[str, float] = {}
+        self._marks: dict[str, float] = {}  # until when each owner that was withdrawn is surely refused
 
     def expect(self, claim: Claim, link: Link) -> None:  # noqa: ARG002 - the watcher's shape
         """See `Watcher`."""
@@ -175,13 +175,13 @@ class ServerModel(StoreModel):
 
     def outlived(self, key: str, owner: str) -> bool:  # noqa: ARG002 - an owner has one key
         """See `StoreModel`."""
-        return self._withdrawn.get(owner, math.inf) <= self.clock.now()
+        return self._marks.get(owner, math.inf) <= self.clock.now()
 
     def sent(self, process: Process, verb: str, subject: Any) -> None:
         """See `Observer`. An order whose answer gets lost may be carried out all the same."""
         super().sent(process, verb, subject)
         if verb == "withdraw":
-            self._withdrawn.setdefault(subject.owner, self.clock.now() + subject.ttl)
+            self._marks.setdefault(subject.owner, self.clock.now() + subject.ttl)
         elif verb == "break_":
             key, fence, at_once = subject
             if at_once:

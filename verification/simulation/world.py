@@ -270,7 +270,7 @@ class World:
             while process.tasks:  # one that is closed may start another
                 _, task = process.tasks.popitem()
                 with suppress(BaseException):  # what it does now does not matter
-                    task.coroutine.close()
+                    task.context.run(task.coroutine.close)
 
     def ready(self, task: SimTask) -> None:
         """This task may be chosen."""

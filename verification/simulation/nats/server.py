@@ -117,7 +117,7 @@ class SimNats:
                 if message.number == body["seq"]:
                     del self.messages[subject]
                     return {"success": True}
-            return _error(10057, "no message found", 400)
+            return _error(10043, "message not found", 400)
         raise AssertionError(f"the simulated server does not know {verb}")
 
     def _info(self, filters: dict[str, Any]) -> dict[str, Any]:

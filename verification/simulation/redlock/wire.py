@@ -39,7 +39,7 @@ class NodeLink(Link):
         self.weather = whole.weather
 
     @property
-    def cut(self) -> bool:  # type: ignore[override]  # an attribute of the whole link
+    def cut(self) -> bool:
         """Whether packets are lost in silence."""
         return self._is_cut or self._whole.cut
 
