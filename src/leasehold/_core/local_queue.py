@@ -303,12 +303,11 @@ class LocalQueues:
             queue.waiting.remove(waiter)  # if an interruption comes before, `leave` does it
         return True
 
-    def ended(self, tenure: LocalTenure) -> None:
-        """The store has been told, or will be: nothing of it is passed on any more."""
-        queue = tenure.batch.queue
+    def ended(self, batch: Batch) -> None:
+        """The lock goes back to the store."""
         with self._keeper.guard:
-            tenure.batch.left = 0
-            self._forget(queue)
+            batch.left = 0
+            self._forget(batch.queue)
 
     # --- leaving
 
