@@ -15,8 +15,8 @@ _said: list[str] = []
 
 def notice_stopped_loop() -> None:
     """To be called before a thread blocks. A program without asyncio has no loop, and does not load it for this."""
-    asyncio = sys.modules.get("asyncio")
-    if asyncio is None or _said or asyncio._get_running_loop() is None:  # noqa: SLF001 - the quick form, without an error
+    running_loop = getattr(sys.modules.get("asyncio"), "_get_running_loop", None)  # another thread may be loading it
+    if running_loop is None or _said or running_loop() is None:
         return
     _said.append(_TEXT)
     import logging  # noqa: PLC0415 - which asyncio has loaded
