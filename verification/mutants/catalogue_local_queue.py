@@ -77,8 +77,9 @@ LOCAL_QUEUE_MUTANTS: tuple[Mutant, ...] = (
         "local-given-to-one-that-left",
         "a call that was served while it was cancelled keeps the lock from all others",
         "_core/local_acquire.py",
-        "        if tenure is not None and not local.pass_on(tenure):\n            await give_back(self._opened, tenure)\n",
-        "",
+        "        if tenure is not None and not local.pass_on(tenure):\n",
+        "        if False:\n",
+        (f"{_TESTS}::test_the_last_waiter_that_is_cancelled_when_it_is_served_releases_the_lock",),
     ),
     Mutant(
         "local-busy-delegate-served",

@@ -81,12 +81,12 @@ class Attempt:
         if now >= self._deadline:
             raise self._timed_out(now)
 
-    def _fresh_claim(self) -> Claim:
+    def _fresh_claim(self, spare: int = 0) -> Claim:
         """A claim under an owner value of its own, so that a late release of one attempt can never free another."""
         self._traceless, self._doubt = True, False
         spec = self._spec
         self._claim = claim = Claim(
-            spec.key, self._runtime.owner(), spec.ttl, spec.mode, spec.capacity, spec.min_hold, spec.holder
+            spec.key, self._runtime.owner(), spec.ttl, spec.mode, spec.capacity, spec.min_hold, spec.holder, spare
         )
         return claim
 

@@ -91,7 +91,8 @@ class LocalAttempt(Attempt):
         store: Any = self._backend  # with FIFO it is a `Queueing`
         place = waiter.queue.place
         if place is None:
-            await self.heard(local, waiter, await self._send(store.join, self._fresh_claim()))
+            claim = self._fresh_claim(waiter.queue.fences_wanted)  # it may be granted at once, and others stand in line
+            await self.heard(local, waiter, await self._send(store.join, claim))
             return
         local.stand(waiter, place)  # it may be another's so far
         await self._wait_for_turn(place)

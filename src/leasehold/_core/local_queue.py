@@ -96,6 +96,11 @@ class LocalQueue:
         """Whether no one stands in line, and no one can come back from a batch."""
         return not self.waiting and self.delegate is None and (self.batch is None or self.batch.is_over())
 
+    @property
+    def fences_wanted(self) -> int:
+        """How many fences a batch needs for those in line, beside that of the first."""
+        return min(max(0, len(self.waiting) - 1), MOST)
+
     def ahead_of(self, waiter: LocalWaiter) -> int:
         """How many come before this one, here and in the store, as far as it is known."""
         place = self.place
@@ -303,12 +308,11 @@ class LocalQueues:
             queue.waiting.remove(waiter)  # if an interruption comes before, `leave` does it
         return True
 
-    def ended(self, tenure: LocalTenure) -> None:
-        """The store has been told, or will be: nothing of it is passed on any more."""
-        queue = tenure.batch.queue
+    def ended(self, batch: Batch) -> None:
+        """The lock goes back to the store."""
         with self._keeper.guard:
-            tenure.batch.left = 0
-            self._forget(queue)
+            batch.left = 0
+            self._forget(batch.queue)
 
     # --- leaving
 

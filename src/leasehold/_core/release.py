@@ -29,7 +29,7 @@ async def release(opened: OpenClient, tenure: Tenure) -> bool:
     """
     if tenure.batch is not None and await _is_passed_on(opened, tenure):
         return True
-    if not opened.keeper.begin_release(tenure):
+    if not _begin(opened, tenure):
         return _freed_meanwhile(tenure)
 
     runtime = opened.runtime
@@ -51,8 +51,8 @@ async def release(opened: OpenClient, tenure: Tenure) -> bool:
 
 async def give_back(opened: OpenClient, tenure: Tenure) -> None:
     """Release what no caller has got: without a word to listeners, and whatever became of it meanwhile."""
-    keeper, now = opened.keeper, opened.runtime.now()
-    keeper.begin_release(tenure)
+    now = opened.runtime.now()
+    _begin(opened, tenure)
     if tenure.state is RELEASED:
         return
     try:
@@ -61,6 +61,14 @@ async def give_back(opened: OpenClient, tenure: Tenure) -> None:
         _go_on_in_the_background(opened, tenure)
     except (BackendError, ClientClosed):
         logger.debug("could not give back %r; its ttl will free it", tenure.name, exc_info=True)
+
+
+def _begin(opened: OpenClient, tenure: Tenure) -> bool:
+    """Stop renewing; True if a release has to be sent to the store."""
+    has_to_be_sent = opened.keeper.begin_release(tenure)
+    if tenure.batch is not None and opened.local is not None:
+        opened.local.ended(tenure.batch)
+    return has_to_be_sent
 
 
 async def _is_passed_on(opened: OpenClient, tenure: Tenure) -> bool:

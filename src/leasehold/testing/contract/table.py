@@ -23,7 +23,7 @@ _RANGES = _FULL | {Can.RANGES}
 REQUIRED: dict[str, frozenset[Can]] = {
     "memory": _RANGES,
     "sqlite": _RANGES,
-    "redis": _FULL,
+    "redis": _RANGES,
     "postgresql": _FULL,
     "mysql": _FULL,
     "nats": _FULL,
