@@ -58,8 +58,26 @@ def test_a_histogram_shows_what_the_librarys_own_would(number: int) -> None:
     assert samples(ours) == samples(theirs), "a second collection counts again"
 
 
+def test_a_value_that_is_added_while_a_batch_is_counted_is_in_the_next_one() -> None:
+    made = durations.Durations(BUILD)
+    batch = made.of(("redis",))
+
+    class Late(float):
+        def __lt__(self, other: float) -> bool:  # it is compared when the batch is sorted
+            batch.add(0.5)
+            return float.__lt__(self, other)
+
+    batch.add(Late(1.0))
+    batch.add(Late(0.25))
+    registry = CollectorRegistry()
+    registry.register(made)
+    name = f"{BUILD.prometheus_name}_count"
+    assert registry.get_sample_value(name, {"backend": "redis"}) == 2
+    assert registry.get_sample_value(name, {"backend": "redis"}) == 3
+
+
 def test_no_value_of_many_threads_is_lost_while_others_collect(report: Report) -> None:
-    pairs, threads = 400, 4
+    pairs, threads = 401, 4  # no whole number of batches
     with leasehold.connect("memory://") as client:
         report.switch_on(client)
 

@@ -2,8 +2,8 @@
 
 Levels: normal life is DEBUG; a slow wait is one WARNING that names holder and queue, or has the level that its lock was
 made with; a failed renewal and a lock that was broken or dropped are WARNINGs; a lost lease is an ERROR. An event is
-only built when there is a listener or the logger is enabled for its level. Of the two events of every pair, `Acquired`
-and `Released`, a recorder gets the fields alone: building them would cost it more than counting them.
+only built when there is a listener or the logger is enabled for its level. A recorder gets the fields of the two events
+of every pair, because building them costs more than counting them.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from leasehold._record import record
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leasehold.values import Holder, Loss, Pause, Skipped
+    from leasehold.values import Holder, Loss, Pause
 
 __all__ = [
     "Acquired",
-    "Broken",
     "Dropped",
     "Event",
     "Events",
@@ -32,7 +31,6 @@ __all__ = [
     "Released",
     "RenewalFailed",
     "Renewed",
-    "RunSkipped",
     "StoreReached",
     "StoreUnreachable",
     "TimedOut",
@@ -244,33 +242,6 @@ class Dropped(Event):
 
 
 @record(frozen=True, slots=True)
-class Broken(Event):
-    """An operator broke a lock."""
-
-    level: ClassVar[int] = WARNING
-
-    fence: int
-    reason: str
-    by: str
-
-    def __str__(self) -> str:
-        return f"{self.by} broke {self.name!r} with fence {self.fence}: {self.reason}"
-
-
-@record(frozen=True, slots=True)
-class RunSkipped(Event):
-    """A `once` job was not run, because its slot is another's."""
-
-    level: ClassVar[int] = INFO
-
-    skipped: Skipped
-    job: str = ""
-
-    def __str__(self) -> str:
-        return str(self.skipped)
-
-
-@record(frozen=True, slots=True)
 class FenceRaised(Event):
     """An operator raised the fence of a name."""
 
@@ -310,21 +281,13 @@ class Events:
     def subscribe(self, listener: Callable[[Event], object]) -> Callable[[], None]:
         """Call `listener` with every event from now on; the result ends that."""
         self._change(self._recorders, (*self._callbacks, listener))
-
-        def unsubscribe() -> None:
-            # Equality, not identity: a bound method is a new object each time it is looked up.
-            self._change(self._recorders, tuple(other for other in self._callbacks if other != listener))
-
-        return unsubscribe
+        # Equality, not identity: a bound method is a new object each time it is looked up.
+        return lambda: self._change(self._recorders, tuple(other for other in self._callbacks if other != listener))
 
     def attach(self, recorder: Recorder) -> Callable[[], None]:
         """Let `recorder` count every event from now on; the result ends that."""
         self._change((*self._recorders, recorder), self._callbacks)
-
-        def detach() -> None:
-            self._change(tuple(other for other in self._recorders if other is not recorder), self._callbacks)
-
-        return detach
+        return lambda: self._change(tuple(each for each in self._recorders if each is not recorder), self._callbacks)
 
     def _change(self, recorders: tuple[Recorder, ...], callbacks: tuple[Callable[[Event], object], ...]) -> None:
         self._recorders, self._callbacks = recorders, callbacks

@@ -148,8 +148,7 @@ def _go_on_in_the_background(opened: OpenClient, tenure: Tenure) -> None:
             return  # another call of release was faster
         freed = await _attempt(opened, tenure, until)
         tenure.freed = freed
-        if opened.events.wanted(happened.Released):
-            opened.events.released(tenure.name, tenure.grant.fence, freed)
+        opened.events.released(tenure.name, tenure.grant.fence, freed)
 
     opened.cleanup.add(tenure.name, perform, tenure.kept_until)
 
