@@ -82,8 +82,8 @@ faults: setup servers  ## the long forms of the fault tests: packet loss, mixed 
 mutants: setup  ## known bugs, planted again: each must be caught
 	$(RUN) -m verification.mutants
 
-oversell: setup servers  ## 10 tickets and 100 buyers over five processes, 50 times in each way on each database
-	$(RUN) -m benchmarks.ticket_sale --runs 50 --buyers 100
+oversell: setup servers  ## 10 tickets and 500 buyers over five processes, 50 times in each way on each database
+	$(RUN) -m benchmarks.ticket_sale --runs 50
 
 counters: setup servers  ## lost updates under pauses, 100,000 at each level of isolation; an hour
 	$(RUN) -m verification.lab.counters

@@ -58,6 +58,7 @@ class Capability(StrEnum):
     ABANDONED = "abandoned"
     SESSION = "session"
     PAUSE = "pause"
+    RANGES = "ranges"
 
 
 class LossReason(StrEnum):
@@ -124,6 +125,7 @@ class Claim:
     capacity: Final[int]
     min_hold: Final[float]
     holder: Final[Holder]
+    spare: Final[int] = 0  # fences to keep free behind that of a grant that is made at once
 
 
 @record(slots=True, unsafe_hash=True)
@@ -131,9 +133,10 @@ class Grant:
     """The store granted a claim.
 
     `ttl` is what the store granted, which may be more than was claimed (it rounds up) or less (a claim window after a
-    hand-over, to be renewed at once). `since` is the instant on the *caller's* clock from which `ttl` counts; None
+    hand-over, to be renewed soon). `since` is the instant on the *caller's* clock from which `ttl` counts; None
     means: from before the request was sent that brought this grant. `abandoned`: whether the previous holder left
-    without releasing; None where the store does not know.
+    without releasing; None where the store does not know. `spare`: how many fences behind this one no other grant gets;
+    the holder may use them, one after the other, to pass the lock on inside its process (capability RANGES).
     """
 
     claim: Final[Claim]
@@ -141,6 +144,7 @@ class Grant:
     ttl: Final[float]
     since: Final[float | None] = None
     abandoned: Final[bool | None] = None
+    spare: Final[int] = 0
 
 
 @record(frozen=True, slots=True)

@@ -53,7 +53,7 @@ LEAVING_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "on-wait-counts-from-nothing",
         "who is next is told that its place is 0",
-        "_core/acquire.py",
+        "_core/attempt.py",
         "            on_wait(None if ahead is None else ahead + 1, ",
         "            on_wait(None if ahead is None else ahead, ",
         _BUSY + _SUITE,
@@ -61,7 +61,7 @@ LEAVING_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "slow-wait-for-all",
         "slow_wait and its level are those of everybody, whatever the lock was made with",
-        "_core/acquire.py",
+        "_core/attempt.py",
         "            level = spec.slow_wait_level if slow else happened.Waiting.level\n",
         "            level = happened.Waiting.level\n",
         _BUSY,

@@ -112,8 +112,7 @@ class _Departure:
                 failure = error
                 break
             else:
-                if self._opened.events.wanted(happened.Released):
-                    self._opened.events.emit(happened.Released(tenure.name, tenure.grant.fence, freed))
+                self._opened.events.released(tenure.name, tenure.grant.fence, freed)
                 return
         self._report_failure(tenure, str(failure or "there was no time left for it"))
 

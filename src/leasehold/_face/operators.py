@@ -10,7 +10,7 @@ from leasehold._core.capabilities import inspecting, operating, pausing
 from leasehold._core.names import MAX_FACT_CHARACTERS, check_fact, check_name, key_for, name_of
 from leasehold._durations import ttl_seconds
 from leasehold._face.lock_spec import is_whole
-from leasehold._face.operator_events import NamePaused, NameResumed, RunForgotten
+from leasehold._face.operator_events import Broken, NamePaused, NameResumed, RunForgotten
 from leasehold._record import replace
 from leasehold.errors import BackendUnavailable, ConfigurationError, OutcomeUnknown
 from leasehold.spi import Examining
@@ -82,7 +82,7 @@ class AsyncOperators:
         key = key_for(self._namespace, check_name(name))
         broken = await operating(self._open().backend).break_(key, fence, f"{reason} (by {author})", now=now)
         if broken:
-            self._events.emit(happened.Broken(name, fence, reason, author))
+            self._events.emit(Broken(name, fence, reason, author))
         return broken
 
     async def raise_fence(self, name: str, fence: int, *, reason: str, by: str | None = None) -> int:
