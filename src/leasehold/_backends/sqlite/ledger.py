@@ -45,6 +45,8 @@ class Ledger:
         self._notifications = notifications
         self._cleaner = cleaner
         self._label = label
+        # Of the last holder: in the claims of a lock it is the same object every time.
+        self._columns: tuple[Holder | None, tuple[object, ...]] = (None, ())
 
     # --- claims
 
@@ -107,7 +109,10 @@ class Ledger:
         key, owner, ttl, holder = claim.key, claim.owner, claim.ttl, claim.holder
         now, fence = self._host.now(), self._fence_by_clock()
         self._cleaner.tick()
-        values = (key, fence, owner, ttl, now, now + ttl, *holder_columns(holder))
+        known = self._columns
+        if known[0] is not holder:
+            known = self._columns = (holder, holder_columns(holder))
+        values = (key, fence, owner, ttl, now, now + ttl, *known[1])
         if fence <= MAX_FENCE and single_change(connection, sql.GRANT_PLAIN, values):
             return Grant(claim, fence, ttl, None, abandoned=False)
         return None
