@@ -5,8 +5,9 @@ They are loaded when they are first used, as all names of `leasehold` are.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from leasehold._lazy import LazyNames
 
 if TYPE_CHECKING:
     from leasehold._core.events import (
@@ -76,21 +77,20 @@ __all__ = [
 ]
 
 _HOMES = {
+    "leasehold._core.events": (
+        "Acquired", "Broken", "Dropped", "Event", "FenceRaised", "KeeperLate", "Lost", "Released",
+        "ReleaseFailed", "RenewalFailed", "Renewed", "RunSkipped", "StoreReached", "StoreUnreachable",
+        "TimedOut", "TtlDiffers", "Waiting",
+    ),
     "leasehold._core.wait_events": ("AcquireFailed", "Refused", "WaitBegan"),
     "leasehold._face.operator_events": ("NamePaused", "NameResumed", "RunAgain", "RunForgotten"),
     "leasehold._patterns.cache_events": ("BuildFailed", "Built", "CacheRead", "FillFailed", "FillRefused"),
     "leasehold._patterns.idempotency_events": ("Completed", "KeyRefused", "NotRecorded", "Replayed", "Unprotected"),
     "leasehold._patterns.pattern_events": ("Campaigning", "Elected", "PartitionTaken", "RunEnded"),
-}
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+}  # fmt: skip
 
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module 'leasehold.events' has no attribute {name!r}")
-    home = _HOME_OF.get(name, "leasehold._core.events")
-    value = globals()[name] = getattr(import_module(home), name)
-    return value
+if not TYPE_CHECKING:  # so that type checkers refuse a name that is not there
+    __getattr__ = LazyNames(__name__, _HOMES).find
 
 
 def __dir__() -> list[str]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from leasehold.values import Claim, Grant, LockState, Loss, Reading, Record, Refusal
     from verification.simulation.world import Process
 
-__all__ = ["Fate", "Link", "NetworkStore", "Observer", "Weather"]
+__all__ = ["Fate", "Link", "NetworkStore", "Observer", "PlainStore", "Weather"]
 
 T = TypeVar("T")
 
@@ -119,10 +119,27 @@ class Link:
         return (0.0002 + 0.004 * chance * chance) * self.weather.slow
 
 
+class PlainStore(Protocol):
+    """A store in one place, whose verbs are plain functions."""
+
+    try_acquire: Callable[[Claim], Grant | Refusal]
+    join: Callable[[Claim, Signal], Grant | Place | Refusal]
+    turn: Callable[[Place], Grant | Place | Refusal]
+    renew: Callable[[Sequence[Grant]], Sequence[Grant | Loss]]
+    release: Callable[[Grant], bool | Loss]
+    withdraw: Callable[..., None]
+    inspect: Callable[[str], LockState | None]
+    list: Callable[[str], Sequence[LockState]]
+    break_: Callable[..., bool]
+    raise_fence: Callable[[str, int], int]
+    read: Callable[[str, int], Reading]
+    write: Callable[[Record], bool]
+
+
 class NetworkStore:
     """A store as seen through a link; made once for each process."""
 
-    def __init__(self, store: MemoryStore, link: Link, observer: Observer, *, queueing: bool) -> None:
+    def __init__(self, store: MemoryStore | PlainStore, link: Link, observer: Observer, *, queueing: bool) -> None:
         self._store = store
         self._link = link
         self._observer = observer
@@ -188,6 +205,9 @@ class _Call:
             return
         try:
             self.answer = self._apply()
+        except OutcomeUnknown:  # the store itself failed in the middle: nothing was done, and no answer comes
+            world.note(link.process.name, "not applied", self._verb, _short(self._subject))
+            return
         except LeaseholdError as error:
             self.error = error
         world.note(link.process.name, "applied", self._verb, _short(self._subject), _short(self.answer))
@@ -207,7 +227,9 @@ class _Call:
 class _Backend:
     """The port, over a link."""
 
-    def __init__(self, store: MemoryStore, link: Link, observer: Observer, runtime: Runtime, *, queueing: bool) -> None:
+    def __init__(
+        self, store: MemoryStore | PlainStore, link: Link, observer: Observer, runtime: Runtime, *, queueing: bool
+    ) -> None:
         self._store = store
         self.link = link
         self.observer = observer
@@ -229,7 +251,7 @@ class _Backend:
         if ambush is not None:
             ambush()
         if fate is Fate.REFUSED:
-            await self.runtime.sleep(link.delay())
+            await self.runtime.sleep(min(link.delay(), deadline - self.runtime.now()))
             self.observer.failed(process, verb, subject)
             raise BackendUnavailable("connection refused", backend=self.label)
         call = _Call(self, verb, subject, apply, fate)

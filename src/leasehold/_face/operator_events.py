@@ -42,7 +42,7 @@ class RunForgotten(Event):
 
 @record(frozen=True, slots=True)
 class NamePaused(Event):
-    """An operator paused a name: nobody gets it until it is resumed, or for `seconds`."""
+    """An operator paused a name: it is not granted until it is resumed, or for `seconds`."""
 
     level: ClassVar[int] = WARNING
 

@@ -230,7 +230,7 @@ class AsyncAttempt:
     async def _under(self, opened: OpenClient, lease: AsyncLease, slot: Slot, seen: bytes | None) -> AsyncRun | Skipped:
         """Read again now that no other run can begin, and release the lock unless the slot is ours.
 
-        `seen` is the record of the run that is to be repeated. If another is there by now, somebody was faster.
+        `seen` is the record of the run that is to be repeated. If another is there by now, another was faster.
         """
         try:
             reading = await self._read(opened, lease.fence, opened.runtime.now() + lease.remaining())

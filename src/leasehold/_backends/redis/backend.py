@@ -53,7 +53,7 @@ LETTER = {Mode.EXCLUSIVE: "x", Mode.SHARED: "s", Mode.PERMIT: "p"}
 class RedisBackend:
     """A client's connections to one Redis store."""
 
-    capabilities = frozenset(Capability) - {Capability.SESSION}
+    capabilities = frozenset(Capability) - {Capability.SESSION, Capability.RANGES}
 
     def __init__(self, router: Router, names: Names, options: Options, runtime: Runtime, label: str) -> None:
         self.label = label

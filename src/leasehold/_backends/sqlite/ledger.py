@@ -102,7 +102,7 @@ class Ledger:
 
     def _grant_plain(self, connection: sqlite3.Connection, claim: Claim) -> Grant | None:
         """An exclusive claim on a name that is not in use; None if it is not that simple."""
-        if claim.mode is not Mode.EXCLUSIVE or claim.min_hold:
+        if claim.mode is not Mode.EXCLUSIVE or claim.min_hold or claim.spare:
             return None
         key, owner, ttl, holder = claim.key, claim.owner, claim.ttl, claim.holder
         now, fence = self._host.now(), self._fence_by_clock()

@@ -58,12 +58,14 @@ class SqliteRows:
         self.changed = False
         self.abandoned_until = 0.0
         self._stored = (0, 0.0)
+        self._highest = 0  # the last fence that was given out, or kept free
 
     def enter(self) -> SqliteRows:
         """Unfold the name and remove what has run out; the transaction may write from here on."""
         row = self._execute(sql.LOCK, (self.key,)).fetchone()
         if row is not None:
             shape, abandoned_until = self._stored = (row[0], row[1])
+            self._highest = row[2]
             self.abandoned_until = abandoned_until if abandoned_until > self.now else 0.0
             if shape == FOLDED:
                 self._execute(sql.UNFOLD, (self.key,))
@@ -122,14 +124,14 @@ class SqliteRows:
     def update(self, row: Row) -> None:
         if row.state == State.WAITING:
             row.listener = self._listen()  # the client may have another pipe by now
-        self._execute(sql.UPDATE_CLAIM, (row.state, row.expires, row.broken, row.listener, row.number))
+        self._execute(sql.UPDATE_CLAIM, (row.state, row.expires, row.fence, row.broken, row.listener, row.number))
 
     def delete(self, row: Row) -> None:
         self._execute(sql.REMOVE, (row.number,))
 
-    def next_fence(self) -> int:
-        (fence,) = self._execute(sql.MINT, (self.key, self._fence_by_clock())).fetchone()
-        return int(fence)
+    def next_fence(self, spare: int = 0, /) -> int:
+        (self._highest,) = self._execute(sql.MINT, (self.key, self._fence_by_clock(), spare)).fetchone()
+        return self._highest - spare
 
     def raise_fence(self, fence: int) -> int:
         """Let the next fence be above this one; a holder that was folded into the row has its own by now."""
@@ -137,8 +139,13 @@ class SqliteRows:
         return int(highest)
 
     def _rows(self, statement: str, values: tuple[object, ...]) -> Iterator[Row]:
-        key = self.key
-        return (_row(key, columns) for columns in self._execute(statement, values))
+        return map(self._row, self._execute(statement, values))
+
+    def _row(self, columns: tuple[Any, ...]) -> Row:
+        row = _row(self.key, columns)
+        if row.fence and row.claim.mode is Mode.EXCLUSIVE:  # no grant came after it, and has the fences behind its own
+            row.spare = self._highest - row.fence
+        return row
 
     def _crowd(self, first: State, last: State, before: int) -> Crowd:
         number, exclusive = self._execute(sql.CROWD, (self.key, first, last, before)).fetchone()

@@ -18,9 +18,11 @@ _FULL = _EVERY_STORE | {
     Can.PAUSE,
 }
 
+_RANGES = _FULL | {Can.RANGES}
+
 REQUIRED: dict[str, frozenset[Can]] = {
-    "memory": _FULL,
-    "sqlite": _FULL,
+    "memory": _RANGES,
+    "sqlite": _RANGES,
     "redis": _FULL,
     "postgresql": _FULL,
     "mysql": _FULL,
