@@ -203,6 +203,18 @@ def test_waiter_whose_time_is_over_is_not_handed_the_lock(
     run(story())
 
 
+def test_release_of_another_grant_of_the_same_claim_hands_nothing_over(backends: list[Any]) -> None:
+    holder, crowd, _ = backends
+
+    async def story() -> None:
+        held = await holder.try_acquire(claim())
+        place = await crowd.join(claim())
+        assert await holder.release(Grant(held.claim, held.fence - 1, held.ttl)) is False
+        assert isinstance(await crowd.turn(place), Place)
+
+    run(story())
+
+
 def test_release_at_a_paused_name_hands_nothing_over(backends: list[Any]) -> None:
     holder, crowd, operator = backends
 

@@ -106,6 +106,7 @@ BEGIN
     PERFORM @schema@.add_3(the_key, the_owner, 3, the_mode, the_capacity, the_ttl, the_min_hold, the_holder, 0, at,
                            at + make_interval(secs => least(the_ttl, 3)), false, the_channel, NULL);
     verdict := 'placed';
+    PERFORM @schema@.commit_soon_5();
     SELECT c.number INTO own.number FROM @schema@.claim AS c WHERE c.owner = the_owner;
   ELSIF waits AND own.state = 3 THEN
     UPDATE @schema@.claim AS c SET expires = at + make_interval(secs => least(the_ttl, 3)), bell = the_channel
@@ -215,6 +216,7 @@ BEGIN
     UPDATE @schema@.claim AS c SET expires = at + make_interval(secs => least(own.ttl, 3)), bell = the_channel
       WHERE c.number = own.number;
     verdict := 'placed';
+    PERFORM @schema@.commit_soon_5();
   ELSE
     verdict := 'refused';
     own.number := 9223372036854775807;
