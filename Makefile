@@ -75,7 +75,7 @@ differential: setup servers  ## random requests to SQLite, PostgreSQL and Redis,
 faults: setup servers  ## the long forms of the fault tests: packet loss, mixed fleets, node faults, kills, every line interrupted
 	LEASEHOLD_LONG_FAULTS=1 $(RUN) -m pytest -q tests/stores/redis/test_redis_packet_loss.py tests/stores/redis/test_redis_compat.py \
 	  tests/stores/redlock/test_redlock_fences.py tests/processes/test_cli_watchdog.py tests/processes/test_once_processes.py tests/processes/test_partition_processes.py \
-	  tests/stores/sqlite/test_sqlite_processes.py
+	  tests/stores/sqlite/test_sqlite_processes.py tests/processes/test_reservation_processes.py tests/processes/test_optimistic_processes.py
 	LEASEHOLD_LONG_FAULTS=1 $(RUN) -m pytest -q -n 4 --dist loadfile tests/contract
 	LEASEHOLD_LONG_FAULTS=1 $(RUN) -m pytest -q -n 4 --dist loadfile tests/sql tests/simulation tests/lab tests/benchmarks
 
