@@ -144,10 +144,11 @@ def _times(events: Sequence[Event], ttl: float) -> dict[str, float | None]:
 def _noticed(events: Sequence[Event]) -> float | None:
     """The longest time from a client's being cut off until it knew that its lease was over."""
     cuts = [event for event in events if event.kind is Kind.FAULT and event.detail.startswith("cut off")]
+    mine = holds(events) if cuts else []
     took = [
         hold.lost - cut.t
         for cut in cuts
-        for hold in holds(events)
+        for hold in mine
         if hold.process == cut.value and hold.lost is not None and hold.granted < cut.t < hold.lost
     ]
     return max(took, default=None)
