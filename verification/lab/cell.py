@@ -205,6 +205,7 @@ class Cell:
         limit = recovery_limit(self.ttl, self.stage.clients)
         deadline = time.monotonic() + limit + 1.0
         while time.monotonic() < deadline and not well(list(self.recorder.events)):
+            self.clients.wake_all()  # one that stopped itself after the last look
             time.sleep(0.1)
 
     def _look_at_what_is_left(self, stuck: int) -> None:
