@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from verification.lab import counter_databases, watcher
 from verification.lab.adapters import OURS, PEERS
+from verification.lab.checkers.lost_update import count_lost
 from verification.lab.checkers.starvation import times_to_recover
 from verification.lab.clients import Clients
 from verification.lab.faults import NETWORK, disturb
@@ -20,7 +21,7 @@ from verification.lab.postgres import PostgresServer
 from verification.lab.recorder import Recorder
 from verification.lab.shifted_clock import ShiftedClock
 from verification.lab.stages import make_stage
-from verification.lab.verdict import Result, judge, recovery_limit
+from verification.lab.verdict import Result, judge, needs_control, recovery_limit
 from verification.lab.wiring import FilterWiring, NoWiring, ProxyWiring
 from verification.lab.workloads import Order, queue, update
 
@@ -36,6 +37,7 @@ __all__ = ["Cell"]
 STOP_RATE = 0.03  # how often a client stops itself in the middle of an update, where clients are paused
 STOP_RATE_OF_MANY = 0.004  # where a number of updates is asked for: a stop costs a ttl
 LONG_RATE = 0.15  # how often a hold is long, where a fault has to hit one that lives on renewals
+CONTROL = 5.0  # times the seconds of a cell, at most
 RENEWED = (*NETWORK, "clock", "restart empty", "failover")
 FEW = 0.02
 START_LIMIT = 60.0
@@ -178,10 +180,14 @@ class Cell:
             generator.close()  # type: ignore[attr-defined] # a generator, which undoes what it has done
 
     def _is_over(self, started: float) -> bool:
-        """After so many seconds, or so many updates."""
+        """After so many seconds, or so many updates; a control that has shown nothing yet gets more time for it."""
         if self.plan.updates:
             return self.recorder.count(Kind.WROTE) >= self.plan.updates
-        return time.monotonic() - started >= self.plan.seconds
+        lasted = time.monotonic() - started
+        if needs_control(self.plan) and lasted < CONTROL * self.plan.seconds:
+            shown = self.recorder.count(Kind.REFUSED) and count_lost(list(self.recorder.events), Kind.UNFENCED)
+            return lasted >= self.plan.seconds and bool(shown)
+        return lasted >= self.plan.seconds
 
     def _check_clients(self) -> None:
         if failed := self.clients.failed():

@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 FILE = Path(__file__).with_suffix(".toml")
-SHORT_SECONDS = 4.0
+SHORT_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
