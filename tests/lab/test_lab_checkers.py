@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tests.lab.checkers.histories import TTL, grant, history, release
+from tests.lab.histories import TTL, grant, history, release
 from verification.lab.checkers.fence_order import fence_order
 from verification.lab.checkers.late_loss import late_loss
 from verification.lab.checkers.leader_overlap import leader_overlap
