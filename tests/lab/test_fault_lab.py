@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.forms import sized
-from verification.lab.__main__ import run_cell
+from verification.lab.__main__ import main, run_cell
 from verification.lab.adapters import PEERS
 from verification.lab.faults import FAULTS
 from verification.lab.history import Kind, read_history
-from verification.lab.matrix import Plan, choose, may_overlap, short_plans, why_impossible
+from verification.lab.matrix import Plan, choose, many_updates, may_overlap, short_plans, why_impossible
 from verification.lab.report.page import draw_page
 from verification.lab.report.results import read_compact, read_folder, write_compact
 from verification.lab.stages import STORES
@@ -76,3 +76,22 @@ def test_the_copy_for_the_documents_has_the_same_cells(tmp_path: Path) -> None:
     cells = read_folder(tmp_path)
     write_compact(cells, tmp_path / "compact")
     assert read_compact(tmp_path / "compact") == cells
+
+
+def test_a_run_goes_on_where_it_was_interrupted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["run", "--folder", str(tmp_path), "--store", "memory", "--fault", "kill", "--library", "leasehold"]
+    assert main([*words, "--workload", "update"]) == 0
+    assert "[1/1] memory, kill" in capsys.readouterr().out
+    assert main([*words, "--workload", "update", "--fault", "partition"]) == 0
+    said = capsys.readouterr().out
+    assert "1 of 2 cells have a result" in said
+    assert "[1/1] memory, partition" in said
+    assert main([*words, "--workload", "update", "--seed", "2"]) == 0
+    assert "[1/1] memory, kill" in capsys.readouterr().out, "another seed is another cell"
+
+
+def test_many_updates_are_shared_out_among_the_chosen_cells() -> None:
+    chosen = choose(stores=["sqlite", "nats"], workloads=["update"], libraries=["leasehold"], seconds=1.0, seed=1)
+    plans = many_updates(1001, 1, chosen)
+    assert {plan.store for plan in plans} == {"sqlite"}
+    assert sum(plan.updates for plan in plans) >= 1001

@@ -16,6 +16,7 @@ import json
 import sys
 import traceback
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from verification.lab.adapters import OURS, PEERS
 from verification.lab.cell import Cell
@@ -29,6 +30,9 @@ from verification.lab.report.tables import TITLES
 from verification.lab.stages import STORES
 from verification.lab.verdict import BROKEN, FAILED, IMPOSSIBLE, VOID, Result
 from verification.lab.workloads import WORKLOADS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["main", "run_cell"]
 
@@ -106,9 +110,7 @@ def _chosen(arguments: argparse.Namespace) -> list[Plan]:
         seed=arguments.seed,
     )
     if arguments.updates:
-        wanted = {(plan.store, plan.fault) for plan in plans}
-        many = many_updates(arguments.updates, arguments.seed)
-        plans = [plan for plan in many if (plan.store, plan.fault) in wanted]
+        return many_updates(arguments.updates, arguments.seed, plans)
     return plans
 
 
@@ -140,8 +142,8 @@ def _report(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def main() -> int:
-    """Read the command line."""
+def main(words: Sequence[str] | None = None) -> int:
+    """Read the command line, or these words."""
     parser = argparse.ArgumentParser(prog="python -m verification.lab", description="the fault lab")
     verbs = parser.add_subparsers(dest="verb", required=True)
     run = verbs.add_parser("run", help="run cells")
@@ -161,7 +163,7 @@ def main() -> int:
     report.add_argument("--docs", action="store_true", help="also what the documents are drawn from")
     report.add_argument("--note", default="", help="a sentence about the machine and the day")
     report.set_defaults(does=_report)
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     code: int = arguments.does(arguments)
     return code
 

@@ -119,10 +119,12 @@ def choose(
     ]
 
 
-def many_updates(updates: int, seed: int) -> list[Plan]:
-    """The goal of so many real fenced updates, shared out among cells of several stores and faults."""
-    cells = [(store, fault) for store, faults in _data()["many"].items() for fault in faults]
-    share = -(-updates // len(cells))
+def many_updates(updates: int, seed: int, among: Sequence[Plan]) -> list[Plan]:
+    """The goal of so many real fenced updates, shared out among those of these cells that are meant for it."""
+    wanted = {(plan.store, plan.fault) for plan in among}
+    meant = [(store, fault) for store, faults in _data()["many"].items() for fault in faults]
+    cells = [cell for cell in meant if cell in wanted]
+    share = -(-updates // max(1, len(cells)))
     return [Plan(store, fault, seconds=0.0, seed=seed, updates=share) for store, fault in cells]
 
 
