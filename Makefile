@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 RUN    := PYTHONPATH=. $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help python setup servers demo test test-quick test-all check fmt lint types sim conformance differential faults mutants oversell counters models bench docs picture site site-serve clean
+.PHONY: help python setup servers demo test test-quick test-all check fmt lint types sim conformance differential faults mutants oversell counters lab lab-updates models bench docs picture site site-serve clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -88,6 +88,16 @@ oversell: setup servers  ## 10 tickets and 500 buyers over five processes, 50 ti
 counters: setup servers  ## lost updates under pauses, 100,000 at each level of isolation; an hour
 	$(RUN) -m verification.lab.counters
 	$(RUN) -m verification.lab.counters --database mariadb --updates 20000
+
+# SHORT=1: the few cells that run with the tests. SECONDS: of disturbance in each cell. WORDS: further ones, such as --again.
+lab: setup servers  ## real servers and clients under faults, ours and other libraries, with a report; goes on after a break
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench]'
+	$(RUN) -m verification.lab run --folder build/lab $(if $(SHORT),--short,--seconds $(or $(SECONDS),3)) $(WORDS); \
+	  code=$$?; $(RUN) -m verification.lab report --folder build/lab; exit $$code
+
+lab-updates: setup servers  ## 100,000 fenced updates under pauses, kills, cuts, wrong clocks and failovers; an hour
+	$(RUN) -m verification.lab run --folder build/lab-updates --library leasehold --updates 100000; \
+	  code=$$?; $(RUN) -m verification.lab report --folder build/lab-updates; exit $$code
 
 models: setup  ## all states of the protocols' models, long form
 	$(RUN) -m verification.models

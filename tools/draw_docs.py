@@ -22,7 +22,7 @@ from leasehold._core.states import TRANSITIONS, State
 from leasehold.telemetry.instruments import INSTRUMENTS
 from leasehold.testing.contract import REQUIRED
 from leasehold.values import Capability
-from tools import interface
+from tools import draw_lab, interface
 from tools.advice_tables import draw_explanations, draw_needs, draw_stores_compared
 from tools.interface import first_paragraph
 from tools.store_options import draw_options
@@ -236,6 +236,7 @@ DRAWINGS: dict[str, Callable[[], str]] = {
     "errors": _errors,
     "errors-explained": draw_explanations,
     "events": _events,
+    **draw_lab.DRAWINGS,
     "metrics": _metrics,
     "models": _models,
     "names": _names,
