@@ -59,10 +59,10 @@ __all__ = [
     "handed_over_since",
     "inspect",
     "join",
-    "leave_queue",
     "place_lifetime",
     "release",
     "renew",
+    "take_back",
     "try_acquire",
     "turn",
     "withdraw",
@@ -282,11 +282,16 @@ def break_(rows: Rows, fence: int, reason: str, *, now: bool) -> bool:
     return True
 
 
-def leave_queue(rows: Rows, number: int) -> None:
-    """Remove a waiter that is known to be dead."""
-    row = next((row for row in rows.waiting() if row.number == number), None)
-    if row is not None:
-        _free(rows, row)
+def take_back(rows: Rows, owner: str) -> None:
+    """Remove a waiter that is known to be dead, also if it has just been made the holder.
+
+    What it had to learn about the holder before it, the next one learns.
+    """
+    for row in tuple(rows.of_owner(owner)):
+        if row.state in (_HOLDING, _WAITING):
+            _free(rows, row)
+            if row.abandoned:
+                rows.abandoned_until = rows.now + ABANDONED_KEPT
 
 
 def admissible(rows: Rows) -> Iterator[Row]:
