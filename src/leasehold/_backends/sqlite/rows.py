@@ -88,8 +88,8 @@ class SqliteRows:
         return self
 
     def _few(self) -> list[Row] | None:
-        columns = self._execute(sql.SOME, (self.key, FEW + 1)).fetchall()
-        return None if len(columns) > FEW else sorted((_row(self.key, each) for each in columns), key=_by_number)
+        rows = list(self._rows(sql.SOME, (self.key, FEW + 1)))
+        return None if len(rows) > FEW else sorted(rows, key=_by_number)
 
     def settle(self, is_ours: Callable[[str], bool] = lambda _: True) -> list[Notification]:
         """Write down the shape of the name, and say which waiters should ask for their turn now, or have it.
