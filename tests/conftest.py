@@ -82,8 +82,8 @@ def _become_a_session() -> None:
 def pytest_collection() -> Generator[None, object, object]:
     """Keep what was collected out of the garbage collector.
 
-    Ten thousand tests and the modules of a hundred libraries live as long as the run. Each full collection, of which
-    the tests of interruptions alone ask for some hundred, would look at all of them again.
+    Ten thousand tests and the modules of a hundred libraries live as long as the run. Each full collection would look
+    at all of them again, and the tests of interruptions alone ask for some hundred.
     """
     gc.disable()
     try:

@@ -123,7 +123,7 @@ def _hand_over(
     def candidate(make: Callable[[str], Lock], role: Role) -> Candidate:
         name = f"passed-{kind}"
         holder, waiter = make(name), library.make(kind, connections[1], f"{name}-{list(library.kinds).index(kind)}")
-        count, pause = settings.pick(15, 2), TO_JOIN + 20 * delay
+        count, pause = settings.pick(12, 2), TO_JOIN + 20 * delay
 
         def close() -> None:
             holder.close()

@@ -12,7 +12,6 @@ from leasehold._lazy import LazyNames
 if TYPE_CHECKING:
     from leasehold._core.events import (
         Acquired,
-        Broken,
         Dropped,
         Event,
         FenceRaised,
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
         ReleaseFailed,
         RenewalFailed,
         Renewed,
-        RunSkipped,
         StoreReached,
         StoreUnreachable,
         TimedOut,
@@ -30,10 +28,10 @@ if TYPE_CHECKING:
         Waiting,
     )
     from leasehold._core.wait_events import AcquireFailed, Refused, WaitBegan
-    from leasehold._face.operator_events import NamePaused, NameResumed, RunAgain, RunForgotten
+    from leasehold._face.operator_events import Broken, NamePaused, NameResumed, RunAgain, RunForgotten
     from leasehold._patterns.cache_events import BuildFailed, Built, CacheRead, FillFailed, FillRefused
     from leasehold._patterns.idempotency_events import Completed, KeyRefused, NotRecorded, Replayed, Unprotected
-    from leasehold._patterns.pattern_events import Campaigning, Elected, PartitionTaken, RunEnded
+    from leasehold._patterns.pattern_events import Campaigning, Elected, PartitionTaken, RunEnded, RunSkipped
 
 __all__ = [
     "AcquireFailed",
@@ -78,15 +76,15 @@ __all__ = [
 
 _HOMES = {
     "leasehold._core.events": (
-        "Acquired", "Broken", "Dropped", "Event", "FenceRaised", "KeeperLate", "Lost", "Released",
-        "ReleaseFailed", "RenewalFailed", "Renewed", "RunSkipped", "StoreReached", "StoreUnreachable",
+        "Acquired", "Dropped", "Event", "FenceRaised", "KeeperLate", "Lost", "Released",
+        "ReleaseFailed", "RenewalFailed", "Renewed", "StoreReached", "StoreUnreachable",
         "TimedOut", "TtlDiffers", "Waiting",
     ),
     "leasehold._core.wait_events": ("AcquireFailed", "Refused", "WaitBegan"),
-    "leasehold._face.operator_events": ("NamePaused", "NameResumed", "RunAgain", "RunForgotten"),
+    "leasehold._face.operator_events": ("Broken", "NamePaused", "NameResumed", "RunAgain", "RunForgotten"),
     "leasehold._patterns.cache_events": ("BuildFailed", "Built", "CacheRead", "FillFailed", "FillRefused"),
     "leasehold._patterns.idempotency_events": ("Completed", "KeyRefused", "NotRecorded", "Replayed", "Unprotected"),
-    "leasehold._patterns.pattern_events": ("Campaigning", "Elected", "PartitionTaken", "RunEnded"),
+    "leasehold._patterns.pattern_events": ("Campaigning", "Elected", "PartitionTaken", "RunEnded", "RunSkipped"),
 }  # fmt: skip
 
 if not TYPE_CHECKING:  # so that type checkers refuse a name that is not there

@@ -19,6 +19,7 @@ from verification.mutants.catalogue_integrations import INTEGRATIONS_MUTANTS
 from verification.mutants.catalogue_jobs import JOBS_MUTANTS
 from verification.mutants.catalogue_kit import KIT_MUTANTS
 from verification.mutants.catalogue_leaving import LEAVING_MUTANTS
+from verification.mutants.catalogue_local_queue import LOCAL_QUEUE_MUTANTS
 from verification.mutants.catalogue_mysql import MYSQL_MUTANTS
 from verification.mutants.catalogue_mysql_guard import MYSQL_GUARD_MUTANTS
 from verification.mutants.catalogue_nats import NATS_MUTANTS
@@ -64,6 +65,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *CACHE_MUTANTS,
     *ELECTION_MUTANTS,
     *LEAVING_MUTANTS,
+    *LOCAL_QUEUE_MUTANTS,
     *JOBS_MUTANTS,
     *INTEGRATIONS_MUTANTS,
     *TELEMETRY_MUTANTS,

@@ -39,7 +39,9 @@ class Taker(Actor):
     ends_when_healed = True
 
     def _choices(self) -> None:
-        self._deeds = [*[self._take] * 12, self._drop, self._hold_shared, self._operate]
+        super()._choices()
+        shared = [deed for deed in self._deeds if deed == self._hold_shared][:1]  # where the store has them
+        self._deeds = [*[self._take] * 12, self._drop, self._operate, *shared]
         self._cancellable = []
 
     async def _take(self) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from leasehold._backends.memory import MemoryStore
+from leasehold._backends.memory import MemoryBackend, MemoryStore
 from verification.simulation.accounts import StoreModel
 from verification.simulation.network import NetworkStore
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from leasehold.spi import Store
+    from leasehold.values import Capability
     from verification.simulation.history import History
     from verification.simulation.network import Link
     from verification.simulation.runtime import SimRuntime
@@ -34,6 +35,7 @@ class Stage(Protocol):
     delay: float  # how much longer than others a waiter may have to wait here
     keeps_until: bool  # whether its calls end at the instant `until`
     keeps_records: bool  # whether it never loses a record that it acknowledged
+    capabilities: frozenset[Capability]
 
     def prepare(self, ttl: float, *, queueing: bool, forgetful: bool = False) -> None:
         """The ttl that most claims of the run will have, and whether the store has a queue."""
@@ -58,6 +60,7 @@ class MemoryStage:
     delay = 0.0
     keeps_until = True
     keeps_records = True
+    capabilities = MemoryBackend.capabilities
 
     def __init__(self, world: World, history: History, _schedule: Schedule | None = None) -> None:
         self._world = world

@@ -2,7 +2,7 @@
 
     app.mount("/locks", leasehold.web.dashboard("redis://db-1", auth=my_auth))
 
-It reads by default. Whoever may change something is a matter of `auth`: a callable that is given the request and
+It reads by default. Who may change something is decided by `auth`: a callable that is given the request and
 returns a `Viewer`, or None to refuse it. It needs the extra `web`.
 """
 

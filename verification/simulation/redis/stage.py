@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from leasehold._backends.redis.backend import RedisBackend
 from leasehold._backends.redis.keys import DEFAULT_PREFIX, Names
 from leasehold._backends.redis.options import Options
 from leasehold.errors import BackendError
@@ -21,7 +22,6 @@ from verification.simulation.redis.watcher import RedisWatcher
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from leasehold._backends.redis.backend import RedisBackend
     from leasehold.spi import Store
     from verification.simulation.history import History
     from verification.simulation.runtime import SimRuntime
@@ -41,6 +41,7 @@ class RedisStage:
     """One Redis server for one run."""
 
     keeps_until = True
+    capabilities = RedisBackend.capabilities
     keeps_records = False  # it is flushed, restarted empty, and fails over to a replica that lags
     drift = 0.0085  # and the server's own 0.001: almost all that the library's margin allows
 

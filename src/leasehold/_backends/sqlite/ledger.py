@@ -120,7 +120,7 @@ class Ledger:
 
     def _grant_plain(self, connection: sqlite3.Connection, claim: Claim) -> Grant | None:
         """An exclusive claim on a name that is not in use; None if it is not that simple."""
-        if claim.mode is not Mode.EXCLUSIVE or claim.min_hold:
+        if claim.mode is not Mode.EXCLUSIVE or claim.min_hold or claim.spare:
             return None
         key, owner, ttl, holder = claim.key, claim.owner, claim.ttl, claim.holder
         now, fence = self._host.now(), self._fence_by_clock()
@@ -178,11 +178,11 @@ class Ledger:
         columns = connection.execute(sql.HANDED_OVER, (claim.key, claim.owner)).fetchone()
         if columns is None:
             return None
-        fence, since, expires, abandoned = columns
+        fence, since, expires, abandoned, spare = columns
         passed = self._host.now() - since
         if not 0 <= passed < claim.ttl or expires != since + claim.ttl:  # over, or renewed since
             return None
-        return Grant(claim, fence, claim.ttl, self._now() - passed, bool(abandoned))
+        return Grant(claim, fence, claim.ttl, self._now() - passed, bool(abandoned), spare)
 
     def _queue(
         self,
@@ -217,4 +217,4 @@ class Ledger:
     def _notify(self, connection: sqlite3.Connection, notifications: list[Notification]) -> None:
         """Wake these waiters; one that turns out to be dead leaves the queue at once, and the next one is called."""
         for dead in self._notifications.notify(notifications):
-            self._visit(connection, dead.key, rules.take_back, dead.owner)
+            self._visit(connection, dead.key, SqliteRows.take_back, dead.owner)

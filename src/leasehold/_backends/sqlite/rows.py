@@ -71,6 +71,7 @@ class SqliteRows:
         self.abandoned_until = 0.0
         self._stored = (0, 0.0)
         self._all: list[Row] | None = None  # in order, if there are few
+        self._highest = 0  # the last fence that was given out, or kept free
 
     def enter(self) -> SqliteRows:
         """Unfold the name and remove what has run out; the transaction may write from here on."""
@@ -79,6 +80,7 @@ class SqliteRows:
             self._all = []
         else:
             shape, abandoned_until = self._stored = (row[0], row[1])
+            self._highest = row[2]
             self.abandoned_until = abandoned_until if abandoned_until > self.now else 0.0
             if shape == FOLDED:
                 self._execute(sql.UNFOLD, (self.key,))
@@ -117,13 +119,25 @@ class SqliteRows:
         claim, now = place.claim, self.now
         if claim.mode is not Mode.EXCLUSIVE or place.expires - now < rules.place_lifetime(claim) / 2:
             return
-        fence = self.next_fence()
-        if fence > MAX_FENCE:
+        fence = self.next_fence(rules.SPARE)
+        if fence > MAX_FENCE - rules.SPARE:
             return  # it gets the error when it asks
         place.state, place.since, place.expires, place.fence = State.HOLDING, now, now + claim.ttl, fence
         place.abandoned, self.abandoned_until = self.abandoned_until > now, 0.0
         values = (place.state, place.since, place.expires, place.fence, place.abandoned, place.number)
         self._execute(sql.HAND_OVER, values)
+
+    def take_back(self, owner: str) -> None:
+        """Remove a waiter that is known to be dead, also if it has just been made the holder.
+
+        What it had to learn about the holder before it, the next one learns.
+        """
+        for row in tuple(self.of_owner(owner)):
+            if row.state in (State.HOLDING, State.WAITING):
+                self.delete(row)
+                self.changed = True
+                if row.abandoned:
+                    self.abandoned_until = self.now + rules.ABANDONED_KEPT
 
     def _has_claims(self) -> bool:
         if self._all is not None:
@@ -189,16 +203,16 @@ class SqliteRows:
     def update(self, row: Row) -> None:
         if row.state == State.WAITING:
             row.listener = self._listen()  # the client may have another pipe by now
-        self._execute(sql.UPDATE_CLAIM, (row.state, row.expires, row.broken, row.listener, row.number))
+        self._execute(sql.UPDATE_CLAIM, (row.state, row.expires, row.fence, row.broken, row.listener, row.number))
 
     def delete(self, row: Row) -> None:
         self._execute(sql.REMOVE, (row.number,))
         if self._all is not None:
             self._all.remove(row)
 
-    def next_fence(self) -> int:
-        (fence,) = self._execute(sql.MINT, (self.key, self._fence_by_clock())).fetchone()
-        return int(fence)
+    def next_fence(self, spare: int = 0, /) -> int:
+        (self._highest,) = self._execute(sql.MINT, (self.key, self._fence_by_clock(), spare)).fetchone()
+        return self._highest - spare
 
     def raise_fence(self, fence: int) -> int:
         """Let the next fence be above this one; a holder that was folded into the row has its own by now."""
@@ -206,8 +220,13 @@ class SqliteRows:
         return int(highest)
 
     def _rows(self, statement: str, values: tuple[object, ...]) -> Iterable[Row]:
-        key = self.key
-        return (_row(key, columns) for columns in self._execute(statement, values))
+        return map(self._row, self._execute(statement, values))
+
+    def _row(self, columns: tuple[Any, ...]) -> Row:
+        row = _row(self.key, columns)
+        if row.fence and row.claim.mode is Mode.EXCLUSIVE:  # no grant came after it, and has the fences behind its own
+            row.spare = self._highest - row.fence
+        return row
 
     def _crowd(self, first: State, last: State, before: int) -> Crowd:
         number, exclusive = self._execute(sql.CROWD, (self.key, first, last, before)).fetchone()

@@ -32,7 +32,7 @@ RENEW_PLAIN = "UPDATE lock SET expires = ? WHERE key = ? AND shape = 1 AND owner
 
 # --- one name, inside a transaction
 
-LOCK = "SELECT shape, abandoned_until FROM lock WHERE key = ?"
+LOCK = "SELECT shape, abandoned_until, fence FROM lock WHERE key = ?"
 
 # key: the plain holder becomes a row of `claim`
 UNFOLD = """
@@ -46,11 +46,11 @@ INSERT INTO lock (key, fence, shape, abandoned_until) VALUES (?, 0, ?, ?)
 ON CONFLICT (key) DO UPDATE SET shape = excluded.shape, abandoned_until = excluded.abandoned_until, owner = NULL
 """
 
-# key, wall time in microseconds -> fence. It rises with every grant, and with the wall clock when the file was lost or
-# the row was cleaned away.
+# key, wall time in microseconds, spare -> the last of the fences that are given out: one, and `spare` behind it. They
+# rise with every grant, and with the wall clock when the file was lost or the row was cleaned away.
 MINT = """
-INSERT INTO lock (key, fence, shape) VALUES (?, ?, 2)
-ON CONFLICT (key) DO UPDATE SET fence = max(fence + 1, excluded.fence)
+INSERT INTO lock (key, fence, shape) VALUES (?1, ?2 + ?3, 2)
+ON CONFLICT (key) DO UPDATE SET fence = max(fence + 1 + ?3, excluded.fence)
 RETURNING fence
 """
 
@@ -78,10 +78,10 @@ SELECT number, owner, state, mode, capacity, ttl, min_hold, host, pid, label, re
 WHERE key = ? AND owner = ?
 """
 
-# key, owner -> the grant that was made for a waiter, and not broken since
+# key, owner -> the grant that was made for a waiter, and not broken since, with the fences that are kept free behind it
 HANDED_OVER = """
-SELECT fence, since, expires, abandoned FROM claim
-WHERE key = ? AND owner = ? AND state = 1 AND broken IS NULL AND bell IS NOT NULL
+SELECT claim.fence, claim.since, claim.expires, abandoned, lock.fence - claim.fence FROM claim JOIN lock USING (key)
+WHERE key = ? AND claim.owner = ? AND state = 1 AND broken IS NULL AND bell IS NOT NULL
 """
 
 HAND_OVER = "UPDATE claim SET state = ?, since = ?, expires = ?, fence = ?, abandoned = ? WHERE number = ?"
@@ -114,7 +114,7 @@ INSERT INTO claim (key, owner, state, mode, capacity, ttl, min_hold, host, pid, 
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 
-UPDATE_CLAIM = "UPDATE claim SET state = ?, expires = ?, broken = ?, bell = ? WHERE number = ?"
+UPDATE_CLAIM = "UPDATE claim SET state = ?, expires = ?, fence = ?, broken = ?, bell = ? WHERE number = ?"
 
 REMOVE = "DELETE FROM claim WHERE number = ?"
 
