@@ -32,7 +32,7 @@ if mode == 'x' and not ARGV[11] and redis.call('EXISTS', KEYS[1], KEYS[3], KEYS[
     local last = wanted > 0 and text(fence + wanted) or number
     redis.call('HSET', KEYS[2], 'f', last, 'k', ARGV[5], 'o', owner, 'g', number, 't', since, 'm', ARGV[6],
                'a', abandoned, 'd', ARGV[7])
-    if expiry_is_stale(before, fence, ttl) then
+    if expiry_is_stale(before, fence + wanted, ttl) then
       redis.call('PEXPIREAT', KEYS[2], text(math.max(math.floor(fence / 1000), now + ttl) + 86400000))
     end
     return {1, fence, tonumber(abandoned), now, ttl, 0, wanted}
