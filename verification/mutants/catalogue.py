@@ -299,7 +299,7 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         "B46-renewal-by-owner",
         "a renewal extends another grant of the same owner",
         _RULES,
-        "        if _has(row, wanted.fence) and (row.state",
+        "        if is_its_own and (row.state",
         "        if (row.state",
     ),
     Mutant(
