@@ -74,7 +74,7 @@ class SimNotifications:
         self._signals[number] = signal
 
     def is_ours(self, _: str) -> bool:
-        """All of them: a hand-over counts on the clock of the host, and simulated processes have clocks of their own."""
+        """All of them: a hand-over counts on the host's clock, and simulated processes have clocks of their own."""
         return True
 
     def notify(self, notifications: Iterable[Notification]) -> list[Notification]:
