@@ -27,6 +27,7 @@ from tools.advice_tables import draw_explanations, draw_needs, draw_stores_compa
 from tools.interface import first_paragraph
 from tools.store_options import draw_options
 from verification.models.catalogue import GROUPS, INSTANCES, Instance, recorded
+from verification.mutants.table import drawn as draw_bugs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -74,6 +75,7 @@ DECISIONS = {
     69: "Patterns",
     79: "Databases",
     99: "Operation, integrations and tools",
+    129: "The proof",
 }
 PROMISES = {
     Capability.EXCLUSIVE: "at most one owner per name on the store's side",
@@ -230,6 +232,7 @@ def _options() -> str:
 
 
 DRAWINGS: dict[str, Callable[[], str]] = {
+    "bugs": draw_bugs,
     "capabilities": _capabilities,
     "decisions": _decisions,
     "errors": _errors,
