@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from contextlib import suppress
@@ -15,7 +16,7 @@ from tests.lateness import Lateness
 from tests.second_look import Failures
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Generator, Iterable, Sequence
 
 TESTS = Path(__file__).parent
 
@@ -75,6 +76,21 @@ def _become_a_session() -> None:
     """
     with suppress(PermissionError):  # it is the first of its group already
         os.setsid()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keep what was collected out of the garbage collector.
+
+    Ten thousand tests and the modules of a hundred libraries live as long as the run. Each full collection would look
+    at all of them again, and the tests of interruptions alone ask for some hundred.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(trylast=True)

@@ -74,7 +74,7 @@ DECISIONS = {
     69: "Patterns",
     79: "Databases",
     99: "Operation, integrations and tools",
-    109: "Verification",
+    129: "Speed and proof",
 }
 PROMISES = {
     Capability.EXCLUSIVE: "at most one owner per name on the store's side",

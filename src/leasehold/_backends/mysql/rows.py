@@ -48,9 +48,10 @@ class _Fence:
         self.last = last
         self.by_clock = by_clock
 
-    def mint(self) -> int:
-        self.last = max(self.last + 1, self.by_clock)
-        return self.last
+    def mint(self, spare: int = 0) -> int:
+        fence = max(self.last + 1, self.by_clock)
+        self.last = fence + spare
+        return fence
 
 
 class NameRows(LocalRows):
@@ -81,6 +82,8 @@ class NameRows(LocalRows):
             self._sessions[row.claim.owner] = session
         if ended:
             row.expires = min(row.expires, self.now)
+        if row.fence and row.claim.mode is Mode.EXCLUSIVE:  # no grant came after it, and has the fences behind its own
+            row.spare = self._fence.last - row.fence
         self.put(row)
 
     def raise_fence(self, fence: int) -> int:

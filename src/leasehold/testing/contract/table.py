@@ -18,10 +18,12 @@ _FULL = _EVERY_STORE | {
     Can.PAUSE,
 }
 
+_RANGES = _FULL | {Can.RANGES}
+
 REQUIRED: dict[str, frozenset[Can]] = {
-    "memory": _FULL,
-    "sqlite": _FULL,
-    "redis": _FULL,
+    "memory": _RANGES,
+    "sqlite": _RANGES,
+    "redis": _RANGES,
     "postgresql": _FULL,
     "mysql": _FULL,
     "nats": _FULL,
