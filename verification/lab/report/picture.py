@@ -19,6 +19,32 @@ LEGEND = (
     ("refused", "write refused"),
     ("ended", "ends"),
 )
+_STYLE = """
+  .ground { fill: #ffffff } text { fill: #24292f; font: 12px system-ui, sans-serif } .faint { fill: #57606a }
+  .hold { fill: #0969da } .fault { fill: #bf870055 } .lane { stroke: #d0d7de } .lost { fill: #cf222e }
+  .refused { fill: #8250df } .ended { fill: #24292f } .title { font-weight: bold }
+  @media (prefers-color-scheme: dark) {
+    .ground { fill: #0d1117 } text { fill: #e6edf3 } .faint { fill: #9198a1 } .hold { fill: #4493f8 }
+    .fault { fill: #d2992255 } .lane { stroke: #3d444d } .lost { fill: #f85149 } .refused { fill: #ab7df8 }
+    .ended { fill: #e6edf3 }
+  }
+"""
+
+
+def draw(cell: Cell, title: str) -> str:
+    """The picture of a cell that has a timeline."""
+    timeline = cell.timeline
+    assert timeline is not None
+    lanes = _lanes(timeline)
+    height = TOP + LANE * len(lanes) + 34
+    scale = (WIDTH - LEFT - RIGHT) / timeline["length"]
+    y = {client: TOP + LANE * place for place, client in enumerate(lanes)}
+    parts = [f'<text class="title" x="10" y="18">{escape(title)}</text>', *_legend(height)]
+    for client, top in y.items():
+        parts.append(f'<text x="10" y="{top + 12}">client {client}</text>')
+        parts.append(f'<line class="lane" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{top + 20}" y2="{top + 20}"/>')
+    for lane, begin, end, what in timeline["faults"]:
+        top, tall = (y[lane], LANE - 4) if lane in y else (TOP - 4, LANE * len(lanes))
         parts.append(_bar("fault", LEFT + begin * scale, top - 2, (end - begin) * scale, tall, what))
     for client, begin, end, fence in timeline["holds"]:
         tip = f"client {client}, fence {fence}, {end - begin:.3f} s"
