@@ -94,7 +94,7 @@ def test_a_hand_over_is_short_until_its_holder_renews_it(one: Verbs, other: Verb
     assert state_of(one).holdings[0].expires_in < 4, "one that was stopped while it waited keeps it no longer"
     grant = granted(other.turn(place))
     assert grant.ttl < 4
-    (renewed,) = other.renew([grant])
+    (renewed,) = other.renew(grant)
     assert granted(renewed).ttl == 30
     assert state_of(one).holdings[0].expires_in > 20
 
