@@ -107,7 +107,7 @@ class Beliefs:
         if self._model.is_excused(belief.claim.owner):
             return self._model.waits_out
         record = self._model.record(belief.claim.key, belief.claim.owner)
-        if record is None or record.fence != belief.fence or record.cooling:
+        if record is None or not record.has(belief.fence) or record.cooling:
             self._history.violate(
                 "believes in a grant the store does not have", f"{process.name} {belief.claim.key} {belief.fence}"
             )

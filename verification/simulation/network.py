@@ -248,7 +248,7 @@ class _Backend:
         if ambush is not None:
             ambush()
         if fate is Fate.REFUSED:
-            await self.runtime.sleep(link.delay())
+            await self.runtime.sleep(min(link.delay(), deadline - self.runtime.now()))
             self.observer.failed(process, verb, subject)
             raise BackendUnavailable("connection refused", backend=self.label)
         call = _Call(self, verb, subject, apply, fate)

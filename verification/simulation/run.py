@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from leasehold._core import local_queue
+from verification.simulation.batches import Batches
 from verification.simulation.checkers import Beliefs, fence_disorder
 from verification.simulation.history import History, Violation, last_lines, trace_hash
 from verification.simulation.idempotency import Results
@@ -107,13 +109,17 @@ class _Run:
         beliefs = Beliefs(world, self._history, stage.model)
         leaders = Leaders(self._history, stage.model, 1.0 + 1.2 * stage.drift)
 
+        batches = Batches(world, self._history, stage.model)
+
         def look() -> None:
             beliefs.look()
             leaders.look()
+            batches.look()
 
         world.on_step = look
         ttl = random.choice([0.6, 1.0, 2.0, 3.0])
         stage.prepare(ttl, queueing=queueing, forgetful=program.forgetful)
+        local_queue.LONGEST = random.choice([0.05, ttl, 3 * ttl])
         mutexes = ("one", "two")[: random.choice([1, 2])]
         self._scene = Scene(
             self._history,
@@ -121,6 +127,7 @@ class _Run:
             stage.model,
             beliefs,
             leaders,
+            batches,
             ttl,
             mutexes,
             fenced={name: Register(world, fenced=True) for name in mutexes},
@@ -180,7 +187,9 @@ class _Run:
         patience = random.random()  # most stores give up soon; some only after the caller has lost its interest
         link = Link(process, timeout=0.15 + 0.625 * patience if patience < 0.8 else 3.0)
         store = self._stage.store(link)
-        return Site(self._scene, SimRuntime(process, interrupts=random.random() < 0.7), link, store)
+        site = Site(self._scene, SimRuntime(process, interrupts=random.random() < 0.7), link, store)
+        self._scene.batches.watch(link, site.client)
+        return site
 
     async def _script(self) -> None:
         """The phases: trouble, healing, one more contest, the end, and a look at what is left."""
@@ -188,7 +197,7 @@ class _Run:
         scene.healed_at = heal_at = scene.ttl * (4 + 5 * random.random()) * program.length
         tasks = []
         for site in self._sites:
-            for _ in range(random.choice([1, 2, 3])):
+            for _ in range(random.choice([2, 3, 4])):
                 scene.contenders += 1
                 actor = program.actor(scene, site, random.choice(program.operations), program.pace)
                 tasks.append(site.runtime.process.spawn(actor.live(), "actor"))
@@ -256,6 +265,7 @@ def _quiet() -> Iterator[list[str]]:
     """No logging, no warnings about leases that were dropped on purpose, no garbage collector to disturb the order."""
     logger = logging.getLogger("leasehold")
     level, propagate, collecting = logger.level, logger.propagate, gc.isenabled()
+    longest = local_queue.LONGEST
     complaints = _Complaints()
     logger.addHandler(complaints)
     logger.setLevel(logging.ERROR)
@@ -266,6 +276,7 @@ def _quiet() -> Iterator[list[str]]:
             warnings.simplefilter("ignore", ResourceWarning)
             yield complaints.seen
     finally:
+        local_queue.LONGEST = longest
         if collecting:
             gc.enable()
         logger.setLevel(level)

@@ -17,6 +17,7 @@ from leasehold._face.lease import AsyncLease, AsyncLeaseSet
 from leasehold._face.lock_spec import LockOptions
 from leasehold.errors import AcquireTimeout, AttemptExpired, BackendError, InFlight, LeaseLost, StaleFence
 from leasehold.values import Capability, LossReason
+from verification.simulation.batches import is_passed_on, owners_in_use
 from verification.simulation.idempotency import attempt_once
 from verification.simulation.leaders import lead_on, timings_for
 from verification.simulation.schedule import LAST
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from leasehold.spi import Store
     from leasehold.values import Loss
     from verification.simulation.accounts import StoreModel
+    from verification.simulation.batches import Batches
     from verification.simulation.checkers import Beliefs
     from verification.simulation.history import History
     from verification.simulation.idempotency import Results
@@ -63,6 +65,7 @@ class Scene:
     model: StoreModel
     beliefs: Beliefs
     leaders: Leaders
+    batches: Batches
     ttl: float
     mutexes: tuple[str, ...]
     fenced: dict[str, Register]
@@ -97,12 +100,15 @@ class Site:
         process.world.note(process.name, type(event).__name__, event.name, getattr(event, "fence", ""))
         if isinstance(event, happened.Acquired):
             assert self.client._opened is not None
-            known = next(reversed(self.client._opened.keeper._known.values()))
-            tenure = known()
-            if tenure is None or tenure.grant.fence != event.fence:
+            known = self.client._opened.keeper.tenures()
+            tenure = next((each for each in known if (each.name, each.grant.fence) == (event.name, event.fence)), None)
+            if tenure is None:
                 scene.history.violate("the keeper does not know a new lease", f"{process.name} {event.fence}")
             else:
                 scene.beliefs.admitted(self.link, tenure)
+                scene.batches.acquired(tenure)
+        elif isinstance(event, happened.Released):
+            scene.batches.released(event.name, event.fence)
         elif isinstance(event, happened.Lost):
             scene.beliefs.lost(self.link, event.name, event.fence, event.loss.reason)
 
@@ -369,6 +375,7 @@ class Actor:
                     self._runtime.start(self._check_cleaned_up(names, later, why), "check")
         for each in leases:
             scene.history.granted(attempt, each.name, each.fence)
+            scene.batches.used(each._tenure, attempt.began_at)
             scene.beliefs.limit(each.name, each.fence, self._max_hold(lock, each.name))
         if len(leases) == 1 and leases[0].remaining() <= 0:
             scene.history.violate("acquire returned a lease that was over", f"{leases[0]!r}")
@@ -401,14 +408,14 @@ class Actor:
 
     async def _release(self, lease: AsyncLease) -> None:
         """Give it back; when the store does not answer, wait a little and try again, which must work."""
-        owner = lease._tenure.grant.claim.owner
+        grant = lease._tenure.grant
         try:
             await self._release_once(lease)
         except BackendError:
             await self._runtime.sleep(self._random.random() * self._scene.ttl / 2)
             await self._release_once(lease)
         finally:
-            self._scene.model.released.setdefault(owner, self._world.now)
+            self._scene.model.released.setdefault((grant.claim.owner, grant.fence), self._world.now)
 
     async def _release_once(self, lease: AsyncLease) -> None:
         try:
@@ -417,7 +424,8 @@ class Actor:
             self._check_gone([lease])
             raise
         except BackendError:
-            self._scene.model.released.setdefault(lease._tenure.grant.claim.owner, self._world.now)
+            grant = lease._tenure.grant
+            self._scene.model.released.setdefault((grant.claim.owner, grant.fence), self._world.now)
             raise
         if self._runtime.now() < lease._tenure.deadline:
             self._check_gone([lease], answered=True)
@@ -433,7 +441,7 @@ class Actor:
                 continue
             record = model.record(grant.claim.key, grant.claim.owner)
             until = model.clock.now() + max(need, left) / self._scene.rates
-            if record is None or record.fence != grant.fence or record.expires < until:
+            if record is None or not record.has(grant.fence) or record.expires < until:
                 self._scene.history.violate("check() believes more than the store", f"{each!r}")
 
     def _check_gone(self, leases: list[AsyncLease | AsyncLeaseSet], *, answered: bool = False) -> None:
@@ -446,7 +454,9 @@ class Actor:
             if grant.claim.owner in model.forgotten:
                 continue
             record = model.record(grant.claim.key, grant.claim.owner)
-            if record is not None and record.fence == grant.fence and not record.cooling and not record.broken:
+            if is_passed_on(lease._tenure):
+                continue
+            if record is not None and record.has(grant.fence) and not record.cooling and not record.broken:
                 self._scene.history.violate("released, but still in the store", f"{lease!r}")
 
     def _check_resigned(self, term: AsyncTerm) -> None:
@@ -460,6 +470,7 @@ class Actor:
 
     def _check_nothing_left(self, names: tuple[str, ...], owners: set[str], why: str) -> None:
         model = self._scene.model
+        owners = owners - owners_in_use(self._site.client)  # the claim may stand for others by now
         for owner in sorted(owners - model.unwithdrawn - model.forgotten):
             for name in names:
                 key = f"leasehold:{name}"

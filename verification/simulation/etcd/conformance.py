@@ -9,11 +9,11 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
-from leasehold._backends.etcd import rpc_requests as requests
+from leasehold._backends.etcd import rpc as requests
 from leasehold._backends.etcd.blocking_wire import BlockingWire
 from leasehold._backends.etcd.errors import CallFailed
 from leasehold._backends.etcd.protobuf import block, fields
-from leasehold._backends.etcd.rpc_requests import Method, Sort
+from leasehold._backends.etcd.rpc import Method, Sort
 from leasehold._backends.etcd.wire import Target
 from leasehold._runtimes.threads import ThreadRuntime, run
 from verification.lab.etcd import EtcdServer

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from leasehold._backends.etcd.errors import CallFailed
 from leasehold._backends.etcd.protobuf import block, fields, number, signed
-from leasehold._backends.etcd.rpc_requests import Method
+from leasehold._backends.etcd.rpc import Method
 
 if TYPE_CHECKING:
     from collections.abc import Callable

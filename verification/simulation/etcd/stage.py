@@ -14,7 +14,7 @@ from leasehold._backends.etcd.claims import read_claim
 from leasehold._backends.etcd.inspect import count_holders
 from leasehold._backends.etcd.keys import KeySpace
 from leasehold._backends.etcd.options import ROOT, Options
-from leasehold._backends.etcd.rpc_responses import KeyValue
+from leasehold._backends.etcd.rpc import KeyValue
 from leasehold._backends.etcd.wire import Target
 from leasehold.errors import BackendError
 from leasehold.values import Refusal

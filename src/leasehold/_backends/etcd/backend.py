@@ -9,7 +9,7 @@ notifications      how a waiter is woken
 fences             fencing tokens
 inspect, records, doctor          the optional ports
 connection, wire, pool            members, tokens, deadlines; gRPC
-rpc_requests, rpc_responses, protobuf    etcd's messages
+rpc, protobuf                     etcd's messages
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ __all__ = ["EtcdBackend"]
 class EtcdBackend:
     """One client's connection to a cluster."""
 
-    capabilities = frozenset(Capability) - {Capability.ABANDONED, Capability.PAUSE}
+    capabilities = frozenset(Capability) - {Capability.ABANDONED, Capability.PAUSE, Capability.RANGES}
 
     def __init__(self, options: Options, runtime: Runtime, wires: Sequence[Wire] = ()) -> None:
         """`wires`: those to use instead of gRPC's, one for each member."""
