@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 RUN    := PYTHONPATH=. $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help python setup servers demo test test-quick test-all check fmt lint types sim conformance differential faults mutants oversell counters lab lab-updates models bench docs picture site site-serve clean
+.PHONY: help python setup servers demo test test-quick test-all check fmt lint types sim goals conformance differential faults mutants mutant-table oversell counters lab lab-updates models bench docs picture site site-serve clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -63,11 +63,22 @@ types: setup  ## types
 
 sim: setup  ## the simulation, long form
 	$(RUN) -m verification.simulation --seeds 20000
+	$(RUN) -m verification.simulation --store sqlite --seeds 10000
 	$(RUN) -m verification.simulation --store redis --seeds 5000
+	$(RUN) -m verification.simulation --store nats --seeds 3000
+	$(RUN) -m verification.simulation --store etcd --seeds 3000
+	$(RUN) -m verification.simulation --store redlock --seeds 1000
 
-conformance: setup servers  ## the simulated Redis server against real ones, call by call, long form
+goals: setup  ## a million fenced updates without a lost one, a million grants without a fence twice; about an hour of processor time
+	$(RUN) -m verification.simulation.goals --updates 1000000 --jobs 2
+	$(RUN) -m verification.simulation.goals --grants 1000000 --forgotten 1000 --jobs 2
+
+conformance: setup servers  ## the simulated servers against real ones, request by request, long form
 	$(RUN) -m verification.simulation.redis.conformance --operations 100000
 	$(RUN) -m verification.simulation.redis.conformance --operations 100000 --server valkey
+	$(RUN) -m verification.simulation.conformance --store redlock --operations 100000
+	$(RUN) -m verification.simulation.conformance --store etcd --operations 100000
+	$(RUN) -m verification.simulation.conformance --store nats --operations 100000
 
 differential: setup servers  ## random requests to SQLite, PostgreSQL and Redis, compared with the rules answer by answer, long form
 	$(RUN) -m verification.differential --strict --seeds 300
@@ -80,7 +91,10 @@ faults: setup servers  ## the long forms of the fault tests: packet loss, mixed 
 	LEASEHOLD_LONG_FAULTS=1 $(RUN) -m pytest -q -n 4 --dist loadfile tests/sql tests/simulation tests/lab tests/benchmarks
 
 mutants: setup  ## known bugs, planted again: each must be caught
-	$(RUN) -m verification.mutants
+	$(RUN) -m verification.mutants --record
+
+mutant-table: setup  ## the page of which check catches which bug, from the last hunt
+	$(RUN) -m verification.mutants.table
 
 oversell: setup servers  ## 10 tickets and 500 buyers over five processes, 50 times in each way on each database
 	$(RUN) -m benchmarks.ticket_sale --runs 50

@@ -27,6 +27,7 @@ from tools.advice_tables import draw_explanations, draw_needs, draw_stores_compa
 from tools.interface import first_paragraph
 from tools.store_options import draw_options
 from verification.models.catalogue import GROUPS, INSTANCES, Instance, recorded
+from verification.mutants.table import drawn as draw_bugs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -89,6 +90,7 @@ PROMISES = {
     Capability.ABANDONED: "the next holder learns that the last one did not release",
     Capability.SESSION: "a crash frees the lock when the store ends the session, without waiting for the ttl",
     Capability.PAUSE: "an operator can keep a name from being granted, without a process",
+    Capability.RANGES: "waiters of one process hand the lock on without the store, each under its own fence",
 }
 
 
@@ -231,6 +233,7 @@ def _options() -> str:
 
 
 DRAWINGS: dict[str, Callable[[], str]] = {
+    "bugs": draw_bugs,
     "capabilities": _capabilities,
     "decisions": _decisions,
     "errors": _errors,

@@ -1,4 +1,4 @@
-"""Processes killed or stopped between reserve and confirm, or killed while they confirm: all tickets are sold once."""
+"""Processes that end or stop between reserve and confirm, or while they confirm: all tickets are sold once."""
 
 from __future__ import annotations
 

@@ -307,7 +307,14 @@ def test_a_record_is_read_as_it_was_written(kept: KeptRecord) -> None:
     assert read_record(None, "the store") == KeptRecord()
 
 
-GOOD = {"v": 1, "fence": 5, "fence_until": 9.0, "value": "dmFsdWU=", "expires": 7.0}
+GOOD: dict[str, object] = {"v": 1, "fence": 5, "fence_until": 9.0, "value": "dmFsdWU=", "expires": 7.0}
+BAD: list[dict[str, object]] = [
+    {"fence": "five"},
+    {"fence": None},
+    {"fence_until": "x"},
+    {"value": "%"},
+    {"expires": []},
+]
 
 
 @pytest.mark.parametrize(
@@ -316,10 +323,7 @@ GOOD = {"v": 1, "fence": 5, "fence_until": 9.0, "value": "dmFsdWU=", "expires": 
         b"no json",
         b"[]",
         b"{}",
-        *(
-            json.dumps({**GOOD, **change}).encode()
-            for change in ({"fence": "five"}, {"fence": None}, {"fence_until": "x"}, {"value": "%"}, {"expires": []})
-        ),
+        *(json.dumps({**GOOD, **change}).encode() for change in BAD),
         json.dumps({key: value for key, value in GOOD.items() if key != "fence"}).encode(),
         json.dumps({**GOOD, "v": 99}).encode(),
         json.dumps({**GOOD, "v": "1"}).encode(),
