@@ -173,8 +173,10 @@ class Ledger:
     def _handed_over(self, connection: sqlite3.Connection, claim: Claim) -> Grant | None:
         """The grant that a release made for this waiter. To read it takes no write: the file is free for others.
 
-        It counts from when it was made. That was on the host's clock, so what has passed since is known exactly.
+        It counts from when it was made. That was on the host's clock, so what has passed since is known. The holder's
+        clock is read first: a pause between the two makes the grant look older than it is, never younger.
         """
+        now = self._now()
         columns = connection.execute(sql.HANDED_OVER, (claim.key, claim.owner)).fetchone()
         if columns is None:
             return None
@@ -182,7 +184,7 @@ class Ledger:
         passed = self._host.now() - since
         if not 0 <= passed < claim.ttl or expires != since + claim.ttl:  # over, or renewed since
             return None
-        return Grant(claim, fence, claim.ttl, self._now() - passed, bool(abandoned), spare)
+        return Grant(claim, fence, claim.ttl, now - passed, bool(abandoned), spare)
 
     def _queue(
         self,
