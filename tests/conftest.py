@@ -38,7 +38,7 @@ pytest_plugins: list[str] = [
 ROOMS_THAT_WAIT = ("versions", "contract", "stores")  # the longest first
 LONG = frozenset({
     "test_celery_locks", "test_cli_watchdog", "test_counters", "test_counters_mariadb", "test_election_processes",
-    "test_etcd_answers",
+    "test_etcd_answers", "test_fault_lab",
     "test_idempotency_mysql", "test_idempotency_processes", "test_job_operators_processes",
     "test_leaving_processes", "test_models", "test_mutants", "test_once_processes", "test_optimistic_processes",
     "test_oversell_scenario", "test_partition_processes", "test_queue_processes", "test_redis_failover",

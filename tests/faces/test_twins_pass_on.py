@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
+import leasehold
+from leasehold import ConfigurationError
 from leasehold import _blocking as blocking
+from leasehold._face.client import AsyncClient
+from leasehold.testing import ManualStore
 from tests.faces.test_parity import TWINS, members
 
 # Their bodies do more than pass on; each has tests of its own.
@@ -130,3 +134,52 @@ def test_a_block_is_left_with_its_error(kind: type) -> None:
     (_, first), (_, last) = recorder.calls
     assert first == {}
     assert last == {"kind": ValueError, "error": error, "trace": None}
+
+
+OPTIONS: dict[str, Any] = {
+    "namespace": "shop",
+    "ttl": 7.0,
+    "timeout": 3.0,
+    "label": "web",
+    "slow_wait": 9.0,
+    "slow_wait_level": "INFO",
+}
+
+
+@pytest.mark.parametrize("connect", [leasehold.connect, leasehold.connect_async], ids=lambda one: one.__name__)
+def test_every_option_of_connect_reaches_the_client(connect: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[dict[str, Any]] = []
+    plain = AsyncClient.__init__
+
+    def spied(self: AsyncClient, *args: Any, **options: Any) -> None:
+        given.append(options)
+        plain(self, *args, **options)
+
+    monkeypatch.setattr(AsyncClient, "__init__", spied)
+    connect("memory://", **OPTIONS)
+    assert given == [OPTIONS]
+
+
+async def a_coroutine_function() -> None: ...
+
+
+async def an_async_generator() -> Any:
+    yield
+
+
+@pytest.mark.parametrize("function", [a_coroutine_function, an_async_generator], ids=lambda one: one.__name__)
+@pytest.mark.parametrize(
+    "decorate",
+    [
+        lambda client, function: client.locked("x")(function),
+        lambda client, function: client.once("x", every="1d")(function),
+        lambda client, function: client.idempotency("x").once_per("{key}")(function),
+        lambda client, function: client.cache("x", ttl="1m").cached("{key}")(function),
+        lambda client, function: client.election("x").run(function),
+    ],
+    ids=["locked", "once", "once_per", "cached", "election"],
+)
+def test_a_blocking_client_decorates_no_async_function(decorate: Any, function: Any) -> None:
+    """It would hold the lock while a coroutine is made, and not while it runs."""
+    with ManualStore().connect() as client, pytest.raises(ConfigurationError, match="async"):
+        decorate(client, function)

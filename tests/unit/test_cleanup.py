@@ -137,8 +137,12 @@ def test_closing_does_not_wait_for_the_end_of_a_pause(chores: Chores) -> None:
         chores.clock.advance(chores.cleanup._due - chores.clock.now())
     eventually(lambda: len(chores.tried) == 4 and chores.rests())
     del chores.failing["a"]
-    run(chores.cleanup.close(chores.clock.now() + 60))  # the clock stands still
+    until = chores.clock.now() + 60  # where the clock stands still, nothing else ends the pause
+    closing = threading.Thread(target=lambda: run(chores.cleanup.close(until)), daemon=True)
+    closing.start()
+    closing.join(10)
     assert len(chores.tried) == 5
+    assert not closing.is_alive()
 
 
 def test_closing_waits_until_its_deadline_and_forgets_what_is_left(chores: Chores) -> None:

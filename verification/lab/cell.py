@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from verification.lab import counter_databases, watcher
-from verification.lab.adapters import OURS
+from verification.lab.adapters import OURS, PEERS
+from verification.lab.checkers.lost_update import count_lost
 from verification.lab.checkers.starvation import times_to_recover
 from verification.lab.clients import Clients
 from verification.lab.faults import NETWORK, disturb
@@ -20,7 +21,7 @@ from verification.lab.postgres import PostgresServer
 from verification.lab.recorder import Recorder
 from verification.lab.shifted_clock import ShiftedClock
 from verification.lab.stages import make_stage
-from verification.lab.verdict import Result, judge, recovery_limit
+from verification.lab.verdict import Result, judge, needs_control, recovery_limit
 from verification.lab.wiring import FilterWiring, NoWiring, ProxyWiring
 from verification.lab.workloads import Order, queue, update
 
@@ -34,7 +35,11 @@ if TYPE_CHECKING:
 __all__ = ["Cell"]
 
 STOP_RATE = 0.03  # how often a client stops itself in the middle of an update, where clients are paused
+STOP_RATE_OF_MANY = 0.004  # where a number of updates is asked for: a stop costs a ttl
 LONG_RATE = 0.15  # how often a hold is long, where a fault has to hit one that lives on renewals
+CONTROL = 5.0  # times the seconds of a cell, at most
+RENEWED = (*NETWORK, "clock", "restart empty", "failover")
+FEW = 0.02
 START_LIMIT = 60.0
 SETTLE = 2.0  # ttls after the end, for what a killed client left
 ON_POSTGRESQL = (
@@ -116,10 +121,22 @@ class Cell:
             self.ttl,
             plan.seed,
             self.recorder.pipe,
-            STOP_RATE if plan.fault == "pause clients" else 0.0,
-            LONG_RATE if plan.fault in (*NETWORK, "clock", "restart empty", "failover") else 0.02,
+            self._stop_rate(),
+            self._long_rate(),
             self.stage.threads,
         )
+
+    def _stop_rate(self) -> float:
+        if self.plan.fault != "pause clients":
+            return 0.0
+        return STOP_RATE_OF_MANY if self.plan.updates else STOP_RATE
+
+    def _long_rate(self) -> float:
+        if self.plan.library != OURS and not PEERS[self.plan.library].renews:
+            return 0.0
+        if self.plan.updates:
+            return FEW / 20
+        return LONG_RATE if self.plan.fault in RENEWED else FEW
 
     def _with_clients(self) -> list[Event]:
         environment = {} if self.client_clock is None else self.client_clock.environment()
@@ -140,23 +157,37 @@ class Cell:
         return self.recorder.close()
 
     def _all_work(self, events: list[Event]) -> bool:
-        kinds = (Kind.STARTED,) if why_unfair(self.plan) else (Kind.GRANTED, Kind.LEADS, Kind.BUSY, Kind.DONE)
-        return len({event.process for event in events if event.kind in kinds}) >= self.stage.clients
+        """Each has done something; where not everyone gets a turn, all run and one has got it."""
+        worked = {event.process for event in events if event.kind in (Kind.GRANTED, Kind.BUSY, Kind.DONE)}
+        if why_unfair(self.plan) or self.plan.workload == "election":
+            started = {event.process for event in events if event.kind is Kind.STARTED}
+            return bool(worked) and len(started) >= self.stage.clients
+        return len(worked) >= self.stage.clients
 
     def _disturb(self) -> None:
-        deadline = time.monotonic() + self.plan.seconds
+        started = time.monotonic()
         generator = disturb(self.plan.fault, self)
         try:
             for pause in generator:
                 until = time.monotonic() + pause
-                while (left := min(until, deadline) - time.monotonic()) > 0:
+                while (left := until - time.monotonic()) > 0 and not self._is_over(started):
                     time.sleep(min(left, 0.2))
                     self._progress("disturbed" if self.plan.fault != "none" else "running", self.recorder)
                 self._check_clients()
-                if time.monotonic() >= deadline:
+                if self._is_over(started):
                     return
         finally:
             generator.close()  # type: ignore[attr-defined] # a generator, which undoes what it has done
+
+    def _is_over(self, started: float) -> bool:
+        """After so many seconds, or so many updates; a control that has shown nothing yet gets more time for it."""
+        if self.plan.updates:
+            return self.recorder.count(Kind.WROTE) >= self.plan.updates
+        lasted = time.monotonic() - started
+        if needs_control(self.plan) and lasted < CONTROL * self.plan.seconds:
+            shown = self.recorder.count(Kind.REFUSED) and count_lost(list(self.recorder.events), Kind.UNFENCED)
+            return lasted >= self.plan.seconds and bool(shown)
+        return lasted >= self.plan.seconds
 
     def _check_clients(self) -> None:
         if failed := self.clients.failed():
@@ -180,6 +211,7 @@ class Cell:
         limit = recovery_limit(self.ttl, self.stage.clients)
         deadline = time.monotonic() + limit + 1.0
         while time.monotonic() < deadline and not well(list(self.recorder.events)):
+            self.clients.wake_all()  # one that stopped itself after the last look
             time.sleep(0.1)
 
     def _look_at_what_is_left(self, stuck: int) -> None:

@@ -75,6 +75,11 @@ class Clients:
         if process is not None and process.poll() is None:
             process.send_signal(which)
 
+    def wake_all(self) -> None:
+        """Whoever is stopped goes on."""
+        for number in self.running:
+            self.signal(number, signal.SIGCONT)
+
     def kill(self, number: int) -> None:
         """At once; nothing of it is awaited but its end."""
         process = self.running.pop(number)

@@ -15,10 +15,20 @@ from verification.lab.stages import STORES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Plan", "all_plans", "choose", "may_overlap", "note", "why_impossible", "why_unfair"]
+__all__ = [
+    "Plan",
+    "all_plans",
+    "choose",
+    "many_updates",
+    "may_overlap",
+    "note",
+    "short_plans",
+    "why_impossible",
+    "why_unfair",
+]
 
 FILE = Path(__file__).with_suffix(".toml")
-LONG_SECONDS = 120.0
+SHORT_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +41,7 @@ class Plan:
     library: str = OURS
     seconds: float = 8.0
     seed: int = 1
+    updates: int = 0  # if given, the cell lasts until so many fenced updates are acknowledged
 
     @property
     def name(self) -> str:
@@ -40,13 +51,14 @@ class Plan:
     @property
     def file_name(self) -> str:
         """Of its result."""
-        return self.name.replace(", ", "--").replace(" ", "-")
+        return self.name.replace(", ", "--").replace(" ", "-") + ("--many" if self.updates else "")
 
     @property
     def command(self) -> str:
         """What runs it again."""
         words = [f"--store {self.store}", f"--fault '{self.fault}'", f"--workload {self.workload}"]
         words += [f"--library {self.library}", f"--seconds {self.seconds:g}", f"--seed {self.seed}"]
+        words += [f"--updates {self.updates}"] if self.updates else []
         return f"python -m verification.lab run {' '.join(words)} --again"
 
     def to_dict(self) -> dict[str, Any]:
@@ -105,6 +117,21 @@ def choose(
         and (not workloads or plan.workload in workloads)
         and (not libraries or plan.library in libraries)
     ]
+
+
+def many_updates(updates: int, seed: int, among: Sequence[Plan]) -> list[Plan]:
+    """The goal of so many real fenced updates, shared out among those of these cells that are meant for it."""
+    wanted = {(plan.store, plan.fault) for plan in among}
+    meant = [(store, fault) for store, faults in _data()["many"].items() for fault in faults]
+    cells = [cell for cell in meant if cell in wanted]
+    share = -(-updates // max(1, len(cells)))
+    return [Plan(store, fault, seconds=0.0, seed=seed, updates=share) for store, fault in cells]
+
+
+def short_plans(seed: int) -> list[Plan]:
+    """What runs with the tests."""
+    cells = [(store, fault) for store, faults in _data()["short"].items() for fault in faults]
+    return [Plan(store, fault, seconds=SHORT_SECONDS, seed=seed) for store, fault in cells]
 
 
 def all_plans(seconds: float, seed: int) -> list[Plan]:

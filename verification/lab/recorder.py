@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from verification.lab.history import NEMESIS, Event, Kind, Pen
@@ -25,6 +26,7 @@ class Recorder:
         self._reading, self.pipe = os.pipe()
         self.pen = Pen(self.pipe, NEMESIS)
         self.events: list[Event] = []
+        self._counts: Counter[Kind] = Counter()
         self._arrived = threading.Condition()
         self._thread = threading.Thread(target=self._collect, name="recorder", daemon=True)
 
@@ -38,8 +40,10 @@ class Recorder:
             while chunk := os.read(self._reading, FULL):
                 file.write(chunk)
                 *lines, rest = (rest + chunk).split(b"\n")
+                arrived = [Event.from_json(line.decode()) for line in lines]
                 with self._arrived:
-                    self.events.extend(Event.from_json(line.decode()) for line in lines)
+                    self.events.extend(arrived)
+                    self._counts.update(event.kind for event in arrived)
                     self._arrived.notify_all()
 
     def wait_for(self, condition: Callable[[list[Event]], bool], limit: float) -> bool:
@@ -49,11 +53,11 @@ class Recorder:
 
     def count(self, kind: Kind) -> int:
         """How many events of a kind there are so far."""
-        return sum(event.kind is kind for event in list(self.events))
+        return self._counts[kind]
 
     def holder(self) -> int | None:
         """The client that was granted last and has not begun to release, as far as the events say."""
-        for event in reversed(list(self.events)):
+        for event in reversed(self.events):
             if event.kind is Kind.RELEASE:
                 return None
             if event.kind is Kind.GRANTED:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from verification.lab.history import Event
     from verification.lab.matrix import Plan
 
-__all__ = ["PASSED", "Result", "judge", "recovery_limit"]
+__all__ = ["PASSED", "Result", "judge", "needs_control", "recovery_limit"]
 
 PASSED, FAILED, VOID, IMPOSSIBLE, BROKEN = "passed", "failed", "void", "impossible", "broken"
 MOST_DETAILS = 5
@@ -95,14 +95,14 @@ def _conclude(plan: Plan, result: Result) -> None:
         result.verdict = FAILED
     elif plan.library == OURS and not (result.counts["grants"] or result.counts["jobs"]):
         result.verdict, result.reason = VOID, "nothing was granted and no job was done"
-    elif _needs_control(plan) and not result.counts["lost without fence"]:
+    elif needs_control(plan) and not result.counts["lost without fence"]:
         result.verdict = VOID
         result.reason = "the unfenced counter lost nothing although clients were paused: this run has shown nothing"
     if may_overlap(plan) and result.counts["double holders"]:
         result.reason = may_overlap(plan)
 
 
-def _needs_control(plan: Plan) -> bool:
+def needs_control(plan: Plan) -> bool:
     """In the memory of one process all clients are paused together: no other can come in between."""
     return (
         plan.workload == "update" and plan.fault == "pause clients" and plan.store != "memory" and plan.library == OURS
@@ -144,10 +144,11 @@ def _times(events: Sequence[Event], ttl: float) -> dict[str, float | None]:
 def _noticed(events: Sequence[Event]) -> float | None:
     """The longest time from a client's being cut off until it knew that its lease was over."""
     cuts = [event for event in events if event.kind is Kind.FAULT and event.detail.startswith("cut off")]
+    mine = holds(events) if cuts else []
     took = [
         hold.lost - cut.t
         for cut in cuts
-        for hold in holds(events)
+        for hold in mine
         if hold.process == cut.value and hold.lost is not None and hold.granted < cut.t < hold.lost
     ]
     return max(took, default=None)

@@ -195,7 +195,7 @@ class StoreModel:
         elif verb in ("try_acquire", "join", "turn"):
             self.unanswered.add(subject.owner)
 
-    def answered(self, process: Process, verb: str, subject: Any) -> None:
+    def answered(self, verb: str, subject: Any, answer: Any) -> None:
         """The caller has its answer."""
 
     def applied(self, link: Link, verb: str, subject: Any, answer: Any, sent_at: float) -> None:

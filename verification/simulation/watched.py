@@ -61,7 +61,7 @@ class Watched:
             self._watcher.model.failed(process, verb, subject)
             process.world.note(process.name, "no answer", verb, type(error).__name__)
             raise
-        self._watcher.model.answered(process, verb, subject)
+        self._watcher.model.answered(verb, subject, answered)
         return answered
 
     async def try_acquire(self, claim: Claim, until: float = math.inf, /) -> Grant | Refusal:
@@ -147,13 +147,15 @@ class ServerModel(StoreModel):
         self.excuses = excuses
         self._servers = servers
         self._claims: dict[str, Claim] = {}
+        self.links: dict[str, Link] = {}  # by owner
         self._highest: dict[str, int] = {}
         self._known: dict[tuple[str, str], int] = {}  # the fence of each owner by key
         self._marks: dict[str, float] = {}  # until when each owner that was withdrawn is surely refused
 
-    def expect(self, claim: Claim, link: Link) -> None:  # noqa: ARG002 - the watcher's shape
+    def expect(self, claim: Claim, link: Link) -> None:
         """See `Watcher`."""
         self._claims[claim.owner] = claim
+        self.links[claim.owner] = link
 
     def is_excused(self, owner: str) -> bool:
         """See `StoreModel`."""

@@ -90,18 +90,19 @@ class _Attempt(LocalAttempt):
         local = self._opened.local
         store: Any = self._backend  # with FIFO it is a `Queueing`
         try:
-            if local is None or not (local.queues or local.marks) or not local.enter(self):
-                claim = self._fresh_claim()
-                answer: Grant | Place | Refusal = await self._send(store.join, claim)
-                if local is not None and (local.marks or isinstance(answer, Place)):
-                    local.answered(self, answer)
-                while self.waiter is None and isinstance(answer, Place):
-                    await self._wait_for_turn(answer)
-                    answer = await self._send(store.turn, answer)
-                if self.waiter is None:
-                    return await self._accept(claim, answer)  # type: ignore[arg-type]  # it is no place any more
-                await self.heard(local, self.waiter, answer)  # type: ignore[arg-type]
-            return await self.stand_in_line(local)  # type: ignore[arg-type]
+            if local is not None and (local.queues or local.marks) and local.enter(self):
+                return await self.stand_in_line(local)
+            claim = self._fresh_claim()
+            answer: Grant | Place | Refusal = await self._send(store.join, claim)
+            while isinstance(answer, Place):
+                if local is not None and local.has_lined_up(self, answer):
+                    return await self.stand_in_line(local)
+                await self._wait_for_turn(answer)
+                answer = await self._send(store.turn, answer)
+            if local is not None and local.marks and local.has_lined_up(self, answer):
+                await self.heard(local, answer)
+                return await self.stand_in_line(local)
+            return await self._accept(claim, answer)
         except GeneratorExit:  # nothing can be awaited any more; the ttl frees what is left
             if local is not None:
                 local.leave(self)

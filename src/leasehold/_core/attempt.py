@@ -81,12 +81,12 @@ class Attempt:
         if now >= self._deadline:
             raise self._timed_out(now)
 
-    def _fresh_claim(self, spare: int = 0) -> Claim:
+    def _fresh_claim(self) -> Claim:
         """A claim under an owner value of its own, so that a late release of one attempt can never free another."""
         self._traceless, self._doubt = True, False
         spec = self._spec
         self._claim = claim = Claim(
-            spec.key, self._runtime.owner(), spec.ttl, spec.mode, spec.capacity, spec.min_hold, spec.holder, spare
+            spec.key, self._runtime.owner(), spec.ttl, spec.mode, spec.capacity, spec.min_hold, spec.holder
         )
         return claim
 
@@ -180,14 +180,13 @@ class Attempt:
         opened.keeper.admit(tenure)
         if spec.reentrant:
             opened.entered[spec.key, spec.mode, current] = tenure
-        self._report_acquired(answer)
+        if opened.events.listeners or is_logged(happened.Acquired.level):
+            self._report_acquired(answer)
         return tenure
 
     def _report_acquired(self, grant: Grant) -> None:
-        events, spec = self._opened.events, self._spec
-        if events.listeners or is_logged(happened.Acquired.level):
-            waited, call = self._runtime.now() - self._started, id(self) if self.has_waited else 0
-            events.acquired(spec.name, grant.fence, waited, spec.group, spec.mode._value_, call)
+        spec, waited, call = self._spec, self._runtime.now() - self._started, id(self) if self.has_waited else 0
+        self._opened.events.acquired(spec.name, grant.fence, waited, spec.group, spec.mode._value_, call)
 
     async def _confirmed(self, grant: Grant) -> Grant | None:
         """The same grant for its whole ttl; None if it is over already."""

@@ -69,13 +69,13 @@ class Keeper:
 
     # --- what the faces call; plain functions, so nothing can await inside a guard
 
-    def admit(self, tenure: Tenure) -> None:
+    def admit(self, tenure: Tenure, *, in_batch: bool = False) -> None:
         """Keep this lease from now on."""
-        if tenure.batch is None:
-            known = Known(tenure, self._dropped.append)
+        if in_batch:
+            known: Known = BatchKnown(tenure, self._dropped.append)
+            known.batch = tenure.batch  # type: ignore[attr-defined]
         else:
-            known = BatchKnown(tenure, self._dropped.append)
-            known.batch = tenure.batch
+            known = Known(tenure, self._dropped.append)
         known.name, known.fence = tenure.name, tenure.grant.fence
         with self.guard:
             if self._closed:

@@ -9,8 +9,10 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from leasehold._core.attempt import Attempt
+from leasehold._core.events import Acquired
 from leasehold._core.release import give_back
-from leasehold._log import logger
+from leasehold._log import is_logged, logger
+from leasehold._record import replace
 from leasehold.errors import BackendError, BackendUnavailable
 from leasehold.spi import Place
 from leasehold.values import Grant, Refusal
@@ -59,8 +61,10 @@ class LocalAttempt(Attempt):
                 await self._wait_in_line(waiter)
         return await self._pick_up(local, tenure)
 
-    async def heard(self, local: LocalQueues, waiter: LocalWaiter, answer: Grant | Place | Refusal) -> None:
+    async def heard(self, local: LocalQueues, answer: Grant | Place | Refusal) -> None:
         """The store has answered the delegate."""
+        waiter = self.waiter
+        assert waiter is not None  # noqa: S101 - for the type checker
         if isinstance(answer, Place):
             local.stand(waiter, answer)
         elif isinstance(answer, Refusal):
@@ -91,14 +95,15 @@ class LocalAttempt(Attempt):
         store: Any = self._backend  # with FIFO it is a `Queueing`
         place = waiter.queue.place
         if place is None:
-            claim = self._fresh_claim(waiter.queue.fences_wanted)  # it may be granted at once, and others stand in line
-            await self.heard(local, waiter, await self._send(store.join, claim))
+            # It may be granted at once, and others stand in line.
+            self._claim = claim = replace(self._fresh_claim(), spare=waiter.queue.fences_wanted)
+            await self.heard(local, await self._send(store.join, claim))
             return
         local.stand(waiter, place)  # it may be another's so far
         await self._wait_for_turn(place)
         waiter.queue.refusal = self._refusal
         if local.may_ask(waiter):
-            await self.heard(local, waiter, await self._send(store.turn, place))
+            await self.heard(local, await self._send(store.turn, place))
 
     async def _wait_in_line(self, waiter: LocalWaiter) -> None:
         queue, spec = waiter.queue, self._spec
@@ -122,13 +127,16 @@ class LocalAttempt(Attempt):
         try:
             if not self._traceless:
                 await self._withdraw(self._claim)
+        except GeneratorExit:
+            raise
         except BaseException:
             await self._runtime.shielded(lambda: give_back(opened, tenure))
             raise
         if opened.keeper.decide(tenure) is not None:
             await give_back(opened, tenure)
             return None
-        self._report_acquired(tenure.grant)
+        if opened.events.listeners or is_logged(Acquired.level):
+            self._report_acquired(tenure.grant)
         return tenure
 
     def _go_alone(self, local: LocalQueues) -> None:

@@ -210,11 +210,11 @@ class LocalQueues:
                 queue.delegate = waiter
         return True
 
-    def answered(self, call: Call, answer: Grant | Place | Refusal) -> None:
-        """The store has answered a call that asked as if alone.
+    def has_lined_up(self, call: Call, answer: Grant | Place | Refusal) -> bool:
+        """Whether a call that asked the store as if alone is the delegate of a line, now that it has an answer.
 
-        If it has to wait, it is the delegate of all that come from now on; unless another one is, and then it keeps a
-        place of its own. Others may have got in line behind it while it asked.
+        It is if others have got in line behind it meanwhile, or if it has to wait; unless there is a delegate already,
+        and then it keeps a place of its own.
         """
         spec = call.spec
         with self._keeper.guard:
@@ -228,6 +228,7 @@ class LocalQueues:
                 self.stand(call.waiter, answer)
         if len(self.queues) >= self._sweep_at:
             self._sweep()
+        return call.waiter is not None
 
     def look(self, waiter: LocalWaiter) -> LocalTenure | None:
         """What it was served, if it was; another look is worthwhile when its signal is set."""
@@ -277,7 +278,7 @@ class LocalQueues:
             if now >= tenure.deadline:
                 return False
             tenure.doubtful = doubtful
-            self._keeper.admit(tenure)
+            self._keeper.admit(tenure, in_batch=True)
             first.signal.set()  # it looks when the guard is free
             waiter.call.give_up_claim()
             first.tenure, queue.batch = tenure, tenure.batch
@@ -299,6 +300,8 @@ class LocalQueues:
                 or self._waiting_calls.is_leaving
             ):
                 batch.left = 0
+                queue.batch = None
+                self._forget(queue)
                 return False
             following = next_tenure(tenure, waiter, now)
             keeper.succeed(tenure, following)
@@ -307,12 +310,6 @@ class LocalQueues:
             waiter.tenure, tenure.state = following, State.RELEASED
             queue.waiting.remove(waiter)  # if an interruption comes before, `leave` does it
         return True
-
-    def ended(self, batch: Batch) -> None:
-        """The lock goes back to the store."""
-        with self._keeper.guard:
-            batch.left = 0
-            self._forget(batch.queue)
 
     # --- leaving
 

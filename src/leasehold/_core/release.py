@@ -29,7 +29,7 @@ async def release(opened: OpenClient, tenure: Tenure) -> bool:
     """
     if tenure.batch is not None and await _is_passed_on(opened, tenure):
         return True
-    if not _begin(opened, tenure):
+    if not opened.keeper.begin_release(tenure):
         return _freed_meanwhile(tenure)
 
     runtime = opened.runtime
@@ -52,7 +52,7 @@ async def release(opened: OpenClient, tenure: Tenure) -> bool:
 async def give_back(opened: OpenClient, tenure: Tenure) -> None:
     """Release what no caller has got: without a word to listeners, and whatever became of it meanwhile."""
     now = opened.runtime.now()
-    _begin(opened, tenure)
+    opened.keeper.begin_release(tenure)
     if tenure.state is RELEASED:
         return
     try:
@@ -63,20 +63,14 @@ async def give_back(opened: OpenClient, tenure: Tenure) -> None:
         logger.debug("could not give back %r; its ttl will free it", tenure.name, exc_info=True)
 
 
-def _begin(opened: OpenClient, tenure: Tenure) -> bool:
-    """Stop renewing; True if a release has to be sent to the store."""
-    has_to_be_sent = opened.keeper.begin_release(tenure)
-    if tenure.batch is not None and opened.local is not None:
-        opened.local.ended(tenure.batch)
-    return has_to_be_sent
-
-
 async def _is_passed_on(opened: OpenClient, tenure: Tenure) -> bool:
     """Whether the next one in the local queue has it now, so that there is nothing to release in the store."""
     local: Any = opened.local  # there is one where there are batches
     was_held = tenure.state is HELD
     try:
         passed = local.pass_on(tenure)
+    except GeneratorExit:
+        raise
     except BaseException:  # a signal handler raised
         if tenure.state is HELD:
             await release(opened, tenure)

@@ -26,8 +26,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from leasehold.errors import BackendRejected, ModeConflict
 from leasehold.kit.pauses import holders_of, pause_of, pause_row
+from leasehold.kit.refusals import check_kind, fence_too_high
 from leasehold.kit.rows import Crowd, Row, Rows, State
 from leasehold.spi import DRIFT
 from leasehold.values import MAX_FENCE, Grant, Holding, LockState, Loss, LossReason, Mode, Refusal
@@ -58,6 +58,7 @@ __all__ = [
     "fence_too_high",
     "grant",
     "handed_over_since",
+    "has_fence",
     "inspect",
     "join",
     "place_lifetime",
@@ -122,29 +123,6 @@ def handed_over_since(sent: float, passed: float) -> float:
     our clock less may have passed.
     """
     return sent + passed * (1 - DRIFT)
-
-
-def check_kind(claim: Claim, mode: Mode, capacity: int, store: str) -> None:
-    """Refuse a claim for a name that is in use as another kind of lock."""
-    wanted, present = _kind(claim.mode, claim.capacity), _kind(mode, capacity)
-    if wanted != present:
-        raise ModeConflict(
-            f"{claim.key!r} is in use as a {present}, and was asked for as a {wanted}; use one kind for one name",
-            backend=store,
-        )
-
-
-def _kind(mode: Mode, capacity: int) -> str:
-    return f"semaphore of {capacity}" if mode is Mode.PERMIT else "lock"
-
-
-def fence_too_high(fence: int, store: str) -> BackendRejected:
-    """The error for a fence that JSON and Lua would round."""
-    return BackendRejected(
-        f"the next fence of this name would be {fence}, which is above the largest number that is kept exact; "
-        "look at the clock of this host",
-        backend=store,
-    )
 
 
 # --- the verbs --------------------------------------------------------------------------------------------------------
@@ -217,12 +195,15 @@ def grant(rows: Rows, claim: Claim, spare: int = 0) -> Grant:
     """
     spare = spare or claim.spare
     fence = rows.next_fence(spare) if spare else rows.next_fence()
-    if fence > MAX_FENCE - spare:
+    if fence + spare > MAX_FENCE:
         raise fence_too_high(fence, rows.label)
     now, ttl = rows.now, claim.ttl
     abandoned = rows.abandoned_until > now
     rows.abandoned_until = 0.0
-    rows.insert(Row(claim, _HOLDING, now, now + ttl, fence, abandoned, spare=spare))
+    row = Row(claim, _HOLDING, now, now + ttl, fence, abandoned)
+    if spare:
+        row.spare = spare
+    rows.insert(row)
     return Grant(claim, fence, ttl, None, abandoned, spare)
 
 
@@ -278,7 +259,7 @@ def withdraw(rows: Rows, claim: Claim, *, doubt: bool) -> None:
 
 def break_(rows: Rows, fence: int, reason: str, *, now: bool) -> bool:
     """End the grant with this fence; its place stays taken until its ttl is over, unless `now`."""
-    row = next((row for row in rows.held() if _has(row, fence)), None)
+    row = next((row for row in rows.held() if has_fence(row, fence)), None)
     if row is None or row.state == _COOLING:
         return False
     row.broken = reason
@@ -343,12 +324,13 @@ def _of_grant(rows: Rows, wanted: Grant) -> Row | None:
     reason again.
     """
     for row in rows.of_owner(wanted.claim.owner):
-        if _has(row, wanted.fence) and (row.state == _HOLDING or row.broken is not None):
+        is_its_own = row.fence == wanted.fence or (row.spare > 0 and has_fence(row, wanted.fence))
+        if is_its_own and (row.state == _HOLDING or row.broken is not None):
             return row
     return None
 
 
-def _has(row: Row, fence: int) -> bool:
+def has_fence(row: Row, fence: int) -> bool:
     """Whether this is the row's fence, or one of those behind it that no other grant gets."""
     return row.fence <= fence <= row.fence + row.spare
 

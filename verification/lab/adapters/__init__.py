@@ -32,7 +32,7 @@ class Grant(Protocol):
         """Called every few hundredths of a second by the holder: a library without a renewal of its own renews here."""
 
     def release(self) -> bool:
-        """Whether that freed it."""
+        """Whether that surely freed it."""
 
 
 class Adapter(Protocol):
@@ -55,6 +55,7 @@ class Peer:
     stores: Sequence[str]
     settings: str
     tells: str  # how its holder learns of a loss
+    renews: bool = True  # or has to be done within one ttl
 
     def version(self) -> str:
         """The installed one."""
@@ -87,7 +88,8 @@ PEERS = {
             "redlock_py",
             ("redis", "redlock"),
             "Redlock(nodes, retry_count=1) in a loop until the timeout; validity of its answer kept",
-            "validity of the grant, by the caller's clock; no renewal",
+            "validity of the grant, by the caller's clock; no renewal, so that its sections are short",
+            renews=False,
         ),
         Peer(
             "pottery",

@@ -32,7 +32,8 @@ class _Adapter:
             return None
         if not held:
             return None
-        return CarefulGrant(held.validity / 1000, asked, lambda: self._manager.unlock(held) is None)
+        unlock = self._manager.unlock  # it does not say whether that freed anything
+        return CarefulGrant(held.validity / 1000, asked, lambda: unlock(held) is not None)
 
     def close(self) -> None:
         for client in self._clients:

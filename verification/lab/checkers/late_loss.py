@@ -55,17 +55,25 @@ def late_loss(events: Sequence[Event], ttl: float) -> list[Violation]:
 
 
 def _beliefs_beyond_a_cut(events: Sequence[Event], ttl: float) -> Iterator[Violation]:
-    for cut in events:
-        if cut.kind is Kind.FAULT and cut.detail.startswith("cut off"):
-            healed = (e.t for e in events if e.kind is Kind.CALM and e.value == cut.value and e.t > cut.t)
-            end = min(healed, default=events[-1].t)
-            for hold in holds(events):
-                if hold.process == cut.value and hold.granted < cut.t:
-                    ticks = [e for e in events if _is_tick_of(e, hold) and cut.t < e.t < end]
-                    if any((tick.until or 0.0) > cut.t + ttl + TOLERANCE for tick in ticks):
-                        detail = f"client {hold.process} believed for longer than its ttl after it was cut off"
-                        yield Violation("late loss", cut.t + ttl, detail, (hold.process,))
+    ticks: dict[int, list[Event]] = {}
+    for event in events:
+        if event.kind is Kind.TICK:
+            ticks.setdefault(event.process, []).append(event)
+    for cut, end in _cuts(events):
+        held = {hold.call for hold in holds(events) if hold.process == cut.value and hold.granted < cut.t}
+        mine = [each for each in ticks.get(cut.value or 0, []) if cut.t < each.t < end and each.call in held]
+        if any((tick.until or 0.0) > cut.t + ttl + TOLERANCE for tick in mine):
+            detail = f"client {cut.value} believed for longer than its ttl after it was cut off"
+            yield Violation("late loss", cut.t + ttl, detail, (cut.value or 0,))
 
 
-def _is_tick_of(event: Event, hold: Hold) -> bool:
-    return event.kind is Kind.TICK and (event.process, event.call) == (hold.process, hold.call)
+def _cuts(events: Sequence[Event]) -> Iterator[tuple[Event, float]]:
+    """Each cut of one client, and when it was healed."""
+    open_cuts: dict[int | None, Event] = {}
+    for event in events:
+        if event.kind is Kind.FAULT and event.detail.startswith("cut off"):
+            open_cuts[event.value] = event
+        elif event.kind is Kind.CALM and event.value in open_cuts:
+            yield open_cuts.pop(event.value), event.t
+    for cut in open_cuts.values():
+        yield cut, events[-1].t

@@ -16,19 +16,25 @@ __all__ = ["starvation", "times_to_recover"]
 
 
 def times_to_recover(events: Sequence[Event]) -> dict[int, float | None]:
-    """For every client that was alive at the healing and tried after it: how long it took to be granted, or None."""
+    """For every client that asked after the healing: how long it took until it was granted, or None.
+
+    It is counted from the healing, or from the first call of a client that was started in the place of a killed one.
+    """
     healed = next((event.t for event in events if event.kind is Kind.HEALED), None)
     if healed is None:
         return {}
     gone = {event.process for event in events if event.kind is Kind.ENDED and event.t <= healed}
+    first: dict[int, float] = {}
     waits: dict[int, float | None] = {}
     for event in events:
+        if event.kind is Kind.ACQUIRE:
+            first.setdefault(event.process, event.t)
         if event.t < healed or event.process in gone:
             continue
         if event.kind in (Kind.ACQUIRE, Kind.BUSY, Kind.FAILED):
             waits.setdefault(event.process, None)
         elif event.kind is Kind.GRANTED and waits.get(event.process) is None:
-            waits[event.process] = event.t - healed
+            waits[event.process] = event.t - max(healed, first.get(event.process, healed))
     return waits
 
 

@@ -96,7 +96,7 @@ def _peers(cells: Sequence[Cell]) -> Iterator[str]:
     if any(cell.plan.library != OURS for cell in cells):
         yield _table(peer_table(cells))
         yield "<p>Updates of the others are unfenced, because they have no fences; ours are those behind the guard.</p>"
-        yield _table(settings_table())
+        yield _table(settings_table(cells))
 
 
 def _pictures(cells: Sequence[Cell]) -> Iterator[str]:
@@ -112,10 +112,10 @@ def _details(cells: Sequence[Cell]) -> Iterator[str]:
         mine = [cell for cell in cells if cell.plan.library == OURS and cell.plan.workload == workload]
         if mine:
             yield _table(cell_table(mine, f"Every cell, workload “{workload}”: {words}"))
-    for name, peer in PEERS.items():
+    for name in PEERS:
         mine = [cell for cell in cells if cell.plan.library == name]
         if mine:
-            yield _table(cell_table(mine, f"{name} {peer.version()}"))
+            yield _table(cell_table(mine, f"{name} {mine[0].version}"))
     yield "<h2>Commands</h2><p>Any cell again:</p><pre>"
     yield from (escape(cell.command) for cell in cells if cell.ran)
     yield "</pre>"

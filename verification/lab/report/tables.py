@@ -185,7 +185,8 @@ def _sums(cells: Sequence[Cell], *, fenced: bool) -> list[str]:
     ]
 
 
-def settings_table() -> Table:
+def settings_table(cells: Sequence[Cell]) -> Table:
     """How each peer is used."""
-    rows = [[peer.name, peer.version(), peer.settings, peer.tells] for peer in PEERS.values()]
+    versions = {cell.plan.library: cell.version for cell in cells if cell.version}
+    rows = [[peer.name, versions.get(peer.name, "not run"), peer.settings, peer.tells] for peer in PEERS.values()]
     return Table("How the others are used", ["library", "version", "settings", "how a holder learns of a loss"], rows)

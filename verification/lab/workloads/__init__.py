@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import signal
 import threading
+import time
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
 
-from verification.lab.history import Pen
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from verification.lab.history import Kind, Pen
 
 __all__ = ["WORKLOADS", "Client", "Order"]
 
+STOPPED_BY = 0.02
 WORKLOADS = {
     "lock": "acquire and release, some holds longer than the ttl",
     "update": "read, think, write back under the lock, with the guard and without",
@@ -54,4 +54,12 @@ class Client:
         self.pen = Pen(order.pipe, number)
         self.random = random.Random(order.seed * 1000 + number)
         self.stop = threading.Event()
-        self.run: Callable[[], None] = lambda: None
+
+    def stop_itself(self, call: int = 0) -> None:
+        """Stop the whole process until it is woken up.
+
+        The signal may reach another thread first, and this one would run on for a moment, into a transaction: it waits.
+        """
+        self.pen.note(Kind.STOPPING, call=call)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        time.sleep(STOPPED_BY)

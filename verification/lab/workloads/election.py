@@ -24,7 +24,6 @@ AGAIN = 0.1
 def run(client: Client) -> None:
     """Campaign in a thread, read in this one."""
     order = client.order
-    client.pen.note(Kind.BUSY)
     while not client.stop.is_set():
         try:
             with leasehold.connect(order.url) as connection:

@@ -6,8 +6,6 @@ database is the store under test, so that its faults hit the jobs.
 
 from __future__ import annotations
 
-import os
-import signal
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -69,8 +67,7 @@ def _work(client: Client, database: CounterDatabase) -> None:
         client.pen.note(Kind.RAN, detail=str(job.payload))
         client.stop.wait(client.random.uniform(*WORK))
         if client.random.random() < client.order.stop_rate:
-            client.pen.note(Kind.STOPPING)
-            os.kill(os.getpid(), signal.SIGSTOP)
+            client.stop_itself()
         try:
             with database.transaction():
                 database.run(f"INSERT INTO work VALUES ({job.payload})")

@@ -7,8 +7,6 @@ process that is paused in the wrong place cannot either.
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -117,8 +115,7 @@ class _Updates:
         """Between the read and the write: for a moment, for longer than a ttl, or stopped as a whole."""
         chance = self._client.random.random()
         if chance < self._client.order.stop_rate:
-            self._pen.note(Kind.STOPPING, call=call)
-            os.kill(os.getpid(), signal.SIGSTOP)
+            self._client.stop_itself(call)
         elif chance > 1 - self._client.order.long_rate:
             time.sleep(LONG * self._client.order.ttl)
         else:

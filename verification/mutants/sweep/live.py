@@ -32,7 +32,6 @@ class Loaded:
             if type(one) is FunctionType and (code := one.__code__).co_filename.startswith(root):
                 key = (code.co_filename, code.co_qualname, code.co_firstlineno)
                 self._functions.setdefault(key, []).append(one)
-        gc.freeze()
 
     def change(self, place: Place, before: bytes) -> bool:
         """Whether the change could be made in this process; if not, it takes a new interpreter."""

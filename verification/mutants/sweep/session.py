@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 import os
@@ -63,6 +64,7 @@ class Session:
         self._warm_up(tests)
         places = self._journal.open_places()
         self._loaded = Loaded(f"{self._copy}/leasehold/", {place.file for place in places})
+        gc.freeze()  # a collection in a child would touch, and so copy, all that it shares with this process
         for place in places:
             self._hunt(place)
         return True

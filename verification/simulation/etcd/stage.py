@@ -17,6 +17,7 @@ from leasehold._backends.etcd.options import ROOT, Options
 from leasehold._backends.etcd.rpc import KeyValue
 from leasehold._backends.etcd.wire import Target
 from leasehold.errors import BackendError
+from leasehold.values import Refusal
 from verification.simulation.etcd.server import MEMBERS, SimEtcd
 from verification.simulation.etcd.wire import SimEtcdWire
 from verification.simulation.network import Link
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["EtcdStage", "open_plain"]
 
 LABEL = "etcd://simulated"
+SETTLED = 0.5  # seconds without a disturbance in which a client knows whether its session lives
 LEASE = 2.5  # seconds for which a claim that was left behind is there at least, whatever its ttl
 
 
@@ -59,7 +61,7 @@ class EtcdStage:
         self._schedule = schedule
         self._server = SimEtcd(world)
         self._keys = KeysOfEtcd(self._server)
-        self.model = ServerModel(world, history, self._keys)
+        self.model = EtcdModel(world, history, self._keys)
         self._server.on_change = self._changed
         self._links: Sequence[Link] = ()
         self._queueing = True
@@ -191,6 +193,20 @@ class _EtcdOverLink:
     def open_backend(self, runtime: Any) -> Backend:
         """Connect."""
         return self._stage.open(self._link, runtime)
+
+
+class EtcdModel(ServerModel):
+    """A client that stood still gives up its session, and with it its claims; their keys end with the lease."""
+
+    def answered(self, verb: str, subject: Any, answer: Any) -> None:  # noqa: ARG002 - the port's shape
+        """See `StoreModel`."""
+        if isinstance(answer, Refusal) and self.links[(owner := _owner(subject))].well_for < SETTLED:
+            self.unwithdrawn.add(owner)
+
+
+def _owner(subject: Any) -> str:
+    owner: str = getattr(subject, "claim", subject).owner
+    return owner
 
 
 class KeysOfEtcd:

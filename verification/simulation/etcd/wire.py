@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["SimEtcdWire"]
 
 REFUSED = CallFailed("UNAVAILABLE", "failed to connect to all addresses")
+NO_LEADER = CallFailed("UNAVAILABLE", "etcdserver: no leader")
 BROKEN = CallFailed("UNAVAILABLE", "connection reset by peer")
 CLOSED = CallFailed("CANCELLED", "the channel is closed")
 
@@ -72,7 +73,9 @@ class SimEtcdWire:
                 world.at(server.stalled_until[self.member], arrive)
                 return
             if self.member in server.stale and "KeepAlive" not in method:
-                return  # it waits for a majority that does not hear it
+                if world.random.random() < 0.5:  # it knows by now; else it waits for a majority that does not hear it
+                    world.after(link.delay(), lambda: come_back(NO_LEADER))
+                return
             try:
                 answer: bytes | CallFailed = server.call(self.member, method, request)
             except CallFailed as failure:

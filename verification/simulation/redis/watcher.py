@@ -139,7 +139,7 @@ class RedisWatcher:
 
     def _acquired(self, connection: Connection, run: Run) -> None:
         claim, reply = self._claims[run.arguments[1].decode()], run.reply
-        verb = VERBS[run.arguments[0]]
+        verb = VERBS[run.arguments[0][:1]]
         self._count(connection.link.process.name, claim.key)
         fence = reply[1] if reply[0] == 1 else None
         told = self._handed_over(run, until=fence)
@@ -233,7 +233,7 @@ class RedisWatcher:
         owner = run.arguments[1 if name == "acquire" else 0][:6].decode(errors="replace") if name in self._tell else ""
         reply = run.reply if isinstance(run.reply, int) else [part for part in run.reply if isinstance(part, int)]
         pushed = [message.decode().replace("\n", " ") + f" to {heard}" for message, heard in run.published]
-        step = VERBS[run.arguments[0]] if name == "acquire" else ""
+        step = VERBS[run.arguments[0][:1]] if name == "acquire" else ""
         return [part for part in (step, owner, run.keys[0].decode(), reply, *pushed) if part != ""]
 
     def _forget_silent_places(self, queue: bytes, owner: str) -> None:

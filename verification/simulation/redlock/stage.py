@@ -27,11 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from leasehold.spi import Backend, Store
-    from leasehold.values import Claim
     from verification.simulation.history import History
     from verification.simulation.runtime import SimRuntime
     from verification.simulation.schedule import Schedule
-    from verification.simulation.watched import Servers
     from verification.simulation.world import Process, World
 
 __all__ = ["RedlockStage", "open_plain"]
@@ -255,25 +253,16 @@ class _RedlockOverLink:
 class RedlockModel(ServerModel):
     """A release or withdrawal that some nodes have done is done; the others get it when they can be reached."""
 
-    def __init__(self, world: World, history: History, servers: Servers) -> None:
-        super().__init__(world, history, servers)
-        self._links: dict[str, Link] = {}
-
-    def expect(self, claim: Claim, link: Link) -> None:
-        """See `Watcher`."""
-        super().expect(claim, link)
-        self._links[claim.owner] = link
-
     def sent(self, process: Process, verb: str, subject: Any) -> None:
         """See `Observer`."""
         super().sent(process, verb, subject)
-        self.answered(process, verb, subject)
+        self.answered(verb, subject, None)
 
-    def answered(self, process: Process, verb: str, subject: Any) -> None:  # noqa: ARG002 - the port's shape
+    def answered(self, verb: str, subject: Any, answer: Any) -> None:  # noqa: ARG002 - the port's shape
         """See `StoreModel`."""
         if verb in ("release", "withdraw"):
             owner = (subject.claim if verb == "release" else subject).owner
-            if self._links[owner].well_for < DELIVERED:
+            if self.links[owner].well_for < DELIVERED:
                 self.forgotten.add(owner)
 
 

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["RowsBackend"]
 
 RECHECK_WITHOUT_LISTENER = 0.5  # two queries a second
-KEPT_PER_LIFETIME = 6  # a waiter that is woken in vain only looks, unless this part of its place's life has passed
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +46,7 @@ class _QueuePlace(Place):
 class RowsBackend(BaseBackend):
     """Grants that last until their ttl is over, a queue, and records."""
 
-    capabilities = frozenset(Capability) - {Capability.SESSION, Capability.RANGES}
+    capabilities = frozenset(Capability) - {Capability.SESSION}
 
     def __init__(
         self,
@@ -68,7 +67,6 @@ class RowsBackend(BaseBackend):
             return grant
         waiter, name = self._listener.expect(claim), self._listener.name  # it may be woken before the answer comes
         answer = await self._joined(claim, name, until)
-        waiter.kept = self._runtime.now()
         if not isinstance(answer, Queued):
             return answer
         place = self._place(answer, waiter, name)
@@ -93,7 +91,6 @@ class RowsBackend(BaseBackend):
             answer = await self._looked(claim, waiter, name, until)
         if answer is None:  # also for a new name: a new version, so that a release under way reads the name as well
             answer = await self._visit(claim.key, until, partial(rules.turn, claim=claim, listener=name))
-            waiter.kept = self._runtime.now()
         if isinstance(answer, Queued):
             return self._place(answer, waiter, name)
         self._listener.forget(waiter)
@@ -102,16 +99,11 @@ class RowsBackend(BaseBackend):
     async def _looked(
         self, claim: Claim, waiter: Waiter, name: bytes | None, until: float
     ) -> Grant | Queued | Refusal | None:
-        """See in one round trip how things are, and keep the place alive if it is time; None: the rules decide."""
-        key, sent = claim.key.encode(), self._runtime.now()
-        is_light = claim.mode is Mode.EXCLUSIVE
-        text = queue.read_place(claim, waiter.number) if is_light else sql.read_name(key)
-        if is_due := not is_light or sent >= waiter.kept + place_lifetime(claim) / KEPT_PER_LIFETIME:
-            keep = sql.keep_place(key, waiter.number, claim.owner.encode(), place_lifetime(claim), name)
-            text = b"%b;%b" % (keep, text)
-        results = await self._execute(text, until)
-        if is_due:
-            waiter.kept = sent
+        """See in one round trip how things are, and keep the place alive; None: the rules decide."""
+        key, is_light = claim.key.encode(), claim.mode is Mode.EXCLUSIVE
+        keep = sql.keep_place(key, waiter.number, claim.owner.encode(), place_lifetime(claim), name)
+        look = queue.read_place(claim, waiter.number) if is_light else sql.read_name(key)
+        results = await self._execute(b"%b;%b" % (keep, look), until)
         if is_light:
             for values in results[-1].rows:
                 row = PlaceRow.from_values(claim, values)

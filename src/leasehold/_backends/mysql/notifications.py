@@ -53,14 +53,13 @@ logger = logging.getLogger("leasehold.mysql")
 class Waiter:
     """A claim in a queue. The listener refers to it weakly: it ends with the call that waits."""
 
-    __slots__ = ("__weakref__", "claim", "kept", "listener", "number", "signal")
+    __slots__ = ("__weakref__", "claim", "listener", "number", "signal")
 
     def __init__(self, claim: Claim, signal: Signal) -> None:
         self.claim = claim
         self.signal = signal
         self.number = 0  # of its row
         self.listener: bytes | None = None  # the name in its row
-        self.kept = -math.inf  # when its place was last kept alive
 
 
 class Listener:

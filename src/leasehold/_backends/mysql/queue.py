@@ -96,7 +96,9 @@ _JOIN = (
 _PLACE = (
     b"SELECT " + NOW + b", c.number, c.state, c.fence, c.since, c.expires, c.abandoned, c.broken IS NOT NULL, "
     b"IF(c.state = 3, (SELECT COUNT(*) FROM leasehold_claim AS w WHERE w.name = %(name)b AND w.number < c.number "
-    b"AND w.state = 3 AND w.expires > " + NOW + b"), 0), h.state, h.expires, h.holder "
+    b"AND w.state = 3 AND w.expires > " + NOW + b"), 0), "
+    b"c.state = 3 AND EXISTS (SELECT 1 FROM leasehold_claim AS k WHERE k.name = %(name)b AND k.state = 2), "
+    b"h.expires, h.holder "
     b"FROM leasehold_claim AS c LEFT JOIN leasehold_claim AS h ON h.name = %(name)b AND h.number = "
     b"IF(c.state = 3, (SELECT MIN(f.number) FROM leasehold_claim AS f WHERE f.name = %(name)b AND f.state <= 2), 0) "
     b"WHERE c.name = %(name)b AND c.number = %(number)b AND c.owner = %(owner)b"
@@ -137,13 +139,14 @@ class PlaceRow(NamedTuple):
     abandoned: bool
     is_broken: bool
     ahead: int
+    is_kept: bool  # somebody keeps the name without holding it: a pause, or a min_hold
     holder_expires: int | None
     holder: bytes | None
 
     @classmethod
     def from_values(cls, claim: Claim, values: Values) -> PlaceRow:
         """A row of the query above."""
-        now, number, state, fence, since, expires, abandoned, broken, ahead, held_as, ends, holder = values
+        now, number, state, fence, since, expires, abandoned, broken, ahead, kept, ends, holder = values
         return cls(
             claim,
             int(now or 0),
@@ -155,7 +158,8 @@ class PlaceRow(NamedTuple):
             abandoned == b"1",
             broken == b"1",
             int(ahead or 0),
-            int(ends) if ends is not None and held_as == b"1" else None,
+            kept == b"1",
+            None if ends is None else int(ends),
             holder,
         )
 
@@ -169,7 +173,7 @@ class PlaceRow(NamedTuple):
     def queued(self) -> Queued | None:
         """The place, while somebody is in the way; None if the rules have to decide."""
         is_held = self.holder_expires is not None and self.holder_expires > self.now
-        if self.state != State.WAITING or self.expires <= self.now or not (self.ahead or is_held):
+        if self.state != State.WAITING or self.expires <= self.now or self.is_kept or not (self.ahead or is_held):
             return None
         row = Row(self.claim, self.state, self.since / MICRO, self.expires / MICRO, number=self.number)
         ends = None if self.holder_expires is None else (self.holder_expires - self.now) / MICRO

@@ -184,11 +184,12 @@ class NameRows(LocalRows):
             form = _stored_form(row)
             if self._claims.get(row.number, form) != form:
                 yield (
-                    b"UPDATE leasehold_claim SET state = %d, expires = %d, broken = %b, listener = %b "
+                    b"UPDATE leasehold_claim SET state = %d, expires = %d, fence = %d, broken = %b, listener = %b "
                     b"WHERE name = %b AND number = %d AND @leasehold_ok = 1"
                 ) % (
                     row.state,
                     micros(row.expires),
+                    row.fence,
                     optional_binary(_reason_bytes(row.broken)),
                     optional_binary(row.listener),
                     binary(self.key.encode()),
@@ -283,7 +284,7 @@ def _claim_row(key: str, line: Values) -> Row:
 
 
 def _stored_form(row: Row) -> tuple[object, ...]:
-    return row.state, micros(row.expires), row.broken, row.listener
+    return row.state, micros(row.expires), row.fence, row.broken, row.listener
 
 
 def _reason_bytes(reason: str | None) -> bytes | None:

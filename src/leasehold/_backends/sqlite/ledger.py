@@ -55,6 +55,8 @@ class Ledger:
         self._notifications = notifications
         self._cleaner = cleaner
         self._label = label
+        # Of the last holder: in the claims of a lock it is the same object every time.
+        self._columns: tuple[Holder | None, tuple[object, ...]] = (None, ())
         self._unfolded: set[str] = set()
 
     # --- claims
@@ -125,7 +127,10 @@ class Ledger:
         key, owner, ttl, holder = claim.key, claim.owner, claim.ttl, claim.holder
         now, fence = self._host.now(), self._fence_by_clock()
         self._cleaner.tick()
-        values = (key, fence, owner, ttl, now, now + ttl, *holder_columns(holder))
+        known = self._columns
+        if known[0] is not holder:
+            known = self._columns = (holder, holder_columns(holder))
+        values = (key, fence, owner, ttl, now, now + ttl, *known[1])
         if fence <= MAX_FENCE and single_change(connection, sql.GRANT_PLAIN, values):
             return Grant(claim, fence, ttl, None, abandoned=False)
         return None
@@ -181,10 +186,10 @@ class Ledger:
         if columns is None:
             return None
         fence, since, expires, abandoned, spare = columns
-        passed = self._host.now() - since
-        if not 0 <= passed < claim.ttl or expires != since + claim.ttl:  # over, or renewed since
+        passed, window = self._host.now() - since, rules.place_lifetime(claim)
+        if not 0 <= passed < window or expires != since + window:  # over, or renewed since
             return None
-        return Grant(claim, fence, claim.ttl, now - passed, bool(abandoned), spare)
+        return Grant(claim, fence, window, now - passed, bool(abandoned), spare)
 
     def _queue(
         self,

@@ -113,16 +113,18 @@ class SqliteRows:
     def _hand_over(self, place: Row) -> None:
         """Make the waiter whose turn it is the holder, unless it has to ask for itself.
 
-        It gets its whole ttl, so it has to be as alive as any holder: one that has missed a re-check asks. So does one
-        behind which others may be admitted as well. Its listener stays in the row: so `HANDED_OVER` finds it.
+        At first it has the lock for as long as it had its place, so that one that died meanwhile does not keep it for
+        a ttl; its first renewal brings the rest. One that has missed a re-check asks, and so does one behind which
+        others may be admitted as well. Its listener stays in the row: so `HANDED_OVER` finds it.
         """
         claim, now = place.claim, self.now
-        if claim.mode is not Mode.EXCLUSIVE or place.expires - now < rules.place_lifetime(claim) / 2:
+        window = rules.place_lifetime(claim)
+        if claim.mode is not Mode.EXCLUSIVE or place.expires - now < window / 2:
             return
         fence = self.next_fence(rules.SPARE)
         if fence > MAX_FENCE - rules.SPARE:
             return  # it gets the error when it asks
-        place.state, place.since, place.expires, place.fence = State.HOLDING, now, now + claim.ttl, fence
+        place.state, place.since, place.expires, place.fence = State.HOLDING, now, now + window, fence
         place.abandoned, self.abandoned_until = self.abandoned_until > now, 0.0
         values = (place.state, place.since, place.expires, place.fence, place.abandoned, place.number)
         self._execute(sql.HAND_OVER, values)

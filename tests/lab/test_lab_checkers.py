@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tests.lab.checkers.histories import TTL, grant, history, release
+from tests.lab.histories import TTL, grant, history, release
 from verification.lab.checkers.fence_order import fence_order
 from verification.lab.checkers.late_loss import late_loss
 from verification.lab.checkers.leader_overlap import leader_overlap
@@ -14,7 +14,7 @@ from verification.lab.checkers.leaks import leaks
 from verification.lab.checkers.linearizable import linearizable
 from verification.lab.checkers.lost_update import count_lost, lost_update
 from verification.lab.checkers.once_each import once_each
-from verification.lab.checkers.starvation import starvation
+from verification.lab.checkers.starvation import starvation, times_to_recover
 from verification.lab.checkers.two_owners import two_owners
 from verification.lab.history import Event, Kind, read_history
 
@@ -165,6 +165,11 @@ def test_a_client_that_gets_nothing_after_the_healing_starves() -> None:
 def test_a_client_that_was_killed_before_the_healing_does_not_starve() -> None:
     events = history(Event(0.5, 2, Kind.ACQUIRE, 1), Event(0.6, 2, Kind.ENDED), Event(1.0, 0, Kind.HEALED))
     assert starvation(events, 5.0) == []
+
+
+def test_a_client_that_was_started_late_is_timed_from_its_first_call() -> None:
+    events = history(Event(1.0, 0, Kind.HEALED), grant(2, 9.0, 9.1, fence=1, until=10.0))
+    assert times_to_recover(events) == pytest.approx({2: 0.1})
 
 
 def test_all_clients_that_get_nothing_starve_together() -> None:
