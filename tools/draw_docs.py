@@ -74,6 +74,7 @@ DECISIONS = {
     69: "Patterns",
     79: "Databases",
     99: "Operation, integrations and tools",
+    109: "Waiters of one process",
 }
 PROMISES = {
     Capability.EXCLUSIVE: "at most one owner per name on the store's side",
@@ -88,6 +89,7 @@ PROMISES = {
     Capability.ABANDONED: "the next holder learns that the last one did not release",
     Capability.SESSION: "a crash frees the lock when the store ends the session, without waiting for the ttl",
     Capability.PAUSE: "an operator can keep a name from being granted, without a process",
+    Capability.RANGES: "fences are kept free behind that of a grant, so that a process can pass it on without a request",
 }
 
 
