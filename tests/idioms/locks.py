@@ -13,6 +13,7 @@ from leasehold import CURRENT, AsyncLease, Lease
 
 client = leasehold.connect("memory://idioms")
 lock = client.lock("invoice", ttl="30s")
+in_order = client.lock("auction", fair="strict")
 
 
 def show(*_: object) -> None:

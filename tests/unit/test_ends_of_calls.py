@@ -163,3 +163,25 @@ def test_a_reentrant_lock_is_entered_again_by_every_kind_of_call(story: Story) -
             assert again.release()
         first.check()
     assert story.other.lock("x").try_acquire() is not None
+
+
+@pytest.mark.parametrize("how", ["release", "loss", "time"])
+def test_a_reentrant_lock_that_is_over_is_not_entered_again_though_its_lease_is_still_referred_to(
+    story: Story, how: str
+) -> None:
+    """The caller would hold nothing."""
+    lock = story.client.lock("x", reentrant=True, renew=False)
+    first = lock.acquire()
+    match how:
+        case "release":
+            first.release()
+        case "loss":
+            story.store.lose(first)
+        case "time":
+            story.store.clock.advance(31)
+    for again in (lock.acquire(0), lock.try_acquire()):
+        assert again is not None
+        assert again.fence > first.fence
+        again.check()
+    assert story.client.inspect("x") is not None
+    first.release()

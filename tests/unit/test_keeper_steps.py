@@ -486,3 +486,26 @@ def test_a_renewal_by_hand_that_is_refused_gives_nothing_back_and_one_that_fails
     run(looks.keeper.renewals.renew_now(kept))
     assert kept.loss is LOSS
     assert looks.store.released == []
+
+
+def test_a_late_look_at_a_lease_that_was_dropped_is_no_defect(looks: Looks, caplog: pytest.LogCaptureFixture) -> None:
+    dropped, kept = looks.lease("a", ttl=3), looks.lease("b", ttl=3)
+    looks.runtime.perform()
+    looks.look()
+    del dropped
+    looks.keeper._dropped.clear()  # its finalizer comes after the look
+    looks.look(2.5)
+    assert "keeper failed" not in caplog.text
+    assert [event.name for event in looks.seen if isinstance(event, events.KeeperLate)] == ["b"]
+    assert kept.name == "b"
+
+
+def test_a_loss_that_was_announced_is_not_kept_for_another_report(looks: Looks) -> None:
+    kept = looks.lease("a", ttl=3.0, renew=False)
+    looks.runtime.perform()
+    looks.clock.advance(5.0)
+    assert looks.keeper.decide(kept) is not None
+    assert looks.keeper._decided == [kept]
+    assert looks.look()[1] == ["loss", "events"]
+    assert looks.keeper.decide(kept) is kept.loss
+    assert looks.keeper._decided == []

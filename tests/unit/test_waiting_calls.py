@@ -10,6 +10,7 @@ import pytest
 from leasehold import ClientClosed
 from leasehold._core.waiting_calls import RECHECK, WaitingCalls
 from leasehold._runtimes.threads import run
+from leasehold.testing import ManualStore
 from leasehold.testing.clock import ManualClock
 from leasehold.testing.runtimes import ManualThreadRuntime
 
@@ -164,3 +165,44 @@ def test_the_end_of_a_call_wakes_who_waits_for_it(runtime: Waits, calls: Waiting
     calls.ended(call)
     assert calls._ended.is_set()
     calls.ended(call)  # once more does no harm
+
+
+@pytest.mark.parametrize(
+    ("patience", "limit", "calls_until", "cleanup_until"),
+    [(5.0, math.inf, 1.0, 5.0), (0.5, math.inf, 0.5, 0.5), (5.0, 0.3, 0.3, 0.3), (5.0, 2.0, 1.0, 2.0)],
+)
+def test_how_long_closing_waits_for_calls_and_for_the_clean_up(
+    patience: float, limit: float, calls_until: float, cleanup_until: float
+) -> None:
+    store = ManualStore(autojump=None)
+    opened = store.connect()._twin._open()
+    opened.close_patience = patience
+    order: list[tuple[str, float]] = []
+
+    async def note(what: str, deadline: float = 0.0) -> None:
+        order.append((what, round(deadline - NOW, 6)))
+
+    parts: Any = opened
+    parts.waiting_calls.finish = lambda deadline: note("calls", deadline)
+    parts.cleanup.close = lambda deadline: note("clean-up", deadline)
+    parts.backend.close = lambda: note("connections", NOW)
+    run(opened.close(NOW + limit))
+    assert order == [("calls", calls_until), ("clean-up", cleanup_until), ("connections", 0.0)]
+
+
+def test_connections_are_closed_also_when_the_warning_of_a_held_lease_is_raised() -> None:
+    store = ManualStore(autojump=None)
+    client = store.connect()
+    lease = client.lock("x").acquire()
+    opened = client._twin._open()
+    closed: list[bool] = []
+
+    async def close() -> None:
+        closed.append(True)
+
+    backend: Any = opened.backend
+    backend.close = close
+    with pytest.raises(ResourceWarning):  # as every warning is raised in these tests
+        run(opened.close(NOW + 5))
+    assert closed == [True]
+    assert lease.loss is not None

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from verification.lab.adapters import OURS, PEERS
 from verification.lab.cell import Cell
 from verification.lab.faults import FAULTS
+from verification.lab.history import read_history
 from verification.lab.matrix import Plan, choose, many_updates, short_plans, why_impossible
 from verification.lab.progress import Progress
 from verification.lab.report.page import draw_page
@@ -28,7 +29,8 @@ from verification.lab.report.picture import draw
 from verification.lab.report.results import read_folder, write_compact
 from verification.lab.report.tables import TITLES
 from verification.lab.stages import STORES
-from verification.lab.verdict import BROKEN, FAILED, IMPOSSIBLE, VOID, Result
+from verification.lab.stages.base import Stage
+from verification.lab.verdict import BROKEN, FAILED, IMPOSSIBLE, VOID, Result, judge
 from verification.lab.workloads import WORKLOADS
 
 if TYPE_CHECKING:
@@ -114,6 +116,23 @@ def _chosen(arguments: argparse.Namespace) -> list[Plan]:
     return plans
 
 
+def _judge(arguments: argparse.Namespace) -> int:
+    """The checks of today over the histories that are there."""
+    bad = 0
+    for path in sorted(arguments.folder.glob("*.jsonl")):
+        whole = path.with_suffix(".json")
+        kept = json.loads(whole.read_text()) if whole.exists() else {"counts": {}}
+        if not kept["counts"]:
+            continue  # it was interrupted, or could not be run
+        result = judge(Plan(**kept["plan"]), read_history(path), kept["ttl"], Stage.clients)
+        result.seconds, result.version = kept["seconds"], kept["version"]
+        _write(path.with_suffix(".json"), result)
+        if result.verdict != kept["verdict"]:
+            print(f"{Plan(**kept['plan']).name}: {kept['verdict']} before, {result.verdict} now")
+        bad += _is_bad(result)
+    return 1 if bad else 0
+
+
 def _is_bad(result: Result) -> bool:
     """That a peer fails is a finding and not an error."""
     return result.verdict in (FAILED, VOID, BROKEN) and result.plan["library"] == OURS
@@ -158,6 +177,9 @@ def main(words: Sequence[str] | None = None) -> int:
     run.add_argument("--again", action="store_true", help="also cells that have a result")
     run.add_argument("--folder", type=Path, default=FOLDER)
     run.set_defaults(does=_run)
+    again = verbs.add_parser("judge", help="check the histories that are there once more")
+    again.add_argument("--folder", type=Path, default=FOLDER)
+    again.set_defaults(does=_judge)
     report = verbs.add_parser("report", help="the page and the tables, from the results")
     report.add_argument("--folder", type=Path, default=FOLDER)
     report.add_argument("--docs", action="store_true", help="also what the documents are drawn from")

@@ -7,7 +7,7 @@ import threading
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from verification.lab.history import NEMESIS, Event, Kind, Pen
+from verification.lab.history import NEMESIS, Event, Kind, Pen, now
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,13 +55,13 @@ class Recorder:
         """How many events of a kind there are so far."""
         return self._counts[kind]
 
-    def holder(self) -> int | None:
-        """The client that was granted last and has not begun to release, as far as the events say."""
+    def holder(self, since: float = 0.0) -> int | None:
+        """The client that was granted last and has not begun to release; only if it holds for so many seconds."""
         for event in reversed(self.events):
             if event.kind is Kind.RELEASE:
                 return None
             if event.kind is Kind.GRANTED:
-                return event.process
+                return event.process if now() - event.t >= since else None
         return None
 
     def close(self) -> list[Event]:

@@ -89,7 +89,9 @@ class Client(Twin, Patterns, Operators):
         it is held. `max_hold` (None): stop renewing after this long, for workers that hang. `min_hold` (0): keep it at
         least so long, for jobs so short that clocks differ by more. `group` (None): what it counts as in statistics.
         `reason` (None): shown to those who wait. `reentrant` (False): the same thread may acquire it again, and gets
-        the same fence. `slow_wait`, `slow_wait_level` (the client's): when a wait for it is logged, and how.
+        the same fence. `slow_wait`, `slow_wait_level` (the client's): when a wait for it is logged, and how. `fair`
+        ("batches"): calls of this client that wait for it together are served together, without a request for each,
+        before the next process in line; "strict": strictly in order of arrival across processes.
         """
         return Lock._of(self._twin.lock(name, **options))
 

@@ -140,6 +140,8 @@ class AsyncClient(AsyncPatterns, AsyncOperators):
         least so long, for jobs so short that clocks differ by more. `group` (None): what it counts as in statistics.
         `reason` (None): shown to those who wait. `reentrant` (False): the same thread or task may acquire it again,
         and gets the same fence. `slow_wait`, `slow_wait_level` (the client's): when a wait for it is logged, and how.
+        `fair` ("batches"): calls of this client that wait for it together are served together, without a request for
+        each, before the next process in line; "strict": strictly in order of arrival across processes.
         """
         return self._make(name, Mode.EXCLUSIVE, 1, **options)
 

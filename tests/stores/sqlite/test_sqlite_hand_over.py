@@ -99,6 +99,22 @@ def test_a_hand_over_is_short_until_its_holder_renews_it(one: Verbs, other: Verb
     assert state_of(one).holdings[0].expires_in > 20
 
 
+def test_a_pause_while_the_clocks_are_read_makes_no_grant_younger(one: Verbs, other: Verbs, host: FakeHost) -> None:
+    first = granted(one.join(claim()))
+    place = placed(other.join(claim(ttl=30)))
+    handed_over = host.now()
+    one.release(first)
+
+    def clock_of_the_holder() -> float:
+        host.pass_time(1)
+        return host.now()
+
+    other.backend._ledger._now = clock_of_the_holder
+    grant = granted(other.turn(place))
+    assert grant.since is not None
+    assert grant.since <= handed_over
+
+
 def test_a_waiter_that_wakes_after_its_grant_ran_out_holds_nothing(one: Verbs, other: Verbs, host: FakeHost) -> None:
     first = granted(one.join(claim()))
     place = placed(other.join(claim(ttl=30)))

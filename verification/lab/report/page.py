@@ -44,6 +44,10 @@ WHAT = (
     "Real servers, client processes, and faults. Each client reads a counter, thinks, and writes it back under the "
     "lock, one counter behind the guard and one without, in the same section."
 )
+OTHERS = (
+    "Updates of the others are unfenced, because they have no fences; ours are those behind the guard. A holder whose "
+    "library knows no deadline believes until it is told, also while it is stopped."
+)
 LEGEND = (
     "✓ every check passed · ✗ a check failed · - makes no sense, the reason is in the tables below · <i>n</i> double: "
     "so often two holders believed at once, which the store cannot exclude there · <i>n</i> lost unfenced: the control"
@@ -95,7 +99,7 @@ def _field(text: str) -> str:
 def _peers(cells: Sequence[Cell]) -> Iterator[str]:
     if any(cell.plan.library != OURS for cell in cells):
         yield _table(peer_table(cells))
-        yield "<p>Updates of the others are unfenced, because they have no fences; ours are those behind the guard.</p>"
+        yield f"<p>{OTHERS}</p>"
         yield _table(settings_table(cells))
 
 

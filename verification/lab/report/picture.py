@@ -12,7 +12,13 @@ __all__ = ["draw"]
 
 WIDTH, LEFT, RIGHT, TOP = 720, 74, 10, 44
 LANE, BAR = 26, 14
-LEGEND = (("hold", "believes to hold"), ("fault", "fault"), ("lost", "knows of its loss"), ("refused", "write refused"))
+LEGEND = (
+    ("hold", "believes to hold"),
+    ("fault", "fault"),
+    ("lost", "knows of its loss"),
+    ("refused", "write refused"),
+    ("ended", "ends"),
+)
 _STYLE = """
   .ground { fill: #ffffff } text { fill: #24292f; font: 12px system-ui, sans-serif } .faint { fill: #57606a }
   .hold { fill: #0969da } .fault { fill: #bf870055 } .lane { stroke: #d0d7de } .lost { fill: #cf222e }

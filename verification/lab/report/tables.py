@@ -166,7 +166,8 @@ def peer_table(cells: Sequence[Cell]) -> Table:
             beside = [ours[store, c.plan.fault] for c in mine if (store, c.plan.fault) in ours]
             if mine:
                 rows.append([f"{peer.name} {mine[0].version}", TITLES[store], *_sums(mine, fenced=False)])
-                rows.append([f"leasehold {beside[0].version if beside else ''}", "", *_sums(beside, fenced=True)])
+            if mine and beside:
+                rows.append([f"leasehold {beside[0].version}", "", *_sums(beside, fenced=True)])
     columns = ["library", "store", "cells", "grants", "double holders", "lost updates", "not recovered", "left behind"]
     return Table("Other libraries in the same cells", columns, rows)
 

@@ -36,6 +36,13 @@ class NatsStage(Stage):
         else:
             super().start()
 
+    def revive(self) -> None:
+        """After the disk was full JetStream answers nothing until its server is started again, as an operator would."""
+        if self.disks:
+            for server in self.servers:
+                server.stop()
+        super().revive()
+
     def fail_over(self) -> str:
         assert self._cluster is not None
         self._cluster.leader().kill()

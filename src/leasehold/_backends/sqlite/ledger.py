@@ -178,8 +178,10 @@ class Ledger:
     def _handed_over(self, connection: sqlite3.Connection, claim: Claim) -> Grant | None:
         """The grant that a release made for this waiter. To read it takes no write: the file is free for others.
 
-        It counts from when it was made. That was on the host's clock, so what has passed since is known exactly.
+        It counts from when it was made. That was on the host's clock, so what has passed since is known. The holder's
+        clock is read first: a pause between the two makes the grant look older than it is, never younger.
         """
+        now = self._now()
         columns = connection.execute(sql.HANDED_OVER, (claim.key, claim.owner)).fetchone()
         if columns is None:
             return None
@@ -187,7 +189,7 @@ class Ledger:
         passed, window = self._host.now() - since, rules.place_lifetime(claim)
         if not 0 <= passed < window or expires != since + window:  # over, or renewed since
             return None
-        return Grant(claim, fence, window, self._now() - passed, bool(abandoned), spare)
+        return Grant(claim, fence, window, now - passed, bool(abandoned), spare)
 
     def _queue(
         self,

@@ -1,0 +1,25 @@
+"""The local queue between real processes that are stopped at random; the long form is `verification.lab.local_counter`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from verification.lab.local_counter import count
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from verification.lab.redis import RedisServer
+
+
+@pytest.mark.parametrize("store", ["redis", "local"])
+def test_threads_of_processes_that_are_stopped_lose_no_guarded_update(
+    store: str, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    url = redis_server.url if store == "redis" else f"sqlite:///{tmp_path / 'locks.db'}"
+    outcome = count(url, tmp_path, processes=4, threads=50, seconds=6.0)
+    assert (outcome.lost, outcome.twice) == (0, 0)
+    assert outcome.passed_on > 0
+    assert outcome.stops > 0
