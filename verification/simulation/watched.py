@@ -114,6 +114,11 @@ class Held:
     expires: float
     cooling: bool = False
     broken: bool = False
+    spare: int = 0  # fences behind its own that no other grant gets
+
+    def has(self, fence: int) -> bool:
+        """Whether this is its fence, or one that it keeps free."""
+        return self.fence <= fence <= self.fence + self.spare
 
 
 class Servers(Protocol):
@@ -149,7 +154,7 @@ class ServerModel(StoreModel):
         self._claims: dict[str, Claim] = {}
         self.links: dict[str, Link] = {}  # by owner
         self._highest: dict[str, int] = {}
-        self._known: dict[tuple[str, str], int] = {}  # the fence of each owner by key
+        self._known: dict[tuple[str, str], Held] = {}  # what each owner was granted last, by key
         self._marks: dict[str, float] = {}  # until when each owner that was withdrawn is surely refused
 
     def expect(self, claim: Claim, link: Link) -> None:
@@ -168,7 +173,14 @@ class ServerModel(StoreModel):
         if held is None or claim is None or held.expires <= self.clock.now():
             return None
         return Ownership(
-            claim, held.fence, 0.0, held.expires, abandoned=False, cooling=held.cooling, broken=held.broken
+            claim,
+            held.fence,
+            0.0,
+            held.expires,
+            abandoned=False,
+            cooling=held.cooling,
+            broken=held.broken,
+            spare=held.spare,
         )
 
     def waits(self, key: str, owner: str) -> bool:
@@ -187,7 +199,7 @@ class ServerModel(StoreModel):
         elif verb == "break_":
             key, fence, at_once = subject
             if at_once:
-                self.broken_at_once |= {owner for owner, held in self._servers.held(key).items() if held.fence == fence}
+                self.broken_at_once |= {owner for owner, held in self._servers.held(key).items() if held.has(fence)}
 
     def changed(self, key: str) -> None:
         """The servers have other data for this key: see that all who hold it may hold it together, and fences rise."""
@@ -198,11 +210,13 @@ class ServerModel(StoreModel):
             fences = sorted(each.fence for each in held.values())
             self._history.violate("two owners in the store", f"{key} with fences {fences}")
         for owner, each in sorted(held.items(), key=lambda item: item[1].fence):
-            if self._known.get((key, owner)) == each.fence:
+            known = self._known.get((key, owner))
+            if known is not None and known.has(each.fence):
                 continue  # a claim whose grant ran out may be granted again, but with a new fence
             if each.fence <= self._highest.get(key, 0):
                 self._history.violate(
                     "fence did not rise in the store", f"{key} {each.fence} after {self._highest[key]}"
                 )
-            self._known[key, owner] = each.fence
-            self._highest[key] = max(self._highest.get(key, 0), each.fence)
+            self._known[key, owner] = each
+            self.granted_at[owner] = (self._world.now, each.fence)
+            self._highest[key] = max(self._highest.get(key, 0), each.fence + each.spare)

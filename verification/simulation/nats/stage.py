@@ -195,7 +195,11 @@ class DocumentsOfNats:
             return {}
         return {
             row.claim.owner: Held(
-                row.fence, row.expires - ahead, row.state is State.COOLING, broken=row.broken is not None
+                row.fence,
+                row.expires - ahead,
+                row.state is State.COOLING,
+                broken=row.broken is not None,
+                spare=row.spare,
             )
             for row in name.rows.held()
         }
