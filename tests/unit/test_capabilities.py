@@ -60,9 +60,9 @@ def test_a_port_is_had_only_from_a_store_that_promises_it(port: Any, needed: Cap
     with pytest.raises(UnsupportedCapability) as refused:
         port(Bare(*others))
     assert refused.value.backend == "bare"
+    promised: Any = Bare(needed)
     if port is operating:  # the promise alone breaks no lock
         with pytest.raises(UnsupportedCapability):
-            port(Bare(needed))
+            port(promised)
     else:
-        store = Bare(needed)
-        assert port(store) is store
+        assert port(promised) is promised

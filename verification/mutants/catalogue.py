@@ -94,8 +94,8 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         "B39-inner-release",
         "the inner release of a re-entered lock frees it",
         _LEASE,
-        "            shared = self._tenure.handles > 1\n",
-        "            shared = False\n",
+        "        if self._tenure.handles > 1 and self._leave_to_others():\n            return True\n",
+        "",
     ),
     Mutant(
         "set-keeps-the-rest",
