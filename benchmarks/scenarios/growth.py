@@ -182,7 +182,7 @@ def queue_of_tasks(
 
     async def crowd() -> Sample:
         async with leasehold.connect_async(url, namespace=fresh, **options) as client:
-            lock = client.lock("bench")
+            lock = client.lock("bench", fair="strict")  # every task in the store's queue, and none behind another
             counts = [0] * size
             end = 0.0
 

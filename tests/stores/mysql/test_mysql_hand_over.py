@@ -106,6 +106,27 @@ def test_turn_of_a_waiter_that_was_kept_alive_a_moment_ago_writes_nothing(
     run(story())
 
 
+def test_what_is_handed_over_keeps_fences_free_and_each_of_them_releases_it(backends: list[Any]) -> None:
+    holder, crowd, _ = backends
+
+    async def story() -> None:
+        held = await holder.try_acquire(claim())
+        places = [await crowd.join(claim()) for _ in range(2)]
+        assert await holder.release(held) is True
+        granted = await crowd.turn(places[0])
+        assert isinstance(granted, Grant)
+        assert granted.spare > 0
+        passed = Grant(granted.claim, granted.fence + granted.spare, granted.ttl)  # on inside its process, to the last
+        queries = Queries(crowd)
+        assert await crowd.release(passed) is True
+        assert len(queries.sent) == 1
+        following = await crowd.turn(places[1])
+        assert isinstance(following, Grant)
+        assert following.fence > passed.fence
+
+    run(story())
+
+
 def test_join_behind_others_is_one_query(backends: list[Any]) -> None:
     holder, crowd, other = backends
 

@@ -21,7 +21,7 @@ from leasehold._backends.mysql.packets import binary, optional_binary
 from leasehold._backends.mysql.statements import MICRO, NOW, holder_from, micros
 from leasehold.kit.holder import holder_to_json
 from leasehold.kit.rows import Row, State
-from leasehold.kit.rules import RECHECK, RECHECKS_MISSED, Queued, place_lifetime
+from leasehold.kit.rules import RECHECK, RECHECKS_MISSED, SPARE, Queued, place_lifetime
 from leasehold.values import MAX_FENCE, Grant
 
 if TYPE_CHECKING:
@@ -38,18 +38,18 @@ WINDOW = micros(RECHECKS_MISSED * RECHECK)  # what a waiter is granted at first;
 
 _HAND_OVER = (
     b"BEGIN;"
-    b"UPDATE leasehold_lock SET version = version + 1, fence = LAST_INSERT_ID(GREATEST(fence + 1, "
-    + NOW
-    + b", %(first)d)) "
+    b"UPDATE leasehold_lock SET version = version + 1, fence = LAST_INSERT_ID(fence) "
     b"WHERE name = %(name)b AND shape = 2 AND abandoned_until = 0 AND fence < %(most)d;"
     b"SELECT IF(ROW_COUNT() = 1 AND SUM(expires <= " + NOW + b") = 0 AND SUM(state <= 2) = 1 "
     b"AND SUM(state = 3 AND mode <> 'exclusive') = 0, MIN(IF(state = 3, number, NULL)), NULL), "
-    b"MIN(IF(state = 1 AND owner = %(owner)b AND fence = %(fence)d AND broken IS NULL AND min_hold = 0, number, NULL)) "
-    b"INTO @leasehold_next, @leasehold_own FROM leasehold_claim WHERE name = %(name)b;"
+    b"MIN(IF(state = 1 AND owner = %(owner)b AND fence <= %(fence)d AND %(fence)d <= LAST_INSERT_ID() "
+    b"AND broken IS NULL AND min_hold = 0, number, NULL)), GREATEST(LAST_INSERT_ID() + 1, " + NOW + b", %(first)d) "
+    b"INTO @leasehold_next, @leasehold_own, @leasehold_fence FROM leasehold_claim WHERE name = %(name)b;"
     b"DELETE FROM leasehold_claim WHERE name = %(name)b AND number = @leasehold_own AND @leasehold_next IS NOT NULL;"
-    b"UPDATE leasehold_claim SET state = 1, fence = LAST_INSERT_ID(), since = " + NOW + b", "
+    b"UPDATE leasehold_claim SET state = 1, fence = @leasehold_fence, since = " + NOW + b", "
     b"expires = " + NOW + b" + LEAST(ttl, %(window)d) "
     b"WHERE name = %(name)b AND number = @leasehold_next AND ROW_COUNT() = 1;"
+    b"UPDATE leasehold_lock SET fence = @leasehold_fence + %(spare)d WHERE name = %(name)b AND ROW_COUNT() = 1;"
     b"SET @leasehold_bell = IF(ROW_COUNT() = 1, "
     b"(SELECT COALESCE(listener, '') FROM leasehold_claim WHERE name = %(name)b AND number = @leasehold_next), NULL);"
     b"COMMIT;"
@@ -77,7 +77,8 @@ def hand_over(grant: Grant, first_fence: int) -> bytes:
         b"owner": binary(grant.claim.owner.encode()),
         b"fence": grant.fence,
         b"first": first_fence,
-        b"most": MAX_FENCE,
+        b"most": MAX_FENCE - SPARE,
+        b"spare": SPARE,
         b"window": WINDOW,
     }
 
@@ -98,7 +99,7 @@ _PLACE = (
     b"IF(c.state = 3, (SELECT COUNT(*) FROM leasehold_claim AS w WHERE w.name = %(name)b AND w.number < c.number "
     b"AND w.state = 3 AND w.expires > " + NOW + b"), 0), "
     b"c.state = 3 AND EXISTS (SELECT 1 FROM leasehold_claim AS k WHERE k.name = %(name)b AND k.state = 2), "
-    b"h.expires, h.holder "
+    b"h.expires, h.holder, (SELECT l.fence FROM leasehold_lock AS l WHERE l.name = %(name)b) - c.fence "
     b"FROM leasehold_claim AS c LEFT JOIN leasehold_claim AS h ON h.name = %(name)b AND h.number = "
     b"IF(c.state = 3, (SELECT MIN(f.number) FROM leasehold_claim AS f WHERE f.name = %(name)b AND f.state <= 2), 0) "
     b"WHERE c.name = %(name)b AND c.number = %(number)b AND c.owner = %(owner)b"
@@ -142,11 +143,12 @@ class PlaceRow(NamedTuple):
     is_kept: bool  # somebody keeps the name without holding it: a pause, or a min_hold
     holder_expires: int | None
     holder: bytes | None
+    spare: int  # fences behind that of a holder which no other gets: no grant came after it
 
     @classmethod
     def from_values(cls, claim: Claim, values: Values) -> PlaceRow:
         """A row of the query above."""
-        now, number, state, fence, since, expires, abandoned, broken, ahead, kept, ends, holder = values
+        now, number, state, fence, since, expires, abandoned, broken, ahead, kept, ends, holder, spare = values
         return cls(
             claim,
             int(now or 0),
@@ -161,6 +163,7 @@ class PlaceRow(NamedTuple):
             kept == b"1",
             None if ends is None else int(ends),
             holder,
+            int(spare or 0),
         )
 
     def grant(self) -> Grant | None:
@@ -168,7 +171,7 @@ class PlaceRow(NamedTuple):
         left = self.expires - self.now
         if self.state != State.HOLDING or self.is_broken or left <= 0:
             return None
-        return Grant(self.claim, self.fence, left / MICRO, None, self.abandoned)
+        return Grant(self.claim, self.fence, left / MICRO, None, self.abandoned, min(self.spare, SPARE))
 
     def queued(self) -> Queued | None:
         """The place, while somebody is in the way; None if the rules have to decide."""
