@@ -89,7 +89,7 @@ PROMISES = {
     Capability.ABANDONED: "the next holder learns that the last one did not release",
     Capability.SESSION: "a crash frees the lock when the store ends the session, without waiting for the ttl",
     Capability.PAUSE: "an operator can keep a name from being granted, without a process",
-    Capability.RANGES: "fences are kept free behind that of a grant, so that a process can pass it on without a request",
+    Capability.RANGES: "fences are kept free behind that of a grant: a process can pass it on without a request",
 }
 
 
