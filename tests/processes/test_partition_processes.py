@@ -6,6 +6,7 @@ in the end every partition has an owner and the shares are even.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 import signal
@@ -117,6 +118,13 @@ class Group:
             assert all(at >= held for at in later), f"partition {index} was held under fence {fence} and a later one"
         assert {entry.index for entry in log if entry.what == "accepted"} == set(range(self.count))
 
+    def stop(self, member: subprocess.Popen[bytes]) -> None:
+        """Stop it at any point but inside the resource, where it would keep all others from writing."""
+        with (self._folder / "fences").open("rb") as resource:
+            fcntl.flock(resource, fcntl.LOCK_EX)
+            member.send_signal(signal.SIGSTOP)
+            wait_until_stopped(member)
+
     def close(self) -> None:
         self._client.close()
         for process in self._processes:
@@ -136,6 +144,10 @@ def groups() -> Iterator[list[Group]]:
 def nap(member: subprocess.Popen[bytes]) -> None:
     """Let it stop itself between a check and the write that belongs to it."""
     member.send_signal(signal.SIGUSR1)
+    wait_until_stopped(member)
+
+
+def wait_until_stopped(member: subprocess.Popen[bytes]) -> None:
     pid, status = os.waitpid(member.pid, os.WUNTRACED)
     assert pid == member.pid
     assert os.WIFSTOPPED(status)
@@ -154,7 +166,7 @@ def live_through_everything(group: Group, proxy: FaultProxy | None = None) -> No
     first, second, asleep, stopped, *others = members
     kill(first)
     nap(asleep)
-    stopped.send_signal(signal.SIGSTOP)
+    group.stop(stopped)
     if proxy is not None:
         proxy.black_hole()
         group.settle([second, *others])
@@ -188,9 +200,11 @@ def come_and_go(group: Group, chance: random.Random) -> None:
             member.send_signal(signal.SIGCONT)
         elif what in ("kill", "stop", "leave") and len(awake) > 2:
             member = awake.pop(chance.randrange(len(awake)))
-            member.send_signal({"kill": signal.SIGKILL, "stop": signal.SIGSTOP, "leave": signal.SIGTERM}[what])
             if what == "stop":
+                group.stop(member)
                 asleep.append(member)
+            else:
+                member.send_signal({"kill": signal.SIGKILL, "leave": signal.SIGTERM}[what])
     group.settle(awake)
     group.check()
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import leasehold
-from leasehold._core.capabilities import HAD_AT
+from leasehold import UnsupportedCapability
+from leasehold._core.capabilities import HAD_AT, inspecting, operating, pausing
 from leasehold.testing.contract import REQUIRED
 from leasehold.values import Capability
 
@@ -36,3 +39,30 @@ def test_a_job_that_runs_once_is_refused_before_any_io_with_the_stores_that_can(
     with pytest.raises(leasehold.UnsupportedCapability, match=r"jobs that run once.* use local:, redis://"):
         client.once("job", every="1d")
     client.close()
+
+
+class Bare:
+    """A store with these capabilities, and no methods for operators."""
+
+    label = "bare"
+
+    def __init__(self, *capabilities: Capability) -> None:
+        self.capabilities = frozenset(capabilities)
+
+
+@pytest.mark.parametrize(
+    ("port", "needed"),
+    [(inspecting, Capability.INSPECT), (operating, Capability.INSPECT), (pausing, Capability.PAUSE)],
+    ids=["inspecting", "operating", "pausing"],
+)
+def test_a_port_is_had_only_from_a_store_that_promises_it(port: Any, needed: Capability) -> None:
+    others = [capability for capability in Capability if capability is not needed]
+    with pytest.raises(UnsupportedCapability) as refused:
+        port(Bare(*others))
+    assert refused.value.backend == "bare"
+    if port is operating:  # the promise alone breaks no lock
+        with pytest.raises(UnsupportedCapability):
+            port(Bare(needed))
+    else:
+        store = Bare(needed)
+        assert port(store) is store

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,9 +27,10 @@ def test_belief_ends_before_the_stores_ttl(ttl: float, since: float) -> None:
     assert margin(ttl) >= 0.005
 
 
-def test_renewal_is_due_after_a_third_and_at_once_for_a_claim_window() -> None:
+def test_renewal_is_due_after_a_third_and_soon_for_a_claim_window() -> None:
     assert renewal_due(100.0, 30.0, 30.0) == 110.0
-    assert renewal_due(100.0, 2.0, 30.0) == 100.0
+    assert renewal_due(100.0, 2.0, 30.0) == 100.1
+    assert renewal_due(100.0, 0.15, 30.0) == pytest.approx(100.05), "a third of what is left, if that is less"
 
 
 def test_loss_is_decided_at_the_deadline_and_stays_decided() -> None:
@@ -58,7 +61,7 @@ def test_a_confirmation_counts_from_the_send() -> None:
 
 def test_a_store_that_cannot_give_the_whole_ttl_is_not_sent_renewals_without_end() -> None:
     held = tenure(granted=24.0)
-    assert held.due == 100.0
+    assert held.due == 100.1
     held.confirm(Grant(held.grant.claim, 1, 24.0), sent=101.0, now=101.5)
     assert held.deadline == believed_until(101.0, 24.0)
     assert held.due == 109.0
@@ -176,3 +179,78 @@ def test_a_release_that_is_overtaken_by_the_ttl_is_no_loss() -> None:
     held.state = advance(held.state, Event.RELEASE)
     assert held.settle(held.deadline + 1) is None
     assert held.state is State.RELEASED
+
+
+@pytest.mark.parametrize(
+    ("renew", "max_hold", "looks_at"),
+    [(True, None, 110.0), (True, 5.0, 105.0), (True, 60.0, 110.0), (False, None, 129.695), (False, 5.0, 105.0)],
+)
+def test_the_keeper_looks_when_a_lease_is_due_or_ends_whichever_is_first(
+    renew: bool, max_hold: float | None, looks_at: float
+) -> None:
+    assert tenure(renew=renew, max_hold=max_hold).next_action() == pytest.approx(looks_at)
+
+
+def test_what_is_over_is_not_renewed_any_more_even_before_anybody_has_looked() -> None:
+    held = tenure()
+    assert held.wants_renewal(held.deadline - 0.001)
+    assert not held.wants_renewal(held.deadline)
+    assert held.state is State.HELD
+
+
+@pytest.mark.parametrize(
+    ("granted", "renew", "confirmed", "is_window"),
+    [(2.0, True, False, True), (2.0, True, True, False), (2.0, False, False, False), (30.0, True, False, False)],
+)
+def test_a_window_is_a_short_first_grant_that_a_renewal_may_extend(
+    granted: float, renew: bool, confirmed: bool, is_window: bool
+) -> None:
+    held = tenure(granted=granted, renew=renew)
+    if confirmed:
+        held.confirm(held.grant, sent=100.5, now=100.6)
+    assert held.is_window is is_window
+
+
+def test_the_ttl_of_a_lease_is_the_most_that_the_store_gave() -> None:
+    held = tenure(granted=2.0)
+    for ttl, most in ((30.0, 30.0), (12.0, 30.0)):
+        held.confirm(Grant(held.grant.claim, 1, ttl), sent=101.0, now=101.0)
+        assert held.ttl == most
+
+
+@pytest.mark.parametrize(
+    ("ends_by", "reason"),
+    [
+        ("nothing", LossReason.EXPIRED),
+        ("under way", LossReason.UNCONFIRMED),
+        ("failed", LossReason.UNCONFIRMED),
+        ("max_hold", LossReason.MAX_HOLD),
+    ],
+)
+def test_why_a_lease_ended_by_the_clock(ends_by: str, reason: LossReason) -> None:
+    held = tenure(max_hold=10.0 if ends_by == "max_hold" else None)
+    if ends_by != "nothing":
+        held.renewal_sent(109.0, 2.0)
+    if ends_by == "failed":
+        held.renewal_ended()
+        held.failed("no route", 109.0, 109.5)
+    loss = held.settle(held.deadline)
+    assert loss is not None
+    assert loss.reason is reason
+
+
+def test_the_first_reason_of_a_loss_stays_and_a_release_is_no_loss() -> None:
+    held, released = tenure(), tenure()
+    held.lose(Loss(LossReason.TAKEN))
+    held.lose(Loss(LossReason.BROKEN))
+    assert held.loss is not None
+    assert held.loss.reason is LossReason.TAKEN
+    released.state = State.RELEASED
+    released.lose(Loss(LossReason.TAKEN))
+    assert (released.loss, released.state) == (None, State.RELEASED)
+
+
+def test_a_new_lease_has_nothing_behind_it() -> None:
+    held = tenure()
+    assert (held.doubtful, held.perhaps_freed, held.freed, held.failure, held.loss) == (False, False, False, None, None)
+    assert (held.handles, held.under_way, held.confirmed) == (1, 0, -math.inf)

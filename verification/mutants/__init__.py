@@ -31,8 +31,10 @@ from verification.mutants.catalogue_redis import REDIS_MUTANTS
 from verification.mutants.catalogue_redis_store import REDIS_STORE_MUTANTS
 from verification.mutants.catalogue_redlock import REDLOCK_MUTANTS
 from verification.mutants.catalogue_reservations import RESERVATION_MUTANTS
+from verification.mutants.catalogue_simulated import SIMULATED_MUTANTS
 from verification.mutants.catalogue_sql_idempotency import SQL_IDEMPOTENCY_MUTANTS
 from verification.mutants.catalogue_sqlite import SQLITE_MUTANTS
+from verification.mutants.catalogue_sweep import SWEEP_MUTANTS
 from verification.mutants.catalogue_telemetry import TELEMETRY_MUTANTS
 from verification.mutants.catalogue_time import TIME_MUTANTS
 from verification.mutants.catalogue_zookeeper import ZOOKEEPER_MUTANTS
@@ -71,6 +73,8 @@ MUTANTS: tuple[Mutant, ...] = (
     *TELEMETRY_MUTANTS,
     *DASHBOARD_MUTANTS,
     *BLIND_MUTANTS,
+    *SWEEP_MUTANTS,
+    *SIMULATED_MUTANTS,
 )
 
 __all__ = ["MUTANTS", "Mutant", "Verdict", "apply", "hunt"]

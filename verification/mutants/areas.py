@@ -22,6 +22,17 @@ _AREAS: dict[str, tuple[str, ...]] = {
         "tests/contract/test_differential.py",
         "tests/simulation",
     ),
+    "_patterns/": (
+        "tests/unit",
+        "tests/faces",
+        "tests/patterns/test_patterns_memory.py",
+        "tests/patterns/cache",
+        "tests/patterns/election",
+        "tests/patterns/idempotency",
+        "tests/patterns/test_patterns_sqlite.py",
+        "tests/processes",
+    ),
+    "telemetry/": ("tests/unit", "tests/telemetry"),
     "_backends/sqlite/": ("tests/unit", "tests/stores/sqlite", "tests/contract/test_sqlite.py", "tests/processes"),
     "_backends/redis/": (
         "tests/unit",

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 __all__ = ["CORE_MUTANTS", "Mutant", "contract"]
 
 
+SIMULATED = ("redis", "redlock", "sqlite", "etcd", "nats")  # stores that the simulation has, besides memory
+
+
 @dataclass(frozen=True, slots=True)
 class Mutant:
     """One bug."""
@@ -24,7 +27,11 @@ class Mutant:
     @property
     def store(self) -> str:
         """The store that the simulation has to use to meet it."""
-        return "redis" if self.file.startswith("_backends/redis/") else "memory"
+        if self.file == "kit/documents.py":
+            return "nats"
+        _, _, rest = self.file.partition("_backends/")
+        folder = rest.partition("/")[0]
+        return folder if folder in SIMULATED else "memory"
 
 
 _ATTEMPT = "_core/attempt.py"

@@ -9,6 +9,8 @@ __all__ = ["MYSQL_MUTANTS"]
 _CONTRACT = "tests/contract/test_mysql.py"
 _GRANTS = "tests/stores/mysql/test_mysql_grants.py"
 _WAKE_UPS = "tests/stores/mysql/test_mysql_wake_ups.py"
+_HAND_OVER = "tests/stores/mysql/test_mysql_hand_over.py"
+_QUEUE = "_backends/mysql/queue.py"
 _ROWS = "_backends/mysql/rows.py"
 _STATEMENTS = "_backends/mysql/statements.py"
 
@@ -100,5 +102,37 @@ MYSQL_MUTANTS: tuple[Mutant, ...] = (
         "SPARE = 86_400 * sql.MICRO",
         "SPARE = 0 * sql.MICRO",
         (_GRANTS, "-k", "fences_go_on"),
+    ),
+    Mutant(
+        "MY-handed-over-during-a-pause",
+        "a release hands a paused name over to the next waiter",
+        _QUEUE,
+        'AND SUM(state <= 2) = 1 "',
+        'AND SUM(state <= 2) >= 1 "',
+        (_HAND_OVER, "-k", "paused"),
+    ),
+    Mutant(
+        "MY-handed-over-twice",
+        "a release that is sent again hands over what the next one holds: two owners",
+        _QUEUE,
+        "number = @leasehold_next AND ROW_COUNT() = 1;",
+        "number = @leasehold_next;",
+        (_HAND_OVER, "-k", "sent_twice_frees_nothing"),
+    ),
+    Mutant(
+        "MY-two-places-for-one-claim",
+        "a claim that is sent again after a lost answer waits twice, and late copies of a withdrawn one wait",
+        _QUEUE,
+        "SUM(state = 2 OR owner = %(owner)b OR mode = 'permit') = 0",
+        "SUM(state = 2 OR mode = 'permit') = 0",
+        (_HAND_OVER, "-k", "one_place or late_copy"),
+    ),
+    Mutant(
+        "MY-all-listeners-sleep",
+        "KILL QUERY of one listener can stop all of them for two seconds",
+        "_backends/mysql/notifications.py",
+        "wait = SLEEP if self._has_bell else WAIT_FOR_BELL",
+        "wait = SLEEP",
+        (_HAND_OVER, "-k", "sleeps_and_the_others"),
     ),
 )

@@ -251,4 +251,28 @@ POSTGRES_MUTANTS: tuple[Mutant, ...] = (
         "digest.update(text.encode())",
         ("tests/sql/test_transaction_lock.py::test_names_that_read_the_same_when_joined_are_different_locks",),
     ),
+    Mutant(
+        "PG-handed-over-during-a-pause",
+        "a release hands a paused name over to the next waiter",
+        "_backends/postgres/sql/verbs.sql",
+        "k.state OPERATOR(pg_catalog.=) 2);",
+        "k.state OPERATOR(pg_catalog.=) 9);",
+        ("tests/stores/postgres/test_postgres_hand_over.py", "-k", "paused"),
+    ),
+    Mutant(
+        "PG-handed-over-beside-a-reader",
+        "the first of two readers that leaves hands the name over to a writer",
+        "_backends/postgres/sql/verbs.sql",
+        "AND c.state OPERATOR(pg_catalog.=) 1 AND c.mode OPERATOR(pg_catalog.=) 'exclusive' AND",
+        "AND c.state OPERATOR(pg_catalog.=) 1 AND",
+        ("tests/stores/postgres/test_postgres_hand_over.py", "-k", "another_one_reads"),
+    ),
+    Mutant(
+        "PG-grant-not-on-disk",
+        "a grant is committed without a wait for the disk, because a claim joined the queue in its transaction",
+        "_backends/postgres/sql/rules.sql",
+        "IF current_setting('leasehold.granted', true) IS DISTINCT FROM '1' THEN",
+        "IF true THEN",
+        ("tests/stores/postgres/test_postgres_hand_over.py", "-k", "without_a_wait"),
+    ),
 )

@@ -195,6 +195,9 @@ class StoreModel:
         elif verb in ("try_acquire", "join", "turn"):
             self.unanswered.add(subject.owner)
 
+    def answered(self, verb: str, subject: Any, answer: Any) -> None:
+        """The caller has its answer."""
+
     def applied(self, link: Link, verb: str, subject: Any, answer: Any, sent_at: float) -> None:
         """Compare the store's answer with the account."""
         if verb in ("try_acquire", "join", "turn", "held off"):
@@ -257,6 +260,8 @@ class StoreModel:
         now = self.clock.now()
         if claim.owner in book.records or claim.owner in self.broken_at_once or not book.admits(claim, now):
             return False
+        if claim.owner in book.silent(now) and any(expires > now for _, expires in book.waiting.values()):
+            return False  # it fell silent, so others may be served before it
         return not any(other.owner in self.come_themselves for other in book.ahead(claim.owner, now))
 
     def _check_place(self, link: Link, claim: Claim) -> None:

@@ -104,7 +104,7 @@ class Beliefs:
             self._history.violate("believed beyond max_hold", f"{process.name} fence {belief.fence}")
         if belief.claim.owner in self._model.broken_at_once:
             return False
-        if belief.claim.owner in self._model.forgotten:
+        if self._model.is_excused(belief.claim.owner):
             return self._model.waits_out
         record = self._model.record(belief.claim.key, belief.claim.owner)
         if record is None or not record.has(belief.fence) or record.cooling:

@@ -5,6 +5,7 @@ It uses the public face of the library, and reports to the checkers what it requ
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +16,11 @@ from leasehold._face.hold import AsyncHold
 from leasehold._face.lease import AsyncLease, AsyncLeaseSet
 from leasehold._face.lock_spec import LockOptions
 from leasehold.errors import AcquireTimeout, AttemptExpired, BackendError, InFlight, LeaseLost, StaleFence
-from leasehold.values import LossReason
+from leasehold.values import Capability, LossReason
 from verification.simulation.batches import is_passed_on, owners_in_use
 from verification.simulation.idempotency import attempt_once
 from verification.simulation.leaders import lead_on, timings_for
+from verification.simulation.schedule import LAST
 from verification.simulation.world import Cancelled
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from verification.simulation.network import Link
     from verification.simulation.resource import Register
     from verification.simulation.runtime import SimRuntime, SimTaskHandle
+    from verification.simulation.schedule import Schedule
 
 __all__ = ["EXPECTED", "LONG_TTL", "Actor", "BodyError", "Scene", "Site"]
 
@@ -58,6 +61,7 @@ class Scene:
     """What all programs of a run share."""
 
     history: History
+    schedule: Schedule
     model: StoreModel
     beliefs: Beliefs
     leaders: Leaders
@@ -70,9 +74,10 @@ class Scene:
     rates: float = 1.006  # a little more than two clocks can differ in rate
     delay: float = 0.0  # how much longer than that of others a wait may be, because of the store
     keeps_until: bool = True
+    capabilities: frozenset[Capability] = frozenset(Capability)
     results: Results | None = None  # of idempotency keys; None where the store may lose its records
     contenders: int = 0
-    healed_at: float | None = None
+    healed_at: float = math.inf
 
     @property
     def patience(self) -> float:
@@ -111,13 +116,21 @@ class Site:
 class Actor:
     """One task of a program: does a few things, one after the other, then contends once more after all is healed."""
 
-    def __init__(self, scene: Scene, site: Site, operations: int) -> None:
+    ends_when_healed = False  # or all of its operations are done, however long they take
+
+    def __init__(self, scene: Scene, site: Site, operations: int, pace: float = 1.0) -> None:
         self._scene = scene
+        self._number = scene.contenders
+        self._pace = pace
         self._site = site
         self._operations = operations
         self._runtime = site.runtime
         self._world = site.runtime.world
         self._random = site.runtime.world.random
+        self._choices()
+
+    def _choices(self) -> None:
+        """What it may do."""
         self._deeds: list[Callable[[], Awaitable[None]]] = [
             self._hold_one,
             self._hold_one,
@@ -139,19 +152,29 @@ class Actor:
             self._lead,
         ]
         self._cancellable = [self._hold_one, self._hold_shared, self._hold_all, self._acquire_and_release]
-        if scene.results is not None:
+        if not {Capability.SHARED, Capability.PERMITS} <= self._scene.capabilities:
+            self._deeds = [deed for deed in self._deeds if deed != self._hold_shared]
+            self._cancellable.remove(self._hold_shared)
+        if self._scene.results is not None:
             self._deeds += [self._attempt_a_key, self._attempt_a_key]
             self._cancellable.append(self._attempt_a_key)
 
     async def live(self) -> None:
         """Do everything."""
-        for _ in range(self._operations):
-            await self._runtime.sleep(self._random.random() * self._scene.ttl / 2)
-            await self._attempt(self._random.choice(self._deeds))
-        healed_at = self._scene.healed_at
-        assert healed_at is not None
-        await self._runtime.sleep(max(0.0, healed_at - self._world.now) + self._random.random())
-        await self._attempt(self._contend)
+        for number in range(self._operations):
+            await self._runtime.sleep(self._random.random() * self._scene.ttl / 2 * self._pace)
+            if self.ends_when_healed and self._scene.healed_at <= self._world.now:
+                break
+            deed = self._random.choice(self._deeds)
+            if self._is_kept(number, deed):
+                await self._attempt(deed)
+        await self._runtime.sleep(max(0.0, self._scene.healed_at - self._world.now) + self._random.random())
+        if self._is_kept(LAST, self._contend):
+            await self._attempt(self._contend)
+
+    def _is_kept(self, number: int | str, deed: Callable[[], Awaitable[None]]) -> bool:
+        what = deed.__name__.strip("_").replace("_", " ")
+        return self._scene.schedule.step(self._site.link.process.name, self._number, number, what)
 
     async def _attempt(self, deed: Callable[[], Awaitable[None]]) -> None:
         try:
@@ -376,9 +399,12 @@ class Actor:
                 self._check_alive(lease)
             elif register is not None and isinstance(lease, AsyncLease):
                 pause = self._random.random() ** 2 * self._scene.ttl
-                registers = self._scene.fenced if chance < 0.75 else self._scene.plain
-                self._scene.history.counts["updates"] += 1
-                await registers[register].update(self._runtime, self._site.link, lease.fence, pause)
+                await self._update(lease, register, pause, fenced=chance < 0.75)
+
+    async def _update(self, lease: AsyncLease, register: str, pause: float, *, fenced: bool) -> None:
+        registers = self._scene.fenced if fenced else self._scene.plain
+        self._scene.history.counts["updates"] += 1
+        await registers[register].update(self._runtime, self._site.link, lease.fence, pause)
 
     async def _release(self, lease: AsyncLease) -> None:
         """Give it back; when the store does not answer, wait a little and try again, which must work."""
@@ -471,7 +497,7 @@ class Actor:
 
     def _check_patience(self, began_at: float, lock: Any, *, patient: bool) -> None:
         healed_at = self._scene.healed_at
-        if not patient or healed_at is None or not self._scene.queueing:
+        if not patient or not self._scene.queueing:
             return
         waited = self._world.now - max(began_at, healed_at)
         if waited > self._scene.patience:
@@ -496,7 +522,7 @@ class Actor:
             options["renew"] = False
         if random() < 0.15:
             options["max_hold"] = ttl * (0.3 + random())
-        elif random() < 0.15:
+        elif Capability.MIN_HOLD in self._scene.capabilities and random() < 0.15:
             options["min_hold"] = ttl * random()
         return options
 

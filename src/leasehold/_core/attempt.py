@@ -186,8 +186,7 @@ class Attempt:
 
     def _report_acquired(self, grant: Grant) -> None:
         spec, waited, call = self._spec, self._runtime.now() - self._started, id(self) if self.has_waited else 0
-        event = happened.Acquired(spec.name, grant.fence, waited, spec.group, spec.mode._value_, call)
-        self._opened.events.emit(event)
+        self._opened.events.acquired(spec.name, grant.fence, waited, spec.group, spec.mode._value_, call)
 
     async def _confirmed(self, grant: Grant) -> Grant | None:
         """The same grant for its whole ttl; None if it is over already."""

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["KEEPERS", "Keeper"]
 
 LONGEST_SLEEP = 1.0
+HURRY = 0.05  # half of the time after which a lease that was granted for short is renewed
 LINGER = 1.0  # how long an idle worker stays, so that a loop of short holds does not start it each time
 BUNDLE = 1 / 30  # renewals due within this part of a ttl go along with one that is due now
 CLOSE_PATIENCE = 5.0
@@ -60,6 +61,7 @@ class Keeper:
         self._numbers = 0
         self._worker: Task | None = None
         self._wake = math.inf
+        self._hurried = False  # a lease was admitted that needs attention before the worker would have looked
         self._idle_since: float | None = None
         self._closed = False
         self._notifier: Task | None = None  # the last task that notified of losses
@@ -87,6 +89,7 @@ class Keeper:
                 self._idle_since = None
                 self._worker = self._runtime.spawn(self._work(), "leasehold keeper")
             elif tenure.due < self._wake or tenure.deadline < self._wake:
+                self._hurried = True
                 self._signal.set()
         if tenure.ttl != tenure.grant.claim.ttl:
             self.renewals.ttl_warnings.note(tenure)
@@ -235,6 +238,8 @@ class Keeper:
                 now = self._runtime.now()
                 self._signal.clear()
                 self._wake = self._attend(now)
+                if self._hurried:  # more with little time may follow, each over before the next: look once for all
+                    self._hurried, self._wake = False, min(self._wake, now + HURRY)
                 if self._retire(now):
                     return
                 await self._runtime.wait(self._signal, self._wake)

@@ -85,7 +85,7 @@ def _report_passed_on(opened: OpenClient, tenure: Tenure) -> None:
         watcher.on_end(None)
     events = opened.events
     if events.listeners or is_logged(happened.Released.level):
-        events.emit(happened.Released(tenure.name, tenure.grant.fence, freed=True))
+        events.released(tenure.name, tenure.grant.fence, True)  # noqa: FBT003 - freed for the next one in line
 
 
 async def _try_again(opened: OpenClient, tenure: Tenure, limit: float, failure: BackendError) -> bool:
@@ -111,7 +111,7 @@ async def _attempt_and_report(opened: OpenClient, tenure: Tenure, until: float) 
         freed = _freed_meanwhile(tenure)
     events = opened.events
     if events.listeners or is_logged(happened.Released.level):
-        events.emit(happened.Released(tenure.name, tenure.grant.fence, freed))
+        events.released(tenure.name, tenure.grant.fence, freed)
     return freed
 
 
@@ -142,8 +142,7 @@ def _go_on_in_the_background(opened: OpenClient, tenure: Tenure) -> None:
             return  # another call of release was faster
         freed = await _attempt(opened, tenure, until)
         tenure.freed = freed
-        if opened.events.wanted(happened.Released):
-            opened.events.emit(happened.Released(tenure.name, tenure.grant.fence, freed))
+        opened.events.released(tenure.name, tenure.grant.fence, freed)
 
     opened.cleanup.add(tenure.name, perform, tenure.kept_until)
 

@@ -15,7 +15,8 @@ _said: list[str] = []
 
 def notice_stopped_loop() -> None:
     """To be called before a thread blocks. A program without asyncio has no loop, and does not load it for this."""
-    running_loop = getattr(sys.modules.get("asyncio"), "_get_running_loop", None)  # another thread may be loading it
+    # Another thread may be importing it just now: what is not there yet runs no loop either.
+    running_loop = getattr(sys.modules.get("asyncio.events"), "_get_running_loop", None)
     if running_loop is None or _said or running_loop() is None:
         return
     _said.append(_TEXT)

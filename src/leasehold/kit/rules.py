@@ -61,7 +61,6 @@ __all__ = [
     "has_fence",
     "inspect",
     "join",
-    "leave_queue",
     "place_lifetime",
     "release",
     "renew",
@@ -270,13 +269,6 @@ def break_(rows: Rows, fence: int, reason: str, *, now: bool) -> bool:
         rows.changed = True
     rows.update(row)
     return True
-
-
-def leave_queue(rows: Rows, number: int) -> None:
-    """Remove a waiter that is known to be dead."""
-    row = next((row for row in rows.waiting() if row.number == number), None)
-    if row is not None:
-        _free(rows, row)
 
 
 def admissible(rows: Rows) -> Iterator[Row]:

@@ -236,3 +236,17 @@ def test_pause_outlives_a_boot(tmp_path: Path) -> None:
     rebooted_host.pass_time(3601)
     granted(rebooted.try_acquire(claim("ns:hour")))
     rebooted.close()
+
+
+def test_use_alone_forgets_records_that_are_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cleaning, "EVERY", 8)
+    host = FakeHost()
+    store = Verbs(tmp_path / "locks.db", host)
+    clean_at_once(store)
+    for number in range(20):
+        store.write(Record(f"ns:{number}", b"", 1, 10.0))
+    host.pass_time(2 * DAY)
+    for _ in range(8):
+        store.release(granted(store.try_acquire(claim())))
+    assert rows(tmp_path / "locks.db", "record") == 0
+    store.close()

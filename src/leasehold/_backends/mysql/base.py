@@ -76,10 +76,15 @@ class BaseBackend:
         return answers
 
     async def release(self, grant: Grant, until: float = math.inf, /) -> bool | Loss:
-        if grant.claim.mode is Mode.EXCLUSIVE and grant.claim.key not in self._crowded:
-            (result,) = await self._execute(sql.release_plain(grant), until, first=True)
-            if result.affected:
-                return True
+        if grant.claim.mode is Mode.EXCLUSIVE and await self._is_released_plain(grant, until):
+            return True
+        return await self._release_by_rules(grant, until)
+
+    async def _is_released_plain(self, grant: Grant, until: float) -> bool:
+        (result,) = await self._execute(sql.release_plain(grant), until, first=True)
+        return bool(result.affected)
+
+    async def _release_by_rules(self, grant: Grant, until: float) -> bool | Loss:
         return await self._visit(grant.claim.key, until, partial(_swapped, rules.release, grant), first=True)
 
     async def withdraw(self, claim: Claim, until: float = math.inf, /, *, doubt: bool = True) -> None:

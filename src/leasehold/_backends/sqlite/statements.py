@@ -65,11 +65,26 @@ EXPIRE = "DELETE FROM claim WHERE key = ? AND expires <= ? RETURNING state"
 
 ANY_CLAIM = "SELECT EXISTS (SELECT 1 FROM claim WHERE key = ?)"
 
+# key, limit
+SOME = """
+SELECT number, owner, state, mode, capacity, ttl, min_hold, host, pid, label, reason,
+       fence, since, expires, abandoned, broken, bell FROM claim
+WHERE key = ? LIMIT ?
+"""
+
 OF_OWNER = """
 SELECT number, owner, state, mode, capacity, ttl, min_hold, host, pid, label, reason,
        fence, since, expires, abandoned, broken, bell FROM claim
 WHERE key = ? AND owner = ?
 """
+
+# key, owner -> the grant that was made for a waiter, and not broken since, with the fences that are kept free behind it
+HANDED_OVER = """
+SELECT claim.fence, claim.since, claim.expires, abandoned, lock.fence - claim.fence FROM claim JOIN lock USING (key)
+WHERE key = ? AND claim.owner = ? AND state = 1 AND broken IS NULL AND bell IS NOT NULL
+"""
+
+HAND_OVER = "UPDATE claim SET state = ?, since = ?, expires = ?, fence = ?, abandoned = ? WHERE number = ?"
 
 WAITING = """
 SELECT number, owner, state, mode, capacity, ttl, min_hold, host, pid, label, reason,
@@ -84,10 +99,11 @@ SELECT number, owner, state, mode, capacity, ttl, min_hold, host, pid, label, re
 WHERE key = ? AND state IN (1, 2) AND expires > ? ORDER BY number
 """
 
-# key, first state, last state, number -> how many come before that number, and whether one wants the name alone
+# key, first state, last state, number -> how many come before that number, and whether one wants the name alone. The
+# first is counted in the index alone, the second ends with the first row as a rule.
 CROWD = """
-SELECT count(*), coalesce(max(mode = 'exclusive'), 0) FROM claim
-WHERE key = ? AND state BETWEEN ? AND ? AND number < ?
+SELECT (SELECT count(*) FROM claim WHERE key = ?1 AND state BETWEEN ?2 AND ?3 AND number < ?4),
+       EXISTS (SELECT 1 FROM claim WHERE key = ?1 AND state BETWEEN ?2 AND ?3 AND number < ?4 AND mode = 'exclusive')
 """
 
 SOONEST_END = "SELECT min(expires) FROM claim WHERE key = ? AND state IN (1, 2)"

@@ -21,7 +21,8 @@ if mode == 'x' and not ARGV[11] and redis.call('EXISTS', KEYS[1], KEYS[3], KEYS[
   -- Free, without waiters: the common case, in as few calls as it takes.
   local state = redis.call('HMGET', KEYS[2], 'f', 'o', 'l', 'p')
   if not state[4] then -- nor paused
-    local fence = math.max(tonumber(state[1] or '0') + 1, now_us, tonumber(ARGV[8]) + 1)
+    local before = tonumber(state[1] or '0')
+    local fence = math.max(before + 1, now_us, tonumber(ARGV[8]) + 1)
     local abandoned = (state[2] or state[3]) and '1' or '0'
     if abandoned == '1' then redis.call('HDEL', KEYS[2], 'l', 'b') end
     local ttl = tonumber(ARGV[3])
@@ -31,7 +32,9 @@ if mode == 'x' and not ARGV[11] and redis.call('EXISTS', KEYS[1], KEYS[3], KEYS[
     local last = wanted > 0 and text(fence + wanted) or number
     redis.call('HSET', KEYS[2], 'f', last, 'k', ARGV[5], 'o', owner, 'g', number, 't', since, 'm', ARGV[6],
                'a', abandoned, 'd', ARGV[7])
-    redis.call('PEXPIREAT', KEYS[2], text(math.max(math.floor(fence / 1000), now + ttl) + 86400000))
+    if expiry_is_stale(before, fence + wanted, ttl) then
+      redis.call('PEXPIREAT', KEYS[2], text(math.max(math.floor(fence / 1000), now + ttl) + 86400000))
+    end
     return {1, fence, tonumber(abandoned), now, ttl, 0, wanted}
   end
 end

@@ -37,7 +37,7 @@ local function next_fence(hint)
   return math.max(tonumber(highest or '0') + 1, now_us, tonumber(hint) + 1)
 end
 
--- For how much longer the name is paused: nobody is let in meanwhile. 0: it is not.
+-- For how much longer the name is paused, and not granted. 0: it is not.
 local function paused_left()
   return pause and math.max(0, tonumber(string.match(pause, '^%d+')) - now) or 0
 end
