@@ -106,7 +106,7 @@ SWEEP_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "sweep-last-request-beyond-the-grace",
         "a request of a call that has no time left may take longer than the grace",
-        "_core/acquire.py",
+        "_core/attempt.py",
         "limit if limit - sent >= GRACE else min(sent, limit) + GRACE",
         "limit if limit - sent >= GRACE else max(sent, limit) + GRACE",
         (_CALLS,),
