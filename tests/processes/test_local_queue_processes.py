@@ -1,4 +1,4 @@
-"""The local queue between real processes that are stopped at random; long form: `verification.lab.local_counter`."""
+"""The local queue between processes that are stopped at random; the long form is `verification.lab.local_counter`."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class Keeper:
 
     # --- what the faces call; plain functions, so nothing can await inside a guard
 
-    def admit(self, tenure: Tenure, *, in_batch: bool = False) -> None:
+    def admit(self, tenure: Tenure, in_batch: bool = False) -> None:  # noqa: FBT001, FBT002 - keywords cost time here
         """Keep this lease from now on."""
         if in_batch:
             known: Known = BatchKnown(tenure, self._dropped.append)

@@ -143,7 +143,7 @@ class Batch:
 class LocalTenure(Tenure):
     """A tenure of a batch."""
 
-    __slots__ = ("batch",)
+    __slots__ = ()
 
     batch: Batch
 
@@ -206,6 +206,7 @@ class LocalQueues:
             if queue.terms != (spec.key, spec.ttl, spec.holder):
                 return False
             waiter = self._line_up(queue, call)
+            call.give_up_claim()  # of an earlier round: the store has nothing of it any more
             if queue.delegate is None:
                 queue.delegate = waiter
         return True
@@ -278,7 +279,7 @@ class LocalQueues:
             if now >= tenure.deadline:
                 return False
             tenure.doubtful = doubtful
-            self._keeper.admit(tenure, in_batch=True)
+            self._keeper.admit(tenure, True)  # noqa: FBT003 - see there
             first.signal.set()  # it looks when the guard is free
             waiter.call.give_up_claim()
             first.tenure, queue.batch = tenure, tenure.batch

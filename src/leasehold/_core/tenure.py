@@ -46,10 +46,10 @@ class Tenure:
     """The holder's side of one grant."""
 
     gives_back_late = True  # whether a renewal that is confirmed after the end is released at once
-    batch: Batch | None = None  # whose grant it shares; only a `LocalTenure` has one
 
     __slots__ = (
         "__weakref__",
+        "batch",
         "confirmed",
         "deadline",
         "doubtful",
@@ -89,6 +89,7 @@ class Tenure:
         self.perhaps_freed: bool = False  # a request to release it got no answer
         self.freed: bool = False  # by a release in the background that no call of `release` has reported yet
         self.handles: int = 1
+        self.batch: Batch | None = None  # whose grant it shares with others: a `LocalTenure` has one
         self.taker: int = 0  # the identity of the thread or task that acquired it, for messages
         self.number: int = -1  # the keeper's number for it
         self.watchers: list[weakref.ref[Watcher]] = []
