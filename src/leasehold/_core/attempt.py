@@ -231,7 +231,7 @@ class Attempt:
         """One warning for a wait that is long, or that has no end because the waiter itself holds the lock."""
         waited, holder, spec = now - self._started, self._refusal.holder, self._spec
         first, self._looked = not self._looked, True
-        slow = waited >= spec.slow_wait
+        slow = now >= self._started + spec.slow_wait  # as the instant to wake at is computed: no rounding between
         if self._warned or not (slow or (first and self._deadline == math.inf)):
             return
         own = own_hold(self._opened, spec, holder)

@@ -112,7 +112,7 @@ class LocalAttempt(Attempt):
         if now >= self._deadline and queue.failure is not None:
             raise BackendUnavailable(str(queue.failure), name=spec.name, backend=self._backend.label)
         self.go_on()
-        is_slow = not self._warned and now - self._started >= spec.slow_wait
+        is_slow = not self._warned and now >= self._started + spec.slow_wait  # as `wake` is computed: no rounding
         ahead = queue.ahead_of(waiter) if is_slow or self._how.on_wait is not None else None
         self._warn_if_slow(now, ahead)
         wake = min(self._deadline, now + LONGEST_WAIT)
