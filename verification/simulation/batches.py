@@ -61,6 +61,10 @@ class Batches:
         """From now on."""
         self._clients.append((link, client))
 
+    def has_served(self, owner: str) -> bool:
+        """Whether a call got a lease of this claim: what is left of it is no leftover of the call that made it."""
+        return owner in self._began
+
     def acquired(self, tenure: Tenure) -> None:
         """A call has a new lease."""
         self._began.setdefault(tenure.grant.claim.owner, self._world.now)
