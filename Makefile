@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 RUN    := PYTHONPATH=. $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help python setup servers demo test test-quick test-all check fmt lint types sim conformance differential faults mutants oversell counters models bench docs picture site site-serve clean
+.PHONY: help python setup servers demo test test-quick test-all check fmt lint types sim goals conformance differential faults mutants mutant-table oversell counters lab lab-updates models bench docs picture site site-serve clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -35,7 +35,12 @@ servers:  ## the servers that the tests start, as Debian packages
 demo: python  ## the main job, shown on the embedded store, in half a minute; needs no package and no server
 	PYTHONPATH=src $(PYTHON) -m leasehold demo
 
-test: setup servers  ## all tests, short forms of the long ones included
+# Eleven workers import all tests at once; each would compile and rewrite all of them, because none has done it yet.
+$(VENV)/.compiled: $(VENV)/.ready $(shell find src tests verification -name '*.py')
+	$(RUN) -m pytest --collect-only -q tests/[a-o]*/ > /dev/null & $(RUN) -m pytest --collect-only -q tests/[p-z]*/ > /dev/null & wait
+	@touch $@
+
+test: setup servers $(VENV)/.compiled  ## all tests, short forms of the long ones included
 	$(RUN) -m pytest $(PARALLEL) || $(RUN) -m tests.second_look
 
 test-quick: setup  ## the inner loop: under a minute
@@ -58,11 +63,22 @@ types: setup  ## types
 
 sim: setup  ## the simulation, long form
 	$(RUN) -m verification.simulation --seeds 20000
+	$(RUN) -m verification.simulation --store sqlite --seeds 10000
 	$(RUN) -m verification.simulation --store redis --seeds 5000
+	$(RUN) -m verification.simulation --store nats --seeds 3000
+	$(RUN) -m verification.simulation --store etcd --seeds 3000
+	$(RUN) -m verification.simulation --store redlock --seeds 1000
 
-conformance: setup servers  ## the simulated Redis server against real ones, call by call, long form
+goals: setup  ## a million fenced updates without a lost one, a million grants without a fence twice; about an hour of processor time
+	$(RUN) -m verification.simulation.goals --updates 1000000 --jobs 2
+	$(RUN) -m verification.simulation.goals --grants 1000000 --forgotten 1000 --jobs 2
+
+conformance: setup servers  ## the simulated servers against real ones, request by request, long form
 	$(RUN) -m verification.simulation.redis.conformance --operations 100000
 	$(RUN) -m verification.simulation.redis.conformance --operations 100000 --server valkey
+	$(RUN) -m verification.simulation.conformance --store redlock --operations 100000
+	$(RUN) -m verification.simulation.conformance --store etcd --operations 100000
+	$(RUN) -m verification.simulation.conformance --store nats --operations 100000
 
 differential: setup servers  ## random requests to SQLite, PostgreSQL and Redis, compared with the rules answer by answer, long form
 	$(RUN) -m verification.differential --strict --seeds 300
@@ -70,19 +86,32 @@ differential: setup servers  ## random requests to SQLite, PostgreSQL and Redis,
 faults: setup servers  ## the long forms of the fault tests: packet loss, mixed fleets, node faults, kills, every line interrupted
 	LEASEHOLD_LONG_FAULTS=1 $(RUN) -m pytest -q tests/stores/redis/test_redis_packet_loss.py tests/stores/redis/test_redis_compat.py \
 	  tests/stores/redlock/test_redlock_fences.py tests/processes/test_cli_watchdog.py tests/processes/test_once_processes.py tests/processes/test_partition_processes.py \
-	  tests/stores/sqlite/test_sqlite_processes.py
+	  tests/stores/sqlite/test_sqlite_processes.py tests/processes/test_reservation_processes.py tests/processes/test_optimistic_processes.py
 	LEASEHOLD_LONG_FAULTS=1 $(RUN) -m pytest -q -n 4 --dist loadfile tests/contract
 	LEASEHOLD_LONG_FAULTS=1 $(RUN) -m pytest -q -n 4 --dist loadfile tests/sql tests/simulation tests/lab tests/benchmarks
 
 mutants: setup  ## known bugs, planted again: each must be caught
-	$(RUN) -m verification.mutants
+	$(RUN) -m verification.mutants --record
 
-oversell: setup servers  ## 10 tickets and 100 buyers over five processes, 50 times in each way on each database
-	$(RUN) -m benchmarks.ticket_sale --runs 50 --buyers 100
+mutant-table: setup  ## the page of which check catches which bug, from the last hunt
+	$(RUN) -m verification.mutants.table
+
+oversell: setup servers  ## 10 tickets and 500 buyers over five processes, 50 times in each way on each database
+	$(RUN) -m benchmarks.ticket_sale --runs 50
 
 counters: setup servers  ## lost updates under pauses, 100,000 at each level of isolation; an hour
 	$(RUN) -m verification.lab.counters
 	$(RUN) -m verification.lab.counters --database mariadb --updates 20000
+
+# SHORT=1: the few cells that run with the tests. SECONDS: of disturbance in each cell. WORDS: further ones, such as --again.
+lab: setup servers  ## real servers and clients under faults, ours and other libraries, with a report; goes on after a break
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench]'
+	$(RUN) -m verification.lab run --folder build/lab $(if $(SHORT),--short,--seconds $(or $(SECONDS),3)) $(WORDS); \
+	  code=$$?; $(RUN) -m verification.lab report --folder build/lab; exit $$code
+
+lab-updates: setup servers  ## 100,000 fenced updates under pauses, kills, cuts, wrong clocks and failovers; an hour
+	$(RUN) -m verification.lab run --folder build/lab-updates --library leasehold --updates 100000; \
+	  code=$$?; $(RUN) -m verification.lab report --folder build/lab-updates; exit $$code
 
 models: setup  ## all states of the protocols' models, long form
 	$(RUN) -m verification.models

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks import library
 from benchmarks.harness import Role
 from benchmarks.library import TTL, AsyncLock, Kind, Library, Lock, Ours, OursAsync, Peer
-from leasehold._backends.etcd import rpc_requests, rpc_responses
+from leasehold._backends.etcd import rpc
 from leasehold._backends.etcd.wire import CHANNEL_OPTIONS, load_grpc
 from verification.lab.etcd import EtcdServer
 
@@ -41,29 +41,25 @@ class Bare(Lock):
 
     def __init__(self, address: str, key: bytes = b"bench/bare") -> None:
         self._channel = load_grpc().insecure_channel(address, CHANNEL_OPTIONS)
-        self._txn = self._channel.unary_unary(rpc_requests.Method.TXN)
-        self._range = self._channel.unary_unary(rpc_requests.Method.RANGE)
+        self._txn = self._channel.unary_unary(rpc.Method.TXN)
+        self._range = self._channel.unary_unary(rpc.Method.RANGE)
         self._key = key
-        grant = self._channel.unary_unary(rpc_requests.Method.LEASE_GRANT)
-        self._lease = rpc_responses.read_lease(grant(rpc_requests.lease_grant(0, 3600), timeout=10)).lease
+        grant = self._channel.unary_unary(rpc.Method.LEASE_GRANT)
+        self._lease = rpc.read_lease(grant(rpc.lease_grant(0, 3600), timeout=10)).lease
 
     def pairs(self, count: int) -> None:
         key, value = self._key, b"x" * 60
-        take = rpc_requests.condition(rpc_requests.is_absent(key)) + rpc_requests.then(
-            rpc_requests.op_put(rpc_requests.put(key, value, self._lease))
-        )
+        take = rpc.condition(rpc.is_absent(key)) + rpc.then(rpc.op_put(rpc.put(key, value, self._lease)))
         for _ in range(count):
-            taken = rpc_responses.read_txn(self._txn(take, timeout=3))
-            ours = rpc_requests.condition(rpc_requests.created_at(key, taken.header.revision))
-            given = rpc_responses.read_txn(
-                self._txn(ours + rpc_requests.then(rpc_requests.op_delete(rpc_requests.delete(key))), timeout=3)
-            )
+            taken = rpc.read_txn(self._txn(take, timeout=3))
+            ours = rpc.condition(rpc.created_at(key, taken.header.revision))
+            given = rpc.read_txn(self._txn(ours + rpc.then(rpc.op_delete(rpc.delete(key))), timeout=3))
             if not (taken.succeeded and given.succeeded):
                 raise RuntimeError("etcd refused a bare transaction; is another client using its key?")
 
     def read(self) -> None:
         """One round trip."""
-        self._range(rpc_requests.read(self._key), timeout=3)
+        self._range(rpc.read(self._key), timeout=3)
 
     def close(self) -> None:
         self._channel.close()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.harness import Role, Row, Table
 from benchmarks.report import as_markdown, write_plots
 from benchmarks.scenarios import SCENARIOS
+from benchmarks.stores_page import SCENARIO, draw_stores_page, write_stores_plots
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -61,6 +62,7 @@ TITLES = {
     "stampede": "Cache: many readers of one value",
     "oversell": "The last tickets: ways to sell them",
     "election": "Elections: how long there is no leader",
+    "stores": "Our stores side by side",
 }
 
 
@@ -83,7 +85,11 @@ def main(arguments: Sequence[str]) -> int:
     runs = _latest([*kept_runs(page), *(json.loads(file.read_text()) for file in files)])
     page.with_suffix(".json").write_text(json.dumps(runs, indent=1, ensure_ascii=False) + "\n")
     page.write_text(draw_page(runs))
-    write_plots(page.parent.parent / "plots", scenarios_of(runs))
+    scenarios, plots = scenarios_of(runs), page.parent.parent / "plots"
+    write_plots(plots, scenarios)
+    if SCENARIO in scenarios:
+        page.with_name("stores.md").write_text(draw_stores_page(scenarios[SCENARIO]))
+        write_stores_plots(plots, scenarios[SCENARIO])
     return 0
 
 

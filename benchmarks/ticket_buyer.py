@@ -1,9 +1,10 @@
 """A process with buyers of tickets: `python -m benchmarks.ticket_buyer WAY URL LOCKS THREADS`.
 
-It prints "ready". For each line `sale START BUYERS` it lets so many buyers want one ticket of item 1 each, as many at
-once as it has threads; for each line `load START ITEMS END` its threads buy until END, each time one of so many items.
-It answers with JSON: how many were sold, how many were told that nothing is left, how often a transaction was run
-again, and how long each purchase took.
+It prints "ready". For each line `sale BUYERS` it lets so many buyers want one ticket of item 1 each, as many at once
+as it has threads; for each line `load ITEMS SECONDS` its threads buy for so long, each time one of so many items. It
+prints "ready" once every thread has a connection, and waits for a line with the instant at which all begin. It answers
+with JSON: how many were sold, how many were told that nothing is left, how often a transaction was run again, and how
+long each purchase took. Connections are kept for the next order, until a line `rest`.
 """
 
 from __future__ import annotations
@@ -49,15 +50,28 @@ class Counter:
         say({"sold": self.sold, "refused": len(self.refused), "retries": retries, "errors": self.errors})
 
 
-def _at(start: float, office: TicketOffice, buyers: Callable[[], None]) -> Callable[[], None]:
+class Opening:
     """Everybody has a connection and waits for the same instant, as people do who wait for a sale to open."""
 
-    def wait_and_buy() -> None:
-        with office.engine.connect():
-            time.sleep(max(0.0, start - time.monotonic()))
-        buyers()
+    def __init__(self, office: TicketOffice, threads: int) -> None:
+        self._office = office
+        self._connected = threading.Barrier(threads + 1)
+        self._told = threading.Event()
+        self.instant = 0.0
 
-    return wait_and_buy
+    def wait(self) -> None:
+        """For a thread of buyers."""
+        with self._office.engine.connect():
+            self._connected.wait()
+        self._told.wait()
+        time.sleep(max(0.0, self.instant - time.monotonic()))
+
+    def announce(self) -> None:
+        """Say that everybody is here, and open at the instant that the answer names."""
+        self._connected.wait()
+        say("ready")
+        self.instant = float(sys.stdin.readline())
+        self._told.set()
 
 
 def _sale(counter: Counter, count: int) -> Callable[[], None]:
@@ -74,12 +88,29 @@ def _sale(counter: Counter, count: int) -> Callable[[], None]:
     return buyers
 
 
-def _load(counter: Counter, items: int, end: float) -> Callable[[], None]:
+def _load(counter: Counter, opening: Opening, items: int, seconds: float) -> Callable[[], None]:
     def buyers() -> None:
-        while time.monotonic() < end:
+        while time.monotonic() < opening.instant + seconds:
             counter.buy(random.randint(1, items))
 
     return buyers
+
+
+def _serve(office: TicketOffice, threads: int, order: str, count: int, *seconds: str) -> None:
+    counter, opening = Counter(office), Opening(office, threads)
+    buyers = _sale(counter, count) if order == "sale" else _load(counter, opening, count, float(seconds[0]))
+
+    def work() -> None:
+        opening.wait()
+        buyers()
+
+    running = [threading.Thread(target=work) for _ in range(threads)]
+    for thread in running:
+        thread.start()
+    opening.announce()
+    for thread in running:
+        thread.join()
+    counter.report()
 
 
 def main() -> None:
@@ -88,17 +119,13 @@ def main() -> None:
     office = TicketOffice(way, url, locks)
     with office.engine.connect():  # whatever is loaded with the first use
         say("ready")
-    for line in sys.stdin:
-        order, start, count, *end = line.split()
-        counter = Counter(office)
-        buyers = _sale(counter, int(count)) if order == "sale" else _load(counter, int(count), float(end[0]))
-        running = [threading.Thread(target=_at(float(start), office, buyers)) for _ in range(int(threads))]
-        for thread in running:
-            thread.start()
-        for thread in running:
-            thread.join()
-        office.engine.dispose()  # other ways have their turn now, and a server has only so many connections
-        counter.report()
+    while line := sys.stdin.readline():
+        order, *words = line.split()
+        if order == "rest":
+            office.engine.dispose()
+            say("ready")
+        else:
+            _serve(office, int(threads), order, int(words[0]), *words[1:])
     office.close()
 
 

@@ -28,7 +28,7 @@ __all__ = ["DATABASES", "Databases", "Outcome", "Sale", "databases", "main"]
 
 DATABASES = ("PostgreSQL", "MariaDB", "SQLite")
 PROCESSES, THREADS = 5, 10
-HEAD_START = 0.5  # seconds until the sale opens
+HEAD_START = 0.02  # seconds from the last buyer that has a connection to the opening of the sale
 _COUNT = itertools.count()
 
 
@@ -63,8 +63,7 @@ class Sale:
     def sell(self, tickets: int, buyers: int) -> Outcome:
         """Let so many buyers want one of so many tickets."""
         self._stock(tickets, 1)
-        start = time.monotonic() + HEAD_START
-        answers = self._ask([f"sale {start} {share}" for share in _shares(buyers, len(self._processes))])
+        start, answers = self._ask([f"sale {share}" for share in _shares(buyers, len(self._processes))])
         took = time.monotonic() - start
         sold, left = self._count()
         retries, refused = (sum(answer[word] for answer in answers) for word in ("retries", "refused"))
@@ -73,9 +72,16 @@ class Sale:
     def load(self, items: int, seconds: float) -> tuple[list[float], int]:
         """Sell as fast as it goes, of so many items that never run out: the time of each purchase, and retries."""
         self._stock(1_000_000, items)
-        start = time.monotonic() + HEAD_START
-        answers = self._ask([f"load {start} {items} {start + seconds}"] * len(self._processes))
+        _, answers = self._ask([f"load {items} {seconds}"] * len(self._processes))
         return [took for answer in answers for took in answer["sold"]], sum(answer["retries"] for answer in answers)
+
+    def rest(self) -> None:
+        """Let go of connections: another way has its turn, and a server has only so many."""
+        for process in self._processes:
+            process.tell("rest")
+        for process in self._processes:
+            process.started()
+        self._engine.dispose()
 
     def close(self) -> None:
         """End the processes."""
@@ -83,13 +89,19 @@ class Sale:
             process.close()
         self._engine.dispose()
 
-    def _ask(self, orders: Sequence[str]) -> list[dict[str, Any]]:
+    def _ask(self, orders: Sequence[str]) -> tuple[float, list[dict[str, Any]]]:
+        """The instant at which all began, and what each process saw."""
         for process, order in zip(self._processes, orders, strict=True):
             process.tell(order)
+        for process in self._processes:
+            process.started()
+        start = time.monotonic() + HEAD_START
+        for process in self._processes:
+            process.tell(start)
         answers = [process.answer() for process in self._processes]
         for error in itertools.chain.from_iterable(answer["errors"] for answer in answers):
             raise RuntimeError(f"a buyer met an error: {error}")
-        return answers
+        return start, answers
 
     def _stock(self, tickets: int, items: int) -> None:
         with self._engine.begin() as connection:

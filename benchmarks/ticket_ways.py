@@ -143,8 +143,11 @@ def make_engine(url: str) -> Any:
         engine = sqlalchemy.create_engine(url, connect_args={"timeout": 60}, pool_size=50)
         sqlalchemy.event.listen(engine, "connect", _write_ahead)
         return engine
-    driver = url.replace("postgresql:", "postgresql+psycopg:").replace("mariadb:", "mariadb+pymysql:")
-    return sqlalchemy.create_engine(driver, pool_size=50)
+    if url.startswith("postgresql:"):
+        return sqlalchemy.create_engine(url.replace("postgresql:", "postgresql+psycopg:"), pool_size=50)
+    # PyMySQL reads all certificates of the system for each connection, whether the server offers TLS or not.
+    plain = {"ssl_disabled": True}
+    return sqlalchemy.create_engine(url.replace("mariadb:", "mariadb+pymysql:"), connect_args=plain, pool_size=50)
 
 
 def _write_ahead(connection: Any, _: object) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from contextlib import suppress
@@ -15,7 +16,7 @@ from tests.lateness import Lateness
 from tests.second_look import Failures
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Generator, Iterable, Sequence
 
 TESTS = Path(__file__).parent
 
@@ -37,7 +38,7 @@ pytest_plugins: list[str] = [
 ROOMS_THAT_WAIT = ("versions", "contract", "stores")  # the longest first
 LONG = frozenset({
     "test_celery_locks", "test_cli_watchdog", "test_counters", "test_counters_mariadb", "test_election_processes",
-    "test_etcd_answers",
+    "test_etcd_answers", "test_fault_lab",
     "test_idempotency_mysql", "test_idempotency_processes", "test_job_operators_processes",
     "test_leaving_processes", "test_models", "test_mutants", "test_once_processes", "test_optimistic_processes",
     "test_oversell_scenario", "test_partition_processes", "test_queue_processes", "test_redis_failover",
@@ -75,6 +76,21 @@ def _become_a_session() -> None:
     """
     with suppress(PermissionError):  # it is the first of its group already
         os.setsid()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keep what was collected out of the garbage collector.
+
+    Ten thousand tests and the modules of a hundred libraries live as long as the run. Each full collection would look
+    at all of them again, and the tests of interruptions alone ask for some hundred.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(trylast=True)

@@ -22,11 +22,12 @@ from leasehold._core.states import TRANSITIONS, State
 from leasehold.telemetry.instruments import INSTRUMENTS
 from leasehold.testing.contract import REQUIRED
 from leasehold.values import Capability
-from tools import interface
+from tools import draw_lab, interface
 from tools.advice_tables import draw_explanations, draw_needs, draw_stores_compared
 from tools.interface import first_paragraph
 from tools.store_options import draw_options
 from verification.models.catalogue import GROUPS, INSTANCES, Instance, recorded
+from verification.mutants.table import drawn as draw_bugs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -74,7 +75,7 @@ DECISIONS = {
     69: "Patterns",
     79: "Databases",
     99: "Operation, integrations and tools",
-    119: "Later decisions",
+    129: "Speed and proof",
 }
 PROMISES = {
     Capability.EXCLUSIVE: "at most one owner per name on the store's side",
@@ -89,6 +90,7 @@ PROMISES = {
     Capability.ABANDONED: "the next holder learns that the last one did not release",
     Capability.SESSION: "a crash frees the lock when the store ends the session, without waiting for the ttl",
     Capability.PAUSE: "an operator can keep a name from being granted, without a process",
+    Capability.RANGES: "waiters of one process hand a lock to each other without the store, each with a fence of its own",
 }
 
 
@@ -231,11 +233,13 @@ def _options() -> str:
 
 
 DRAWINGS: dict[str, Callable[[], str]] = {
+    "bugs": draw_bugs,
     "capabilities": _capabilities,
     "decisions": _decisions,
     "errors": _errors,
     "errors-explained": draw_explanations,
     "events": _events,
+    **draw_lab.DRAWINGS,
     "metrics": _metrics,
     "models": _models,
     "names": _names,

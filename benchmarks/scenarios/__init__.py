@@ -39,4 +39,5 @@ SCENARIOS = {
     "stampede": "benchmarks.scenarios.stampede",
     "oversell": "benchmarks.scenarios.oversell",
     "election": "benchmarks.scenarios.election",
+    "stores": "benchmarks.scenarios.stores",
 }

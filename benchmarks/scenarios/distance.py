@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 FIRST_USES = 4  # in which a library sets up what it needs
+TO_JOIN = 0.2  # seconds that a waiter has to join the queue, besides what the distance costs
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ def _at(settings: Settings, subject: Subject, server: Any, addresses: list[Addre
     connections = [library.connect(server, addresses) for _ in range(2)]
     for what, target, kinds, candidate in (
         ("acquire and release", "2", subject.pair, _pair),
-        ("from a release to the grant of a waiter", "at most 1.5", subject.hand_over, _hand_over),
+        ("from a release to the grant of a waiter", "at most 1.5", subject.hand_over, partial(_hand_over, delay=delay)),
     ):
         if not kinds:
             continue
@@ -114,13 +115,15 @@ def _pair(settings: Settings, library: Library, kind: str, connections: list[Con
     return library.candidate(kind, connections[0], candidate)
 
 
-def _hand_over(settings: Settings, library: Library, kind: str, connections: list[Connections]) -> Candidate:
+def _hand_over(
+    settings: Settings, library: Library, kind: str, connections: list[Connections], *, delay: float
+) -> Candidate:
     """One client releases while another waits."""
 
     def candidate(make: Callable[[str], Lock], role: Role) -> Candidate:
         name = f"passed-{kind}"
         holder, waiter = make(name), library.make(kind, connections[1], f"{name}-{list(library.kinds).index(kind)}")
-        count, pause = settings.pick((15, 0.4), (2, 0.2))
+        count, pause = settings.pick(12, 2), TO_JOIN + 20 * delay
 
         def close() -> None:
             holder.close()

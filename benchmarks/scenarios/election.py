@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from benchmarks.harness import Candidate, Role, Sample, measure
+from benchmarks.stores import embedded, every_store
 from verification.lab.elections import Candidates
 
 if TYPE_CHECKING:
@@ -27,10 +28,11 @@ PEER = "client-go: 15 s is its LeaseDuration; another language, so it is not run
 def run(settings: Settings) -> Iterator[Table]:
     """After a resignation, then after SIGKILL."""
     with ExitStack() as servers:
-        stores = _stores(settings, servers)
-        resigned = [_candidate(settings, name, url, signal.SIGTERM, 1000.0) for name, url in stores.items()]
+        stores = embedded(settings.directory) if settings.quick else every_store(settings.directory, servers)
+        urls = {store.name: store.url for store in stores if "session" not in store.name}
+        resigned = [_candidate(settings, name, url, signal.SIGTERM, 1000.0) for name, url in urls.items()]
         yield measure("Successor of a leader that resigned (SIGTERM)", resigned, settings, unit="ms", by="median")
-        killed = [_candidate(settings, name, url, signal.SIGKILL, 1.0) for name, url in stores.items()]
+        killed = [_candidate(settings, name, url, signal.SIGKILL, 1.0) for name, url in urls.items()]
         killed.append(Candidate("client-go, by its defaults", Role.PEER, None, PEER))
         title = "Successor of a leader that was killed (SIGKILL), ttl 15 s"
         yield measure(title, killed, settings, unit="s", by="median")
@@ -46,27 +48,3 @@ def _candidate(settings: Settings, name: str, url: str, number: int, scale: floa
             return Sample(scale * (successor.first - sent))
 
     return Candidate(name, Role.OURS, sample)
-
-
-def _stores(settings: Settings, servers: ExitStack) -> dict[str, str]:
-    """The URL of each store; in a quick run of the one that needs no server."""
-    urls = {"SQLite": f"sqlite:///{settings.directory}/election.db"}
-    if settings.quick:
-        return urls
-    from verification.lab.etcd import EtcdServer  # noqa: PLC0415 - servers only where they are needed
-    from verification.lab.mariadb import MariadbServer  # noqa: PLC0415
-    from verification.lab.nats import NatsServer  # noqa: PLC0415
-    from verification.lab.postgres import PostgresServer  # noqa: PLC0415
-    from verification.lab.redis import RedisServer  # noqa: PLC0415
-    from verification.lab.zookeeper import ZooKeeperServer  # noqa: PLC0415
-
-    postgres = PostgresServer()
-    postgres.start()
-    servers.callback(postgres.remove)
-    urls["PostgreSQL"] = postgres.url()
-    urls["MariaDB"] = servers.enter_context(MariadbServer()).make_database("election")
-    urls["Redis"] = servers.enter_context(RedisServer()).url
-    urls["etcd"] = servers.enter_context(EtcdServer()).url
-    urls["ZooKeeper"] = servers.enter_context(ZooKeeperServer()).url("/election")
-    urls["NATS"] = servers.enter_context(NatsServer()).url
-    return urls

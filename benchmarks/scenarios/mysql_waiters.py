@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import leasehold
@@ -27,8 +28,11 @@ __all__ = ["run"]
 
 MODULE = "benchmarks.mysql_contender"
 PROCESSES, THREADS = 4, 4
-HOLD = (0.05, 1.05)  # spread over the second in which a waiter looks by itself, so that a lost wake-up shows
+HOLD = (0.05, 0.35)  # well before the waiter looks by itself, a second after it joined: so a lost wake-up shows
 QUESTIONS_OF_A_STATUS = 3  # each has a connection of its own, which is set up by PyMySQL
+OWN_CONNECTIONS = 2  # of the holder, and of the question itself
+MOST_ROUNDS = 3  # of what lasts for seconds by its nature; the whole scenario is to take two minutes
+MOST_IDLE_ROUNDS = 2
 LONG = 300  # the holder's ttl while others are counted: it does not renew in that time
 CROWDS = ((1, 1), (1, 10), (1, 100), (10, 1))  # processes, and waiters in each
 TARGETS = "p99 at most 2 x p50, least/most at least 0.95"
@@ -36,6 +40,7 @@ TARGETS = "p99 at most 2 x p50, least/most at least 0.95"
 
 def run(settings: Settings) -> Iterator[Table]:
     """Contention, wake-ups, idle waiters."""
+    settings = replace(settings, rounds=min(settings.rounds, MOST_ROUNDS))
     if missing := MARIADB.why_no_server():
         yield measure("MariaDB, one name", [Candidate(OURS, Role.OURS, None, missing)], settings)
         return
@@ -56,7 +61,8 @@ def run(settings: Settings) -> Iterator[Table]:
         idle = [_idle(settings, server, url, OURS, *crowd) for crowd in crowds]
         idle.append(_idle(settings, server, url, DLOCK, *crowds[1]))
         title, unit = "MariaDB, idle waiters", "statements a second for each waiter"
-        table = measure(title, idle, settings, unit=unit, by="median")
+        few = replace(settings, rounds=min(settings.rounds, MOST_IDLE_ROUNDS))
+        table = measure(title, idle, few, unit=unit, by="median")
         table.notes.append("a waiter of sqlalchemy-dlock has one statement and a connection for itself")
         table.targets.append("at most 2")
         yield table
@@ -71,7 +77,7 @@ def _candidate(kind: str, name: str, **more: Any) -> Candidate:
 
 def _together(settings: Settings, kind: str, url: str, held: float) -> Candidate:
     processes, threads = settings.pick((PROCESSES, THREADS), (2, 2))
-    seconds: float = settings.pick(4.0 if held else 2.0, 0.1)
+    seconds: float = settings.pick(3.0 if held else 2.0, 0.1)
 
     def sample() -> Sample:
         contenders = [Contender("contend", kind, url, threads, held, module=MODULE) for _ in range(processes)]
@@ -95,7 +101,7 @@ def _passed(settings: Settings, server: Any, kind: str, url: str) -> Candidate:
     connections = MARIADB.connect(server, MARIADB.addresses(server))
     lock = MARIADB.make(kind, connections, NAME)
     other = Contender("wait on order", kind, url, 1, module=MODULE).started()
-    count, hold = settings.pick((20, HOLD), (2, (0.05, 0.1)))
+    count, hold = settings.pick((20, HOLD), (2, HOLD))
     chance = random.Random(1)  # the same times for every candidate
 
     def sample() -> Sample:
@@ -119,7 +125,7 @@ def _passed(settings: Settings, server: Any, kind: str, url: str) -> Candidate:
 
 def _idle(settings: Settings, server: Any, url: str, kind: str, processes: int, each: int) -> Candidate:
     """All of them wait for a lock that stays held, and are served one by one in the end."""
-    seconds: float = settings.pick(5.0, 0.5)
+    seconds: float = settings.pick(4.0, 0.5)
     waiters = processes * each
     places = "process" if processes == 1 else "processes"
 
@@ -128,12 +134,12 @@ def _idle(settings: Settings, server: Any, url: str, kind: str, processes: int, 
         watch = leasehold.connect(f"{url}?answer_timeout={PATIENCE:g}", ttl=LONG)
         holder = _holder(kind, connections, watch)
         holder.take()
-        before = _status(server)["Threads_connected"]
+        wait_until(lambda: _status(server)["Threads_connected"] <= OWN_CONNECTIONS, "connections of others are gone")
         crowd = [Contender("wait", kind, url, each, module=MODULE).started() for _ in range(processes)]
         for contender in crowd:
             contender.tell("wait")
         wait_until(lambda: _waiting(server, watch, kind) == waiters, f"{waiters} waiters are in the queue")
-        time.sleep(settings.pick(2.0, 0.2))  # what is done once is done
+        time.sleep(settings.pick(1.0, 0.2))  # what is done once is done
         first, begun = _status(server), time.monotonic()
         time.sleep(seconds)
         last, took = _status(server), time.monotonic() - begun
@@ -147,7 +153,7 @@ def _idle(settings: Settings, server: Any, url: str, kind: str, processes: int, 
         for each_one in (holder, watch, connections):
             each_one.close()
         sent = last["Questions"] - first["Questions"] - QUESTIONS_OF_A_STATUS
-        facts = {"connections": last["Threads_connected"] - before, "all served in s": served}
+        facts = {"connections": last["Threads_connected"] - OWN_CONNECTIONS, "all served in s": served}
         return Sample(sent / took / waiters, facts)
 
     return _candidate(kind, f"{kind}, {waiters} in {processes} {places}", sample=sample)

@@ -12,8 +12,9 @@ is opened.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from leasehold._lazy import LazyNames
 
 if TYPE_CHECKING:
     from leasehold._backoff import Backoff
@@ -133,7 +134,6 @@ _HOMES = {
         "Pause", "Skipped",
     ],
 }  # fmt: skip
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "CURRENT",
@@ -232,16 +232,16 @@ __all__ = [
 ]
 
 
+_names = LazyNames(__name__, _HOMES)
+
 if not TYPE_CHECKING:  # so that type checkers refuse a name that is not there
 
     def __getattr__(name: str) -> Any:
-        home = _HOME_OF.get(name)
-        if home is None:
+        if name not in _names:
             from leasehold._face.foreign_words import not_in_the_package  # noqa: PLC0415 - loaded when it is needed
 
             raise not_in_the_package(name, __all__)
-        value = globals()[name] = getattr(import_module(home), name)
-        return value
+        return _names.find(name)
 
 
 def __dir__() -> list[str]:

@@ -29,7 +29,7 @@ class Backoff:
     """Pauses that grow: `steps` one after the other, then each `factor` times the one before, up to `longest`.
 
     By default 10, 50 and 200 ms, then half a second for ever. `jitter` keeps those who failed together from coming back
-    together: "full" draws evenly from nothing to the whole pause, "equal" from its upper half, so that nobody comes
+    together: "full" draws evenly from nothing to the whole pause, "equal" from its upper half, so that none comes
     back at once, "none" waits the pause itself. `tries` is how often to try in all; None: no limit.
 
     Given to `acquire`, `hold` or `locked` it says how to wait for a lock. As a loop it repeats work of your own:

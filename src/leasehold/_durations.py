@@ -27,8 +27,8 @@ _TEXT = re.compile(rf"(?:{_PART.pattern})+")
 
 def seconds(value: Duration, what: str) -> float:
     """Read a duration of zero or more; `what` names it in the error."""
-    number = _number(value, what)
-    if math.isnan(number) or number < 0 or number > LONGEST:
+    number = value if type(value) is float else _number(value, what)  # the usual case first: it is in every acquire
+    if not 0 <= number <= LONGEST:
         raise ConfigurationError(f"{what} must be between 0 and {LONGEST:.0f} seconds, not {value!r}")
     return number
 

@@ -5,13 +5,13 @@ They are loaded when they are first used, as all names of `leasehold` are.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from leasehold._lazy import LazyNames
 
 if TYPE_CHECKING:
     from leasehold._core.events import (
         Acquired,
-        Broken,
         Dropped,
         Event,
         FenceRaised,
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
         ReleaseFailed,
         RenewalFailed,
         Renewed,
-        RunSkipped,
         StoreReached,
         StoreUnreachable,
         TimedOut,
@@ -29,10 +28,10 @@ if TYPE_CHECKING:
         Waiting,
     )
     from leasehold._core.wait_events import AcquireFailed, Refused, WaitBegan
-    from leasehold._face.operator_events import NamePaused, NameResumed, RunAgain, RunForgotten
+    from leasehold._face.operator_events import Broken, NamePaused, NameResumed, RunAgain, RunForgotten
     from leasehold._patterns.cache_events import BuildFailed, Built, CacheRead, FillFailed, FillRefused
     from leasehold._patterns.idempotency_events import Completed, KeyRefused, NotRecorded, Replayed, Unprotected
-    from leasehold._patterns.pattern_events import Campaigning, Elected, PartitionTaken, RunEnded
+    from leasehold._patterns.pattern_events import Campaigning, Elected, PartitionTaken, RunEnded, RunSkipped
 
 __all__ = [
     "AcquireFailed",
@@ -76,21 +75,20 @@ __all__ = [
 ]
 
 _HOMES = {
+    "leasehold._core.events": (
+        "Acquired", "Dropped", "Event", "FenceRaised", "KeeperLate", "Lost", "Released",
+        "ReleaseFailed", "RenewalFailed", "Renewed", "StoreReached", "StoreUnreachable",
+        "TimedOut", "TtlDiffers", "Waiting",
+    ),
     "leasehold._core.wait_events": ("AcquireFailed", "Refused", "WaitBegan"),
-    "leasehold._face.operator_events": ("NamePaused", "NameResumed", "RunAgain", "RunForgotten"),
+    "leasehold._face.operator_events": ("Broken", "NamePaused", "NameResumed", "RunAgain", "RunForgotten"),
     "leasehold._patterns.cache_events": ("BuildFailed", "Built", "CacheRead", "FillFailed", "FillRefused"),
     "leasehold._patterns.idempotency_events": ("Completed", "KeyRefused", "NotRecorded", "Replayed", "Unprotected"),
-    "leasehold._patterns.pattern_events": ("Campaigning", "Elected", "PartitionTaken", "RunEnded"),
-}
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+    "leasehold._patterns.pattern_events": ("Campaigning", "Elected", "PartitionTaken", "RunEnded", "RunSkipped"),
+}  # fmt: skip
 
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module 'leasehold.events' has no attribute {name!r}")
-    home = _HOME_OF.get(name, "leasehold._core.events")
-    value = globals()[name] = getattr(import_module(home), name)
-    return value
+if not TYPE_CHECKING:  # so that type checkers refuse a name that is not there
+    __getattr__ = LazyNames(__name__, _HOMES).find
 
 
 def __dir__() -> list[str]:

@@ -28,7 +28,7 @@ OTHER, UNGROUPED = "other", "ungrouped"
 
 @dataclass(frozen=True, slots=True)
 class FleetState:
-    """What the store said last. `error` is None if it answered; then `locks` are those of that answer.
+    """The last answer of the store. `error` is None if it answered; then `locks` are those of that answer.
 
     `read_at` is on the clock of `time.monotonic`, and `took` is how long the store needed. `stalled` has, for each lock
     with waiters, for how long it has been seen with the same holders.
@@ -105,7 +105,7 @@ class FleetReader:
             state = FleetState(locks, None, now, now - began, self._note_queues(locks, now))
             if self._on_read is not None:
                 self._on_read(state)
-        except Exception as error:  # noqa: BLE001 - whatever it is, those who ask must be told, and the next may succeed
+        except Exception as error:  # noqa: BLE001 - whatever it is, callers get it as text, and the next read may succeed
             text = str(error) if isinstance(error, LeaseholdError) else f"it failed with {type(error).__name__}"
             state = FleetState(error=text, read_at=time.monotonic(), took=time.monotonic() - began)
             self.failures += 1

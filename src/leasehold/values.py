@@ -58,6 +58,7 @@ class Capability(StrEnum):
     ABANDONED = "abandoned"
     SESSION = "session"
     PAUSE = "pause"
+    RANGES = "ranges"
 
 
 class LossReason(StrEnum):
@@ -93,7 +94,7 @@ class Holder:
 
 @record(frozen=True, slots=True)
 class Pause:
-    """An operator's order that nobody gets a name for now; who has it already keeps it.
+    """An operator's order not to grant a name for now; its holder keeps it.
 
     `expires_in` is how many seconds are left on the store's clock; None: until it is resumed. `paused_for` is how long
     it has been paused; None where the store did not say.
@@ -124,6 +125,7 @@ class Claim:
     capacity: Final[int]
     min_hold: Final[float]
     holder: Final[Holder]
+    spare: Final[int] = 0  # fences to keep free behind that of a grant that is made at once
 
 
 @record(slots=True, unsafe_hash=True)
@@ -131,9 +133,10 @@ class Grant:
     """The store granted a claim.
 
     `ttl` is what the store granted, which may be more than was claimed (it rounds up) or less (a claim window after a
-    hand-over, to be renewed at once). `since` is the instant on the *caller's* clock from which `ttl` counts; None
+    hand-over, to be renewed soon). `since` is the instant on the *caller's* clock from which `ttl` counts; None
     means: from before the request was sent that brought this grant. `abandoned`: whether the previous holder left
-    without releasing; None where the store does not know.
+    without releasing; None where the store does not know. `spare`: how many fences behind this one no other grant gets;
+    the holder may use them, one after the other, to pass the lock on inside its process (capability RANGES).
     """
 
     claim: Final[Claim]
@@ -141,6 +144,7 @@ class Grant:
     ttl: Final[float]
     since: Final[float | None] = None
     abandoned: Final[bool | None] = None
+    spare: Final[int] = 0
 
 
 @record(frozen=True, slots=True)
@@ -232,7 +236,7 @@ class Skipped:
 
     `runner` is the process that ran it, or that is running it while `finished` is None; None where it is unknown.
     `finished` is in seconds since 1970 on the store's clock. `failed`: it failed, and closed its slot all the same.
-    `paused`: nobody has the slot, and an operator has paused the job.
+    `paused`: the slot is free, and an operator has paused the job.
     """
 
     name: str
@@ -261,7 +265,7 @@ class Skipped:
 class LastRun:
     """The last run of a `once` job that ended, as its record tells. Times are seconds since 1970 on the store's clock.
 
-    `closed`: the slot counts as run, and nobody runs it again; a run that failed leaves its slot open, unless the job
+    `closed`: the slot counts as run, and is not run again; a run that failed leaves its slot open, unless the job
     closes it. `again` is why an operator had the slot run once more; `forgotten` who dropped its record, and why, so
     that the slot is open again. `began` and `fence` are None in a record of an earlier version.
     """

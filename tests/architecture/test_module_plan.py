@@ -30,8 +30,7 @@ EXTRAS: dict[str, dict[str, str]] = {
     "etcd": {
         "claims": "a claim as it is stored, and as its client remembers it: one object with a state",
         "protobuf": "etcd's wire format, so that no generated code is needed",
-        "rpc_requests": "its messages, as bytes",
-        "rpc_responses": "and back",
+        "rpc": "its messages, as bytes and back",
         "sessions": "the leases of etcd that claims live on",
         "transactions": "the conditions of the protocol; keys.py would outgrow a page",
     },

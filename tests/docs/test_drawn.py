@@ -10,6 +10,7 @@ from benchmarks.harness import Role, Row, Table
 from benchmarks.page import draw_page, kept_runs, scenarios_of
 from benchmarks.plot import draw
 from benchmarks.report import as_markdown, as_text
+from benchmarks.stores_page import SCENARIO, draw_stores_page
 from leasehold.kit.options import FENCE_FLOOR, TLS_OPTIONS, duration, flag
 from leasehold.testing import contract
 from leasehold.values import Capability
@@ -61,6 +62,10 @@ def test_the_figures_and_their_plots_are_drawn_from_what_is_stored() -> None:
     page = draw_docs.ROOT / "docs" / "reference" / "figures.md"
     runs = kept_runs(page)
     assert draw_page(runs) == page.read_text(), "run python -m benchmarks.page docs/reference/figures.md"
+    compared = draw_stores_page(scenarios_of(runs)[SCENARIO])
+    assert compared == page.with_name("stores.md").read_text(), (
+        "run python -m benchmarks.page docs/reference/figures.md"
+    )
     for name, tables in scenarios_of(runs).items():
         assert draw(tables) == (page.parents[1] / "plots" / f"{name}.svg").read_text(), name
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 import time
 from contextlib import contextmanager
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -220,3 +222,13 @@ def test_a_blocking_call_that_stops_a_loop_is_told_of_once(
 
     asyncio.run(main())
     assert len([record for record in caplog.records if "inside a running event loop" in record.message]) == 1
+
+
+def test_a_thread_that_waits_while_another_one_imports_asyncio_is_not_disturbed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A module is in `sys.modules` from the begin of its import, before it has anything."""
+    for name in ("asyncio", "asyncio.events"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    with leasehold.connect("memory://") as client, client.lock("x").hold(), pytest.raises(leasehold.AcquireTimeout):
+        client.lock("x").acquire(timeout=0.01)

@@ -160,7 +160,7 @@ def test_a_min_hold_that_is_not_kept_is_seen(bench: Bench) -> None:
 
 def test_a_renewal_long_after_the_release_is_seen(bench: Bench) -> None:
     first = grant("a", 1)
-    bench.model.released["a"] = 0.0
+    bench.model.released["a", 1] = 0.0
     bench.world.now = 1.0
     bench.model.sent(bench.process, "renew", (first,))
     assert bench.violated == ["renewal outlives release"]

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from leasehold.testing import contract
+from leasehold.testing.contract.lab import Child
+from tests.stores.session_stories import LONG
 from tests.stores.support import Worker
 
 if TYPE_CHECKING:
@@ -31,6 +33,15 @@ def start(kind_of_worker: type[Worker]) -> Iterator[Callable[..., Worker]]:
     yield start_worker
     for worker in workers:
         worker.stop()
+
+
+@pytest.fixture
+def child(url: str) -> Iterator[Child]:
+    """Another process that holds `job` at the url of its file, with a very long ttl."""
+    child = Child(url, "leasehold", "job", str(LONG))
+    assert child.line().startswith("held")
+    yield child
+    child.stop()
 
 
 @pytest.fixture(params=contract.DRIVERS, ids=lambda kind: kind.name)

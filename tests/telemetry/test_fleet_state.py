@@ -58,7 +58,8 @@ def test_groups_are_bounded_and_prefixes_can_be_given() -> None:
 
 
 def test_a_queue_that_stands_still_is_timed_until_it_moves() -> None:
-    with leasehold.connect("memory://") as client:
+    url = "memory://stands-still"
+    with leasehold.connect(url) as client, leasehold.connect(url) as another:  # calls of one client share a place
         reader, lock = FleetReader(client, max_age=0), client.lock("x")
         lease = lock.acquire()
         taken = threading.Event()
@@ -67,7 +68,10 @@ def test_a_queue_that_stands_still_is_timed_until_it_moves() -> None:
             with lock.hold(30):
                 taken.wait(30)
 
-        threads = [threading.Thread(target=second), threading.Thread(target=lambda: lock.acquire(30).release())]
+        threads = [
+            threading.Thread(target=second),
+            threading.Thread(target=lambda: another.lock("x").acquire(30).release()),
+        ]
 
         def is_in_line(waiters: int) -> bool:
             state = client.inspect("x")

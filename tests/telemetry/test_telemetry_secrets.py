@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from contextlib import suppress
 
 import pytest
@@ -11,7 +12,9 @@ import leasehold
 from leasehold.cli.exporter import metrics_page
 from leasehold.fleet import FleetReader, Groups
 from tests.telemetry.reports import OpenTelemetryReport, PrometheusReport
+from tests.waiting import eventually
 from verification.lab.process import free_port
+from verification.lab.redis import RedisServer
 
 SECRET = "s3cr3t-Passw0rd"
 URLS = {
@@ -46,4 +49,27 @@ def test_no_secret_of_a_url_gets_out(kind: str, caplog: pytest.LogCaptureFixture
     assert "leasehold_lock_acquire_duration" in prometheus.text()
     assert "leasehold.acquire g" in traces.text()
     for place in (prometheus.text(), traces.text(), page, state.error, caplog.text):
+        assert SECRET not in place
+
+
+def test_a_store_that_dies_under_a_lock_brings_no_secret_into_spans_and_logs(caplog: pytest.LogCaptureFixture) -> None:
+    prometheus, traces = PrometheusReport(), OpenTelemetryReport()
+    with caplog.at_level(logging.DEBUG), RedisServer(password=SECRET) as server:
+        assert SECRET in server.url
+        with warnings.catch_warnings(), leasehold.connect(server.url, ttl=1.5) as client:
+            warnings.simplefilter("ignore", ResourceWarning)
+            prometheus.switch_on(client)
+            traces.switch_on(client)
+            kept, released = (client.lock(name, group="g").acquire(5) for name in ("kept", "released"))
+            server.kill()
+            with pytest.raises(leasehold.LeaseholdError) as raised:
+                released.release()
+            eventually(lambda: prometheus.value("leasehold.lock.lost", "redis", "g", "unconfirmed") == 1)
+            del kept
+    for words in ("renewal failed", "lost", "leasehold.hold g"):
+        assert words in traces.text()
+    for words in ("could not renew", "could not release"):
+        assert words in caplog.text
+    records = " ".join(f"{record.__dict__} {record.args}" for record in caplog.records)
+    for place in (prometheus.text(), traces.text(), caplog.text, records, str(raised.value), repr(raised.value)):
         assert SECRET not in place

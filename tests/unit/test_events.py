@@ -43,6 +43,46 @@ def test_a_listener_that_fails_breaks_nothing(caplog: pytest.LogCaptureFixture) 
     assert "a listener of on_event failed" in caplog.text
 
 
+class Spoilt:
+    """A recorder that fails on everything."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def acquired(self, name: str, *_: object) -> None:
+        self.calls.append(f"acquired {name}")
+        raise ValueError("of the recorder")
+
+    def released(self, name: str, *_: object) -> None:
+        self.calls.append(f"released {name}")
+        raise ValueError("of the recorder")
+
+    def hear(self, event: events.Event) -> None:
+        self.calls.append(f"heard {type(event).__name__}")
+        raise ValueError("of the recorder")
+
+
+def test_a_recorder_gets_a_pair_once_and_its_failure_breaks_neither_lock_nor_listener(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store, recorder = ManualStore(), Spoilt()
+    seen: list[events.Event] = []
+    with store.connect() as client:
+        detach = client._twin._events.attach(recorder)
+        client.on_event(seen.append)
+        with client.lock("x").hold():
+            assert client.lock("x").try_acquire() is None
+        assert recorder.calls == ["acquired x", "heard Refused", "released x"]
+        assert [type(event) for event in seen] == [events.Acquired, events.Refused, events.Released]
+        detach()
+        client.lock("x").acquire().release()
+    assert len(recorder.calls) == 3
+    assert len(seen) == 5
+    assert [record.levelname for record in caplog.records if "the lock is not affected" in record.message] == [
+        "ERROR"
+    ] * 3
+
+
 def test_a_long_wait_is_one_warning_that_names_holder_and_queue(caplog: pytest.LogCaptureFixture) -> None:
     store = ManualStore()
     with store.connect(label="first") as client, store.connect() as other:

@@ -275,6 +275,20 @@ def test_cleaning_deletes_what_is_idle_for_a_day_and_nothing_else(
     run(backend.close())
 
 
+def test_a_name_whose_holder_vanished_is_cleaned_away_a_day_after_that_was_noticed(
+    store: DictDocuments, clock: HandClock
+) -> None:
+    backend = open_backend(store, clock)
+    granted(run(backend.try_acquire(claim(1, ttl=1.0))))
+    clock.instant += 2 * DAY
+    run(backend._clean())
+    assert granted(run(backend.try_acquire(claim(2, ttl=1.0)))).abandoned
+    for _ in range(2):
+        clock.instant += 2 * DAY
+        run(backend._clean())
+    assert store.stored == {}
+
+
 # --- notifications
 
 

@@ -307,8 +307,14 @@ def test_a_record_is_read_as_it_was_written(kept: KeptRecord) -> None:
     assert read_record(None, "the store") == KeptRecord()
 
 
-BAD: list[dict[str, Any]] = [{"fence": "x"}, {"fence": None}, {"fence_until": "x"}, {"value": "%"}, {"expires": []}]
-GOOD: dict[str, Any] = {"v": 1, "fence": 5, "fence_until": 9.0, "value": "dmFsdWU=", "expires": 7.0}
+GOOD: dict[str, object] = {"v": 1, "fence": 5, "fence_until": 9.0, "value": "dmFsdWU=", "expires": 7.0}
+BAD: list[dict[str, object]] = [
+    {"fence": "five"},
+    {"fence": None},
+    {"fence_until": "x"},
+    {"value": "%"},
+    {"expires": []},
+]
 
 
 @pytest.mark.parametrize(

@@ -152,7 +152,7 @@ def make_claim(number: int, mode: Mode, capacity: int, ttl: float, min_hold: flo
 
 def local_rows(now: float = 100.0) -> tuple[LocalRows, Callable[[], int]]:
     fences = iter(range(1, 1000))
-    rows = LocalRows("ns:name", "test", now, lambda: next(fences))
+    rows = LocalRows("ns:name", "test", now, lambda _=0: next(fences))
     return rows, rows.next_fence
 
 

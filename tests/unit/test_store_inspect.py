@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from leasehold._backends.etcd import rpc_requests
+from leasehold._backends.etcd import rpc
 from leasehold._backends.etcd.inspect import Inspect, count_holders
 from leasehold._backends.etcd.keys import ClaimKey
-from leasehold._backends.etcd.rpc_responses import Header, KeyValue, RangeResponse
+from leasehold._backends.etcd.rpc import Header, KeyValue, RangeResponse
 from leasehold._backends.nats.documents import NatsDocuments
 from leasehold._backends.nats.options import read_url
 from leasehold._backends.postgres.inspect import states_from
@@ -119,7 +119,7 @@ def test_a_list_of_etcd_goes_on_behind_the_last_key_of_each_page(monkeypatch: py
         found = [kv for kv in stored if kv.key >= start]
         return RangeResponse(Header(revision=9), tuple(found[:2]), len(found), more=len(found) > 2)
 
-    monkeypatch.setattr(rpc_requests, "range_", ask)
+    monkeypatch.setattr(rpc, "range_", ask)
     claims: Any = SimpleNamespace(connection=SimpleNamespace(range=answer), keys=None, sessions=None, fences=None)
     assert run(Inspect(claims)._pages((b"0", b"9"))) == stored
     assert asked == [(b"0", 0), (b"1\x00", 9), (b"3\x00", 9)], "all pages are of one moment"

@@ -27,9 +27,10 @@ def test_belief_ends_before_the_stores_ttl(ttl: float, since: float) -> None:
     assert margin(ttl) >= 0.005
 
 
-def test_renewal_is_due_after_a_third_and_at_once_for_a_claim_window() -> None:
+def test_renewal_is_due_after_a_third_and_soon_for_a_claim_window() -> None:
     assert renewal_due(100.0, 30.0, 30.0) == 110.0
-    assert renewal_due(100.0, 2.0, 30.0) == 100.0
+    assert renewal_due(100.0, 2.0, 30.0) == 100.1
+    assert renewal_due(100.0, 0.15, 30.0) == pytest.approx(100.05), "a third of what is left, if that is less"
 
 
 def test_loss_is_decided_at_the_deadline_and_stays_decided() -> None:
@@ -60,7 +61,7 @@ def test_a_confirmation_counts_from_the_send() -> None:
 
 def test_a_store_that_cannot_give_the_whole_ttl_is_not_sent_renewals_without_end() -> None:
     held = tenure(granted=24.0)
-    assert held.due == 100.0
+    assert held.due == 100.1
     held.confirm(Grant(held.grant.claim, 1, 24.0), sent=101.0, now=101.5)
     assert held.deadline == believed_until(101.0, 24.0)
     assert held.due == 109.0

@@ -44,8 +44,9 @@ def test_a_grant_is_renewed_after_a_third_of_its_ttl() -> None:
     assert validity.renewal_due(100.0, 9.0, 6.0) == pytest.approx(103.0)
 
 
-def test_a_grant_of_less_than_was_wanted_is_renewed_at_once() -> None:
-    assert validity.renewal_due(100.0, 8.0, 9.0) == 100.0
+def test_a_grant_of_less_than_was_wanted_is_renewed_soon_and_never_later_than_any_other() -> None:
+    assert validity.renewal_due(100.0, 8.0, 9.0) == 100.0 + validity.SOON
+    assert validity.renewal_due(100.0, 0.15, 9.0) == pytest.approx(100.05)
 
 
 def test_a_renewal_that_failed_is_tried_fifteen_times_in_a_ttl_but_not_more_than_fifty_times_a_second() -> None:

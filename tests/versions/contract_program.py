@@ -15,5 +15,5 @@ def passes(python: str, *words: str) -> None:
     command = [python, "-m", "leasehold.testing.contract", *words]
     finished = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     summary = finished.stdout.strip().splitlines()[-1:]
-    assert finished.returncode == 0, f"{summary}\n{finished.stdout[-4000:]}{finished.stderr[-4000:]}"
+    assert finished.returncode == 0, f"{python}: {summary}\n{finished.stdout[-4000:]}{finished.stderr[-4000:]}"
     assert "0 failed" in summary[0]

@@ -1,4 +1,7 @@
-"""The contract on every other supported Python that is installed here, over memory and SQLite."""
+"""The contract on every other supported Python that is installed here, over memory and SQLite.
+
+They are looked for when the first test runs, by starting them: every worker collects these tests, one runs them.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +12,20 @@ import pytest
 from tests.versions.contract_program import passes
 from tests.versions.other_pythons import others
 
-OTHERS = others()
+
+@pytest.fixture(scope="module")
+def pythons() -> list[str]:
+    return list(others().values())
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("version", OTHERS)
-def test_the_contract_over_memory(version: str) -> None:
-    passes(OTHERS[version], "memory", "--turns")
+def test_the_contract_over_memory(pythons: list[str]) -> None:
+    for python in pythons:
+        passes(python, "memory", "--turns")
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("version", OTHERS)
-def test_the_contract_over_sqlite(version: str, tmp_path: Path) -> None:
-    passes(OTHERS[version], f"sqlite:///{tmp_path}/locks.db", "--cases", "store", "--turns", "--ttl", "0.5")
+def test_the_contract_over_sqlite(pythons: list[str], tmp_path: Path) -> None:
+    for number, python in enumerate(pythons):
+        url = f"sqlite:///{tmp_path}/locks-{number}.db"
+        passes(python, url, "--cases", "store", "--turns", "--ttl", "0.5")

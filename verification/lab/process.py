@@ -131,6 +131,7 @@ class ServerProcess:
         self._user = user if os.geteuid() == 0 else None
         if self._user is not None:
             shutil.chown(self.folder, self._user)
+        self.variables: dict[str, str] = {}  # of its environment, over the usual ones
         self._process: subprocess.Popen[bytes] | None = None
         _LIVE.add(self)
 
@@ -167,6 +168,9 @@ class ServerProcess:
         Not in a session of its own: Linux shares out the cores between sessions first, and all tests together would get
         no more than one busy server, so that leases with a short ttl run out on two cores.
         """
+        environment = self.environment()
+        if self.variables:
+            environment = {**(environment or os.environ), **self.variables}
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 list(self.command()),
@@ -174,7 +178,7 @@ class ServerProcess:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=self.folder,
-                env=self.environment(),
+                env=environment,
                 user=self._user,
                 group=self._user,
                 extra_groups=[] if self._user is not None else None,

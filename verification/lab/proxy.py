@@ -92,6 +92,11 @@ class FaultProxy:
         """Close every connection, as a crash of the server would; new ones work."""
         self._run(self._cut())
 
+    def aim(self, target: tuple[str, int]) -> None:
+        """Lead to another server from now on, as an address does that moves: connections to the old one are closed."""
+        self._target = target
+        self.cut()
+
     def refuse(self) -> None:
         """Close every connection, and refuse new ones."""
         self._run(self._refuse())

@@ -19,6 +19,7 @@ from verification.mutants.catalogue_integrations import INTEGRATIONS_MUTANTS
 from verification.mutants.catalogue_jobs import JOBS_MUTANTS
 from verification.mutants.catalogue_kit import KIT_MUTANTS
 from verification.mutants.catalogue_leaving import LEAVING_MUTANTS
+from verification.mutants.catalogue_local_queue import LOCAL_QUEUE_MUTANTS
 from verification.mutants.catalogue_mysql import MYSQL_MUTANTS
 from verification.mutants.catalogue_mysql_guard import MYSQL_GUARD_MUTANTS
 from verification.mutants.catalogue_nats import NATS_MUTANTS
@@ -30,6 +31,7 @@ from verification.mutants.catalogue_redis import REDIS_MUTANTS
 from verification.mutants.catalogue_redis_store import REDIS_STORE_MUTANTS
 from verification.mutants.catalogue_redlock import REDLOCK_MUTANTS
 from verification.mutants.catalogue_reservations import RESERVATION_MUTANTS
+from verification.mutants.catalogue_simulated import SIMULATED_MUTANTS
 from verification.mutants.catalogue_sql_idempotency import SQL_IDEMPOTENCY_MUTANTS
 from verification.mutants.catalogue_sqlite import SQLITE_MUTANTS
 from verification.mutants.catalogue_sweep import SWEEP_MUTANTS
@@ -65,12 +67,14 @@ MUTANTS: tuple[Mutant, ...] = (
     *CACHE_MUTANTS,
     *ELECTION_MUTANTS,
     *LEAVING_MUTANTS,
+    *LOCAL_QUEUE_MUTANTS,
     *JOBS_MUTANTS,
     *INTEGRATIONS_MUTANTS,
     *TELEMETRY_MUTANTS,
     *DASHBOARD_MUTANTS,
     *BLIND_MUTANTS,
     *SWEEP_MUTANTS,
+    *SIMULATED_MUTANTS,
 )
 
 __all__ = ["MUTANTS", "Mutant", "Verdict", "apply", "hunt"]

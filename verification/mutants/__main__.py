@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from verification.mutants import MUTANTS
 from verification.mutants.runner import SLOWNESS, hunt
+from verification.mutants.table import record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,12 +28,15 @@ def main(arguments: list[str] | None = None) -> int:
                 print(f"the library itself fails: {baseline.caught_by}; run python -m verification.simulation")
                 return 1
     chosen = [mutant for mutant in _after(options.after) if not options.only or options.only in mutant.id]
-    survivors, needed = [], []
+    survivors, needed, found = [], [], {}
     print(f"{'mutant':34} {'caught by':44} {'seeds':>6} {'seconds':>8}")
     with ThreadPoolExecutor(options.at_once) as pool:
         for mutant, verdict in zip(chosen, pool.map(lambda mutant: hunt(mutant, options.seeds), chosen), strict=True):
             caught = verdict.caught_by or "SURVIVED"
             print(f"{mutant.id:34} {caught:44} {verdict.seeds:6} {verdict.seconds:8.1f}", flush=True)
+            found[mutant.id] = verdict
+            if options.record:
+                record(found)
             if verdict.caught_by is None:
                 survivors.append(mutant)
             else:
@@ -59,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--at-once", type=int, default=2, help="how many hunts run side by side")
     parser.add_argument("--only", help="hunt only mutants whose id contains this text")
     parser.add_argument("--after", help="go on behind this mutant, after a hunt that was interrupted")
+    parser.add_argument("--record", action="store_true", help="keep what caught each in results.toml, for the table")
     return parser
 
 

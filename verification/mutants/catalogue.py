@@ -10,6 +10,9 @@ from dataclasses import dataclass
 __all__ = ["CORE_MUTANTS", "Mutant", "contract"]
 
 
+SIMULATED = ("redis", "redlock", "sqlite", "etcd", "nats")  # stores that the simulation has, besides memory
+
+
 @dataclass(frozen=True, slots=True)
 class Mutant:
     """One bug."""
@@ -24,10 +27,14 @@ class Mutant:
     @property
     def store(self) -> str:
         """The store that the simulation has to use to meet it."""
-        return "redis" if self.file.startswith("_backends/redis/") else "memory"
+        if self.file == "kit/documents.py":
+            return "nats"
+        _, _, rest = self.file.partition("_backends/")
+        folder = rest.partition("/")[0]
+        return folder if folder in SIMULATED else "memory"
 
 
-_ACQUIRE = "_core/acquire.py"
+_ATTEMPT = "_core/attempt.py"
 _RELEASE = "_core/release.py"
 _KEEPER = "_core/keeper.py"
 _RENEWALS = "_core/renewals.py"
@@ -166,7 +173,7 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "B18-validity-from-reply",
         "validity is counted from the reply of acquire",
-        _ACQUIRE,
+        _ATTEMPT,
         "                self._limit, self._silent, self._traceless = self._deadline, False, False\n",
         "                self._limit, self._silent, self._traceless = self._deadline, False, False\n"
         "                self._sent = self._runtime.now()\n",
@@ -181,7 +188,7 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "S03-used-up-grant",
         "a grant that was used up before it arrived is returned",
-        _ACQUIRE,
+        _ATTEMPT,
         "        if runtime.now() >= tenure.deadline:\n            logger",
         "        if answer.ttl <= 0:\n            logger",
     ),
@@ -245,7 +252,7 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "S13-unknown-read-as-no",
         "a lost reply of acquire is read as a refusal",
-        _ACQUIRE,
+        _ATTEMPT,
         "                    unknown, self._doubt, self._traceless = error, True, False\n"
         "                await self._outlast",
         "                    return Refusal(self._spec.key)  # type: ignore[return-value]\n"
@@ -254,14 +261,14 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "S13-no-undo",
         "a claim whose outcome is unknown is not withdrawn",
-        _ACQUIRE,
+        _ATTEMPT,
         "        if self._traceless:\n            return\n",
         "        if self._doubt or self._traceless:\n            return\n",
     ),
     Mutant(
         "S13-refused-after-doubt",
         "a claim that was refused after an unknown outcome is not withdrawn",
-        _ACQUIRE,
+        _ATTEMPT,
         "            if self._doubt:  # an earlier",
         "            if False:  # an earlier",
         contract("failures:a_late_copy_of_a_request_that_was_refused_takes_nothing"),
@@ -269,21 +276,21 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "B36-cancelled-waiter",
         "a waiter that is cancelled or times out stays in the queue",
-        _ACQUIRE,
-        "the ttl frees what is left\n        except BaseException:\n            await self._withdraw(claim)\n",
-        "the ttl frees what is left\n        except BaseException:\n",
+        "_core/local_acquire.py",
+        "            await give_back(self._opened, tenure)\n        if not self._traceless:\n",
+        "            await give_back(self._opened, tenure)\n        if False:\n",
     ),
     Mutant(
         "B36-unshielded-withdrawal",
         "a withdrawal that is cancelled is not finished",
-        _ACQUIRE,
+        _ATTEMPT,
         "        await self._runtime.shielded(withdraw_now)\n",
         "        await withdraw_now()\n",
     ),
     Mutant(
         "B8-no-recheck",
         "a waiter relies on the signal alone",
-        _ACQUIRE,
+        _ATTEMPT,
         "        wake = min(self._deadline, now + place.recheck)\n",
         "        wake = min(self._deadline, now + 10 * place.recheck)\n",
     ),
@@ -299,7 +306,7 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         "B46-renewal-by-owner",
         "a renewal extends another grant of the same owner",
         _RULES,
-        "        if row.fence == wanted.fence and (row.state",
+        "        if is_its_own and (row.state",
         "        if (row.state",
     ),
     Mutant(
@@ -348,8 +355,9 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         "fence-kept-on-hand-over",
         "the fence does not rise while a claim waits",
         _MEMORY,
-        "        self._fence += 1\n",
-        "        self._fence += 0 if any(rows.waiting() for rows in self._names.values()) else 1\n",
+        "        self._fence = fence = self._fence + 1\n",
+        "        fence = self._fence + (0 if any(rows.waiting() for rows in self._names.values()) else 1)\n"
+        "        self._fence = fence\n",
     ),
     Mutant(
         "S12-new-fence-for-a-copy",
@@ -413,14 +421,14 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "R6-doubt-forgotten",
         "a claim whose request was interrupted on its way is withdrawn as if it had been answered",
-        _ACQUIRE,
+        _ATTEMPT,
         "                self._traceless, self._doubt = False, True\n",
         "                self._traceless = False\n",
     ),
     Mutant(
         "R6-no-doubt-ever",
         "a claim whose request got no answer is withdrawn without a mark",
-        _ACQUIRE,
+        _ATTEMPT,
         "            await backend.withdraw(claim, until, doubt=doubt)\n",
         "            await backend.withdraw(claim, until, doubt=False)\n",
     ),

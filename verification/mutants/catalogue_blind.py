@@ -10,7 +10,7 @@ BLIND_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "blind-4-core-last-pause-beyond-the-deadline",
         "a call whose store is away ends up to a second after its timeout",
-        "_core/acquire.py",
+        "_core/attempt.py",
         "            pause = min(pause, self._limit - now)\n",
         "",
         ("tests/unit/test_core_background.py::test_the_last_pause_of_a_call_whose_store_is_away_ends_at_its_deadline",),

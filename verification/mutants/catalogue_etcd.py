@@ -32,7 +32,7 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "etcd-negative-ttl",
         "the time of a lease that is gone is read as endless",
-        "_backends/etcd/rpc_responses.py",
+        "_backends/etcd/rpc.py",
         "    lease, ttl, granted = (signed(get(",
         "    lease, ttl, granted = ((get(",
         tests=(f"{_RULES}::test_the_time_of_a_lease_that_is_gone_is_negative",),
@@ -270,7 +270,7 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
         "blind-etcd-watches-pile-up",
         "a watch that is not needed any more stays on the server for as long as the client waits for anything",
         "_backends/etcd/notifications.py",
-        "            stream.send(rpc_requests.watch_cancel(number))\n",
+        "            stream.send(rpc.watch_cancel(number))\n",
         "            return\n",
         tests=(f"{_PARTS}::test_a_watch_that_is_not_needed_any_more_is_ended_at_the_server",),
     ),

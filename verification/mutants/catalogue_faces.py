@@ -6,7 +6,7 @@ from verification.mutants.catalogue import Mutant
 
 __all__ = ["FACES_MUTANTS"]
 
-_ACQUIRE = "_core/acquire.py"
+_ATTEMPT = "_core/attempt.py"
 _ASYNCIO = "_runtimes/asyncio.py"
 _CLIENT = "_face/client.py"
 _CLOCK = "_runtimes/clock.py"
@@ -146,7 +146,7 @@ FACES_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "woken-for-ever",
         "a waiter that was woken for nothing asks the store again and again without a pause",
-        _ACQUIRE,
+        _ATTEMPT,
         "        place.signal.clear()\n",
         "",
         ("tests/faces/test_waiting.py",),

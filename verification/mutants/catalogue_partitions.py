@@ -42,8 +42,8 @@ PARTITIONS_MUTANTS: tuple[Mutant, ...] = (
         "partitions-off-the-list",
         "a member that the store does not list counts itself all the same",
         _SHARES,
-        "        return Plan()  # nobody counts on us",
-        "        ordered.append(me)  # nobody counts on us",
+        "        return Plan()  # no member counts us",
+        "        ordered.append(me)  # no member counts us",
         (f"{_UNIT}test_who_is_not_on_the_list_takes_nothing_and_gives_nothing_up",),
     ),
     Mutant(

@@ -30,7 +30,7 @@ REDIS_MUTANTS: tuple[Mutant, ...] = (
         "redis-renews-any-fence",
         "a renewal extends another grant of the same owner",
         _RENEW,
-        "  if state[1] == fence then\n",
+        "  if state[1] == fence or (is_later and tonumber(fence) <= tonumber(state[3])) then\n",
         "  if state[1] then\n",
     ),
     Mutant(
@@ -53,15 +53,16 @@ REDIS_MUTANTS: tuple[Mutant, ...] = (
         _RELEASE,
         "local is_alone = redis.call('GET', KEYS[1]) == owner\n"
         "local state = is_alone and redis.call('HMGET', KEYS[2], 'g', 'm', 'b', 't')\n"
-        "if is_alone and state[1] ~= fence then return 0 end\n",
+        "if is_alone and state[1] ~= fence then\n",
         "local is_alone = redis.call('EXISTS', KEYS[1]) == 1 and redis.call('GET', KEYS[1]) ~= '*several*'\n"
-        "local state = is_alone and redis.call('HMGET', KEYS[2], 'g', 'm', 'b', 't')\n",
+        "local state = is_alone and redis.call('HMGET', KEYS[2], 'g', 'm', 'b', 't')\n"
+        "if false then\n",
     ),
     Mutant(
         "redis-releases-any-fence",
         "a release frees another grant of the same owner",
         _RELEASE,
-        "if is_alone and state[1] ~= fence then return 0 end\n",
+        "  if mine < first or mine > last then return 0 end\n",
         "",
     ),
     Mutant(
@@ -182,8 +183,8 @@ REDIS_MUTANTS: tuple[Mutant, ...] = (
         "redis-one-at-a-time",
         "of several waiters that could be let in together only the first is",
         _QUEUE,
-        "min_hold, description) end\n        leave_queue(head)\n",
-        "min_hold, description) end\n        leave_queue(head)\n        if true then return mine end\n",
+        "min_hold, description, spare) end\n        leave_queue(head)\n",
+        "min_hold, description, spare) end\n        leave_queue(head)\n        if true then return mine end\n",
     ),
     Mutant(
         "redis-place-not-refreshed",
@@ -332,8 +333,8 @@ REDIS_MUTANTS: tuple[Mutant, ...] = (
         "redis-claim-window-ignored",
         "a grant for a claim window is believed for the whole ttl",
         _BACKEND,
-        "        return Grant(claim, handed.fence, handed.ttl, since, handed.abandoned)\n",
-        "        return Grant(claim, handed.fence, claim.ttl, since, handed.abandoned)\n",
+        "        return Grant(claim, handed.fence, handed.ttl, since, handed.abandoned, handed.spare)\n",
+        "        return Grant(claim, handed.fence, claim.ttl, since, handed.abandoned, handed.spare)\n",
         tests=(f"{_FINDINGS}::test_a_hand_over_after_a_missed_recheck_is_believed_for_its_claim_window_only",),
     ),
     Mutant(

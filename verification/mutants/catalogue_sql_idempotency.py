@@ -90,8 +90,8 @@ SQL_IDEMPOTENCY_MUTANTS: tuple[Mutant, ...] = (
         "SI-principals-share-keys",
         "one customer is shown the result of another one's key",
         _RECORD,
-        '    who = NOBODY if principal is None else check_text(principal, "principal")\n',
-        "    who = NOBODY\n",
+        '    who = NO_PRINCIPAL if principal is None else check_text(principal, "principal")\n',
+        "    who = NO_PRINCIPAL\n",
         (_ALL, "-k", "other_principals"),
     ),
     Mutant(

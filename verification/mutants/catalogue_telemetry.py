@@ -8,6 +8,7 @@ __all__ = ["TELEMETRY_MUTANTS"]
 
 _RECORDER = "telemetry/recorder.py"
 _METRICS = "tests/telemetry/test_telemetry_metrics.py::"
+_BATCHES = "tests/telemetry/test_telemetry_batches.py::"
 _FLEET = "tests/telemetry/test_fleet_state.py::"
 
 TELEMETRY_MUTANTS: tuple[Mutant, ...] = (
@@ -39,8 +40,8 @@ TELEMETRY_MUTANTS: tuple[Mutant, ...] = (
         "telemetry-child-holds",
         "a forked child shows what its parent holds",
         _RECORDER,
-        "            self._sink.zero(HELD, self._backend, group)\n",
-        "",
+        "        self._held.clear()\n        self._holds",
+        "        self._holds",
         ("tests/telemetry/test_telemetry_processes.py::test_a_forked_child_holds_nothing_of_its_parents",),
     ),
     Mutant(
@@ -55,9 +56,33 @@ TELEMETRY_MUTANTS: tuple[Mutant, ...] = (
         "telemetry-loss-is-no-event",
         "the span of a hold does not say that it was lost",
         _RECORDER,
-        "        if hold is not None:\n            self._sink.during(hold, event)\n        self._end(",
+        "        self._during(event.name, event.fence, event)\n        self._end(",
         "        self._end(",
         ("tests/telemetry/test_telemetry_spans.py::test_a_failed_renewal_and_the_loss_are_events_of_the_span",),
+    ),
+    Mutant(
+        "telemetry-bounds-belong-above",
+        "a value that is the bound of a bucket is counted in the next one",
+        "telemetry/durations.py",
+        "            upto = bisect_right(taken, bound, before)\n",
+        "            upto = bisect_right(taken, bound - 1e-9, before)\n",
+        (f"{_BATCHES}test_a_histogram_shows_what_the_librarys_own_would",),
+    ),
+    Mutant(
+        "telemetry-files-are-late",
+        "in Prometheus' mode for several processes values are kept in memory",
+        "telemetry/prometheus_sink.py",
+        "kind = PrometheusSink if SEVERAL_PROCESSES in os.environ else CollectingPrometheusSink",
+        "kind = CollectingPrometheusSink",
+        (f"{_BATCHES}test_in_the_mode_for_several_processes_each_value_is_written_at_once",),
+    ),
+    Mutant(
+        "telemetry-counted-again",
+        "a batch that was counted is counted again at the next collection",
+        "telemetry/durations.py",
+        "        del values[:number]\n",
+        "",
+        (f"{_BATCHES}test_a_histogram_shows_what_the_librarys_own_would",),
     ),
     Mutant(
         "exporter-shows-the-past",

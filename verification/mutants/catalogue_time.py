@@ -6,7 +6,7 @@ from verification.mutants.catalogue import Mutant, contract
 
 __all__ = ["TIME_MUTANTS"]
 
-_ACQUIRE = "_core/acquire.py"
+_ATTEMPT = "_core/attempt.py"
 _CLEANUP = "_core/cleanup.py"
 _KEEPER = "_core/keeper.py"
 _RENEWALS = "_core/renewals.py"
@@ -31,7 +31,7 @@ TIME_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "R7-connect-timeout-longer",
         "acquire(timeout=1) blocks for connect_timeout while the store is down",
-        _ACQUIRE,
+        _ATTEMPT,
         "        self._limit = started + opened.connect_timeout if deadline == math.inf else deadline\n",
         "        self._limit = started + opened.connect_timeout\n",
         contract("timeouts:connect_timeout_does_not_lengthen_a_shorter_timeout"),
@@ -39,7 +39,7 @@ TIME_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "R7-connect-timeout-shorter",
         "acquire(timeout=25) gives up after connect_timeout when the store cannot be reached",
-        _ACQUIRE,
+        _ATTEMPT,
         "        self._limit = started + opened.connect_timeout if deadline == math.inf else deadline\n",
         "        self._limit = min(started + opened.connect_timeout, deadline)\n",
         contract("timeouts:a_store_that_comes_back_after_connect_timeout_is_waited_for_until_the_timeout"),
@@ -47,7 +47,7 @@ TIME_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "R7-gives-up-early",
         "a call gives up when the next pause does not fit into its timeout",
-        _ACQUIRE,
+        _ATTEMPT,
         "            pause = min(pause, self._limit - now)\n",
         "            if pause > self._limit - now:\n                raise failure\n",
         contract("timeouts:a_timeout_is_used_up_while_nobody_listens"),
@@ -55,14 +55,14 @@ TIME_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "R7-until-not-passed",
         "a mute store is waited for as long as its own limit says",
-        _ACQUIRE,
+        _ATTEMPT,
         "(subject, limit if limit - sent >= GRACE else min(sent, limit) + GRACE)\n",
         "(subject, math.inf)\n",
     ),
     Mutant(
         "R7-until-renewed",
         "every further try after the deadline has another second",
-        _ACQUIRE,
+        _ATTEMPT,
         "limit if limit - sent >= GRACE else min(sent, limit) + GRACE)\n",
         "max(limit, sent + GRACE))\n",
         _test("test_a_second_try_after_the_deadline_gets_only_what_is_left_of_the_grace"),
@@ -78,7 +78,7 @@ TIME_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "S6-withdrawal-forgotten",
         "a claim that was given up while the store was silent is left to its ttl",
-        _ACQUIRE,
+        _ATTEMPT,
         "                self._opened.cleanup.add(name, withdraw, now + claim.ttl)\n",
         "                return\n",
     ),
@@ -217,7 +217,7 @@ TIME_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "cancelled-withdrawal-unbounded",
         "an interrupted call without a timeout waits for its withdrawal as long as the store likes",
-        _ACQUIRE,
+        _ATTEMPT,
         "await withdraw(min(now, self._deadline) + GRACE)",
         "await withdraw(self._deadline + GRACE)",
         _background("test_an_interrupted_call_without_a_timeout_gives_its_withdrawal_a_second"),
@@ -241,7 +241,7 @@ TIME_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "silence-ignored",
         "a call that gives up waits for its withdrawal although the store is silent",
-        _ACQUIRE,
+        _ATTEMPT,
         "                self._silent = True\n                if isinstance",
         "                if isinstance",
         _background("test_a_call_that_gives_up_in_doubt_leaves_its_withdrawal_to_the_cleanup"),
@@ -250,7 +250,7 @@ TIME_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "blind-acquire-forgets-doubt",
         "after a lost answer and then a refused connection the caller is told that surely nothing was applied",
-        _ACQUIRE,
+        _ATTEMPT,
         "await self._outlast(unknown or error, failures)",
         "await self._outlast(error, failures)",
         _test("test_an_acquire_that_got_no_answer_stays_unknown_when_the_store_cannot_be_reached_any_more"),

@@ -21,7 +21,14 @@ __all__ = ["Verdict", "apply", "hunt"]
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src"
 PATIENCE = 600.0  # seconds for one mutant; a hang counts as caught
-SLOWNESS = {"memory": 1, "redis": 8}  # how many seeds of the memory store take as long as one of this
+SLOWNESS = {
+    "memory": 1,
+    "redis": 8,
+    "sqlite": 2,
+    "redlock": 16,
+    "etcd": 6,
+    "nats": 6,
+}  # how many seeds of the memory store take as long as one of this
 # Who hunts what the simulation does not meet: some bugs need a history that hardly ever happens.
 HUNTERS = {
     "memory": [["leasehold.testing.contract", "memory"]],
@@ -29,6 +36,10 @@ HUNTERS = {
         ["verification.simulation.redis.harness"],
         ["pytest", "-q", "-p", "no:cacheprovider", "tests/simulation/test_redis_findings.py"],
     ],
+    "sqlite": [],
+    "redlock": [],
+    "etcd": [],
+    "nats": [],
 }
 _FAILED_CASE = re.compile(r"^FAILED (?:\w+ \w+:|\S+::)(\w+)", re.MULTILINE)
 _VIOLATION = re.compile(r"^seed (\d+) violates: ([^:]+):", re.MULTILINE)
@@ -66,7 +77,9 @@ def hunt(mutant: Mutant | None, seeds: int, store: str = "memory") -> Verdict:
         if mutant is not None and mutant.tests:
             return Verdict(_failing_test(mutant.tests, environment), 0, time.monotonic() - started)
         seeds = max(1, seeds // SLOWNESS[store])
-        finished = _run(["verification.simulation", "--store", store, "--seeds", str(seeds)], environment)
+        finished = _run(
+            ["verification.simulation", "--store", store, "--seeds", str(seeds), "--shrink", "0"], environment
+        )
         if finished is None:
             return Verdict("hangs", seeds, time.monotonic() - started)
         verdict = _verdict(finished, seeds, time.monotonic() - started)

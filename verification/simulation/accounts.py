@@ -74,6 +74,11 @@ class Ownership:
     abandoned: bool
     cooling: bool = False
     broken: bool = False
+    spare: int = 0  # fences behind its own that no other grant gets
+
+    def has(self, fence: int) -> bool:
+        """Whether this is its fence, or one that it keeps free."""
+        return self.fence <= fence <= self.fence + self.spare
 
 
 @dataclass(slots=True)
@@ -101,7 +106,7 @@ class Book:
     def grant(self, grant: Grant) -> Ownership | None:
         """The record of this very grant; a late copy of its claim may have been granted anew, with another fence."""
         record = self.records.get(grant.claim.owner)
-        return None if record is None or record.fence != grant.fence else record
+        return None if record is None or not record.has(grant.fence) else record
 
     def ahead(self, owner: str, now: float) -> list[Claim]:
         """The claims that wait before this one, and are alive."""
@@ -142,7 +147,8 @@ class StoreModel:
         self.come_themselves: set[str] = set()  # owners that wait, and have to call `turn` for what is free
         self.unwithdrawn: set[str] = set()  # owners whose withdrawal or release got no answer
         self.unanswered: set[str] = set()  # owners of which a request failed: they may be withdrawn in the background
-        self.released: dict[str, float] = {}  # owners whose release returned, and when
+        self.released: dict[tuple[str, int], float] = {}  # owners and fences whose release returned, and when
+        self.granted_at: dict[str, tuple[float, int]] = {}  # by owner, when it was granted, and with which fence
         self.claims_of: dict[int, set[str]] = {}  # owners of claims by the number of the task that made them
 
     # --- for other checks
@@ -176,7 +182,7 @@ class StoreModel:
             self.claims_of.setdefault(task.number, set()).add(subject.owner)
         if verb == "renew":
             for grant in subject:
-                over = self.released.get(grant.claim.owner)
+                over = self.released.get((grant.claim.owner, grant.fence))
                 if over is not None and self._world.now > over + 0.05 and process.resumed_at < over:
                     self._violate("renewal outlives release", f"{process.name} renews fence {grant.fence}")
 
@@ -188,6 +194,9 @@ class StoreModel:
             self.unwithdrawn.add(subject.claim.owner)
         elif verb in ("try_acquire", "join", "turn"):
             self.unanswered.add(subject.owner)
+
+    def answered(self, verb: str, subject: Any, answer: Any) -> None:
+        """The caller has its answer."""
 
     def applied(self, link: Link, verb: str, subject: Any, answer: Any, sent_at: float) -> None:
         """Compare the store's answer with the account."""
@@ -251,6 +260,8 @@ class StoreModel:
         now = self.clock.now()
         if claim.owner in book.records or claim.owner in self.broken_at_once or not book.admits(claim, now):
             return False
+        if claim.owner in book.silent(now) and any(expires > now for _, expires in book.waiting.values()):
+            return False  # it fell silent, so others may be served before it
         return not any(other.owner in self.come_themselves for other in book.ahead(claim.owner, now))
 
     def _check_place(self, link: Link, claim: Claim) -> None:
@@ -277,12 +288,13 @@ class StoreModel:
             self._violate("two owners in the store", f"{what} beside {sorted(r.fence for r in book.records.values())}")
         if grant.fence <= book.highest:
             self._violate("fence did not rise in the store", f"{what} after {book.highest}")
-        book.highest = max(book.highest, grant.fence)
+        book.highest = max(book.highest, grant.fence + grant.spare)
+        self.granted_at[claim.owner] = (self._world.now, grant.fence)
         book.waiting.pop(claim.owner, None)
         if grant.abandoned is not book.abandoned:
             self._violate("wrong about whether the last holder released", f"{what}: {grant.abandoned}")
         ends = self.clock.end_of_grant(claim, grant.ttl)
-        book.records[claim.owner] = Ownership(claim, grant.fence, now, ends, book.abandoned)
+        book.records[claim.owner] = Ownership(claim, grant.fence, now, ends, book.abandoned, spare=grant.spare)
         book.abandoned = False
         book.served.add(claim.owner)
 
@@ -301,6 +313,8 @@ class StoreModel:
             self._violate("a renewal changed the fence", f"{what} to {answer.fence}")
         else:
             present.expires = self.clock.end_of_grant(grant.claim, answer.ttl)
+            present.spare -= grant.fence - present.fence
+            present.fence = grant.fence
 
     def _released(self, grant: Grant, *, freed: bool) -> None:
         book = self._book(grant.claim.key)
@@ -334,7 +348,7 @@ class StoreModel:
     def _broken(self, key: str, fence: int, at_once: bool, *, done: bool) -> None:  # noqa: FBT001 - the network's order
         book = self._book(key)
         for owner, record in list(book.records.items()):
-            if record.fence == fence and not record.cooling and done:
+            if record.has(fence) and not record.cooling and done:
                 record.broken = True
                 if at_once:
                     self.broken_at_once.add(owner)

@@ -104,10 +104,10 @@ class Beliefs:
             self._history.violate("believed beyond max_hold", f"{process.name} fence {belief.fence}")
         if belief.claim.owner in self._model.broken_at_once:
             return False
-        if belief.claim.owner in self._model.forgotten:
+        if self._model.is_excused(belief.claim.owner):
             return self._model.waits_out
         record = self._model.record(belief.claim.key, belief.claim.owner)
-        if record is None or record.fence != belief.fence or record.cooling:
+        if record is None or not record.has(belief.fence) or record.cooling:
             self._history.violate(
                 "believes in a grant the store does not have", f"{process.name} {belief.claim.key} {belief.fence}"
             )

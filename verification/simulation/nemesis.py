@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from verification.simulation.history import History
     from verification.simulation.network import Link
+    from verification.simulation.schedule import Schedule
     from verification.simulation.world import World
 
 __all__ = ["Nemesis"]
@@ -20,8 +21,9 @@ __all__ = ["Nemesis"]
 class Nemesis:
     """Disturbs links and their processes until `heal` is called."""
 
-    def __init__(self, world: World, history: History, links: Sequence[Link], ttl: float) -> None:
+    def __init__(self, world: World, history: History, schedule: Schedule, links: Sequence[Link], ttl: float) -> None:
         self._world = world
+        self._schedule = schedule
         self._history = history
         self._links = links
         self._ttl = ttl
@@ -46,7 +48,8 @@ class Nemesis:
         while self._faults and (moment := moment + random.expovariate(1.5 / self._ttl)) < until:
             fault = random.choice(self._faults)
             link = random.choice(self._links)
-            self._world.at(moment, self._planned(fault, link))
+            if self._schedule.fault(moment, f"{link.process.name} {fault.__name__.strip('_')}"):
+                self._world.at(moment, self._planned(fault, link))
 
     def heal(self) -> None:
         """Everything that is not dead works again."""

@@ -23,12 +23,11 @@ from leasehold.values import Capability
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from leasehold._backends.memory import MemoryStore
     from leasehold.spi import Backend, Runtime, Signal
     from leasehold.values import Claim, Grant, LockState, Loss, Reading, Record, Refusal
     from verification.simulation.world import Process
 
-__all__ = ["Fate", "Link", "NetworkStore", "Observer", "Weather"]
+__all__ = ["Fate", "Link", "NetworkStore", "Observer", "PlainStore", "Weather"]
 
 T = TypeVar("T")
 
@@ -119,10 +118,27 @@ class Link:
         return (0.0002 + 0.004 * chance * chance) * self.weather.slow
 
 
+class PlainStore(Protocol):
+    """A store in one place, whose verbs are plain functions; see `Backend` for what each means."""
+
+    def try_acquire(self, claim: Claim, /) -> Grant | Refusal: ...
+    def join(self, claim: Claim, signal: Signal, /) -> Grant | Place | Refusal: ...
+    def turn(self, place: Place, /) -> Grant | Place | Refusal: ...
+    def renew(self, grants: Sequence[Grant], /) -> Sequence[Grant | Loss]: ...
+    def release(self, grant: Grant, /) -> bool | Loss: ...
+    def withdraw(self, claim: Claim, /, *, doubt: bool) -> None: ...
+    def inspect(self, key: str, /) -> LockState | None: ...
+    def list(self, prefix: str, /) -> Sequence[LockState]: ...
+    def break_(self, key: str, fence: int, reason: str, /, *, now: bool) -> bool: ...
+    def raise_fence(self, key: str, fence: int, /) -> int: ...
+    def read(self, key: str, fence: int, /) -> Reading: ...
+    def write(self, record: Record, /) -> bool: ...
+
+
 class NetworkStore:
     """A store as seen through a link; made once for each process."""
 
-    def __init__(self, store: MemoryStore, link: Link, observer: Observer, *, queueing: bool) -> None:
+    def __init__(self, store: PlainStore, link: Link, observer: Observer, *, queueing: bool) -> None:
         self._store = store
         self._link = link
         self._observer = observer
@@ -188,6 +204,9 @@ class _Call:
             return
         try:
             self.answer = self._apply()
+        except OutcomeUnknown:  # the store itself failed in the middle: nothing was done, and no answer comes
+            world.note(link.process.name, "not applied", self._verb, _short(self._subject))
+            return
         except LeaseholdError as error:
             self.error = error
         world.note(link.process.name, "applied", self._verb, _short(self._subject), _short(self.answer))
@@ -207,7 +226,7 @@ class _Call:
 class _Backend:
     """The port, over a link."""
 
-    def __init__(self, store: MemoryStore, link: Link, observer: Observer, runtime: Runtime, *, queueing: bool) -> None:
+    def __init__(self, store: PlainStore, link: Link, observer: Observer, runtime: Runtime, *, queueing: bool) -> None:
         self._store = store
         self.link = link
         self.observer = observer
@@ -229,7 +248,7 @@ class _Backend:
         if ambush is not None:
             ambush()
         if fate is Fate.REFUSED:
-            await self.runtime.sleep(link.delay())
+            await self.runtime.sleep(min(link.delay(), deadline - self.runtime.now()))
             self.observer.failed(process, verb, subject)
             raise BackendUnavailable("connection refused", backend=self.label)
         call = _Call(self, verb, subject, apply, fate)

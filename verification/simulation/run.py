@@ -7,29 +7,46 @@ import logging
 import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING
 
+from leasehold._core import local_queue
+from verification.simulation.batches import Batches
 from verification.simulation.checkers import Beliefs, fence_disorder
 from verification.simulation.history import History, Violation, last_lines, trace_hash
 from verification.simulation.idempotency import Results
 from verification.simulation.leaders import Leaders
 from verification.simulation.nemesis import Nemesis
 from verification.simulation.network import Link
+from verification.simulation.programs import PROGRAMS
 from verification.simulation.resource import Register
 from verification.simulation.runtime import SimRuntime, SimTaskHandle
+from verification.simulation.schedule import Schedule
 from verification.simulation.stage import MemoryStage
-from verification.simulation.workloads import LONG_TTL, Actor, Scene, Site
+from verification.simulation.workloads import LONG_TTL, Scene, Site
 from verification.simulation.world import Stuck, World
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from verification.simulation.programs import Program
+    from verification.simulation.schedule import Part
     from verification.simulation.stage import Stage
     from verification.simulation.world import SimTask
 
-__all__ = ["STORES", "Outcome", "simulate"]
+__all__ = ["FORGETFUL", "STORES", "Outcome", "simulate"]
 
-STORES = ("memory", "redis")
+STAGES = {  # loaded only for who wants them: some need an interpreter for scripts, or a driver
+    "redis": ("verification.simulation.redis.stage", "RedisStage"),
+    "sqlite": ("verification.simulation.sqlite", "SqliteStage"),
+    "redlock": ("verification.simulation.redlock.stage", "RedlockStage"),
+    "etcd": ("verification.simulation.etcd.stage", "EtcdStage"),
+    "nats": ("verification.simulation.nats.stage", "NatsStage"),
+}
+STORES = ("memory", *STAGES)
+FORGETFUL = frozenset(
+    {"redis", "redlock", "nats"}
+)  # stores that are restarted empty, or fail over to one that has less
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,51 +64,70 @@ class Outcome:
     faults: int
     updates: int
     unfenced_losses: int  # of the negative control
+    fenced_updates: int  # that were acknowledged
+    failovers: int
+    empty_restarts: int
+    schedule: tuple[Part, ...]  # what took place, or would have
 
 
-def simulate(seed: int, *, store: str = "memory", lines: int | None = 40) -> Outcome:
-    """Run one seed and keep the last lines of its trace. Nothing but seed and store decides what happens."""
+def simulate(
+    seed: int,
+    *,
+    store: str = "memory",
+    program: str = "everything",
+    schedule: Schedule | None = None,
+    lines: int | None = 40,
+) -> Outcome:
+    """Run one seed and keep the last lines of its trace. Nothing but these arguments decides what happens."""
     with _quiet() as complaints:
-        run = _Run(seed, store, complaints)
+        run = _Run(seed, store, PROGRAMS[program], schedule or Schedule(), complaints)
         try:
             return run.outcome(lines)
         finally:
             run.world.end()
 
 
-def _stage(store: str, world: World, history: History) -> Stage:
-    """The store of the run; Redis is loaded only for who wants it, because it needs an interpreter for its scripts."""
+def _stage(store: str, world: World, history: History, schedule: Schedule) -> Stage:
+    """The store of the run."""
     if store == "memory":
         return MemoryStage(world, history)
-    from verification.simulation.redis.stage import RedisStage  # noqa: PLC0415
-
-    return RedisStage(world, history)
+    module, name = STAGES[store]
+    stage: Stage = getattr(import_module(module), name)(world, history, schedule)
+    return stage
 
 
 class _Run:
-    def __init__(self, seed: int, store: str, complaints: list[str]) -> None:
+    def __init__(self, seed: int, store: str, program: Program, schedule: Schedule, complaints: list[str]) -> None:
         self.world = world = World(seed)
+        self._program = program
+        self._schedule = schedule
         self._complaints = complaints
         self._history = History(world)
         random = world.random
         queueing = random.random() < 0.8
-        self._stage = stage = _stage(store, world, self._history)
+        self._stage = stage = _stage(store, world, self._history, schedule)
         beliefs = Beliefs(world, self._history, stage.model)
         leaders = Leaders(self._history, stage.model, 1.0 + 1.2 * stage.drift)
+
+        batches = Batches(world, self._history, stage.model)
 
         def look() -> None:
             beliefs.look()
             leaders.look()
+            batches.look()
 
         world.on_step = look
         ttl = random.choice([0.6, 1.0, 2.0, 3.0])
-        stage.prepare(ttl, queueing=queueing)
+        stage.prepare(ttl, queueing=queueing, forgetful=program.forgetful)
+        local_queue.LONGEST = random.choice([0.05, ttl, 3 * ttl])
         mutexes = ("one", "two")[: random.choice([1, 2])]
         self._scene = Scene(
             self._history,
+            schedule,
             stage.model,
             beliefs,
             leaders,
+            batches,
             ttl,
             mutexes,
             fenced={name: Register(world, fenced=True) for name in mutexes},
@@ -100,11 +136,12 @@ class _Run:
             rates=1.0 + 1.2 * stage.drift,
             delay=stage.delay,
             keeps_until=stage.keeps_until,
+            capabilities=stage.capabilities,
             results=Results(self._history) if stage.keeps_records else None,
         )
         self._observer = SimRuntime(world.process("observer"))
         self._sites = [self._site(index) for index in range(random.choice([2, 3, 4]))]
-        self._nemesis = Nemesis(world, self._history, [site.link for site in self._sites], ttl)
+        self._nemesis = Nemesis(world, self._history, schedule, [site.link for site in self._sites], ttl)
         self._busy_until = 0.0
 
     def outcome(self, lines: int | None) -> Outcome:
@@ -137,6 +174,10 @@ class _Run:
             counts["faults"],
             counts["updates"],
             sum(len(register.lost) for register in self._scene.plain.values()),
+            sum(len(register.acknowledged) for register in self._scene.fenced.values()),
+            counts["failovers"],
+            counts["empty restarts"],
+            tuple(self._schedule.parts.values()),
         )
 
     def _site(self, index: int) -> Site:
@@ -146,20 +187,24 @@ class _Run:
         patience = random.random()  # most stores give up soon; some only after the caller has lost its interest
         link = Link(process, timeout=0.15 + 0.625 * patience if patience < 0.8 else 3.0)
         store = self._stage.store(link)
-        return Site(self._scene, SimRuntime(process, interrupts=random.random() < 0.7), link, store)
+        site = Site(self._scene, SimRuntime(process, interrupts=random.random() < 0.7), link, store)
+        self._scene.batches.watch(link, site.client)
+        return site
 
     async def _script(self) -> None:
         """The phases: trouble, healing, one more contest, the end, and a look at what is left."""
-        random, scene = self.world.random, self._scene
-        scene.healed_at = heal_at = scene.ttl * (4 + 5 * random.random())
+        random, scene, program = self.world.random, self._scene, self._program
+        scene.healed_at = heal_at = scene.ttl * (4 + 5 * random.random()) * program.length
         tasks = []
         for site in self._sites:
-            for _ in range(random.choice([1, 2, 3])):
+            for _ in range(random.choice([2, 3, 4])):
                 scene.contenders += 1
-                actor = Actor(scene, site, random.choice([3, 4, 5, 6]))
+                actor = program.actor(scene, site, random.choice(program.operations), program.pace)
                 tasks.append(site.runtime.process.spawn(actor.live(), "actor"))
         self._nemesis.unleash(heal_at)
         self._stage.unleash([site.link for site in self._sites], heal_at)
+        if self._schedule.salt:
+            random.seed(f"{self.world.seed} {self._schedule.salt}")
         await self._observer.sleep(heal_at)
         self._nemesis.heal()
         self._stage.heal()
@@ -184,7 +229,7 @@ class _Run:
         for site in alive:
             closing = site.runtime.process.spawn(self._close_one(site), "close")
             await SimTaskHandle(self._observer, closing).join()
-        await self._observer.sleep(3 * self._scene.ttl + 2.0 + LONG_TTL)
+        await self._observer.sleep(3 * self._scene.ttl + 2.0 + LONG_TTL + self._scene.delay)
         for site in alive:
             process = site.link.process
             left = [task.name for task in process.tasks.values()]
@@ -220,6 +265,7 @@ def _quiet() -> Iterator[list[str]]:
     """No logging, no warnings about leases that were dropped on purpose, no garbage collector to disturb the order."""
     logger = logging.getLogger("leasehold")
     level, propagate, collecting = logger.level, logger.propagate, gc.isenabled()
+    longest = local_queue.LONGEST
     complaints = _Complaints()
     logger.addHandler(complaints)
     logger.setLevel(logging.ERROR)
@@ -230,6 +276,7 @@ def _quiet() -> Iterator[list[str]]:
             warnings.simplefilter("ignore", ResourceWarning)
             yield complaints.seen
     finally:
+        local_queue.LONGEST = longest
         if collecting:
             gc.enable()
         logger.setLevel(level)

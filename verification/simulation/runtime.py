@@ -29,9 +29,10 @@ T_co = TypeVar("T_co", covariant=True)
 class SimSignal:
     """A flag; waiting tasks are woken in order of arrival, and chance decides which runs first."""
 
-    __slots__ = ("_up", "waiters")
+    __slots__ = ("__weakref__", "_number", "_up", "waiters")
 
-    def __init__(self) -> None:
+    def __init__(self, number: int = 0) -> None:
+        self._number = number
         self._up = False
         self.waiters: list[SimTask] = []
 
@@ -49,6 +50,10 @@ class SimSignal:
     def is_set(self) -> bool:
         """Whether the flag is up."""
         return self._up
+
+    def __hash__(self) -> int:
+        """By number, so that a set of signals has the same order in every run of a seed."""
+        return self._number
 
 
 class SimGuard:
@@ -148,7 +153,8 @@ class SimRuntime(WithoutLoops):
 
     def signal(self) -> Signal:
         """A new flag."""
-        return SimSignal()
+        self.world.signals += 1
+        return SimSignal(self.world.signals)
 
     def scope(self) -> Scope:
         """A scope around the running task."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from leasehold._backends.memory import MemoryStore
+from leasehold._backends.memory import MemoryBackend, MemoryStore
 from verification.simulation.accounts import StoreModel
 from verification.simulation.network import NetworkStore
 
@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from leasehold.spi import Store
+    from leasehold.values import Capability
     from verification.simulation.history import History
     from verification.simulation.network import Link
     from verification.simulation.runtime import SimRuntime
+    from verification.simulation.schedule import Schedule
     from verification.simulation.world import World
 
 __all__ = ["MemoryStage", "Stage"]
@@ -33,8 +35,9 @@ class Stage(Protocol):
     delay: float  # how much longer than others a waiter may have to wait here
     keeps_until: bool  # whether its calls end at the instant `until`
     keeps_records: bool  # whether it never loses a record that it acknowledged
+    capabilities: frozenset[Capability]
 
-    def prepare(self, ttl: float, *, queueing: bool) -> None:
+    def prepare(self, ttl: float, *, queueing: bool, forgetful: bool = False) -> None:
         """The ttl that most claims of the run will have, and whether the store has a queue."""
 
     def store(self, link: Link) -> Store:
@@ -57,15 +60,16 @@ class MemoryStage:
     delay = 0.0
     keeps_until = True
     keeps_records = True
+    capabilities = MemoryBackend.capabilities
 
-    def __init__(self, world: World, history: History) -> None:
+    def __init__(self, world: World, history: History, _schedule: Schedule | None = None) -> None:
         self._world = world
         self._history = history
         self.model = StoreModel(world, history)
         self._store = MemoryStore(clock=lambda: world.now, wall=lambda: world.now, label="memory://simulated")
         self._queueing = True
 
-    def prepare(self, ttl: float, *, queueing: bool) -> None:  # noqa: ARG002 - it is fast with any ttl
+    def prepare(self, ttl: float, *, queueing: bool, forgetful: bool = False) -> None:  # noqa: ARG002 - it never does
         """See `Stage`."""
         self._queueing = queueing
 

@@ -5,6 +5,7 @@ It uses the public face of the library, and reports to the checkers what it requ
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +16,11 @@ from leasehold._face.hold import AsyncHold
 from leasehold._face.lease import AsyncLease, AsyncLeaseSet
 from leasehold._face.lock_spec import LockOptions
 from leasehold.errors import AcquireTimeout, AttemptExpired, BackendError, InFlight, LeaseLost, StaleFence
-from leasehold.values import LossReason
+from leasehold.values import Capability, LossReason
+from verification.simulation.batches import is_passed_on, owners_in_use
 from verification.simulation.idempotency import attempt_once
 from verification.simulation.leaders import lead_on, timings_for
+from verification.simulation.schedule import LAST
 from verification.simulation.world import Cancelled
 
 if TYPE_CHECKING:
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from leasehold.spi import Store
     from leasehold.values import Loss
     from verification.simulation.accounts import StoreModel
+    from verification.simulation.batches import Batches
     from verification.simulation.checkers import Beliefs
     from verification.simulation.history import History
     from verification.simulation.idempotency import Results
@@ -36,6 +40,7 @@ if TYPE_CHECKING:
     from verification.simulation.network import Link
     from verification.simulation.resource import Register
     from verification.simulation.runtime import SimRuntime, SimTaskHandle
+    from verification.simulation.schedule import Schedule
 
 __all__ = ["EXPECTED", "LONG_TTL", "Actor", "BodyError", "Scene", "Site"]
 
@@ -56,9 +61,11 @@ class Scene:
     """What all programs of a run share."""
 
     history: History
+    schedule: Schedule
     model: StoreModel
     beliefs: Beliefs
     leaders: Leaders
+    batches: Batches
     ttl: float
     mutexes: tuple[str, ...]
     fenced: dict[str, Register]
@@ -67,9 +74,10 @@ class Scene:
     rates: float = 1.006  # a little more than two clocks can differ in rate
     delay: float = 0.0  # how much longer than that of others a wait may be, because of the store
     keeps_until: bool = True
+    capabilities: frozenset[Capability] = frozenset(Capability)
     results: Results | None = None  # of idempotency keys; None where the store may lose its records
     contenders: int = 0
-    healed_at: float | None = None
+    healed_at: float = math.inf
 
     @property
     def patience(self) -> float:
@@ -92,12 +100,15 @@ class Site:
         process.world.note(process.name, type(event).__name__, event.name, getattr(event, "fence", ""))
         if isinstance(event, happened.Acquired):
             assert self.client._opened is not None
-            known = next(reversed(self.client._opened.keeper._known.values()))
-            tenure = known()
-            if tenure is None or tenure.grant.fence != event.fence:
+            known = self.client._opened.keeper.tenures()
+            tenure = next((each for each in known if (each.name, each.grant.fence) == (event.name, event.fence)), None)
+            if tenure is None:
                 scene.history.violate("the keeper does not know a new lease", f"{process.name} {event.fence}")
             else:
                 scene.beliefs.admitted(self.link, tenure)
+                scene.batches.acquired(tenure)
+        elif isinstance(event, happened.Released):
+            scene.batches.released(event.name, event.fence)
         elif isinstance(event, happened.Lost):
             scene.beliefs.lost(self.link, event.name, event.fence, event.loss.reason)
 
@@ -105,13 +116,21 @@ class Site:
 class Actor:
     """One task of a program: does a few things, one after the other, then contends once more after all is healed."""
 
-    def __init__(self, scene: Scene, site: Site, operations: int) -> None:
+    ends_when_healed = False  # or all of its operations are done, however long they take
+
+    def __init__(self, scene: Scene, site: Site, operations: int, pace: float = 1.0) -> None:
         self._scene = scene
+        self._number = scene.contenders
+        self._pace = pace
         self._site = site
         self._operations = operations
         self._runtime = site.runtime
         self._world = site.runtime.world
         self._random = site.runtime.world.random
+        self._choices()
+
+    def _choices(self) -> None:
+        """What it may do."""
         self._deeds: list[Callable[[], Awaitable[None]]] = [
             self._hold_one,
             self._hold_one,
@@ -133,19 +152,29 @@ class Actor:
             self._lead,
         ]
         self._cancellable = [self._hold_one, self._hold_shared, self._hold_all, self._acquire_and_release]
-        if scene.results is not None:
+        if not {Capability.SHARED, Capability.PERMITS} <= self._scene.capabilities:
+            self._deeds = [deed for deed in self._deeds if deed != self._hold_shared]
+            self._cancellable.remove(self._hold_shared)
+        if self._scene.results is not None:
             self._deeds += [self._attempt_a_key, self._attempt_a_key]
             self._cancellable.append(self._attempt_a_key)
 
     async def live(self) -> None:
         """Do everything."""
-        for _ in range(self._operations):
-            await self._runtime.sleep(self._random.random() * self._scene.ttl / 2)
-            await self._attempt(self._random.choice(self._deeds))
-        healed_at = self._scene.healed_at
-        assert healed_at is not None
-        await self._runtime.sleep(max(0.0, healed_at - self._world.now) + self._random.random())
-        await self._attempt(self._contend)
+        for number in range(self._operations):
+            await self._runtime.sleep(self._random.random() * self._scene.ttl / 2 * self._pace)
+            if self.ends_when_healed and self._scene.healed_at <= self._world.now:
+                break
+            deed = self._random.choice(self._deeds)
+            if self._is_kept(number, deed):
+                await self._attempt(deed)
+        await self._runtime.sleep(max(0.0, self._scene.healed_at - self._world.now) + self._random.random())
+        if self._is_kept(LAST, self._contend):
+            await self._attempt(self._contend)
+
+    def _is_kept(self, number: int | str, deed: Callable[[], Awaitable[None]]) -> bool:
+        what = deed.__name__.strip("_").replace("_", " ")
+        return self._scene.schedule.step(self._site.link.process.name, self._number, number, what)
 
     async def _attempt(self, deed: Callable[[], Awaitable[None]]) -> None:
         try:
@@ -346,6 +375,7 @@ class Actor:
                     self._runtime.start(self._check_cleaned_up(names, later, why), "check")
         for each in leases:
             scene.history.granted(attempt, each.name, each.fence)
+            scene.batches.used(each._tenure, attempt.began_at)
             scene.beliefs.limit(each.name, each.fence, self._max_hold(lock, each.name))
         if len(leases) == 1 and leases[0].remaining() <= 0:
             scene.history.violate("acquire returned a lease that was over", f"{leases[0]!r}")
@@ -369,20 +399,23 @@ class Actor:
                 self._check_alive(lease)
             elif register is not None and isinstance(lease, AsyncLease):
                 pause = self._random.random() ** 2 * self._scene.ttl
-                registers = self._scene.fenced if chance < 0.75 else self._scene.plain
-                self._scene.history.counts["updates"] += 1
-                await registers[register].update(self._runtime, self._site.link, lease.fence, pause)
+                await self._update(lease, register, pause, fenced=chance < 0.75)
+
+    async def _update(self, lease: AsyncLease, register: str, pause: float, *, fenced: bool) -> None:
+        registers = self._scene.fenced if fenced else self._scene.plain
+        self._scene.history.counts["updates"] += 1
+        await registers[register].update(self._runtime, self._site.link, lease.fence, pause)
 
     async def _release(self, lease: AsyncLease) -> None:
         """Give it back; when the store does not answer, wait a little and try again, which must work."""
-        owner = lease._tenure.grant.claim.owner
+        grant = lease._tenure.grant
         try:
             await self._release_once(lease)
         except BackendError:
             await self._runtime.sleep(self._random.random() * self._scene.ttl / 2)
             await self._release_once(lease)
         finally:
-            self._scene.model.released.setdefault(owner, self._world.now)
+            self._scene.model.released.setdefault((grant.claim.owner, grant.fence), self._world.now)
 
     async def _release_once(self, lease: AsyncLease) -> None:
         try:
@@ -391,7 +424,8 @@ class Actor:
             self._check_gone([lease])
             raise
         except BackendError:
-            self._scene.model.released.setdefault(lease._tenure.grant.claim.owner, self._world.now)
+            grant = lease._tenure.grant
+            self._scene.model.released.setdefault((grant.claim.owner, grant.fence), self._world.now)
             raise
         if self._runtime.now() < lease._tenure.deadline:
             self._check_gone([lease], answered=True)
@@ -407,7 +441,7 @@ class Actor:
                 continue
             record = model.record(grant.claim.key, grant.claim.owner)
             until = model.clock.now() + max(need, left) / self._scene.rates
-            if record is None or record.fence != grant.fence or record.expires < until:
+            if record is None or not record.has(grant.fence) or record.expires < until:
                 self._scene.history.violate("check() believes more than the store", f"{each!r}")
 
     def _check_gone(self, leases: list[AsyncLease | AsyncLeaseSet], *, answered: bool = False) -> None:
@@ -420,7 +454,9 @@ class Actor:
             if grant.claim.owner in model.forgotten:
                 continue
             record = model.record(grant.claim.key, grant.claim.owner)
-            if record is not None and record.fence == grant.fence and not record.cooling and not record.broken:
+            if is_passed_on(lease._tenure):
+                continue
+            if record is not None and record.has(grant.fence) and not record.cooling and not record.broken:
                 self._scene.history.violate("released, but still in the store", f"{lease!r}")
 
     def _check_resigned(self, term: AsyncTerm) -> None:
@@ -434,6 +470,7 @@ class Actor:
 
     def _check_nothing_left(self, names: tuple[str, ...], owners: set[str], why: str) -> None:
         model = self._scene.model
+        owners = owners - owners_in_use(self._site.client)  # the claim may stand for others by now
         for owner in sorted(owners - model.unwithdrawn - model.forgotten):
             for name in names:
                 key = f"leasehold:{name}"
@@ -460,7 +497,7 @@ class Actor:
 
     def _check_patience(self, began_at: float, lock: Any, *, patient: bool) -> None:
         healed_at = self._scene.healed_at
-        if not patient or healed_at is None or not self._scene.queueing:
+        if not patient or not self._scene.queueing:
             return
         waited = self._world.now - max(began_at, healed_at)
         if waited > self._scene.patience:
@@ -485,7 +522,7 @@ class Actor:
             options["renew"] = False
         if random() < 0.15:
             options["max_hold"] = ttl * (0.3 + random())
-        elif random() < 0.15:
+        elif Capability.MIN_HOLD in self._scene.capabilities and random() < 0.15:
             options["min_hold"] = ttl * random()
         return options
 

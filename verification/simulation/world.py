@@ -9,6 +9,7 @@ after a power cut. They are kept until the world ends, so that no finalizer runs
 
 from __future__ import annotations
 
+import contextvars
 import heapq
 import math
 import random
@@ -64,6 +65,7 @@ class SimTask:
         "__weakref__",
         "_scheduled",
         "cancels",
+        "context",
         "coroutine",
         "done",
         "error",
@@ -78,6 +80,7 @@ class SimTask:
     def __init__(self, process: Process, coroutine: Coroutine[Any, Any, Any], name: str, number: int) -> None:
         self.process = process
         self.coroutine = coroutine
+        self.context = contextvars.copy_context()  # as asyncio gives each task one
         self.name = name
         self.number = number
         self.done = False
@@ -106,9 +109,9 @@ class SimTask:
         self._scheduled = False
         try:
             if self.cancels:
-                self.coroutine.throw(Cancelled(self.cancels.pop(0)))
+                self.context.run(self.coroutine.throw, Cancelled(self.cancels.pop(0)))
             else:
-                self.coroutine.send(None)
+                self.context.run(self.coroutine.send, None)
         except StopIteration as end:
             self.result = end.value
         except BaseException as error:  # whatever ends a task is its result
@@ -212,6 +215,7 @@ class World:
         self._ready: list[SimTask] = []
         self._timers: list[tuple[float, int, Timer]] = []
         self._numbers = 0
+        self.signals = 0  # how many were made
 
     # --- making things
 
@@ -266,7 +270,7 @@ class World:
             while process.tasks:  # one that is closed may start another
                 _, task = process.tasks.popitem()
                 with suppress(BaseException):  # what it does now does not matter
-                    task.coroutine.close()
+                    task.context.run(task.coroutine.close)
 
     def ready(self, task: SimTask) -> None:
         """This task may be chosen."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from leasehold._blocking.twin import Twin
 from leasehold._face.name_template import NameTemplate
 from leasehold._patterns.cache import AsyncCache, AsyncCached
-from leasehold._runtimes.threads import run as finish
+from leasehold._runtimes.threads import run
 from leasehold.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Cache(Twin):
         `stale_if_error`, and a warning is logged; else its error is raised to all who waited in this process. Every
         caller gets a value of its own, as it comes back from the encoding.
         """
-        return finish(self._twin.get(key, _awaited(build)))
+        return run(self._twin.get(key, _awaited(build)))
 
     def refresh(self, key: str, build: Callable[[], R]) -> R:
         """Build and store the value now, whatever there is; others go on with the present value meanwhile.
@@ -62,15 +62,15 @@ class Cache(Twin):
         It waits for a build that is under way, and then builds again: the value is never older than this call. An error
         of the build is raised, and the present value stays.
         """
-        return finish(self._twin.refresh(key, _awaited(build)))
+        return run(self._twin.refresh(key, _awaited(build)))
 
     def put(self, key: str, value: object) -> None:
         """Store a value that is at hand. A build that is under way cannot overwrite it."""
-        finish(self._twin.put(key, value))
+        run(self._twin.put(key, value))
 
     def forget(self, key: str) -> None:
         """Drop the value, so that the next call builds it; a build that is under way is not stored any more."""
-        finish(self._twin.forget(key))
+        run(self._twin.forget(key))
 
     def cached(self, template: str) -> Callable[[Callable[P, R]], Cached[P, R]]:
         """A decorator: each call gets the value whose key is made from its arguments, as in `{sku}`, or builds it."""
@@ -84,13 +84,6 @@ class Cache(Twin):
 
         return decorate
 
-    def __reduce__(self) -> NoReturn:
-        """Refuse pickling: connections do not travel."""
-        self._twin.__reduce__()
-
-    def __repr__(self) -> str:
-        return repr(self._twin).replace("AsyncCache", "Cache")
-
 
 class Cached(Generic[P, R]):
     """A function whose results are kept in a cache, made by `cache.cached`."""
@@ -102,7 +95,7 @@ class Cached(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """The value for these arguments."""
-        return finish(self._twin(*args, **kwargs))
+        return run(self._twin(*args, **kwargs))
 
     def key(self, *args: P.args, **kwargs: P.kwargs) -> str:
         """The key of a call with these arguments."""
@@ -110,11 +103,11 @@ class Cached(Generic[P, R]):
 
     def refresh(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function now and store what it returns."""
-        return finish(self._twin.refresh(*args, **kwargs))
+        return run(self._twin.refresh(*args, **kwargs))
 
     def forget(self, *args: P.args, **kwargs: P.kwargs) -> None:
         """Drop what is stored for these arguments."""
-        finish(self._twin.forget(*args, **kwargs))
+        run(self._twin.forget(*args, **kwargs))
 
     def __get__(self, instance: object, owner: type | None = None) -> Cached[..., R]:
         """The same as the method of an object."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, cast
 
 from leasehold._blocking.lease import Lease
 from leasehold._blocking.lock import Lock, LockSet, RWLock
@@ -179,7 +179,7 @@ class Client(Twin, Patterns, Operators):
         """Stop renewing and let go of connections; may be called twice. Leases still held are lost to their holders.
 
         Those leases are left to their ttl, as another thread may be at work under them. With `release` they are given
-        back, so that the next holder need not wait: for a program that is about to end. Their holders are told first,
+        back, so that the next holder need not wait: for a program that is about to end. Their holders learn it first,
         with the reason `given back`, and `on_lost` may take up to half of `timeout`; after `timeout` seconds what is
         left is left to its ttl.
         """
@@ -188,7 +188,7 @@ class Client(Twin, Patterns, Operators):
     def release_on_signals(
         self, signals: Iterable[int] | None = None, *, timeout: Duration = CLOSE_PATIENCE
     ) -> ReleaseOnSignals:
-        """When the process is told to end, give back all leases, `close(release=True)`, and then let it end.
+        """When a signal ends the process, give back all leases, `close(release=True)`, and then let it end.
 
         `signals`: SIGTERM and SIGINT, unless others are given; those that are ignored stay ignored. Afterwards the
         handler that was there before gets the signal, or the process ends by it. That comes after `timeout` seconds at
@@ -204,10 +204,3 @@ class Client(Twin, Patterns, Operators):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def __reduce__(self) -> NoReturn:
-        """Refuse pickling: connections do not travel."""
-        self._twin.__reduce__()
-
-    def __repr__(self) -> str:
-        return repr(self._twin).replace("AsyncClient", "Client")

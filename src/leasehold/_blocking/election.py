@@ -6,13 +6,12 @@ import inspect
 from typing import TYPE_CHECKING, NoReturn, TypedDict, cast
 
 from leasehold._blocking.lease import Lease
-from leasehold._blocking.twin import Twin
-from leasehold._runtimes.threads import run as finish
+from leasehold._blocking.twin import BlockTwin, Twin
+from leasehold._runtimes.threads import run
 from leasehold.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
     from leasehold._durations import Duration
     from leasehold._face.client import AsyncClient
@@ -49,7 +48,7 @@ def make_election(twin: AsyncClient, name: str, options: ElectionOptions) -> Ele
 
 
 def _refuse_async(function: object, what: str) -> None:
-    if inspect.iscoroutinefunction(function):
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         raise ConfigurationError(
             f"{what} is async ({function.__qualname__}), and a blocking client would never await it; use a client of "
             "connect_async()"
@@ -96,7 +95,7 @@ class Election(Twin):
         async def body(term: AsyncTerm) -> None:
             function(Term._of(term))
 
-        finish(self._twin.run(body))
+        run(self._twin.run(body))
 
     def observe(self) -> Observation:
         """Iterate over the changes of the leader: a `Leader`, or None while there is none; the present one first.
@@ -105,13 +104,6 @@ class Election(Twin):
         promises: what it shows may be over by now.
         """
         return Observation._of(self._twin.observe())
-
-    def __reduce__(self) -> NoReturn:
-        """Refuse pickling: connections do not travel."""
-        self._twin.__reduce__()
-
-    def __repr__(self) -> str:
-        return repr(self._twin).replace("AsyncElection", "Election")
 
 
 class Term(Lease):
@@ -127,22 +119,14 @@ class Term(Lease):
         """
         return self._twin.step_down()
 
-    def __repr__(self) -> str:
-        return repr(self._twin).replace("AsyncTerm", "Term")
 
-
-class Leading(Twin):
+class Leading(BlockTwin):
     """Campaigns and leads for one block: `with election.lead() as term`. The body never runs without a term."""
 
     _twin: AsyncLeading
 
     def __enter__(self) -> Term:
-        return Term._of(finish(self._twin.__aenter__()))
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        finish(self._twin.__aexit__(kind, error, trace))
+        return Term._of(run(self._twin.__aenter__()))
 
 
 class Observation(Twin):
@@ -159,6 +143,6 @@ class Observation(Twin):
 
     def __next__(self) -> Leader | None:
         try:
-            return finish(self._twin.__anext__())
+            return run(self._twin.__anext__())
         except StopAsyncIteration:
             raise StopIteration from None

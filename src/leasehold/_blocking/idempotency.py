@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from leasehold._blocking.lease import Lease
-from leasehold._blocking.twin import Twin
-from leasehold._runtimes.threads import run as finish
+from leasehold._blocking.twin import SelfBlockTwin, Twin
+from leasehold._runtimes.threads import run
 from leasehold.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
     from leasehold._durations import Duration
     from leasehold._patterns.idempotency import AsyncIdempotency
@@ -77,21 +76,14 @@ class Idempotency(Twin):
 
         For an operator who has found out what became of an attempt that vanished. `InFlight` while one is running.
         """
-        return finish(self._twin.forget(key))
+        return run(self._twin.forget(key))
 
     def inspect(self, key: str) -> KeyState | None:
         """What is stored about a key, without its result; None if nothing is. For operators: it takes no lock."""
-        return finish(self._twin.inspect(key))
-
-    def __reduce__(self) -> NoReturn:
-        """Refuse pickling: connections do not travel."""
-        self._twin.__reduce__()
-
-    def __repr__(self) -> str:
-        return repr(self._twin).replace("AsyncIdempotency", "Idempotency")
+        return run(self._twin.inspect(key))
 
 
-class KeyedAttempt(Twin):
+class KeyedAttempt(SelfBlockTwin):
     """One attempt at the work of an idempotency key, good for one block; made by `idempotency.attempt`.
 
     If it is `replayed`, `result` is what an earlier attempt stored. Otherwise do the work and call `complete`: a block
@@ -149,16 +141,4 @@ class KeyedAttempt(Twin):
         stored. A result that is no JSON value, or too large, is a `ConfigurationError`; the key is completed then
         without a result, so that the work is not done a second time.
         """
-        return finish(self._twin.complete(result))
-
-    def __enter__(self) -> KeyedAttempt:
-        finish(self._twin.__aenter__())
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        finish(self._twin.__aexit__(kind, error, trace))
-
-    def __repr__(self) -> str:
-        return repr(self._twin).replace("AsyncKeyedAttempt", "KeyedAttempt")
+        return run(self._twin.complete(result))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from leasehold._blocking.twin import Twin
+from leasehold._blocking.twin import SelfBlockTwin, Twin
 from leasehold._runtimes.threads import run
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Lost(Twin):
         return run(self._twin.wait(timeout))
 
 
-class Lease(Twin):
+class Lease(SelfBlockTwin):
     """A lock that is held, until it is released or lost.
 
     It is its own context manager, which releases at the end of the block and raises `LeaseLost` if it was lost before.
@@ -109,24 +109,8 @@ class Lease(Twin):
         """
         return run(self._twin.release())
 
-    def __enter__(self) -> Lease:
-        run(self._twin.__aenter__())
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        run(self._twin.__aexit__(kind, error, trace))
-
-    def __reduce__(self) -> NoReturn:
-        """Refuse pickling: another process must take the lock itself."""
-        self._twin.__reduce__()
-
-    def __repr__(self) -> str:
-        return repr(self._twin).replace("AsyncLease", "Lease")
-
-
-class LeaseSet(Twin):
+class LeaseSet(SelfBlockTwin):
     """Several locks that are held together; it is over as soon as one of them is."""
 
     _twin: AsyncLeaseSet
@@ -174,22 +158,6 @@ class LeaseSet(Twin):
         All are tried; an interruption, or else the first error of the store, is raised at the end.
         """
         return run(self._twin.release())
-
-    def __enter__(self) -> LeaseSet:
-        run(self._twin.__aenter__())
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        run(self._twin.__aexit__(kind, error, trace))
-
-    def __reduce__(self) -> NoReturn:
-        """Refuse pickling: another process must take the locks itself."""
-        self._twin.__reduce__()
-
-    def __repr__(self) -> str:
-        return repr(self._twin).replace("AsyncLeaseSet", "LeaseSet")
 
 
 class Hold(Generic[L]):

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, Unpack, overload
 
 from leasehold._blocking.lease import Hold, Lease, LeaseSet
-from leasehold._blocking.twin import Twin
+from leasehold._blocking.twin import BlockTwin, Twin
 from leasehold._face.lease import AsyncLease, AsyncLeaseSet
 from leasehold._face.lock_words import LockWords
 from leasehold._runtimes.threads import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
     from leasehold._face.lock import AsyncLock, AsyncLockSet, AsyncMutex, AsyncRWLock
     from leasehold._face.lock_spec import OnBusy, Timeout, WaitOptions
@@ -113,13 +112,6 @@ class Lock(Twin, LockWords):
             """Not here: a lock is shared and holds nothing; the lease is what is released."""
             self._twin.release()
 
-    def __reduce__(self) -> NoReturn:
-        """Refuse pickling: connections do not travel."""
-        self._twin.__reduce__()
-
-    def __repr__(self) -> str:
-        return repr(self._twin).replace("AsyncLock", "Lock")
-
 
 class LockSet(Twin):
     """Several locks that are taken together, always in the same order, so that two sets cannot block each other."""
@@ -168,13 +160,6 @@ class LockSet(Twin):
         twin = run(self._twin.try_acquire())
         return None if twin is None else LeaseSet._of(twin)
 
-    def __reduce__(self) -> NoReturn:
-        """Refuse pickling: connections do not travel."""
-        self._twin.__reduce__()
-
-    def __repr__(self) -> str:
-        return repr(self._twin).replace("AsyncLockSet", "LockSet")
-
 
 class RWLock(Twin):
     """Any number of readers or one writer; a waiting writer goes before readers that come after it."""
@@ -191,15 +176,8 @@ class RWLock(Twin):
         """The lock that a writer has alone."""
         return Lock._of(self._twin.write)
 
-    def __reduce__(self) -> NoReturn:
-        """Refuse pickling: connections do not travel."""
-        self._twin.__reduce__()
 
-    def __repr__(self) -> str:
-        return repr(self._twin).replace("AsyncRWLock", "RWLock")
-
-
-class Mutex(Twin):
+class Mutex(BlockTwin):
     """The methods of `threading.Lock` on a distributed lock; it may be shared by threads.
 
     Code written for a local mutex does not check whether it still holds it. So `release`, and the end of a block, raise
@@ -227,8 +205,3 @@ class Mutex(Twin):
 
     def __enter__(self) -> bool:
         return run(self._twin.__aenter__())
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        run(self._twin.__aexit__(kind, error, trace))

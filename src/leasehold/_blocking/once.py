@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import TYPE_CHECKING, Literal, NoReturn, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Literal, ParamSpec, TypeVar
 
 from leasehold._blocking.lease import Lease, Lost
-from leasehold._blocking.twin import Twin
+from leasehold._blocking.twin import BlockTwin, Twin
 from leasehold._patterns.job_result import JobResult
 from leasehold._patterns.once import AsyncAttempt, AsyncOnce, AsyncRun
-from leasehold._runtimes.threads import run as finish
+from leasehold._runtimes.threads import run
 from leasehold.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
     from leasehold._durations import Duration
     from leasehold.values import Skipped
@@ -70,27 +69,15 @@ class Once(Twin):
 
         return once
 
-    def __reduce__(self) -> NoReturn:
-        """Refuse pickling: connections do not travel."""
-        self._twin.__reduce__()
 
-    def __repr__(self) -> str:
-        return repr(self._twin).replace("AsyncOnce", "Once")
-
-
-class Attempt(Twin):
+class Attempt(BlockTwin):
     """One attempt at a job; made by `attempt`, good for one block."""
 
     _twin: AsyncAttempt
 
     def __enter__(self) -> Run | Skipped:
-        started = finish(self._twin.__aenter__())
+        started = run(self._twin.__aenter__())
         return Run._of(started) if isinstance(started, AsyncRun) else started
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        finish(self._twin.__aexit__(kind, error, trace))
 
 
 class Run(Twin):
@@ -133,6 +120,3 @@ class Run(Twin):
 
     def __bool__(self) -> Literal[True]:
         return True
-
-    def __repr__(self) -> str:
-        return repr(self._twin).replace("AsyncRun", "Run")

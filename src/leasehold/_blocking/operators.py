@@ -59,15 +59,15 @@ class Operators:
         """A number that no grant of the name has exceeded so far; without a name, of all whose fence was never raised.
 
         For comparing with what a resource has seen, and for moving to another store. It takes the lock of a name that
-        is in nobody's way: stores forget the number of an idle name, but not that the next one has to be higher.
+        is free: stores forget the number of an idle name, but not that the next one has to be higher.
         """
         return run(self._twin.highest_fence(name))
 
     def pause(self, name: str, *, reason: str, by: str | None = None, duration: Duration | None = None) -> None:
-        """Let nobody get the name from now on, by an operator's order: until `resume`, or for `duration`.
+        """Grant the name no more, by an operator's order: until `resume`, or for `duration`.
 
-        Who holds it keeps it and may renew it. Who asks is told why and by whom (`Paused`); who waits goes on waiting,
-        and gets it when the pause is over. It outlives this process. Pausing again replaces the pause.
+        Who holds it keeps it and may renew it. A refusal says why and by whom (`Paused`); a waiter goes on waiting, and
+        gets it when the pause is over. It outlives this process. Pausing again replaces the pause.
         """
         run(self._twin.pause(name, reason=reason, by=by, duration=duration))
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from leasehold._blocking.lease import Lease, Lost
-from leasehold._blocking.twin import Twin
+from leasehold._blocking.twin import SelfBlockTwin, Twin
 from leasehold._runtimes.threads import run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import TracebackType
 
     from leasehold._durations import Duration
     from leasehold._patterns.partition import AsyncPartition
@@ -72,15 +71,8 @@ class Partition(Twin):
     def __hash__(self) -> int:
         return hash(self._twin)
 
-    def __reduce__(self) -> NoReturn:
-        """Refuse pickling: another process must join as a member itself."""
-        self._twin.__reduce__()
 
-    def __repr__(self) -> str:
-        return repr(self._twin).replace("AsyncPartition", "Partition")
-
-
-class Share(Twin):
+class Share(SelfBlockTwin):
     """This member's share of the partitions, made by `client.partitions`; good for one block."""
 
     _twin: AsyncShare
@@ -121,19 +113,3 @@ class Share(Twin):
         members take each as soon as it is free. What the store does not confirm is free when its ttl is over.
         """
         run(self._twin.leave(timeout))
-
-    def __enter__(self) -> Share:
-        run(self._twin.__aenter__())
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        run(self._twin.__aexit__(kind, error, trace))
-
-    def __reduce__(self) -> NoReturn:
-        """Refuse pickling: another process must join as a member itself."""
-        self._twin.__reduce__()
-
-    def __repr__(self) -> str:
-        return repr(self._twin).replace("AsyncShare", "Share")

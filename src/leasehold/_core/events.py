@@ -2,35 +2,35 @@
 
 Levels: normal life is DEBUG; a slow wait is one WARNING that names holder and queue, or has the level that its lock was
 made with; a failed renewal and a lock that was broken or dropped are WARNINGs; a lost lease is an ERROR. An event is
-only built when there is a listener or the logger is enabled for its level.
+only built when there is a listener or the logger is enabled for its level. A recorder gets the fields of the two events
+of every pair, because building them costs more than counting them.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from leasehold._log import DEBUG, ERROR, INFO, WARNING, logger
+from leasehold._log import DEBUG, ERROR, INFO, WARNING, is_logged, logger
 from leasehold._record import record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leasehold.values import Holder, Loss, Pause, Skipped
+    from leasehold.values import Holder, Loss, Pause
 
 __all__ = [
     "Acquired",
-    "Broken",
     "Dropped",
     "Event",
     "Events",
     "FenceRaised",
     "KeeperLate",
     "Lost",
+    "Recorder",
     "ReleaseFailed",
     "Released",
     "RenewalFailed",
     "Renewed",
-    "RunSkipped",
     "StoreReached",
     "StoreUnreachable",
     "TimedOut",
@@ -242,33 +242,6 @@ class Dropped(Event):
 
 
 @record(frozen=True, slots=True)
-class Broken(Event):
-    """An operator broke a lock."""
-
-    level: ClassVar[int] = WARNING
-
-    fence: int
-    reason: str
-    by: str
-
-    def __str__(self) -> str:
-        return f"{self.by} broke {self.name!r} with fence {self.fence}: {self.reason}"
-
-
-@record(frozen=True, slots=True)
-class RunSkipped(Event):
-    """A `once` job was not run, because its slot is another's."""
-
-    level: ClassVar[int] = INFO
-
-    skipped: Skipped
-    job: str = ""
-
-    def __str__(self) -> str:
-        return str(self.skipped)
-
-
-@record(frozen=True, slots=True)
 class FenceRaised(Event):
     """An operator raised the fence of a name."""
 
@@ -282,31 +255,84 @@ class FenceRaised(Event):
         return f"{self.by} raised the fence of {self.name!r} to {self.fence}: {self.reason}"
 
 
+class Recorder(Protocol):
+    """Counts what happens; never blocks. Gets every event, those of a pair as fields, without an object."""
+
+    def acquired(  # noqa: PLR0917 - the fields of the event
+        self, name: str, fence: int, waited: float, group: str | None, mode: str, call: int
+    ) -> None:
+        """What `Acquired` says."""
+
+    def released(self, name: str, fence: int) -> None:
+        """What `Released` says."""
+
+    def hear(self, event: Event) -> None:
+        """Any other event."""
+
+
 class Events:
-    """Passes events to the logger and to the listeners. A listener that raises is logged and kept."""
+    """Passes events to the logger, the recorders and the listeners. A listener that raises is logged and kept."""
 
     def __init__(self) -> None:
-        self.listeners: tuple[Callable[[Event], object], ...] = ()
+        self.listeners: tuple[Callable[[Event], object], ...] = ()  # all of them; empty while nothing is wanted
+        self._recorders: tuple[Recorder, ...] = ()
+        self._callbacks: tuple[Callable[[Event], object], ...] = ()  # those that are no recorder's
 
     def subscribe(self, listener: Callable[[Event], object]) -> Callable[[], None]:
         """Call `listener` with every event from now on; the result ends that."""
-        self.listeners = (*self.listeners, listener)
+        self._change(self._recorders, (*self._callbacks, listener))
+        # Equality, not identity: a bound method is a new object each time it is looked up.
+        return lambda: self._change(self._recorders, tuple(other for other in self._callbacks if other != listener))
 
-        def unsubscribe() -> None:
-            # Equality, not identity: a bound method is a new object each time it is looked up.
-            self.listeners = tuple(other for other in self.listeners if other != listener)
+    def attach(self, recorder: Recorder) -> Callable[[], None]:
+        """Let `recorder` count every event from now on; the result ends that."""
+        self._change((*self._recorders, recorder), self._callbacks)
+        return lambda: self._change(tuple(each for each in self._recorders if each is not recorder), self._callbacks)
 
-        return unsubscribe
+    def _change(self, recorders: tuple[Recorder, ...], callbacks: tuple[Callable[[Event], object], ...]) -> None:
+        self._recorders, self._callbacks = recorders, callbacks
+        self.listeners = (*(recorder.hear for recorder in recorders), *callbacks)
 
     def wanted(self, kind: type[Event]) -> bool:
         """Whether it is worth building an event of this kind."""
-        return bool(self.listeners) or logger.isEnabledFor(kind.level)
+        return bool(self.listeners) or is_logged(kind.level)
+
+    def acquired(  # noqa: PLR0917 - the fields of the event
+        self, name: str, fence: int, waited: float, group: str | None, mode: str, call: int
+    ) -> None:
+        """Pass `Acquired` on, and build it only for those that want the object."""
+        for recorder in self._recorders:
+            try:
+                recorder.acquired(name, fence, waited, group, mode, call)
+            except Exception:  # noqa: BLE001 - it must never break a lock, and is logged
+                _report_failure(Acquired)
+        if self._callbacks or is_logged(DEBUG):
+            _deliver(Acquired(name, fence, waited, group, mode, call), DEBUG, self._callbacks)
+
+    def released(self, name: str, fence: int, freed: bool) -> None:  # noqa: FBT001 - the fields of the event
+        """Pass `Released` on, in the same way."""
+        for recorder in self._recorders:
+            try:
+                recorder.released(name, fence)
+            except Exception:  # noqa: BLE001 - it must never break a lock, and is logged
+                _report_failure(Released)
+        if self._callbacks or is_logged(DEBUG):
+            _deliver(Released(name, fence, freed), DEBUG, self._callbacks)
 
     def emit(self, event: Event, level: int | None = None) -> None:
         """Log the event, at its own level unless another is given, and pass it on."""
-        logger.log(event.level if level is None else level, "%s", event)
-        for listener in self.listeners:
-            try:
-                listener(event)
-            except Exception:  # a listener must never break a lock
-                logger.exception("a listener of on_event failed on %s; the lock is not affected", type(event).__name__)
+        _deliver(event, event.level if level is None else level, self.listeners)
+
+
+def _deliver(event: Event, level: int, listeners: tuple[Callable[[Event], object], ...]) -> None:
+    if is_logged(level):
+        logger.log(level, "%s", event)
+    for listener in listeners:
+        try:
+            listener(event)
+        except Exception:  # noqa: BLE001 - a listener must never break a lock, and is logged
+            _report_failure(type(event))
+
+
+def _report_failure(kind: type[Event]) -> None:
+    logger.exception("a listener of on_event failed on %s; the lock is not affected", kind.__name__)

@@ -18,7 +18,7 @@ from weakref import WeakSet
 
 from leasehold._core import events as happened
 from leasehold._core.event_dispatcher import EventDispatcher
-from leasehold._core.renewals import Known, Renewals
+from leasehold._core.renewals import BatchKnown, Known, Renewals
 from leasehold._core.stacklevel import user_stacklevel
 from leasehold._core.states import FREED, HELD, LOST, RELEASE, RELEASING, advance
 from leasehold._core.tenure import notify
@@ -48,7 +48,6 @@ class Keeper:
 
     def __init__(self, runtime: Runtime, backend: Backend, events: Events) -> None:
         self._runtime = runtime
-        self._backend = backend
         self._events = events
         self._signal = runtime.signal()
         self._dispatcher = EventDispatcher(runtime, events)
@@ -69,9 +68,13 @@ class Keeper:
 
     # --- what the faces call; plain functions, so nothing can await inside a guard
 
-    def admit(self, tenure: Tenure) -> None:
+    def admit(self, tenure: Tenure, *, in_batch: bool = False) -> None:
         """Keep this lease from now on."""
-        known = Known(tenure, self._dropped.append)
+        if in_batch:
+            known: Known = BatchKnown(tenure, self._dropped.append)
+            known.batch = tenure.batch  # type: ignore[attr-defined]
+        else:
+            known = Known(tenure, self._dropped.append)
         known.name, known.fence = tenure.name, tenure.grant.fence
         with self.guard:
             if self._closed:
@@ -86,6 +89,17 @@ class Keeper:
                 self._signal.set()
         if tenure.ttl != tenure.grant.claim.ttl:
             self.renewals.ttl_warnings.note(tenure)
+
+    def succeed(self, before: Tenure, following: Tenure) -> None:
+        """Keep this lease instead of the one that was passed on to it; the caller has the guard."""
+        known = BatchKnown(following, self._dropped.append)
+        known.name, known.fence, known.batch = following.name, following.grant.fence, following.batch
+        self._numbers += 1
+        known.number = following.number = self._numbers
+        self._known[following.number] = known
+        self._known.pop(before.number, None)
+        if following.deadline < self._wake:
+            self._signal.set()
 
     def decide(self, tenure: Tenure) -> Loss | None:
         """Whether the lease is lost now, by the clock; the worker then notifies its watchers and listeners."""

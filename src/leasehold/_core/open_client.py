@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 from leasehold._core.backoff import GRACE
 from leasehold._core.cleanup import Cleanup
 from leasehold._core.keeper import Keeper
+from leasehold._core.local_queue import local_queues
 from leasehold._core.states import HELD
 from leasehold._core.waiting_calls import WaitingCalls
 from leasehold._log import logger
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from leasehold._core.events import Events
+    from leasehold._core.local_queue import LocalQueues
     from leasehold._core.tenure import Tenure
     from leasehold._face.lock_spec import LockSpec
     from leasehold.spi import Backend, Runtime
@@ -44,6 +46,7 @@ class OpenClient:
     waiting_calls: WaitingCalls
     cleanup: Cleanup
     has_queue: bool  # whether waiters of one lock come in order of their arrival
+    local: LocalQueues | None  # where those that wait for one lock stand in line
     close_patience: float  # 0 where the clock is turned by hand: it stands still while `close` waits
     entered: WeakValueDictionary[tuple[str, Mode, Hashable], Tenure] = field(default_factory=WeakValueDictionary)
     """The re-entrant locks that each thread or task holds."""
@@ -119,6 +122,8 @@ class OpenClient:
         """Forget everything in a forked child: it belongs to the parent."""
         self.keeper.bury()
         self.cleanup.bury()
+        if self.local is not None:
+            self.local.bury()
 
     def note_fence(self, key: str, fence: int) -> None:
         """Remember that a resource has seen this fence and would refuse a lower one; see `fence_repair`."""
@@ -132,6 +137,7 @@ def open_client(
     """Everything that a client has while it is open; no I/O."""
     keeper, waiting_calls, cleanup = Keeper(runtime, backend, events), WaitingCalls(runtime), Cleanup(runtime)
     has_queue = Capability.FIFO in backend.capabilities
+    local = local_queues(runtime, backend, keeper, waiting_calls)
     return OpenClient(
-        runtime, backend, keeper, events, connect_timeout, waiting_calls, cleanup, has_queue, close_patience
+        runtime, backend, keeper, events, connect_timeout, waiting_calls, cleanup, has_queue, local, close_patience
     )

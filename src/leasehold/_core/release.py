@@ -6,19 +6,19 @@ background until the lease's own deadline, so that the next holder need not wait
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from leasehold._core import events as happened
 from leasehold._core.backoff import GRACE, OUTAGE
-from leasehold._core.states import RELEASING
-from leasehold._log import is_logged
+from leasehold._core.states import HELD, RELEASED, RELEASING
+from leasehold._log import is_logged, logger
 from leasehold.errors import BackendError, BackendUnavailable, ClientClosed, OutcomeUnknown
 
 if TYPE_CHECKING:
     from leasehold._core.open_client import OpenClient
     from leasehold._core.tenure import Tenure
 
-__all__ = ["release"]
+__all__ = ["give_back", "release"]
 
 
 async def release(opened: OpenClient, tenure: Tenure) -> bool:
@@ -27,6 +27,8 @@ async def release(opened: OpenClient, tenure: Tenure) -> bool:
     When the store does not answer, the lease stays "releasing": it is not renewed, and is tried again, in the
     background and by a second call.
     """
+    if tenure.batch is not None and await _is_passed_on(opened, tenure):
+        return True
     if not opened.keeper.begin_release(tenure):
         return _freed_meanwhile(tenure)
 
@@ -45,6 +47,45 @@ async def release(opened: OpenClient, tenure: Tenure) -> bool:
             text = str(failure) or type(failure).__name__
             opened.events.emit(happened.ReleaseFailed(tenure.name, text, fence=tenure.grant.fence))
         raise
+
+
+async def give_back(opened: OpenClient, tenure: Tenure) -> None:
+    """Release what no caller has got: without a word to listeners, and whatever became of it meanwhile."""
+    now = opened.runtime.now()
+    opened.keeper.begin_release(tenure)
+    if tenure.state is RELEASED:
+        return
+    try:
+        await _attempt(opened, tenure, now + GRACE)
+    except (BackendUnavailable, OutcomeUnknown):
+        _go_on_in_the_background(opened, tenure)
+    except (BackendError, ClientClosed):
+        logger.debug("could not give back %r; its ttl will free it", tenure.name, exc_info=True)
+
+
+async def _is_passed_on(opened: OpenClient, tenure: Tenure) -> bool:
+    """Whether the next one in the local queue has it now, so that there is nothing to release in the store."""
+    local: Any = opened.local  # there is one where there are batches
+    was_held = tenure.state is HELD
+    try:
+        passed = local.pass_on(tenure)
+    except GeneratorExit:
+        raise
+    except BaseException:  # a signal handler raised
+        if tenure.state is HELD:
+            await release(opened, tenure)
+        raise
+    if passed and was_held:
+        _report_passed_on(opened, tenure)
+    return passed and was_held
+
+
+def _report_passed_on(opened: OpenClient, tenure: Tenure) -> None:
+    for watcher in tenure.present_watchers():
+        watcher.on_end(None)
+    events = opened.events
+    if events.listeners or is_logged(happened.Released.level):
+        events.released(tenure.name, tenure.grant.fence, True)  # noqa: FBT003 - freed for the next one in line
 
 
 async def _try_again(opened: OpenClient, tenure: Tenure, limit: float, failure: BackendError) -> bool:
@@ -70,7 +111,7 @@ async def _attempt_and_report(opened: OpenClient, tenure: Tenure, until: float) 
         freed = _freed_meanwhile(tenure)
     events = opened.events
     if events.listeners or is_logged(happened.Released.level):
-        events.emit(happened.Released(tenure.name, tenure.grant.fence, freed))
+        events.released(tenure.name, tenure.grant.fence, freed)
     return freed
 
 
@@ -101,8 +142,7 @@ def _go_on_in_the_background(opened: OpenClient, tenure: Tenure) -> None:
             return  # another call of release was faster
         freed = await _attempt(opened, tenure, until)
         tenure.freed = freed
-        if opened.events.wanted(happened.Released):
-            opened.events.emit(happened.Released(tenure.name, tenure.grant.fence, freed))
+        opened.events.released(tenure.name, tenure.grant.fence, freed)
 
     opened.cleanup.add(tenure.name, perform, tenure.kept_until)
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from leasehold._core.event_dispatcher import EventDispatcher
     from leasehold._core.events import Events
+    from leasehold._core.local_queue import Batch
     from leasehold._core.tenure import Tenure
     from leasehold.spi import Backend, Runtime, Signal
 
@@ -35,6 +36,23 @@ class Known(weakref.ref["Tenure"]):
     number: int
     name: str
     fence: int
+
+    def concerned(self) -> Tenure | None:
+        """The lease that the answer to a renewal is about."""
+        return self()
+
+
+class BatchKnown(Known):
+    """The same for a lease of a batch: what the store says of the grant is about the present one."""
+
+    __slots__ = ("batch",)
+
+    batch: Batch | None
+
+    def concerned(self) -> Tenure | None:
+        """The one that it was passed on to meanwhile, if it was."""
+        present = None if self.batch is None else self.batch.present
+        return self() if present is None else present()
 
 
 class Renewals:
@@ -90,15 +108,20 @@ class Renewals:
         renewed, late = [], []
         took = self._runtime.now() - sent
         self.usual = min(took, 2 * self.usual) if self.usual else took  # one late answer does not make a slow store
-        for (known, _), answer in zip(due, answers, strict=True):
+        for (known, grant), answer in zip(due, answers, strict=True):
             if isinstance(answer, BackendError):
                 self._renewal_failed(known, answer, sent)
                 continue
-            tenure = known()
+            tenure = known.concerned()
             if tenure is None:
                 continue
+            is_outdated = isinstance(answer, Loss) and grant.fence < tenure.grant.fence
             with self.guard:
                 tenure.renewal_ended()
+                if is_outdated:  # the store may know a later fence by now, and refuse this one: the present one asks
+                    tenure.due = min(tenure.due, self._runtime.now())
+            if is_outdated:
+                continue
             self._apply(tenure, answer, sent)
             if tenure.state is State.HELD:
                 renewed.append((tenure.name, tenure.grant.fence))
@@ -131,7 +154,7 @@ class Renewals:
 
     def _renewal_failed(self, known: Known, error: Exception, sent: float) -> None:
         now = self._runtime.now()
-        tenure = known()
+        tenure = known.concerned()
         if tenure is None:
             return
         with self.guard:

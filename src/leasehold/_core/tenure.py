@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import weakref
     from collections.abc import Iterable
 
+    from leasehold._core.local_queue import Batch
     from leasehold.values import Grant
 
 __all__ = ["Tenure", "Watcher", "notify"]
@@ -45,6 +46,7 @@ class Tenure:
     """The holder's side of one grant."""
 
     gives_back_late = True  # whether a renewal that is confirmed after the end is released at once
+    batch: Batch | None = None  # whose grant it shares; only a `LocalTenure` has one
 
     __slots__ = (
         "__weakref__",

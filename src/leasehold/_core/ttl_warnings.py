@@ -24,7 +24,7 @@ class TtlWarnings:
         self._names: set[str] = set()
 
     def note(self, tenure: Tenure) -> None:
-        """Compare a grant or a renewal; the short ttl after a hand-over does not count, a renewal follows at once."""
+        """Compare a grant or a renewal; the short ttl after a hand-over does not count, a renewal follows soon."""
         name, asked, given = tenure.name, tenure.grant.claim.ttl, tenure.ttl
         if tenure.is_window or name in self._names or len(self._names) >= MOST_NAMES or is_near(asked, given):
             return

@@ -12,6 +12,7 @@ __all__ = ["believed_until", "hedge_after", "is_near", "margin", "renewal_due", 
 
 DRIFT_FIXED = 0.005
 RENEWALS_PER_TTL = 3
+SOON = 0.1
 SHORTEST_RETRY = 0.02
 RETRIES_PER_TTL = 15  # while renewals fail or vanish: enough tries that a few lost packets do not cost the lease
 
@@ -32,10 +33,13 @@ def is_near(asked: float, given: float) -> bool:
 
 
 def renewal_due(since: float, granted: float, wanted: float) -> float:
-    """When to renew a grant: after a third of its ttl, or at once if the store granted less than was wanted."""
-    if granted < wanted:
-        return since
-    return since + granted / RENEWALS_PER_TTL
+    """When to renew a grant: after a third of its ttl, or soon if the store granted less than was wanted.
+
+    Soon and not at once: a lock that is handed from one to the next is mostly released before that, and a renewal of
+    every grant would be one more write to a name that all want to write to.
+    """
+    usual = since + granted / RENEWALS_PER_TTL
+    return min(usual, since + SOON) if granted < wanted else usual
 
 
 def retry_due(now: float, ttl: float) -> float:

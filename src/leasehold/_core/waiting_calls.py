@@ -41,6 +41,16 @@ class WaitingCalls:
         self._calls: WeakKeyDictionary[object, Hashable] = WeakKeyDictionary()  # with the thread or task of each
         self._ended = runtime.signal()
 
+    @property
+    def is_leaving(self) -> bool:
+        """Whether the client is being closed, or the process about to end."""
+        return self._closed or self.is_frozen
+
+    @property
+    def number(self) -> int:
+        """How many wait, or have waited and are not over yet."""
+        return len(self._calls)
+
     def begins(self, call: object) -> None:
         """Know a call that is about to wait."""
         with self._guard:

@@ -240,7 +240,7 @@ class AsyncClient(AsyncPatterns, AsyncOperators):
         """Stop renewing and let go of connections; may be called twice. Leases still held are lost to their holders.
 
         Those leases are left to their ttl, as another thread or task may be at work under them. With `release` they are
-        given back, so that the next holder need not wait: for a program that is about to end. Their holders are told
+        given back, so that the next holder need not wait: for a program that is about to end. Their holders learn it
         first, with the reason `given back`, and `on_lost` may take up to half of `timeout`; after `timeout` seconds
         what is left is left to its ttl. The client is closed on every event loop that has used it; leases of a loop
         that does not run any more count as dropped.
@@ -251,7 +251,7 @@ class AsyncClient(AsyncPatterns, AsyncOperators):
     def release_on_signals(
         self, signals: Iterable[int] | None = None, *, timeout: Duration = CLOSE_PATIENCE
     ) -> ReleaseOnSignals:
-        """When the process is told to end, give back all leases, `close(release=True)`, and then let it end.
+        """When a signal ends the process, give back all leases, `close(release=True)`, and then let it end.
 
         `signals`: SIGTERM and SIGINT, unless others are given; those that are ignored stay ignored. Afterwards the
         handler that was there before gets the signal, or the process ends by it. That comes after `timeout` seconds at

@@ -1,7 +1,7 @@
 """Leaving in order: give back every lease of a client that is being closed, within a bounded time.
 
-First the holders are told, then calls that wait leave their queues, and only then the locks are given back: the next
-holder must not begin while one of ours has not heard yet that it is over. A lease whose holder could not be told in
+First the holders are notified, then waiting calls leave their queues, and only then the locks are given back: the next
+holder must not begin while one of ours does not know yet that it is over. A lease whose holder could not be notified in
 time (its `on_lost` has not returned) is left to its ttl, which is the safe side.
 """
 
@@ -24,7 +24,7 @@ __all__ = ["depart"]
 
 AT_ONCE = 4  # releases under way at a time: a distant store is not asked one after the other
 GIVEN_BACK = Loss(LossReason.GIVEN_BACK, "its client was closed and gave it back, so another holder may have it now")
-UNTOLD = "its on_lost has not returned"
+NOT_NOTIFIED = "its on_lost has not returned"
 
 
 async def depart(opened: OpenClient, deadline: float, *, freeze: bool = False) -> None:
@@ -45,21 +45,21 @@ class _Departure:
         self._deadline = deadline
         self._freeze = freeze  # calls that wait do not end by themselves
         self._ended: list[Tenure] | None = None
-        self._told = False
+        self._has_notified = False
         self._left: deque[Tenure] = deque()  # to be given back
 
     async def perform(self) -> None:
-        """End the leases, tell their holders, then give the locks back."""
+        """End the leases, notify their holders, then give the locks back."""
         opened, now = self._opened, self._runtime.now()
         half = now + max(0.0, self._deadline - now) / 2
         if self._ended is None:
             self._ended = opened.keeper.end_all(GIVEN_BACK)
-        if not self._told:
-            told = await self._tell(self._ended, half)
-            self._told = True
-            self._left.extend(told)
-            for tenure in set(self._ended).difference(told):
-                self._report_failure(tenure, UNTOLD)
+        if not self._has_notified:
+            notified = await self._notify(self._ended, half)
+            self._has_notified = True
+            self._left.extend(notified)
+            for tenure in set(self._ended).difference(notified):
+                self._report_failure(tenure, NOT_NOTIFIED)
         patience = min(GRACE, opened.close_patience)
         until = min(half, self._runtime.now() + patience)
         await (opened.waiting_calls.leave(half) if self._freeze else opened.waiting_calls.finish(until))
@@ -71,19 +71,19 @@ class _Departure:
         for helper in helpers:
             await helper.join(self._deadline)
 
-    async def _tell(self, ended: list[Tenure], deadline: float) -> list[Tenure]:
+    async def _notify(self, ended: list[Tenure], deadline: float) -> list[Tenure]:
         """Notify the holders of these leases; returns those that were notified by the deadline."""
-        told = [tenure for tenure in ended if not tenure.watchers]
+        notified = [tenure for tenure in ended if not tenure.watchers]
         watched = [tenure for tenure in ended if tenure.watchers]
 
-        async def tell() -> None:
+        async def notify_each() -> None:
             for tenure in watched:
                 await notify([tenure])
-                told.append(tenure)
+                notified.append(tenure)
 
         if watched:
-            await self._runtime.spawn(tell(), "leasehold loss").join(deadline)
-        return list(told)
+            await self._runtime.spawn(notify_each(), "leasehold loss").join(deadline)
+        return list(notified)
 
     async def _give_back_all(self) -> None:
         while True:
@@ -112,8 +112,7 @@ class _Departure:
                 failure = error
                 break
             else:
-                if self._opened.events.wanted(happened.Released):
-                    self._opened.events.emit(happened.Released(tenure.name, tenure.grant.fence, freed))
+                self._opened.events.released(tenure.name, tenure.grant.fence, freed)
                 return
         self._report_failure(tenure, str(failure or "there was no time left for it"))
 

@@ -92,7 +92,7 @@ def not_an_attribute(word: str) -> str:
 
 def not_in_the_package(word: str, known: Iterable[str]) -> AttributeError:
     """The error for a name that the package does not have."""
-    explained = _PACKAGE.get(word) or _nearest(word, known)
+    explained = _PACKAGE.get(word) or (None if word.startswith("_") else _nearest(word, known))
     return AttributeError(f"module 'leasehold' has no attribute {word!r}{f'; {explained}' if explained else ''}")
 
 

@@ -142,16 +142,21 @@ class AsyncLease:
         home = opened.home
         if home is not None and home is not opened.runtime.home():
             opened.require_home(self.name)
-        with opened.keeper.guard:
-            shared = self._tenure.handles > 1
-            if shared:
-                self._tenure.handles -= 1
-                self._unreleased = False
-        if shared:
+        if self._tenure.handles > 1 and self._leave_to_others():
             return True
         freed = await release(opened, self._tenure)
         self._unreleased = False
         return freed
+
+    def _leave_to_others(self) -> bool:
+        """Give up this share of a lock that was entered several times; False if it is the last one by now."""
+        tenure = self._tenure
+        with self._opened.keeper.guard:
+            if tenure.handles == 1:
+                return False
+            tenure.handles -= 1
+            self._unreleased = False
+        return True
 
     async def __aenter__(self) -> AsyncLease:
         self._opened.require_home(self.name)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
 from leasehold._backoff import QUEUE_OR_POLL, Backoff, HowToWait
 from leasehold._core.names import check_fact, check_name, key_for
@@ -16,6 +16,7 @@ from leasehold._lazy import lazy
 from leasehold._log import CRITICAL, DEBUG, ERROR, INFO, WARNING
 from leasehold._record import record
 from leasehold.errors import ConfigurationError
+from leasehold.values import Mode
 
 if TYPE_CHECKING:
     import inspect
@@ -23,16 +24,17 @@ if TYPE_CHECKING:
 
     from leasehold._core.tenure import Tenure
     from leasehold.errors import AcquireTimeout
-    from leasehold.values import Grant, Holder, Mode
+    from leasehold.values import Grant, Holder
 else:
     inspect = lazy("inspect")
 
 __all__ = [
-    "SLOW_WAIT", "LockOptions", "LockSpec", "OnBusy", "OnWait", "SlowWait", "Timeout", "WaitOptions", "how_to_wait",
-    "is_whole", "log_level", "make_spec", "refuse_unknown", "takes_the_call", "with_group",
+    "SLOW_WAIT", "Fair", "LockOptions", "LockSpec", "OnBusy", "OnWait", "SlowWait", "Timeout", "WaitOptions",
+    "how_to_wait", "is_whole", "log_level", "make_spec", "refuse_unknown", "takes_the_call", "with_group",
 ]  # fmt: skip
 
 Timeout: TypeAlias = Duration | EllipsisType | None  # `...`: the timeout that the client was made with
+Fair: TypeAlias = Literal["batches", "strict"]  # in which order waiters of several processes are served
 OnBusy: TypeAlias = "Callable[[AcquireTimeout], Any] | None"
 OnWait: TypeAlias = "Callable[[int | None, Holder | None, float], object] | None"
 
@@ -52,6 +54,7 @@ class LockOptions(TypedDict, total=False):
     reentrant: bool
     slow_wait: Duration | None
     slow_wait_level: int | str
+    fair: Fair
 
 
 class WaitOptions(TypedDict, total=False):
@@ -79,6 +82,13 @@ class LockSpec:
     slow_wait: float = SLOW_WAIT  # infinite: no warning
     slow_wait_level: int = WARNING
     make_tenure: Callable[[str, Grant, float], Tenure] | None = None  # of a pattern whose leases end in its own way
+    fair: Fair = "batches"
+
+    @property
+    def in_batches(self) -> bool:
+        """Whether it may be passed on between the calls of one client before others have it."""
+        is_plain = self.renew and not self.min_hold and not self.reentrant and self.make_tenure is None
+        return is_plain and self.mode is Mode.EXCLUSIVE and self.fair == "batches"
 
 
 class SlowWait:
@@ -116,6 +126,7 @@ def make_spec(
         min_hold=seconds(options.get("min_hold", 0), "min_hold"),
         group=check_fact(options.get("group"), "group"),
         reentrant=_flag(options.get("reentrant", False), "reentrant"),
+        fair=_fair(options.get("fair", "batches")),
         slow_wait=_slow_wait(options["slow_wait"]) if "slow_wait" in options else slow_wait.after,
         slow_wait_level=log_level(options["slow_wait_level"]) if "slow_wait_level" in options else slow_wait.level,
     )
@@ -185,6 +196,14 @@ def log_level(value: object) -> int:
 
 def _slow_wait(value: Duration | None) -> float:
     return math.inf if value is None else seconds(value, "slow_wait")
+
+
+def _fair(value: object) -> Fair:
+    if value == "batches":
+        return "batches"
+    if value == "strict":
+        return "strict"
+    raise ConfigurationError(f"fair must be 'batches' or 'strict', not {value!r}")
 
 
 def _flag(value: object, what: str) -> bool:

@@ -8,7 +8,21 @@ from leasehold._core.events import Event
 from leasehold._log import WARNING
 from leasehold._record import record
 
-__all__ = ["NamePaused", "NameResumed", "RunAgain", "RunForgotten"]
+__all__ = ["Broken", "NamePaused", "NameResumed", "RunAgain", "RunForgotten"]
+
+
+@record(frozen=True, slots=True)
+class Broken(Event):
+    """An operator broke a lock."""
+
+    level: ClassVar[int] = WARNING
+
+    fence: int
+    reason: str
+    by: str
+
+    def __str__(self) -> str:
+        return f"{self.by} broke {self.name!r} with fence {self.fence}: {self.reason}"
 
 
 @record(frozen=True, slots=True)
@@ -42,7 +56,7 @@ class RunForgotten(Event):
 
 @record(frozen=True, slots=True)
 class NamePaused(Event):
-    """An operator paused a name: nobody gets it until it is resumed, or for `seconds`."""
+    """An operator paused a name: it is not granted until it is resumed, or for `seconds`."""
 
     level: ClassVar[int] = WARNING
 

@@ -10,7 +10,7 @@ from leasehold._core.capabilities import inspecting, operating, pausing
 from leasehold._core.names import MAX_FACT_CHARACTERS, check_fact, check_name, key_for, name_of
 from leasehold._durations import ttl_seconds
 from leasehold._face.lock_spec import is_whole
-from leasehold._face.operator_events import NamePaused, NameResumed, RunForgotten
+from leasehold._face.operator_events import Broken, NamePaused, NameResumed, RunForgotten
 from leasehold._record import replace
 from leasehold.errors import BackendUnavailable, ConfigurationError, OutcomeUnknown
 from leasehold.spi import Examining
@@ -82,7 +82,7 @@ class AsyncOperators:
         key = key_for(self._namespace, check_name(name))
         broken = await operating(self._open().backend).break_(key, fence, f"{reason} (by {author})", now=now)
         if broken:
-            self._events.emit(happened.Broken(name, fence, reason, author))
+            self._events.emit(Broken(name, fence, reason, author))
         return broken
 
     async def raise_fence(self, name: str, fence: int, *, reason: str, by: str | None = None) -> int:
@@ -104,7 +104,7 @@ class AsyncOperators:
         """A number that no grant of the name has exceeded so far; without a name, of all whose fence was never raised.
 
         For comparing with what a resource has seen, and for moving to another store. It takes the lock of a name that
-        is in nobody's way: stores forget the number of an idle name, but not that the next one has to be higher.
+        is free: stores forget the number of an idle name, but not that the next one has to be higher.
         """
         kept = 0
         if name is not None:
@@ -114,10 +114,10 @@ class AsyncOperators:
             return max(kept, lease.fence)
 
     async def pause(self, name: str, *, reason: str, by: str | None = None, duration: Duration | None = None) -> None:
-        """Let nobody get the name from now on, by an operator's order: until `resume`, or for `duration`.
+        """Grant the name no more, by an operator's order: until `resume`, or for `duration`.
 
-        Who holds it keeps it and may renew it. Who asks is told why and by whom (`Paused`); who waits goes on waiting,
-        and gets it when the pause is over. It outlives this process. Pausing again replaces the pause.
+        Who holds it keeps it and may renew it. A refusal says why and by whom (`Paused`); a waiter goes on waiting, and
+        gets it when the pause is over. It outlives this process. Pausing again replaces the pause.
         """
         if not reason or not check_fact(reason, "reason"):
             raise ConfigurationError("pausing a name needs a reason, which those who ask for it will be shown")

@@ -1,4 +1,4 @@
-"""Leave in order when the process is told to end: `client.release_on_signals`.
+"""Leave in order when a signal ends the process: `client.release_on_signals`.
 
 The handler is a plain one of the `signal` module in both faces. `loop.add_signal_handler` would replace what a
 framework has installed, and there is no way to call that afterwards; a plain handler can be restored, and the signal

@@ -1,7 +1,7 @@
 """Cache: values that are built once, however many want them at the same moment. The async face, which is the core face.
 
 A read is one question to the store. Early refresh decides when a value is built again, a try-lock decides by whom, and
-everybody else gets the value that is there, also for a while after it has expired. Only where there is none do callers
+all others get the value that is there, also for a while after it has expired. Only where there is none do callers
 wait, in the queue of the key's lock. Values are stored under a fence: a builder that was paused for too long cannot
 overwrite what came after it, nor bring back what was forgotten.
 """
@@ -198,7 +198,7 @@ class AsyncCache:
         return await read_record(opened, name, key, 0, until)
 
     async def _overwrite(self, key: str, make: Callable[[Reading, int, float], tuple[bytes, float]]) -> None:
-        """Write under the lock if it is free, and else without it: nobody waits for a build here."""
+        """Write under the lock if it is free, and else without it: no caller waits for a build here."""
         name, opened = self._lock_name(key), self._client._open()
         lease = await self._client.lock(name, **self._options).try_acquire()
         try:
@@ -331,7 +331,7 @@ def _checked(encode: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
     """An encoder of the user's own, which must give bytes, and must not be pickle."""
     if getattr(encode, "__module__", "") in ("pickle", "_pickle", "marshal"):
         raise ConfigurationError(
-            "a cache does not take pickle: whoever can write to the store could run code in every reader; use JSON, or "
+            "a cache does not take pickle: one who can write to the store could run code in every reader; use JSON, or "
             "an encoding that holds data only"
         )
 

@@ -59,7 +59,7 @@ class Building:
     # --- the ways to a value
 
     async def renew(self, entry: Entry, reading: Reading) -> Any:
-        """Build what is due if nobody else does; who does not build gets the present value at once."""
+        """Build what is due if no other does; a caller that does not build gets the present value at once."""
         if self._is_held_off():
             return entry.value
         mine, outcome = SharedBuild(self._key, self._runtime.current()), GAVE_UP
@@ -139,12 +139,12 @@ class Building:
             await let_go(lease)
         except AcquireTimeout:
             raise  # our own deadline; those who share the build have theirs
-        except Exception as error:  # noqa: BLE001 - raised by whoever shares it
+        except Exception as error:  # noqa: BLE001 - raised in each caller that shares it
             return Outcome(error=error)
         return outcome
 
     async def _under(self, shared: SharedBuild, lease: AsyncLease, seen: Reading | None) -> Outcome:
-        """Read again now that nobody else can begin, and build unless it was done meanwhile."""
+        """Read again now that no other can begin, and build unless it was done meanwhile."""
         reading = await read_record(
             self._opened, self._lock.name, self._key, lease.fence, self._runtime.now() + lease.remaining()
         )

@@ -27,7 +27,7 @@ class Standing(Enum):
     """What a reader may do with a value."""
 
     FRESH = auto()  # give it out
-    DUE = auto()  # give it out, and build it again if nobody else does
+    DUE = auto()  # give it out, and build it again if no other does
     GONE = auto()  # wait for a new one
 
 

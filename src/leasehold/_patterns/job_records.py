@@ -43,7 +43,7 @@ def record_key(namespace: str, name: str, label: str | None) -> str:
 
 
 def last_key(namespace: str, name: str) -> str:
-    """Where the last run of a job is told that its own record does not tell."""
+    """Where the last run of a job is kept, if its own record does not have it."""
     return key_for(namespace, f"once-last:{name}")
 
 
@@ -186,7 +186,7 @@ class _Forgetting:
     async def fence_beside_the_pause(self, paused: Paused) -> int:
         """A fence for an operator while the job is paused and does not run: above all before, and no grant gets it.
 
-        The lock would give one, but nobody gets the lock now; and that nobody does is what makes this safe.
+        The lock would give one, but it is not granted now; and that is what makes this safe.
         """
         state = await self._client.inspect(self._name)
         if state is None or state.paused is None:

@@ -14,7 +14,6 @@ import functools
 import inspect
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, ParamSpec, TypeAlias, TypedDict, TypeVar, cast, get_args
 
-from leasehold._core.events import RunSkipped
 from leasehold._core.names import check_fact, check_name
 from leasehold._durations import optional_seconds
 from leasehold._face.hold import lost_error
@@ -24,6 +23,7 @@ from leasehold._face.operator_events import RunAgain
 from leasehold._patterns.job_records import record_key, skipped_by
 from leasehold._patterns.job_result import JobResult, conflict_of
 from leasehold._patterns.once_run import TAKEN, AsyncRun, Order
+from leasehold._patterns.pattern_events import RunSkipped
 from leasehold._patterns.retry import retry_until
 from leasehold._patterns.slots import Labelled, check_label, slots_for
 from leasehold.errors import AcquireTimeout, BackendError, ConfigurationError, Paused
@@ -230,7 +230,7 @@ class AsyncAttempt:
     async def _under(self, opened: OpenClient, lease: AsyncLease, slot: Slot, seen: bytes | None) -> AsyncRun | Skipped:
         """Read again now that no other run can begin, and release the lock unless the slot is ours.
 
-        `seen` is the record of the run that is to be repeated. If another is there by now, somebody was faster.
+        `seen` is the record of the run that is to be repeated. If another is there by now, another was faster.
         """
         try:
             reading = await self._read(opened, lease.fence, opened.runtime.now() + lease.remaining())

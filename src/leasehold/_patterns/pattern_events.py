@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from leasehold._core.events import Event
 from leasehold._log import INFO
 from leasehold._record import record
 
-__all__ = ["Campaigning", "Elected", "PartitionTaken", "RunEnded"]
+if TYPE_CHECKING:
+    from leasehold.values import Skipped
+
+__all__ = ["Campaigning", "Elected", "PartitionTaken", "RunEnded", "RunSkipped"]
 
 
 @record(frozen=True, slots=True)
@@ -61,3 +64,16 @@ class RunEnded(Event):
         how = "failed" if self.failed else "ended"
         known = "" if self.recorded else ", and may not be recorded"
         return f"the run of {self.name!r} for slot {self.slot} {how} after {self.took:.3f} s{known}"
+
+
+@record(frozen=True, slots=True)
+class RunSkipped(Event):
+    """A `once` job was not run, because its slot is another's."""
+
+    level: ClassVar[int] = INFO
+
+    skipped: Skipped
+    job: str = ""
+
+    def __str__(self) -> str:
+        return str(self.skipped)

@@ -47,7 +47,7 @@ def plan(count: int, members: Collection[int], me: int, staying: Sequence[int], 
     """
     ordered = sorted(members)
     if me not in ordered:
-        return Plan()  # nobody counts on us: neither take anything, nor give anything up that no one is due
+        return Plan()  # no member counts us: neither take a partition, nor give up one that no other is due
     rank = ordered.index(me)
     due = quota(count, len(ordered), rank)
     if len(staying) >= due:

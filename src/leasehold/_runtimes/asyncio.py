@@ -38,7 +38,8 @@ class AsyncioSignal:
     def set(self) -> None:
         """Raise the flag and wake all waiters."""
         self._up = True
-        self.wake()
+        if self._loop is not None:
+            self.wake()
 
     def wake(self) -> None:
         """Let all waiters look again at the flag and at the clock; from any thread."""

@@ -15,8 +15,9 @@ _said: list[str] = []
 
 def notice_stopped_loop() -> None:
     """To be called before a thread blocks. A program without asyncio has no loop, and does not load it for this."""
-    asyncio = sys.modules.get("asyncio")
-    if asyncio is None or _said or asyncio._get_running_loop() is None:  # noqa: SLF001 - the quick form, without an error
+    # Another thread may be importing it just now: what is not there yet runs no loop either.
+    running_loop = getattr(sys.modules.get("asyncio.events"), "_get_running_loop", None)
+    if running_loop is None or _said or running_loop() is None:
         return
     _said.append(_TEXT)
     import logging  # noqa: PLC0415 - which asyncio has loaded

@@ -14,7 +14,7 @@ __all__ = ["Advice", "recommend"]
 DATABASES = ("postgresql", "mysql", "host")  # what can decide in a transaction of the user's own; SQLite on one host
 OF_HAVE = {"host": "sqlite", "redis-nodes": "redlock", "tests": "memory"}  # the others are called like their store
 
-# Which store, best first. What is said of an earlier one is true for the later ones, too, unless they say otherwise.
+# Which store, best first. What holds for an earlier one holds for the later ones, unless stated otherwise.
 WHEN_COSTLY = ("tests", "host", "etcd", "zookeeper", "postgresql", "mysql", "nats", "redis-nodes", "redis")
 WHEN_CHEAP = ("tests", "host", "redis", "postgresql", "mysql", "nats", "etcd", "zookeeper", "redis-nodes")
 
@@ -34,7 +34,7 @@ WHY_COSTLY = {
 WHY_CHEAP = {
     **WHY_COSTLY,
     "redis": "The fastest of the servers, and waiters are woken in milliseconds; a rare double run after a fail-over "
-    "is what you said you can afford.",
+    "is what you can afford by your answer.",
     "postgresql": "You run it already, it keeps what it has committed, and one server less can fail.",
     "mysql": "You run it already, it keeps what it has committed, and one server less can fail.",
     "etcd": "You run it already, and a majority decides: it is slower than Redis and loses nothing.",

@@ -234,8 +234,8 @@ PATTERNS = {
         "a cache that one process rebuilds",
         'client.cache("prices", ttl="10m").get("sku-1", build)',
         None,
-        "One builds, all others get the value that is there, and nobody waits in line. A value that is built twice is "
-        "no harm, so the lock is only asked for, never waited for.",
+        "One builds, all others get the value that is there, and no caller waits in a queue. A value that is built "
+        "twice is no harm, so the lock is only asked for, never waited for.",
         "how-to/cache-without-stampede.md",
         "The ttl of the lock is how long a builder may vanish before another one builds: 30s unless building takes "
         "long.",

@@ -57,7 +57,7 @@ def _work(
 
 
 def _pause(ended: threading.Event, shortest: float, longest: float) -> None:
-    ended.wait(random.uniform(shortest, longest))  # noqa: S311 - nobody has to be unable to guess it
+    ended.wait(random.uniform(shortest, longest))  # noqa: S311 - it may be guessed
 
 
 def _orders(client: leasehold.Client, ended: threading.Event) -> None:

@@ -77,7 +77,7 @@ EXPLANATIONS = {
     ),
     "Conflict": Explanation(
         "The root of what another holder, writer or attempt was first at.",
-        ("Catch it where `somebody was faster` has one answer, such as 409.",),
+        ("Catch it where `another was faster` has one answer, such as 409.",),
     ),
     "ModeConflict": Explanation(
         "The name is in use as another kind of lock: a mutex or read/write lock here, a semaphore (or one with another "

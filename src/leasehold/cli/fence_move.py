@@ -81,7 +81,7 @@ class _Move:
     # --- what is in the way
 
     def _is_refused(self, advice: str) -> bool:
-        """Whether a name is in use at the old store, which is then said; a pause is in nobody's way."""
+        """Whether a name is in use at the old store, which is then printed; a pause does no harm."""
         in_use = [state for state in self._states() if state.holdings or state.waiting]
         for state in in_use[:SHOWN]:
             self._console.error(f"{state.name!r} is in use at {self._old.store}: {_users(state)}; {advice}")
@@ -113,7 +113,7 @@ class _Move:
             )
         self._report(None, given, highest)
 
-    # --- what is said
+    # --- what is printed
 
     def _what(self) -> str:
         return ", ".join(printable(repr(name)) for name in self._names) or "all names"

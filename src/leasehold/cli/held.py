@@ -49,7 +49,7 @@ def shown_names(names: Sequence[str]) -> str:
 
 
 def environment_of(fences: Mapping[str, int]) -> dict[str, str]:
-    """What a command is told about its grants; several names have no common fence, so they come as a list."""
+    """What a command learns of its grants; several names have no common fence, so they come as a list."""
     if len(fences) == 1:
         ((name, fence),) = fences.items()
         return {"LEASEHOLD_NAME": name, "LEASEHOLD_FENCE": str(fence)}

@@ -20,7 +20,7 @@ __all__ = ["forget", "pause", "resume"]
 
 
 def pause(arguments: Namespace, console: Console) -> int:
-    """The verb: let nobody get the name."""
+    """The verb: no more grants of the name."""
     with open_client(arguments) as client:
         console.note(f"store: {client.store}")
         refuse_absent_store(client)

@@ -74,7 +74,7 @@ progress: it may hang.
     """
 exit codes:
   0                  the lock is held
-  1                  nobody holds it, paused or not
+  1                  the lock is free, paused or not
   64, 69, 70, 77, 78 as for run
 
 examples:

@@ -18,11 +18,11 @@ processes (waits, losses, renewals) come from leasehold.telemetry in those proce
 No name of a lock is in a label. The group of a lock is what stands before the first : or / of its
 name, or the longest --group that its name begins with; at most --max-groups, the others count as other.
 
-The store is asked when somebody scrapes, page by page, and at most once per --max-age. While it does
+The store is read at each scrape, page by page, and at most once per --max-age. While it does
 not answer, leasehold_up is 0 and the gauges are missing; they come back with the store. /healthz
 answers 200 for as long as this program runs.
 
-It listens at 127.0.0.1 unless told otherwise, answers everybody who can reach it, and changes nothing.
+It listens at 127.0.0.1 by default, answers every client that can reach it, and changes nothing.
 """,
     """
 exit codes:

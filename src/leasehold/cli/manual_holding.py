@@ -16,7 +16,7 @@ it is given back. With several names all are taken, or none. When it has the loc
 fence on stdout, which a script can wait for. It renews the lease as `run` does; if this host vanishes, the
 lock is free after --ttl.
 
-Whoever asks meanwhile waits, and is shown your name and --reason. To keep everybody out without a process
+Other claims wait meanwhile, and are shown your name and --reason. To keep all claims out without a process
 of yours, also over a restart of this host, use `leasehold pause NAME --for 2h --reason TEXT` instead.
 """,
         """
@@ -33,17 +33,17 @@ examples:
 """,
     ),
     "wait": Page(
-        "wait until nobody holds a lock",
+        "wait until a lock is free",
         "leasehold wait NAME [-w TIME] [OPTIONS]",
         """
-Returns when nobody holds NAME and it is not paused. It only looks, once per --every: it takes no lock,
+Returns when NAME is free and not paused. It only looks, once per --every: it takes no lock,
 stands in no queue and writes nothing. Between two holders that follow each other closely it may see no
-gap; and when it returns, another process may have taken the lock already. To do something while nobody
-else can, use `leasehold run`.
+gap; and when it returns, another process may have taken the lock already. To do something while no other
+process can, use `leasehold run`.
 """,
         """
 exit codes:
-  0                  nobody holds it
+  0                  it is free
   75                 still held when --wait was over (-E N overrides)
   130                ended with Ctrl-C
   64, 69, 70, 77, 78 as for run

@@ -7,11 +7,11 @@ from leasehold.cli.manual_page import Page
 __all__ = ["JOB_PAGES"]
 
 _PAUSE = Page(
-    "let nobody get a lock or run a job, with a reason",
+    "grant a lock, or run a job, no more for now, with a reason",
     "leasehold pause NAME --reason TEXT [--for TIME] [OPTIONS]",
     """
-From now on nobody gets the lock NAME, until `leasehold resume NAME` or for the time of --for. Who holds
-it keeps it, renews it and gives it back as ever. Who asks is told why and by whom: `run -n` ends with
+From now on the lock NAME is not granted, until `leasehold resume NAME` or for the time of --for. Who holds
+it keeps it, renews it and gives it back as ever. A refused claim is shown why and by whom: `run -n` ends with
 75, `once` skips with 0. Who waits goes on waiting, keeps its place, and gets it after the pause.
 
 The pause is kept in the store: it needs no process, and outlives this one. Pausing again replaces it.

@@ -97,7 +97,7 @@ for the next attempt, unless --close-on-failure.
 
 A slot that must run once more, because its result was bad, is run with --again and --reason: on this
 machine, now. Of several operators who do that at the same time, one runs it. The order is logged, and
-`leasehold info NAME` shows it. While NAME is paused (`leasehold pause`), nobody runs it: the others print
+`leasehold info NAME` shows it. While NAME is paused (`leasehold pause`), no host runs it: each prints
 why, and exit with 0; who stands by goes on waiting.
 
 With --on-conflict standby (recommended for cron) the others wait until the job is done, and one of

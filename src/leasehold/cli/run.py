@@ -217,7 +217,7 @@ def conflict(job: Job, client: Client) -> int:
 
 
 def _busy(client: Client, names: list[str]) -> list[str]:
-    """Those of several names that somebody has now; all of them if nobody has one by now."""
+    """Those of several names that are held now; all of them if none is held by now."""
     return names if len(names) == 1 else [name for name in names if client.inspect(name) is not None] or names
 
 

@@ -1,4 +1,4 @@
-"""`ui`: the dashboard as a server of its own; on the loopback address, unless it is told who may look."""
+"""`ui`: the dashboard as a server of its own; on the loopback address, unless its viewers are named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`wait`: return when nobody holds the lock. It only looks: it takes nothing, and stands in no queue."""
+"""`wait`: return when the lock is free. It only looks: it takes nothing, and stands in no queue."""
 
 from __future__ import annotations
 

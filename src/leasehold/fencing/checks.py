@@ -1,4 +1,4 @@
-"""What guards decide about fences, for statistics: listeners are told of each write that was let pass or refused.
+"""What guards decide about fences, for statistics: listeners get each write that passed or was refused.
 
 Guards belong to no client, so these listeners are those of the process. Without one, a check costs a comparison.
 """

@@ -4,7 +4,7 @@
     scheduler.add_job(report, "cron", hour=2, id="report")
 
 Every process has the same jobs and wakes at the same times; the first to get a scheduled time runs it, the others skip
-it. A process that vanishes in the middle leaves its run to those that stand by (`on_conflict="standby"`), or to nobody.
+it. A process that vanishes in the middle leaves its run to those that stand by (`on_conflict="standby"`), if any do.
 """
 
 from __future__ import annotations

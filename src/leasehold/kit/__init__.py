@@ -6,8 +6,9 @@ when they are used: a store that needs one part does not pay for the others.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from leasehold._lazy import LazyNames
 
 if TYPE_CHECKING:
     from leasehold.kit.documents import ClocklessBackend, DocumentBackend, Documents, Notifying, Timed
@@ -31,7 +32,6 @@ _HOMES = {
     "leasehold.kit.rules": ["Queued", "check_kind", "handed_over_since", "place_lifetime"],
     "leasehold.kit.worker": ["Worker"],
 }  # fmt: skip
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "ClocklessBackend",
@@ -66,13 +66,8 @@ __all__ = [
     "whole",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"module 'leasehold.kit' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(home), name)
-    return value
+if not TYPE_CHECKING:  # so that type checkers refuse a name that is not there
+    __getattr__ = LazyNames(__name__, _HOMES).find
 
 
 def __dir__() -> list[str]:

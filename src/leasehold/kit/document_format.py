@@ -47,9 +47,10 @@ class Name:
         self.read_mark: tuple[int, float] = (0, 0.0)  # the beat of the abandoned mark, and until when it counts here
         self.rows: LocalRows = LocalRows(key, label, now, self._next_fence)
 
-    def _next_fence(self) -> int:
-        self.fence = max(self.fence + 1, self.lowest_fence)
-        return self.fence
+    def _next_fence(self, spare: int = 0) -> int:
+        fence = max(self.fence + 1, self.lowest_fence)
+        self.fence = fence + spare
+        return fence
 
     def raise_fence(self, fence: int) -> int:
         """Make every later fence higher than this."""
@@ -147,6 +148,8 @@ def _row(name: Name, fields: dict[str, Any], first_seen: Callable[[int, float], 
         fields.get("broken"),
         int(fields["number"]),
     )
+    if row.fence and claim.mode is Mode.EXCLUSIVE:  # no grant came after it, so none has the fences behind its own
+        row.spare = max(0, name.fence - row.fence)
     if first_seen is None:
         row.since, row.expires = float(fields["since"]), float(fields["expires"])
     else:

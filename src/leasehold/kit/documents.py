@@ -216,9 +216,13 @@ class ClocklessBackend:
         runtime, pause = self._runtime, self._pause
         deadline = min(until, runtime.now() + PATIENCE)
         while True:
+            loaded = runtime.now()
             value, seen, now = await self._load(document, until)
             answer, fresh = change(value, now)
-            if fresh == value or await self._documents.swap(document, fresh, seen, until):
+            # A process that stood still decides on what it read then. A name without a document has no version that
+            # would tell: after the store was emptied, a grant of an earlier time would get a lower fence.
+            is_old = runtime.now() - loaded > PATIENCE
+            if fresh == value or (not is_old and await self._documents.swap(document, fresh, seen, until)):
                 self._count(fresh != value)
                 return answer
             left = deadline - runtime.now()
@@ -299,6 +303,8 @@ class ClocklessBackend:
         if document.startswith(LOCK):
             name = self._name(document.removeprefix(LOCK), value, now)
             is_over = name.rows.is_idle and name.fence < (now - SPARE) * 1_000_000
+            if not is_over and name.rows.changed:  # a holder vanished: the time of its mark begins when it is written
+                await self._documents.swap(document, write_name(name, self._seen), seen, until)
         else:
             is_over = read_record(value, self.label).is_over(now)
         if is_over:

@@ -36,11 +36,11 @@ class LocalRows:
         "now",
     )
 
-    def __init__(self, key: str, label: str, now: float, next_fence: Callable[[], int]) -> None:
+    def __init__(self, key: str, label: str, now: float, next_fence: Callable[..., int]) -> None:
         self.key: str = key
         self.label: str = label
         self.now: float = now
-        self.next_fence: Callable[[], int] = next_fence
+        self.next_fence: Callable[..., int] = next_fence  # takes how many to keep free behind it
         self.abandoned_until: float = 0.0
         self.changed: bool = False
         self._held: dict[str, Row] = {}

@@ -1,4 +1,4 @@
-"""The pause of a name: an operator's order that nobody gets it for now. It is a row like others.
+"""The pause of a name: an operator's order not to grant it for now. It is a row like others.
 
 The row takes up room as one that is kept for its min_hold does: it is never renewed, cannot be broken, and runs out by
 itself. It is exclusive, and the rules let nothing in beside an exclusive row. It has an owner value that no claim has,

@@ -47,6 +47,7 @@ class Row:
     broken: str | None = None  # the operator's reason
     number: int = 0
     listener: Any = None
+    spare: int = 0  # fences behind that of a holder that no other grant gets
 
 
 class Rows(Protocol):
@@ -87,13 +88,13 @@ class Rows(Protocol):
         """Add a row behind all others, and set its number."""
 
     def update(self, row: Row) -> None:
-        """Keep the state, the instants, the reason and the listener that this row has now; its number stays."""
+        """Keep the state, instants, fence, reason and listener that this row has now; its number stays."""
 
     def delete(self, row: Row) -> None:
         """Forget a row."""
 
-    def next_fence(self) -> int:
-        """A fence above every one that this name has had."""
+    def next_fence(self, spare: int = 0, /) -> int:
+        """A fence above every one that this name has had; the `spare` behind it are given to no other grant."""
 
 
 @record(frozen=True, slots=True)

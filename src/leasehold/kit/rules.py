@@ -26,8 +26,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from leasehold.errors import BackendRejected, ModeConflict
 from leasehold.kit.pauses import holders_of, pause_of, pause_row
+from leasehold.kit.refusals import check_kind, fence_too_high
 from leasehold.kit.rows import Crowd, Row, Rows, State
 from leasehold.spi import DRIFT
 from leasehold.values import MAX_FENCE, Grant, Holding, LockState, Loss, LossReason, Mode, Refusal
@@ -43,6 +43,7 @@ __all__ = [
     "RECHECK",
     "RECHECKS_MISSED",
     "SHORTEST_RECHECK",
+    "SPARE",
     "TAKEN",
     "Crowd",
     "Queued",
@@ -57,9 +58,9 @@ __all__ = [
     "fence_too_high",
     "grant",
     "handed_over_since",
+    "has_fence",
     "inspect",
     "join",
-    "leave_queue",
     "place_lifetime",
     "release",
     "renew",
@@ -73,6 +74,7 @@ RECHECKS_MISSED = 3  # a waiter that did not ask again for so many re-checks is 
 SHORTEST_RECHECK = 0.01
 ABANDONED_KEPT = 86_400.0  # how long the next holder can still learn that the last one vanished
 FENCE_KEPT = 86_400.0  # how long a key remembers the fence of its record, where the fence alone does not say its age
+SPARE = 64  # fences kept free behind that of a grant out of the queue, for hand-overs inside the holder's process
 TAKEN = Loss(LossReason.TAKEN, "the store does not know this grant any more")
 
 
@@ -121,29 +123,6 @@ def handed_over_since(sent: float, passed: float) -> float:
     our clock less may have passed.
     """
     return sent + passed * (1 - DRIFT)
-
-
-def check_kind(claim: Claim, mode: Mode, capacity: int, store: str) -> None:
-    """Refuse a claim for a name that is in use as another kind of lock."""
-    wanted, present = _kind(claim.mode, claim.capacity), _kind(mode, capacity)
-    if wanted != present:
-        raise ModeConflict(
-            f"{claim.key!r} is in use as a {present}, and was asked for as a {wanted}; use one kind for one name",
-            backend=store,
-        )
-
-
-def _kind(mode: Mode, capacity: int) -> str:
-    return f"semaphore of {capacity}" if mode is Mode.PERMIT else "lock"
-
-
-def fence_too_high(fence: int, store: str) -> BackendRejected:
-    """The error for a fence that JSON and Lua would round."""
-    return BackendRejected(
-        f"the next fence of this name would be {fence}, which is above the largest number that is kept exact; "
-        "look at the clock of this host",
-        backend=store,
-    )
 
 
 # --- the verbs --------------------------------------------------------------------------------------------------------
@@ -205,28 +184,38 @@ def turn(rows: Rows, claim: Claim, listener: Any = None) -> Grant | Queued | Ref
     if not admits(claim, rows.holders(), rows.ahead(place)):
         return _keep_place(rows, place, listener)
     _free(rows, place)  # which notifies the next one: several readers or permits may be admissible at once
-    return grant(rows, claim)
+    return grant(rows, claim, SPARE if claim.mode is Mode.EXCLUSIVE else 0)
 
 
-def grant(rows: Rows, claim: Claim) -> Grant:
-    """Make it a holder. The caller knows that it is admitted: a verb above, or a store that saw the name unused."""
-    fence = rows.next_fence()
-    if fence > MAX_FENCE:
+def grant(rows: Rows, claim: Claim, spare: int = 0) -> Grant:
+    """Make it a holder. The caller knows that it is admitted: a verb above, or a store that saw the name unused.
+
+    `spare` fences behind its own are kept free: for a waiter as a rule, for others only where the claim asks for it. A
+    name without waiters may be granted so often that its fences would outrun the clock that they follow.
+    """
+    spare = spare or claim.spare
+    fence = rows.next_fence(spare) if spare else rows.next_fence()
+    if fence + spare > MAX_FENCE:
         raise fence_too_high(fence, rows.label)
     now, ttl = rows.now, claim.ttl
     abandoned = rows.abandoned_until > now
     rows.abandoned_until = 0.0
-    rows.insert(Row(claim, _HOLDING, now, now + ttl, fence, abandoned))
-    return Grant(claim, fence, ttl, None, abandoned)
+    row = Row(claim, _HOLDING, now, now + ttl, fence, abandoned)
+    if spare:
+        row.spare = spare
+    rows.insert(row)
+    return Grant(claim, fence, ttl, None, abandoned, spare)
 
 
 def renew(rows: Rows, wanted: Grant) -> Grant | Loss:
-    """Extend what is still held."""
+    """Extend what is still held. One that was passed on inside its process shows its present fence from now on."""
     row = _of_grant(rows, wanted)
     if row is None:
         return TAKEN
     if row.broken is not None:
         return Loss(LossReason.BROKEN, row.broken)
+    passed, row.fence = wanted.fence - row.fence, wanted.fence
+    row.spare -= passed
     return _extend(rows, wanted.claim, row)
 
 
@@ -270,7 +259,7 @@ def withdraw(rows: Rows, claim: Claim, *, doubt: bool) -> None:
 
 def break_(rows: Rows, fence: int, reason: str, *, now: bool) -> bool:
     """End the grant with this fence; its place stays taken until its ttl is over, unless `now`."""
-    row = next((row for row in rows.held() if row.fence == fence), None)
+    row = next((row for row in rows.held() if has_fence(row, fence)), None)
     if row is None or row.state == _COOLING:
         return False
     row.broken = reason
@@ -280,13 +269,6 @@ def break_(rows: Rows, fence: int, reason: str, *, now: bool) -> bool:
         rows.changed = True
     rows.update(row)
     return True
-
-
-def leave_queue(rows: Rows, number: int) -> None:
-    """Remove a waiter that is known to be dead."""
-    row = next((row for row in rows.waiting() if row.number == number), None)
-    if row is not None:
-        _free(rows, row)
 
 
 def admissible(rows: Rows) -> Iterator[Row]:
@@ -336,15 +318,21 @@ def _note(own: Iterable[Row]) -> Row | None:
 
 
 def _of_grant(rows: Rows, wanted: Grant) -> Row | None:
-    """The row of this very grant: a late copy of its claim, granted anew, is another one with another fence.
+    """The row of this very grant: a late copy of its claim, granted anew, is another one with higher fences.
 
     One that was broken is found after its release too, for as long as it is kept: a call that is sent again gets the
     reason again.
     """
     for row in rows.of_owner(wanted.claim.owner):
-        if row.fence == wanted.fence and (row.state == _HOLDING or row.broken is not None):
+        is_its_own = row.fence == wanted.fence or (row.spare > 0 and has_fence(row, wanted.fence))
+        if is_its_own and (row.state == _HOLDING or row.broken is not None):
             return row
     return None
+
+
+def has_fence(row: Row, fence: int) -> bool:
+    """Whether this is the row's fence, or one of those behind it that no other grant gets."""
+    return row.fence <= fence <= row.fence + row.spare
 
 
 def _repeat(rows: Rows, claim: Claim, row: Row) -> Grant | Refusal:
@@ -357,7 +345,7 @@ def _repeat(rows: Rows, claim: Claim, row: Row) -> Grant | Refusal:
 def _extend(rows: Rows, claim: Claim, row: Row) -> Grant:
     row.expires = rows.now + claim.ttl
     rows.update(row)
-    return Grant(claim, row.fence, claim.ttl, None, row.abandoned)
+    return Grant(claim, row.fence, claim.ttl, None, row.abandoned, row.spare)
 
 
 def _keep_place(rows: Rows, place: Row, listener: Any) -> Queued:

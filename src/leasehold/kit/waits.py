@@ -34,7 +34,7 @@ def waits_for(runtime: Runtime) -> Waits:
     """The one that fits the runtime. Loaded here: a blocking program does not import asyncio for this."""
     if runtime.blocking:
         return BlockingWaits()
-    from leasehold.kit.asyncio_waits import AsyncioWaits  # noqa: PLC0415 - as said
+    from leasehold.kit.asyncio_waits import AsyncioWaits  # noqa: PLC0415 - see above
 
     return AsyncioWaits()
 

@@ -9,8 +9,9 @@ Names are loaded when they are first used: a program that guards need not wait f
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from leasehold._lazy import LazyNames
 
 if TYPE_CHECKING:
     from leasehold.sql.errors import is_retryable
@@ -76,7 +77,6 @@ _HOMES = {
     ],
     "leasehold.sql.store": ["store_schema"],
 }  # fmt: skip
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "AsyncTransactionAttempt",
@@ -130,15 +130,8 @@ __all__ = [
     "transaction_lock_async",
 ]
 
-
 if not TYPE_CHECKING:  # so that type checkers refuse a name that is not there
-
-    def __getattr__(name: str) -> Any:
-        home = _HOME_OF.get(name)
-        if home is None:
-            raise AttributeError(f"module 'leasehold.sql' has no attribute {name!r}")
-        value = globals()[name] = getattr(import_module(home), name)
-        return value
+    __getattr__ = LazyNames(__name__, _HOMES).find
 
 
 def __dir__() -> list[str]:

@@ -19,7 +19,7 @@ PATIENCE = 10  # seconds, for a server that does not answer
 def open_database(url: str) -> Any:
     """A connection of psycopg, PyMySQL or sqlite3: to postgresql://, mysql://, mariadb://, or to a file of SQLite.
 
-    It opens transactions by itself, and commits when it is told to. A file that does not exist is not made.
+    It opens transactions by itself, and commits on demand. A file that does not exist is not made.
     """
     scheme = _scheme(url)
     if scheme == "sqlite":

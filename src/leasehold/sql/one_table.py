@@ -58,7 +58,7 @@ class OneTable:
         return "".join(f"{each.strip().replace('@table@', named)};\n" for each in self._statements)
 
     async def home(self, wire: Wire, schema: str | None) -> str | None:
-        """The schema that it is in; None while a transaction of somebody else makes it.
+        """The schema that it is in; None while another transaction makes it.
 
         It is looked for once per connection.
         """

@@ -3,6 +3,9 @@
 Every `Acquired` is followed by `Released`, `Lost`, `Dropped` or `ReleaseFailed` with the same name and fence, and every
 `WaitBegan` by the end of its call; the recorder keeps what is open, so that no gauge goes below zero, whenever it was
 switched on. In a forked child nothing is held: leases and waiting calls are the parent's.
+
+A grant and a release come as calls with the fields of their events, because they are the bulk of all events; see
+docs/adr/0104.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from leasehold import events as happened
 from leasehold.errors import ConfigurationError
 from leasehold.fencing import checks
+from leasehold.telemetry.batch import CHANGING
 from leasehold.telemetry.labels import OTHER, BoundedValues, backend_of
 from leasehold.telemetry.sink import ACQUIRE, HELD, HOLD, Hold
 from leasehold.values import LossReason
@@ -46,7 +50,7 @@ def switch_on(client: AsyncClient, sink: Sink, groups: Iterable[str], max_groups
             "earlier call returned"
         )
     recorder.announce()
-    stop = client.on_event(recorder.hear)
+    stop = client._events.attach(recorder)  # noqa: SLF001 - a friend
     _watch_guards(sink)
 
     def switch_off() -> None:
@@ -77,11 +81,10 @@ class Recorder:
         self._backend = backend
         self._groups = groups
         self._pairs: dict[tuple[str | None, str], Pair] = {}
-        self._held: dict[tuple[str, int], Hold] = {}
+        self._held: dict[tuple[str, int], tuple[Pair, float]] = {}  # by name and fence, with its beginning
+        self._holds: dict[tuple[str, int], Hold] = {}  # of those, the ones that have a span or are a pattern's
         self._waiting: dict[int, str] = {}
         self._known: dict[type[happened.Event], Callable[[Any], None]] = {
-            happened.Acquired: self._acquired,
-            happened.Released: self._released,
             happened.WaitBegan: self._wait_began,
             happened.TimedOut: self._timed_out,
             happened.Refused: self._refused,
@@ -107,6 +110,7 @@ class Recorder:
             happened.FillRefused: lambda _: self._cache_failed("refused"),
             happened.FillFailed: lambda _: self._cache_failed("store"),
         }
+        sink.follow(self)
         _RECORDERS.add(self)
 
     def hear(self, event: happened.Event) -> None:
@@ -121,30 +125,70 @@ class Recorder:
             self._sink.shift(HELD, 0, self._backend, group)
             self._sink.shift(WAITERS, 0, self._backend, group)
 
+    def held(self) -> Iterable[tuple[str, str]]:
+        """Backend and group of each lock that is held."""
+        return [(self._backend, pair.group) for pair, _ in list(self._held.values())]
+
     def close(self) -> None:
-        """Take back what is open: from now on nobody would learn of its end."""
+        """Take back what is open: its end would not be recorded any more."""
         for call in list(self._waiting):
             self._stop_waiting(call)
         for key in list(self._held):
-            hold = self._held.pop(key, None)
-            if hold is not None:
-                self._sink.shift(HELD, -1, self._backend, hold.pair.group)
-                self._after(hold, "unobserved")
+            held = self._held.pop(key, None)
+            if held is not None:
+                self._sink.shift(HELD, -1, self._backend, held[0].group)
+                self._after(key, "unobserved")
+        self._sink.leave(self)
 
     def after_fork(self) -> None:
         """In a child: what is open is the parent's, and so are its spans."""
-        held = list(self._held.values())
-        groups = {hold.pair.group for hold in held} | set(self._waiting.values())
+        groups = {pair.group for pair, _ in self._held.values()} | set(self._waiting.values())
+        holds = list(self._holds.values())
         self._held.clear()
+        self._holds.clear()
         self._waiting.clear()
         for group in groups:
             self._sink.zero(HELD, self._backend, group)
             self._sink.zero(WAITERS, self._backend, group)
-        for hold in held:
+        for hold in holds:
             if hold.election is not None:
                 self._sink.zero(LEADER, self._backend, hold.election)
             if hold.share is not None:
                 self._sink.zero(PARTITIONS, self._backend, hold.share)
+
+    # --- every pair
+
+    def acquired(  # noqa: PLR0917 - the fields of the event
+        self, name: str, fence: int, waited: float, group: str | None, mode: str, call: int
+    ) -> None:
+        """A lock was granted."""
+        pair = self._pairs.get((group, mode))
+        if pair is None:
+            pair = self._find_pair(group, mode)
+        if call:
+            self._stop_waiting(call)
+        self._held[name, fence] = pair, monotonic()
+        pair.acquired(waited)
+        if self._traces:
+            hold = self._holds[name, fence] = Hold()
+            self._sink.begin(hold, pair, name, fence, waited)
+
+    def released(self, name: str, fence: int) -> None:
+        """A lock was given back."""
+        held = self._held.pop((name, fence), None)
+        if held is not None:
+            pair, since = held
+            pair.released(monotonic() - since)
+            if self._holds:
+                self._after((name, fence), "released")
+
+    def _find_pair(self, group: str | None, mode: str) -> Pair:
+        """Kept for the groups that are known; those that count as `other` may be without end, and are not kept."""
+        known = self._groups.of(group)
+        pair = self._sink.pair(self._backend, known, mode)
+        if known != OTHER:
+            self._pairs[group, mode] = pair
+        return pair
 
     # --- calls that want a lock
 
@@ -156,26 +200,6 @@ class Recorder:
         group = self._waiting.pop(call, None)
         if group is not None:
             self._sink.shift(WAITERS, -1, self._backend, group)
-
-    def _acquired(self, event: happened.Acquired) -> None:
-        pair = self._pairs.get((event.group, event.mode))
-        if pair is None:
-            pair = self._find_pair(event.group, event.mode)
-        if event.call:
-            self._stop_waiting(event.call)
-        hold = Hold(event.name, event.fence, pair, monotonic())
-        self._held[event.name, event.fence] = hold
-        pair.acquired(event.waited)
-        if self._traces:
-            self._sink.begin(hold, event.waited)
-
-    def _find_pair(self, group: str | None, mode: str) -> Pair:
-        """Kept for the groups that are known; those that count as `other` may be without end, and are not kept."""
-        known = self._groups.of(group)
-        pair = self._sink.pair(self._backend, known, mode)
-        if known != OTHER:
-            self._pairs[group, mode] = pair
-        return pair
 
     def _timed_out(self, event: happened.TimedOut) -> None:
         self._not_acquired(event, "busy" if event.at_once else "timeout")
@@ -195,13 +219,6 @@ class Recorder:
 
     # --- leases
 
-    def _released(self, event: happened.Released) -> None:
-        hold = self._held.pop((event.name, event.fence), None)
-        if hold is not None:
-            hold.pair.released(monotonic() - hold.since)
-            if hold.election is not None or hold.share is not None or self._traces:
-                self._after(hold, "released")
-
     def _dropped(self, event: happened.Dropped) -> None:
         self._end(event.name, event.fence, "dropped")
 
@@ -209,35 +226,41 @@ class Recorder:
         self._end(event.name, event.fence, "unconfirmed")
 
     def _lost(self, event: happened.Lost) -> None:
-        hold = self._held.get((event.name, event.fence))
-        group = self._groups.of(None) if hold is None else hold.pair.group
+        held = self._held.get((event.name, event.fence))
+        group = self._groups.of(None) if held is None else held[0].group
         self._sink.count("leasehold.lock.lost", self._backend, group, _word(event.loss.reason))
-        if hold is not None:
-            self._sink.during(hold, event)
+        self._during(event.name, event.fence, event)
         self._end(event.name, event.fence, "forced" if event.loss.reason is LossReason.BROKEN else "lost")
 
     def _end(self, name: str, fence: int, end: str) -> None:
-        hold = self._held.pop((name, fence), None)
-        if hold is not None:  # else it ended before: a lost lease may be released as well
-            self._sink.observe(HOLD, monotonic() - hold.since, self._backend, hold.pair.group, end)
-            self._sink.shift(HELD, -1, self._backend, hold.pair.group)
-            self._after(hold, end)
+        held = self._held.pop((name, fence), None)
+        if held is not None:  # else it ended before: a lost lease may be released as well
+            (pair, since), key = held, (name, fence)
+            self._sink.observe(HOLD, monotonic() - since, self._backend, pair.group, end)
+            self._sink.shift(HELD, -1, self._backend, pair.group)
+            self._after(key, end)
 
-    def _after(self, hold: Hold, end: str) -> None:
+    def _after(self, key: tuple[str, int], end: str) -> None:
+        hold = self._holds.pop(key, None)
+        if hold is None:
+            return
         if hold.election is not None:
             self._sink.put(LEADER, 0, self._backend, hold.election)
         if hold.share is not None:
             self._sink.shift(PARTITIONS, -1, self._backend, hold.share)
         self._sink.end(hold, end)
 
+    def _during(self, name: str, fence: int, event: happened.Event) -> None:
+        hold = self._holds.get((name, fence))
+        if hold is not None:
+            self._sink.during(hold, event)
+
     def _renewed(self, _: happened.Renewed) -> None:
         self._sink.count("leasehold.lock.renewals", self._backend, "ok")
 
     def _renewal_failed(self, event: happened.RenewalFailed) -> None:
         self._sink.count("leasehold.lock.renewals", self._backend, "failed")
-        hold = self._held.get((event.name, event.fence))
-        if hold is not None:
-            self._sink.during(hold, event)
+        self._during(event.name, event.fence, event)
 
     def _store_unreachable(self, _: happened.StoreUnreachable) -> None:
         self._sink.count("leasehold.store.outages", self._backend)
@@ -248,14 +271,14 @@ class Recorder:
         self._sink.put(LEADER, 0, self._backend, self._groups.of(event.group or event.name))
 
     def _elected(self, event: happened.Elected) -> None:
-        hold = self._held.get((event.name, event.fence))
-        if hold is not None:
+        if (event.name, event.fence) in self._held:
+            hold = self._holds.setdefault((event.name, event.fence), Hold())
             hold.election = self._groups.of(event.group or event.name)
             self._sink.put(LEADER, 1, self._backend, hold.election)
 
     def _partition_taken(self, event: happened.PartitionTaken) -> None:
-        hold = self._held.get((event.name, event.fence))
-        if hold is not None:
+        if (event.name, event.fence) in self._held:
+            hold = self._holds.setdefault((event.name, event.fence), Hold())
             hold.share = self._groups.of(event.share)
             self._sink.shift(PARTITIONS, 1, self._backend, hold.share)
 
@@ -288,9 +311,10 @@ _RECORDERS: weakref.WeakSet[Recorder] = weakref.WeakSet()
 
 
 def _nothing_is_ours() -> None:
+    CHANGING.release()
     for recorder in list(_RECORDERS):
         recorder.after_fork()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_nothing_is_ours)
+if hasattr(os, "register_at_fork"):  # a child must not inherit a metric that a thread of its parent is changing
+    os.register_at_fork(before=CHANGING.acquire, after_in_parent=CHANGING.release, after_in_child=_nothing_is_ours)

@@ -1,28 +1,21 @@
-"""What a library of metrics, and of traces, has to do for the recorder: the base of the two sinks."""
+"""What a library of metrics, and of traces, has to do for the recorder: the base of the sinks."""
 
 from __future__ import annotations
 
-import os
-import threading
+import weakref
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from leasehold.events import Event
 
-__all__ = ["ACQUIRE", "CHANGING", "HELD", "HOLD", "Hold", "Pair", "Sink"]
+__all__ = ["ACQUIRE", "HELD", "HOLD", "CollectingSink", "Hold", "HoldsLocks", "Pair", "Sink"]
 
 ACQUIRE = "leasehold.lock.acquire.duration"
 HOLD = "leasehold.lock.hold.duration"
 HELD = "leasehold.lock.held"
-
-# Taken around every change of a metric that has a lock of its own, and before a fork: a child must not inherit one that
-# is taken. In the child it is given back before the recorders, which are registered later, set their gauges to zero.
-CHANGING = threading.Lock()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=CHANGING.acquire, after_in_parent=CHANGING.release, after_in_child=CHANGING.release)
 
 
 @dataclass(slots=True)
@@ -37,15 +30,18 @@ class Pair:
 
 @dataclass(slots=True)
 class Hold:
-    """A lock that is held."""
+    """What a lock that is held has beside its pair and its beginning: a span, or what a pattern made of it."""
 
-    name: str
-    fence: int
-    pair: Pair
-    since: float
     span: Any = None
     election: str | None = None
     share: str | None = None
+
+
+class HoldsLocks(Protocol):
+    """A recorder, as a collection sees it."""
+
+    def held(self) -> Iterable[tuple[str, str]]:
+        """Backend and group of each lock that is held."""
 
 
 class Sink:
@@ -53,6 +49,12 @@ class Sink:
 
     destination: object  # a client is counted only once in each
     traces: bool = False  # whether it makes spans
+
+    def follow(self, recorder: HoldsLocks) -> None:
+        """A recorder reports here from now on."""
+
+    def leave(self, recorder: HoldsLocks) -> None:
+        """It does not any more."""
 
     def observe(self, instrument: str, value: float, *labels: str) -> None:
         """One value of a histogram."""
@@ -76,20 +78,11 @@ class Sink:
 
     def pair(self, backend: str, group: str, mode: str) -> Pair:
         """The counting of a grant, given how long it took, and of a release, given how long it was held."""
-
-        def acquired(waited: float) -> None:
-            self.observe(ACQUIRE, waited, backend, group, mode, "acquired")
-            self.shift(HELD, 1, backend, group)
-
-        def released(held: float) -> None:
-            self.observe(HOLD, held, backend, group, "released")
-            self.shift(HELD, -1, backend, group)
-
-        return Pair(group, mode, acquired, released)
+        raise NotImplementedError
 
     # --- for spans
 
-    def begin(self, hold: Hold, waited: float) -> None:
+    def begin(self, hold: Hold, pair: Pair, name: str, fence: int, waited: float) -> None:
         """A wait ended with a grant, and a hold begins."""
 
     def not_acquired(self, event: Event, outcome: str, group: str) -> None:
@@ -100,3 +93,38 @@ class Sink:
 
     def during(self, hold: Hold, event: Event) -> None:
         """Something happened while it was held: a renewal failed, or it was lost."""
+
+
+class CollectingSink(Sink):
+    """A sink whose library asks for the present values: what is held is counted then, and not at each change."""
+
+    def __init__(self) -> None:
+        self._recorders: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._known: dict[tuple[str, ...], int] = {}  # backends and groups, which show a zero when nothing is held
+
+    def follow(self, recorder: HoldsLocks) -> None:
+        """Count what it holds at each collection."""
+        self._recorders.add(recorder)
+
+    def leave(self, recorder: HoldsLocks) -> None:
+        """Count it no longer."""
+        self._recorders.discard(recorder)
+
+    def shift(self, instrument: str, by: int, *labels: str) -> None:
+        """More or less of what goes up and down; of what is held, only that there is such a series."""
+        if instrument == HELD:
+            self._known[labels] = 0
+        else:
+            self.shift_now(instrument, by, *labels)
+
+    def shift_now(self, instrument: str, by: int, *labels: str) -> None:
+        """More or less of what is not counted at a collection."""
+        raise NotImplementedError
+
+    def held(self) -> dict[tuple[str, ...], int]:
+        """How many locks are held, by backend and group."""
+        found = dict(self._known)
+        for recorder in list(self._recorders):
+            for labels in recorder.held():
+                found[labels] = found.get(labels, 0) + 1
+        return found

@@ -37,7 +37,7 @@ class ManualClock:
 
     def now(self) -> float:
         """The current instant."""
-        self.bystanders.discard(threading.get_native_id())  # whoever looks at the clock takes part
+        self.bystanders.discard(threading.get_native_id())  # a thread that reads the clock takes part
         if self._running_since is None:
             return self._now
         return self._now + time.monotonic() - self._running_since

@@ -1,6 +1,6 @@
 """Threads and asyncio on a manual clock: every wait is known to the clock, which wakes it when its time has come.
 
-Workers, which the library spawns, are told from calls of the user's by a context variable: a clock jumps for the sake
+Workers, which the library spawns, are known from calls of the user's by a context variable: a clock jumps for the sake
 of calls only.
 """
 

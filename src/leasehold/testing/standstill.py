@@ -60,7 +60,7 @@ class Jumping(Protocol):
 
 
 class Wait:
-    """Somebody waits on a clock for a signal or a deadline, while the block runs.
+    """A thread waits on a clock for a signal or a deadline, while the block runs.
 
     `is_a_call`: of the user's, and not a worker of the library, whose waits are no reason to jump. `thread` is the
     number of a thread that does nothing else meanwhile.
@@ -191,12 +191,12 @@ class _Standstill:
 
     def __init__(self) -> None:
         self._since = self._fruitless_since = time.monotonic()
-        self._busy = 0  # looks since the last jump that found somebody at work
+        self._busy = 0  # looks since the last jump that found a thread at work
         self._jumped_for: dict[Jumping, set[Wakeable]] = {}
         self._warned = False
 
     def is_over(self, runners: Callable[[], str]) -> None:
-        """Somebody was at work."""
+        """A thread was at work."""
         self._since = now = time.monotonic()
         self._busy += 1
         if now - self._fruitless_since > PATIENCE and not self._warned:

@@ -182,10 +182,10 @@ ACTIONS = {
         ),
         Action(
             "pause",
-            "Let nobody get the name from now on; its holder keeps it.",
+            "Grant the name no more from now on; its holder keeps it.",
             {"name": _NAME, "reason": _WHY, "duration": "for how long, such as 2h; without it until resumed"},
             _pause,
-            "Paused: nobody gets it now.",
+            "Paused: it is not granted now.",
             "It was not paused.",
             "lock",
             frozenset({"duration"}),

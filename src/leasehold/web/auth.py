@@ -30,7 +30,7 @@ __all__ = ["Auth", "BasicAuth", "ProxyHeader", "Role", "Viewer", "hash_password"
 
 SCHEME = "scrypt"
 COST = 2**14  # about 30 ms and 16 MiB for each password that is tried
-GUESSES = 2  # passwords that are tried at the same time; whoever guesses waits in line
+GUESSES = 2  # passwords that are tried at the same time; further guesses wait
 REMEMBERED = 256  # credentials that were right are not hashed again with every request
 
 

@@ -1,4 +1,4 @@
-"""The grants that were seen while somebody looked: what the timeline of a lock shows, and its ttl and last renewal.
+"""The grants that were seen while a page was open: what the timeline of a lock shows, and its ttl and last renewal.
 
 A store tells how long a grant still lasts, not for how long it was granted. The most that was ever seen left is the ttl
 as far as is known, and a rise of what is left is a renewal. Nothing is read for this alone, and memory is bounded.

@@ -70,6 +70,6 @@ def _owner(lock: LockState | None) -> Holding | None:
 
 
 def _process(holding: Holding) -> tuple[str, int, str | None]:
-    """Members of one process with the same label cannot be told apart."""
+    """Members of one process with the same label look alike."""
     holder = holding.holder
     return holder.host, holder.pid, holder.label

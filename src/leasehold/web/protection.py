@@ -1,6 +1,6 @@
 """What stands before every page: the host name, the viewer, the origin of a write, and the headers of each answer.
 
-A browser carries credentials to us whoever wrote the page that sends the request. So a write is refused unless it comes
+A browser sends credentials with every request, also from a page of a stranger. So a write is refused unless it comes
 from a page of our own origin (`Sec-Fetch-Site`, `Origin`) and repeats a token that only our pages contain; the token
 belongs to a cookie that is not sent along from other sites.
 """
@@ -74,7 +74,7 @@ class Protection:
         refusal = self._wrong_host(scope) or await self._unknown_viewer(scope) or _foreign_write(scope)
         try:
             await (refusal or self._app)(scope, receive, send)
-        except Exception:  # the answer was 500; whoever serves us may be told to log nothing
+        except Exception:  # the answer was 500; the server may be set to log nothing
             logger.exception("%s of the dashboard failed; please report it", printable(_path(scope)))
 
     def _wrong_host(self, scope: Scope) -> Response | None:

@@ -121,7 +121,7 @@ class Source:
             try:
                 return question()
             finally:
-                self._free.release()  # also when nobody waits for the answer any more
+                self._free.release()  # also when no request waits for the answer any more
 
         try:
             with anyio.move_on_after(patience):
@@ -138,7 +138,7 @@ class Source:
         return self._limiter
 
     def forget_answers(self) -> None:
-        """After a write: whoever looks next shall see it."""
+        """After a write: the next page shows it."""
         self._answers.clear()
         self._reader.outdate()
 
@@ -150,7 +150,7 @@ class Source:
 
         url = self.database
         if url is None:
-            raise ConfigurationError("this dashboard was not told of a database with queues")
+            raise ConfigurationError("this dashboard has no database with queues")
 
         def ask() -> T:
             connection = open_database(url)

@@ -14,8 +14,7 @@ import pytest
 
 import leasehold
 from leasehold._backends.etcd.doctor import _Facts, _version
-from leasehold._backends.etcd.rpc_requests import Method
-from leasehold._backends.etcd.rpc_responses import Status
+from leasehold._backends.etcd.rpc import Method, Status
 from leasehold._backends.etcd.wire import load_grpc
 from leasehold.findings import Level
 from leasehold.values import LossReason

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +15,8 @@ from leasehold.values import Claim, Grant, Holder, Loss, LossReason, Mode, Recor
 from verification.lab.proxy import FaultProxy
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from leasehold.spi import Runtime
     from leasehold.testing import contract
     from verification.lab.etcd import EtcdServer
@@ -32,6 +35,16 @@ def backends(url: str, runtime: Runtime, number: int = 2) -> list[Any]:
     return [find_store(url).open_backend(runtime) for _ in range(number)]
 
 
+@asynccontextmanager
+async def opened(driver: contract.Driver, server: EtcdServer, number: int = 2) -> AsyncIterator[Any]:
+    """The runtime and so many backends, which are closed in the end."""
+    runtime = driver.runtime()
+    made = backends(server.url, runtime, number)
+    yield (runtime, *made)
+    for backend in made:
+        await backend.close()
+
+
 # --- withdrawals without doubt
 
 
@@ -41,24 +54,21 @@ def test_claim_that_is_withdrawn_without_doubt_leaves_no_key(
     driver: contract.Driver, own_etcd: EtcdServer, fate: str, mode: Mode
 ) -> None:
     async def history() -> None:
-        runtime = driver.runtime()
-        first, second = backends(own_etcd.url, runtime)
-        held = [] if fate == "granted" else [await first.join(claim(runtime)) for _ in range(1)]
-        if mode is Mode.PERMIT and held:
-            await first.release(held.pop())
-            held = [await first.join(claim(runtime, mode=mode)) for _ in range(2)]
-        before = set(own_etcd.stored_keys())
-        wanted = claim(runtime, mode=mode)
-        if fate in ("granted", "waiting"):
-            assert isinstance(await second.join(wanted), Grant if fate == "granted" else Place)
-            assert len(own_etcd.stored_keys()) == len(before) + 1
-        elif fate == "refused":
-            assert isinstance(await second.try_acquire(wanted), Refusal)
-        await second.withdraw(wanted, doubt=False)
-        assert set(own_etcd.stored_keys()) == before
-        assert isinstance(await second.join(claim(runtime, mode=mode)), Place if held else Grant)
-        for backend in (first, second):
-            await backend.close()
+        async with opened(driver, own_etcd) as (runtime, first, second):
+            held = [] if fate == "granted" else [await first.join(claim(runtime)) for _ in range(1)]
+            if mode is Mode.PERMIT and held:
+                await first.release(held.pop())
+                held = [await first.join(claim(runtime, mode=mode)) for _ in range(2)]
+            before = set(own_etcd.stored_keys())
+            wanted = claim(runtime, mode=mode)
+            if fate in ("granted", "waiting"):
+                assert isinstance(await second.join(wanted), Grant if fate == "granted" else Place)
+                assert len(own_etcd.stored_keys()) == len(before) + 1
+            elif fate == "refused":
+                assert isinstance(await second.try_acquire(wanted), Refusal)
+            await second.withdraw(wanted, doubt=False)
+            assert set(own_etcd.stored_keys()) == before
+            assert isinstance(await second.join(claim(runtime, mode=mode)), Place if held else Grant)
 
     driver.run(history())
 
@@ -67,14 +77,11 @@ def test_claim_of_another_client_is_withdrawn_without_doubt_and_leaves_no_key(
     driver: contract.Driver, own_etcd: EtcdServer
 ) -> None:
     async def history() -> None:
-        runtime = driver.runtime()
-        first, second = backends(own_etcd.url, runtime)
-        grant = await first.join(claim(runtime))
-        await second.withdraw(grant.claim, doubt=False)
-        assert own_etcd.stored_keys() == []
-        assert await first.release(grant) is False
-        for backend in (first, second):
-            await backend.close()
+        async with opened(driver, own_etcd) as (runtime, first, second):
+            grant = await first.join(claim(runtime))
+            await second.withdraw(grant.claim, doubt=False)
+            assert own_etcd.stored_keys() == []
+            assert await first.release(grant) is False
 
     driver.run(history())
 
@@ -83,14 +90,11 @@ def test_claim_that_was_broken_is_withdrawn_without_doubt_and_leaves_no_key(
     driver: contract.Driver, own_etcd: EtcdServer
 ) -> None:
     async def history() -> None:
-        runtime = driver.runtime()
-        first, operator = backends(own_etcd.url, runtime)
-        grant = await first.join(claim(runtime))
-        assert await operator.break_("answers:x", grant.fence, BROKEN.detail, now=False)
-        await first.withdraw(grant.claim, doubt=False)
-        assert own_etcd.stored_keys() == []
-        for backend in (first, operator):
-            await backend.close()
+        async with opened(driver, own_etcd) as (runtime, first, operator):
+            grant = await first.join(claim(runtime))
+            assert await operator.break_("answers:x", grant.fence, BROKEN.detail, now=False)
+            await first.withdraw(grant.claim, doubt=False)
+            assert own_etcd.stored_keys() == []
 
     driver.run(history())
 
@@ -119,24 +123,21 @@ def test_release_of_a_broken_grant_returns_the_break_and_frees_it_at_once(
     driver: contract.Driver, own_etcd: EtcdServer, by: str, now: bool
 ) -> None:
     async def history() -> None:
-        runtime = driver.runtime()
-        first, operator = backends(own_etcd.url, runtime)
-        grant = await first.join(claim(runtime))
-        place = await operator.join(claim(runtime))
-        assert isinstance(place, Place)
-        assert await operator.break_("answers:x", grant.fence, BROKEN.detail, now=now)
-        if not now:
-            assert isinstance(await operator.turn(place), Place), "a broken grant is kept for its ttl"
-        if by == "a client that knows":
-            assert await first.renew([grant]) == [BROKEN]
-        place.signal.clear()
-        assert await (operator if by == "another client" else first).release(grant) == BROKEN
-        if not now:
-            assert await runtime.wait(place.signal, runtime.now() + 20), "the next one is not woken"
-        assert isinstance(await operator.turn(place), Grant)
-        assert await first.renew([grant]) != [grant]
-        for backend in (first, operator):
-            await backend.close()
+        async with opened(driver, own_etcd) as (runtime, first, operator):
+            grant = await first.join(claim(runtime))
+            place = await operator.join(claim(runtime))
+            assert isinstance(place, Place)
+            assert await operator.break_("answers:x", grant.fence, BROKEN.detail, now=now)
+            if not now:
+                assert isinstance(await operator.turn(place), Place), "a broken grant is kept for its ttl"
+            if by == "a client that knows":
+                assert await first.renew([grant]) == [BROKEN]
+            place.signal.clear()
+            assert await (operator if by == "another client" else first).release(grant) == BROKEN
+            if not now:
+                assert await runtime.wait(place.signal, runtime.now() + 20), "the next one is not woken"
+            assert isinstance(await operator.turn(place), Grant)
+            assert await first.renew([grant]) != [grant]
 
     driver.run(history())
 
@@ -146,62 +147,53 @@ def test_broken_grant_is_kept_for_its_min_hold_after_its_release(
     driver: contract.Driver, own_etcd: EtcdServer, by: str
 ) -> None:
     async def history() -> None:
-        runtime = driver.runtime()
-        first, operator = backends(own_etcd.url, runtime)
-        started = runtime.now()
-        grant = await first.join(claim(runtime, min_hold=4.0))
-        place = await operator.join(claim(runtime))
-        assert await operator.break_("answers:x", grant.fence, BROKEN.detail, now=False)
-        if by == "a client that knows":
-            assert await first.renew([grant]) == [BROKEN]
-        assert await (operator if by == "another client" else first).release(grant) == BROKEN
-        state = await operator.inspect("answers:x")
-        if runtime.now() < started + 4.0:
-            assert [(holding.broken, holding.cooling) for holding in state.holdings] == [(BROKEN.detail, True)]
-            assert time_left(own_etcd, key=grant.fence) <= 4, "it is not kept for the rest of its ttl"
-        again = await first.release(grant)
-        if runtime.now() < started + 4.0:
-            assert again == BROKEN, "the same answer for as long as the reason is kept"
-        answer = place
-        while isinstance(answer, Place):
-            assert runtime.now() < started + 60
-            await runtime.wait(place.signal, runtime.now() + 0.3)
-            answer = await operator.turn(place)
-        assert isinstance(answer, Grant)
-        assert runtime.now() >= started + 4.0
-        for backend in (first, operator):
-            await backend.close()
+        async with opened(driver, own_etcd) as (runtime, first, operator):
+            started = runtime.now()
+            grant = await first.join(claim(runtime, min_hold=4.0))
+            place = await operator.join(claim(runtime))
+            assert await operator.break_("answers:x", grant.fence, BROKEN.detail, now=False)
+            if by == "a client that knows":
+                assert await first.renew([grant]) == [BROKEN]
+            assert await (operator if by == "another client" else first).release(grant) == BROKEN
+            state = await operator.inspect("answers:x")
+            if runtime.now() < started + 4.0:
+                assert [(holding.broken, holding.cooling) for holding in state.holdings] == [(BROKEN.detail, True)]
+                assert time_left(own_etcd, key=grant.fence) <= 4, "it is not kept for the rest of its ttl"
+            again = await first.release(grant)
+            if runtime.now() < started + 4.0:
+                assert again == BROKEN, "the same answer for as long as the reason is kept"
+            answer = place
+            while isinstance(answer, Place):
+                assert runtime.now() < started + 60
+                await runtime.wait(place.signal, runtime.now() + 0.3)
+                answer = await operator.turn(place)
+            assert isinstance(answer, Grant)
+            assert runtime.now() >= started + 4.0
 
     driver.run(history())
 
 
 def test_late_copy_of_a_claim_that_was_broken_at_once_is_refused(driver: contract.Driver, own_etcd: EtcdServer) -> None:
     async def history() -> None:
-        runtime = driver.runtime()
-        first, operator = backends(own_etcd.url, runtime)
-        grant = await first.join(claim(runtime))
-        assert await operator.break_("answers:x", grant.fence, BROKEN.detail, now=True)
-        for backend in (first, operator):
-            assert isinstance(await backend.join(grant.claim), Refusal)
-            assert isinstance(await backend.try_acquire(grant.claim), Refusal)
-        assert await first.release(grant) == BROKEN
-        assert isinstance(await operator.join(claim(runtime)), Grant)
-        for backend in (first, operator):
-            await backend.close()
+        async with opened(driver, own_etcd) as (runtime, first, operator):
+            grant = await first.join(claim(runtime))
+            assert await operator.break_("answers:x", grant.fence, BROKEN.detail, now=True)
+            for backend in (first, operator):
+                assert isinstance(await backend.join(grant.claim), Refusal)
+                assert isinstance(await backend.try_acquire(grant.claim), Refusal)
+            assert await first.release(grant) == BROKEN
+            assert isinstance(await operator.join(claim(runtime)), Grant)
 
     driver.run(history())
 
 
 def test_broken_at_once_is_free_in_spite_of_its_min_hold(driver: contract.Driver, own_etcd: EtcdServer) -> None:
     async def history() -> None:
-        runtime = driver.runtime()
-        first, operator = backends(own_etcd.url, runtime)
-        grant = await first.join(claim(runtime, min_hold=20.0))
-        assert await operator.break_("answers:x", grant.fence, BROKEN.detail, now=True)
-        assert isinstance(await operator.join(claim(runtime)), Grant)
-        assert await first.release(grant) == BROKEN
-        for backend in (first, operator):
-            await backend.close()
+        async with opened(driver, own_etcd) as (runtime, first, operator):
+            grant = await first.join(claim(runtime, min_hold=20.0))
+            assert await operator.break_("answers:x", grant.fence, BROKEN.detail, now=True)
+            assert isinstance(await operator.join(claim(runtime)), Grant)
+            assert await first.release(grant) == BROKEN
 
     driver.run(history())
 
@@ -211,39 +203,33 @@ def test_release_that_races_with_a_break_releases_all_the_same(
     driver: contract.Driver, own_etcd: EtcdServer, monkeypatch: pytest.MonkeyPatch, min_hold: float
 ) -> None:
     async def history() -> None:
-        runtime = driver.runtime()
-        first, operator = backends(own_etcd.url, runtime)
-        grant = await first.join(claim(runtime, min_hold=min_hold))
-        connection = first._connection
-        txn = connection.txn
+        async with opened(driver, own_etcd) as (runtime, first, operator):
+            grant = await first.join(claim(runtime, min_hold=min_hold))
+            connection = first._connection
+            txn = connection.txn
 
-        async def break_first(request: bytes, *given: Any, **options: Any) -> Any:
-            monkeypatch.undo()
-            assert await operator.break_("answers:x", grant.fence, BROKEN.detail, now=False)
-            return await txn(request, *given, **options)
+            async def break_first(request: bytes, *given: Any, **options: Any) -> Any:
+                monkeypatch.undo()
+                assert await operator.break_("answers:x", grant.fence, BROKEN.detail, now=False)
+                return await txn(request, *given, **options)
 
-        monkeypatch.setattr(connection, "txn", break_first)
-        assert await first.release(grant) == BROKEN
-        state = await operator.inspect("answers:x")
-        assert (state is None) == (min_hold == 0.0)
-        assert state is None or state.holdings[0].cooling
-        for backend in (first, operator):
-            await backend.close()
+            monkeypatch.setattr(connection, "txn", break_first)
+            assert await first.release(grant) == BROKEN
+            state = await operator.inspect("answers:x")
+            assert (state is None) == (min_hold == 0.0)
+            assert state is None or state.holdings[0].cooling
 
     driver.run(history())
 
 
 def test_release_of_what_was_lost_otherwise_is_no_break(driver: contract.Driver, own_etcd: EtcdServer) -> None:
     async def history() -> None:
-        runtime = driver.runtime()
-        first, second = backends(own_etcd.url, runtime)
-        for backend in (first, second):
-            grant = await first.join(claim(runtime))
-            (key,) = own_etcd.stored_keys()
-            own_etcd.delete(key)
-            assert await backend.release(grant) is False
-        for backend in (first, second):
-            await backend.close()
+        async with opened(driver, own_etcd) as (runtime, first, second):
+            for backend in (first, second):
+                grant = await first.join(claim(runtime))
+                (key,) = own_etcd.stored_keys()
+                own_etcd.delete(key)
+                assert await backend.release(grant) is False
 
     driver.run(history())
 
@@ -259,17 +245,14 @@ def test_broken_grant_is_kept_for_the_rest_of_its_ttl_and_a_repeated_claim_does_
     driver: contract.Driver, own_etcd: EtcdServer
 ) -> None:
     async def history() -> None:
-        runtime = driver.runtime()
-        first, operator = backends(own_etcd.url, runtime)
-        grant = await first.join(claim(runtime))
-        assert await operator.break_("answers:x", grant.fence, BROKEN.detail, now=False)
-        assert time_left(own_etcd) >= 27, "its holder may believe in it for so long"
-        await runtime.sleep(3.2)
-        before = time_left(own_etcd)
-        assert isinstance(await first.join(grant.claim), Refusal)
-        assert time_left(own_etcd) <= before
-        for backend in (first, operator):
-            await backend.close()
+        async with opened(driver, own_etcd) as (runtime, first, operator):
+            grant = await first.join(claim(runtime))
+            assert await operator.break_("answers:x", grant.fence, BROKEN.detail, now=False)
+            assert time_left(own_etcd) >= 27, "its holder may believe in it for so long"
+            await runtime.sleep(3.2)
+            before = time_left(own_etcd)
+            assert isinstance(await first.join(grant.claim), Refusal)
+            assert time_left(own_etcd) <= before
 
     driver.run(history())
 
@@ -298,42 +281,38 @@ def test_ninth_ttl_that_is_longer_than_all_others_in_use_is_refused_and_a_shorte
     driver: contract.Driver, own_etcd: EtcdServer
 ) -> None:
     async def history() -> None:
-        runtime = driver.runtime()
-        (backend,) = backends(own_etcd.url, runtime, 1)
-        held = [await backend.join(claim(runtime, f"answers:{ttl}", ttl=float(ttl))) for ttl in range(60, 68)]
-        with pytest.raises(BackendRejected, match="8 different ttls at the same time"):
-            await backend.join(claim(runtime, ttl=90.0))
-        shorter = await backend.join(claim(runtime, "answers:shorter", ttl=59.0))
-        assert shorter.ttl == 60
-        assert await backend.release(held.pop()) is True
-        longer = await backend.join(claim(runtime, ttl=90.0))
-        assert longer.ttl == 90
-        assert len(own_etcd.leases()) == 8
-        assert len(await backend.renew([*held, shorter, longer])) == 9
-        await backend.close()
+        async with opened(driver, own_etcd, 1) as (runtime, backend):
+            held = [await backend.join(claim(runtime, f"answers:{ttl}", ttl=float(ttl))) for ttl in range(60, 68)]
+            with pytest.raises(BackendRejected, match="8 different ttls at the same time"):
+                await backend.join(claim(runtime, ttl=90.0))
+            shorter = await backend.join(claim(runtime, "answers:shorter", ttl=59.0))
+            assert shorter.ttl == 60
+            assert await backend.release(held.pop()) is True
+            longer = await backend.join(claim(runtime, ttl=90.0))
+            assert longer.ttl == 90
+            assert len(own_etcd.leases()) == 8
+            assert len(await backend.renew([*held, shorter, longer])) == 9
 
     driver.run(history())
 
 
 def test_ttls_that_come_all_at_once_are_limited_too(driver: contract.Driver, own_etcd: EtcdServer) -> None:
     async def history() -> None:
-        runtime = driver.runtime()
-        (backend,) = backends(own_etcd.url, runtime, 1)
-        ends: list[object] = []
+        async with opened(driver, own_etcd, 1) as (runtime, backend):
+            ends: list[object] = []
 
-        async def ask(ttl: float) -> None:
-            try:
-                ends.append(await backend.join(claim(runtime, f"answers:{ttl}", ttl=ttl)))
-            except BackendRejected as error:
-                ends.append(error)
+            async def ask(ttl: float) -> None:
+                try:
+                    ends.append(await backend.join(claim(runtime, f"answers:{ttl}", ttl=ttl)))
+                except BackendRejected as error:
+                    ends.append(error)
 
-        tasks = [runtime.spawn(ask(60.0 + number), "one of many") for number in range(20)]
-        for task in tasks:
-            assert await task.join(runtime.now() + 60)
-        assert len(ends) == 20
-        assert sum(isinstance(end, Grant) for end in ends) >= 8
-        assert len(own_etcd.leases()) <= 8
-        await backend.close()
+            tasks = [runtime.spawn(ask(60.0 + number), "one of many") for number in range(20)]
+            for task in tasks:
+                assert await task.join(runtime.now() + 60)
+            assert len(ends) == 20
+            assert sum(isinstance(end, Grant) for end in ends) >= 8
+            assert len(own_etcd.leases()) <= 8
 
     driver.run(history())
 
@@ -345,14 +324,12 @@ def test_new_claim_on_an_older_session_has_nine_tenths_of_its_ttl(
     driver: contract.Driver, own_etcd: EtcdServer
 ) -> None:
     async def history() -> None:
-        runtime = driver.runtime()
-        (backend,) = backends(own_etcd.url, runtime, 1)
-        await backend.join(claim(runtime, "answers:old", ttl=10.0))
-        await runtime.sleep(1.2)
-        asked = runtime.now()
-        grant = await backend.join(claim(runtime, ttl=10.0))
-        assert grant.since is None or grant.since >= asked - 1.0
-        await backend.close()
+        async with opened(driver, own_etcd, 1) as (runtime, backend):
+            await backend.join(claim(runtime, "answers:old", ttl=10.0))
+            await runtime.sleep(1.2)
+            asked = runtime.now()
+            grant = await backend.join(claim(runtime, ttl=10.0))
+            assert grant.since is None or grant.since >= asked - 1.0
 
     driver.run(history())
 
@@ -380,15 +357,13 @@ def test_keep_alive_that_is_not_proven_is_no_renewal(
     driver: contract.Driver, own_etcd: EtcdServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def history() -> None:
-        runtime = driver.runtime()
-        (backend,) = backends(own_etcd.url, runtime, 1)
-        grant = await backend.join(claim(runtime))
-        with monkeypatch.context() as patch:
-            patch.setattr(Session, "prove", lambda *_: False)  # as when the leader has changed in between
-            with pytest.raises(BackendUnavailable, match="leader"):
-                await backend.renew([grant])
-        assert isinstance((await backend.renew([grant]))[0], Grant)
-        await backend.close()
+        async with opened(driver, own_etcd, 1) as (runtime, backend):
+            grant = await backend.join(claim(runtime))
+            with monkeypatch.context() as patch:
+                patch.setattr(Session, "prove", lambda *_: False)  # as when the leader has changed in between
+                with pytest.raises(BackendUnavailable, match="leader"):
+                    await backend.renew([grant])
+            assert isinstance((await backend.renew([grant]))[0], Grant)
 
     driver.run(history())
 
@@ -399,28 +374,26 @@ def test_session_that_cannot_be_renewed_is_the_answer_for_its_own_grants_alone(
     """It was an error of the whole call: leases that were renewed counted as not renewed."""
 
     async def history() -> None:
-        runtime = driver.runtime()
-        (backend,) = backends(own_etcd.url, runtime, 1)
-        grants = [await backend.join(claim(runtime, f"answers:{ttl}", ttl=ttl)) for ttl in (60.0, 90.0)]
-        plain = backend._connection.keep_alive
-        failing = {backend._claims.of_grant(grants[0]).session.lease}
+        async with opened(driver, own_etcd, 1) as (runtime, backend):
+            grants = [await backend.join(claim(runtime, f"answers:{ttl}", ttl=ttl)) for ttl in (60.0, 90.0)]
+            plain = backend._connection.keep_alive
+            failing = {backend._claims.of_grant(grants[0]).session.lease}
 
-        async def keep_alive(lease: int, timeout: float | None = None) -> Any:
-            if lease in failing:
-                raise BackendUnavailable("not this one")
-            return await plain(lease, timeout)
+            async def keep_alive(lease: int, timeout: float | None = None) -> Any:
+                if lease in failing:
+                    raise BackendUnavailable("not this one")
+                return await plain(lease, timeout)
 
-        with monkeypatch.context() as patch:
-            patch.setattr(backend._connection, "keep_alive", keep_alive)
-            answers = await backend.renew(grants)
-            assert [type(answer) for answer in answers] == [BackendUnavailable, Grant]
-            failing.add(backend._claims.of_grant(grants[1]).session.lease)
-            with pytest.raises(BackendUnavailable):
-                await backend.renew(grants)
-        assert [type(answer) for answer in await backend.renew(grants)] == [Grant, Grant]
-        for grant in grants:
-            await backend.release(grant)
-        await backend.close()
+            with monkeypatch.context() as patch:
+                patch.setattr(backend._connection, "keep_alive", keep_alive)
+                answers = await backend.renew(grants)
+                assert [type(answer) for answer in answers] == [BackendUnavailable, Grant]
+                failing.add(backend._claims.of_grant(grants[1]).session.lease)
+                with pytest.raises(BackendUnavailable):
+                    await backend.renew(grants)
+            assert [type(answer) for answer in await backend.renew(grants)] == [Grant, Grant]
+            for grant in grants:
+                await backend.release(grant)
 
     driver.run(history())
 
@@ -450,17 +423,15 @@ def test_mark_of_a_withdrawn_claim_goes_although_its_session_is_kept(
     driver: contract.Driver, own_etcd: EtcdServer
 ) -> None:
     async def history() -> None:
-        runtime = driver.runtime()
-        (backend,) = backends(own_etcd.url, runtime, 1)
-        held = await backend.join(claim(runtime, "answers:held", ttl=2.0))
-        await backend.withdraw(claim(runtime, ttl=2.0))
-        assert len(own_etcd.stored_keys()) == 2
-        deadline = runtime.now() + 30
-        while len(own_etcd.stored_keys()) > 1:
-            assert runtime.now() < deadline, "the mark is kept alive with its session"
-            assert isinstance((await backend.renew([held]))[0], Grant)
-            await runtime.sleep(0.3)
-        await backend.close()
+        async with opened(driver, own_etcd, 1) as (runtime, backend):
+            held = await backend.join(claim(runtime, "answers:held", ttl=2.0))
+            await backend.withdraw(claim(runtime, ttl=2.0))
+            assert len(own_etcd.stored_keys()) == 2
+            deadline = runtime.now() + 30
+            while len(own_etcd.stored_keys()) > 1:
+                assert runtime.now() < deadline, "the mark is kept alive with its session"
+                assert isinstance((await backend.renew([held]))[0], Grant)
+                await runtime.sleep(0.3)
 
     driver.run(history())
 
@@ -511,22 +482,19 @@ def test_withdrawal_after_a_release_whose_answer_was_lost_does_not_end_the_min_h
     driver: contract.Driver, own_etcd: EtcdServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def history() -> None:
-        runtime = driver.runtime()
-        first, other = backends(own_etcd.url, runtime)
-        grant = await first.join(claim(runtime, min_hold=600.0))
-        plain = first._connection.txn
+        async with opened(driver, own_etcd) as (runtime, first, other):
+            grant = await first.join(claim(runtime, min_hold=600.0))
+            plain = first._connection.txn
 
-        async def applied_and_lost(request: bytes, *given: Any, **options: Any) -> Any:
-            await plain(request, *given, **options)
-            raise OutcomeUnknown("no answer")
+            async def applied_and_lost(request: bytes, *given: Any, **options: Any) -> Any:
+                await plain(request, *given, **options)
+                raise OutcomeUnknown("no answer")
 
-        with monkeypatch.context() as patch, pytest.raises(OutcomeUnknown):
-            patch.setattr(first._connection, "txn", applied_and_lost)
-            await first.release(grant)
-        await first.withdraw(grant.claim)
-        assert isinstance(await other.try_acquire(claim(runtime)), Refusal)
-        for backend in (first, other):
-            await backend.close()
+            with monkeypatch.context() as patch, pytest.raises(OutcomeUnknown):
+                patch.setattr(first._connection, "txn", applied_and_lost)
+                await first.release(grant)
+            await first.withdraw(grant.claim)
+            assert isinstance(await other.try_acquire(claim(runtime)), Refusal)
 
     driver.run(history())
 
@@ -549,15 +517,13 @@ async def _renewed(backend: Any, grant: Grant, runtime: Runtime) -> None:
 
 def test_fence_is_remembered_for_as_long_as_its_record(driver: contract.Driver, own_etcd: EtcdServer) -> None:
     async def history() -> None:
-        runtime = driver.runtime()
-        (backend,) = backends(own_etcd.url, runtime, 1)
-        day = 86_400
-        await backend.read("answers:record", 7)
-        (lease,) = own_etcd.leases()
-        assert int(own_etcd.ask("/lease/timetolive", {"ID": lease})["TTL"]) > 0.9 * day
-        assert await backend.write(Record("answers:record", b"value", 7, 3.0 * day)) is True
-        left = [int(own_etcd.ask("/lease/timetolive", {"ID": each})["TTL"]) for each in own_etcd.leases()]
-        assert [seconds > 2.9 * day for seconds in left] == [True, True]
-        await backend.close()
+        async with opened(driver, own_etcd, 1) as (_, backend):
+            day = 86_400
+            await backend.read("answers:record", 7)
+            (lease,) = own_etcd.leases()
+            assert int(own_etcd.ask("/lease/timetolive", {"ID": lease})["TTL"]) > 0.9 * day
+            assert await backend.write(Record("answers:record", b"value", 7, 3.0 * day)) is True
+            left = [int(own_etcd.ask("/lease/timetolive", {"ID": each})["TTL"]) for each in own_etcd.leases()]
+            assert [seconds > 2.9 * day for seconds in left] == [True, True]
 
     driver.run(history())

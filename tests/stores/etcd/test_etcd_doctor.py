@@ -8,7 +8,7 @@ import pytest
 
 from leasehold._backends.etcd.doctor import Doctor, _clock, _Facts, _leader, _members, _space, _speed
 from leasehold._backends.etcd.options import read_url
-from leasehold._backends.etcd.rpc_responses import Status
+from leasehold._backends.etcd.rpc import Status
 from leasehold.findings import Level
 from leasehold.store_url import StoreURL
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import leasehold
-from leasehold._backends.etcd import rpc_requests, rpc_responses
+from leasehold._backends.etcd import rpc
 from leasehold._backends.etcd.wire import load_grpc
 from leasehold.fencing.etcd import still_held
 from verification.lab.process import wait_until
@@ -62,9 +62,9 @@ def test_message_is_what_a_grpc_client_sends(etcd_server: EtcdServer) -> None:
     channel = grpc.insecure_channel(etcd_server.address)
 
     def ask(condition: bytes) -> bool:
-        put = rpc_requests.op_put(rpc_requests.put(b"y", b"v"))
-        request = rpc_requests.condition(condition) + rpc_requests.then(put)
-        return rpc_responses.read_txn(channel.unary_unary(rpc_requests.Method.TXN)(request, timeout=5)).succeeded
+        put = rpc.op_put(rpc.put(b"y", b"v"))
+        request = rpc.condition(condition) + rpc.then(put)
+        return rpc.read_txn(channel.unary_unary(rpc.Method.TXN)(request, timeout=5)).succeeded
 
     assert asyncio.run(under_the_lock()) == (True, False)
     channel.close()

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import leasehold
-from leasehold._backends.etcd import rpc_requests
+from leasehold._backends.etcd import rpc
 from leasehold._backends.etcd.connection import until
-from leasehold._backends.etcd.rpc_requests import Method
+from leasehold._backends.etcd.rpc import Method
 from tests.stores.half_open import gets_its_turn, keeps_its_lease
 from verification.lab.proxy import FaultProxy
 
@@ -58,7 +58,7 @@ def test_a_slow_server_keeps_the_calls_that_are_under_way(proxy: FaultProxy) -> 
             await asyncio.sleep(0.1)
             backend: Any = client._current().backend
             with pytest.raises(leasehold.BackendUnavailable), until(math.inf):  # as a verb does
-                await backend._connection.call(Method.RANGE, rpc_requests.read(b"x"), 0.3, reads=True)
+                await backend._connection.call(Method.RANGE, rpc.read(b"x"), 0.3, reads=True)
             lease = await slow
             proxy.delay(0.0)
             assert await lease.release()

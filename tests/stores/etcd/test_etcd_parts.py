@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from leasehold._backends.etcd import rpc_requests
+from leasehold._backends.etcd import rpc
 from leasehold._backends.etcd.claims import ClaimState, LocalClaim, encode_claim, read_claim
 from leasehold._backends.etcd.connection import Connection, until
 from leasehold._backends.etcd.errors import (
@@ -26,7 +26,7 @@ from leasehold._backends.etcd.errors import (
 from leasehold._backends.etcd.keys import KeySpace, KeySuffixes, after
 from leasehold._backends.etcd.notifications import Notifications
 from leasehold._backends.etcd.options import read_url
-from leasehold._backends.etcd.rpc_responses import Header, KeyValue
+from leasehold._backends.etcd.rpc import Header, KeyValue
 from leasehold._backends.etcd.sessions import KeepAlive, Session, SessionEnded, Sessions
 from leasehold._backends.etcd.store import open_url
 from leasehold._backends.etcd.wire import Target, time_in
@@ -283,7 +283,7 @@ def test_a_watch_that_is_not_needed_any_more_is_ended_at_the_server() -> None:
     notifications.cancel(number)
     notifications.cancel(number)
     assert not notifications.is_active(number)
-    assert sent[1:] == [rpc_requests.watch_cancel(number)]
+    assert sent[1:] == [rpc.watch_cancel(number)]
 
 
 class Member:

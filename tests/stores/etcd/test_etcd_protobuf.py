@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from leasehold._backends.etcd import rpc_requests, rpc_responses
+from leasehold._backends.etcd import rpc
 from leasehold._backends.etcd.protobuf import block, fields, number, signed, unsigned, varint
 
 WHOLE = some.integers(-(2**63), 2**63 - 1)
@@ -52,20 +52,20 @@ def test_what_a_newer_server_adds_is_skipped() -> None:
     message = (
         block(1, header) + number(2, 1) + block(3, block(3, number(2, 1))) + number(77, 5) + b"\x99\x06" + b"8" * 8
     )
-    answer = rpc_responses.read_txn(message)
+    answer = rpc.read_txn(message)
     assert (answer.succeeded, len(answer.results), answer.header.revision, answer.header.term) == (True, 1, 41, 3)
 
 
 def test_a_missing_time_to_live_means_that_the_lease_is_gone() -> None:
-    assert rpc_responses.read_lease(block(1, b"") + number(2, 5)).ttl == 0
+    assert rpc.read_lease(block(1, b"") + number(2, 5)).ttl == 0
 
 
 def test_events_have_the_deleted_key_and_its_revision() -> None:
     kept = block(1, b"key") + number(3, 12)
-    answer = rpc_responses.read_watch(block(1, b"") + number(2, 4) + block(11, number(1, 1) + block(2, kept)))
+    answer = rpc.read_watch(block(1, b"") + number(2, 4) + block(11, number(1, 1) + block(2, kept)))
     assert answer.watch == 4
-    assert answer.events == (rpc_responses.Event(deleted=True, key=b"key", revision=12),)
+    assert answer.events == (rpc.Event(deleted=True, key=b"key", revision=12),)
 
 
 def test_the_password_is_sent_as_text_and_nothing_else() -> None:
-    assert fields(rpc_requests.authenticate("user", "pässword")) == [(1, b"user"), (2, "pässword".encode())]
+    assert fields(rpc.authenticate("user", "pässword")) == [(1, b"user"), (2, "pässword".encode())]

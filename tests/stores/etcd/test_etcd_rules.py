@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from leasehold._backends.etcd import rpc_responses
+from leasehold._backends.etcd import rpc
 from leasehold._backends.etcd.claims import LocalClaim
 from leasehold._backends.etcd.errors import CallFailed, may_work_elsewhere
 from leasehold._backends.etcd.fences import Fences, Floor
 from leasehold._backends.etcd.inspect import count_holders
 from leasehold._backends.etcd.keys import ClaimKey, KeySpace
 from leasehold._backends.etcd.protobuf import block, number
-from leasehold._backends.etcd.rpc_responses import KeyValue
+from leasehold._backends.etcd.rpc import KeyValue
 from leasehold._backends.etcd.sessions import Session
 from leasehold._backends.etcd.wire import Calls
 from leasehold.errors import BackendRejected, ConfigurationError
@@ -67,7 +67,7 @@ def test_a_floor_raises_the_highest_fence() -> None:
 
 def test_the_time_of_a_lease_that_is_gone_is_negative() -> None:
     gone = block(1, b"") + number(2, 5) + number(3, -1) + number(4, 0)
-    assert rpc_responses.read_lease(gone).ttl == -1
+    assert rpc.read_lease(gone).ttl == -1
 
 
 @pytest.mark.parametrize("code", ["UNAVAILABLE", "DEADLINE_EXCEEDED", "INTERNAL", "UNKNOWN", "CANCELLED"])

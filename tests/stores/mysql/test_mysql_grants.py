@@ -69,7 +69,9 @@ def test_uncontended_lock_is_one_row_and_leaves_no_claim(mariadb: MariadbServer,
         assert rows_of(mariadb, mariadb_database, "SELECT shape, owner FROM leasehold_lock") == [(0, None)]
 
 
-def test_lock_without_waiters_is_folded_into_its_row_again(mariadb: MariadbServer, mariadb_database: str) -> None:
+def test_name_without_waiters_is_one_row_again_after_the_release_of_its_last_holder(
+    mariadb: MariadbServer, mariadb_database: str
+) -> None:
     got: list[leasehold.Lease] = []
     with leasehold.connect(mariadb_database) as client, leasehold.connect(mariadb_database) as other:
         first = client.lock("job").acquire()
@@ -79,9 +81,12 @@ def test_lock_without_waiters_is_folded_into_its_row_again(mariadb: MariadbServe
         assert rows_of(mariadb, mariadb_database, "SELECT shape FROM leasehold_lock") == [(2,)]
         first.release()
         waits.join()
-        assert rows_of(mariadb, mariadb_database, "SELECT shape FROM leasehold_lock") == [(1,)]
-        assert rows_of(mariadb, mariadb_database, "SELECT COUNT(*) FROM leasehold_claim") == [(0,)]
+        assert rows_of(mariadb, mariadb_database, "SELECT state FROM leasehold_claim") == [(1,)], (
+            "as it was handed over"
+        )
         got[0].release()
+        assert rows_of(mariadb, mariadb_database, "SELECT shape FROM leasehold_lock") == [(0,)]
+        assert rows_of(mariadb, mariadb_database, "SELECT COUNT(*) FROM leasehold_claim") == [(0,)]
 
 
 def test_time_zone_of_the_server_takes_no_part(mariadb: MariadbServer, mariadb_database: str) -> None:

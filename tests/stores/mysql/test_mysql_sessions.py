@@ -19,8 +19,6 @@ from tests.stores.support import eventually, opened, waiters
 from tests.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from leasehold.testing import contract
     from verification.lab.mariadb import MariadbServer
 
@@ -29,15 +27,6 @@ if TYPE_CHECKING:
 def url(mariadb_database: str) -> str:
     """Sessions in a database of their own."""
     return f"{mariadb_database}?mode=session"
-
-
-@pytest.fixture
-def child(url: str) -> Iterator[Child]:
-    """Another process that holds `job` with a very long ttl."""
-    child = Child(url, "leasehold", "job", str(LONG))
-    assert child.line().startswith("held")
-    yield child
-    child.stop()
 
 
 def sessions(server: MariadbServer, url: str) -> list[object]:

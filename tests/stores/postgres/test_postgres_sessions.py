@@ -22,8 +22,6 @@ from tests.stores.support import eventually, opened
 from verification.lab.postgres import PostgresServer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from leasehold.testing import contract
     from verification.lab.pgbouncer import PgBouncer
 
@@ -32,15 +30,6 @@ if TYPE_CHECKING:
 def url(database: str) -> str:
     """Sessions in a database of their own."""
     return f"{database}?mode=session"
-
-
-@pytest.fixture
-def child(url: str) -> Iterator[Child]:
-    """Another process that holds `job` with a very long ttl."""
-    child = Child(url, "leasehold", "job", str(LONG))
-    assert child.line().startswith("held")
-    yield child
-    child.stop()
 
 
 def sessions(server: PostgresServer, url: str) -> list[int]:

@@ -159,9 +159,7 @@ def test_connecting_ends_when_the_answer_is_of_no_use_any_more(
 
     async def body() -> None:
         with proxied(nodes, 5) as (proxies, url):
-            for proxy in proxies:
-                proxy.black_hole()
-            store: Any = find_store(f"{url}&socket_timeout={PATIENT}").open_backend(driver.runtime())
+            store = connecting(driver, proxies, url)
             started, now = time.monotonic(), driver.runtime().now()
             with pytest.raises(leasehold.BackendUnavailable):
                 await store.try_acquire(claim_of("b"), now + 0.2)
@@ -227,12 +225,17 @@ def test_call_that_waits_for_connections_ends_with_the_client(
 
     async def body() -> None:
         with proxied(nodes, 5) as (proxies, url):
-            for proxy in proxies:
-                proxy.black_hole()
-            store: Any = find_store(f"{url}&socket_timeout={PATIENT}").open_backend(driver.runtime())
+            store = connecting(driver, proxies, url)
             await ends_with_close(driver, store, lambda: store.try_acquire(claim_of("b")), PATIENT, proxies)
 
     driver.run(body())
+
+
+def connecting(driver: contract.Driver, proxies: Any, url: str) -> Any:
+    """A store whose nodes are silent from the first byte on, with much patience for a connection."""
+    for proxy in proxies:
+        proxy.black_hole()
+    return find_store(f"{url}&socket_timeout={PATIENT}").open_backend(driver.runtime())
 
 
 async def ends_with_close(

@@ -201,7 +201,7 @@ def test_closed_backend_says_so(path: Path) -> None:
 def test_interrupted_transaction_leaves_nothing_behind(store: Verbs, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = claim(ttl=5)
 
-    def interrupt(self: SqliteRows) -> list[object]:
+    def interrupt(self: SqliteRows, *_: object) -> list[object]:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:

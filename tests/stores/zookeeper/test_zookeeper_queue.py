@@ -7,12 +7,14 @@ import gc
 import signal
 import threading
 import time
+from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import leasehold
+from leasehold._backends.zookeeper.session import Session
 from leasehold._face.client import AsyncClient
 from leasehold._runtimes.asyncio import AsyncioRuntime
 from leasehold._urls import find_store
@@ -282,3 +284,112 @@ def test_a_raised_fence_applies_to_claims_that_wait_already(
             thread.join()
         got[2].release()
         assert fence < floor < got[1].fence < got[2].fence
+
+
+class Requests:
+    """Counts what a process sends, by kind."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.kinds: Counter[str] = Counter()
+        send = Session.send
+
+        def counted(session: Session, request: Any, **options: Any) -> Any:
+            self.kinds[type(request).__name__] += 1
+            return send(session, request, **options)
+
+        monkeypatch.setattr(Session, "send", counted)
+
+
+def test_a_crowd_of_one_session_lists_the_queue_no_more_often_the_longer_it_is(
+    zookeeper_server: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests, number, rounds = Requests(monkeypatch), 40, 3
+
+    async def contend() -> list[int]:
+        fences: list[int] = []
+        async with leasehold.connect_async(zookeeper_server.url("/crowd"), ttl=120) as client:
+            lock = client.lock("x")
+
+            async def again_and_again() -> None:
+                for _ in range(rounds):
+                    async with lock.hold() as lease:
+                        fences.append(lease.fence)
+
+            first = await lock.acquire()
+            tasks = [asyncio.create_task(again_and_again()) for _ in range(number)]
+            while (state := await client.inspect("x")) is None or len(state.waiting) < number:
+                await asyncio.sleep(0.01)
+            requests.kinds.clear()
+            await first.release()
+            await asyncio.gather(*tasks)
+        return fences
+
+    fences = asyncio.run(contend())
+    assert fences == sorted(set(fences))
+    assert len(fences) == number * rounds
+    assert requests.kinds["Create2"] == number * (rounds - 1)
+    assert requests.kinds["GetChildren"] <= number / 4, "a claim behind another of its session needs no listing"
+
+
+def test_claims_of_two_sessions_in_turns_keep_their_order(zookeeper_server: ZooKeeperServer) -> None:
+    url, number = zookeeper_server.url("/turns"), 12
+    order: list[int] = []
+
+    async def take(client: AsyncClient, mine: int) -> int:
+        async with client.lock("x").hold() as lease:
+            order.append(mine)
+            return lease.fence
+
+    async def contend() -> list[int]:
+        async with leasehold.connect_async(url, ttl=60) as one, leasehold.connect_async(url, ttl=60) as other:
+            first = await one.lock("x").acquire()
+            tasks = []
+            for mine in range(number):  # runs of one, two and three claims of a session
+                tasks.append(asyncio.create_task(take(other if mine in (1, 3, 4, 7, 8, 9) else one, mine)))
+                while (state := await one.inspect("x")) is None or len(state.waiting) <= mine:
+                    await asyncio.sleep(0.01)
+            await first.release()
+            return await asyncio.gather(*tasks)
+
+    fences = asyncio.run(contend())
+    assert fences == sorted(set(fences))
+    assert order == list(range(number))
+
+
+def test_a_claim_does_not_follow_one_whose_parent_was_made_anew(
+    zookeeper_server: ZooKeeperServer, eye: KazooClient
+) -> None:
+    url = zookeeper_server.url("/anew")
+    with leasehold.connect(url, ttl=60) as client, leasehold.connect(url, ttl=60) as stranger:
+        first = client.lock("x").acquire()
+        eye.delete("/anew/locks/leasehold%3Ax", recursive=True)  # by hand; numbers begin again
+        held = stranger.lock("x").acquire()
+        assert client.lock("x").try_acquire() is None, "its number is the one after that of `first`"
+        assert first.release() is False
+        held.release()
+        client.lock("x").acquire(timeout=LIMIT).release()
+
+
+def test_a_waiter_that_gives_up_does_not_let_in_the_one_behind_it(zookeeper_server: ZooKeeperServer) -> None:
+    url = zookeeper_server.url("/gives-up")
+
+    async def contend() -> None:
+        async with leasehold.connect_async(url, ttl=60) as client:
+            lock = client.lock("x")
+            first = await lock.acquire()
+            tasks = []
+            for number in range(3):
+                tasks.append(asyncio.create_task(lock.acquire()))
+                while (state := await client.inspect("x")) is None or len(state.waiting) <= number:
+                    await asyncio.sleep(0.01)
+            tasks[1].cancel()
+            while (state := await client.inspect("x")) is None or len(state.waiting) > 2:
+                await asyncio.sleep(0.01)
+            await client.inspect("y")  # answered behind every notification
+            assert not tasks[0].done()
+            assert not tasks[2].done()
+            await first.release()
+            for task in (tasks[0], tasks[2]):
+                await (await task).release()
+
+    asyncio.run(contend())

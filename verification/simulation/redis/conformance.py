@@ -30,14 +30,14 @@ from verification.simulation.world import World
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Report", "compare"]
+__all__ = ["TOLD", "Report", "Twin", "compare"]
 
 UNSURE_MS = 3  # so near to the end of something it is not compared
 LOOKS_MS = 2  # what two looks at the clock of a server that is not interrupted can differ by
 STATE_EVERY = 25  # operations
 
 # The shipped text inside a function, with an ear at TIME: the server tells at which time the script believed to be.
-_TOLD = b"""
+TOLD = b"""
 local server, began, seen = redis, redis.call('TIME'), nil
 local redis = {pcall = server.pcall}
 redis.call = function(name, ...)
@@ -79,7 +79,7 @@ class _Ear:
         """It never happens here."""
 
 
-class _Twin(SimRedis):
+class Twin(SimRedis):
     """The simulated server, at the time that the real one says."""
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ class _Comparison:
         self._real = server.connect()
         self._listener = server.connect()
         self._listener.ask("SUBSCRIBE", "alive")
-        self._twin = _Twin()
+        self._twin = Twin()
         self._twin.execute(self._twin.ear, 1, [b"SUBSCRIBE", b"alive"])
         self._digests: dict[str, bytes] = {}
         self._interrupted = False
@@ -147,7 +147,7 @@ class _Comparison:
     def _ask_real(self, call: Call) -> Any:
         digest = self._digests.get(call.script)
         if digest is None:
-            digest = self._digests[call.script] = self._real.ask("SCRIPT", "LOAD", _TOLD % script(call.script).text)
+            digest = self._digests[call.script] = self._real.ask("SCRIPT", "LOAD", TOLD % script(call.script).text)
         try:
             answer = self._real.ask("EVALSHA", digest, len(call.keys), *call.keys, *call.arguments)
         except ErrorReply as error:

@@ -70,8 +70,9 @@ class Watcher(Protocol):
 class SimRedis:
     """One server, or the primary and its replica."""
 
-    def __init__(self, world: World, *, rate: float = 1.0) -> None:
+    def __init__(self, world: World, *, rate: float = 1.0, name: str = "") -> None:
         self.world = world
+        self.name = name
         self.watcher: Watcher | None = None
         self.is_down = False
         self.stalled_until = 0.0
@@ -166,6 +167,11 @@ class SimRedis:
         self._scripts.clear()
         self._told_of_new_data()
 
+    def restart(self) -> None:
+        """The process is started again, and has all that it had."""
+        self._started = self.world.now
+        self._new_life()
+
     def flush(self) -> None:
         """Somebody said FLUSHALL."""
         self._clear()
@@ -187,7 +193,7 @@ class SimRedis:
         self._scripts.clear()
 
     def _name(self, kind: str) -> str:
-        return hashlib.sha1(f"{self.world.seed} {kind} {self._lives}".encode()).hexdigest()
+        return hashlib.sha1(f"{self.world.seed} {self.name}{kind} {self._lives}".encode()).hexdigest()
 
     def _clear(self) -> None:
         self.database.clear()
@@ -263,8 +269,8 @@ class SimRedis:
         return run.reply
 
     def _from_script(self, words: list[bytes]) -> Any:
-        if words[0] == b"TIME":
-            return _time(self, words)
+        if words[0] in (b"TIME", b"INFO"):
+            return _SERVER[words[0]](self, words)
         reply = self._plain(words)
         if self._run is not None and words[0] in (b"PUBLISH", b"SPUBLISH"):
             self._run.published.append((words[2], reply))
@@ -296,11 +302,18 @@ def _info(server: SimRedis, words: Sequence[bytes]) -> bytes:
     return f"# Server\r\nrun_id:{server.run_id}\r\nuptime_in_seconds:{uptime}\r\n".encode()
 
 
-def _script_command(server: SimRedis, words: Sequence[bytes]) -> Status:
-    if words[1].upper() != b"FLUSH":
-        raise CommandError("ERR unknown subcommand")
-    server.forget_scripts()
-    return OK
+def _script_command(server: SimRedis, words: Sequence[bytes]) -> Any:
+    match words[1].upper():
+        case b"FLUSH":
+            server.forget_scripts()
+            return OK
+        case b"EXISTS":
+            return [int(digest in server._scripts) for digest in words[2:]]
+        case b"LOAD":
+            digest = hashlib.sha1(words[2]).hexdigest().encode()
+            server._scripts[digest] = words[2]
+            return digest
+    raise CommandError("ERR unknown subcommand")
 
 
 def _flushall(server: SimRedis, _words: Sequence[bytes]) -> Status:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from leasehold._backends.redis.backend import RedisBackend
 from leasehold._backends.redis.keys import DEFAULT_PREFIX, Names
 from leasehold._backends.redis.options import Options
 from leasehold.errors import BackendError
@@ -21,10 +22,10 @@ from verification.simulation.redis.watcher import RedisWatcher
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from leasehold._backends.redis.backend import RedisBackend
     from leasehold.spi import Store
     from verification.simulation.history import History
     from verification.simulation.runtime import SimRuntime
+    from verification.simulation.schedule import Schedule
     from verification.simulation.world import World
 
 __all__ = ["RedisStage"]
@@ -40,11 +41,13 @@ class RedisStage:
     """One Redis server for one run."""
 
     keeps_until = True
+    capabilities = RedisBackend.capabilities
     keeps_records = False  # it is flushed, restarted empty, and fails over to a replica that lags
     drift = 0.0085  # and the server's own 0.001: almost all that the library's margin allows
 
-    def __init__(self, world: World, history: History) -> None:
+    def __init__(self, world: World, history: History, schedule: Schedule) -> None:
         self._world = world
+        self._schedule = schedule
         self._history = history
         self._server = SimRedis(world, rate=1.0 + 0.001 * (2 * world.random.random() - 1))
         self._watcher = RedisWatcher(world, history, self._server, Names(DEFAULT_PREFIX, compat=False))
@@ -57,11 +60,13 @@ class RedisStage:
         self._links: Sequence[Link] = ()
         self.delay = 0.0
 
-    def prepare(self, ttl: float, *, queueing: bool) -> None:
+    def prepare(self, ttl: float, *, queueing: bool, forgetful: bool = False) -> None:
         """See `Stage`. Draws how the store is used and what befalls the server."""
         random = self._world.random
         self._ttl, self._queueing = ttl, queueing
         forgets = random.choice(["", "", "", "restart", "fail over", "flush", "step"])
+        if forgetful:
+            forgets = random.choice(["restart", "fail over"])
         self._faults: list[Callable[[], None]] = [
             self._stall,
             self._forget_scripts,
@@ -99,7 +104,9 @@ class RedisStage:
         self._links = links
         random, moment = self._world.random, self._world.now
         while (moment := moment + random.expovariate(0.3 / self._ttl)) < until:
-            self._world.at(moment, self._planned(random.choice(self._faults)))
+            fault = random.choice(self._faults)
+            if self._schedule.fault(moment, f"server {fault.__name__.strip('_')}"):
+                self._world.at(moment, self._planned(fault))
 
     def heal(self) -> None:
         """See `Stage`."""
@@ -151,13 +158,13 @@ class RedisStage:
         self._world.after(seconds, accept)
 
     def _restart(self) -> None:
-        self._down("restart empty", self._server.restart_empty)
+        self._down("restart empty", "empty restarts", self._server.restart_empty)
 
     def _fail_over(self) -> None:
         skew = SKEW * (2 * self._world.random.random() - 1)
-        self._down("fail over", lambda: self._server.fail_over(skew))
+        self._down("fail over", "failovers", lambda: self._server.fail_over(skew))
 
-    def _down(self, what: str, then: Callable[[], None]) -> None:
+    def _down(self, what: str, counted: str, then: Callable[[], None]) -> None:
         seconds = SHORTEST_OUTAGE + self._ttl * self._world.random.random() ** 3
         self._note(what, seconds)
         self._server.is_down = True
@@ -166,6 +173,7 @@ class RedisStage:
         def back() -> None:
             if self._server.is_down:
                 self._server.is_down = False
+                self._history.counts[counted] += 1
                 then()
 
         self._world.after(seconds, back)

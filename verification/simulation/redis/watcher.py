@@ -139,14 +139,14 @@ class RedisWatcher:
 
     def _acquired(self, connection: Connection, run: Run) -> None:
         claim, reply = self._claims[run.arguments[1].decode()], run.reply
-        verb = VERBS[run.arguments[0]]
+        verb = VERBS[run.arguments[0][:1]]
         self._count(connection.link.process.name, claim.key)
         fence = reply[1] if reply[0] == 1 else None
         told = self._handed_over(run, until=fence)
         self._note_waiter(claim.owner, run)
         answer: Any = None
         if reply[0] == 1:
-            answer = Grant(claim, reply[1], reply[4] / 1000, None, reply[2] == 1)
+            answer = Grant(claim, reply[1], reply[4] / 1000, None, reply[2] == 1, reply[6])
         elif reply[0] == 2:
             answer = Place(claim, NOBODY, int(run.arguments[8]) / 3000, reply[1])
         elif reply[0] == 0:
@@ -189,10 +189,11 @@ class RedisWatcher:
             if not heard:
                 self._skipped(claim)
             elif what == "g":
-                fence, _, abandoned, ttl = rest
+                fence, _, left, ttl = rest
                 if until is not None and int(fence) > until:
                     return place
-                self.model.handed_over(Grant(claim, int(fence), int(ttl) / 1000, None, abandoned == "1"))
+                spare = int(left[1:]) if left.startswith("r") else 0
+                self.model.handed_over(Grant(claim, int(fence), int(ttl) / 1000, None, left == "1", spare))
         return len(run.published)
 
     def _note_waiter(self, owner: str, run: Run) -> None:
@@ -232,7 +233,7 @@ class RedisWatcher:
         owner = run.arguments[1 if name == "acquire" else 0][:6].decode(errors="replace") if name in self._tell else ""
         reply = run.reply if isinstance(run.reply, int) else [part for part in run.reply if isinstance(part, int)]
         pushed = [message.decode().replace("\n", " ") + f" to {heard}" for message, heard in run.published]
-        step = VERBS[run.arguments[0]] if name == "acquire" else ""
+        step = VERBS[run.arguments[0][:1]] if name == "acquire" else ""
         return [part for part in (step, owner, run.keys[0].decode(), reply, *pushed) if part != ""]
 
     def _forget_silent_places(self, queue: bytes, owner: str) -> None:
@@ -261,6 +262,7 @@ class RedisWatcher:
             claim = self._claims.get(name) or Claim(key, name, 0.0, Mode.EXCLUSIVE, 1, 0.0, Holder("", 0))
             fields = ask([b"HMGET", state, b"g", b"t", b"a", b"b"])
             self._record(book, claim, fields, ask([b"PTTL", keys.slot_key]), cooling=holder == COOLING)
+            book.records[claim.owner].spare = int(ask([b"HGET", state, b"f"])) - int(fields[0])
         waiting = [each.decode() for each in ask([b"ZRANGE", base + b":q", b"0", b"-1"])]
         book.waiting = {each: (self._claims[each], self._place_ends(base, each)) for each in waiting}
         marks = {each: ask([b"PTTL", keys.mark + each.encode()]) for each in book.withdrawn}

@@ -10,7 +10,7 @@ from leasehold._backends.etcd import transactions
 from leasehold._backends.etcd.claims import encode_claim, read_claim, recheck
 from leasehold._backends.etcd.errors import LeaseGone
 from leasehold._backends.etcd.queue import MOST_IN_STORE
-from leasehold._backends.etcd.rpc_responses import KeyValue
+from leasehold._backends.etcd.rpc import KeyValue
 from leasehold._backends.etcd.transactions import NewClaim
 from leasehold.errors import BackendError, BackendRejected, BackendUnavailable, OutcomeUnknown
 from leasehold.kit.rules import check_kind
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from leasehold._backends.etcd.fences import Floor
     from leasehold._backends.etcd.keys import LockKeys
     from leasehold._backends.etcd.queue import StoreQueue
-    from leasehold._backends.etcd.rpc_responses import TxnResponse
+    from leasehold._backends.etcd.rpc import TxnResponse
     from leasehold.values import Claim
 
 __all__ = ["Acquire"]

@@ -9,7 +9,7 @@ notifications      how a waiter is woken
 fences             fencing tokens
 inspect, records, doctor          the optional ports
 connection, wire, pool            members, tokens, deadlines; gRPC
-rpc_requests, rpc_responses, protobuf    etcd's messages
+rpc, protobuf                     etcd's messages
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from leasehold._backends.etcd.options import Options
+    from leasehold._backends.etcd.wire import Wire
     from leasehold.errors import BackendError
     from leasehold.findings import Finding
     from leasehold.spi import Place, Runtime
@@ -48,11 +49,12 @@ __all__ = ["EtcdBackend"]
 class EtcdBackend:
     """One client's connection to a cluster."""
 
-    capabilities = frozenset(Capability) - {Capability.ABANDONED, Capability.PAUSE}
+    capabilities = frozenset(Capability) - {Capability.ABANDONED, Capability.PAUSE, Capability.RANGES}
 
-    def __init__(self, options: Options, runtime: Runtime) -> None:
+    def __init__(self, options: Options, runtime: Runtime, wires: Sequence[Wire] = ()) -> None:
+        """`wires`: those to use instead of gRPC's, one for each member."""
         self.label = options.label
-        wires = open_wires(options.targets, runtime, options.answer_timeout)
+        wires = wires or open_wires(options.targets, runtime, options.answer_timeout)
         self._connection = connection = Connection(
             wires, runtime, options.label, options.user, options.password, answer_timeout=options.answer_timeout
         )

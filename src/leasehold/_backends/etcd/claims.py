@@ -25,7 +25,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from leasehold._backends.etcd import rpc_requests
+from leasehold._backends.etcd import rpc
 from leasehold._backends.etcd.keys import after
 from leasehold.errors import BackendRejected
 from leasehold.kit.holder import holder_fields, holder_from_fields
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from leasehold._backends.etcd.keys import KeySpace, KeySuffixes, LockKeys
     from leasehold._backends.etcd.notifications import Notifications
     from leasehold._backends.etcd.queue import LocalQueue
-    from leasehold._backends.etcd.rpc_responses import KeyValue
+    from leasehold._backends.etcd.rpc import KeyValue
     from leasehold._backends.etcd.sessions import Session, Sessions
     from leasehold.spi import Runtime, Signal
     from leasehold.values import Claim, Holder
@@ -302,7 +302,7 @@ class Claims:
         local = self.of_grant(grant)
         if local is None:
             return None
-        return local.key, local.created, rpc_requests.created_at(local.key, local.created)
+        return local.key, local.created, rpc.created_at(local.key, local.created)
 
     def grant(self, local: LocalClaim, asked: float) -> Grant | Refusal:
         """The claim holds from now on. A refusal: too late, its deletion was sent."""
@@ -357,5 +357,5 @@ class Claims:
     async def find(self, claim: Claim) -> StoredClaim | None:
         """The stored form of a claim that this client did not make, or has forgotten."""
         prefix = self.keys_of(claim).claims
-        response = await self.connection.range(rpc_requests.range_(prefix, after(prefix)))
+        response = await self.connection.range(rpc.range_(prefix, after(prefix)))
         return next((stored for stored in map(read_claim, response.found) if stored.owner == claim.owner), None)

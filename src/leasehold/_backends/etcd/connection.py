@@ -15,7 +15,7 @@ import time
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
-from leasehold._backends.etcd import rpc_requests, rpc_responses
+from leasehold._backends.etcd import rpc
 from leasehold._backends.etcd.errors import (
     CallFailed,
     is_stale_token,
@@ -23,14 +23,14 @@ from leasehold._backends.etcd.errors import (
     may_work_elsewhere,
     to_backend_error,
 )
-from leasehold._backends.etcd.rpc_requests import Method
+from leasehold._backends.etcd.rpc import Method
 from leasehold._backends.etcd.wire import time_in
 from leasehold.errors import BackendRejected, BackendUnavailable, ClientClosed, OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from leasehold._backends.etcd.rpc_responses import LeaseResponse, RangeResponse, TxnResponse
+    from leasehold._backends.etcd.rpc import LeaseResponse, RangeResponse, TxnResponse
     from leasehold._backends.etcd.wire import Metadata, Stream, Wire
     from leasehold.spi import Runtime
 
@@ -91,33 +91,33 @@ class Connection:
 
     async def txn(self, request: bytes, timeout: float | None = None, *, reads: bool = False) -> TxnResponse:
         """A transaction; `reads`: it changes nothing, whatever its conditions say."""
-        return rpc_responses.read_txn(await self.call(Method.TXN, request, timeout, reads=reads))
+        return rpc.read_txn(await self.call(Method.TXN, request, timeout, reads=reads))
 
     async def range(self, request: bytes) -> RangeResponse:
         """A read."""
-        return rpc_responses.read_range(await self.call(Method.RANGE, request, reads=True))
+        return rpc.read_range(await self.call(Method.RANGE, request, reads=True))
 
     async def grant(self, lease: int, ttl: int) -> int:
         """Make a lease; the seconds that were granted. One that was made without an answer has no keys, and expires."""
         try:
-            response = await self.call(Method.LEASE_GRANT, rpc_requests.lease_grant(lease, ttl))
+            response = await self.call(Method.LEASE_GRANT, rpc.lease_grant(lease, ttl))
         except OutcomeUnknown as unknown:
             raise BackendUnavailable(str(unknown), backend=self.label) from None
-        return rpc_responses.read_lease(response).ttl
+        return rpc.read_lease(response).ttl
 
     async def keep_alive(self, lease: int, timeout: float | None = None) -> LeaseResponse:
         """Let the time of a lease begin anew, which may be repeated. One request on a stream of its own."""
-        request = rpc_requests.lease_id(lease)
-        return rpc_responses.read_lease(await self.call(Method.LEASE_KEEP_ALIVE, request, timeout, reads=True))
+        request = rpc.lease_id(lease)
+        return rpc.read_lease(await self.call(Method.LEASE_KEEP_ALIVE, request, timeout, reads=True))
 
     async def time_to_live(self, lease: int) -> LeaseResponse:
         """The seconds that a lease has left."""
-        request = rpc_requests.lease_id(lease)
-        return rpc_responses.read_lease(await self.call(Method.LEASE_TIME_TO_LIVE, request, reads=True))
+        request = rpc.lease_id(lease)
+        return rpc.read_lease(await self.call(Method.LEASE_TIME_TO_LIVE, request, reads=True))
 
     async def revoke(self, lease: int, timeout: float | None = None) -> None:
         """End a lease with all its keys; also while the client is being closed."""
-        await self.call(Method.LEASE_REVOKE, rpc_requests.lease_id(lease), timeout, while_closing=True)
+        await self.call(Method.LEASE_REVOKE, rpc.lease_id(lease), timeout, while_closing=True)
 
     async def call(
         self,
@@ -243,7 +243,7 @@ class Connection:
             self._current = (failed + 1) % len(self._wires)
 
     async def _authenticate(self, timeout: float) -> Metadata:
-        request = rpc_requests.authenticate(self._user or "", self._password or "")
+        request = rpc.authenticate(self._user or "", self._password or "")
         place = self._current
         try:
             response = await self._wires[place].call(Method.AUTHENTICATE, request, timeout, WITH_LEADER)
@@ -257,5 +257,5 @@ class Connection:
                     backend=self.label,
                 ) from None
             raise to_backend_error(failure, self.label, reads=True) from None
-        self._metadata = (*WITH_LEADER, ("token", rpc_responses.read_token(response)))
+        self._metadata = (*WITH_LEADER, ("token", rpc.read_token(response)))
         return self._metadata

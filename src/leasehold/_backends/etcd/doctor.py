@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING
 
-from leasehold._backends.etcd import rpc_requests, rpc_responses
-from leasehold._backends.etcd.rpc_requests import Method
+from leasehold._backends.etcd import rpc
+from leasehold._backends.etcd.rpc import Method
 from leasehold.errors import BackendError, BackendRejected
 from leasehold.findings import Finding, Level
 
 if TYPE_CHECKING:
     from leasehold._backends.etcd.claims import Claims
     from leasehold._backends.etcd.options import Options
-    from leasehold._backends.etcd.rpc_responses import Status
+    from leasehold._backends.etcd.rpc import Status
 
 __all__ = ["Doctor"]
 
@@ -69,7 +69,7 @@ class Doctor:
         for place in range(connection.members):
             try:
                 response = await connection.call_member(place, Method.STATUS, b"")
-                facts.statuses[place] = rpc_responses.read_status(response)
+                facts.statuses[place] = rpc.read_status(response)
                 ahead = await connection.clock_of(place)
             except BackendRejected as refused:
                 facts.refused["status"] = str(refused)
@@ -81,16 +81,14 @@ class Doctor:
     async def _read_cluster(self, facts: _Facts) -> None:
         connection = self._connection
         try:
-            facts.voters, facts.learners = rpc_responses.read_members(
-                await connection.call(Method.MEMBER_LIST, b"", reads=True)
-            )
-            facts.alarms = rpc_responses.read_alarms(await connection.call(Method.ALARM, b"", reads=True))
+            facts.voters, facts.learners = rpc.read_members(await connection.call(Method.MEMBER_LIST, b"", reads=True))
+            facts.alarms = rpc.read_alarms(await connection.call(Method.ALARM, b"", reads=True))
         except BackendError as refused:
             facts.refused["members"] = str(refused)
         for _ in range(READS):
             started = self._now()
             try:
-                await connection.range(rpc_requests.read(self._keys.floor("leasehold:")))
+                await connection.range(rpc.read(self._keys.floor("leasehold:")))
             except BackendError as refused:
                 facts.refused["read"] = str(refused)
                 return
@@ -110,8 +108,8 @@ class Doctor:
         why = "claims, fences and records are read and written below one root"
         root = self._keys.root
         key = f"{root}doctor".encode()
-        never = rpc_requests.condition(rpc_requests.created_at(key, 1))
-        harmless = never + rpc_requests.then(rpc_requests.op_put(rpc_requests.put(key, b"")))
+        never = rpc.condition(rpc.created_at(key, 1))
+        harmless = never + rpc.then(rpc.op_put(rpc.put(key, b"")))
         try:
             await self._connection.txn(harmless)
         except BackendRejected as refused:

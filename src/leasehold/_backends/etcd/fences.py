@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from leasehold._backends.etcd import rpc_requests, transactions
-from leasehold._backends.etcd.rpc_requests import Sort
-from leasehold._backends.etcd.rpc_responses import KeyValue
+from leasehold._backends.etcd import rpc, transactions
+from leasehold._backends.etcd.rpc import KeyValue, Sort
 from leasehold.errors import BackendRejected, BackendUnavailable
 from leasehold.values import MAX_FENCE
 
 if TYPE_CHECKING:
     from leasehold._backends.etcd.connection import Connection
     from leasehold._backends.etcd.keys import Range
-    from leasehold._backends.etcd.rpc_responses import RangeResponse
+    from leasehold._backends.etcd.rpc import RangeResponse
 
 __all__ = ["Fences", "Floor"]
 
@@ -85,10 +84,10 @@ class Fences:
         get the floor that is stored when their turn comes.
         """
         for _ in range(ROUNDS):
-            seen = await self._connection.range(rpc_requests.read(key))
+            seen = await self._connection.range(rpc.read(key))
             floor, revision = self.learn(key, seen), seen.header.revision
             if queue is not None:
-                oldest = (await self._connection.range(rpc_requests.range_(*queue, limit=1, sort=Sort.OLDEST))).found
+                oldest = (await self._connection.range(rpc.range_(*queue, limit=1, sort=Sort.OLDEST))).found
                 revision = min([revision, *(kv.created - 1 for kv in oldest)])
             if floor.value + revision >= fence:
                 return floor.value + revision

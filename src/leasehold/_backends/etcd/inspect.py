@@ -6,9 +6,9 @@ import time
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from leasehold._backends.etcd import rpc_requests, transactions
+from leasehold._backends.etcd import rpc, transactions
 from leasehold._backends.etcd.claims import read_claim
-from leasehold._backends.etcd.rpc_requests import Sort
+from leasehold._backends.etcd.rpc import Sort
 from leasehold.values import Holding, LockState, Mode
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from leasehold._backends.etcd.claims import Claims, StoredClaim
     from leasehold._backends.etcd.keys import ClaimKey, Range
-    from leasehold._backends.etcd.rpc_responses import KeyValue
+    from leasehold._backends.etcd.rpc import KeyValue
 
 __all__ = ["Inspect"]
 
@@ -50,7 +50,7 @@ class Inspect:
 
     async def _claimants(self, key: str) -> list[Claimant]:
         """All claims of a lock, oldest first."""
-        found = (await self._connection.range(rpc_requests.range_(*self._keys.queue(key), sort=Sort.OLDEST))).found
+        found = (await self._connection.range(rpc.range_(*self._keys.queue(key), sort=Sort.OLDEST))).found
         return [(self._keys.parse(kv.key), read_claim(kv)) for kv in found]
 
     async def _pages(self, where: Range) -> list[KeyValue]:
@@ -59,7 +59,7 @@ class Inspect:
         found: list[KeyValue] = []
         revision = 0
         while True:
-            page = await self._connection.range(rpc_requests.range_(start, end, limit=PAGE, revision=revision))
+            page = await self._connection.range(rpc.range_(start, end, limit=PAGE, revision=revision))
             found += page.found
             if not page.more:
                 return found

@@ -12,10 +12,10 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from leasehold._backends.etcd import rpc_requests, rpc_responses
+from leasehold._backends.etcd import rpc
 from leasehold._backends.etcd.connection import until
 from leasehold._backends.etcd.errors import CallFailed
-from leasehold._backends.etcd.rpc_requests import Method
+from leasehold._backends.etcd.rpc import Method
 from leasehold.errors import BackendError, ClientClosed
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class _Watch:
     signal: Signal
 
     def request(self) -> bytes:
-        return rpc_requests.watch_create(self.number, self.key, self.end, puts=self.puts)
+        return rpc.watch_create(self.number, self.key, self.end, puts=self.puts)
 
 
 class Notifications:
@@ -83,7 +83,7 @@ class Notifications:
             known = self._watches.pop(number, None)
             stream = self._stream
         if known is not None and stream is not None:
-            stream.send(rpc_requests.watch_cancel(number))
+            stream.send(rpc.watch_cancel(number))
 
     async def close(self) -> None:
         """End the stream and the worker that reads it, and wake all waiters."""
@@ -158,7 +158,7 @@ class Notifications:
             return list(self._watches.values())
 
     def _receive(self, stream: Stream, message: bytes) -> None:
-        response = rpc_responses.read_watch(message)
+        response = rpc.read_watch(message)
         watch = self._watches.get(response.watch)
         if watch is None:
             return
@@ -166,7 +166,7 @@ class Notifications:
             self._watches.pop(watch.number, None)
         elif response.events:
             self._watches.pop(watch.number, None)
-            stream.send(rpc_requests.watch_cancel(watch.number))
+            stream.send(rpc.watch_cancel(watch.number))
             watch.signal.set()
         elif response.created and response.header.revision > watch.seen:
             watch.signal.set()  # the change may have been to this key; the watch goes on

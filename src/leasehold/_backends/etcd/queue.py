@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from leasehold._backends.etcd.claims import Claims, LocalClaim, StoredClaim
     from leasehold._backends.etcd.fences import Floor
-    from leasehold._backends.etcd.rpc_responses import KeyValue, RangeResponse, TxnResponse
+    from leasehold._backends.etcd.rpc import KeyValue, RangeResponse, TxnResponse
     from leasehold._backends.etcd.sessions import KeepAlive
     from leasehold.spi import Runtime, Signal
     from leasehold.values import Claim

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from leasehold._backends.etcd import rpc_requests, transactions
+from leasehold._backends.etcd import rpc, transactions
 from leasehold._backends.etcd.errors import LeaseGone
 from leasehold.errors import BackendError, BackendRejected, BackendUnavailable
 from leasehold.kit.rules import FENCE_KEPT
@@ -18,7 +18,7 @@ from leasehold.values import Reading, Record
 
 if TYPE_CHECKING:
     from leasehold._backends.etcd.claims import Claims
-    from leasehold._backends.etcd.rpc_responses import KeyValue
+    from leasehold._backends.etcd.rpc import KeyValue
 
 __all__ = ["LARGEST_VALUE", "Records"]
 
@@ -54,7 +54,7 @@ class Records:
                 return await self._reading(key, stored)
             lease = await self._fence_lease(stored, FENCE_KEPT)
             fence_key, _ = self._keys.record(key)
-            put = rpc_requests.op_put(rpc_requests.put(fence_key, fence.to_bytes(8, "big"), lease))
+            put = rpc.op_put(rpc.put(fence_key, fence.to_bytes(8, "big"), lease))
             written = await self._write(key, stored, [put])
             await self._tidy(stored, lease, written=written)
             stored = await self._stored(key)
@@ -77,8 +77,8 @@ class Records:
             fence_lease = await self._fence_lease(stored, max(FENCE_KEPT, record.ttl))
             lease = await self._sessions.separate(max(1, math.ceil(record.ttl)))
             puts = [
-                rpc_requests.op_put(rpc_requests.put(fence_key, record.fence.to_bytes(8, "big"), fence_lease)),
-                rpc_requests.op_put(rpc_requests.put(value_key, record.value, lease)),
+                rpc.op_put(rpc.put(fence_key, record.fence.to_bytes(8, "big"), fence_lease)),
+                rpc.op_put(rpc.put(value_key, record.value, lease)),
             ]
             written = await self._write(record.key, stored, puts)
             await self._tidy(stored, fence_lease, written=written)
@@ -103,9 +103,9 @@ class Records:
     async def _write(self, key: str, stored: _Stored, puts: list[bytes]) -> bool:
         """Write if nothing has changed since it was read."""
         fence_key, value_key = self._keys.record(key)
-        unchanged = [rpc_requests.written_at(fence_key, 0 if stored.fence is None else stored.fence.written)]
-        unchanged += [rpc_requests.written_at(value_key, 0 if stored.value is None else stored.value.written)]
-        parts = [*map(rpc_requests.condition, unchanged), *map(rpc_requests.then, puts)]
+        unchanged = [rpc.written_at(fence_key, 0 if stored.fence is None else stored.fence.written)]
+        unchanged += [rpc.written_at(value_key, 0 if stored.value is None else stored.value.written)]
+        parts = [*map(rpc.condition, unchanged), *map(rpc.then, puts)]
         try:
             return (await self._connection.txn(b"".join(parts))).succeeded
         except LeaseGone:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from leasehold._backends.etcd import rpc_requests, transactions
+from leasehold._backends.etcd import rpc, transactions
 from leasehold._backends.etcd.claims import COOLING, read_claim
 from leasehold._backends.etcd.renew import reason_of_loss
 from leasehold.errors import BackendUnavailable
@@ -18,7 +18,7 @@ from leasehold.values import Loss, LossReason
 
 if TYPE_CHECKING:
     from leasehold._backends.etcd.claims import Claims
-    from leasehold._backends.etcd.rpc_responses import KeyValue
+    from leasehold._backends.etcd.rpc import KeyValue
     from leasehold.values import Claim, Grant
 
 __all__ = ["Release"]
@@ -42,7 +42,7 @@ class Release:
         try:
             left = self._min_hold_left(grant.claim, local.granted_at)
             if left > 0:
-                found = (await self._connection.range(rpc_requests.read(local.key))).found
+                found = (await self._connection.range(rpc.read(local.key))).found
                 outcome = await self._cool(grant.claim, found, local.created, left)
             else:
                 outcome = await self._delete(grant.claim, local.key, local.written, local.created)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leasehold._backends.etcd import rpc_requests, transactions
+from leasehold._backends.etcd import rpc, transactions
 from leasehold._backends.etcd.claims import read_claim
 from leasehold._backends.etcd.sessions import BATCH, SessionEnded
 from leasehold.errors import BackendError, BackendUnavailable
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from leasehold._backends.etcd.claims import Claims, LocalClaim, StoredClaim
-    from leasehold._backends.etcd.rpc_responses import KeyValue
+    from leasehold._backends.etcd.rpc import KeyValue
     from leasehold._backends.etcd.sessions import KeepAlive, Session
 
 __all__ = ["Renew", "reason_of_loss"]
@@ -26,7 +26,7 @@ _Placed = list[tuple[int, "LocalClaim"]]  # claims with the places of their gran
 
 async def reason_of_loss(claims: Claims, note: bytes) -> Loss:
     """Why a grant's key is gone: an operator who broke the grant at once has left a note."""
-    found = (await claims.connection.range(rpc_requests.read(note))).found
+    found = (await claims.connection.range(rpc.read(note))).found
     return Loss(LossReason.BROKEN, found[0].value.decode()) if found else _TAKEN
 
 

@@ -19,7 +19,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from leasehold._backends.etcd import rpc_requests, transactions
+from leasehold._backends.etcd import rpc, transactions
 from leasehold._backends.etcd.claims import read_claim
 from leasehold._backends.etcd.connection import limit
 from leasehold._backends.etcd.errors import LeaseGone
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from leasehold._backends.etcd.claims import LocalClaim
     from leasehold._backends.etcd.connection import Connection
-    from leasehold._backends.etcd.rpc_responses import Header
+    from leasehold._backends.etcd.rpc import Header
     from leasehold.spi import Runtime, Signal
 
 __all__ = ["BATCH", "KeepAlive", "Session", "SessionEnded", "Sessions"]
@@ -288,7 +288,7 @@ class Sessions:
 
     async def _created(self, claim: LocalClaim) -> int:
         """The revision that created the claim's key; 0 if the key is absent or another claim's."""
-        found = (await self._connection.range(rpc_requests.read(claim.key))).found
+        found = (await self._connection.range(rpc.read(claim.key))).found
         return found[0].created if found and read_claim(found[0]).owner == claim.claim.owner else 0
 
     # --- the end

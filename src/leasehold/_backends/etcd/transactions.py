@@ -13,7 +13,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from leasehold._backends.etcd.rpc_requests import (
+from leasehold._backends.etcd.rpc import (
     Sort,
     condition,
     created_at,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from leasehold._backends.etcd.keys import LockKeys
-    from leasehold._backends.etcd.rpc_responses import KeyValue
+    from leasehold._backends.etcd.rpc import KeyValue
 
 __all__ = [
     "AHEAD", "FIRST", "FLOOR", "OWN", "QUEUE_AHEAD", "QUEUE_FIRST", "QUEUE_FLOOR", "QUEUE_OWN", "WITHDRAWN", "NewClaim",

@@ -209,9 +209,11 @@ class MemoryStore:
         self._names[claim.key] = rows = LocalRows(claim.key, self.label, now, self._next_fence)
         return rules.grant(rows, claim)
 
-    def _next_fence(self) -> int:
-        self._fence += 1
-        return self._fence
+    def _next_fence(self, spare: int = 0) -> int:
+        self._fence = fence = self._fence + 1
+        if spare:
+            self._fence += spare
+        return fence
 
     def _renew(self, grant: Grant) -> Grant | Loss:
         rows = self._enter(grant.claim.key)

@@ -10,14 +10,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from leasehold._backends.mysql import queue
 from leasehold._backends.mysql import statements as sql
 from leasehold._backends.mysql.base import BaseBackend
 from leasehold._backends.mysql.notifications import Listener, Waiter
+from leasehold._backends.mysql.queue import HandOver, PlaceRow
 from leasehold._backends.mysql.rows import NameRows
 from leasehold.kit import pauses, rules
 from leasehold.kit.rules import Queued, place_lifetime
 from leasehold.spi import Place
-from leasehold.values import Capability, Grant, Reading, Record
+from leasehold.values import Capability, Grant, Mode, Reading, Record
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from leasehold._backends.mysql.pool import Executor
     from leasehold.kit.rows import Row
     from leasehold.spi import Runtime
-    from leasehold.values import Claim, Holder, Refusal
+    from leasehold.values import Claim, Holder, Loss, Refusal
 
 __all__ = ["RowsBackend"]
 
@@ -64,7 +66,7 @@ class RowsBackend(BaseBackend):
         if grant is not None:
             return grant
         waiter, name = self._listener.expect(claim), self._listener.name  # it may be woken before the answer comes
-        answer = await self._visit(claim.key, until, lambda rows: rules.join(rows, claim, name))
+        answer = await self._joined(claim, name, until)
         if not isinstance(answer, Queued):
             return answer
         place = self._place(answer, waiter, name)
@@ -72,29 +74,59 @@ class RowsBackend(BaseBackend):
             waiter.signal.set()
         return place
 
+    async def _joined(self, claim: Claim, name: bytes | None, until: float) -> Grant | Queued | Refusal:
+        if claim.mode is Mode.EXCLUSIVE and claim.key in self._crowded:
+            results = await self._execute(queue.join_queue(claim, name), until)
+            for values in results[-1].rows:
+                if queued := PlaceRow.from_values(claim, values).queued():
+                    return queued
+        return await self._visit(claim.key, until, lambda rows: rules.join(rows, claim, name))
+
     async def turn(self, place: Place, until: float = math.inf, /) -> Grant | Place | Refusal:
         claim = place.claim
         waiter = getattr(place, "waiter", None) or self._listener.expect(claim)
         name = self._listener.ensure()
-        verb = partial(rules.turn, claim=claim, listener=name)
+        answer = None
         if waiter.listener == name:
-            rows = await self._kept(claim, waiter, name, until)
-            answer = self._decided(rows, verb)
-            if isinstance(answer, Grant) and not await self._is_written(rows, until):
-                answer = await self._visit(claim.key, until, verb)
-        else:  # a new version, so that a release under way reads the name as well
-            answer = await self._visit(claim.key, until, verb)
+            answer = await self._looked(claim, waiter, name, until)
+        if answer is None:  # also for a new name: a new version, so that a release under way reads the name as well
+            answer = await self._visit(claim.key, until, partial(rules.turn, claim=claim, listener=name))
         if isinstance(answer, Queued):
             return self._place(answer, waiter, name)
         self._listener.forget(waiter)
         return answer
 
-    async def _kept(self, claim: Claim, waiter: Waiter, name: bytes | None, until: float) -> NameRows:
-        """Keep the place alive, and read how things are, in one round trip."""
-        key = claim.key.encode()
+    async def _looked(
+        self, claim: Claim, waiter: Waiter, name: bytes | None, until: float
+    ) -> Grant | Queued | Refusal | None:
+        """See in one round trip how things are, and keep the place alive; None: the rules decide."""
+        key, is_light = claim.key.encode(), claim.mode is Mode.EXCLUSIVE
         keep = sql.keep_place(key, waiter.number, claim.owner.encode(), place_lifetime(claim), name)
-        results = await self._execute(b"%b;%b" % (keep, sql.read_name(key)), until)
-        return NameRows(claim.key, self.label, results[-1].rows, self._first_fence)
+        look = queue.read_place(claim, waiter.number) if is_light else sql.read_name(key)
+        results = await self._execute(b"%b;%b" % (keep, look), until)
+        if is_light:
+            for values in results[-1].rows:
+                row = PlaceRow.from_values(claim, values)
+                return row.grant() or row.queued()
+            return None
+        rows = NameRows(claim.key, self.label, results[-1].rows, self._first_fence)
+        answer = self._decided(rows, partial(rules.turn, claim=claim, listener=name))
+        return answer if not isinstance(answer, Grant) or await self._is_written(rows, until) else None
+
+    async def release(self, grant: Grant, until: float = math.inf, /) -> bool | Loss:
+        if grant.claim.mode is Mode.EXCLUSIVE and not grant.claim.min_hold:
+            if grant.claim.key not in self._crowded and await self._is_released_plain(grant, until):
+                return True
+            if await self._is_handed_over(grant, until):
+                return True
+        return await self._release_by_rules(grant, until)
+
+    async def _is_handed_over(self, grant: Grant, until: float) -> bool:
+        """Free it and grant to the next waiter, in one query; False if the rules have to decide."""
+        done = HandOver.from_results(await self._execute(queue.hand_over(grant, self._first_fence), until, first=True))
+        if done.listener is not None:
+            self._listener.ring((done.listener,))
+        return done.is_done
 
     def _place(self, queued: Queued, waiter: Waiter, listener: bytes | None) -> Place:
         waiter.number, waiter.listener, recheck = queued.row.number, listener, queued.early_recheck

@@ -14,6 +14,7 @@ from leasehold._backends.mysql import statements as sql
 from leasehold._backends.mysql.rows import NameRows, names_of
 from leasehold.errors import BackendUnavailable, ConfigurationError
 from leasehold.kit import rules
+from leasehold.kit.rows import State
 from leasehold.kit.turns import Turns
 from leasehold.values import Grant, Loss, LossReason, Mode
 
@@ -75,10 +76,15 @@ class BaseBackend:
         return answers
 
     async def release(self, grant: Grant, until: float = math.inf, /) -> bool | Loss:
-        if grant.claim.mode is Mode.EXCLUSIVE and grant.claim.key not in self._crowded:
-            (result,) = await self._execute(sql.release_plain(grant), until, first=True)
-            if result.affected:
-                return True
+        if grant.claim.mode is Mode.EXCLUSIVE and await self._is_released_plain(grant, until):
+            return True
+        return await self._release_by_rules(grant, until)
+
+    async def _is_released_plain(self, grant: Grant, until: float) -> bool:
+        (result,) = await self._execute(sql.release_plain(grant), until, first=True)
+        return bool(result.affected)
+
+    async def _release_by_rules(self, grant: Grant, until: float) -> bool | Loss:
         return await self._visit(grant.claim.key, until, partial(_swapped, rules.release, grant), first=True)
 
     async def withdraw(self, claim: Claim, until: float = math.inf, /, *, doubt: bool = True) -> None:
@@ -118,7 +124,7 @@ class BaseBackend:
     async def _grant_plain(self, claim: Claim, until: float) -> Grant | None:
         """An exclusive claim on a name that is not in use; None if it is not that simple."""
         self._check_length(claim.key)
-        if claim.mode is not Mode.EXCLUSIVE or claim.min_hold or claim.key in self._crowded:
+        if claim.mode is not Mode.EXCLUSIVE or claim.min_hold or claim.spare or claim.key in self._crowded:
             return None
         (result,) = await self._execute(sql.grant_plain(claim, self._first_fence, self.session), until)
         return Grant(claim, result.insert_id, claim.ttl, None, abandoned=False) if result.affected else None
@@ -130,7 +136,7 @@ class BaseBackend:
             )
 
     async def _renew(self, grants: Sequence[Grant], until: float) -> Sequence[Grant | Loss]:
-        renewed = [Grant(each.claim, each.fence, each.claim.ttl, None, each.abandoned) for each in grants]
+        renewed = [Grant(each.claim, each.fence, each.claim.ttl, None, each.abandoned, each.spare) for each in grants]
         if all(each.claim.mode is Mode.EXCLUSIVE for each in grants):
             results = await self._execute(sql.renew_plain(grants, self.session), until, first=True, extra=True)
             if sum(result.affected for result in results) == len(grants):
@@ -138,16 +144,19 @@ class BaseBackend:
         results = await self._execute(sql.renew_all(grants, self.session), until, first=True, extra=True)
         owners = {owner for (owner,) in results[-2].rows}
         return [
-            answer if answer.claim.owner.encode() in owners else await self._lost(answer, until) for answer in renewed
+            answer if answer.claim.owner.encode() in owners else await self._renew_one(answer, until)
+            for answer in renewed
         ]
 
-    async def _lost(self, grant: Grant, until: float) -> Loss:
-        """Why this grant is not there any more."""
+    async def _renew_one(self, grant: Grant, until: float) -> Grant | Loss:
+        """Why this grant is not there any more; or it was passed on, and is there under an earlier fence."""
         rows = await self._read(grant.claim.key, until)
         rules.expire(rows)
         for row in rows.of_owner(grant.claim.owner):
-            if row.fence == grant.fence and row.broken is not None:
+            if rules.has_fence(row, grant.fence) and row.broken is not None:
                 return Loss(LossReason.BROKEN, row.broken)
+            if rules.has_fence(row, grant.fence) and row.state == State.HOLDING:
+                return await self._visit(grant.claim.key, until, partial(_swapped, rules.renew, grant), first=True)
         return self.gone
 
     # --- everything else

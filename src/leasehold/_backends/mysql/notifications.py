@@ -1,10 +1,14 @@
 """How a waiter is woken: its client sleeps in the server, and whoever makes room ends that sleep.
 
 One connection listens for all waiters of a client, while there are any and for a moment after: it runs
-`SELECT /* leasehold listener TOKEN */ SLEEP(2)` again and again. Its number and token are stored in the rows of the
-waiters. A change that makes room looks up that number, and if the statement with that token runs there, ends it with
-`KILL QUERY`, for which sessions of the same user need no right. The client then has the first of its waiters at each
-name check its turn.
+`SELECT /* leasehold listener TOKEN */ GET_LOCK('leasehold listeners', 2)` again and again. The first listener of a
+server gets that user lock, and runs `SLEEP(2)` instead; all others wait for the lock in vain, which is what they want.
+They do not all sleep, because in MariaDB all that sleep share one mutex: `KILL QUERY` of one, at the moment at which
+another one falls asleep or wakes, keeps all of them and itself from moving for up to two seconds.
+
+Number and token of a listener are stored in the rows of its waiters. A change that makes room looks up that number, and
+if the statement with that token runs there, ends it with `KILL QUERY`, for which sessions of the same user need no
+right. The client then has the first of its waiters at each name check its turn.
 
 Nothing depends on it: a waiter checks its turn by itself within a second. Where listening is of no use (a proxy in
 between, which has numbers of its own, or a user that may not end the statements of another), waiters check twice a
@@ -35,11 +39,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Listener", "Waiter"]
 
-SLEEP = 2  # seconds of one statement of the listener
+SLEEP, WAIT_FOR_BELL = b"SLEEP(2)", b"GET_LOCK('leasehold listeners', 2)"  # the two statements of a listener
 PATIENCE = 10.0  # how long it may take
 GOODBYE = 1.0  # how long close() waits for the listener's end
 LISTEN_AGAIN = 3.0  # after a listener has failed
 TRY_AGAIN = 60.0  # where there seems to be a proxy
+RING_PATIENCE = 1.0  # how long one may take: others are to be woken after it
 RING_PAUSES = (0.0, 0.02, 0.1)  # a listener may be between two statements
 
 logger = logging.getLogger("leasehold.mysql")
@@ -67,6 +72,7 @@ class Listener:
         self._waiters: WeakValueDictionary[str, Waiter] = WeakValueDictionary()
         self._guard = runtime.guard()
         self._connection: Connection | None = None
+        self._has_bell = False  # whether this listener holds the lock that the others wait for
         self._wake = runtime.signal()
         self._rest_until = -math.inf  # until then listening is of no use
         self._has_worker = False
@@ -136,7 +142,7 @@ class Listener:
 
     async def _listen(self) -> None:
         connection = await self._connect()
-        self._connection = connection
+        self._connection, self._has_bell = connection, False
         try:
             if self._closed:  # while it connected, so that close() could not interrupt this connection
                 return
@@ -155,15 +161,20 @@ class Listener:
 
     async def _sleep(self, connection: Connection, token: bytes) -> bool:
         """Sleep in the server until somebody ends it; False once there are no waiters any more."""
-        statement = b"SELECT /* leasehold listener %b */ SLEEP(%d)" % (token, SLEEP)
         while not self._closed:
+            wait = SLEEP if self._has_bell else WAIT_FOR_BELL
+            statement = b"SELECT /* leasehold listener %b */ %b" % (token, wait)
             answer = await connection.query(statement, patience=PATIENCE)
             if answer.error is not None:
                 if answer.error.code in errors.INTERRUPTED:
                     return True
-                raise errors.translated(answer.error, self._executor.label)
-            if answer.results[0].rows == [(b"1",)]:  # how MySQL tells the same
-                return True
+                if self._has_bell:
+                    raise errors.translated(answer.error, self._executor.label)
+                self._has_bell = True  # a server that knows no such lock: then all sleep
+            elif answer.results[0].rows != [(b"0",)]:  # how MySQL tells of an interruption; or the lock is ours now
+                if self._has_bell or answer.results[0].rows != [(b"1",)]:
+                    return True
+                self._has_bell = True
             if not self._waiters:
                 return False
         return False
@@ -207,7 +218,7 @@ class Listener:
         for pause in RING_PAUSES:
             await self._runtime.wait(self._wake, self._runtime.now() + pause)
             try:
-                await self._executor.execute(text)
+                await self._executor.execute(text, self._runtime.now() + RING_PATIENCE)
             except BackendRejected:
                 continue  # it sleeps no more, or not yet; or it is another user's
             except (BackendError, ClientClosed) as error:

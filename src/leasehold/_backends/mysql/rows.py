@@ -48,9 +48,10 @@ class _Fence:
         self.last = last
         self.by_clock = by_clock
 
-    def mint(self) -> int:
-        self.last = max(self.last + 1, self.by_clock)
-        return self.last
+    def mint(self, spare: int = 0) -> int:
+        fence = max(self.last + 1, self.by_clock)
+        self.last = fence + spare
+        return fence
 
 
 class NameRows(LocalRows):
@@ -81,6 +82,8 @@ class NameRows(LocalRows):
             self._sessions[row.claim.owner] = session
         if ended:
             row.expires = min(row.expires, self.now)
+        if row.fence and row.claim.mode is Mode.EXCLUSIVE:  # no grant came after it, and has the fences behind its own
+            row.spare = self._fence.last - row.fence
         self.put(row)
 
     def raise_fence(self, fence: int) -> int:
@@ -181,11 +184,12 @@ class NameRows(LocalRows):
             form = _stored_form(row)
             if self._claims.get(row.number, form) != form:
                 yield (
-                    b"UPDATE leasehold_claim SET state = %d, expires = %d, broken = %b, listener = %b "
+                    b"UPDATE leasehold_claim SET state = %d, expires = %d, fence = %d, broken = %b, listener = %b "
                     b"WHERE name = %b AND number = %d AND @leasehold_ok = 1"
                 ) % (
                     row.state,
                     micros(row.expires),
+                    row.fence,
                     optional_binary(_reason_bytes(row.broken)),
                     optional_binary(row.listener),
                     binary(self.key.encode()),
@@ -280,7 +284,7 @@ def _claim_row(key: str, line: Values) -> Row:
 
 
 def _stored_form(row: Row) -> tuple[object, ...]:
-    return row.state, micros(row.expires), row.broken, row.listener
+    return row.state, micros(row.expires), row.fence, row.broken, row.listener
 
 
 def _reason_bytes(reason: str | None) -> bytes | None:

@@ -37,6 +37,7 @@ __all__ = [
 ]
 
 MICRO = 1_000_000
+KEPT_PER_LIFETIME = 6  # a place is kept alive no more often than this in the time that it lives
 
 # The session of the connection that executes a statement, as it is stored in grants that end with it; or none.
 SESSION, NO_SESSION = b"@leasehold_session", b"NULL"
@@ -176,11 +177,15 @@ def read_names(first: bytes, behind: bytes) -> bytes:
 
 
 def keep_place(name: bytes, number: int, owner: bytes, lifetime: float, listener: bytes | None) -> bytes:
-    """A waiter lives on. It changes nothing that another client decides upon, so the version stays."""
+    """A waiter lives on. It changes nothing that another client decides upon, so the version stays.
+
+    Nothing is written for a waiter that was kept alive a moment ago, and is woken: mostly it holds the lock by then.
+    """
+    life = micros(lifetime)
     return (
-        b"UPDATE leasehold_claim SET expires = " + NOW + b" + %d, listener = %b "
-        b"WHERE name = %b AND number = %d AND owner = %b AND state = 3 AND expires > " + NOW
-    ) % (micros(lifetime), optional_binary(listener), binary(name), number, binary(owner))
+        b"UPDATE leasehold_claim SET expires = " + NOW + b" + %d, listener = %b WHERE name = %b AND number = %d "
+        b"AND owner = %b AND state = 3 AND expires > " + NOW + b" AND expires < " + NOW + b" + %d"
+    ) % (life, optional_binary(listener), binary(name), number, binary(owner), life - life // KEPT_PER_LIFETIME)
 
 
 # --- records

@@ -46,7 +46,7 @@ class Wire(Protocol):
     """Connections to the servers; blocking or with asyncio."""
 
     info: dict[str, Any]
-    """What the server that was connected last told about itself."""
+    """The description that the last server sent of itself."""
 
     async def request(self, requests: Sequence[Request], until: float) -> list[Frame]:
         """Send all at once, on one connection, and wait for the answer to each; in order.

@@ -120,7 +120,7 @@ class AnyConnection(Protocol):
 async def greet(
     connection: AnyConnection, statement: Statement, process: int, label: str, *, own: bool, until: float
 ) -> None:
-    """See `AnyConnection`. `process` is what the driver was told to be the server's process when it connected."""
+    """See `AnyConnection`. `process` is the server's process, by its message at the connect."""
     try:
         answer = await connection.execute(statement, (), until)
         if answer.status not in GOOD:

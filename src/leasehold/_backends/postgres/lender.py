@@ -142,7 +142,7 @@ def require_process(process: int) -> None:
 def lender_for(client: Any) -> Lender:
     """The lender for a pool or an engine; anything else is refused with what can be passed. Loads only its driver."""
     if hasattr(client, "getconn") and hasattr(client, "putconn"):
-        from leasehold._backends.postgres.psycopg_lender import PsycopgPool  # noqa: PLC0415 - as said
+        from leasehold._backends.postgres.psycopg_lender import PsycopgPool  # noqa: PLC0415 - see above
 
         return PsycopgPool(client)
     if hasattr(client, "acquire") and hasattr(client, "release"):

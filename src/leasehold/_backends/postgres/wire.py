@@ -41,7 +41,7 @@ class Wire(Protocol):
 def wire_for(runtime: Runtime) -> Wire:
     """The wire that fits the runtime. Loaded here: a blocking program does not import asyncio for this."""
     if runtime.blocking:
-        from leasehold._backends.postgres.blocking_wire import BlockingWire  # noqa: PLC0415 - as said
+        from leasehold._backends.postgres.blocking_wire import BlockingWire  # noqa: PLC0415 - see above
 
         return BlockingWire()
     from leasehold._backends.postgres.asyncio_wire import AsyncioWire  # noqa: PLC0415

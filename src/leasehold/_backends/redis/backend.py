@@ -142,8 +142,8 @@ class RedisBackend:
         keys = self._names.keys(key)
         _, holders, _ = await self._look(keys)
         for place in range(0, len(holders), 8):
-            owner, _, its_fence = holders[place : place + 3]
-            if owner and int(its_fence) == fence:
+            owner, mode, its_fence = holders[place : place + 3]
+            if owner and (int(its_fence) == fence or (mode == b"x" and int(its_fence) < fence)):
                 arguments = (owner.decode(), str(fence), reason, "1" if now else "0")
                 call = Call.of(script("break"), keys, owner.decode(), *arguments)
                 return bool(await self._router.execute(call, self._options.answer_timeout) == 1)
@@ -196,6 +196,8 @@ class RedisBackend:
 
     def _request(self, step: str, claim: Claim, keys: Keys, address: str, until: float) -> Coroutine[Any, Any, Any]:
         """Call the script for one step of a claim."""
+        if claim.spare:
+            step = f"{step}:{claim.spare}"
         if not self._is_plain:
             return self._request_with_proof(step, claim, keys, address, until)
         owner = claim.owner.encode()
@@ -203,7 +205,7 @@ class RedisBackend:
         terms = (claim.ttl, claim.mode, claim.holder, claim.capacity, claim.min_hold, address, len(owner))
         known, template = keys.templates.get(step, NOTHING_PACKED)
         if known != terms:
-            template = self._new_template(step, claim, keys, () if step == TRY else (address,))
+            template = self._new_template(step, claim, keys, () if step[0] == TRY else (address,))
             keys.templates[step] = (terms, template)
         return self._router.execute(template.call(owner, self._highest), template.timeout, until)
 
@@ -238,7 +240,7 @@ class RedisBackend:
         if self._options.acks:
             # The place in the queue goes on ageing while the call waits for replicas.
             patience = self._options.acks_timeout
-            patience = patience if step == TRY else min(patience, _place_lifetime(claim) / 2)
+            patience = patience if step[0] == TRY else min(patience, _place_lifetime(claim) / 2)
             return await self._request_replicated(claim, call, patience, until)
         return await self._router.execute(call, template.timeout, until)
 
@@ -305,14 +307,15 @@ class RedisBackend:
         if now > min(since + lifetime / 4, waiter.sent + lifetime / 2):
             return None  # our process stood still: by as much the server's clock may have stepped ahead unseen
         self._listener.remove(claim.owner)
-        self._note(handed.fence, handed.at)
-        return Grant(claim, handed.fence, handed.ttl, since, handed.abandoned)
+        self._note(handed.fence + handed.spare, handed.at)
+        return Grant(claim, handed.fence, handed.ttl, since, handed.abandoned, handed.spare)
 
     # --- reading replies
 
     def _granted(self, claim: Claim, reply: Any) -> Grant:
-        self._note(reply[1], reply[3])
-        return Grant(claim, reply[1], claim.ttl, None, reply[2] == 1)
+        _, fence, abandoned, now, _, _, spare = reply
+        self._note(fence + spare, now)
+        return Grant(claim, fence, claim.ttl, None, abandoned == 1, spare)
 
     def _refused(self, claim: Claim, reply: Any) -> Refusal:
         """A name in use as another kind of lock is an error."""
@@ -374,7 +377,7 @@ def _broken(reply: Any) -> Loss:
 
 def _whole(grant: Grant) -> Grant:
     """What was handed over for a claim window is granted for its whole ttl from now on."""
-    return Grant(grant.claim, grant.fence, grant.claim.ttl, None, grant.abandoned)
+    return Grant(grant.claim, grant.fence, grant.claim.ttl, None, grant.abandoned, grant.spare)
 
 
 def _place_lifetime(claim: Claim) -> float:

@@ -56,7 +56,7 @@ class BlockingConnection:
         the socket costs three system calls.
         """
         self.timeout = seconds
-        if seconds == self._tick or seconds * FINEST <= self._tick <= seconds:
+        if seconds * FINEST <= self._tick <= seconds:
             return
         self._tick = seconds
         if isinstance(self._socket, ssl.SSLSocket):
@@ -73,10 +73,9 @@ class BlockingConnection:
         """Send, and wait for so many replies."""
         self.send(payload)
         self.feed()
-        reply = self._reader.gets()
-        if count == 1 and reply is not NOTHING_YET:
+        if count == 1 and (reply := self._reader.gets()) is not NOTHING_YET:
             return [reply]
-        replies = [] if reply is NOTHING_YET else [reply]
+        replies: list[Any] = []
         while True:
             self.take_replies(replies, count)
             if len(replies) == count:

@@ -35,6 +35,7 @@ class HandOver:
     at: int
     abandoned: bool
     ttl: float
+    spare: int = 0  # fences behind its own that no other grant gets
 
 
 @dataclass(slots=True)
@@ -243,8 +244,9 @@ class Listener:
             kind, owner, *fields = message.decode().split("\n")
             handed = None
             if kind == "g":
-                fence, at, abandoned, ttl = fields
-                handed = HandOver(int(fence), int(at), abandoned == "1", int(ttl) / 1000)
+                fence, at, left, ttl = fields
+                spare = int(left[1:]) if left.startswith("r") else 0  # see queue.lua
+                handed = HandOver(int(fence), int(at), left == "1", int(ttl) / 1000, spare)
         except ValueError:
             return  # not ours: any program with the right to publish can publish here
         waiter = self._waiters.get(owner)

@@ -38,6 +38,7 @@ class Node:
     lost_at: float = -math.inf  # when it was left out last; what was sent before may still arrive
     opening: bool = False
     undelivered: Undelivered = field(default_factory=Undelivered)
+    clock: Callable[[], float] = time.monotonic
 
     def __str__(self) -> str:
         return str(self.address)
@@ -56,14 +57,14 @@ class Node:
     def failed(self, error: Exception) -> None:
         """Leave it out until it answers a probe."""
         self.misses = 0
-        self.lost_at = time.monotonic()
+        self.lost_at = self.clock()
         if not isinstance(error, BackendError):
             error = BackendUnavailable(f"{self}: {error}", backend=str(self))
         self.failure = error
 
     def may_receive_late(self, ttl: float) -> bool:
         """Whether a request of the last ttl may still be under way to it: unanswered, or lost with its connection."""
-        return self.wire.has_pending or time.monotonic() - self.lost_at < ttl + SILENCE_LIMIT
+        return self.wire.has_pending or self.clock() - self.lost_at < ttl + SILENCE_LIMIT
 
     def deliver_later(self, call: Call) -> None:
         """It may have missed this call. A call that matters is sent again when it is back, within its ttl."""

@@ -57,7 +57,7 @@ class SqliteBackend:
         self._notifications = Notifications(location.path)
         self._worker = Worker(runtime, self._clean, "leasehold sqlite cleaning")
         self._cleaner = Cleaner(host, self._worker.start)
-        self._ledger = Ledger(host, self._notifications, self._cleaner, location.label, fence_floor)
+        self._ledger = Ledger(host, self._notifications, self._cleaner, location.label, fence_floor, now=runtime.now)
         self.label = location.label
 
     def exists(self) -> bool:

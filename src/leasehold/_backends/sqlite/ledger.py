@@ -31,6 +31,7 @@ __all__ = ["Ledger"]
 
 A = TypeVar("A")
 
+MOST_UNFOLDED = 1024  # names that are known to be in use by several
 RECHECK_WITHOUT_LISTENER = 0.2  # where the system has no named pipes
 
 
@@ -38,28 +39,47 @@ class Ledger:
     """The verbs. Each takes the open connection first."""
 
     def __init__(
-        self, host: Host, notifications: Notifications, cleaner: Cleaner, label: str, fence_floor: int
+        self,
+        host: Host,
+        notifications: Notifications,
+        cleaner: Cleaner,
+        label: str,
+        fence_floor: int,
+        *,
+        now: Callable[[], float],
     ) -> None:
+        """`now` is the clock of the holders, which may be another one than the host's."""
         self._host = host
+        self._now = now
         self._first_fence = fence_floor + 1
         self._notifications = notifications
         self._cleaner = cleaner
         self._label = label
+        # Of the last holder: in the claims of a lock it is the same object every time.
+        self._columns: tuple[Holder | None, tuple[object, ...]] = (None, ())
+        self._unfolded: set[str] = set()
 
     # --- claims
 
     def try_acquire(self, connection: sqlite3.Connection, claim: Claim) -> Grant | Refusal:
         """Grant now or not at all."""
+        if claim.key in self._unfolded:
+            return self._visit(connection, claim.key, rules.try_acquire, claim)
         return self._grant_plain(connection, claim) or self._visit(connection, claim.key, rules.try_acquire, claim)
 
     def join(
         self, connection: sqlite3.Connection, claim: Claim, signal: Callable[[], Signal]
     ) -> Grant | Place | Refusal:
         """Grant now or give a place in the queue, with a new signal."""
+        if claim.key in self._unfolded:
+            return self._queue(connection, rules.join, claim, signal)
         return self._grant_plain(connection, claim) or self._queue(connection, rules.join, claim, signal)
 
     def turn(self, connection: sqlite3.Connection, place: Place) -> Grant | Place | Refusal:
         """Grant if nothing ahead is in the way; keep the place otherwise."""
+        handed_over = self._handed_over(connection, place.claim)
+        if handed_over is not None:
+            return handed_over
         return self._queue(connection, rules.turn, place.claim, lambda: place.signal)
 
     def renew(self, connection: sqlite3.Connection, grants: Sequence[Grant]) -> list[Grant | Loss]:
@@ -72,7 +92,7 @@ class Ledger:
     def release(self, connection: sqlite3.Connection, grant: Grant) -> bool | Loss:
         """Free this grant and nothing else; if an operator had broken it, the answer is that loss."""
         claim = grant.claim
-        if claim.mode is Mode.EXCLUSIVE:
+        if claim.mode is Mode.EXCLUSIVE and claim.key not in self._unfolded:
             values = (claim.key, claim.owner, grant.fence, self._host.now())
             if single_change(connection, sql.RELEASE_PLAIN, values):
                 return True
@@ -102,12 +122,15 @@ class Ledger:
 
     def _grant_plain(self, connection: sqlite3.Connection, claim: Claim) -> Grant | None:
         """An exclusive claim on a name that is not in use; None if it is not that simple."""
-        if claim.mode is not Mode.EXCLUSIVE or claim.min_hold:
+        if claim.mode is not Mode.EXCLUSIVE or claim.min_hold or claim.spare:
             return None
         key, owner, ttl, holder = claim.key, claim.owner, claim.ttl, claim.holder
         now, fence = self._host.now(), self._fence_by_clock()
         self._cleaner.tick()
-        values = (key, fence, owner, ttl, now, now + ttl, *holder_columns(holder))
+        known = self._columns
+        if known[0] is not holder:
+            known = self._columns = (holder, holder_columns(holder))
+        values = (key, fence, owner, ttl, now, now + ttl, *known[1])
         if fence <= MAX_FENCE and single_change(connection, sql.GRANT_PLAIN, values):
             return Grant(claim, fence, ttl, None, abandoned=False)
         return None
@@ -126,12 +149,21 @@ class Ledger:
         def change() -> tuple[A, list[Notification]]:
             rows = self._rows(connection, key, self._host.now())
             answer = verb(rows, *given, **options)
-            return answer, rows.settle()
+            notifications = rows.settle(self._notifications.is_ours)
+            self._note_shape(key, is_unfolded=rows.is_used)
+            return answer, notifications
 
         answer, notifications = transaction(connection, change)
         if notifications:
             self._notify(connection, notifications)
         return answer
+
+    def _note_shape(self, key: str, *, is_unfolded: bool) -> None:
+        """A statement for the common case would be in vain on a name that was unfolded when it was visited last."""
+        if not is_unfolded:
+            self._unfolded.discard(key)
+        elif len(self._unfolded) < MOST_UNFOLDED:
+            self._unfolded.add(key)
 
     def _rows(self, connection: sqlite3.Connection, key: str, now: float) -> SqliteRows:
         return SqliteRows(
@@ -142,6 +174,20 @@ class Ledger:
             fence_by_clock=self._fence_by_clock,
             listen=self._notifications.listen,
         ).enter()
+
+    def _handed_over(self, connection: sqlite3.Connection, claim: Claim) -> Grant | None:
+        """The grant that a release made for this waiter. To read it takes no write: the file is free for others.
+
+        It counts from when it was made. That was on the host's clock, so what has passed since is known exactly.
+        """
+        columns = connection.execute(sql.HANDED_OVER, (claim.key, claim.owner)).fetchone()
+        if columns is None:
+            return None
+        fence, since, expires, abandoned, spare = columns
+        passed, window = self._host.now() - since, rules.place_lifetime(claim)
+        if not 0 <= passed < window or expires != since + window:  # over, or renewed since
+            return None
+        return Grant(claim, fence, window, self._now() - passed, bool(abandoned), spare)
 
     def _queue(
         self,
@@ -170,10 +216,10 @@ class Ledger:
             return Grant(claim, grant.fence, claim.ttl, None, grant.abandoned)
         rows = self._rows(connection, claim.key, now)
         answer = rules.renew(rows, grant)
-        notifications += rows.settle()
+        notifications += rows.settle(self._notifications.is_ours)
         return answer
 
     def _notify(self, connection: sqlite3.Connection, notifications: list[Notification]) -> None:
         """Wake these waiters; one that turns out to be dead leaves the queue at once, and the next one is called."""
         for dead in self._notifications.notify(notifications):
-            self._visit(connection, dead.key, rules.leave_queue, dead.number)
+            self._visit(connection, dead.key, SqliteRows.take_back, dead.owner)

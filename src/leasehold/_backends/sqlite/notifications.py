@@ -129,11 +129,15 @@ class Notifications:
 
     # --- notifying
 
+    def is_ours(self, listener: str) -> bool:
+        """Whether this client has that listener."""
+        return self._listener is not None and listener == self._listener.token
+
     def notify(self, notifications: Iterable[Notification]) -> list[Notification]:
         """Wake these waiters; returns those that are surely dead."""
         dead = []
         for each in notifications:
-            if self._listener is not None and each.listener == self._listener.token:
+            if self.is_ours(each.listener):
                 signal = self._signals.get(each.number)
                 if signal is not None:
                     signal.set()

@@ -3,33 +3,44 @@
 It reads and changes rows; what a request means is decided by `leasehold.kit.rules`. Rows that have run out are removed
 when a name is visited, so all that is seen here is alive. A name with one plain holder is folded into its row of
 `lock`; a visit unfolds it first.
+
+A statement costs more than anything else here. So a name with few claims is read by one of them, and questions are
+answered from what it gave; a name with many is asked for what is needed, so that no question costs more than before.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leasehold._backends.sqlite import statements as sql
 from leasehold.kit import rules
-from leasehold.kit.rows import Crowd, Row, State
-from leasehold.values import Claim, Holder, Mode
+from leasehold.kit.rows import Crowd, Row, State, crowd_of
+from leasehold.values import MAX_FENCE, Claim, Holder, Mode
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterable
 
 __all__ = ["Notification", "SqliteRows"]
 
 LAST = 2**63 - 1  # a number that no row has
 FOLDED, UNFOLDED = 1, 2  # shapes of a row of `lock`
+FEW = 16  # claims of one name that are read at once
+_COOLING, _WAITING = State.COOLING, State.WAITING  # an attribute of an enum costs more
+_MODES = {mode.value: mode for mode in Mode}
+_STATES = {state.value: state for state in State}
+_by_number = attrgetter("number")
 
 
 class Notification(NamedTuple):
-    """For a waiter whose turn it may be: through which listener, and the number of its row."""
+    """For a waiter whose turn it may be, or is: through which listener, and the number that its row had."""
 
     key: str
     listener: str
     number: int
+    owner: str = ""
 
 
 class SqliteRows:
@@ -56,52 +67,122 @@ class SqliteRows:
         self.now = now
         self.label = label
         self.changed = False
+        self.is_used = False  # something was left of the name when it was settled
         self.abandoned_until = 0.0
         self._stored = (0, 0.0)
+        self._all: list[Row] | None = None  # in order, if there are few
+        self._highest = 0  # the last fence that was given out, or kept free
 
     def enter(self) -> SqliteRows:
         """Unfold the name and remove what has run out; the transaction may write from here on."""
         row = self._execute(sql.LOCK, (self.key,)).fetchone()
-        if row is not None:
+        if row is None:
+            self._all = []
+        else:
             shape, abandoned_until = self._stored = (row[0], row[1])
+            self._highest = row[2]
             self.abandoned_until = abandoned_until if abandoned_until > self.now else 0.0
             if shape == FOLDED:
                 self._execute(sql.UNFOLD, (self.key,))
+            self._all = self._few() if shape else []
             if shape:
                 rules.expire(self)
         return self
 
-    def settle(self) -> list[Notification]:
-        """Write down the shape of the name, and say which waiters should ask for their turn now."""
+    def _few(self) -> list[Row] | None:
+        rows = list(self._rows(sql.SOME, (self.key, FEW + 1)))
+        return None if len(rows) > FEW else sorted(rows, key=_by_number)
+
+    def settle(self, is_ours: Callable[[str], bool] = lambda _: True) -> list[Notification]:
+        """Write down the shape of the name, and say which waiters should ask for their turn now, or have it.
+
+        Waiters of this client itself, whose listener `is_ours`, ask: a signal wakes them in no time.
+        """
         notifications = []
         if self.changed:
-            waiters = rules.admissible(self)
-            notifications = [Notification(self.key, row.listener, row.number) for row in waiters if row.listener]
-        is_used = self.abandoned_until > 0 or self._execute(sql.ANY_CLAIM, (self.key,)).fetchone() == (1,)
-        shape = UNFOLDED if is_used else 0
+            waiters = [row for row in rules.admissible(self) if row.listener]
+            notifications = [Notification(self.key, row.listener, row.number, row.claim.owner) for row in waiters]
+            if len(waiters) == 1 and not is_ours(waiters[0].listener):
+                self._hand_over(waiters[0])
+        self.is_used = self.abandoned_until > 0 or self._has_claims()
+        shape = UNFOLDED if self.is_used else 0
         if self._stored != (shape, self.abandoned_until):
             self._execute(sql.REMEMBER, (self.key, shape, self.abandoned_until))
         return notifications
 
+    def _hand_over(self, place: Row) -> None:
+        """Make the waiter whose turn it is the holder, unless it has to ask for itself.
+
+        At first it has the lock for as long as it had its place, so that one that died meanwhile does not keep it for
+        a ttl; its first renewal brings the rest. One that has missed a re-check asks, and so does one behind which
+        others may be admitted as well. Its listener stays in the row: so `HANDED_OVER` finds it.
+        """
+        claim, now = place.claim, self.now
+        window = rules.place_lifetime(claim)
+        if claim.mode is not Mode.EXCLUSIVE or place.expires - now < window / 2:
+            return
+        fence = self.next_fence(rules.SPARE)
+        if fence > MAX_FENCE - rules.SPARE:
+            return  # it gets the error when it asks
+        place.state, place.since, place.expires, place.fence = State.HOLDING, now, now + window, fence
+        place.abandoned, self.abandoned_until = self.abandoned_until > now, 0.0
+        values = (place.state, place.since, place.expires, place.fence, place.abandoned, place.number)
+        self._execute(sql.HAND_OVER, values)
+
+    def take_back(self, owner: str) -> None:
+        """Remove a waiter that is known to be dead, also if it has just been made the holder.
+
+        What it had to learn about the holder before it, the next one learns.
+        """
+        for row in tuple(self.of_owner(owner)):
+            if row.state in (State.HOLDING, State.WAITING):
+                self.delete(row)
+                self.changed = True
+                if row.abandoned:
+                    self.abandoned_until = self.now + rules.ABANDONED_KEPT
+
+    def _has_claims(self) -> bool:
+        if self._all is not None:
+            return bool(self._all)
+        return bool(self._execute(sql.ANY_CLAIM, (self.key,)).fetchone() == (1,))
+
     def expire(self) -> Collection[int]:
+        if self._all is not None:
+            alive = [row for row in self._all if row.expires > self.now]
+            if len(alive) == len(self._all):
+                return ()
+            self._all = alive
         return [state for (state,) in self._execute(sql.EXPIRE, (self.key, self.now))]
 
-    def of_owner(self, owner: str) -> Iterator[Row]:
+    def of_owner(self, owner: str) -> Iterable[Row]:
+        if self._all is not None:
+            return [row for row in self._all if row.claim.owner == owner]
         return self._rows(sql.OF_OWNER, (self.key, owner))
 
-    def held(self) -> Iterator[Row]:
+    def held(self) -> Iterable[Row]:
+        if self._all is not None:
+            return [row for row in self._all if row.state <= _COOLING]
         return self._rows(sql.HELD, (self.key, self.now))
 
-    def waiting(self) -> Iterator[Row]:
+    def waiting(self) -> Iterable[Row]:
+        if self._all is not None:
+            return [row for row in self._all if row.state == _WAITING]
         return self._rows(sql.WAITING, (self.key, self.now))
 
     def holders(self) -> Crowd:
+        if self._all is not None:
+            return crowd_of([row for row in self._all if row.state <= _COOLING])
         return self._crowd(State.HOLDING, State.COOLING, LAST)
 
     def ahead(self, row: Row | None) -> Crowd:
-        return self._crowd(State.WAITING, State.WAITING, LAST if row is None else row.number)
+        last = LAST if row is None else row.number
+        if self._all is not None:
+            return crowd_of([other for other in self._all if other.state == _WAITING and other.number < last])
+        return self._crowd(State.WAITING, State.WAITING, last)
 
     def soonest_end(self) -> float | None:
+        if self._all is not None:
+            return min((row.expires for row in self._all if row.state <= _COOLING), default=None)
         (expires,) = self._execute(sql.SOONEST_END, (self.key,)).fetchone()
         return expires  # type: ignore[no-any-return]
 
@@ -118,27 +199,36 @@ class SqliteRows:
             ),
         )
         row.number = cursor.lastrowid or 0
+        if self._all is not None:
+            self._all.append(row)
 
     def update(self, row: Row) -> None:
         if row.state == State.WAITING:
             row.listener = self._listen()  # the client may have another pipe by now
-        self._execute(sql.UPDATE_CLAIM, (row.state, row.expires, row.broken, row.listener, row.number))
+        self._execute(sql.UPDATE_CLAIM, (row.state, row.expires, row.fence, row.broken, row.listener, row.number))
 
     def delete(self, row: Row) -> None:
         self._execute(sql.REMOVE, (row.number,))
+        if self._all is not None:
+            self._all.remove(row)
 
-    def next_fence(self) -> int:
-        (fence,) = self._execute(sql.MINT, (self.key, self._fence_by_clock())).fetchone()
-        return int(fence)
+    def next_fence(self, spare: int = 0, /) -> int:
+        (self._highest,) = self._execute(sql.MINT, (self.key, self._fence_by_clock(), spare)).fetchone()
+        return self._highest - spare
 
     def raise_fence(self, fence: int) -> int:
         """Let the next fence be above this one; a holder that was folded into the row has its own by now."""
         (highest,) = self._execute(sql.LIFT_FENCE, (self.key, fence)).fetchone()
         return int(highest)
 
-    def _rows(self, statement: str, values: tuple[object, ...]) -> Iterator[Row]:
-        key = self.key
-        return (_row(key, columns) for columns in self._execute(statement, values))
+    def _rows(self, statement: str, values: tuple[object, ...]) -> Iterable[Row]:
+        return map(self._row, self._execute(statement, values))
+
+    def _row(self, columns: tuple[Any, ...]) -> Row:
+        row = _row(self.key, columns)
+        if row.fence and row.claim.mode is Mode.EXCLUSIVE:  # no grant came after it, and has the fences behind its own
+            row.spare = self._highest - row.fence
+        return row
 
     def _crowd(self, first: State, last: State, before: int) -> Crowd:
         number, exclusive = self._execute(sql.CROWD, (self.key, first, last, before)).fetchone()
@@ -148,8 +238,8 @@ class SqliteRows:
 def _row(key: str, columns: tuple[Any, ...]) -> Row:
     (number, owner, state, mode, capacity, ttl, min_hold, host, pid, label, reason, fence, since, expires, abandoned,
      broken, listener) = columns  # fmt: skip
-    claim = Claim(key, owner, ttl, Mode(mode), capacity, min_hold, holder_of(host, pid, label, reason))
-    return Row(claim, State(state), since, expires, fence, bool(abandoned), broken, number, listener)
+    claim = Claim(key, owner, ttl, _MODES[mode], capacity, min_hold, holder_of(host, pid, label, reason))
+    return Row(claim, _STATES[state], since, expires, fence, bool(abandoned), broken, number, listener)
 
 
 def holder_columns(holder: Holder) -> tuple[str, int, str | None, str | None]:
@@ -158,6 +248,7 @@ def holder_columns(holder: Holder) -> tuple[str, int, str | None, str | None]:
     return host, holder.pid, holder.label, holder.reason
 
 
+@lru_cache(256)
 def holder_of(host: str, pid: int, label: str | None, reason: str | None) -> Holder:
     """The holder in these columns."""
     user, at, name = host.rpartition("@")

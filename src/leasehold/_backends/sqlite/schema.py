@@ -23,12 +23,16 @@ APPLICATION_ID = 0x4C_45_41_53  # "LEAS"; file(1) shows it
 VERSION = 1
 PAGE_SIZE = 1024  # every grant writes a page to the log; a small one is quicker (only a new file takes it)
 LOG_PAGES = 4000  # a log as large as SQLite's default, in our pages: the request that fills it waits for the disk
+# Where each request waits for the disk anyway: until the log is full for the first time its file grows, and then every
+# wait is for the file system's own log as well.
+LOG_PAGES_WHEN_FULL = 1000
 
 
 def set_up(connection: sqlite3.Connection, location: Location, host: Host, synchronous: str) -> None:
     """Check the file, make its tables if it is new, and forget the leases of an earlier boot."""
     connection.execute(f"PRAGMA synchronous={synchronous}")  # one of three words, checked with the URL
-    connection.execute(f"PRAGMA wal_autocheckpoint={LOG_PAGES}")
+    log_pages = LOG_PAGES_WHEN_FULL if synchronous == "full" else LOG_PAGES
+    connection.execute(f"PRAGMA wal_autocheckpoint={log_pages}")
     if _is_current(connection, host):
         return
     connection.execute("BEGIN")  # one view of the file: another process may be making its tables right now

@@ -32,7 +32,7 @@ RENEW_PLAIN = "UPDATE lock SET expires = ? WHERE key = ? AND shape = 1 AND owner
 
 # --- one name, inside a transaction
 
-LOCK = "SELECT shape, abandoned_until FROM lock WHERE key = ?"
+LOCK = "SELECT shape, abandoned_until, fence FROM lock WHERE key = ?"
 
 # key: the plain holder becomes a row of `claim`
 UNFOLD = """
@@ -46,11 +46,11 @@ INSERT INTO lock (key, fence, shape, abandoned_until) VALUES (?, 0, ?, ?)
 ON CONFLICT (key) DO UPDATE SET shape = excluded.shape, abandoned_until = excluded.abandoned_until, owner = NULL
 """
 
-# key, wall time in microseconds -> fence. It rises with every grant, and with the wall clock when the file was lost or
-# the row was cleaned away.
+# key, wall time in microseconds, spare -> the last of the fences that are given out: one, and `spare` behind it. They
+# rise with every grant, and with the wall clock when the file was lost or the row was cleaned away.
 MINT = """
-INSERT INTO lock (key, fence, shape) VALUES (?, ?, 2)
-ON CONFLICT (key) DO UPDATE SET fence = max(fence + 1, excluded.fence)
+INSERT INTO lock (key, fence, shape) VALUES (?1, ?2 + ?3, 2)
+ON CONFLICT (key) DO UPDATE SET fence = max(fence + 1 + ?3, excluded.fence)
 RETURNING fence
 """
 
@@ -65,11 +65,26 @@ EXPIRE = "DELETE FROM claim WHERE key = ? AND expires <= ? RETURNING state"
 
 ANY_CLAIM = "SELECT EXISTS (SELECT 1 FROM claim WHERE key = ?)"
 
+# key, limit
+SOME = """
+SELECT number, owner, state, mode, capacity, ttl, min_hold, host, pid, label, reason,
+       fence, since, expires, abandoned, broken, bell FROM claim
+WHERE key = ? LIMIT ?
+"""
+
 OF_OWNER = """
 SELECT number, owner, state, mode, capacity, ttl, min_hold, host, pid, label, reason,
        fence, since, expires, abandoned, broken, bell FROM claim
 WHERE key = ? AND owner = ?
 """
+
+# key, owner -> the grant that was made for a waiter, and not broken since, with the fences that are kept free behind it
+HANDED_OVER = """
+SELECT claim.fence, claim.since, claim.expires, abandoned, lock.fence - claim.fence FROM claim JOIN lock USING (key)
+WHERE key = ? AND claim.owner = ? AND state = 1 AND broken IS NULL AND bell IS NOT NULL
+"""
+
+HAND_OVER = "UPDATE claim SET state = ?, since = ?, expires = ?, fence = ?, abandoned = ? WHERE number = ?"
 
 WAITING = """
 SELECT number, owner, state, mode, capacity, ttl, min_hold, host, pid, label, reason,
@@ -84,10 +99,11 @@ SELECT number, owner, state, mode, capacity, ttl, min_hold, host, pid, label, re
 WHERE key = ? AND state IN (1, 2) AND expires > ? ORDER BY number
 """
 
-# key, first state, last state, number -> how many come before that number, and whether one wants the name alone
+# key, first state, last state, number -> how many come before that number, and whether one wants the name alone. The
+# first is counted in the index alone, the second ends with the first row as a rule.
 CROWD = """
-SELECT count(*), coalesce(max(mode = 'exclusive'), 0) FROM claim
-WHERE key = ? AND state BETWEEN ? AND ? AND number < ?
+SELECT (SELECT count(*) FROM claim WHERE key = ?1 AND state BETWEEN ?2 AND ?3 AND number < ?4),
+       EXISTS (SELECT 1 FROM claim WHERE key = ?1 AND state BETWEEN ?2 AND ?3 AND number < ?4 AND mode = 'exclusive')
 """
 
 SOONEST_END = "SELECT min(expires) FROM claim WHERE key = ? AND state IN (1, 2)"
@@ -98,7 +114,7 @@ INSERT INTO claim (key, owner, state, mode, capacity, ttl, min_hold, host, pid, 
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 
-UPDATE_CLAIM = "UPDATE claim SET state = ?, expires = ?, broken = ?, bell = ? WHERE number = ?"
+UPDATE_CLAIM = "UPDATE claim SET state = ?, expires = ?, fence = ?, broken = ?, bell = ? WHERE number = ?"
 
 REMOVE = "DELETE FROM claim WHERE number = ?"
 

@@ -1,9 +1,10 @@
 """From a claim to a grant: create a node, list the queue, watch those ahead, be granted when they are gone.
 
 A claim that is alone is granted after one round trip: the listing is sent right behind the creation, and includes the
-node. A waiter costs nothing while it waits; it is notified by the node ahead, and is then granted without a further
-request, because the last probe still confirms its session. After a lost answer a node is adopted only if it belongs to
-this very session: a node of an older session is about to vanish, and is deleted instead.
+node. One that comes right behind a claim of the same session needs no listing (`ClaimNode.follow`). A waiter
+costs nothing while it waits; it is notified by the node ahead, and is then granted without a further request, because
+the last probe still confirms its session. After a lost answer a node is adopted only if it belongs to this very
+session: a node of an older session is about to vanish, and is deleted instead.
 
 The fence is the stored floor plus the transaction number of the creation, which rises with every write of the ensemble.
 The floor is watched on the same connection, so the session knows the one that was in force at the claim's turn.
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from leasehold._backends.zookeeper.pool import Pool
     from leasehold._backends.zookeeper.release import Releaser
     from leasehold._backends.zookeeper.session import Session
+    from leasehold._backends.zookeeper.wire import Reply
     from leasehold.spi import Runtime
     from leasehold.values import Claim
 
@@ -151,8 +153,9 @@ class Acquirer:
             floor = session.fence_floor
             if floor is None:
                 floor = await self._fences.known(session, until)
-            listing = self._send_creation(node, floor)
-            await self._calls.finished(session, listing, until)
+            last = session.last_before(node)
+            reply = self._send_creation(node, floor, last)
+            await self._calls.finished(session, reply, until)
             if not isinstance(node.failure, NoNodeError):
                 break
             await self._create_parents(session, node.parent, until)
@@ -160,12 +163,18 @@ class Acquirer:
             if node.stage is Stage.GONE:
                 session.forget(node)
             raise self._calls.translated(node.failure)
-        if listing.error is not None:
-            raise self._calls.translated(listing.error)
-        await self._take_place(node, listing.value, until)
+        if last is not None:
+            if node.follow(last, reply):
+                await self._take_place(node, (), until)
+                return
+            reply = session.send(GetChildren(node.parent, None), signal=self._runtime.signal())
+            await self._calls.finished(session, reply, until)
+        if reply.error is not None:
+            raise self._calls.translated(reply.error)
+        await self._take_place(node, reply.value, until)
 
-    def _send_creation(self, node: ClaimNode, floor: int) -> Any:
-        """The creation, and right behind it the listing, which includes the node."""
+    def _send_creation(self, node: ClaimNode, floor: int, last: ClaimNode | None) -> Reply:
+        """The creation, and right behind it the listing, which includes the node; or a look at the one before it."""
         session, parent = node.session, node.parent
         data = node.data(floor)
         node.stage, node.failure = Stage.SENT, None
@@ -175,23 +184,27 @@ class Acquirer:
         except BackendUnavailable:  # it was not sent
             node.stage = Stage.NEW
             raise
-        return session.send(GetChildren(parent, None), signal=self._runtime.signal())
+        signal = self._runtime.signal()
+        if last is None:
+            return session.send(GetChildren(parent, None), signal=signal)
+        return session.send(Exists(last.path, None), signal=signal)
 
     async def _take_place(self, node: ClaimNode, names: Sequence[str], until: float) -> None:
-        """Find the node's place in a listing, or withdraw it where it does not belong."""
+        """Find the node's place in a listing, if it needs one, or withdraw it where it does not belong."""
         session = node.session
         try:
             siblings = [sibling for sibling in map(parse_node, names) if sibling.letter != BREAK_NOTE]
             for stale in siblings:  # of an older session, for the same claim: no grant is counted on it
                 if stale.id == node.id and stale.name != node.name:
                     session.send(Delete(f"{node.parent}/{stale.name}", -1), confirms=True)
-            node.queue.listed(siblings, node.sequence)
+            if siblings:
+                node.listed(siblings)
             if parse_node(node.name).is_used_up:
                 raise BackendRejected(
                     "the ensemble runs out of sequence numbers for this lock; release it everywhere once, and its "
                     "numbers begin again"
                 )
-            for sibling in {sibling.letter: sibling for sibling in node.queue.ahead}.values():
+            for sibling in {s.letter: s for s in (node.queue.ahead if siblings else node.queue.ahead[-1:])}.values():
                 check_kind(node.claim, sibling.mode, sibling.capacity, self._calls.label)
         except BackendUnavailable:
             raise
@@ -267,23 +280,26 @@ class Acquirer:
         if not any(sibling.name == node.name for sibling in siblings):
             node.mark_gone()
             return
-        node.queue.listed((s for s in siblings if s.letter != BREAK_NOTE), node.sequence)
+        node.listed(s for s in siblings if s.letter != BREAK_NOTE)
 
     async def _watch(self, node: ClaimNode, until: float) -> None:
-        """Watch its own node and those that decide its turn; all in one round trip."""
+        """Watch its own node and those that decide its turn, as far as they are not; all in one round trip."""
         session, queue, parent = node.session, node.queue, node.parent
-        replies = {}
         watched = queue.to_watch()
-        for name in watched:
-            path = f"{parent}/{name}"
-            replies[name] = session.send(GetData(path, session.on_event), then=session.watcher(path, node))
+        requests = [(name, GetData(f"{parent}/{name}", session.on_event)) for name in watched]
         first = queue.first
-        if first is not None and first != node.holder_name and first not in replies:
-            replies[first] = session.send(GetData(f"{parent}/{first}", None))
-        own = Exists(node.path, session.on_event)
-        last = session.send(own, then=session.watcher(node.path, node), signal=self._runtime.signal())
-        await self._calls.answer(session, last, until)
-        if last.value is None:
+        if first is not None and first != node.holder_name and first not in watched:
+            requests.append((first, GetData(f"{parent}/{first}", None)))
+        if not node.is_watched:
+            requests.append((node.name, Exists(node.path, session.on_event)))
+        signal, replies = self._runtime.signal(), {}
+        for name, request in requests:
+            then = session.watcher(f"{parent}/{name}", node) if request.watcher is not None else None
+            is_last = request is requests[-1][1]
+            replies[name] = session.send(request, then=then, signal=signal if is_last else None)
+        await self._calls.finished(session, reply := replies[requests[-1][0]], until)
+        own = replies.pop(node.name, None)
+        if own is not None and (await self._calls.answer(session, reply, until)) is None:
             node.mark_gone()
         for name, reply in replies.items():
             self._read_ahead(node, name, reply, is_watched=name in watched)
@@ -291,7 +307,10 @@ class Acquirer:
     def _read_ahead(self, node: ClaimNode, name: str, reply: Any, *, is_watched: bool) -> None:
         """The data of a node ahead."""
         if isinstance(reply.error, NoNodeError):
-            node.queue.gone(name)
+            if is_watched:
+                node.gone_ahead(name)
+            else:
+                node.queue.remove(name)  # it was read for its data only: those that are watched decide
             return
         if reply.error is not None:
             raise self._calls.translated(reply.error)
@@ -315,7 +334,7 @@ class Acquirer:
         if fence > MAX_FENCE:
             await self._releaser.leave(node, until)
             raise BackendRejected("the fences of this store have reached their end; use another root")
-        node.fence = fence
+        node.fence, node.predecessor = fence, None
         if node.has_waited or floor != node.floor:
             await self._write_grant(node, floor, until)
         return await self._confirm(node, started, until)

@@ -20,6 +20,9 @@ from leasehold._backends.zookeeper.keys import encode_node, node_prefix, parse_n
 from leasehold._backends.zookeeper.queue import QueueView
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from leasehold._backends.zookeeper.keys import Sibling
     from leasehold._backends.zookeeper.session import Session
     from leasehold._backends.zookeeper.wire import Reply
     from leasehold.spi import Signal
@@ -67,6 +70,7 @@ class ClaimNode:
         "name",
         "notifications",
         "parent",
+        "predecessor",
         "prefix",
         "queue",
         "sequence",
@@ -90,6 +94,8 @@ class ClaimNode:
         self.failure: Exception | None = None  # why the node could not be created
         self.name = ""
         self.sequence = -1
+        # The claim right before it, if it is one of this session, for as long as it waits.
+        self.predecessor: ClaimNode | None = None
         self.czxid = 0
         self.version = 0  # of the node's data, as far as we wrote it
         self.floor = 0  # of the fence, as the node's data has it
@@ -132,6 +138,7 @@ class ClaimNode:
         if reply.error is None:
             path, stat = reply.value
             self.adopt(path.rpartition("/")[2], stat.czxid, stat.version)
+            self.session.created(self)
         elif isinstance(reply.error, ConnectionLoss):
             self.failure, self.stage = reply.error, Stage.DOUBT
         else:
@@ -184,12 +191,48 @@ class ClaimNode:
 
     # --- on the caller's thread
 
+    def listed(self, siblings: Iterable[Sibling]) -> None:
+        """The queue as it is now."""
+        queue, session = self.queue, self.session
+        queue.listed(siblings, self.sequence)
+        self.predecessor = before = session.claim_at(f"{self.parent}/{queue.ahead[-1].name}") if queue.ahead else None
+        if before is not None and before.sequence + 1 == self.sequence:
+            session.mixed.discard(self.parent)
+
+    def follow(self, last: ClaimNode, reply: Reply) -> bool:
+        """Take the place right behind another claim of this session; False if that cannot be known without a listing.
+
+        Numbers of one parent rise, and none is given twice while the parent exists. If the other node, looked at after
+        this one was created, is the same as ever, so is the parent. With consecutive numbers, all that are before this
+        claim are then the other one and those before that.
+        """
+        if self.sequence != last.sequence + 1:
+            self.session.mixed.add(self.parent)
+            return False
+        if reply.error is not None or reply.value is None or reply.value.czxid != last.czxid:
+            return False
+        if not last.queue.is_listed:
+            return False
+        self.queue.follows(last.queue, parse_node(last.name))
+        self.predecessor = last
+        self.holder, self.holder_name = last.holder, self.queue.first  # as it saw it
+        return True
+
+    def gone_ahead(self, name: str) -> None:
+        """A node ahead is gone. If it was that of a claim of this session, it is known whether that one has held."""
+        predecessor = self.predecessor
+        if predecessor is not None and predecessor.name == name:
+            self.predecessor = None
+            if predecessor.fence is not None:  # so all before it were gone
+                self.queue.granted(name)
+        self.queue.gone(name)
+
     def apply_notifications(self) -> None:
         """Bring the view of the queue up to date."""
         while self.notifications:
             notification, name = self.notifications.popleft()
             if notification is Notification.GONE:
-                self.queue.gone(name)
+                self.gone_ahead(name)
             elif notification is Notification.CHANGED:
                 self.queue.watched.discard(name)
             else:
@@ -202,6 +245,7 @@ class Registry:
 
     nodes: dict[str, ClaimNode] = field(default_factory=dict)
     withdrawn: dict[str, float] = field(default_factory=dict)  # a late copy of the request is refused until then
+    lost_until: float = 0.0  # nodes of a session that was lost may be there until then
     sweep_at: int = 256  # the number of withdrawn owners at which expired ones are removed
 
     def withdraw(self, owner: str, until: float, now: float) -> None:

@@ -54,7 +54,7 @@ _in_order = attrgetter("sequence")
 class QueueView:
     """The claims ahead of one claim, in order. Only the caller's thread changes it."""
 
-    __slots__ = ("_capacity", "_granted", "_mode", "ahead", "is_stale", "watched")
+    __slots__ = ("_capacity", "_granted", "_mode", "ahead", "is_listed", "is_stale", "watched")
 
     def __init__(self, mode: Mode, capacity: int) -> None:
         self._mode = mode
@@ -63,13 +63,19 @@ class QueueView:
         self.watched: set[str] = set()
         self._granted: set[str] = set()  # those that have waited, and were granted then
         self.is_stale = True  # it has to be listed again
+        self.is_listed = False  # `ahead` has at least those that are ahead
 
     def listed(self, siblings: Iterable[Sibling], sequence: int) -> None:
         """The queue as it is now; `sequence` is the number of the claim itself."""
         self.ahead = sorted([s for s in siblings if s.sequence < sequence], key=_in_order)
         if self.watched:
             self.watched &= {sibling.name for sibling in self.ahead}
-        self.is_stale = False
+        self.is_stale, self.is_listed = False, True
+
+    def follows(self, other: QueueView, predecessor: Sibling) -> None:
+        """No claim is between this one and another of the same session, which knows those before itself."""
+        self.ahead = [*other.ahead, predecessor]
+        self.is_stale, self.is_listed = False, True
 
     def watches_lost(self) -> None:
         """The connection was lost, and every watch with it."""
@@ -78,19 +84,25 @@ class QueueView:
 
     def gone(self, name: str) -> None:
         """A node ahead is gone. If others are left, they may have gone before, unseen."""
-        self.watched.discard(name)
-        before = len(self.ahead)
-        self.ahead = [sibling for sibling in self.ahead if sibling.name != name]
-        if len(self.ahead) < before and len(self._blocking()) > self._capacity:
+        if self.remove(name) and len(self._blocking()) > self._capacity:
             self.is_stale = True
+
+    def remove(self, name: str) -> bool:
+        """A node ahead is gone; False if it was not known."""
+        self.watched.discard(name)
+        place = self._place_of(name)
+        if place is None:
+            return False
+        self.ahead = self.ahead[:place] + self.ahead[place + 1 :]
+        return True
 
     def granted(self, name: str) -> None:
         """A claim ahead has waited and is granted now, which shows who else must be gone."""
-        found = next((sibling for sibling in self.ahead if sibling.name == name), None)
-        if found is None or name in self._granted:
+        place = self._place_of(name)
+        if place is None or name in self._granted:
             return
         self._granted.add(name)
-        place = self.ahead.index(found)
+        found = self.ahead[place]
         if found.mode is Mode.EXCLUSIVE:
             self.ahead = self.ahead[place:]
         elif found.mode is Mode.SHARED:
@@ -124,6 +136,12 @@ class QueueView:
     def first(self) -> str | None:
         """The node of the holder, as far as is known."""
         return self.ahead[0].name if self.ahead else None
+
+    def _place_of(self, name: str) -> int | None:
+        """The holder is the first; then from the end, where those are that a claim watches."""
+        if self.ahead and self.ahead[0].name == name:
+            return 0
+        return next((place for place in reversed(range(len(self.ahead))) if self.ahead[place].name == name), None)
 
     def _blocking(self) -> list[Sibling]:
         if self._mode is Mode.SHARED:

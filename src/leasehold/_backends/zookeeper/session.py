@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 from kazoo.exceptions import AuthFailedError
 from kazoo.protocol.states import EventType, KazooState
 
-from leasehold._backends.zookeeper.claim_node import Notification
+from leasehold._backends.zookeeper.claim_node import Notification, Stage
 from leasehold._backends.zookeeper.validity import Validity, session_timeout
 from leasehold._backends.zookeeper.wire import Reply, Wire
 from leasehold.errors import BackendUnavailable
-from leasehold.values import Loss, LossReason
+from leasehold.values import Loss, LossReason, Mode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,6 +80,9 @@ class Session:
         self._paths = paths
         self._registry = registry
         self._watchers: dict[str, dict[ClaimNode, None]] = {}
+        self._created: dict[str, ClaimNode] = {}  # by path
+        self._newest: dict[str, ClaimNode] = {}  # by parent: the claim whose creation was sent last
+        self.mixed: set[str] = set()  # parents where other sessions create claims between ours
         self._unanswered: deque[float] = deque()
         self._suspended_at = self._opened = self.validity.touched
 
@@ -233,8 +236,24 @@ class Session:
             self.nodes.pop(owner, None)
         if self._registry.nodes.get(owner) is node:
             self._registry.nodes.pop(owner, None)
+        self._created.pop(node.path, None)
+        if self._newest.get(node.parent) is node:
+            self._newest.pop(node.parent, None)
+            self.mixed.discard(node.parent)
         for name in (node.name, *tuple(node.queue.watched)):
             self._watchers.get(f"{node.parent}/{name}", {}).pop(node, None)
+
+    def last_before(self, node: ClaimNode) -> ClaimNode | None:
+        """The claim of this session that a new one will most likely come right behind, if there is one."""
+        last, self._newest[node.parent] = self._newest.get(node.parent), node
+        if last is None or last is node or node.parent in self.mixed or self._now() < self._registry.lost_until:
+            return None
+        are_exclusive = node.claim.mode is last.claim.mode is Mode.EXCLUSIVE
+        return last if are_exclusive and last.stage is Stage.PRESENT and last.wanted else None
+
+    def claim_at(self, path: str) -> ClaimNode | None:
+        """The claim of this session that has this node."""
+        return self._created.get(path)
 
     @property
     def is_idle(self) -> bool:
@@ -254,6 +273,10 @@ class Session:
         self._on_answer(reply)
         if reply.error is None:
             self.validity.answered(reply.sent)
+
+    def created(self, node: ClaimNode) -> None:
+        """A node of ours exists."""
+        self._created[node.path] = node
 
     def _on_watched(self, path: str, node: ClaimNode, reply: Reply) -> None:
         if reply.error is None and reply.value is not None:
@@ -321,6 +344,8 @@ class Session:
             self._wire.end()
         self.state = State.OVER
         self.loss = self.loss or _ENDED
+        if self.nodes:  # they may stay for a while, and those claims that come back list the queue to remove them
+            self._registry.lost_until = self._now() + 2 * self.validity.timeout
         self.break_notes.clear()
         for node in [*list(self.nodes.values()), *list(self.unwanted)]:
             node.mark_gone()

@@ -102,7 +102,7 @@ async def _update(
     this_row, fence = rows_of.fits(where), rows_of.qualified(column)
     bound = rows_of.bound("key", where)
     # Names are quoted, and everything else is a value.
-    update = f"UPDATE {rows_of.name} SET {changed} WHERE {this_row} AND {fence} <= %(fence)s"  # noqa: S608 - as said
+    update = f"UPDATE {rows_of.name} SET {changed} WHERE {this_row} AND {fence} <= %(fence)s"  # noqa: S608 - see above
     count = (await wire.query(update, {**bound, **rows_of.bound("value", values), "fence": token.fence})).count
     if count == 1:
         return True
@@ -111,7 +111,7 @@ async def _update(
     # MySQL: the newest row, not the one of a snapshot; and it does not count a row whose values were the same before.
     on_mysql = wire.dialect == "mysql"
     present = " FOR UPDATE" if on_mysql else ""
-    look = f"SELECT {fence} FROM {rows_of.name} WHERE {this_row}{present}"  # noqa: S608 - as said
+    look = f"SELECT {fence} FROM {rows_of.name} WHERE {this_row}{present}"  # noqa: S608 - see above
     rows = (await wire.query(look, bound)).rows
     if on_mysql and rows == [(token.fence,)]:
         return True

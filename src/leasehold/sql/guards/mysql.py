@@ -5,7 +5,7 @@ Why no update is lost, at each level of isolation:
     read committed,    every later statement of the transaction sees what is committed by then, and no other guarded
     read uncommitted   transaction of the resource commits while the row is locked. What was read *before* the guard may
                        be older. It is not where nothing was read (the guard opens the transaction), and where this
-                       session was the last to pass: nobody has written since. Anything else is refused, for the server
+                       session was the last to pass: none has written since. Anything else is refused, for the server
                        does not tell what a transaction has read.
     repeatable read    a statement that locks sees the newest row, and a plain SELECT the snapshot of the first one. So
                        the row is locked first, and then looked at through the snapshot: if it shows fewer passes than

@@ -45,7 +45,7 @@ def statements(
 
 
 def script(parts: list[str]) -> str:
-    """All of them for the program `mysql`, which has to be told where a statement ends."""
+    """All of them for the program `mysql`, which needs a mark where a statement ends."""
     mark = "//"
     while any(mark in part for part in parts):
         mark += "/"

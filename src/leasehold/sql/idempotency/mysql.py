@@ -1,9 +1,10 @@
 """Idempotency keys in MySQL and MariaDB (InnoDB): the record is a row of the user's own transaction.
 
 The row is made when the attempt begins and keeps its result when the work is done. Who has the row locked is in flight,
-and the lock ends with the transaction. A row without a result is nobody's: it says nothing, whoever committed it, so a
-key is absent or completed here as well. Locks are asked for without waiting; a key that was completed is replayed
-beside whoever has it locked. What is locked is always the newest row, so an older snapshot hides no completed key.
+and the lock ends with the transaction. A row without a result has no owner: it says nothing, also if it was committed,
+so a key is absent or completed here as well. Locks are asked for without waiting; a key that was completed is replayed
+beside the transaction that has it locked. What is locked is always the newest row, so an older snapshot hides no
+completed key.
 
 A savepoint stands for the transaction in which the attempt began. It is gone if that has ended when the block does.
 """
@@ -40,7 +41,7 @@ TABLE = MysqlTable(
     """\
 CREATE TABLE IF NOT EXISTS @table@ (
   name VARBINARY(512) NOT NULL,            -- of the IdempotencyKeys
-  principal VARBINARY(512) NOT NULL,       -- whose key it is; empty where that was not said
+  principal VARBINARY(512) NOT NULL,       -- whose key it is; empty where none was given
   `key` VARBINARY(512) NOT NULL,
   fingerprint VARBINARY(128),              -- the SHA-256 of the payload
   result LONGTEXT CHARACTER SET ascii,     -- JSON; nothing is known of a key without one
@@ -117,7 +118,7 @@ async def begin(wire: Wire, claim: Claim, rules: Rules) -> Kept | Opened:
 
 
 async def _take(wire: Wire, claim: Claim, rules: Rules, state: Transaction) -> Kept | None:
-    """Lock the row, or find the key completed beside whoever has it."""
+    """Lock the row, or find the key completed beside the transaction that has it."""
     patience = Patience(wire, rules.wait, _SLEEP)
     values = {**_place(claim), "keep": rules.keep}
     while True:
@@ -168,7 +169,7 @@ async def leave(wire: Wire, opened: Opened) -> None:
 
 
 async def sweep(wire: Wire, limit: int, schema: str | None) -> int:
-    """Remove records that are over, and say how many; what somebody has locked is left to them.
+    """Remove records that are over, and say how many; what another transaction has locked is left to it.
 
     They are looked for without locks and removed one by one, by their whole keys: at REPEATABLE READ a range that is
     searched and locked would keep others from inserting into it.

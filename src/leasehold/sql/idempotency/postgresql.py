@@ -1,6 +1,6 @@
 """Idempotency keys in PostgreSQL: the record is a row of the user's own transaction.
 
-A key is absent or completed; nobody ever sees it half done. That an attempt is in flight is told by an advisory lock
+A key is absent or completed; it is never seen half done. That an attempt is in flight is shown by an advisory lock
 that ends with its transaction, so a second one is answered at once instead of blocking behind an uncommitted row.
 The primary key is what lets no two of them commit; the lock only tells early.
 
@@ -9,7 +9,7 @@ The primary key is what lets no two of them commit; the lock only tells early.
     repeatable read,    the transaction sees one moment, and a row that was committed after it is not seen. Writing the
     serializable        record then fails with 40001, which is `RetryTransaction` here.
 
-That the transaction is still the one in which the attempt began is told by a setting that ends with it, and that a
+That the transaction is still the one in which the attempt began is shown by a setting that ends with it, and that a
 rollback to a savepoint takes back, as it does the lock.
 """
 
@@ -45,7 +45,7 @@ TABLE = OneTable(
         """
 CREATE TABLE IF NOT EXISTS @table@ (
   name pg_catalog.text COLLATE pg_catalog."C" NOT NULL,       -- of the IdempotencyKeys
-  principal pg_catalog.text COLLATE pg_catalog."C" NOT NULL,  -- whose key it is; empty where that was not said
+  principal pg_catalog.text COLLATE pg_catalog."C" NOT NULL,  -- whose key it is; empty where none was given
   key pg_catalog.text COLLATE pg_catalog."C" NOT NULL,
   fingerprint pg_catalog.text,                                -- the SHA-256 of the payload
   result pg_catalog.text NOT NULL,                            -- JSON
@@ -103,7 +103,7 @@ WHERE kept.expires_at OPERATOR(pg_catalog.<=) pg_catalog.clock_timestamp()
 RETURNING 1
 """
 
-# limit -> how many were removed. Rows that somebody else is removing or writing are left to them.
+# limit -> how many were removed. Rows that another transaction removes or writes are left to it.
 _SWEEP = """
 DELETE FROM @table@ AS record USING (
   SELECT old.name, old.principal, old.key FROM @table@ AS old

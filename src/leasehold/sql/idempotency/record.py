@@ -30,12 +30,12 @@ __all__ = [
 ]
 
 MAX_TEXT = 512  # bytes; a name, a principal and a key together have to fit into an index
-NOBODY = ""  # how the absence of a principal is stored: no principal is an empty text
+NO_PRINCIPAL = ""  # how the absence of a principal is stored: no principal is an empty text
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What was said to `IdempotencyKeys`, in seconds."""
+    """The options of `IdempotencyKeys`, in seconds."""
 
     keep: float
     wait: float | None
@@ -45,7 +45,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One key that somebody wants to use."""
+    """One key that a caller wants to use."""
 
     name: str
     principal: str
@@ -102,7 +102,7 @@ class Dialect(Protocol):
 
 def make_claim(name: str, principal: str | None, key: str, fingerprint: object) -> Claim:
     """Check all that comes from a request."""
-    who = NOBODY if principal is None else check_text(principal, "principal")
+    who = NO_PRINCIPAL if principal is None else check_text(principal, "principal")
     digest = None if fingerprint is None else fingerprint_of(fingerprint)
     return Claim(name, who, check_text(key, "an idempotency key"), digest)
 
@@ -166,7 +166,7 @@ def require_transaction(wire: Wire) -> Transaction:
 
 
 def in_flight(claim: Claim, rules: Rules, who: str) -> InFlight:
-    """Somebody else is at it; `who` says what is known of them."""
+    """Another attempt is at it; `who` is what is known of it."""
     return InFlight(
         f"the idempotency key {claim.key!r} of {claim.name!r} cannot be used now: {who}. Roll back, and try again "
         f"after {rules.retry_after:g} s",

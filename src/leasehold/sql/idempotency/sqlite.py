@@ -1,7 +1,7 @@
 """Idempotency keys in SQLite: the record is a row of the user's own transaction.
 
-There is one write lock for the whole file, and an attempt takes it at its beginning: whoever has it sees every key that
-was completed, and nobody else completes one before it is free again. Who does not get it is told `InFlight`, although
+There is one write lock for the whole file, and an attempt takes it at its beginning: its owner sees every key that
+was completed, and no other completes one before it is free again. An attempt without it gets `InFlight`, although
 the writer may be at something else: SQLite does not say.
 
 A savepoint stands for the transaction in which the attempt began. It is gone if that has ended when the block does.
@@ -38,7 +38,7 @@ _STATEMENTS = (
     """
 CREATE TABLE IF NOT EXISTS leasehold_idempotency (
   name TEXT NOT NULL,          -- of the IdempotencyKeys
-  principal TEXT NOT NULL,     -- whose key it is; empty where that was not said
+  principal TEXT NOT NULL,     -- whose key it is; empty where none was given
   key TEXT NOT NULL,
   fingerprint TEXT,            -- the SHA-256 of the payload
   result TEXT NOT NULL,        -- JSON

@@ -1,4 +1,4 @@
-"""`insert_once`: a row whose key is taken by whoever inserts it first; the others are given the row that is there.
+"""`insert_once`: a row whose key is taken by the first insert; the others get the row that is there.
 
 For slots, names and keys that may exist once. A unique constraint decides, and not a look before the insert, which two
 could take together. Each database has a module of its own, which is loaded when it is used.
@@ -62,7 +62,7 @@ def insert_once(tx: Any, table: Any, values: Mapping[str, Any], *, key: str | Se
     those, and `values` has a value for each. While another transaction is inserting the same key, this one waits for
     its end. It works inside a transaction, which it leaves usable whatever happens, and outside.
 
-    Promises that of all who insert a key one is told `inserted`, and every other one gets that one's row. Raises
+    Promises that of all inserts of a key one gets `inserted`, and every other one gets that one's row. Raises
     `UniqueConflict` when another unique constraint forbids the row and no row has this key; `ConfigurationError` when
     the key has no such constraint; `RetryTransaction` when the row was inserted after the moment that this transaction
     sees (PostgreSQL at REPEATABLE READ). Every other error of the database passes through: a missing value or a text

@@ -42,8 +42,9 @@ def is_conflict(error: BaseException) -> bool:
     """Whether the unit met another writer, and surely has not been committed."""
     if isinstance(error, (VersionConflict, RowBusy)) or is_retryable(error):
         return True
-    orm = sys.modules.get("sqlalchemy.orm.exc")  # if it is not loaded, nobody has raised it
-    return orm is not None and any(isinstance(each, orm.StaleDataError) for each in error_chain(error))
+    # Where it is not loaded, or another thread is loading it just now, it was not raised.
+    stale = getattr(sys.modules.get("sqlalchemy.orm.exc"), "StaleDataError", None)
+    return stale is not None and any(isinstance(each, stale) for each in error_chain(error))
 
 
 def commit_is_unknown(error: BaseException) -> bool:

@@ -1,6 +1,6 @@
-"""`cas_update`: write a row only if nobody has changed it since it was read, which its version column tells.
+"""`cas_update`: write a row only if it was not changed since it was read, which its version column tells.
 
-No lock is held between the read and the write, so a person may think for as long as they like. The loser is told by
+No lock is held between the read and the write, so a person may think for as long as they like. The loser learns it by
 `VersionConflict` what the row is now; `retry` runs a whole unit of work again.
 """
 
@@ -100,7 +100,7 @@ class _Swap:
         bound = {**rows.bound("key", self.where), **rows.bound("value", self.values), **versions}
         try:
             # Names are quoted, and everything else is a value.
-            return (await wire.query(f"UPDATE {rows.name} SET {changed} WHERE {this_row}", bound)).count  # noqa: S608 - as said
+            return (await wire.query(f"UPDATE {rows.name} SET {changed} WHERE {this_row}", bound)).count  # noqa: S608 - see above
         except Exception as error:
             if sqlite_code(error) == sqlite3.SQLITE_BUSY_SNAPSHOT:
                 raise RetryTransaction(

@@ -145,7 +145,7 @@ async def _run_async(begin: Callable[[], Any] | str, unit: Callable[[Any], Any],
 def _finished(result: Any, *, returned: bool) -> Any:
     if not returned:
         raise ConfigurationError(
-            "the transaction that begin() made has swallowed an error of the unit, so nobody knows whether it was "
+            "the transaction that begin() made has swallowed an error of the unit, so it is unknown whether it was "
             "committed: let errors leave the context manager"
         )
     return result

@@ -61,7 +61,7 @@ class StockTable:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What was said to `Stock`, in seconds."""
+    """The options of `Stock`, in seconds."""
 
     name: str
     hold: float
@@ -75,7 +75,7 @@ class Reservation:
     """What was reserved under a key; `state` is held, confirmed, cancelled or expired.
 
     `expires_at` is a moment of the database's clock. `overdue`: it is held, and that moment was over when this was
-    read; it can still be confirmed, until somebody else is given what it holds.
+    read; it can still be confirmed, until what it holds is given to another.
     """
 
     key: str
@@ -186,7 +186,7 @@ def given_back_in_order(items: Mapping[Item, int], short: Item, done: Mapping[It
 
 
 def out_of_stock(rules: Rules, item: Item, wanted: int, available: int | None) -> OutOfStock:
-    """Somebody wants more than there is."""
+    """More is wanted than there is."""
     there = "there is no such item" if available is None else f"{available} available"
     return OutOfStock(
         f"{wanted} of {item!r} wanted, {there} in {rules.name!r}; nothing was taken",

@@ -1,7 +1,7 @@
 """Reservations in SQLite: rows of the user's own transaction.
 
 There is one write lock for the whole file, and a call that writes takes it with its first statement. A transaction that
-has read before, and comes to write after somebody else has written, is refused by SQLite: `RetryTransaction` here.
+has read before, and comes to write after another has written, is refused by SQLite: `RetryTransaction` here.
 """
 
 from __future__ import annotations

@@ -55,14 +55,14 @@ LOOKED_AT = 1000  # holds that are over, by one reservation that lacks something
 
 @dataclass(frozen=True, slots=True)
 class Statements:
-    """What a database is told; `stock` and `id` name a reservation, moments are microseconds since 1970."""
+    """The statements for a database; `stock` and `id` name a reservation, moments are microseconds since 1970."""
 
     find: str  # -> items, state, expires, overdue
-    lock: str  # the same, and nobody else changes it until the end of the transaction
+    lock: str  # the same, and no other changes it until the end of the transaction
     settle: str  # before, after -> one row
     remove: str
     overdue: str  # limit -> id, items
-    lock_free: str  # -> the state, and whether its time is over; no row if somebody is at it
+    lock_free: str  # -> the state, and whether its time is over; no row if another transaction has it
     change: str  # item, change -> one row if it does not go below zero
     restock: str  # item, change -> one row
     level: str  # item -> available
@@ -291,14 +291,14 @@ class Ledger:
         return [(self._dialect.plain(key), read_items(self._dialect.plain(items))) for key, items in rows]
 
     async def _expire(self, key: str) -> bool:
-        """Mark a hold that is over; the caller gives its items back. One that somebody is at is left to them."""
+        """Mark a hold that is over; the caller gives its items back. One that another transaction has is left to it."""
         if not await self._is_free(key, is_held=True):
             return False
         await self._settle(key, HELD, EXPIRED)
         return True
 
     async def _is_free(self, key: str, *, is_held: bool) -> bool:
-        """Lock a reservation whose time is over, if it is still that, and nobody is at it."""
+        """Lock a reservation whose time is over, if it is still that, and no other transaction has it."""
         for state, is_over in (await self.ask(self.statements.lock_free, id=key)).rows:
             return bool(is_over) and (self._dialect.plain(state) == HELD) == is_held
         return False

@@ -119,7 +119,7 @@ class Stock:
     def confirm(self, tx: Any, key: str, *, late: bool = True) -> Reservation:
         """What is held is sold: it never comes back by itself. Confirming it again changes nothing.
 
-        After the time of the reservation it is still confirmed, if nobody was given what it held, or if as much is
+        After the time of the reservation it is still confirmed, if what it held was not given away, or if as much is
         there now; else `ReservationExpired`, and nothing was taken. With `late=False` it is refused as soon as the time
         is over. Raises `ReservationRefused` if it was cancelled, or never made.
         """

@@ -1,1 +1,1 @@
-"""Rows that nobody else writes until the end of a transaction."""
+"""Rows that no other transaction writes until the end of a transaction."""

@@ -1,4 +1,4 @@
-"""`lock_row`, `lock_rows`, `lock_free_rows`: rows that nobody else writes until the end of this transaction.
+"""`lock_row`, `lock_rows`, `lock_free_rows`: rows that no other writes until the end of this transaction.
 
 Each database has a module of its own, which is loaded when it is used. Several rows are locked one after the other in
 the order of their keys, whatever order they were named in, so that two transactions cannot wait for each other.
@@ -39,7 +39,7 @@ def lock_row(
 
     `tx` is a connection, cursor or session inside a transaction, as for `guard`. `table` is a name, a pair of schema
     and name, a `Table` or mapped class of SQLAlchemy, or a model of Django. `where` names the row by its key. `share`:
-    others may lock it shared as well, and nobody may write it. `wait`: how long to wait for another that has it; 0: not
+    others may lock it shared as well, and none may write it. `wait`: how long to wait for another that has it; 0: not
     at all; without it, as long as the database allows. MySQL and MariaDB count in whole seconds.
 
     Decide on the row that this gives, and not on what was read before; other rows are as your level of isolation shows
@@ -99,7 +99,7 @@ async def lock_rows_async(
 def lock_free_rows(
     tx: Any, table: Any, where: Mapping[str, Any], *, limit: int = 1, order_by: str | Sequence[str], share: bool = False
 ) -> list[Row]:
-    """Lock at most so many rows that fit and that nobody has locked, and give them: `SKIP LOCKED`.
+    """Lock at most so many rows that fit and are not locked, and give them: `SKIP LOCKED`.
 
     `where` has columns and their values, and may be empty; `order_by` says which to take first. What others have locked
     is passed over at once, so an empty list does not mean that no row fits. SQLite, which locks the whole file, has
@@ -141,7 +141,7 @@ class _These:
 
 @dataclass(frozen=True, slots=True)
 class _Free:
-    """Rows that fit, and that nobody has."""
+    """Rows that fit, and are not locked."""
 
     table: Any
     free: Free

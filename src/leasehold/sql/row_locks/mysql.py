@@ -49,7 +49,7 @@ async def lock_these(
 
 
 async def lock_free(wire: Wire, rows: Rows, free: Free, wish: Wish) -> list[Row]:
-    """Lock what nobody has."""
+    """Lock what is not locked."""
     words = await _words(wire, wish)
     try:
         return rows.read(await wire.query(free.select(rows, words), rows.bound("key", free.where)))

@@ -42,7 +42,7 @@ async def lock_these(
 
 
 async def lock_free(wire: Wire, rows: Rows, free: Free, wish: Wish) -> list[Row]:
-    """Lock what nobody has."""
+    """Lock what is not locked."""
     try:
         return rows.read(await wire.query(free.select(rows, _words(wish)), rows.bound("key", free.where)))
     except Exception as error:

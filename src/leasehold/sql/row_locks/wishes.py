@@ -1,4 +1,4 @@
-"""What somebody wants to lock, checked before any I/O; and what the errors of a database mean for it."""
+"""What a caller wants to lock, checked before any I/O; and what the errors of a database mean for it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Wish:
         return None if self.wait is None else max(0.0, self.begun + self.wait - monotonic())
 
     def busy(self, rows: Rows, where: Mapping[str, Any], limit: str, then: str) -> RowBusy:
-        """Somebody else has the row; `limit` says how long this one waited, `then` what to do."""
+        """Another transaction has the row; `limit` says how long this one waited, `then` what to do."""
         return RowBusy(
             f"the row {dict(where)!r} of {rows.table} is locked by another transaction ({limit}): {then}",
             table=rows.table,
@@ -53,7 +53,7 @@ class Dialect(Protocol):
         """Lock the rows with these keys, in this order: all of them, or none."""
 
     async def lock_free(self, wire: Wire, rows: Rows, free: Free, wish: Wish) -> list[Row]:
-        """Lock rows that nobody has locked."""
+        """Lock rows that are not locked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Free:
 
 
 def check_free(where: Mapping[str, Any], limit: int, order_by: str | Sequence[str]) -> Free:
-    """Check what the caller said."""
+    """Check what the caller gave."""
     names = (order_by,) if isinstance(order_by, str) else tuple(order_by)
     if limit < 1 or not names:
         raise ConfigurationError(f"limit must be at least 1, and order_by must name columns, not {limit!r}, {names!r}")
@@ -80,7 +80,7 @@ def check_free(where: Mapping[str, Any], limit: int, order_by: str | Sequence[st
 
 
 def make_wish(*, share: bool, wait: Duration | None, skip_locked: bool = False) -> Wish:
-    """Check what the caller said."""
+    """Check what the caller gave."""
     limit = optional_seconds(wait, "wait")
     if skip_locked and limit is not None:
         raise ConfigurationError("skip_locked does not wait for any row, so wait= has no meaning there; leave it out")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from leasehold._record import replace
 from leasehold.errors import UnsupportedCapability
 from leasehold.testing.contract.expect import raises
 from leasehold.values import Capability, Grant
@@ -40,5 +41,9 @@ async def check_absent(lab: Lab, capability: Capability) -> None:
     elif capability is Capability.PAUSE:
         assert not hasattr(lab.backend(), "pause"), "no method may be a stub"
         assert capability in str(await raises(UnsupportedCapability, client.pause("x", reason="r")))
+    elif capability is Capability.RANGES:
+        grant = await lab.backend().try_acquire(replace(lab.claim(), spare=5))
+        assert isinstance(grant, Grant)
+        assert grant.spare == 0, "fences that another grant may get must not be given out"
     elif capability is Capability.FIFO:
         assert not hasattr(lab.backend(), "join"), "no method may be a stub"

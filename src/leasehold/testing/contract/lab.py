@@ -172,6 +172,12 @@ class Lab:
             await self.driver.breathe()
         raise AssertionError(f"there were never {number} waiting for {name!r}")
 
+    async def standing(self, client: AsyncClient, number: int) -> None:
+        """Wait until so many calls of this client wait; they may share one place in the queue."""
+        await self.eventually(
+            lambda: client._opened is not None and client._opened.waiting_calls.number == number, f"{number} wait"
+        )
+
     async def free(self, name: str) -> bool:
         """Whether the name has neither a holder nor a waiter."""
         return await self.client().inspect(name) is None

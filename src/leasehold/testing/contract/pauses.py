@@ -1,4 +1,4 @@
-"""Names that an operator has paused: nobody gets them, those who have them go on."""
+"""Names that an operator has paused: they are not granted, and their holders go on."""
 
 from __future__ import annotations
 

@@ -18,13 +18,15 @@ _FULL = _EVERY_STORE | {
     Can.PAUSE,
 }
 
+_RANGES = _FULL | {Can.RANGES}
+
 REQUIRED: dict[str, frozenset[Can]] = {
-    "memory": _FULL,
-    "sqlite": _FULL,
-    "redis": _FULL,
+    "memory": _RANGES,
+    "sqlite": _RANGES,
+    "redis": _RANGES,
     "postgresql": _FULL,
-    "mysql": _FULL,
-    "nats": _FULL,
+    "mysql": _RANGES,
+    "nats": _RANGES,
     "redlock": _EVERY_STORE,
     "etcd": _FULL - {Can.ABANDONED, Can.PAUSE} | {Can.SESSION},
     "zookeeper": _EVERY_STORE | {Can.SHARED, Can.PERMITS, Can.FIFO, Can.PUSH, Can.SESSION},

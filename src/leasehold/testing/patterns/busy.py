@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class _Reports:
-    """Keeps what `on_wait` is told."""
+    """Keeps the calls of `on_wait`."""
 
     def __init__(self) -> None:
         self.positions: list[int | None] = []

@@ -16,7 +16,7 @@ LONG = 3600.0  # a ttl for cases in which nothing expires
 
 
 class Source:
-    """What is expensive to ask: counts its builds, and holds them up while it is told to."""
+    """What is expensive to ask: counts its builds, and holds them up on demand."""
 
     def __init__(self, lab: Lab, *, held: bool = False) -> None:
         self._lab = lab

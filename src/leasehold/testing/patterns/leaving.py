@@ -54,13 +54,13 @@ async def without_release_they_stay_until_their_ttl(lab: Lab) -> None:
 async def holders_are_told_before_the_locks_are_free(lab: Lab) -> None:
     client, other = lab.client(), lab.client()
     await (await other.lock("y").acquire()).release()  # connected
-    told: list[tuple[Loss, int]] = []
+    seen: list[tuple[Loss, int]] = []
     faults_seen: list[happened.Event] = []
     client.on_event(faults_seen.append)
     entered = False
 
     def on_lost(loss: Loss) -> None:
-        told.append((loss, sum(isinstance(event, happened.Released) for event in faults_seen)))
+        seen.append((loss, sum(isinstance(event, happened.Released) for event in faults_seen)))
 
     async def work() -> None:
         nonlocal entered
@@ -73,7 +73,7 @@ async def holders_are_told_before_the_locks_are_free(lab: Lab) -> None:
     await client.close(release=True)
     lost = await raises(LeaseLost, task.join())
     assert lost.reason is LossReason.GIVEN_BACK
-    ((loss, released),) = told
+    ((loss, released),) = seen
     assert (loss.reason, released) == (LossReason.GIVEN_BACK, 0)
     await (await other.lock("x").acquire(0)).release()
 

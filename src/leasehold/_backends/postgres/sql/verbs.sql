@@ -28,14 +28,21 @@ CREATE OR REPLACE FUNCTION @schema@.describe_3(
   the_key pg_catalog.bytea, before bigint, at timestamp with time zone, OUT ahead integer, OUT ends double precision, OUT facts pg_catalog.text)
 LANGUAGE plpgsql AS $$
 DECLARE
+  first @schema@.claim;
   pause_ends double precision;
   pause_facts pg_catalog.text;
 BEGIN
   SELECT count(*) INTO ahead FROM (
     SELECT FROM @schema@.claim WHERE key = the_key AND state = 3 AND number < before LIMIT 100) AS waiting;
-  SELECT date_part('epoch', min(expires) - at), (array_agg(holder ORDER BY number))[1] INTO ends, facts FROM (
-    SELECT expires, holder, number FROM @schema@.claim WHERE key = the_key AND state <= 2
-    ORDER BY state, number LIMIT 100) AS held;
+  SELECT * INTO first FROM @schema@.claim WHERE key = the_key AND state <= 2 ORDER BY state, number LIMIT 1;
+  IF first.mode = 'exclusive' THEN
+    ends := date_part('epoch', first.expires - at);
+    facts := first.holder;
+  ELSIF first.mode IS NOT NULL THEN
+    SELECT date_part('epoch', min(expires) - at), (array_agg(holder ORDER BY number))[1] INTO ends, facts FROM (
+      SELECT expires, holder, number FROM @schema@.claim WHERE key = the_key AND state <= 2
+      ORDER BY state, number LIMIT 100) AS held;
+  END IF;
   SELECT date_part('epoch', expires - at), holder INTO pause_ends, pause_facts FROM @schema@.claim
     WHERE owner = @schema@.pause_owner_4(the_key);
   IF FOUND THEN
@@ -57,6 +64,7 @@ DECLARE
   at timestamp with time zone := @schema@.enter_3(the_key);
   own @schema@.claim;
   present @schema@.claim;
+  reply record;
 BEGIN
   moment := date_part('epoch', at);
   own := @schema@.own_3(the_owner);
@@ -80,7 +88,9 @@ BEGIN
     IF the_floor > 0 THEN
       UPDATE @schema@.lock AS l SET fence = the_floor WHERE l.key = the_key AND l.fence < the_floor;
     END IF;
-    IF NOT EXISTS (SELECT FROM @schema@.claim AS c WHERE c.key = the_key AND c.state = 3)
+    IF present.mode = 'exclusive' OR the_mode = 'exclusive' AND present.mode IS NOT NULL THEN
+      NULL;  -- what holds or waits there is in the way, without a further look
+    ELSIF NOT EXISTS (SELECT FROM @schema@.claim AS c WHERE c.key = the_key AND c.state = 3)
        AND @schema@.admits_3(the_key, the_mode, the_capacity) THEN
       SELECT greatest(l.fence + 1, @schema@.micros_3(at)), l.abandoned_until > at INTO fence, abandoned
         FROM @schema@.lock AS l WHERE l.key = the_key;
@@ -96,6 +106,7 @@ BEGIN
     PERFORM @schema@.add_3(the_key, the_owner, 3, the_mode, the_capacity, the_ttl, the_min_hold, the_holder, 0, at,
                            at + make_interval(secs => least(the_ttl, 3)), false, the_channel, NULL);
     verdict := 'placed';
+    PERFORM @schema@.commit_soon_5();
     SELECT c.number INTO own.number FROM @schema@.claim AS c WHERE c.owner = the_owner;
   ELSIF waits AND own.state = 3 THEN
     UPDATE @schema@.claim AS c SET expires = at + make_interval(secs => least(the_ttl, 3)), bell = the_channel
@@ -104,9 +115,10 @@ BEGIN
   ELSE
     PERFORM @schema@.settle_3(the_key, at);
   END IF;
-  SELECT d.ahead, d.ends, d.facts INTO ahead, ends, facts
-    FROM @schema@.describe_3(the_key, coalesce(CASE WHEN verdict = 'placed' THEN own.number END, 9223372036854775807),
-                             at) AS d;
+  reply := @schema@.describe_3(the_key, coalesce(CASE WHEN verdict = 'placed' THEN own.number END, 9223372036854775807), at);
+  ahead := reply.ahead;
+  ends := reply.ends;
+  facts := reply.facts;
 END
 $$;
 
@@ -128,6 +140,7 @@ DECLARE
   at timestamp with time zone;
   the_session bigint := CASE WHEN in_session THEN CAST(pg_catalog.current_setting('leasehold.session') AS bigint) END;
   held @schema@.lock;
+  reply record;
 BEGIN
   FOR attempt IN 1 .. 2 LOOP  -- the second time after a wait for the row, which may have a new holder
     at := pg_catalog.clock_timestamp();
@@ -148,7 +161,7 @@ BEGIN
       END IF;
     END IF;
     EXIT WHEN attempt OPERATOR(pg_catalog.=) 2 OR the_mode OPERATOR(pg_catalog.<>) 'exclusive'
-      OR the_min_hold OPERATOR(pg_catalog.<>) 0;
+      OR the_min_hold OPERATOR(pg_catalog.<>) 0 OR held.shape OPERATOR(pg_catalog.=) 2;  -- null: there is no row
     INSERT INTO @schema@.lock AS l (key, fence, shape, owner, ttl, since, expires, holder, session)
       VALUES (the_key, greatest(CAST(moment OPERATOR(pg_catalog.*) 1000000 AS bigint), the_floor OPERATOR(pg_catalog.+) 1), 1, the_owner, the_ttl, at,
               at OPERATOR(pg_catalog.+) pg_catalog.make_interval(secs => the_ttl), the_holder, the_session)
@@ -164,9 +177,17 @@ BEGIN
       RETURN;
     END IF;
   END LOOP;
-  SELECT r.* INTO verdict, fence, abandoned, moment, ahead, ends, facts, mode, capacity
-    FROM @schema@.acquire_by_rules_3(the_key, the_owner, the_ttl, the_mode, the_capacity, the_min_hold, the_holder,
-                                     the_floor, waits, the_channel, the_session) AS r;
+  reply := @schema@.acquire_by_rules_3(the_key, the_owner, the_ttl, the_mode, the_capacity, the_min_hold, the_holder, the_floor,
+                                       waits, the_channel, the_session);
+  verdict := reply.verdict;
+  fence := reply.fence;
+  abandoned := reply.abandoned;
+  moment := reply.moment;
+  ahead := reply.ahead;
+  ends := reply.ends;
+  facts := reply.facts;
+  mode := reply.mode;
+  capacity := reply.capacity;
 END
 $$;
 
@@ -195,6 +216,7 @@ BEGIN
     UPDATE @schema@.claim AS c SET expires = at + make_interval(secs => least(own.ttl, 3)), bell = the_channel
       WHERE c.number = own.number;
     verdict := 'placed';
+    PERFORM @schema@.commit_soon_5();
   ELSE
     verdict := 'refused';
     own.number := 9223372036854775807;
@@ -312,11 +334,49 @@ BEGIN
 END
 $$;
 
+-- Free a grant in a busy queue, and hand the name over to the next waiter: the one case that such a queue consists of, in as
+-- few statements as there can be. Precondition: the caller has locked the row, which is `named`, and found that nothing has
+-- run out. Others decide by the rules -> whether it was done. Every name is qualified: see rules.sql.
+CREATE OR REPLACE FUNCTION @schema@.hand_over_5(
+  named @schema@.lock, the_owner pg_catalog.text, the_fence bigint, at timestamp with time zone) RETURNS boolean
+LANGUAGE plpgsql SET enable_seqscan = off AS $$
+DECLARE
+  next @schema@.claim;
+BEGIN
+  SELECT c.* INTO next FROM @schema@.claim AS c WHERE c.key OPERATOR(pg_catalog.=) named.key AND c.state OPERATOR(pg_catalog.=) 3
+    ORDER BY c.number LIMIT 1;
+  IF NOT FOUND OR next.mode OPERATOR(pg_catalog.<>) 'exclusive' THEN
+    RETURN false;
+  END IF;
+  DELETE FROM @schema@.claim AS c WHERE c.owner OPERATOR(pg_catalog.=) the_owner AND c.fence OPERATOR(pg_catalog.=) the_fence
+    AND c.state OPERATOR(pg_catalog.=) 1 AND c.mode OPERATOR(pg_catalog.=) 'exclusive' AND c.broken IS NULL
+    AND c.min_hold OPERATOR(pg_catalog.=) 0
+    AND NOT EXISTS (SELECT FROM @schema@.claim AS k WHERE k.key OPERATOR(pg_catalog.=) named.key AND k.state OPERATOR(pg_catalog.=) 2);
+  IF NOT FOUND THEN
+    RETURN false;
+  END IF;
+  named.fence := greatest(named.fence OPERATOR(pg_catalog.+) 1,
+                          CAST(pg_catalog.date_part('epoch', at) OPERATOR(pg_catalog.*) 1000000 AS bigint));
+  next.expires := at OPERATOR(pg_catalog.+) pg_catalog.make_interval(secs => least(next.ttl, 3));
+  UPDATE @schema@.claim AS c SET state = 1, fence = named.fence, since = at, expires = next.expires
+    WHERE c.number OPERATOR(pg_catalog.=) next.number;
+  UPDATE @schema@.lock AS l SET fence = named.fence, look = least(named.look, next.expires)
+    WHERE l.key OPERATOR(pg_catalog.=) named.key;
+  IF next.bell IS NOT NULL THEN
+    PERFORM pg_catalog.pg_notify(next.bell, pg_catalog.concat_ws(' ', next.owner, named.fence, pg_catalog.date_part('epoch', at), 0));
+  END IF;
+  RETURN true;
+END
+$$;
+
 -- Free this grant and nothing else -> freed; gone, if it was no longer ours; or, if it was broken, the reason as a JSON
 -- string. A late copy of the claim, granted anew, has another fence.
 CREATE OR REPLACE FUNCTION @schema@.release_3(the_key pg_catalog.bytea, the_owner pg_catalog.text, the_fence bigint)
 RETURNS pg_catalog.text
 LANGUAGE plpgsql AS $$
+DECLARE
+  named @schema@.lock;
+  at timestamp with time zone;
 BEGIN
   UPDATE @schema@.lock AS l SET shape = 0, owner = NULL
     WHERE l.key OPERATOR(pg_catalog.=) the_key AND l.shape OPERATOR(pg_catalog.=) 1
@@ -324,6 +384,15 @@ BEGIN
       AND l.expires OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp();
   IF FOUND THEN
     RETURN 'freed';
+  END IF;
+  SELECT l.* INTO named FROM @schema@.lock AS l WHERE l.key OPERATOR(pg_catalog.=) the_key
+    AND l.shape OPERATOR(pg_catalog.=) 2 FOR UPDATE;
+  IF FOUND THEN
+    at := pg_catalog.clock_timestamp();
+    IF named.look OPERATOR(pg_catalog.>) at AND named.abandoned_until OPERATOR(pg_catalog.<=) at
+       AND @schema@.hand_over_5(named, the_owner, the_fence, at) THEN
+      RETURN 'freed';
+    END IF;
   END IF;
   RETURN @schema@.release_by_rules_3(the_key, the_owner, the_fence);
 END

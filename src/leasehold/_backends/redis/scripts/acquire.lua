@@ -1,38 +1,45 @@
 -- Take a lock: now or never, or with a place in the queue.
 --
 -- KEYS   1-6 as in queue.lua; 7 the mark of a withdrawn claim
--- ARGV   1 step: 0 try, 1 join the queue, 2 keep the place in it   2 owner   3 ttl (ms)   4 mode: x s p   5 kind
+-- ARGV   1 step: 0 try, 1 join the queue, 2 keep the place in it; then, after a colon, how many fences shall be kept free
+--        behind that of a grant at once   2 owner   3 ttl (ms)   4 mode: x s p   5 kind
 --        6 min_hold (ms)   7 description of the holder   8 hint: the highest fence this client has seen
 --        to join or stay, or in strict mode: 9 how long a place lives (ms)   10 how to wake this waiter: '' not at all,
 --        g or w and a channel: grant or wake by a message there (G or W: sharded)
 --        in strict mode only: 11 which life of which server this is   12 hold off (ms)   13 for how long it has surely
 --        been the primary (ms)
--- Reply  {1, fence, abandoned, now, ttl, again}   granted; again: it was ours already
+-- Reply  {1, fence, abandoned, now, ttl, again, spare}   granted; again: it was ours already; spare: the fences behind its
+--                                                 own that no other grant gets
 --        {2, ahead, now, ttl left, description, off}    in the queue; off: for how long the server grants nothing (ms)
 --        {0, waiting, ttl left, description, off}       refused; nothing is left of the claim
 --        {3, kind}                                the name is in use as another kind of lock
 -- Invariant: the same claim sent twice is granted once; its expiry then starts anew. No claim overtakes a waiter.
 local owner, mode = ARGV[2], ARGV[4]
+local wanted = #ARGV[1] > 1 and mode == 'x' and tonumber(string.sub(ARGV[1], 3)) or 0
 -- include clock.lua
 if mode == 'x' and not ARGV[11] and redis.call('EXISTS', KEYS[1], KEYS[3], KEYS[5], KEYS[7]) == 0 then
   -- Free, without waiters: the common case, in as few calls as it takes.
   local state = redis.call('HMGET', KEYS[2], 'f', 'o', 'l', 'p')
   if not state[4] then -- nor paused
-    local fence = math.max(tonumber(state[1] or '0') + 1, now_us, tonumber(ARGV[8]) + 1)
+    local before = tonumber(state[1] or '0')
+    local fence = math.max(before + 1, now_us, tonumber(ARGV[8]) + 1)
     local abandoned = (state[2] or state[3]) and '1' or '0'
     if abandoned == '1' then redis.call('HDEL', KEYS[2], 'l', 'b') end
     local ttl = tonumber(ARGV[3])
     redis.call('SET', KEYS[1], owner, 'PX', ARGV[3])
     local number = text(fence)
     local since = fence == now_us and number or text(now_us)
-    redis.call('HSET', KEYS[2], 'f', number, 'k', ARGV[5], 'o', owner, 'g', number, 't', since, 'm', ARGV[6],
+    local last = wanted > 0 and text(fence + wanted) or number
+    redis.call('HSET', KEYS[2], 'f', last, 'k', ARGV[5], 'o', owner, 'g', number, 't', since, 'm', ARGV[6],
                'a', abandoned, 'd', ARGV[7])
-    redis.call('PEXPIREAT', KEYS[2], text(math.max(math.floor(fence / 1000), now + ttl) + 86400000))
-    return {1, fence, tonumber(abandoned), now, ttl, 0}
+    if expiry_is_stale(before, fence + wanted, ttl) then
+      redis.call('PEXPIREAT', KEYS[2], text(math.max(math.floor(fence / 1000), now + ttl) + 86400000))
+    end
+    return {1, fence, tonumber(abandoned), now, ttl, 0, wanted}
   end
 end
 -- include queue.lua
-local step, kind, ttl = ARGV[1], ARGV[5], tonumber(ARGV[3])
+local step, kind, ttl = string.sub(ARGV[1], 1, 1), ARGV[5], tonumber(ARGV[3])
 
 -- What is in the way, and for how long: a pause, or the first holder.
 local function obstacle()
@@ -60,7 +67,7 @@ local function repeated()
     if g[2] then return refused() end
     redis.call('PEXPIRE', H, text(ttl))
     keep(ttl)
-    return {1, tonumber(alone_fence), tonumber(g[1]), now, ttl, 1}
+    return {1, tonumber(alone_fence), tonumber(g[1]), now, ttl, 1, tonumber(highest) - tonumber(alone_fence)}
   end
   if not alone and redis.call('ZSCORE', Z, owner) then
     local g = redis.call('HMGET', D, owner .. ':f', owner .. ':a', owner .. ':b', owner .. ':c')
@@ -69,7 +76,7 @@ local function repeated()
     redis.call('ZADD', Z, text(now + ttl), owner)
     settle_crowd_key()
     keep(ttl)
-    return {1, tonumber(g[1]), tonumber(g[2]), now, ttl, 1}
+    return {1, tonumber(g[1]), tonumber(g[2]), now, ttl, 1, 0}
   end
   return nil
 end
@@ -114,10 +121,10 @@ if place and step ~= '0' then
 end
 if off == 0 then
   local mine = queue > 0 and advance(place and owner or false)
-  if mine then return {1, mine[1], tonumber(mine[2]), now, ttl, 0} end
+  if mine then return {1, mine[1], tonumber(mine[2]), now, ttl, 0, mine[3]} end
   if not place and admits(mode, kind) and (queue == 0 or redis.call('EXISTS', Q) == 0) then
     local fence = next_fence(ARGV[8])
-    return {1, fence, tonumber(grant(owner, fence, mode, kind, ttl, ARGV[6], ARGV[7])), now, ttl, 0}
+    return {1, fence, tonumber(grant(owner, fence, mode, kind, ttl, ARGV[6], ARGV[7], wanted)), now, ttl, 0, wanted}
   end
 end
 local left, description = obstacle()

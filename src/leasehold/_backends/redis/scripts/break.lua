@@ -3,13 +3,15 @@
 -- KEYS   1-6 as in queue.lua; 7 the mark from which the holder learns why it was broken at once
 -- ARGV   1 owner   2 fence   3 why   4 '1' at once
 -- Reply  1 broken, 0 this grant is not held
--- Invariant: only the grant with this owner and this fence is touched.
+-- Invariant: only the grant with this owner and this fence, or one kept free behind it, is touched.
 -- include clock.lua
 -- include queue.lua
 local owner, fence, why, at_once = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1'
-local note = 'b' .. why .. '\n' .. fence -- see break_note.lua
+local number = tonumber(fence)
 write_first() -- an operator can do this on a full server too
 notice_the_end_of_grants()
+if alone == owner and tonumber(alone_fence) <= number and number <= tonumber(highest) then fence = alone_fence end
+local note = 'b' .. why .. '\n' .. fence -- see break_note.lua
 if alone == owner and alone_fence == fence then
   if not at_once then
     redis.call('HSET', S, 'b', why)

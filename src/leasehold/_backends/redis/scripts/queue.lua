@@ -2,6 +2,7 @@
 --
 -- Keys   H  holder      string   one holder: its owner; several: CROWD; released, but kept for min_hold: COOLING
 --        S  state       hash     f highest fence, k kind, n last ticket, l a grant ended without a release;
+--                                (or kept free behind that of the holder);
 --                                of a single holder: o owner, g fence, t since (us), m min_hold, a abandoned,
 --                                b broken (why), d description; c of the one that is COOLING: see `cooling_grant`
 --                                strict mode: r which life of the server, u held off until
@@ -18,6 +19,7 @@
 local H, S, Q, W, Z, D = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local CROWD, COOLING = '*several*', '*cooling*'
 local DAY, QUEUE_KEPT = 86400000, 20000
+local SPARE = 64 -- fences kept free behind that of an exclusive grant out of the queue: its process may use them
 local WAITER = '^(%d+)\n(%a)\n(%d+)\n(%d+)\n(%d+)\n(%d+)\n(%d+)\n([^\n]*)\n(.*)$'
 
 -- A call of the server costs more than anything else here. So what nearly every script needs is read once, and a change
@@ -35,7 +37,7 @@ local function next_fence(hint)
   return math.max(tonumber(highest or '0') + 1, now_us, tonumber(hint) + 1)
 end
 
--- For how much longer the name is paused: nobody is let in meanwhile. 0: it is not.
+-- For how much longer the name is paused, and not granted. 0: it is not.
 local function paused_left()
   return pause and math.max(0, tonumber(string.match(pause, '^%d+')) - now) or 0
 end
@@ -106,12 +108,13 @@ local function admits(mode, kind)
   return mode == 's' or redis.call('ZCARD', Z) < tonumber(kind)
 end
 
--- Make this owner a holder. Returns whether the one before left without releasing.
-local function grant(owner, fence, mode, kind, ttl, min_hold, description)
-  local abandoned, number = left_behind and '1' or '0', text(fence)
+-- Make this owner a holder, with so many fences behind its own that no other grant gets. Returns whether the one before
+-- left without releasing.
+local function grant(owner, fence, mode, kind, ttl, min_hold, description, spare)
+  local abandoned, number, last = left_behind and '1' or '0', text(fence), text(fence + spare)
   if mode == 'x' then
     redis.call('SET', H, owner, 'PX', text(ttl))
-    redis.call('HSET', S, 'f', number, 'k', kind, 'o', owner, 'g', number, 't', text(now_us), 'm', min_hold,
+    redis.call('HSET', S, 'f', last, 'k', kind, 'o', owner, 'g', number, 't', text(now_us), 'm', min_hold,
                'a', abandoned, 'd', description)
     if left_behind then redis.call('HDEL', S, 'l') end
     holder, alone, alone_fence, alone_description = owner, owner, number, description
@@ -123,7 +126,7 @@ local function grant(owner, fence, mode, kind, ttl, min_hold, description)
                owner .. ':a', abandoned, owner .. ':d', description)
     settle_crowd_key()
   end
-  highest, kind_in_use, left_behind = number, kind, false
+  highest, kind_in_use, left_behind = last, kind, false
   keep(ttl)
   return abandoned
 end
@@ -164,7 +167,7 @@ local function notify(push, message)
 end
 
 -- Hand the lock to the head of the queue, again and again while it can be let in. A waiter without a call for too
--- long, or whose client is gone, is skipped. Returns {fence, abandoned} if `me` was let in.
+-- long, or whose client is gone, is skipped. Returns {fence, abandoned, spare} if `me` was let in.
 local function advance(me)
   local mine = nil
   while not holder or holder == CROWD do
@@ -177,8 +180,8 @@ local function advance(me)
     elseif not admits(mode, kind) then
       return mine
     elseif head == me then
-      local fence = next_fence(hint)
-      mine = {fence, grant(head, fence, mode, kind, tonumber(ttl), min_hold, description)}
+      local fence, spare = next_fence(hint), mode == 'x' and SPARE or 0
+      mine = {fence, grant(head, fence, mode, kind, tonumber(ttl), min_hold, description, spare), spare}
       leave_queue(head)
     else
       local how = string.sub(push, 1, 1)
@@ -186,11 +189,13 @@ local function advance(me)
         -- With a recent call it gets its whole ttl. Otherwise it may be dead, and gets a claim window only.
         local granted = tonumber(ttl)
         if tonumber(expires) - now < tonumber(window) then granted = math.min(granted, tonumber(window)) end
-        local fence = next_fence(hint)
-        local left = left_behind and '1' or '0'
+        -- One field says that the last holder vanished (1), or else how many fences are kept free (r and the number, 0
+        -- for none). A client of an earlier version reads all but 1 as "no", and uses none.
+        local fence, spare = next_fence(hint), mode == 'x' and not left_behind and SPARE or 0
+        local left = left_behind and '1' or spare > 0 and 'r' .. spare or '0'
         local receivers = notify(push, table.concat({'g', head, text(fence), text(now), left, text(granted)}, '\n'))
         if receivers == nil then return mine end
-        if receivers > 0 then grant(head, fence, mode, kind, granted, min_hold, description) end
+        if receivers > 0 then grant(head, fence, mode, kind, granted, min_hold, description, spare) end
         leave_queue(head)
       elseif how == '' then
         return mine

@@ -4,11 +4,14 @@
 -- ARGV   1 owner   2 fence
 -- Reply  1 freed by us, 0 it was no longer ours, {2, why} broken by an operator: what was kept of it is free now, or as
 --        soon as its min_hold is over. Sent twice it gets the same reply, for as long as anything of the grant is there.
--- Invariant: only the grant with this owner and this fence is touched. No step needs memory that a full server refuses.
+-- Invariant: only the grant with this owner and this fence, or one kept free behind it, is touched. No step needs memory that a full server refuses.
 local owner, fence = ARGV[1], ARGV[2]
 local is_alone = redis.call('GET', KEYS[1]) == owner
 local state = is_alone and redis.call('HMGET', KEYS[2], 'g', 'm', 'b', 't')
-if is_alone and state[1] ~= fence then return 0 end
+if is_alone and state[1] ~= fence then
+  local first, last, mine = tonumber(state[1]), tonumber(redis.call('HGET', KEYS[2], 'f')), tonumber(fence)
+  if mine < first or mine > last then return 0 end
+end
 if is_alone and state[2] == '0' and redis.call('EXISTS', KEYS[3]) == 0 then
   redis.call('DEL', KEYS[1])
   redis.call('HDEL', KEYS[2], 'o', 'b') -- the description stays until the next holder's, and is not read meanwhile

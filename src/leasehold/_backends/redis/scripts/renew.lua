@@ -3,7 +3,8 @@
 -- KEYS   1-6 as in queue.lua; 7 the mark of a claim that was withdrawn, or broken at once
 -- ARGV   1 owner   2 fence   3 ttl (ms)
 -- Reply  {1} extended, {0} not ours any more, {2, why} broken by an operator
--- Invariant: extends only the grant with this owner and this fence, and never revives one that is over.
+-- Invariant: extends only the grant with this owner and this fence, and never revives one that is over. A fence that was
+-- kept free behind that of the grant is the grant's from now on: it was passed on inside the process of its holder.
 local owner, fence = ARGV[1], ARGV[2]
 -- include clock.lua
 -- include break_note.lua
@@ -13,9 +14,11 @@ local highest, pause = false, false
 local holder = redis.call('GET', KEYS[1])
 if holder == owner then
   local state = redis.call('HMGET', KEYS[2], 'g', 'b', 'f', 'p')
-  if state[1] == fence then
+  local is_later = state[1] and state[1] ~= fence and tonumber(state[1]) < tonumber(fence)
+  if state[1] == fence or (is_later and tonumber(fence) <= tonumber(state[3])) then
     if state[2] then return {2, state[2]} end
     redis.call('PEXPIRE', KEYS[1], ARGV[3])
+    if is_later then redis.call('HSET', KEYS[2], 'g', fence) end
     highest, pause = state[3], state[4]
   end
 elseif holder == '*cooling*' then -- released, and kept for its min_hold: see cooling_grant in queue.lua

@@ -1,0 +1,378 @@
+"""The local queue: calls of one client that wait for one lock stand in line here, and one for all in the store's queue.
+
+That one is the *delegate*.
+
+A grant out of the store's queue belongs to the first in line, and with it a *batch*: everyone who stood in line when
+the store granted, at most `MOST` and for at most `LONGEST` seconds. A release inside the batch passes the tenure on
+without a request, under the next of the fences that the store keeps free behind that of the grant (`Grant.spare`): it
+is higher than the one before, and lower than that of any other grant. Then the lock goes back to the store, where
+other clients wait. So a waiter elsewhere is overtaken by one batch at most.
+
+Whenever someone stands in line here, one of them is the delegate, also during a batch. So nothing has to be done for
+the others when a tenure is lost, broken or dropped: their place in the store comes to its turn.
+
+The delegate is whoever came last, as far as there is a choice: it is served last here, and a place changes hands only
+when its delegate leaves. Everything below that decides runs under the keeper's guard.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from typing import TYPE_CHECKING, Protocol
+
+from leasehold._core.states import HELD, State
+from leasehold._core.tenure import Tenure
+from leasehold.spi import Embedded, Place
+from leasehold.values import Capability, Grant
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from leasehold._core.keeper import Keeper
+    from leasehold._core.waiting_calls import WaitingCalls
+    from leasehold._face.lock_spec import LockSpec
+    from leasehold.errors import BackendError
+    from leasehold.spi import Backend, Runtime, Signal
+    from leasehold.values import Holder, Refusal
+
+__all__ = ["Batch", "LocalQueue", "LocalQueues", "LocalTenure", "LocalWaiter", "local_queues"]
+
+MOST = 64  # hand-overs of one batch
+LONGEST = 0.05  # seconds after the grant in which a batch passes its tenure on
+SWEEP_AT_LEAST = 64
+
+
+class Call(Protocol):
+    """A call of acquire, as far as the local queue knows it."""
+
+    waiter: LocalWaiter | None
+    is_alone: bool  # it was sent away once, and does not stand in line again
+
+    @property
+    def spec(self) -> LockSpec:
+        """What it wants."""
+
+    def adopt(self, other: Call) -> None:
+        """Take over the claim of another call, which has a place in the store, and all that is known of it."""
+
+    def give_up_claim(self) -> None:
+        """Its claim belongs to a tenure from now on, and is not this call's to withdraw."""
+
+
+class LocalWaiter:
+    """One call that stands in line."""
+
+    __slots__ = ("arrival", "call", "is_sent_away", "queue", "signal", "taker", "tenure")
+
+    def __init__(self, queue: LocalQueue, call: Call, signal: Signal, taker: Hashable) -> None:
+        queue.arrivals += 1
+        self.queue: LocalQueue = queue
+        self.arrival: int = queue.arrivals
+        self.call: Call = call
+        self.signal: Signal = signal  # the delegate's is that of its place
+        self.taker: int = id(taker)
+        self.tenure: LocalTenure | None = None  # it was served
+        self.is_sent_away: bool = False  # the line was given up: it has to go to the store by itself
+
+
+class LocalQueue:
+    """Who stands in line for one name."""
+
+    __slots__ = ("arrivals", "batch", "delegate", "failure", "place", "refusal", "terms", "waiting")
+
+    def __init__(self, spec: LockSpec) -> None:
+        self.terms: tuple[str, float, Holder] = (spec.key, spec.ttl, spec.holder)
+        self.arrivals: int = 0
+        self.waiting: deque[LocalWaiter] = deque()
+        self.delegate: LocalWaiter | None = None
+        self.place: Place | None = None  # the delegate's; None while one of its requests is under way
+        self.batch: Batch | None = None  # the last one
+        self.refusal: Refusal | None = None  # the last known reason to wait
+        self.failure: BackendError | None = None  # why the delegate does not reach the store
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no one stands in line, and no one can come back from a batch."""
+        return not self.waiting and self.delegate is None and (self.batch is None or self.batch.is_over())
+
+    @property
+    def fences_wanted(self) -> int:
+        """How many fences a batch needs for those in line, beside that of the first."""
+        return min(max(0, len(self.waiting) - 1), MOST)
+
+    def ahead_of(self, waiter: LocalWaiter) -> int:
+        """How many come before this one, here and in the store, as far as it is known."""
+        place = self.place
+        before = 0 if place is None else place.ahead
+        return before + (self.waiting.index(waiter) if waiter in self.waiting else 0)
+
+    def next_in_line(self, batch: Batch) -> LocalWaiter | None:
+        """Who is to be served next by this batch; not a delegate whose request is under way."""
+        waiting = self.waiting
+        first = waiting[0] if waiting else None
+        if first is not None and first is self.delegate and self.place is None:
+            first = waiting[1] if len(waiting) > 1 else None
+        return first if first is not None and first.arrival <= batch.last else None
+
+
+class Batch:
+    """One grant of the store that several calls use, one after the other."""
+
+    __slots__ = ("last", "left", "present", "queue", "trusted", "until")
+
+    def __init__(self, queue: LocalQueue, grant: Grant, now: float, trusted: float) -> None:
+        self.queue: LocalQueue = queue
+        self.last: int = queue.arrivals  # who came later has to wait for the next one
+        self.left: int = min(grant.spare, MOST)
+        self.until: float = now + LONGEST
+        self.trusted: float = trusted  # until when the grant may be trusted, whatever max_hold a holder has
+        self.present: weakref.ref[LocalTenure] | None = None
+
+    def is_over(self) -> bool:
+        """Whether its tenure has ended."""
+        tenure = None if self.present is None else self.present()
+        return tenure is None or tenure.state is not HELD
+
+    def passes_on(self, tenure: LocalTenure, now: float) -> bool:
+        """Whether another one may have it now: with at least half of what the store gave still to go."""
+        is_long_enough = self.trusted - now >= tenure.grant.ttl / 2
+        return self.left > 0 and now < self.until and is_long_enough and not tenure.perhaps_freed
+
+
+class LocalTenure(Tenure):
+    """A tenure of a batch."""
+
+    __slots__ = ("batch",)
+
+    batch: Batch
+
+    def confirm(self, answer: Grant, sent: float, now: float) -> None:
+        """A renewal is one of the whole batch."""
+        super().confirm(answer, sent, now)
+        if self.state is HELD:
+            self.batch.trusted = max(self.batch.trusted, self.trusted_until(sent, answer.ttl))
+
+
+def first_tenure(queue: LocalQueue, waiter: LocalWaiter, grant: Grant, since: float, now: float) -> LocalTenure:
+    """The tenure of a grant of the store, for the first in line."""
+    spec = waiter.call.spec
+    tenure = LocalTenure(spec.name, grant, since, renew=True, max_hold=spec.max_hold)
+    tenure.batch = batch = Batch(queue, grant, now, tenure.trusted_until(since, grant.ttl))
+    tenure.taker = waiter.taker
+    batch.present = weakref.ref(tenure)
+    return tenure
+
+
+def next_tenure(before: LocalTenure, waiter: LocalWaiter, now: float) -> LocalTenure:
+    """The tenure of the next one in a batch: the same grant of the store, under the next fence."""
+    batch, grant, spec = before.batch, before.grant, waiter.call.spec
+    grant = Grant(grant.claim, grant.fence + 1, grant.ttl, grant.since, False, grant.spare - 1)  # noqa: FBT003
+    tenure = LocalTenure(spec.name, grant, now, renew=True, max_hold=spec.max_hold)
+    tenure.batch = batch
+    tenure.deadline = min(batch.trusted, tenure.ends)
+    tenure.due, tenure.ttl, tenure.confirmed = before.due, before.ttl, before.confirmed
+    tenure.under_way, tenure.failure, tenure.doubtful = before.under_way, before.failure, before.doubtful
+    tenure.taker = waiter.taker
+    return tenure
+
+
+class LocalQueues:
+    """The lines of one client, by key."""
+
+    def __init__(self, runtime: Runtime, backend: Backend, keeper: Keeper, waiting_calls: WaitingCalls) -> None:
+        self._runtime = runtime
+        self._keeper = keeper
+        self._waiting_calls = waiting_calls
+        self.queues: dict[str, LocalQueue | Call] = {}  # a call: it has sent its first request, and no one waits
+        # The requests of a store without a server are so short that no second one comes meanwhile.
+        self.marks: bool = not isinstance(backend, Embedded)
+        self._sweep_at = SWEEP_AT_LEAST
+
+    # --- getting in line
+
+    def enter(self, call: Call) -> bool:
+        """Get in line; False if there is none, and this call has to ask the store. That it does is noted."""
+        spec = call.spec
+        if call.is_alone or not spec.in_batches:
+            return False
+        with self._keeper.guard:
+            found = self.queues.get(spec.key)
+            if found is None:
+                if self.marks:
+                    self.queues[spec.key] = call
+                return False
+            queue = self._upgraded(spec.key, found)
+            if queue.terms != (spec.key, spec.ttl, spec.holder):
+                return False
+            waiter = self._line_up(queue, call)
+            if queue.delegate is None:
+                queue.delegate = waiter
+        return True
+
+    def has_lined_up(self, call: Call, answer: Grant | Place | Refusal) -> bool:
+        """Whether a call that asked the store as if alone is the delegate of a line, now that it has an answer.
+
+        It is if others have got in line behind it meanwhile, or if it has to wait; unless there is a delegate already,
+        and then it keeps a place of its own.
+        """
+        spec = call.spec
+        with self._keeper.guard:
+            found = self.queues.get(spec.key)
+            if call.waiter is None and isinstance(answer, Place):
+                if found is call or (found is None and spec.in_batches and not call.is_alone):
+                    self._upgraded(spec.key, call)
+            elif found is call:
+                del self.queues[spec.key]
+            if call.waiter is not None and isinstance(answer, Place):
+                self.stand(call.waiter, answer)
+        if len(self.queues) >= self._sweep_at:
+            self._sweep()
+        return call.waiter is not None
+
+    def look(self, waiter: LocalWaiter) -> LocalTenure | None:
+        """What it was served, if it was; another look is worthwhile when its signal is set."""
+        with self._keeper.guard:
+            if waiter.queue.delegate is not waiter:  # the delegate's signal is also the store's
+                waiter.signal.clear()
+            return waiter.tenure
+
+    def may_ask(self, waiter: LocalWaiter) -> bool:
+        """Whether the delegate has to ask the store: it was not served. Until it has the answer it is not."""
+        with self._keeper.guard:
+            if waiter.tenure is None:
+                waiter.queue.place = None
+            return waiter.tenure is None
+
+    def stand(self, waiter: LocalWaiter, place: Place) -> None:
+        """The delegate has this place in the store."""
+        with self._keeper.guard:
+            waiter.queue.place, waiter.signal = place, place.signal
+
+    def _upgraded(self, key: str, found: LocalQueue | Call) -> LocalQueue:
+        """The line of a key; of one that has only asked so far it becomes the first, and the delegate."""
+        if isinstance(found, LocalQueue):
+            return found
+        queue = LocalQueue(found.spec)
+        queue.delegate = self._line_up(queue, found)
+        self.queues[key] = queue
+        return queue
+
+    def _line_up(self, queue: LocalQueue, call: Call) -> LocalWaiter:
+        waiter = LocalWaiter(queue, call, self._runtime.signal(), self._runtime.current())
+        queue.waiting.append(waiter)
+        call.waiter = waiter
+        return waiter
+
+    # --- being served
+
+    def serve(self, waiter: LocalWaiter, grant: Grant, since: float, *, doubtful: bool) -> bool:
+        """The delegate got the lock: it is for the first in line. False if it came too late to be trusted.
+
+        In the same step the delegate gives up its claim: from then on it is that of the tenure.
+        """
+        queue = waiter.queue
+        with self._keeper.guard:
+            now, first = self._runtime.now(), queue.waiting[0]
+            tenure = first_tenure(queue, first, grant, since, now)
+            if now >= tenure.deadline:
+                return False
+            tenure.doubtful = doubtful
+            self._keeper.admit(tenure, in_batch=True)
+            first.signal.set()  # it looks when the guard is free
+            waiter.call.give_up_claim()
+            first.tenure, queue.batch = tenure, tenure.batch
+            queue.waiting.popleft()
+        return True
+
+    def pass_on(self, tenure: LocalTenure) -> bool:
+        """Give the tenure to the next one of its batch; False if the store has to be told that it is over."""
+        batch, keeper = tenure.batch, self._keeper
+        queue = batch.queue
+        with keeper.guard:
+            now = self._runtime.now()
+            waiter = queue.next_in_line(batch)
+            tenure.settle(now)
+            if (
+                waiter is None
+                or tenure.state is not HELD
+                or not batch.passes_on(tenure, now)
+                or self._waiting_calls.is_leaving
+            ):
+                batch.left = 0
+                queue.batch = None
+                self._forget(queue)
+                return False
+            following = next_tenure(tenure, waiter, now)
+            keeper.succeed(tenure, following)
+            waiter.signal.set()  # it looks when the guard is free
+            batch.left, batch.present = batch.left - 1, weakref.ref(following)
+            waiter.tenure, tenure.state = following, State.RELEASED
+            queue.waiting.remove(waiter)  # if an interruption comes before, `leave` does it
+        return True
+
+    # --- leaving
+
+    def leave(self, call: Call) -> None:
+        """Leave the line, served or not. A delegate leaves its place, if it has one, to another one.
+
+        If there is no other one, the claim stays with the call, which has to withdraw it.
+        """
+        key = call.spec.key
+        with self._keeper.guard:
+            waiter = call.waiter
+            if waiter is None:
+                if self.queues.get(key) is call:
+                    del self.queues[key]
+                return
+            queue = waiter.queue
+            if waiter in queue.waiting:
+                queue.waiting.remove(waiter)
+            if queue.delegate is waiter:
+                self._replace(queue, waiter)
+            self._forget(queue)
+            call.waiter = None  # last: all of this may be repeated after an interruption
+
+    def _replace(self, queue: LocalQueue, delegate: LocalWaiter) -> None:
+        """Whoever came last is the delegate instead, and has the place, unless a request of it is under way."""
+        other = queue.waiting[-1] if queue.waiting else None
+        if other is None:
+            queue.place = None
+        else:
+            if queue.place is not None:
+                other.call.adopt(delegate.call)
+            other.signal.set()
+        queue.failure, queue.delegate = None, other
+
+    def send_away(self, queue: LocalQueue) -> None:
+        """Give up the line: the store failed its delegate, and each of the others has to find out for itself."""
+        with self._keeper.guard:
+            waiting, queue.waiting = list(queue.waiting), deque()
+            if self.queues.get(queue.terms[0]) is queue:
+                del self.queues[queue.terms[0]]
+        for waiter in waiting:
+            waiter.is_sent_away = True
+            waiter.signal.set()
+
+    def bury(self) -> None:
+        """Forget everything in a forked child: the threads that stand in line are the parent's."""
+        self.queues = {}
+
+    def _forget(self, queue: LocalQueue) -> None:
+        if queue.is_idle and self.queues.get(queue.terms[0]) is queue:
+            del self.queues[queue.terms[0]]
+
+    def _sweep(self) -> None:
+        """Forget lines whose last tenure was lost or dropped, and that no one has asked for since."""
+        for queue in list(self.queues.values()):
+            if isinstance(queue, LocalQueue):
+                with self._keeper.guard:
+                    self._forget(queue)
+        self._sweep_at = 2 * len(self.queues) + SWEEP_AT_LEAST
+
+
+def local_queues(runtime: Runtime, backend: Backend, keeper: Keeper, waiting_calls: WaitingCalls) -> LocalQueues | None:
+    """The lines of a client whose store has a queue, and keeps fences free for hand-overs; None for others."""
+    if not {Capability.FIFO, Capability.RANGES} <= backend.capabilities:
+        return None
+    return LocalQueues(runtime, backend, keeper, waiting_calls)

@@ -1,0 +1,44 @@
+"""The simulated servers answer as real ones do; the long form is `make conformance`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from verification.simulation.conformance import compare
+from verification.simulation.etcd import conformance as etcd
+from verification.simulation.etcd.server import SimEtcd
+from verification.simulation.nats import conformance as nats
+from verification.simulation.nats.server import SimNats
+from verification.simulation.redlock import conformance as redlock
+
+if TYPE_CHECKING:
+    import pytest
+
+    from verification.lab.etcd import EtcdServer
+    from verification.lab.nats import NatsServer
+    from verification.lab.redis import RedisServer
+
+OPERATIONS = 1_000
+
+
+def test_the_simulated_cluster_answers_as_etcd_does(etcd_server: EtcdServer) -> None:
+    assert compare(etcd.against(etcd_server, 1), OPERATIONS).differences == []
+
+
+def test_the_simulated_bucket_answers_as_nats_does(own_nats: NatsServer) -> None:
+    assert compare(nats.against(own_nats, 1), OPERATIONS).differences == []
+
+
+def test_a_simulated_node_answers_the_scripts_of_redlock_as_redis_does(redis_server: RedisServer) -> None:
+    assert compare(redlock.against(redis_server, 1), OPERATIONS).differences == []
+
+
+def test_a_cluster_that_answers_otherwise_is_noticed(etcd_server: EtcdServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SimEtcd, "_compare", lambda *_: True)
+    assert compare(etcd.against(etcd_server, 1), OPERATIONS).differences
+
+
+def test_a_bucket_that_answers_otherwise_is_noticed(own_nats: NatsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish = SimNats._publish
+    monkeypatch.setattr(SimNats, "_publish", lambda self, request: publish(self, request._replace(headers="")))
+    assert compare(nats.against(own_nats, 1), OPERATIONS).differences

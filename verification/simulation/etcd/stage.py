@@ -1,0 +1,244 @@
+"""The etcd store of a run: a cluster of three members, and what befalls it.
+
+Members go down and stand still, leaders change, streams of watches end, and one that was the leader goes on answering
+keep-alives. None of that breaks a promise of the store, so every check holds in every seed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from leasehold._backends.etcd.backend import EtcdBackend
+from leasehold._backends.etcd.claims import read_claim
+from leasehold._backends.etcd.inspect import count_holders
+from leasehold._backends.etcd.keys import KeySpace
+from leasehold._backends.etcd.options import ROOT, Options
+from leasehold._backends.etcd.rpc import KeyValue
+from leasehold._backends.etcd.wire import Target
+from leasehold.errors import BackendError
+from leasehold.values import Refusal
+from verification.simulation.etcd.server import MEMBERS, SimEtcd
+from verification.simulation.etcd.wire import SimEtcdWire
+from verification.simulation.network import Link
+from verification.simulation.watched import Held, ServerModel, Watched
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from leasehold._backends.etcd.claims import StoredClaim
+    from leasehold.spi import Backend, Store
+    from verification.simulation.history import History
+    from verification.simulation.runtime import SimRuntime
+    from verification.simulation.schedule import Schedule
+    from verification.simulation.world import World
+
+__all__ = ["EtcdStage", "open_plain"]
+
+LABEL = "etcd://simulated"
+SETTLED = 0.5  # seconds without a disturbance in which a client knows whether its session lives
+LEASE = 2.5  # seconds for which a claim that was left behind is there at least, whatever its ttl
+
+
+def open_plain(server: SimEtcd, link: Link, runtime: Any) -> EtcdBackend:
+    """The shipped protocol over the simulated wire, and nothing in front of it."""
+    targets = tuple(Target("simulated", 2379 + member, 2379) for member in range(MEMBERS))
+    wires = [SimEtcdWire(link, runtime, server, member) for member in range(MEMBERS)]
+    return EtcdBackend(Options(targets, LABEL, answer_timeout=link.timeout), runtime, wires)
+
+
+class EtcdStage:
+    """One cluster for one run."""
+
+    keeps_until = True
+    keeps_records = True
+    capabilities = EtcdBackend.capabilities
+    drift = 0.0085
+
+    def __init__(self, world: World, history: History, schedule: Schedule) -> None:
+        self._world = world
+        self._history = history
+        self._schedule = schedule
+        self._server = SimEtcd(world)
+        self._keys = KeysOfEtcd(self._server)
+        self.model = EtcdModel(world, history, self._keys)
+        self._server.on_change = self._changed
+        self._links: Sequence[Link] = ()
+        self._queueing = True
+        self._healed = False
+        self._ttl = 1.0
+        self.delay = 12 * LEASE
+
+    def prepare(self, ttl: float, *, queueing: bool, forgetful: bool = False) -> None:  # noqa: ARG002 - it never does
+        """See `Stage`."""
+        self._ttl, self._queueing = ttl, queueing
+        self._server.latest_copy = 0.4 * ttl  # a later one is not refused, and stays as long as its client's session
+        self._faults = [self._stall, self._down, self._elect, self._lose_streams, self._cut_off_the_leader]
+
+    def store(self, link: Link) -> Store:
+        """See `Stage`."""
+        return _EtcdOverLink(self, link)
+
+    def open(self, link: Link, runtime: Any) -> Backend:
+        """What a process gets."""
+        return Watched(open_plain(self._server, link, runtime), link, self.model, queueing=self._queueing)
+
+    def _changed(self, key: bytes) -> None:
+        name = self._keys.name_of(key)
+        if name is not None:
+            self.model.changed(name)
+
+    # --- faults
+
+    def unleash(self, links: Sequence[Link], until: float) -> None:
+        """See `Stage`."""
+        self._links = links
+        random, moment = self._world.random, self._world.now
+        while (moment := moment + random.expovariate(0.4 / self._ttl)) < until:
+            fault = random.choice(self._faults)
+            if self._schedule.fault(moment, f"cluster {fault.__name__.strip('_')}"):
+                self._world.at(moment, self._planned(fault))
+
+    def heal(self) -> None:
+        """See `Stage`."""
+        self._healed = True
+        self._server.is_down = [False] * MEMBERS
+        self._server.stale.clear()
+
+    def _planned(self, fault: Callable[[], None]) -> Callable[[], None]:
+        def strike() -> None:
+            if not self._healed:
+                fault()
+
+        return strike
+
+    def _note(self, what: str, seconds: float = 0.0) -> None:
+        self._history.counts["faults"] += 1
+        self._world.note("nemesis", what, "cluster", round(seconds, 3))
+        for link in self._links:
+            link.trouble(seconds + 3 * link.timeout)
+
+    def _some_time(self) -> float:
+        return 0.05 + 2 * self._ttl * self._world.random.random() ** 2
+
+    def _stall(self) -> None:
+        member, seconds = self._world.random.randrange(MEMBERS), self._some_time()
+        self._note(f"stall {member}", seconds)
+        self._server.stalled_until[member] = self._world.now + seconds
+
+    def _down(self) -> None:
+        member, seconds = self._world.random.randrange(MEMBERS), self._some_time()
+        self._note(f"down {member}", seconds)
+        self._server.is_down[member] = True
+
+        def back() -> None:
+            self._server.is_down[member] = False
+
+        self._world.after(seconds, back)
+
+    def _elect(self) -> None:
+        self._note("another leader")
+        self._history.counts["failovers"] += 1
+        self._server.elect()
+
+    def _cut_off_the_leader(self) -> None:
+        """The leader is cut off; another one is elected; the old one answers keep-alives until it knows."""
+        member, seconds = self._world.random.randrange(MEMBERS), self._some_time()
+        self._note(f"cut off {member}", seconds)
+        self._history.counts["failovers"] += 1
+        self._server.stale[member] = self._server.term
+        self._server.elect()
+
+        def back() -> None:
+            self._server.stale.pop(member, None)
+
+        self._world.after(seconds, back)
+
+    def _lose_streams(self) -> None:
+        self._note("lose streams")
+        for stream in {name[0] for name in self._server.watches}:
+            self._server.end_stream(stream)
+
+    # --- the end
+
+    async def look_for_leaks(self, runtime: SimRuntime) -> None:
+        """See `Stage`. Nothing is left but the floor of the fences, if it was raised, and records."""
+        self._world.now += 30.0
+        backend = open_plain(self._server, Link(runtime.process, timeout=1.0), runtime)
+        try:
+            await runtime.sleep(30.0)
+            states = await backend.list("")
+        except BackendError as error:
+            self._history.violate("the cluster does not answer although all is healed", repr(error))
+            return
+        finally:
+            await backend.close()
+        if states:
+            self._history.violate("left in the store", f"{[(state.name, len(state.holdings)) for state in states]}")
+        await runtime.sleep(2 * 86_400.0)
+        if self._server.leases:
+            self._history.violate("remembered for ever", f"{len(self._server.leases)} leases")
+        left = [key for key in self._server.keys if not key.startswith((b"leasehold/1/f/", b"leasehold/1/r/"))]
+        if left:
+            self._history.violate("remembered for ever", f"{left}")
+
+
+class _EtcdOverLink:
+    """The store as one process sees it."""
+
+    def __init__(self, stage: EtcdStage, link: Link) -> None:
+        self._stage = stage
+        self._link = link
+
+    def open_backend(self, runtime: Any) -> Backend:
+        """Connect."""
+        return self._stage.open(self._link, runtime)
+
+
+class EtcdModel(ServerModel):
+    """A client that stood still gives up its session, and with it its claims; their keys end with the lease."""
+
+    def answered(self, verb: str, subject: Any, answer: Any) -> None:  # noqa: ARG002 - the port's shape
+        """See `StoreModel`."""
+        if isinstance(answer, Refusal) and self.links[(owner := _owner(subject))].well_for < SETTLED:
+            self.unwithdrawn.add(owner)
+
+
+def _owner(subject: Any) -> str:
+    owner: str = getattr(subject, "claim", subject).owner
+    return owner
+
+
+class KeysOfEtcd:
+    """The claims in the cluster, read with the store's own reader."""
+
+    def __init__(self, server: SimEtcd) -> None:
+        self._server = server
+        self._space = KeySpace(ROOT)
+
+    def name_of(self, key: bytes) -> str | None:
+        """The name of the lock that a claim's key belongs to."""
+        rest = key.removeprefix(f"{self._space.root}q/".encode())
+        return None if rest == key else unquote(rest.decode().partition("/")[0])
+
+    def _claims(self, key: str) -> tuple[list[StoredClaim], int]:
+        """All claims of a lock, oldest first, and how many of them hold."""
+        start, end = self._space.queue(key)
+        found = sorted(self._server._matching(start, end), key=lambda each: each.created)
+        claims = [read_claim(KeyValue(each.key, each.created, each.written, each.value, each.lease)) for each in found]
+        return claims, count_holders([(self._space.parse(claim.kv.key), claim) for claim in claims])
+
+    def held(self, key: str) -> dict[str, Held]:
+        """See `Servers`. A lease that has run out is there until the leader ends it."""
+        claims, holders = self._claims(key)
+        held = {}
+        for claim in claims[:holders]:
+            lease = self._server.leases[claim.kv.lease]
+            ends = max(lease.expires, self._server.world.now + 1e-6)
+            held[claim.owner] = Held(claim.fence, ends, claim.cooling, broken=claim.broken is not None)
+        return held
+
+    def waiting(self, key: str) -> set[str]:
+        """See `Servers`."""
+        claims, holders = self._claims(key)
+        return {claim.owner for claim in claims[holders:]}

@@ -1,0 +1,211 @@
+"""The NATS store of a run: a bucket of documents that are replaced on condition, and what befalls its server.
+
+In every seed the server may stand still, or be restarted and forget what it had not acknowledged. In some its bucket is
+deleted: then holders may believe in grants that are gone, until their next renewal, and fences rise all the same.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from leasehold._backends.nats.documents import NatsDocuments
+from leasehold._backends.nats.options import Options
+from leasehold.errors import BackendError
+from leasehold.kit.document_format import Name, read_name
+from leasehold.kit.documents import LOCK, DocumentBackend
+from leasehold.kit.rows import State
+from leasehold.values import Capability
+from verification.simulation.nats.server import SimNats
+from verification.simulation.nats.wire import LABEL, SimNatsWire
+from verification.simulation.network import Link
+from verification.simulation.watched import Held, ServerModel, Watched
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from leasehold.spi import Backend, Store
+    from verification.simulation.history import History
+    from verification.simulation.runtime import SimRuntime
+    from verification.simulation.schedule import Schedule
+    from verification.simulation.world import World
+
+__all__ = ["NatsStage", "open_plain"]
+
+OPTIONS = Options((("simulated", 4222),), LABEL)
+
+
+def open_plain(server: SimNats, link: Link, runtime: Any) -> DocumentBackend:
+    """The shipped documents and the kit's backend over the simulated wire, and nothing in front of them."""
+    return DocumentBackend(NatsDocuments(OPTIONS, SimNatsWire(link, runtime, server)), runtime, LABEL)
+
+
+class NatsStage:
+    """One server for one run."""
+
+    keeps_until = True
+    capabilities = frozenset(Capability) - {Capability.SESSION}
+    drift = 0.0085
+    delay = 0.0
+
+    def __init__(self, world: World, history: History, schedule: Schedule) -> None:
+        self._world = world
+        self._history = history
+        self._schedule = schedule
+        self._server = SimNats(world, rate=1.0 + 0.001 * (2 * world.random.random() - 1))
+        self._documents = DocumentsOfNats(self._server)
+        self.model = ServerModel(world, history, self._documents)
+        self._server.on_change = self._changed
+        self._links: Sequence[Link] = ()
+        self._queueing = True
+        self._healed = False
+        self._ttl = 1.0
+        self.keeps_records = True
+
+    def prepare(self, ttl: float, *, queueing: bool, forgetful: bool = False) -> None:
+        """See `Stage`."""
+        self._ttl, self._queueing = ttl, queueing
+        deletes = self._world.random.random() < 0.25 or forgetful
+        self._faults: list[Callable[[], None]] = [self._stall, self._restart, self._restart]
+        if deletes:
+            self._faults += [self._delete] * 3
+        self.keeps_records = not deletes
+        self.model.excuses = deletes
+
+    def store(self, link: Link) -> Store:
+        """See `Stage`."""
+        return _NatsOverLink(self, link)
+
+    def open(self, link: Link, runtime: Any) -> Backend:
+        """What a process gets."""
+        return Watched(open_plain(self._server, link, runtime), link, self.model, queueing=self._queueing)
+
+    def _changed(self, subject: str) -> None:
+        key = self._documents.key_of(subject)
+        if key is not None:
+            self.model.changed(key)
+
+    # --- faults
+
+    def unleash(self, links: Sequence[Link], until: float) -> None:
+        """See `Stage`."""
+        self._links = links
+        random, moment = self._world.random, self._world.now
+        while (moment := moment + random.expovariate(0.3 / self._ttl)) < until:
+            fault = random.choice(self._faults)
+            if self._schedule.fault(moment, f"server {fault.__name__.strip('_')}"):
+                self._world.at(moment, self._planned(fault))
+
+    def heal(self) -> None:
+        """See `Stage`."""
+        self._healed = True
+        if self._server.is_down:
+            self._server.restart()
+
+    def _planned(self, fault: Callable[[], None]) -> Callable[[], None]:
+        def strike() -> None:
+            if not self._healed and not self._server.is_down:
+                fault()
+
+        return strike
+
+    def _note(self, what: str, seconds: float = 0.0) -> None:
+        self._history.counts["faults"] += 1
+        self._world.note("nemesis", what, "server", round(seconds, 3))
+        for link in self._links:
+            link.trouble(seconds + 2 * link.timeout)
+
+    def _stall(self) -> None:
+        seconds = self._ttl * self._world.random.random() ** 2
+        self._note("stall", seconds)
+        self._server.stalled_until = self._world.now + seconds
+
+    def _restart(self) -> None:
+        seconds = 0.05 + self._ttl * self._world.random.random() ** 3
+        lost = self._world.random.randrange(4)
+        self._note("restart", seconds)
+        self._server.is_down = True
+
+        def back() -> None:
+            if self._server.is_down:
+                self._server.restart(lost)
+
+        self._world.after(seconds, back)
+
+    def _delete(self) -> None:
+        self._note("delete the bucket")
+        self._history.counts["empty restarts"] += 1
+        self._server.delete_bucket()
+
+    # --- the end
+
+    async def look_for_leaks(self, runtime: SimRuntime) -> None:
+        """See `Stage`. The documents of idle names are deleted a day after their fences' own time."""
+        backend = open_plain(self._server, Link(runtime.process, timeout=1.0), runtime)
+        try:
+            states = await backend.list("")
+            if states:
+                self._history.violate("left in the store", f"{[(each.name, len(each.holdings)) for each in states]}")
+            for _ in range(2):  # a holder that vanished is remembered for a day from when that was noticed
+                self._world.now += 2 * 86_400.0
+                await backend._clean()
+        except BackendError as error:
+            self._history.violate("the server does not answer although all is healed", repr(error))
+        finally:
+            await backend.close()
+        if self._server.messages:
+            self._history.violate("remembered for ever", f"{sorted(self._server.messages)}")
+
+
+class _NatsOverLink:
+    """The store as one process sees it."""
+
+    def __init__(self, stage: NatsStage, link: Link) -> None:
+        self._stage = stage
+        self._link = link
+
+    def open_backend(self, runtime: Any) -> Backend:
+        """Connect."""
+        return self._stage.open(self._link, runtime)
+
+
+class DocumentsOfNats:
+    """The documents of the bucket, read with the kit's own reader."""
+
+    def __init__(self, server: SimNats) -> None:
+        self._server = server
+        self._names = NatsDocuments(OPTIONS, SimNatsWire.__new__(SimNatsWire))  # for its names only
+        self._keys: dict[str, str] = {}
+
+    def key_of(self, subject: str) -> str | None:
+        """The key of a lock that was looked at before, by the subject of its document."""
+        return self._keys.get(subject)
+
+    def _name(self, key: str) -> Name | None:
+        subject = self._names._subject(LOCK + key)
+        self._keys[subject] = key
+        message = self._server.messages.get(subject)
+        if message is None or message.headers:
+            return None
+        return read_name(Name(key, LABEL, self._server.now(), 1), message.body, None)
+
+    def held(self, key: str) -> dict[str, Held]:
+        """See `Servers`."""
+        name, ahead = self._name(key), self._world_ahead()
+        if name is None:
+            return {}
+        return {
+            row.claim.owner: Held(
+                row.fence, row.expires - ahead, row.state is State.COOLING, broken=row.broken is not None
+            )
+            for row in name.rows.held()
+        }
+
+    def waiting(self, key: str) -> set[str]:
+        """See `Servers`."""
+        name = self._name(key)
+        return (
+            set() if name is None else {row.claim.owner for row in name.rows.waiting() if row.expires > name.rows.now}
+        )
+
+    def _world_ahead(self) -> float:
+        return self._server.now() - self._server.world.now
