@@ -77,10 +77,10 @@ SWEEP_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "sweep-window-renewed-after-a-third",
-        "a short first grant is not renewed at once, and is lost before its first renewal",
+        "a short first grant is not renewed soon, and a pause of a second costs it",
         "_core/validity.py",
-        "    if granted < wanted:\n        return since\n",
-        "",
+        "    return min(usual, since + SOON) if granted < wanted else usual\n",
+        "    return usual\n",
         ("tests/unit/test_validity.py",),
     ),
     Mutant(
@@ -106,7 +106,7 @@ SWEEP_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "sweep-last-request-beyond-the-grace",
         "a request of a call that has no time left may take longer than the grace",
-        "_core/acquire.py",
+        "_core/attempt.py",
         "limit if limit - sent >= GRACE else min(sent, limit) + GRACE",
         "limit if limit - sent >= GRACE else max(sent, limit) + GRACE",
         (_CALLS,),
