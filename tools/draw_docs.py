@@ -90,7 +90,7 @@ PROMISES = {
     Capability.ABANDONED: "the next holder learns that the last one did not release",
     Capability.SESSION: "a crash frees the lock when the store ends the session, without waiting for the ttl",
     Capability.PAUSE: "an operator can keep a name from being granted, without a process",
-    Capability.RANGES: "waiters of one process hand a lock to each other without the store, each with a fence of its own",
+    Capability.RANGES: "waiters of one process hand the lock on without the store, each under its own fence",
 }
 
 
