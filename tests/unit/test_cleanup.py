@@ -71,7 +71,7 @@ def test_a_try_does_not_outlast_the_ttl_that_does_the_same(chores: Chores) -> No
 def test_what_its_ttl_has_done_is_not_tried(chores: Chores, late: float) -> None:
     chores.clock.advance(late)
     chores.add("a", NOW)
-    eventually(chores.rests)
+    eventually(lambda: chores.cleanup._worker is None)
     assert chores.tried == []
 
 

@@ -284,7 +284,9 @@ def test_the_worker_closes_what_is_idle_for_too_long_and_ends_with_the_last() ->
 
     pool.runtime.plan = [end] * 6
     pool._has_worker = True
+    upkeep = pool.maintenance = Upkeep()
     run(pool._work())
+    assert upkeep.ran, "it does the maintenance as well"
     assert (one.closed, two.closed) == (1, 1)
     assert not pool._has_worker
     assert two_slot is not None

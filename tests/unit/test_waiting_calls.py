@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -206,3 +207,25 @@ def test_connections_are_closed_also_when_the_warning_of_a_held_lease_is_raised(
         run(opened.close(NOW + 5))
     assert closed == [True]
     assert lease.loss is not None
+
+
+def test_what_was_opened_where_no_loop_runs_is_used_by_the_first_loop() -> None:
+    """A client that was asked for its store's capabilities at import must not connect twice."""
+    store = ManualStore()
+    opened: list[object] = []
+    plain = store.open_backend
+
+    def counted(runtime: Any) -> Any:
+        opened.append(runtime)
+        return plain(runtime)
+
+    store.open_backend = counted  # type: ignore[method-assign]
+    client = store.connect_async()
+    assert client.capabilities
+
+    async def program() -> None:
+        async with client, client.lock("x").hold():
+            pass
+
+    asyncio.run(program())
+    assert len(opened) == 1

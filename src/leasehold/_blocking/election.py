@@ -48,7 +48,7 @@ def make_election(twin: AsyncClient, name: str, options: ElectionOptions) -> Ele
 
 
 def _refuse_async(function: object, what: str) -> None:
-    if inspect.iscoroutinefunction(function):
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         raise ConfigurationError(
             f"{what} is async ({function.__qualname__}), and a blocking client would never await it; use a client of "
             "connect_async()"

@@ -49,7 +49,6 @@ class Keeper:
 
     def __init__(self, runtime: Runtime, backend: Backend, events: Events) -> None:
         self._runtime = runtime
-        self._backend = backend
         self._events = events
         self._signal = runtime.signal()
         self._dispatcher = EventDispatcher(runtime, events)

@@ -239,14 +239,16 @@ def test_pause_outlives_a_boot(tmp_path: Path) -> None:
 
 
 def test_use_alone_forgets_records_that_are_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cleaning, "EVERY", 8)
+    monkeypatch.setattr(cleaning, "EVERY", 2)
+    monkeypatch.setattr(cleaning, "SLICE", 5)
     host = FakeHost()
     store = Verbs(tmp_path / "locks.db", host)
     clean_at_once(store)
-    for number in range(20):
-        store.write(Record(f"ns:{number}", b"", 1, 10.0))
+    for number in range(10):  # the first slices are still in use
+        store.write(Record(f"ns:a{number}", b"", 1, 9 * DAY))
+        store.write(Record(f"ns:b{number}", b"", 1, 10.0))
     host.pass_time(2 * DAY)
-    for _ in range(8):
+    for _ in range(20):
         store.release(granted(store.try_acquire(claim())))
-    assert rows(tmp_path / "locks.db", "record") == 0
+    assert rows(tmp_path / "locks.db", "record") == 10
     store.close()

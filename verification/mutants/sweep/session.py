@@ -42,6 +42,7 @@ _SERVERS = ("postgres", "mariadb", "redis_server", "valkey_server", "redlock_nod
 PATIENCE = (
     6.0  # seconds that a test gets beside eight times what it usually takes; one that hangs has caught the mutant
 )
+CONTROLS = 500  # so many tests, the quickest, are run in a child without a change first
 START = 30.0  # seconds that a new interpreter gets
 
 
@@ -60,8 +61,8 @@ class Session:
         versions = {path: digest(path) for path in {item.path for item in session.items}}
         tests = {item.nodeid: versions[item.path] for item in session.items}
         self._map(tests)
-        self._reach.choose(tests)
         self._warm_up(tests)
+        self._reach.choose(self._without_failures(tests))
         places = self._journal.open_places()
         self._loaded = Loaded(f"{self._copy}/leasehold/", {place.file for place in places})
         gc.freeze()  # a collection in a child would touch, and so copy, all that it shares with this process
@@ -106,7 +107,27 @@ class Session:
             if wanted:
                 started |= wanted
                 print(f"starting {', '.join(sorted(wanted))}", flush=True)
-                self._passes(known.test, known.test)
+                self._passes(known.test, self._elsewhere(known.test))
+
+    def _elsewhere(self, test: str) -> str:
+        """A test of another folder: with it as the next one, pytest keeps only what the whole session shares."""
+        folder = self._items[test].path.parent
+        return next((name for name, item in self._items.items() if item.path.parent != folder), test)
+
+    def _without_failures(self, tests: dict[str, str]) -> dict[str, str]:
+        """Leave out what fails in a child without any change, such as a test that cannot bear a fork."""
+        known = self._reach.quickest(tests)[:CONTROLS]
+        failed: set[str] = set()
+        while left := [one for one in known if one.test not in failed]:
+            verdict = _in_a_child(partial(self._run, left), [PATIENCE + 8 * one.seconds for one in left])
+            if verdict is None:
+                break
+            print(f"without a change: {verdict}", flush=True)
+            if verdict not in {one.test for one in left}:  # it hangs, or ends the process: nothing can be said
+                break
+            failed.add(verdict)
+            known = left[[one.test for one in left].index(verdict) + 1 :]
+        return {test: version for test, version in tests.items() if test not in failed}
 
     # A mutant
 
@@ -131,6 +152,9 @@ class Session:
         if not self._loaded.change(place, source):
             os.write(pipe, NOT_LIVE.encode())
             return
+        self._run(known, pipe)
+
+    def _run(self, known: list[Known], pipe: int) -> None:
         names = [one.test for one in known]
         for name, following in zip(names, [*names[1:], names[0]], strict=True):
             if not self._passes(name, following):
