@@ -46,7 +46,7 @@ class _QueuePlace(Place):
 class RowsBackend(BaseBackend):
     """Grants that last until their ttl is over, a queue, and records."""
 
-    capabilities = frozenset(Capability) - {Capability.SESSION, Capability.RANGES}
+    capabilities = frozenset(Capability) - {Capability.SESSION}
 
     def __init__(
         self,

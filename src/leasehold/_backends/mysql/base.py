@@ -124,7 +124,7 @@ class BaseBackend:
     async def _grant_plain(self, claim: Claim, until: float) -> Grant | None:
         """An exclusive claim on a name that is not in use; None if it is not that simple."""
         self._check_length(claim.key)
-        if claim.mode is not Mode.EXCLUSIVE or claim.min_hold or claim.key in self._crowded:
+        if claim.mode is not Mode.EXCLUSIVE or claim.min_hold or claim.spare or claim.key in self._crowded:
             return None
         (result,) = await self._execute(sql.grant_plain(claim, self._first_fence, self.session), until)
         return Grant(claim, result.insert_id, claim.ttl, None, abandoned=False) if result.affected else None

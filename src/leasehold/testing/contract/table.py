@@ -25,7 +25,7 @@ REQUIRED: dict[str, frozenset[Can]] = {
     "sqlite": _RANGES,
     "redis": _RANGES,
     "postgresql": _FULL,
-    "mysql": _FULL,
+    "mysql": _RANGES,
     "nats": _RANGES,
     "redlock": _EVERY_STORE,
     "etcd": _FULL - {Can.ABANDONED, Can.PAUSE} | {Can.SESSION},
