@@ -471,6 +471,7 @@ class Actor:
     def _check_nothing_left(self, names: tuple[str, ...], owners: set[str], why: str) -> None:
         model = self._scene.model
         owners = owners - owners_in_use(self._site.client)  # the claim may stand for others by now
+        owners = {owner for owner in owners if not self._scene.batches.has_served(owner)}
         for owner in sorted(owners - model.unwithdrawn - model.forgotten):
             for name in names:
                 key = f"leasehold:{name}"
