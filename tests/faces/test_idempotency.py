@@ -19,9 +19,11 @@ from leasehold import (
     InFlight,
     KeyReused,
     LeaseLost,
+    OutcomeUnknown,
     ResultNotKept,
     UnsupportedCapability,
 )
+from leasehold._runtimes.threads import run
 from leasehold.testing.faults import Faults, _Rule
 from leasehold.testing.manual import ManualStore
 from leasehold.values import Capability
@@ -30,6 +32,7 @@ from tests.waiting import eventually
 if TYPE_CHECKING:
     from leasehold._blocking import Client
     from leasehold._blocking.idempotency import Idempotency
+    from leasehold.values import Record
 
 
 @pytest.fixture
@@ -381,3 +384,30 @@ def test_keys_refuse_pickling_and_have_a_short_form(keys: Idempotency) -> None:
         assert repr(attempt) == "<KeyedAttempt 'idempotency:7:charges:k' open>"
         attempt.complete()
         assert repr(attempt).endswith("completed>")
+
+
+def test_a_copy_of_the_begin_that_arrives_after_the_result_does_not_undo_it() -> None:
+    """The answer to the record that begins the work got lost, and a copy of it is still under way."""
+    with ManualStore().connect() as client:
+        backend: Any = client._twin._open().backend
+        write = backend.write
+        late: list[Record] = []
+
+        async def lose_the_first(record: Record) -> bool:
+            if late:
+                return bool(await write(record))
+            late.append(record)
+            raise OutcomeUnknown("no answer")
+
+        backend.write = lose_the_first
+        keys = client.idempotency("charges")
+        runs: list[int | None] = []
+        for _ in range(2):
+            with keys.attempt("order-42") as attempt:
+                if not attempt.replayed:
+                    runs.append(attempt.fence)
+                    assert not attempt.abandoned, "what it found was its own"
+                    attempt.complete("charged")
+            run(write(late[0]))
+        assert len(runs) == 1
+        assert attempt.result == "charged"

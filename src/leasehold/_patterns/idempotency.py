@@ -20,10 +20,10 @@ from leasehold._core.names import check_name, key_for
 from leasehold._durations import optional_seconds, seconds, ttl_seconds
 from leasehold._face.lock_spec import LockOptions, is_whole
 from leasehold._face.name_template import NameTemplate
-from leasehold._patterns.idempotency_states import Entry, OnExpired, Phase, decode, encode, retry_after
+from leasehold._patterns.idempotency_states import Begin, Entry, OnExpired, Phase, decode, encode, retry_after
 from leasehold._patterns.keyed_attempt import AsyncKeyedAttempt
 from leasehold._patterns.retry import retry_until
-from leasehold.errors import AcquireTimeout, ConfigurationError, InFlight
+from leasehold.errors import AcquireTimeout, ConfigurationError, InFlight, OutcomeUnknown
 from leasehold.values import KeyState, Record
 
 if TYPE_CHECKING:
@@ -212,6 +212,24 @@ class AsyncIdempotency:
         record = Record(key, encode(entry), lease.fence, keep)
         until = opened.runtime.now() + patience
         return await retry_until(until, opened, lease.name, lambda: store.write(record))
+
+    async def _begin(self, opened: OpenClient, lease: AsyncLease, entry: Entry) -> Begin:
+        """Write that the work begins, and say whether a copy of that may still be under way."""
+        store, key = cast("Recording", opened.backend), key_for(self._client._namespace, lease.name)
+        record, is_doubtful = Record(key, encode(entry), lease.fence, self._keep), False
+
+        async def write() -> bool:
+            nonlocal is_doubtful
+            try:
+                return await store.write(record)
+            except OutcomeUnknown:
+                is_doubtful = True
+                raise
+
+        until = opened.runtime.now() + self._outage_after
+        if not await retry_until(until, opened, lease.name, write):
+            return Begin.TAKEN
+        return Begin.IN_DOUBT if is_doubtful else Begin.SURE
 
     def _in_flight(self, opened: OpenClient, name: str, reading: Reading, busy: AcquireTimeout) -> InFlight:
         after = retry_after(_entry(reading), reading.time, self._ttl)

@@ -19,6 +19,7 @@ from typing import Any, Literal, TypeAlias
 from leasehold.errors import ConfigurationError
 
 __all__ = [
+    "Begin",
     "Entry",
     "OnExpired",
     "Phase",
@@ -55,6 +56,14 @@ class Step(StrEnum):
     REFUSE = "refuse because an earlier attempt vanished"
 
 
+class Begin(StrEnum):
+    """What became of the record that an attempt begins."""
+
+    SURE = "it is written"
+    TAKEN = "a later holder was there"
+    IN_DOUBT = "it is written, and a copy of it may still arrive, after the result even"
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A record of a key, decoded. `since`: when it was written, on the store's clock."""
@@ -64,6 +73,7 @@ class Entry:
     since: float
     result: Any = None
     kept: bool = True  # False: the work is done, but its result could not be stored
+    attempt: str | None = None  # of one in progress: which attempt wrote it
 
 
 def encode(entry: Entry) -> bytes:
@@ -71,6 +81,8 @@ def encode(entry: Entry) -> bytes:
     facts = {"phase": entry.phase, "fingerprint": entry.fingerprint, "since": entry.since}
     if entry.phase is Phase.COMPLETED:
         facts |= {"kept": entry.kept, "result": entry.result}
+    elif entry.attempt is not None:
+        facts |= {"attempt": entry.attempt}
     return json.dumps(facts, separators=(",", ":")).encode()
 
 
@@ -82,11 +94,17 @@ def decode(value: bytes | None) -> Entry | None:
     phase = Phase(facts["phase"])
     if phase is Phase.DROPPED:
         return None
-    return Entry(phase, facts["fingerprint"], facts["since"], facts.get("result"), facts.get("kept", True))
+    kept = facts.get("kept", True)
+    return Entry(phase, facts["fingerprint"], facts["since"], facts.get("result"), kept, facts.get("attempt"))
 
 
-def next_step(entry: Entry | None, fingerprint: str | None, on_expired: OnExpired, *, held: bool) -> Step:
-    """What an attempt does that found this entry; `held`: it read the entry under the lock of the key."""
+def next_step(
+    entry: Entry | None, fingerprint: str | None, on_expired: OnExpired, *, held: bool, attempt: str | None = None
+) -> Step:
+    """What an attempt does that found this entry; `held`: it read the entry under the lock of the key.
+
+    What it finds in progress may be its own: it begins once more when it is not sure how its begin was stored.
+    """
     if entry is None:
         return Step.RUN if held else Step.TAKE
     if None not in (fingerprint, entry.fingerprint) and fingerprint != entry.fingerprint:
@@ -95,6 +113,8 @@ def next_step(entry: Entry | None, fingerprint: str | None, on_expired: OnExpire
         return Step.REPLAY
     if not held:
         return Step.TAKE
+    if attempt is not None and entry.attempt == attempt:
+        return Step.RUN
     return Step.RUN_AGAIN if on_expired == "run" else Step.REFUSE
 
 

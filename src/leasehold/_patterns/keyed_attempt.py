@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from leasehold._face.hold import Block, lost_error
 from leasehold._patterns.idempotency_events import Completed, KeyRefused, NotRecorded, Replayed, Unprotected
-from leasehold._patterns.idempotency_states import Entry, Phase, Step, decode, fingerprint_of, json_text, next_step
+from leasehold._patterns.idempotency_states import (
+    Begin,
+    Entry,
+    Phase,
+    Step,
+    decode,
+    fingerprint_of,
+    json_text,
+    next_step,
+)
 from leasehold.errors import (
     AcquireTimeout,
     AttemptExpired,
@@ -60,6 +69,7 @@ class AsyncKeyedAttempt:
         self._abandoned = False
         self._in_doubt = False  # `complete` was called, and its outcome is not known
         self._settled = False  # the key was freed before the end of the block
+        self._own: str | None = None
         self._store_ahead = 0.0  # by so much the clock of the store is ahead of ours
 
     @property
@@ -177,32 +187,43 @@ class AsyncKeyedAttempt:
         reading = await keys._read(opened, self._name)
         if self._next_step(opened, reading, held=False) is Step.REPLAY:
             return
-        try:
-            lease = await keys._lock(self._key)._acquire_until(deadline)
-        except AcquireTimeout as busy:
-            reading = await keys._read(opened, self._name)  # it may have been completed meanwhile
-            if self._next_step(opened, reading, held=False) is not Step.REPLAY:
-                self._emit_if_wanted(KeyRefused(self._name, "in_progress"))
-                raise keys._in_flight(opened, self._name, reading, busy) from None
-            return
-        await self._under(opened, lease)
+        is_settled = False
+        while not is_settled:
+            try:
+                lease = await keys._lock(self._key)._acquire_until(deadline)
+            except AcquireTimeout as busy:
+                reading = await keys._read(opened, self._name)  # it may have been completed meanwhile
+                if self._next_step(opened, reading, held=False) is not Step.REPLAY:
+                    self._emit_if_wanted(KeyRefused(self._name, "in_progress"))
+                    raise keys._in_flight(opened, self._name, reading, busy) from None
+                return
+            is_settled = await self._under(opened, lease)
 
-    async def _under(self, opened: OpenClient, lease: AsyncLease) -> None:
-        """Read again now that no other attempt can begin; keep the lock only if the work is ours."""
-        keys, began = self._keys, False
+    async def _under(self, opened: OpenClient, lease: AsyncLease) -> bool:
+        """Read again now that no other attempt can begin; keep the lock only if the work is ours.
+
+        False: the work is to begin under another fence. A copy of the record that begins it may still be under way, and
+        would be taken for the present one if it came after the result: both have the fence of this lease.
+        """
+        keys, began, in_doubt = self._keys, False, False
         try:
             reading = await keys._read(opened, self._name, lease.fence)
             if reading.fence > lease.fence:
                 raise lost_error(lease, _TAKEN, completed=False)
             step = self._next_step(opened, reading, held=True)
             if step is not Step.REPLAY:
-                began, self._abandoned = True, step is Step.RUN_AGAIN
+                began, self._abandoned = True, self._abandoned or step is Step.RUN_AGAIN
                 self._store_ahead = reading.time - opened.runtime.now()
-                entry = Entry(Phase.IN_PROGRESS, self._fingerprint, reading.time)
-                if not await keys._write(opened, lease, entry, keys._outage_after):
+                entry = Entry(Phase.IN_PROGRESS, self._fingerprint, reading.time, attempt=self._id(opened))
+                outcome = await keys._begin(opened, lease, entry)
+                if outcome is Begin.TAKEN:
                     raise lost_error(lease, _TAKEN, completed=False)
-                self._lease = lease
-                return
+                in_doubt = outcome is Begin.IN_DOUBT
+                if not in_doubt:
+                    self._lease = lease
+                    return True
+                if not self._abandoned:  # another attempt may come first, and must not take it for one that vanished
+                    await self._drop_record(lease, 0.0)
         except GeneratorExit:
             raise  # nothing can be awaited any more; the ttl frees the lock
         except BaseException:
@@ -211,11 +232,17 @@ class AsyncKeyedAttempt:
             await _let_go(lease)
             raise
         await _let_go(lease)
+        return not in_doubt
+
+    def _id(self, opened: OpenClient) -> str:
+        """What tells the records of this attempt from those of others."""
+        self._own = self._own or opened.runtime.owner()
+        return self._own
 
     def _next_step(self, opened: OpenClient, reading: Reading, *, held: bool) -> Step:
         """What to do about this reading; raises where the answer is no."""
         entry = decode(None if reading.record is None else reading.record.value)
-        step = next_step(entry, self._fingerprint, self._keys._on_expired, held=held)
+        step = next_step(entry, self._fingerprint, self._keys._on_expired, held=held, attempt=self._own)
         facts = {"name": self._name, "backend": opened.backend.label}
         if step is Step.REUSED:
             self._emit_if_wanted(KeyRefused(self._name, "mismatch"))
