@@ -55,7 +55,7 @@ def test_five_hundred_waiting_tasks_share_a_few_connections_and_all_get_their_tu
             turns: list[int] = []
 
             async def wait() -> None:
-                async with client.lock("name", ttl=30).hold(timeout=100) as lease:
+                async with client.lock("name", ttl=30, fair="strict").hold(timeout=100) as lease:
                     turns.append(lease.fence)
 
             tasks = [asyncio.create_task(wait()) for _ in range(MANY)]
@@ -79,7 +79,7 @@ def test_a_hundred_waiting_threads_share_a_few_connections(server: RedisServer) 
         turns: list[int] = []
 
         def wait() -> None:
-            with client.lock("name", ttl=30).hold(timeout=100) as lease:
+            with client.lock("name", ttl=30, fair="strict").hold(timeout=100) as lease:
                 turns.append(lease.fence)
 
         threads = [threading.Thread(target=wait) for _ in range(100)]

@@ -117,7 +117,7 @@ def test_without_pipes_waiters_ask_again_by_themselves(tmp_path: Path, caplog: p
 
 def test_many_threads_of_one_client_share_one_pipe_and_one_listener(tmp_path: Path) -> None:
     client = leasehold.connect(f"sqlite:///{tmp_path}/locks.db")
-    lock, done = client.lock("name", ttl=10), []
+    lock, done = client.lock("name", ttl=10, fair="strict"), []
 
     def work() -> None:
         with lock.hold(timeout=60) as lease:
