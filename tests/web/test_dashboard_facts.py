@@ -234,7 +234,7 @@ def test_of_many_locks_and_waiters_a_page_is_shown() -> None:
     async def fleet() -> None:
         client = leasehold.connect_async(name, ttl=600, slow_wait=None)
         leases = [await client.lock(f"order:{number:05}").acquire() for number in range(10_000)]
-        tasks = [asyncio.create_task(client.lock("order:00000").acquire(300)) for _ in range(1_000)]
+        tasks = [asyncio.create_task(client.lock("order:00000", fair="strict").acquire(300)) for _ in range(1_000)]
         while len((await client.locks("order:00000"))[0].waiting) < 1_000:
             await asyncio.sleep(0.02)
         ready.set()
