@@ -20,7 +20,7 @@ import psycopg
 from psycopg import sql
 
 from verification.lab import watcher
-from verification.lab.process import ServerProcess, wait_until
+from verification.lab.process import ServerProcess, as_account, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,13 +41,10 @@ SETTINGS = {
 
 def run_as(account: str | None, *command: str | Path) -> None:
     """Run a program to its end as that account; its output is shown only if it fails."""
-    words = [str(word) for word in command]
-    extra: list[int] | None = [] if account is not None else None
-    done = subprocess.run(
-        words, user=account, group=account, extra_groups=extra, cwd="/", capture_output=True, text=True, check=False
-    )
+    words = as_account(account, *command)
+    done = subprocess.run(words, cwd="/", capture_output=True, text=True, check=False)
     if done.returncode:
-        raise RuntimeError(f"{words[0]} failed: {done.stderr or done.stdout}")
+        raise RuntimeError(f"{command[0]} failed: {done.stderr or done.stdout}")
 
 
 def postgres_url(port: int, database: str, user: str) -> str:

@@ -27,7 +27,7 @@ from verification.lab import watcher
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["ServerProcess", "find_program", "free_port", "wait_until"]
+__all__ = ["ServerProcess", "as_account", "find_program", "free_port", "wait_until"]
 
 START_LIMIT = 60.0
 STOP_LIMIT = 20.0
@@ -104,6 +104,17 @@ def _is_in_environment(folder: str) -> bool:
     return Path(folder, os.pardir, "pyvenv.cfg").exists()
 
 
+def as_account(account: str | None, *command: str | Path) -> list[str]:
+    """The words that run a program as that account; None: as this one.
+
+    Not by `subprocess`, which has to fork for that: a process in which gRPC has run does not survive every fork.
+    """
+    words = [str(word) for word in command]
+    if account is None:
+        return words
+    return ["setpriv", f"--reuid={account}", f"--regid={account}", "--clear-groups", *words]
+
+
 def wait_until(condition: Callable[[], object], what: str, limit: float = START_LIMIT) -> None:
     """Wait for a condition; an error names what did not come."""
     deadline = time.monotonic() + limit
@@ -173,15 +184,12 @@ class ServerProcess:
             environment = {**(environment or os.environ), **self.variables}
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                list(self.command()),
+                as_account(self._user, *self.command()),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=self.folder,
                 env=environment,
-                user=self._user,
-                group=self._user,
-                extra_groups=[] if self._user is not None else None,
                 process_group=0,  # Ctrl-C is not for it
             )
         watcher.watch_process(self._process.pid, self.last_signal)

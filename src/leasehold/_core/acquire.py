@@ -16,6 +16,7 @@ from leasehold._backoff import QUEUE_OR_POLL
 from leasehold._core.backoff import CONTENTION
 from leasehold._core.fence_repair import repair_fence
 from leasehold._core.local_acquire import LocalAttempt
+from leasehold.errors import BackendError
 from leasehold.spi import Place
 
 if TYPE_CHECKING:
@@ -108,9 +109,10 @@ class _Attempt(LocalAttempt):
                 local.leave(self)
             raise
         except BaseException as error:
-            waiter, failure = self.waiter, error
+            # Not the error itself: a frame that keeps it lives until the garbage collector runs, and all that it holds.
+            waiter, store_failed = self.waiter, isinstance(error, BackendError)
             if local is not None:
-                await self._runtime.shielded(lambda: self.give_up(local, waiter, failure))
+                await self._runtime.shielded(lambda: self.give_up(local, waiter, store_failed=store_failed))
             else:
                 await self._withdraw(self._claim)
             raise

@@ -13,7 +13,7 @@ from leasehold._core.events import Acquired
 from leasehold._core.release import give_back
 from leasehold._log import is_logged, logger
 from leasehold._record import replace
-from leasehold.errors import BackendError, BackendUnavailable
+from leasehold.errors import BackendUnavailable
 from leasehold.spi import Place
 from leasehold.values import Grant, Refusal
 
@@ -79,9 +79,9 @@ class LocalAttempt(Attempt):
                 await self._withdraw(self._claim)
                 self.go_on()
 
-    async def give_up(self, local: LocalQueues, waiter: LocalWaiter | None, error: BaseException) -> None:
+    async def give_up(self, local: LocalQueues, waiter: LocalWaiter | None, *, store_failed: bool) -> None:
         """The call has failed: leave the line, and nothing in the store. May be repeated."""
-        if waiter is not None and isinstance(error, BackendError) and waiter.queue.delegate is waiter:
+        if waiter is not None and store_failed and waiter.queue.delegate is waiter:
             local.send_away(waiter.queue)
         local.leave(self)
         tenure = None if waiter is None else waiter.tenure
@@ -110,7 +110,7 @@ class LocalAttempt(Attempt):
         self._refusal = queue.refusal or Refusal(spec.key, spec.holder)
         now = self._runtime.now()
         if now >= self._deadline and queue.failure is not None:
-            raise BackendUnavailable(str(queue.failure), name=spec.name, backend=self._backend.label)
+            raise BackendUnavailable(queue.failure, name=spec.name, backend=self._backend.label)
         self.go_on()
         is_slow = not self._warned and now >= self._started + spec.slow_wait  # as `wake` is computed: no rounding
         ahead = queue.ahead_of(waiter) if is_slow or self._how.on_wait is not None else None

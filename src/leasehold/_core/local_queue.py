@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from leasehold._core.keeper import Keeper
     from leasehold._core.waiting_calls import WaitingCalls
     from leasehold._face.lock_spec import LockSpec
-    from leasehold.errors import BackendError
     from leasehold.spi import Backend, Runtime, Signal
     from leasehold.values import Holder, Refusal
 
@@ -89,7 +88,7 @@ class LocalQueue:
         self.place: Place | None = None  # the delegate's; None while one of its requests is under way
         self.batch: Batch | None = None  # the last one
         self.refusal: Refusal | None = None  # the last known reason to wait
-        self.failure: BackendError | None = None  # why the delegate does not reach the store
+        self.failure: str | None = None  # why the delegate does not reach the store
 
     @property
     def is_idle(self) -> bool:
