@@ -52,11 +52,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sys.stdout.write(f"{facts_of_this_machine()}\n\n")
     for name in options.scenarios or SCENARIOS:
         results[name] = _run(name, options, bar)
-    command = " ".join(["python -m benchmarks", *(sys.argv[1:] if arguments is None else arguments)])
-    write_json(options.json, command, results)
+    write_json(options.json, _command(options), results)
     write_plots(options.svg, results)
     sys.stdout.write(f"written: {options.json} and the plots in {options.svg}\n")
     return 0
+
+
+def _command(options: argparse.Namespace) -> str:
+    """What to type to measure the same again; where the files were put is no concern of those who read the figures."""
+    rounds = [] if options.rounds is None else ["--rounds", str(options.rounds)]
+    return " ".join(["python -m benchmarks", *options.scenarios, *rounds, *(["--quick"] if options.quick else [])])
 
 
 def _run(name: str, options: argparse.Namespace, bar: Bar) -> list[Table]:

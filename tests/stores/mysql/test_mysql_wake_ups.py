@@ -72,6 +72,27 @@ def test_a_release_under_way_reads_the_name_of_a_listener_that_has_just_started(
     run(story())
 
 
+def test_a_client_that_releases_and_closes_at_once_wakes_the_next_one(
+    backends: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that ends after its work must not leave the next one to its re-check."""
+    leaving, crowd = backends
+    monkeypatch.setattr(leaving._listener._ringer, "start", lambda: None)  # its worker does not come to it in time
+
+    async def story() -> None:
+        held = await leaving.try_acquire(claim())
+        place = await crowd.join(claim())
+        eventually(lambda: crowd._listener.name is not None)
+        place = await crowd.turn(place)  # whose row has the name now
+        assert isinstance(place, Place)
+        place.signal.clear()
+        await leaving.release(held)
+        await leaving.close()
+        eventually(place.signal.is_set)
+
+    run(story())
+
+
 def test_a_crowded_name_is_forgotten_when_nobody_waits_any_more(backends: tuple[Any, Any]) -> None:
     holder, crowd = backends
 

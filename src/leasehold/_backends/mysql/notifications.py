@@ -117,13 +117,14 @@ class Listener:
             self._ringer.start()
 
     async def close(self) -> None:
-        """Stop listening."""
+        """Stop listening. Listeners that a release has still to wake are woken first: its process may end now."""
         self._closed = True
         self._wake.set()
         connection, self.name = self._connection, None
         if connection is not None:
             connection.interrupt()
         await self._ringer.close()
+        await self._ring_all()  # what the worker has not come to
         if self._worker is not None:
             await self._worker.join(self._runtime.now() + GOODBYE)
 
@@ -203,7 +204,7 @@ class Listener:
     # --- waking the listeners of other clients
 
     async def _ring_all(self) -> None:
-        while self._rings and not self._closed:
+        while self._rings:
             with suppress(IndexError):
                 await self._ring(self._rings.popleft())
 
@@ -216,7 +217,7 @@ class Listener:
             b"AND INFO LIKE 'SELECT /* leasehold listener %b */%%'); KILL QUERY @leasehold_listener"
         ) % (number, token)
         for pause in RING_PAUSES:
-            await self._runtime.wait(self._wake, self._runtime.now() + pause)
+            await self._runtime.sleep(pause)
             try:
                 await self._executor.execute(text, self._runtime.now() + RING_PATIENCE)
             except BackendRejected:
