@@ -83,7 +83,7 @@ PROMISES = {
     Capability.INSPECT: "holders can be shown, listed and broken",
     Capability.SHARED: "read/write locks",
     Capability.PERMITS: "semaphores",
-    Capability.FIFO: "waiters are served in the order in which they came",
+    Capability.FIFO: "waiters are served in the order in which they came; with `ranges`, a process in batches",
     Capability.PUSH: "a waiter is woken by the release, not by asking again",
     Capability.RECORD: "small values that expire, written under a fence",
     Capability.MIN_HOLD: "a lock can be kept for a least time after an early release",
