@@ -58,6 +58,32 @@ def test_a_conflict_is_tried_again_with_what_the_document_says_by_then(store: Di
     assert isinstance(run(second.try_acquire(claim(2))), Refusal)
 
 
+def test_a_process_that_stood_still_does_not_grant_by_the_clock_of_then(
+    store: DictDocuments, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one had the lock meanwhile, and the store was emptied: there is no version that would tell."""
+    slow, other = open_backend(store, clock), open_backend(store, clock)
+    fences: list[int] = []
+
+    async def stand_still(backend: DocumentBackend, document: str, until: float) -> Any:
+        answer = await load(backend, document, until)
+        if backend is slow and not fences:
+            clock.instant += 5
+            grant = granted(await other.try_acquire(claim(2)))
+            fences.append(grant.fence)
+            await other.release(grant)
+            store.stored.clear()
+        return answer
+
+    load = DocumentBackend._load
+    monkeypatch.setattr(DocumentBackend, "_load", stand_still)
+    with pytest.raises(BackendUnavailable):
+        run(slow.try_acquire(claim(1)))
+    assert store.stored == {}
+    clock.instant += 1
+    assert granted(run(slow.try_acquire(claim(1)))).fence > fences[0]
+
+
 def test_a_call_that_meets_nothing_but_conflicts_ends_by_its_limit_and_did_nothing(
     store: DictDocuments, clock: HandClock
 ) -> None:

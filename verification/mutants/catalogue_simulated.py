@@ -48,6 +48,7 @@ SIMULATED_MUTANTS: tuple[Mutant, ...] = (
         "kit/documents.py",
         "            is_old = runtime.now() - loaded > PATIENCE\n",
         "            is_old = False\n",
+        ("tests/unit/test_kit_documents.py",),
     ),
     Mutant(
         "B65-vanished-holder-for-ever",
