@@ -52,6 +52,15 @@ def test_a_block_that_ended_before_it_could_be_interrupted_does_not_pass_that_on
     on_a_loop(program())
 
 
+async def leave_the_cancellation_alone(scope: AsyncioScope) -> None:
+    """The block ends by a cancellation that is not the scope's own."""
+    with pytest.raises(asyncio.CancelledError) as raised:
+        await asyncio.sleep(20)
+    assert await scope.leave(raised.value) is False
+    assert me().cancelling() == 1
+    me().uncancel()
+
+
 @pytest.mark.parametrize("first", ["loss", "outside"])
 def test_a_cancellation_from_outside_is_not_taken_back_whichever_comes_first(first: str) -> None:
     async def program() -> None:
@@ -61,11 +70,7 @@ def test_a_cancellation_from_outside_is_not_taken_back_whichever_comes_first(fir
                 scope.cancel()
             else:
                 me().cancel()
-        with pytest.raises(asyncio.CancelledError) as raised:
-            await asyncio.sleep(20)
-        assert await scope.leave(raised.value) is False
-        assert me().cancelling() == 1
-        me().uncancel()
+        await leave_the_cancellation_alone(scope)
 
     on_a_loop(program())
 
@@ -103,11 +108,7 @@ def test_a_block_that_was_not_interrupted_leaves_a_cancellation_alone() -> None:
     async def program() -> None:
         scope = AsyncioScope()
         me().cancel()
-        with pytest.raises(asyncio.CancelledError) as raised:
-            await asyncio.sleep(20)
-        assert await scope.leave(raised.value) is False
-        assert me().cancelling() == 1
-        me().uncancel()
+        await leave_the_cancellation_alone(scope)
 
     on_a_loop(program())
 

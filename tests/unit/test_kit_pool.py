@@ -12,36 +12,22 @@ from leasehold._runtimes.threads import run
 from leasehold.kit.one_session import OneSession
 from leasehold.kit.pool import BUSY, GOODBYE, LINGER, Pool
 from leasehold.kit.pool_queue import LOOK_AGAIN, STUCK, PoolQueue
-from leasehold.testing.clock import ManualClock
-from leasehold.testing.runtimes import ManualThreadRuntime
 from leasehold.values import Claim, Grant, Holder, Loss, LossReason, Mode
+from tests.unit.planned_waits import PlannedWaits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    pass
 
 NOW = 1_000.0
 
 
-class Runtime(ManualThreadRuntime):
-    """Each wait does what the test has planned, or turns the clock; workers are kept and not run."""
+class Runtime(PlannedWaits):
+    """Workers are kept and not run."""
 
     def __init__(self) -> None:
-        self.clock = ManualClock(autojump=None)
-        super().__init__(self.clock)
-        self.waits: list[float | None] = []
-        self.plan: list[Callable[[], object]] = []
-        self.me: Any = "me"
+        super().__init__()
         self.workers: list[Any] = []
         self.joined: list[float | None] = []
-        self.current = lambda: self.me  # type: ignore[method-assign]
-
-    async def wait(self, signal: Any, deadline: float | None) -> bool:
-        self.waits.append(deadline)
-        if self.plan:
-            self.plan.pop(0)()
-        elif deadline is not None and not signal.is_set():
-            self.clock.advance(max(0.0, deadline - self.now()))
-        return bool(signal.is_set())
 
     def spawn(self, work: Any, name: str) -> Any:
         self.workers.append(name)

@@ -12,33 +12,12 @@ from leasehold import ClientClosed
 from leasehold._core.waiting_calls import RECHECK, WaitingCalls
 from leasehold._runtimes.threads import run
 from leasehold.testing import ManualStore
-from leasehold.testing.clock import ManualClock
-from leasehold.testing.runtimes import ManualThreadRuntime
+from tests.unit.planned_waits import PlannedWaits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    pass
 
 NOW = 1_000.0
-
-
-class Waits(ManualThreadRuntime):
-    """Each wait is noted, and ended by what the test has planned."""
-
-    def __init__(self) -> None:
-        self.clock = ManualClock(autojump=None)
-        super().__init__(self.clock)
-        self.waits: list[float | None] = []
-        self.plan: list[Callable[[], object]] = []
-        self.me: Any = "me"
-        self.current = lambda: self.me  # type: ignore[method-assign]
-
-    async def wait(self, signal: Any, deadline: float | None) -> bool:
-        self.waits.append(deadline)
-        if self.plan:
-            self.plan.pop(0)()
-        elif deadline is not None:
-            self.clock.advance(deadline - self.now())
-        return bool(signal.is_set())
 
 
 class Call:
@@ -52,16 +31,18 @@ class Call:
 
 
 @pytest.fixture
-def runtime() -> Waits:
-    return Waits()
+def runtime() -> PlannedWaits:
+    return PlannedWaits()
 
 
 @pytest.fixture
-def calls(runtime: Waits) -> WaitingCalls:
+def calls(runtime: PlannedWaits) -> WaitingCalls:
     return WaitingCalls(runtime)
 
 
-def test_a_wait_is_known_while_it_lasts_and_forgotten_with_its_signal(runtime: Waits, calls: WaitingCalls) -> None:
+def test_a_wait_is_known_while_it_lasts_and_forgotten_with_its_signal(
+    runtime: PlannedWaits, calls: WaitingCalls
+) -> None:
     call, signal = Call(), runtime.signal()
     known: list[object] = []
     runtime.plan = [lambda: known.extend(calls._signals)]
@@ -73,7 +54,7 @@ def test_a_wait_is_known_while_it_lasts_and_forgotten_with_its_signal(runtime: W
     assert list(calls._calls) == []
 
 
-def test_a_wait_that_is_interrupted_leaves_no_signal_behind(runtime: Waits, calls: WaitingCalls) -> None:
+def test_a_wait_that_is_interrupted_leaves_no_signal_behind(runtime: PlannedWaits, calls: WaitingCalls) -> None:
     def interrupt() -> None:
         raise KeyboardInterrupt
 
@@ -83,12 +64,12 @@ def test_a_wait_that_is_interrupted_leaves_no_signal_behind(runtime: Waits, call
     assert calls._signals == set()
 
 
-def test_a_pause_takes_its_time(runtime: Waits, calls: WaitingCalls) -> None:
+def test_a_pause_takes_its_time(runtime: PlannedWaits, calls: WaitingCalls) -> None:
     run(calls.pause(Call(), 2.5))
     assert runtime.waits == [NOW + 2.5]
 
 
-def test_closing_wakes_every_wait_and_each_ends_with_an_error(runtime: Waits, calls: WaitingCalls) -> None:
+def test_closing_wakes_every_wait_and_each_ends_with_an_error(runtime: PlannedWaits, calls: WaitingCalls) -> None:
     signals = [runtime.signal(), runtime.signal()]
     calls._signals.update(signals)
     runtime.plan = [calls.close]
@@ -100,7 +81,9 @@ def test_closing_wakes_every_wait_and_each_ends_with_an_error(runtime: Waits, ca
     assert len(runtime.waits) == 1
 
 
-def test_a_frozen_call_waits_on_without_an_end_until_the_client_is_closed(runtime: Waits, calls: WaitingCalls) -> None:
+def test_a_frozen_call_waits_on_without_an_end_until_the_client_is_closed(
+    runtime: PlannedWaits, calls: WaitingCalls
+) -> None:
     """Were it woken, the program might end by its error instead of by its signal."""
     runtime.plan = [calls.freeze, calls.close]
     with pytest.raises(ClientClosed):
@@ -109,14 +92,14 @@ def test_a_frozen_call_waits_on_without_an_end_until_the_client_is_closed(runtim
     assert calls._thawed.is_set()
 
 
-def test_without_being_frozen_a_call_waits_once(runtime: Waits, calls: WaitingCalls) -> None:
+def test_without_being_frozen_a_call_waits_once(runtime: PlannedWaits, calls: WaitingCalls) -> None:
     run(calls.wait(Call(), runtime.signal(), NOW + 5))
     assert runtime.waits == [NOW + 5]
     assert not calls.is_frozen
 
 
 def test_queues_are_left_on_behalf_of_all_calls_that_have_a_place_until_the_time_is_up(
-    runtime: Waits, calls: WaitingCalls
+    runtime: PlannedWaits, calls: WaitingCalls
 ) -> None:
     class Slow(Call):
         async def leave_queue(self) -> None:
@@ -134,7 +117,7 @@ def test_queues_are_left_on_behalf_of_all_calls_that_have_a_place_until_the_time
     assert [call.left for call in queued] == [1, 1, 0]
 
 
-def test_closing_waits_for_the_calls_of_others_and_not_for_its_own(runtime: Waits, calls: WaitingCalls) -> None:
+def test_closing_waits_for_the_calls_of_others_and_not_for_its_own(runtime: PlannedWaits, calls: WaitingCalls) -> None:
     mine, theirs = Call(), Call()
     calls.begins(mine)
     run(calls.finish(NOW + 5))
@@ -147,7 +130,7 @@ def test_closing_waits_for_the_calls_of_others_and_not_for_its_own(runtime: Wait
     assert runtime.waits == [NOW + RECHECK] * 2
 
 
-def test_closing_waits_for_others_until_its_deadline(runtime: Waits, calls: WaitingCalls) -> None:
+def test_closing_waits_for_others_until_its_deadline(runtime: PlannedWaits, calls: WaitingCalls) -> None:
     theirs = Call()
     runtime.me = "another"
     calls.begins(theirs)
@@ -159,7 +142,7 @@ def test_closing_waits_for_others_until_its_deadline(runtime: Waits, calls: Wait
     assert len(runtime.waits) == 3, "frozen calls do not end"
 
 
-def test_the_end_of_a_call_wakes_who_waits_for_it(runtime: Waits, calls: WaitingCalls) -> None:
+def test_the_end_of_a_call_wakes_who_waits_for_it(runtime: PlannedWaits, calls: WaitingCalls) -> None:
     call = Call()
     calls.begins(call)
     calls._ended.clear()

@@ -73,7 +73,6 @@ class Listener:
         self._guard = runtime.guard()
         self._connection: Connection | None = None
         self._has_bell = False  # whether this listener holds the lock that the others wait for
-        self._wake = runtime.signal()
         self._rest_until = -math.inf  # until then listening is of no use
         self._has_worker = False
         self._worker: Task | None = None
@@ -119,7 +118,6 @@ class Listener:
     async def close(self) -> None:
         """Stop listening. Listeners that a release has still to wake are woken first: its process may end now."""
         self._closed = True
-        self._wake.set()
         connection, self.name = self._connection, None
         if connection is not None:
             connection.interrupt()
