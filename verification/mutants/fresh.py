@@ -7,6 +7,7 @@ exact texts `old` and `new`. Write them without looking at the tests. What survi
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import tomllib
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -17,6 +18,8 @@ from verification.mutants.areas import tests_of
 from verification.mutants.catalogue import Mutant
 from verification.mutants.runner import ROOT, Verdict, hunt
 
+_FOLDERS = {"backends", "core", "face", "patterns", "runtimes"}  # of the library, not words of a subject
+
 
 def main(arguments: list[str] | None = None) -> int:
     """0: all were caught."""
@@ -24,11 +27,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("bugs", type=Path)
     parser.add_argument("--at-once", type=int, default=2, help="how many hunts run side by side")
     parser.add_argument("--only", default="", help="only bugs whose id contains this text")
+    parser.add_argument("--nearest", type=int, default=1000, help="only so many test files, those nearest to the bug")
     options = parser.parse_args(arguments)
     bugs = [bug for bug in read(options.bugs) if options.only in bug.id]
     survivors = 0
     with ThreadPoolExecutor(options.at_once) as pool:
-        hunts = {pool.submit(_hunt, bug): bug for bug in bugs}
+        hunts = {pool.submit(_hunt, bug, options.nearest): bug for bug in bugs}
         for done in as_completed(hunts):
             bug, verdict = hunts[done], done.result()
             survivors += verdict.caught_by is None
@@ -41,26 +45,46 @@ def main(arguments: list[str] | None = None) -> int:
 def read(path: Path) -> list[Mutant]:
     """The bugs of a file, each with the tests of its part."""
     found = tomllib.loads(path.read_text())["bug"]
-    return [
-        Mutant(bug["id"], bug["harm"], bug["file"], bug["old"], bug["new"], _paths(tests_of(bug["file"])))
-        for bug in found
-    ]
+    return [Mutant(bug["id"], bug["harm"], bug["file"], bug["old"], bug["new"], _paths(bug["file"])) for bug in found]
 
 
-def _paths(patterns: tuple[str, ...]) -> tuple[str, ...]:
-    """What exists of them: pytest itself knows no patterns."""
-    return tuple(str(path.relative_to(ROOT)) for pattern in patterns for path in sorted(ROOT.glob(pattern)))
+def _paths(file: str) -> tuple[str, ...]:
+    """The test files of its part, those that mention the module first: most bugs are met there, in seconds."""
+    found = {
+        path: None
+        for pattern in tests_of(file)
+        for place in sorted(ROOT.glob(pattern))
+        for path in ([place] if place.is_file() else sorted(place.rglob("test_*.py")))
+    }
+    return tuple(str(path.relative_to(ROOT)) for path in sorted(found, key=lambda path: -_kinship(path, file)))
 
 
-def _hunt(bug: Mutant) -> Verdict:
-    """One path after the other, so that a hang in a later one does not hide what an earlier one saw."""
+def _kinship(test: Path, file: str) -> int:
+    """How much a test file has to do with a module: the words of its path, and imports of it."""
+    module = Path(file).with_suffix("")
+    path = str(test.relative_to(ROOT / "tests"))
+    shared = sum(word in path for word in re.findall(r"[a-z]{3,}", str(module)) if word not in _FOLDERS)
+    return 3 * shared + 4 * (".".join(module.parts) in test.read_text())
+
+
+def _hunt(bug: Mutant, nearest: int) -> Verdict:
+    """A few files at a time, so that a hang in a later one does not hide what an earlier one saw."""
     seconds = 0.0
-    for path in bug.tests:
-        verdict = hunt(replace(bug, tests=(path,)), 0)
+    for paths in batched(bug.tests[:nearest]):
+        verdict = hunt(replace(bug, tests=paths), 0)
         seconds += verdict.seconds
         if verdict.caught_by is not None:
             return Verdict(verdict.caught_by, 0, seconds)
     return Verdict(None, 0, seconds)
+
+
+def batched(tests: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """The first few alone, then more and more of them."""
+    batches, size = [], 2
+    while tests:
+        batches.append(tests[:size])
+        tests, size = tests[size:], size * 2
+    return batches
 
 
 if __name__ == "__main__":

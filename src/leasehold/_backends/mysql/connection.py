@@ -45,7 +45,7 @@ class Link:
         self.stream: socket.socket = driver._sock  # noqa: SLF001 - see the head of this file
         self.stream.setblocking(False)  # noqa: FBT003 - the standard library's own
         self.descriptor: int = self.stream.fileno()  # negative once it is closed
-        self.number: int = driver.thread_id()  # of the session, as the server said when it was connected to
+        self.number: int = driver.thread_id()  # of the session, from the greeting of the server
         self.reader: AnswerReader | None = None  # of a query that was sent and not answered yet
 
 
@@ -198,7 +198,7 @@ class _Driver(pymysql.Connection):  # type: ignore[misc]  # PyMySQL has no types
     """PyMySQL without what takes most of the time of its connecting."""
 
     def set_character_set(self, charset: str, collation: str | None = None) -> None:
-        """No round trip: the server was told at the login, and answers are bytes to us."""
+        """No round trip: the login has set it, and answers are bytes to us."""
 
     def _create_ssl_ctx(self, given: Any) -> ssl.SSLContext:
         """No reading of all authorities of the system where TLS is only taken if it is offered, and not checked."""

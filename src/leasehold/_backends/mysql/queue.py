@@ -50,10 +50,10 @@ _HAND_OVER = (
     b"expires = " + NOW + b" + LEAST(ttl, %(window)d) "
     b"WHERE name = %(name)b AND number = @leasehold_next AND ROW_COUNT() = 1;"
     b"UPDATE leasehold_lock SET fence = @leasehold_fence + %(spare)d WHERE name = %(name)b AND ROW_COUNT() = 1;"
-    b"SET @leasehold_bell = IF(ROW_COUNT() = 1, "
+    b"SET @leasehold_listener = IF(ROW_COUNT() = 1, "
     b"(SELECT COALESCE(listener, '') FROM leasehold_claim WHERE name = %(name)b AND number = @leasehold_next), NULL);"
     b"COMMIT;"
-    b"SELECT @leasehold_bell"
+    b"SELECT @leasehold_listener"
 )
 
 

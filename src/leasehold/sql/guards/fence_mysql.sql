@@ -20,7 +20,7 @@ check_fence: BEGIN
   DECLARE given LONGBLOB DEFAULT CAST(@leasehold_fence AS BINARY);
   DECLARE here VARBINARY(32) DEFAULT CAST(@leasehold_session AS BINARY);
   DECLARE carried, highest, readers BIGINT;
-  DECLARE said TEXT CHARACTER SET utf8mb4 DEFAULT CONVERT(wanted USING utf8mb4);
+  DECLARE message TEXT CHARACTER SET utf8mb4 DEFAULT CONVERT(wanted USING utf8mb4);
   IF given IS NULL THEN
     IF here IS NOT NULL THEN
       UPDATE leasehold_guard SET passes = passes + 1
@@ -32,8 +32,8 @@ check_fence: BEGIN
     IF NOT strict THEN
       LEAVE check_fence;
     END IF;
-    SET said = LEFT(CONCAT('leasehold LH002: this write carries no fence; call guard(tx, lease) first: ', said), 128);
-    SIGNAL SQLSTATE 'LH002' SET MESSAGE_TEXT = said;
+    SET message = LEFT(CONCAT('leasehold LH002: this write carries no fence; call guard(tx, lease) first: ', message), 128);
+    SIGNAL SQLSTATE 'LH002' SET MESSAGE_TEXT = message;
   END IF;
   IF given NOT REGEXP '^[0-9]{{1,16}}$' OR CAST(given AS UNSIGNED) NOT BETWEEN 1 AND 9007199254740991 THEN
     SIGNAL SQLSTATE 'LH002' SET MESSAGE_TEXT = 'leasehold LH002: @leasehold_fence is not a fence';
@@ -55,8 +55,8 @@ check_fence: BEGIN
       exclusive_fence = IF(carried >= exclusive_fence AND carried > shared_fence, carried, exclusive_fence);
   SELECT exclusive_fence, shared_fence INTO highest, readers FROM leasehold_guard WHERE resource = wanted FOR UPDATE;
   IF carried < highest OR carried <= readers THEN
-    SET said = LEFT(CONCAT('leasehold LH001: stale fence ', carried, ', has seen ', GREATEST(highest, readers), ': ', said), 128);
-    SIGNAL SQLSTATE 'LH001' SET MESSAGE_TEXT = said;
+    SET message = LEFT(CONCAT('leasehold LH001: stale fence ', carried, ', has seen ', GREATEST(highest, readers), ': ', message), 128);
+    SIGNAL SQLSTATE 'LH001' SET MESSAGE_TEXT = message;
   END IF;
   SET @leasehold_fence = NULL;
 END

@@ -30,7 +30,7 @@ _UNKNOWN_CODES = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CORR
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What was said to `retry_on_conflict`."""
+    """The options of `retry_on_conflict`."""
 
     backoff: Backoff
     timeout: float | None

@@ -74,7 +74,7 @@ def retry_on_conflict(
     `begin` makes a transaction: a context manager that commits at its end and gives what the unit gets as its first
     argument. An alias of a Django database stands for `transaction.atomic`. With an `async def` it makes an async one,
     and the call is awaited. `backoff` says how often to try and how long to pause: 20 tries, full jitter. `timeout`:
-    no other try after that. `on_retry(attempt, error, pause)` hears of every one, before the pause.
+    no other try after that. `on_retry(attempt, error, pause)` is called for every one, before the pause.
 
     Runs again after `VersionConflict`, `RetryTransaction`, `RowBusy`, what `is_retryable` knows, and SQLAlchemy's
     `StaleDataError`. Gives up with the last of these errors. A connection that is lost while it commits leaves open

@@ -89,7 +89,7 @@ class QueueCounts:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What was said to `Queue`, in seconds."""
+    """The options of a `Queue`, in seconds."""
 
     queue: str
     visibility: float
@@ -143,7 +143,7 @@ def error_text(error: BaseException | str) -> str:
 
 
 def vanished(attempts: int, last_error: str | None) -> str:
-    """The error of a job whose last worker has said nothing until the visibility timeout was over."""
+    """The error of a job whose last worker neither finished nor extended it within the visibility timeout."""
     before = "" if last_error is None else f"; before that: {last_error}"
     return error_text(
         f"the worker of attempt {attempts} vanished, or needed longer than the visibility timeout{before}"

@@ -89,7 +89,7 @@ def schema(schema: str | None) -> str:
 
 
 async def table(wire: Wire, schema: str | None, *, make: bool) -> str | None:  # noqa: ARG001 - a port
-    """Its name; whether it is there is told by the first statement."""
+    """Its name; the first statement shows whether it is there."""
     _refuse(schema)
     return "leasehold_queue"
 

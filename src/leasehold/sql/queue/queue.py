@@ -72,9 +72,7 @@ class Queue:
         if not isinstance(backoff, Backoff):
             raise ConfigurationError(f"backoff must be a leasehold.Backoff, not a {type(backoff).__name__}")
         if backoff.tries is not None:
-            raise ConfigurationError(
-                "how often a job is tried is said with max_attempts=, not with tries= of a Backoff"
-            )
+            raise ConfigurationError("set how often a job is tried with max_attempts=, not with tries= of a Backoff")
         self.name: str = check_text(name, "the name of a queue")
         self.visibility: float = ttl_seconds(visibility, "visibility")
         self.keep: float = seconds(keep, "keep")

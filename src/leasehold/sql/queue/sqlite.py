@@ -1,6 +1,6 @@
 """Queues in SQLite, where one connection writes at a time: a claim takes the write lock before it looks.
 
-Who does not get the lock within the busy timeout of its connection is told `RetryTransaction`.
+A call that does not get the lock within the busy timeout of its connection raises `RetryTransaction`.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def schema(schema: str | None) -> str:
 
 
 async def table(wire: Wire, schema: str | None, *, make: bool) -> str | None:  # noqa: ARG001 - a port
-    """Its name; whether it is there is told by the first statement."""
+    """Its name; the first statement shows whether it is there."""
     if schema is not None:
         raise ConfigurationError("schema= is for PostgreSQL: a file of SQLite has one table of queues")
     return "leasehold_queue"

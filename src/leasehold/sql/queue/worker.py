@@ -43,7 +43,7 @@ SAME_AGAIN = Backoff(("20ms",), factor=3, longest="1s", jitter="full", tries=5) 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What was said to `run`."""
+    """The options of `run`."""
 
     queue: Queue
     handler: Callable[..., object]
@@ -109,7 +109,7 @@ class Worker:
         self._guard: Any = self.face.runtime.guard()
 
     async def run(self) -> Worked:
-        """Until it is told to stop, or there is nothing to do; what one lane could not survive is raised."""
+        """Work until `stop`, or until there is nothing to do; what one lane could not survive is raised."""
         runtime = self.face.runtime
         await self._make_tables()
         self._lanes = self.plan.concurrency
