@@ -14,6 +14,10 @@ from verification.simulation import Outcome, simulate
 from verification.simulation.campaign import replay_command
 from verification.simulation.run import FORGETFUL, STORES
 
+pytestmark = pytest.mark.timeout(
+    600
+)  # the seeds of a store are seconds of work, on a core that others may want as well
+
 SEEDS = {"sqlite": sized(150, 600), "nats": sized(60, 400), "etcd": sized(60, 400), "redlock": sized(40, 300)}
 OTHERS = sorted(set(STORES) - {"memory", "redis"})
 
