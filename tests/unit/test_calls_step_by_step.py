@@ -143,9 +143,25 @@ def test_the_last_pause_between_two_questions_ends_at_the_deadline(polling: Step
     with pytest.raises(AcquireTimeout) as late:
         polling.client.lock("x", slow_wait=None).acquire(0.1)
     assert polling.waits == [0.01, 0.05, 0.04]
+    assert len(polling.calls) == 4, "it asks once more at the deadline: else the last pause would be for nothing"
     assert late.value.waited == pytest.approx(0.1)
     assert {verb for verb, _ in polling.calls} == {"try_acquire"}
     assert polling.withdrawn == [], "a store that refused keeps nothing"
+
+
+@pytest.mark.parametrize(("timeout", "asked"), [(0, 1), (0.05, 2), (0.3, 2), (0.31, 3), (0.75, 4)])
+def test_a_call_with_a_backoff_says_how_often_it_asked(steps: Steps, timeout: float, asked: int) -> None:
+    steps.answers("try_acquire", refused())
+    with pytest.raises(AcquireTimeout) as late:
+        steps.client.lock("x", slow_wait=None).acquire(timeout, backoff=Backoff((0.3, 0.4), longest=0.4, jitter="none"))
+    assert len(steps.calls) == asked
+    assert str(late.value).count(f" and {asked} tries") == (timeout > 0), "a call that cannot wait speaks of no tries"
+
+
+def test_a_lock_that_is_freed_during_the_last_pause_is_got_at_the_deadline(polling: Steps) -> None:
+    polling.answers("try_acquire", *[refused()] * 3, granted())
+    polling.client.lock("x", slow_wait=None).acquire(0.1).release()
+    assert polling.waits == [0.01, 0.05, 0.04]
 
 
 @pytest.mark.parametrize("tries", [1, 2, 3])

@@ -8,6 +8,14 @@ __all__ = ["BLIND_MUTANTS"]
 
 BLIND_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
+        "poll-last-pause-for-nothing",
+        "a call that polls sleeps until its timeout and fails without another look: a lock freed meanwhile is missed",
+        "_core/acquire.py",
+        "min(now + pause, self._deadline), None)\n        return tenure\n",
+        "min(now + pause, self._deadline), None)\n            self.go_on()\n        return tenure\n",
+        ("tests/unit/test_calls_step_by_step.py",),
+    ),
+    Mutant(
         "blind-4-core-last-pause-beyond-the-deadline",
         "a call whose store is away ends up to a second after its timeout",
         "_core/attempt.py",

@@ -124,23 +124,21 @@ class _Attempt(LocalAttempt):
             raise self._timed_out(self._runtime.now())
         return tenure
 
-    async def poll(self) -> Tenure | None:
-        """Ask, and if refused wait a little, for stores without a queue; None to go round again."""
-        tenure = await self.try_once()
-        if tenure is not None:
-            return tenure
-        backoff = self._how.backoff or CONTENTION
-        if backoff.is_last(self._rounds):
-            raise self._timed_out(self._runtime.now())
-        pause = backoff.delay(self._rounds, self._runtime.random())
-        if self._how.backoff is None and self._refusal.retry_after is not None:
-            pause = min(pause, max(self._refusal.retry_after, 0.001))
-        self._rounds += 1
-        self.go_on()
-        now = self._runtime.now()
-        self._warn_if_slow(now, None)
-        await self._wait(self._runtime.signal(), min(now + pause, self._deadline), None)
-        return None
+    async def poll(self) -> Tenure:
+        """Ask, and if refused wait a little, for stores without a queue; once more when the deadline ends a pause."""
+        while (tenure := await self.try_once()) is None:
+            backoff = self._how.backoff or CONTENTION
+            if backoff.is_last(self._rounds):
+                raise self._timed_out(self._runtime.now())
+            pause = backoff.delay(self._rounds, self._runtime.random())
+            if self._how.backoff is None and self._refusal.retry_after is not None:
+                pause = min(pause, max(self._refusal.retry_after, 0.001))
+            self.go_on()
+            self._rounds += 1
+            now = self._runtime.now()
+            self._warn_if_slow(now, None)
+            await self._wait(self._runtime.signal(), min(now + pause, self._deadline), None)
+        return tenure
 
     async def try_once(self) -> Tenure | None:
         """Ask once, without waiting; None if refused."""
