@@ -103,14 +103,17 @@ counters: setup servers  ## lost updates under pauses, 100,000 at each level of 
 	$(RUN) -m verification.lab.counters
 	$(RUN) -m verification.lab.counters --database mariadb --updates 20000
 
-# SHORT=1: the few cells that run with the tests. SECONDS: of disturbance in each cell. WORDS: further ones, such as --again.
+# SHORT=1: the few cells that run with the tests. SECONDS: of disturbance in each cell. AT_ONCE=2: two cells side by
+# side, and alone again what that may have spoiled. WORDS: further ones, such as --again.
 lab: setup servers  ## real servers and clients under faults, ours and other libraries, with a report; goes on after a break
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench]'
-	$(RUN) -m verification.lab run --folder build/lab $(if $(SHORT),--short,--seconds $(or $(SECONDS),3)) $(WORDS); \
-	  code=$$?; $(RUN) -m verification.lab report --folder build/lab; exit $$code
+	$(RUN) -m verification.lab run --folder build/lab $(if $(SHORT),--short,--seconds $(or $(SECONDS),3)) \
+	  --at-once $(or $(AT_ONCE),1) $(WORDS); \
+	  code=$$?; $(RUN) -m verification.lab report --folder build/lab --also build/lab-updates; exit $$code
 
 lab-updates: setup servers  ## 100,000 fenced updates under pauses, kills, cuts, wrong clocks and failovers; an hour
-	$(RUN) -m verification.lab run --folder build/lab-updates --library leasehold --updates 100000; \
+	$(RUN) -m verification.lab run --folder build/lab-updates --library leasehold --updates 100000 \
+	  --at-once $(or $(AT_ONCE),1); \
 	  code=$$?; $(RUN) -m verification.lab report --folder build/lab-updates; exit $$code
 
 models: setup  ## all states of the protocols' models, long form

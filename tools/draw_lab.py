@@ -29,6 +29,8 @@ def _cells() -> list[Cell]:
 
 DRAWINGS: dict[str, Callable[[], str]] = {
     "lab-sums": lambda: markdown.draw_sums(_cells()),
+    "lab-goals": lambda: markdown.draw_goals(_cells()),
+    "lab-workloads": lambda: markdown.draw_workloads(_cells()),
     "lab-matrix": lambda: markdown.draw_matrix(_cells()),
     "lab-stores": lambda: markdown.draw_stores(_cells()),
     "lab-peers": lambda: markdown.draw_peers(_cells()),

@@ -8,15 +8,17 @@ from pathlib import Path
 import pytest
 
 from tests.forms import sized
-from verification.lab.__main__ import main, run_cell
+from verification.lab.__main__ import main
 from verification.lab.adapters import PEERS
 from verification.lab.faults import FAULTS
 from verification.lab.history import Kind, read_history
 from verification.lab.matrix import Plan, choose, many_updates, may_overlap, short_plans, why_impossible
+from verification.lab.progress import Progress
 from verification.lab.report.page import draw_page
 from verification.lab.report.results import read_compact, read_folder, write_compact
+from verification.lab.running import is_spoiled, run_cell, run_side_by_side
 from verification.lab.stages import STORES
-from verification.lab.verdict import PASSED, VOID, judge
+from verification.lab.verdict import BROKEN, FAILED, IMPOSSIBLE, PASSED, VOID, Result, judge
 
 LONG = choose(stores=["sqlite", "redis", "postgresql"], libraries=["leasehold"], seconds=20.0, seed=1)
 CELLS = [plan for plan in sized(short_plans(1), LONG) if not why_impossible(plan)]
@@ -88,6 +90,42 @@ def test_a_run_goes_on_where_it_was_interrupted(tmp_path: Path, capsys: pytest.C
     assert "[1/1] memory, partition" in said
     assert main([*words, "--workload", "update", "--seed", "2"]) == 0
     assert "[1/1] memory, kill" in capsys.readouterr().out, "another seed is another cell"
+
+
+def test_cells_side_by_side_have_the_results_of_their_plans(tmp_path: Path) -> None:
+    plans = [Plan("memory", "none", "lock", seconds=0.3), Plan("memory", "kill"), Plan("memory", "partition")]
+    results = run_side_by_side(plans, tmp_path, Progress(len(plans)), 2)
+    assert [Plan(**result.plan) for result in results] == plans
+    assert [result.verdict for result in results] == [PASSED, IMPOSSIBLE, IMPOSSIBLE]
+    assert {cell.plan for cell in read_folder(tmp_path)} == set(plans)
+
+
+def test_a_cell_that_may_be_spoiled_is_run_again_alone_and_says_what_it_said_before(tmp_path: Path) -> None:
+    plan = Plan("memory", "no such fault", seconds=0.1)
+    (result,) = run_side_by_side([plan], tmp_path, Progress(1), 2)
+    assert result.verdict == BROKEN
+    assert result.before.startswith("broken beside another cell")
+    assert "ModuleNotFoundError" in json.loads((tmp_path / f"{plan.file_name}.json").read_text())["before"]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "checks", "spoiled"),
+    [
+        (PASSED, [], False),
+        (VOID, [], True),
+        (BROKEN, [], True),
+        (FAILED, ["late loss", "starvation", "leak"], True),
+        (FAILED, ["late loss", "two owners"], False),
+        (FAILED, ["lost update"], False),
+        (FAILED, ["fence order"], False),
+        (FAILED, ["done twice"], False),
+        (FAILED, ["not linearizable"], False),
+        (FAILED, ["leader overlap"], False),
+    ],
+)
+def test_no_repetition_takes_away_a_broken_promise_of_safety(verdict: str, checks: list[str], *, spoiled: bool) -> None:
+    found = [{"check": check, "count": 1, "detail": ""} for check in checks]
+    assert is_spoiled(Result({}, "", verdict, violations=found)) == spoiled
 
 
 def test_many_updates_are_shared_out_among_the_chosen_cells() -> None:

@@ -2,6 +2,7 @@
 
     python -m verification.lab run                                     # every cell; goes on where it was interrupted
     python -m verification.lab run --seconds 120 --seed 2              # the long form
+    python -m verification.lab run --at-once 2                         # two cells side by side
     python -m verification.lab run --store redis --fault kill --again  # one cell anew
     python -m verification.lab run --updates 100000                    # until so many fenced updates are counted
     python -m verification.lab report                                  # the page and the tables, from the results
@@ -14,23 +15,22 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from verification.lab.adapters import OURS, PEERS
-from verification.lab.cell import Cell
 from verification.lab.faults import FAULTS
 from verification.lab.history import read_history
-from verification.lab.matrix import Plan, choose, many_updates, short_plans, why_impossible
+from verification.lab.matrix import Plan, choose, many_updates, short_plans
 from verification.lab.progress import Progress
 from verification.lab.report.page import draw_page
 from verification.lab.report.picture import draw
-from verification.lab.report.results import read_folder, write_compact
+from verification.lab.report.results import read_folders, write_compact
 from verification.lab.report.tables import TITLES
+from verification.lab.running import run_alone, run_cell, run_side_by_side, write_result
 from verification.lab.stages import STORES
 from verification.lab.stages.base import Stage
-from verification.lab.verdict import BROKEN, FAILED, IMPOSSIBLE, VOID, Result, judge
+from verification.lab.verdict import BROKEN, FAILED, VOID, Result, judge
 from verification.lab.workloads import WORKLOADS
 
 if TYPE_CHECKING:
@@ -49,39 +49,6 @@ PICTURES = {
 }
 
 
-def run_cell(plan: Plan, folder: Path, progress: Progress | None = None) -> Result:
-    """Run a cell and write its result; an error of the lab itself is a result too."""
-    shown = progress or Progress(1)
-    shown.begin(plan)
-    if reason := why_impossible(plan):
-        result = Result(plan.to_dict(), plan.command, IMPOSSIBLE, reason)
-    else:
-        try:
-            result = Cell(plan, folder / f"{plan.file_name}.jsonl", shown.step).run()
-        except Exception as error:
-            traceback.print_exc()
-            result = Result(plan.to_dict(), plan.command, BROKEN, f"{type(error).__name__}: {error}"[:500])
-        result.version = _version(plan.library)
-    _write(folder / f"{plan.file_name}.json", result)
-    shown.end(result)
-    return result
-
-
-def _version(library: str) -> str:
-    if library != OURS:
-        return PEERS[library].version()
-    from importlib.metadata import version  # noqa: PLC0415 - for one line
-
-    return version(OURS)
-
-
-def _write(path: Path, result: Result) -> None:
-    """Whole or not at all: an interrupted run leaves no half of a file."""
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(result.to_dict(), indent=1) + "\n")
-    part.replace(path)
-
-
 def _run(arguments: argparse.Namespace) -> int:
     folder: Path = arguments.folder
     folder.mkdir(parents=True, exist_ok=True)
@@ -90,7 +57,10 @@ def _run(arguments: argparse.Namespace) -> int:
     if len(left) < len(plans):
         print(f"{len(plans) - len(left)} of {len(plans)} cells have a result in {folder}; --again runs them anew")
     progress = Progress(len(left))
-    results = [run_cell(plan, folder, progress) for plan in left]
+    if arguments.at_once > 1:
+        results = run_side_by_side(left, folder, progress, arguments.at_once)
+    else:
+        results = run_alone(left, folder, progress)
     bad = [result for result in results if _is_bad(result)]
     print(f"{len(results)} cells, {len(bad)} of ours failed, void or broken")
     return 1 if bad else 0
@@ -125,8 +95,8 @@ def _judge(arguments: argparse.Namespace) -> int:
         if not kept["counts"]:
             continue  # it was interrupted, or could not be run
         result = judge(Plan(**kept["plan"]), read_history(path), kept["ttl"], Stage.clients)
-        result.seconds, result.version = kept["seconds"], kept["version"]
-        _write(path.with_suffix(".json"), result)
+        result.seconds, result.version, result.before = kept["seconds"], kept["version"], kept.get("before", "")
+        write_result(arguments.folder, Plan(**kept["plan"]), result)
         if result.verdict != kept["verdict"]:
             print(f"{Plan(**kept['plan']).name}: {kept['verdict']} before, {result.verdict} now")
         bad += _is_bad(result)
@@ -140,7 +110,7 @@ def _is_bad(result: Result) -> bool:
 
 def _report(arguments: argparse.Namespace) -> int:
     """The page, and on demand what the documents are drawn from."""
-    cells = read_folder(arguments.folder)
+    cells = read_folders([arguments.folder, *arguments.also])
     page: Path = arguments.folder / "report.html"
     page.write_text(draw_page(cells, arguments.note))
     print(f"{page}: {len(cells)} cells")
@@ -175,6 +145,9 @@ def main(words: Sequence[str] | None = None) -> int:
     run.add_argument("--seed", type=int, default=1)
     run.add_argument("--short", action="store_true", help="the few cells that run with the tests")
     run.add_argument("--again", action="store_true", help="also cells that have a result")
+    run.add_argument(
+        "--at-once", type=int, default=1, help="cells side by side; what they may spoil is run again alone"
+    )
     run.add_argument("--folder", type=Path, default=FOLDER)
     run.set_defaults(does=_run)
     again = verbs.add_parser("judge", help="check the histories that are there once more")
@@ -182,6 +155,7 @@ def main(words: Sequence[str] | None = None) -> int:
     again.set_defaults(does=_judge)
     report = verbs.add_parser("report", help="the page and the tables, from the results")
     report.add_argument("--folder", type=Path, default=FOLDER)
+    report.add_argument("--also", type=Path, action="append", default=[], help="a further folder, if it is there")
     report.add_argument("--docs", action="store_true", help="also what the documents are drawn from")
     report.add_argument("--note", default="", help="a sentence about the machine and the day")
     report.set_defaults(does=_report)

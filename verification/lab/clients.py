@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["Clients"]
 
 ROOT = Path(__file__).resolve().parents[2]
-END_LIMIT = 20.0
+END_LIMIT = 25.0  # longer than a client may wait for a file that another keeps
+LOOK = 0.05
 
 
 class Clients:
@@ -90,13 +92,14 @@ class Clients:
     def end(self) -> int:
         """Let all end in good order; how many did not, and were killed."""
         for number in self.running:
-            self.signal(number, signal.SIGCONT)
             self.signal(number, signal.SIGTERM)
+        deadline = time.monotonic() + END_LIMIT
+        while any(process.poll() is None for process in self.running.values()) and time.monotonic() < deadline:
+            self.wake_all()  # again and again: one may be about to stop itself
+            time.sleep(LOOK)
         stuck = 0
         for number, process in list(self.running.items()):
-            try:
-                process.wait(END_LIMIT)
-            except subprocess.TimeoutExpired:
+            if process.poll() is None:
                 stuck += 1
                 process.kill()
                 process.wait()

@@ -27,6 +27,7 @@ __all__ = ["VERSIONS", "EtcdCluster", "EtcdServer"]
 
 VERSIONS = ("3.4", "3.5")
 ASK_LIMIT = 5.0
+LEASE_OF_A_RECORD = 600  # seconds at least; nothing in a run holds a lock with such a ttl
 
 
 def program(version: str) -> str:
@@ -144,6 +145,11 @@ class EtcdServer(ServerProcess):
     def leases(self) -> list[str]:
         """Every lease that is granted."""
         return [each["ID"] for each in self.ask("/lease/leases").get("leases", [])]
+
+    def kept_alive(self) -> int:
+        """How many leases belong to the connection of a client; those of records are granted for much longer."""
+        granted = [self.ask("/lease/timetolive", {"ID": each}).get("grantedTTL", 0) for each in self.leases()]
+        return sum(0 < int(ttl) < LEASE_OF_A_RECORD for ttl in granted)
 
     def delete(self, key: bytes) -> int:
         """Delete a key, as an operator might; how many there were."""

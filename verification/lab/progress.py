@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from verification.lab.history import Kind
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from verification.lab.matrix import Plan
     from verification.lab.recorder import Recorder
     from verification.lab.verdict import Result
@@ -42,6 +44,17 @@ class Progress:
             line = f"{self._title}: {word}, {grants} grants, {losses} losses, {self._drawn - self._started:.0f} s"
             print(f"\r{line:<{WIDTH}}", end="", flush=True)
 
+    def more(self, count: int) -> None:
+        """So many cells come in addition."""
+        self._total += count
+
+    def several(self, running: Sequence[tuple[str, float]]) -> None:
+        """Those that run side by side now, and since when."""
+        if sys.stdout.isatty():
+            now = time.monotonic()
+            line = "; ".join(f"{name} ({now - since:.0f} s)" for name, since in running)
+            print(f"\r{line[:WIDTH]:<{WIDTH}}", end="", flush=True)
+
     def end(self, result: Result) -> None:
         """Its verdict."""
         over = f"\r{'':<{WIDTH}}\r" if sys.stdout.isatty() else ""
@@ -53,7 +66,7 @@ def _summary(result: Result) -> str:
         return f"{result.verdict}: {result.reason}"
     counts = result.counts
     facts = [
-        f"{counts['grants']} grants",
+        f"{counts['grants']} grants" if not counts["jobs"] else f"{counts['jobs']} jobs",
         f"{counts['double holders']} double",
         f"{counts['stale writes refused']} refused",
         f"lost {counts['lost with fence']}/{counts['fenced updates']} fenced",

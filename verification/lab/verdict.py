@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from verification.lab.adapters import OURS
 from verification.lab.checkers.fence_order import fence_order
-from verification.lab.checkers.late_loss import late_loss, notices
+from verification.lab.checkers.late_loss import late_loss
 from verification.lab.checkers.leader_overlap import leader_overlap
 from verification.lab.checkers.leaks import leaks
 from verification.lab.checkers.linearizable import linearizable
-from verification.lab.checkers.lost_update import count_lost, lost_update
+from verification.lab.checkers.lost_update import lost_update
 from verification.lab.checkers.once_each import once_each
-from verification.lab.checkers.starvation import starvation, times_to_recover
+from verification.lab.checkers.starvation import starvation
 from verification.lab.checkers.two_owners import two_owners
-from verification.lab.history import Kind, holds
+from verification.lab.figures import counts, times
 from verification.lab.matrix import may_overlap, note, why_unfair
 from verification.lab.timeline import Timeline, cut_out
 
@@ -50,6 +50,7 @@ class Result:
     violations: list[dict[str, Any]] = field(default_factory=list)
     allowed: list[dict[str, Any]] = field(default_factory=list)
     timeline: Timeline | None = None
+    before: str = ""  # what it said beside other cells, before it was run again alone
 
     def to_dict(self) -> dict[str, Any]:
         """For its file."""
@@ -64,18 +65,18 @@ def recovery_limit(ttl: float, clients: int) -> float:
 def judge(plan: Plan, events: Sequence[Event], ttl: float, clients: int) -> Result:
     """The result of a cell that ran to its end."""
     result = Result(plan.to_dict(), plan.command, PASSED, note(plan), ttl)
-    result.counts = _counts(events)
-    result.times = _times(events, ttl)
+    result.counts = counts(events, ttl)
+    result.times = times(events, ttl)
     result.timeline = cut_out(events, ttl)
     overlaps = [*two_owners(events), *leader_overlap(events), *linearizable(events)]
-    result.counts["double holders"] = sum(each.check != "not linearizable" for each in overlaps)
+    result.counts["double holders"] = sum(each.check in ("two owners", "leader overlap") for each in overlaps)
+    overlaps += once_each(events)  # where a store forgets a lock, it forgets the record of a job
     found = [
         *fence_order(events),
         *lost_update(events),
         *late_loss(events, ttl),
         *_starving(plan, events, ttl, clients),
         *leaks(events),
-        *once_each(events),
     ]
     (result.allowed if may_overlap(plan) else result.violations).extend(_details(overlaps))
     result.violations.extend(_details(found))
@@ -107,62 +108,6 @@ def needs_control(plan: Plan) -> bool:
     return (
         plan.workload == "update" and plan.fault == "pause clients" and plan.store != "memory" and plan.library == OURS
     )
-
-
-def _counts(events: Sequence[Event]) -> dict[str, int]:
-    def count(kind: Kind) -> int:
-        return sum(event.kind is kind for event in events)
-
-    return {
-        "operations": count(Kind.ACQUIRE),
-        "grants": count(Kind.GRANTED),
-        "busy": count(Kind.BUSY),
-        "errors": count(Kind.FAILED),
-        "faults": count(Kind.FAULT),
-        "losses": count(Kind.LOST),
-        "fenced updates": count(Kind.WROTE),
-        "unfenced updates": count(Kind.UNFENCED),
-        "stale writes refused": count(Kind.REFUSED),
-        "lost with fence": count_lost(events, Kind.WROTE),
-        "lost without fence": count_lost(events, Kind.UNFENCED),
-        "jobs": count(Kind.DONE),
-    }
-
-
-def _times(events: Sequence[Event], ttl: float) -> dict[str, float | None]:
-    late = [max(0.0, since - excuse) for _, since, excuse in notices(events, ttl)]
-    recovered = [took for took in times_to_recover(events).values() if took is not None]
-    return {
-        "notice loss": _noticed(events),
-        "late by at most": max(late, default=None),
-        "first grant after healing": min(recovered, default=None),
-        "last client after healing": max(recovered, default=None),
-        "next grant after a kill": _after_kill(events),
-    }
-
-
-def _noticed(events: Sequence[Event]) -> float | None:
-    """The longest time from a client's being cut off until it knew that its lease was over."""
-    cuts = [event for event in events if event.kind is Kind.FAULT and event.detail.startswith("cut off")]
-    mine = holds(events) if cuts else []
-    took = [
-        hold.lost - cut.t
-        for cut in cuts
-        for hold in mine
-        if hold.process == cut.value and hold.lost is not None and hold.granted < cut.t < hold.lost
-    ]
-    return max(took, default=None)
-
-
-def _after_kill(events: Sequence[Event]) -> float | None:
-    """The longest time from the end of a holder that was killed until another was granted."""
-    mine = holds(events)
-    took = []
-    for hold in mine:
-        if hold.ended is not None and hold.released_from is None and hold.lost is None:
-            later = (other.granted - hold.ended for other in mine if other.granted > hold.ended)
-            took.append(min(later, default=0.0))
-    return max(took, default=None)
 
 
 def _details(found: Sequence[Violation]) -> list[dict[str, Any]]:

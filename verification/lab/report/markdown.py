@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING
 
 from verification.lab.faults import FAULTS
 from verification.lab.matrix import Plan, may_overlap, note, why_impossible
+from verification.lab.report.goals import goal_table
+from verification.lab.report.table import Table
 from verification.lab.report.tables import (
     TITLES,
-    Table,
     headline,
     matrix_table,
     peer_table,
     settings_table,
     store_table,
+    workload_table,
 )
 
 if TYPE_CHECKING:
@@ -21,7 +23,16 @@ if TYPE_CHECKING:
 
     from verification.lab.report.results import Cell
 
-__all__ = ["draw_matrix", "draw_peers", "draw_reasons", "draw_settings", "draw_stores", "draw_sums"]
+__all__ = [
+    "draw_goals",
+    "draw_matrix",
+    "draw_peers",
+    "draw_reasons",
+    "draw_settings",
+    "draw_stores",
+    "draw_sums",
+    "draw_workloads",
+]
 
 
 def _table(table: Table) -> str:
@@ -34,6 +45,11 @@ def draw_sums(cells: Sequence[Cell]) -> str:
     return "\n".join(f"- {line}" for line in headline(cells))
 
 
+def draw_goals(cells: Sequence[Cell]) -> str:
+    """What is wanted, and what was seen."""
+    return _table(goal_table(cells))
+
+
 def draw_matrix(cells: Sequence[Cell]) -> str:
     """Stores by faults."""
     return _table(matrix_table(cells))
@@ -42,6 +58,11 @@ def draw_matrix(cells: Sequence[Cell]) -> str:
 def draw_stores(cells: Sequence[Cell]) -> str:
     """What was measured on each store."""
     return _table(store_table(cells))
+
+
+def draw_workloads(cells: Sequence[Cell]) -> str:
+    """The other workloads, store by store."""
+    return _table(workload_table(cells))
 
 
 def draw_peers(cells: Sequence[Cell]) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from verification.lab.adapters import OURS, PEERS
 from verification.lab.matrix import may_overlap
+from verification.lab.report.goals import goal_table
 from verification.lab.report.picture import draw
 from verification.lab.report.tables import (
     TITLES,
@@ -16,6 +17,7 @@ from verification.lab.report.tables import (
     peer_table,
     settings_table,
     store_table,
+    workload_table,
 )
 from verification.lab.workloads import WORKLOADS
 
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from verification.lab.report.results import Cell
-    from verification.lab.report.tables import Table
+    from verification.lab.report.table import Table
 
 __all__ = ["draw_page"]
 
@@ -63,9 +65,11 @@ def draw_page(cells: Sequence[Cell], when: str) -> str:
         f"<p>{WHAT} {escape(when)}</p>",
         *_void(cells),
         f'<ul class="sum">{"".join(f"<li>{escape(line)}</li>" for line in headline(cells))}</ul>',
+        _table(goal_table(cells)),
         _table(matrix_table(cells)),
         f"<p>{LEGEND}</p>",
         _table(store_table(cells)),
+        _table(workload_table(cells)),
         *_peers(cells),
         *_pictures(cells),
         *_details(cells),
@@ -93,6 +97,8 @@ def _field(text: str) -> str:
         style = "warn"
     if text.startswith(("void", "broken")):
         style = "bad"
+    if text == "too few":
+        style = "warn"
     return f'<td class="{style}">{escape(text)}</td>' if style else f"<td>{escape(text)}</td>"
 
 
@@ -111,11 +117,17 @@ def _pictures(cells: Sequence[Cell]) -> Iterator[str]:
             yield f"<figure>{draw(cell, title)}<figcaption><code>{escape(cell.command)}</code></figcaption></figure>"
 
 
+def _ours(cells: Sequence[Cell]) -> list[Cell]:
+    return [cell for cell in cells if cell.plan.library == OURS]
+
+
 def _details(cells: Sequence[Cell]) -> Iterator[str]:
     for workload, words in WORKLOADS.items():
-        mine = [cell for cell in cells if cell.plan.library == OURS and cell.plan.workload == workload]
+        mine = [cell for cell in _ours(cells) if cell.plan.workload == workload and not cell.plan.updates]
         if mine:
             yield _table(cell_table(mine, f"Every cell, workload “{workload}”: {words}"))
+    if many := [cell for cell in _ours(cells) if cell.plan.updates]:
+        yield _table(cell_table(many, "Many updates"))
     for name in PEERS:
         mine = [cell for cell in cells if cell.plan.library == name]
         if mine:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-__all__ = ["Cell", "read_compact", "read_folder", "write_compact"]
+__all__ = ["Cell", "read_compact", "read_folder", "read_folders", "write_compact"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,7 @@ class Cell:
     violations: list[dict[str, Any]]
     allowed: list[dict[str, Any]]
     timeline: dict[str, Any] | None
+    before: str = ""  # what it said beside other cells, before it was run again alone
 
     @property
     def ran(self) -> bool:
@@ -58,6 +59,7 @@ def _cell(data: dict[str, Any]) -> Cell:
         data["violations"],
         data["allowed"],
         data.get("timeline"),
+        data.get("before", ""),
     )
 
 
@@ -69,12 +71,18 @@ def _place(cell: Cell) -> tuple[int, ...]:
         list(WORKLOADS).index(plan.workload),
         STORES.index(plan.store),
         FAULTS.index(plan.fault),
+        plan.updates,
     )
 
 
 def read_folder(folder: Path) -> list[Cell]:
     """All results of a folder, in the order of the matrix."""
     return sorted((_cell(json.loads(path.read_text())) for path in folder.glob("*.json")), key=_place)
+
+
+def read_folders(folders: Iterable[Path]) -> list[Cell]:
+    """The same of several, such as of the matrix and of the many updates."""
+    return sorted((cell for folder in folders for cell in read_folder(folder)), key=_place)
 
 
 def read_compact(path: Path) -> list[Cell]:
@@ -88,7 +96,7 @@ def write_compact(cells: Iterable[Cell], path: Path) -> None:
         json.dumps(
             {
                 "plan": cell.plan.to_dict(),
-                **{name: getattr(cell, name) for name in ("verdict", "reason", "command", "version", "ttl")},
+                **{name: getattr(cell, name) for name in ("verdict", "reason", "command", "version", "ttl", "before")},
                 **{name: getattr(cell, name) for name in ("counts", "violations", "allowed")},
                 "times": {name: value and round(value, 3) for name, value in cell.times.items()},
             }

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from verification.lab.adapters import OURS, PEERS
 from verification.lab.faults import FAULTS
+from verification.lab.report.table import Table, seconds, share, span
 from verification.lab.stages import STORES
+from verification.lab.workloads import WORKLOADS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from verification.lab.report.results import Cell
 
-__all__ = ["Table", "cell_table", "headline", "matrix_table", "peer_table", "settings_table", "store_table"]
+__all__ = ["cell_table", "headline", "matrix_table", "peer_table", "settings_table", "store_table", "workload_table"]
 
 MARKS = {"passed": "✓", "failed": "✗", "void": "void", "broken": "broken", "impossible": "-"}
 TITLES = {
@@ -32,25 +33,10 @@ TITLES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A title, names of columns, and rows of text."""
-
-    title: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
-
-
-def _share(lost: int, of: int) -> str:
-    return "-" if not of else f"{lost} of {of}" + (f" ({100 * lost / of:.1f} %)" if lost else "")
-
-
-def _seconds(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}\N{NO-BREAK SPACE}s"
-
-
 def _of_ours(cells: Sequence[Cell], workload: str = "update") -> list[Cell]:
-    return [cell for cell in cells if cell.plan.library == OURS and cell.plan.workload == workload]
+    return [
+        cell for cell in cells if cell.plan.library == OURS and cell.plan.workload == workload and not cell.plan.updates
+    ]
 
 
 def headline(cells: Sequence[Cell]) -> list[str]:
@@ -68,7 +54,7 @@ def headline(cells: Sequence[Cell]) -> list[str]:
         f"{total('grants')} grants, {total('faults')} faults, {total('losses')} leases lost.",
         f"Fenced: {total('lost with fence')} of {total('fenced updates')} acknowledged updates lost.",
         f"{total('stale writes refused')} late writes were refused by the guard.",
-        f"Unfenced, in the same sections: {_share(total('lost without fence'), total('unfenced updates'))} lost.",
+        f"Unfenced, in the same sections: {share(total('lost without fence'), total('unfenced updates'))} lost.",
     ]
 
 
@@ -94,6 +80,21 @@ def _mark(cell: Cell) -> str:
     return " ".join([MARKS[cell.verdict], *([f"({', '.join(extra)})"] if extra else [])])
 
 
+def workload_table(cells: Sequence[Cell]) -> Table:
+    """The other workloads, over all their faults: how many cells passed."""
+    others = [workload for workload in WORKLOADS if workload != "update"]
+    rows = [[TITLES[store], *(_passed(_of_ours(cells, each), store) for each in others)] for store in STORES]
+    return Table("The other workloads, over all their faults", ["store", *others], rows)
+
+
+def _passed(cells: Sequence[Cell], store: str) -> str:
+    mine = [cell for cell in cells if cell.plan.store == store and cell.verdict != "impossible"]
+    good = sum(cell.verdict == "passed" for cell in mine)
+    double = sum(cell.count("double holders") for cell in mine)
+    extra = f" ({double} double)" if double else ""
+    return f"{'✓' if good == len(mine) else '✗'} {good} of {len(mine)}{extra}" if mine else "-"
+
+
 def store_table(cells: Sequence[Cell]) -> Table:
     """What was measured on each store, over all its faults."""
     rows = []
@@ -110,11 +111,11 @@ def store_table(cells: Sequence[Cell]) -> Table:
                 str(sum(cell.count("grants") for cell in mine)),
                 str(sum(cell.count("double holders") for cell in mine)),
                 str(sum(cell.count("stale writes refused") for cell in mine)),
-                _share(lost, of),
-                _share(bare, of_bare),
-                _seconds(_worst(mine, "notice loss")),
-                _seconds(_worst(mine, "next grant after a kill")),
-                _seconds(_worst(mine, "last client after healing")),
+                share(lost, of),
+                share(bare, of_bare),
+                seconds(_worst(mine, "notice loss")),
+                seconds(_worst(mine, "next grant after a kill")),
+                seconds(_worst(mine, "last client after healing")),
             ]
         )
     columns = ["store", "ttl", "grants", "double holders", "late writes refused", "lost, fenced", "lost, unfenced"]
@@ -129,11 +130,13 @@ def _worst(cells: Sequence[Cell], name: str) -> float | None:
 def cell_table(cells: Sequence[Cell], title: str) -> Table:
     """Every cell with its figures."""
     columns = ["store", "fault", "", "operations", "grants", "double", "refused", "lost, fenced", "lost, unfenced"]
-    columns += ["loss known after", "recovered in", "why"]
+    columns += ["jobs", "loss known after", "killed holder until next grant", "healed until served", "why"]
     rows = []
     for cell in cells:
         if not cell.ran:
-            rows.append([TITLES[cell.plan.store], cell.plan.fault, MARKS[cell.verdict], *[""] * 8, cell.reason])
+            rows.append(
+                [TITLES[cell.plan.store], cell.plan.fault, MARKS[cell.verdict], *[""] * (len(columns) - 4), cell.reason]
+            )
             continue
         rows.append(
             [
@@ -144,16 +147,29 @@ def cell_table(cells: Sequence[Cell], title: str) -> Table:
                 str(cell.count("grants")),
                 str(cell.count("double holders")),
                 str(cell.count("stale writes refused")),
-                _share(cell.count("lost with fence"), cell.count("fenced updates")),
-                _share(cell.count("lost without fence"), cell.count("unfenced updates")),
-                _seconds(cell.times.get("notice loss")),
-                _seconds(cell.times.get("last client after healing")),
-                "; ".join([*(f"{each['check']}: {each['detail']}" for each in cell.violations), cell.reason]).strip(
-                    "; "
-                ),
+                share(cell.count("lost with fence"), cell.count("fenced updates")),
+                share(cell.count("lost without fence"), cell.count("unfenced updates")),
+                str(cell.count("jobs") or "-"),
+                *_spans(cell),
+                _why(cell),
             ]
         )
     return Table(title, columns, rows)
+
+
+def _spans(cell: Cell) -> list[str]:
+    """From the least to the most."""
+    names = [
+        ("notice loss, least", "notice loss"),
+        ("next grant after a kill, least", "next grant after a kill"),
+        ("first grant after healing", "last client after healing"),
+    ]
+    return [span(cell.times.get(least), cell.times.get(most)) for least, most in names]
+
+
+def _why(cell: Cell) -> str:
+    said = [f"{each['check']}: {each['detail']}" for each in cell.violations]
+    return "; ".join(part for part in (*said, cell.reason, cell.before) if part)
 
 
 def peer_table(cells: Sequence[Cell]) -> Table:
@@ -180,7 +196,7 @@ def _sums(cells: Sequence[Cell], *, fenced: bool) -> list[str]:
         str(len(cells)),
         str(sum(cell.count("grants") for cell in cells)),
         str(sum(cell.count("double holders") for cell in cells)),
-        _share(sum(cell.count(f"lost {kind}") for cell in cells), sum(cell.count(updates) for cell in cells)),
+        share(sum(cell.count(f"lost {kind}") for cell in cells), sum(cell.count(updates) for cell in cells)),
         str(checks.count("starvation")),
         str(checks.count("leak")),
     ]

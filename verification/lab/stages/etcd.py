@@ -37,7 +37,7 @@ class EtcdStage(Stage):
 
     def connections(self) -> int:
         """Leases of clients: each is kept alive on a connection."""
-        return len(self._cluster.members[0].leases())
+        return self._cluster.members[0].kept_alive()
 
 
 def make(fault: str, _: Path) -> Stage:
