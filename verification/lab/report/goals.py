@@ -138,7 +138,12 @@ def _served(cells: Sequence[Cell]) -> Row:
 def _jobs(cells: Sequence[Cell]) -> Row:
     mine = [cell for cell in cells if not may_overlap(cell.plan)]
     twice, jobs = _found(mine, "done twice"), _total(mine, "jobs")
-    return "jobs of `once` and of queues that were recorded twice", "none", f"{twice} of {jobs:,}", _mark(twice, jobs)
+    return (
+        "jobs that run once, or of queues, that were recorded twice",
+        "none",
+        f"{twice} of {jobs:,}",
+        _mark(twice, jobs),
+    )
 
 
 def _left(cells: Sequence[Cell]) -> Row:

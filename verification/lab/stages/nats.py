@@ -37,7 +37,7 @@ class NatsStage(Stage):
             super().start()
 
     def revive(self) -> None:
-        """After the disk was full JetStream answers nothing until its server is started again, as an operator would."""
+        """After the disk was full JetStream answers no change until an operator starts its server again."""
         if self.disks:
             for server in self.servers:
                 server.stop()
