@@ -60,6 +60,21 @@ def test_a_release_makes_the_first_waiter_of_another_client_the_holder(one: Verb
     assert other.release(grant) is True
 
 
+def test_a_hand_over_between_processes_takes_eleven_statements(one: Verbs, other: Verbs) -> None:
+    first = granted(one.join(claim()))
+    place = placed(other.join(claim()))
+    one.release(first)
+    behind = placed(one.join(claim()))
+    held = granted(other.turn(place))
+    statements: list[str] = []
+    for client in (one, other):
+        client.backend._file.perform(lambda connection: connection.set_trace_callback(statements.append))
+    other.release(held)
+    placed(other.join(claim()))
+    granted(one.turn(behind))
+    assert len(statements) == 11, statements
+
+
 def test_a_waiter_takes_its_grant_while_another_process_writes(one: Verbs, other: Verbs) -> None:
     first = granted(one.join(claim()))
     place = placed(other.join(claim()))

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["SqliteBackend"]
 
 PATIENCE = 1.0  # how long a call waits for other connections; the core asks again after that
-FIRST_PAUSE, LONGEST_PAUSE = 0.0001, 0.005
+FIRST_PAUSE, LONGEST_PAUSE = 0.00003, 0.005
 BATCH = 500  # renewals in one transaction; others get their turn in between
 
 T = TypeVar("T")

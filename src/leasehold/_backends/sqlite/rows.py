@@ -29,6 +29,7 @@ LAST = 2**63 - 1  # a number that no row has
 FOLDED, UNFOLDED = 1, 2  # shapes of a row of `lock`
 FEW = 16  # claims of one name that are read at once
 _COOLING, _WAITING = State.COOLING, State.WAITING  # an attribute of an enum costs more
+_EXCLUSIVE = Mode.EXCLUSIVE
 _MODES = {mode.value: mode for mode in Mode}
 _STATES = {state.value: state for state in State}
 _by_number = attrgetter("number")
@@ -75,23 +76,23 @@ class SqliteRows:
 
     def enter(self) -> SqliteRows:
         """Unfold the name and remove what has run out; the transaction may write from here on."""
-        row = self._execute(sql.LOCK, (self.key,)).fetchone()
-        if row is None:
+        found = self._execute(sql.NAME, (self.key, FEW + 1)).fetchall()
+        if not found:
             self._all = []
-        else:
-            shape, abandoned_until = self._stored = (row[0], row[1])
-            self._highest = row[2]
-            self.abandoned_until = abandoned_until if abandoned_until > self.now else 0.0
-            if shape == FOLDED:
-                self._execute(sql.UNFOLD, (self.key,))
-            self._all = self._few() if shape else []
-            if shape:
-                rules.expire(self)
+            return self
+        shape, abandoned_until, self._highest, *claim = found[0]
+        self._stored = (shape, abandoned_until)
+        self.abandoned_until = abandoned_until if abandoned_until > self.now else 0.0
+        if shape == FOLDED:
+            self._execute(sql.UNFOLD, (self.key,))
+            self._all = list(self._rows(sql.OF_NAME, (self.key,)))
+        elif claim[0] is None:
+            self._all = []
+        elif len(found) <= FEW:
+            self._all = sorted([self._row(columns[3:]) for columns in found], key=_by_number)
+        if shape:
+            rules.expire(self)
         return self
-
-    def _few(self) -> list[Row] | None:
-        rows = list(self._rows(sql.SOME, (self.key, FEW + 1)))
-        return None if len(rows) > FEW else sorted(rows, key=_by_number)
 
     def settle(self, is_ours: Callable[[str], bool] = lambda _: True) -> list[Notification]:
         """Write down the shape of the name, and say which waiters should ask for their turn now, or have it.
@@ -213,33 +214,32 @@ class SqliteRows:
             self._all.remove(row)
 
     def next_fence(self, spare: int = 0, /) -> int:
-        (self._highest,) = self._execute(sql.MINT, (self.key, self._fence_by_clock(), spare)).fetchone()
-        return self._highest - spare
+        """They rise with every grant, and with the wall clock when the file was lost or the row was cleaned away."""
+        fence = max(self._highest + 1, self._fence_by_clock())
+        self._highest = fence + spare
+        self._execute(sql.MINT, (self.key, self._highest))
+        return fence
 
     def raise_fence(self, fence: int) -> int:
         """Let the next fence be above this one; a holder that was folded into the row has its own by now."""
-        (highest,) = self._execute(sql.LIFT_FENCE, (self.key, fence)).fetchone()
-        return int(highest)
+        (self._highest,) = self._execute(sql.LIFT_FENCE, (self.key, fence)).fetchone()
+        return self._highest
 
     def _rows(self, statement: str, values: tuple[object, ...]) -> Iterable[Row]:
         return map(self._row, self._execute(statement, values))
 
     def _row(self, columns: tuple[Any, ...]) -> Row:
-        row = _row(self.key, columns)
-        if row.fence and row.claim.mode is Mode.EXCLUSIVE:  # no grant came after it, and has the fences behind its own
-            row.spare = self._highest - row.fence
+        (number, owner, state, mode, capacity, ttl, min_hold, host, pid, label, reason, fence, since, expires,
+         abandoned, broken, listener) = columns  # fmt: skip
+        claim = Claim(self.key, owner, ttl, _MODES[mode], capacity, min_hold, holder_of(host, pid, label, reason))
+        row = Row(claim, _STATES[state], since, expires, fence, bool(abandoned), broken, number, listener)
+        if fence and claim.mode is _EXCLUSIVE:  # no grant came after it, and has the fences behind its own
+            row.spare = self._highest - fence
         return row
 
     def _crowd(self, first: State, last: State, before: int) -> Crowd:
         number, exclusive = self._execute(sql.CROWD, (self.key, first, last, before)).fetchone()
         return Crowd(number, bool(exclusive))
-
-
-def _row(key: str, columns: tuple[Any, ...]) -> Row:
-    (number, owner, state, mode, capacity, ttl, min_hold, host, pid, label, reason, fence, since, expires, abandoned,
-     broken, listener) = columns  # fmt: skip
-    claim = Claim(key, owner, ttl, _MODES[mode], capacity, min_hold, holder_of(host, pid, label, reason))
-    return Row(claim, _STATES[state], since, expires, fence, bool(abandoned), broken, number, listener)
 
 
 def holder_columns(holder: Holder) -> tuple[str, int, str | None, str | None]:

@@ -32,7 +32,15 @@ RENEW_PLAIN = "UPDATE lock SET expires = ? WHERE key = ? AND shape = 1 AND owner
 
 # --- one name, inside a transaction
 
-LOCK = "SELECT shape, abandoned_until, fence FROM lock WHERE key = ?"
+# key, limit -> what is known of the name, and behind it one of its claims in each row. Without claims there is one row,
+# which ends in nulls.
+NAME = """
+SELECT shape, abandoned_until, lock.fence,
+       number, claim.owner, state, mode, capacity, claim.ttl, min_hold,
+       claim.host, claim.pid, claim.label, claim.reason,
+       claim.fence, claim.since, claim.expires, abandoned, broken, bell
+FROM lock LEFT JOIN claim ON claim.key = lock.key WHERE lock.key = ? LIMIT ?
+"""
 
 # key: the plain holder becomes a row of `claim`
 UNFOLD = """
@@ -46,12 +54,10 @@ INSERT INTO lock (key, fence, shape, abandoned_until) VALUES (?, 0, ?, ?)
 ON CONFLICT (key) DO UPDATE SET shape = excluded.shape, abandoned_until = excluded.abandoned_until, owner = NULL
 """
 
-# key, wall time in microseconds, spare -> the last of the fences that are given out: one, and `spare` behind it. They
-# rise with every grant, and with the wall clock when the file was lost or the row was cleaned away.
+# key, the last of the fences that are given out
 MINT = """
-INSERT INTO lock (key, fence, shape) VALUES (?1, ?2 + ?3, 2)
-ON CONFLICT (key) DO UPDATE SET fence = max(fence + 1 + ?3, excluded.fence)
-RETURNING fence
+INSERT INTO lock (key, fence, shape) VALUES (?, ?, 2)
+ON CONFLICT (key) DO UPDATE SET fence = excluded.fence
 """
 
 # key, fence -> the fence that the next one will be above; the row stays until wall time is a day past it
@@ -65,11 +71,10 @@ EXPIRE = "DELETE FROM claim WHERE key = ? AND expires <= ? RETURNING state"
 
 ANY_CLAIM = "SELECT EXISTS (SELECT 1 FROM claim WHERE key = ?)"
 
-# key, limit
-SOME = """
+OF_NAME = """
 SELECT number, owner, state, mode, capacity, ttl, min_hold, host, pid, label, reason,
        fence, since, expires, abandoned, broken, bell FROM claim
-WHERE key = ? LIMIT ?
+WHERE key = ?
 """
 
 OF_OWNER = """
