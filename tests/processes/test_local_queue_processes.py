@@ -11,15 +11,16 @@ from verification.lab.local_counter import count
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from verification.lab.postgres import PostgresServer
     from verification.lab.redis import RedisServer
 
 
-@pytest.mark.parametrize("store", ["redis", "local"])
+@pytest.mark.parametrize("store", ["redis", "postgresql", "local"])
 def test_threads_of_processes_that_are_stopped_lose_no_guarded_update(
-    store: str, redis_server: RedisServer, tmp_path: Path
+    store: str, redis_server: RedisServer, postgres: PostgresServer, tmp_path: Path
 ) -> None:
-    url = redis_server.url if store == "redis" else f"sqlite:///{tmp_path / 'locks.db'}"
-    outcome = count(url, tmp_path, processes=4, threads=50, seconds=6.0)
+    urls = {"redis": redis_server.url, "postgresql": postgres.url(), "local": f"sqlite:///{tmp_path / 'locks.db'}"}
+    outcome = count(urls[store], tmp_path, processes=4, threads=50, seconds=6.0)
     assert (outcome.lost, outcome.twice) == (0, 0)
     assert outcome.passed_on > 0
     assert outcome.stops > 0

@@ -11,7 +11,9 @@ _GUARD = "sql/guards/postgresql.py"
 _OF_GUARD = "tests/sql/test_guard_postgresql.py"
 _OF_GRANTS = "tests/stores/postgres/test_postgres_grants.py"
 _OF_UNTIL = "tests/stores/postgres/test_postgres_until.py"
+_OF_RANGES = "tests/stores/postgres/test_postgres_ranges.py"
 _VERBS = "_backends/postgres/sql/verbs.sql"
+_RULES = "_backends/postgres/sql/rules.sql"
 
 POSTGRES_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
@@ -274,5 +276,110 @@ POSTGRES_MUTANTS: tuple[Mutant, ...] = (
         "IF current_setting('leasehold.granted', true) IS DISTINCT FROM '1' THEN",
         "IF true THEN",
         ("tests/stores/postgres/test_postgres_hand_over.py", "-k", "without_a_wait"),
+    ),
+    # --- ranges of fences
+    Mutant(
+        "PG-range-not-kept-free",
+        "the fences behind a grant that was handed over in a busy queue are given to the next one, too",
+        _VERBS,
+        "  UPDATE @schema@.lock AS l SET fence = last, look",
+        "  UPDATE @schema@.lock AS l SET fence = named.fence, look",
+        (_OF_RANGES, "-k", "last_fence"),
+    ),
+    Mutant(
+        "PG-range-not-kept-free-by-the-rules",
+        "after a break the fences behind the next grant, which its waiter is told of, are given to others, too",
+        _RULES,
+        "    top := last;\n",
+        "",
+        (_OF_RANGES, "-k", "highest_fence"),
+    ),
+    Mutant(
+        "PG-range-at-once-not-kept-free",
+        "the fences that a claim asked for are given to the next grant, too",
+        _VERBS,
+        "      UPDATE @schema@.lock AS l SET fence = last, abandoned",
+        "      UPDATE @schema@.lock AS l SET fence = acquire_by_rules_5.fence, abandoned",
+        (_OF_CONTRACT, "-k", "a_grant_at_once_has_them_only"),
+    ),
+    Mutant(
+        "PG-range-for-every-grant",
+        "a grant at once has a range unasked, so that fences outrun the clock that they follow",
+        _VERBS,
+        "least(fence + the_spare, @schema@.last_fence_5(fence)) ELSE",
+        "@schema@.last_fence_5(fence) ELSE",
+        (_OF_RANGES, "-k", "asks_for_none"),
+    ),
+    Mutant(
+        "PG-range-without-end",
+        "a fence behind those of a grant frees it, although another grant may get it",
+        _RULES,
+        "\n     AND wanted OPERATOR(pg_catalog.>) first AND wanted OPERATOR(pg_catalog.<=) highest';",
+        "\n     AND wanted OPERATOR(pg_catalog.>) first';",
+        (_OF_RANGES, "-k", "last_fence"),
+    ),
+    Mutant(
+        "PG-range-backwards",
+        "a holder that has passed the lock on frees it from under the next one",
+        _RULES,
+        "AND wanted OPERATOR(pg_catalog.>) first AND wanted",
+        "AND wanted",
+        (_OF_RANGES, "-k", "passed_on_frees_nothing"),
+    ),
+    Mutant(
+        "PG-range-not-noted",
+        "a renewal leaves the fence as it was, so that earlier ones are still accepted",
+        _VERBS,
+        "session = the_session, fence = g.fence\n",
+        "session = the_session\n",
+        (_OF_RANGES, "-k", "passed_on_frees_nothing"),
+    ),
+    Mutant(
+        "PG-range-of-readers",
+        "a reader has the fences of those who came after it",
+        _RULES,
+        "OR the_mode OPERATOR(pg_catalog.=) ''exclusive''\n",
+        "OR the_mode OPERATOR(pg_catalog.<>) ''permit''\n",
+        (_OF_RANGES, "-k", "readers"),
+    ),
+    Mutant(
+        "PG-range-believed",
+        "a client believes in fences that nobody has kept free, where a client of an earlier version handed over",
+        "_backends/postgres/notifications.py",
+        'spare = int(words[3][1:]) if words[3].startswith("r") else 0',
+        "spare = 64",
+        (_OF_RANGES, "-k", "by_functions_of_an_earlier"),
+    ),
+    Mutant(
+        "PG-range-in-a-fifth-word",
+        "clients of earlier versions ignore the notification of their grant",
+        _VERBS,
+        "pg_catalog.date_part('epoch', at),\n      'r' OPERATOR",
+        "pg_catalog.date_part('epoch', at), 0,\n      'r' OPERATOR",
+        (_OF_RANGES, "-k", "understands"),
+    ),
+    Mutant(
+        "PG-range-too-high",
+        "near the highest fence a release fails, because a range of full length has no room",
+        _RULES,
+        "'SELECT least(first OPERATOR(pg_catalog.+) 64, 9007199254740991)'",
+        "'SELECT first OPERATOR(pg_catalog.+) 64'",
+        (_OF_RANGES, "-k", "highest_fence"),
+    ),
+    Mutant(
+        "PG-range-not-broken",
+        "a lock that was passed on cannot be broken under its present fence",
+        _VERBS,
+        "c.key = the_key AND c.state = 1\n    AND @schema@.has_fence_5(c.mode, c.fence, the_fence, ",
+        "c.key = the_key AND c.state = 1\n    AND @schema@.has_fence_5('shared', c.fence, the_fence, ",
+        (_OF_CONTRACT, "-k", "a_lock_is_broken_under_any_fence"),
+    ),
+    Mutant(
+        "PG-range-grows",
+        "a grant that was passed on and is asked for again has fences beyond those that were kept free",
+        _VERBS,
+        "least(l.fence, @schema@.last_fence_5(own.fence)) OPERATOR",
+        "@schema@.last_fence_5(own.fence) OPERATOR",
+        (_OF_RANGES, "-k", "passed_on_frees_nothing"),
     ),
 )

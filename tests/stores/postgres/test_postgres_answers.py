@@ -63,7 +63,7 @@ def test_grant_whose_answer_was_lost_is_recognised(
 ) -> None:
     async def story(client: AsyncClient) -> None:
         await (await client.lock("other").acquire()).release()
-        proxy.swallow(b"acquire_3", then=then)
+        proxy.swallow(b"acquire_5", then=then)
         ordered(proxy)
         lease = await client.lock("job").acquire(timeout=20)
         proxy.wait_done()
@@ -82,7 +82,7 @@ def test_request_that_arrives_after_its_caller_gave_up_takes_nothing(
 ) -> None:
     async def story(client: AsyncClient) -> None:
         await (await client.lock("other").acquire()).release()
-        proxy.keep_back(b"acquire_3", then="silence")
+        proxy.keep_back(b"acquire_5", then="silence")
         ordered(proxy)
         lease = await client.lock("job").acquire(timeout=20)  # by another connection, with the same claim
         proxy.wait_done()
@@ -102,7 +102,7 @@ def test_release_whose_answer_was_lost_has_released(
 ) -> None:
     async def story(client: AsyncClient) -> None:
         lease = await client.lock("job").acquire()
-        proxy.swallow(b"release_3")
+        proxy.swallow(b"release_5")
         ordered(proxy)
         assert await lease.release() is True
         proxy.wait_done()
@@ -116,7 +116,7 @@ def test_lost_renewals_do_not_cost_the_lease_while_time_is_left(
 ) -> None:
     async def story(client: AsyncClient) -> None:
         lease = await client.lock("job").acquire()
-        proxy.swallow(b"renew_3", count=2)
+        proxy.swallow(b"renew_5", count=2)
         ordered(proxy)
         for _ in range(60):
             await client._runtime.sleep(0.1)

@@ -87,7 +87,8 @@ def test_client_listens_only_while_somebody_waits(postgres: PostgresServer, data
     with leasehold.connect(database, ttl=20) as holder, leasehold.connect(database, ttl=20) as client:
         lease = holder.lock("job").acquire()
         assert postgres.run(listening) == [(0,)]
-        threads = [threading.Thread(target=lambda: client.lock("job").acquire(timeout=60).release()) for _ in range(20)]
+        lock = client.lock("job", fair="strict")  # a place for each
+        threads = [threading.Thread(target=lambda: lock.acquire(timeout=60).release()) for _ in range(20)]
         for thread in threads:
             thread.start()
         eventually(lambda: waiters(holder, "job") == 20)

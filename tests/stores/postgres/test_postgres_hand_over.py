@@ -126,8 +126,8 @@ def test_a_place_is_committed_without_a_wait_for_the_disk_and_a_grant_is_not(
         return await backend.try_acquire(claim()), [await backend.join(claim()) for _ in range(2)]
 
     held, _ = run(stand())
-    acquire = "SELECT verdict FROM leasehold.acquire_3(%s, %s, 60, 'exclusive', 1, 0, '{}', 0, true, NULL, false)"
-    release = "SELECT leasehold.release_3(%s, %s, %s)"
+    acquire = "SELECT verdict FROM leasehold.acquire_5(%s, %s, 60, 'exclusive', 1, 0, '{}', 0, true, NULL, false, 0)"
+    release = "SELECT leasehold.release_5(%s, %s, %s)"
     with postgres.connect(name) as connection:
 
         def level_after(expected: str, *statements: tuple[str, tuple[object, ...]]) -> str:

@@ -115,7 +115,7 @@ def test_tables_of_a_newer_leasehold_are_left_alone(database: str) -> None:
     owner_runs(database, "UPDATE leasehold.about SET version = 99")
     with leasehold.connect(database) as client:
         client.lock("job").acquire().release()  # the functions that it knows are still there
-    owner_runs(database, "DROP FUNCTION leasehold.withdraw_3, leasehold.release_3")
+    owner_runs(database, "DROP FUNCTION leasehold.withdraw_3, leasehold.release_5")
     with leasehold.connect(database) as client:
         lease = client.lock("job").acquire()
         with pytest.raises(leasehold.BackendRejected, match="newer leasehold"):
@@ -124,14 +124,14 @@ def test_tables_of_a_newer_leasehold_are_left_alone(database: str) -> None:
 
 def test_function_that_is_missing_from_tables_of_this_version_is_told_with_what_to_do(database: str) -> None:
     owner_runs(database, store_schema())
-    owner_runs(database, "DROP FUNCTION leasehold.turns_3")
+    owner_runs(database, "DROP FUNCTION leasehold.turns_5")
     errors: list[BaseException] = []
     with leasehold.connect(database, ttl=20) as client:
         lease = client.lock("job").acquire()
 
         def wait() -> None:
             try:
-                client.lock("job").acquire(timeout=60).release()
+                client.lock("job", fair="strict").acquire(timeout=60).release()
             except leasehold.BackendRejected as error:
                 errors.append(error)
 
@@ -197,19 +197,19 @@ def test_upgrade_runs_only_the_steps_that_are_missing(
 ) -> None:
     with leasehold.connect(database) as client:
         held = client.lock("held", ttl=600).acquire()
-        step = "CREATE FUNCTION @schema@.newer_4() RETURNS integer LANGUAGE sql AS 'SELECT 4';\n"
+        step = "CREATE FUNCTION @schema@.newer_6() RETURNS integer LANGUAGE sql AS 'SELECT 6';\n"
         (tmp_path / "newer.sql").write_text(step)
         for name in [name for step in ddl.STEPS.values() for name in step]:
             (tmp_path / name).write_text("SELECT 1/0;\n")  # must not be run again
-        for patch, value in (("FOLDER", tmp_path), ("STEPS", {**ddl.STEPS, 5: ("newer.sql",)}), ("VERSION", 5)):
+        for patch, value in (("FOLDER", tmp_path), ("STEPS", {**ddl.STEPS, 6: ("newer.sql",)}), ("VERSION", 6)):
             monkeypatch.setattr(ddl, patch, value)
-        monkeypatch.setattr(schema, "VERSION", 5)
+        monkeypatch.setattr(schema, "VERSION", 6)
         owner_runs(database, "DROP FUNCTION leasehold.raise_fence_3")  # whatever is missed first
         with leasehold.connect(database) as other, pytest.raises(leasehold.BackendRejected):
             other.raise_fence("held", 5, reason="test")
         with psycopg.connect(database) as connection:
-            row = connection.execute("SELECT version, leasehold.newer_4() FROM leasehold.about").fetchone()
-            assert row == (5, 4)
+            row = connection.execute("SELECT version, leasehold.newer_6() FROM leasehold.about").fetchone()
+            assert row == (6, 6)
         held.check()
         assert held.release() is True
 

@@ -16,6 +16,7 @@ import pytest
 import leasehold
 from leasehold import sql as ours
 from leasehold._backends.postgres import ddl, doctor, statements
+from leasehold._record import replace
 from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold._urls import find_store
 from leasehold.sql import fence_schema, guard, guard_schema, store_schema, transaction_lock
@@ -153,6 +154,10 @@ def test_no_foreign_code_runs_as_the_role_that_waits_records_and_cleans(trapped:
     assert run(backend._execute(backend._sql.turns, (keys, owners, None))).ntuples == 3
     assert run(backend._execute(backend._sql.handovers, (keys, owners))).ntuples == 0
     assert run(backend.release(grant)) is True
+    assert run(backend._execute(backend._sql.handovers, (keys, owners))).ntuples == 1
+    handed = run(backend.turn(seats[0]))
+    (renewed,) = run(backend.renew([replace(handed, fence=handed.fence + 1)]))
+    assert run(backend.break_(handed.claim.key, renewed.fence + 1, "stuck", now=False)) is True
     run(backend.withdraw(seats[1].claim, doubt=False))
     run(backend.withdraw(seats[2].claim))
     assert run(backend.read("leasehold:once", 5)).fence == 5

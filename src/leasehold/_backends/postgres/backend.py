@@ -44,7 +44,7 @@ class _QueuePlace(Place):
 class RowsBackend(BaseBackend):
     """Grants that last until their ttl is over, a queue, and records."""
 
-    capabilities = frozenset(Capability) - {Capability.SESSION, Capability.RANGES}
+    capabilities = frozenset(Capability) - {Capability.SESSION}
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class RowsBackend(BaseBackend):
         if handover is not None:
             since = self._believed_since(waiter, handover.moment)
             if since is not None:
-                return Grant(claim, handover.fence, place_lifetime(claim), since, handover.abandoned)
+                return Grant(claim, handover.fence, place_lifetime(claim), since, handover.abandoned, handover.spare)
         answer = await self._turns.query(claim, self._listener.ensure(), until)
         if answer.row is not None:
             grant = self._granted(answer.rows, claim, answer.row, answer.first)

@@ -58,7 +58,7 @@ class BaseBackend:
         )
         rows = await self._execute(self._sql.renew, values, until, first=True, extra=True)
         answers: list[Grant | Loss] = [
-            Grant(grant.claim, grant.fence, grant.claim.ttl, None, grant.abandoned) for grant in grants
+            Grant(grant.claim, grant.fence, grant.claim.ttl, None, grant.abandoned, grant.spare) for grant in grants
         ]
         for number in range(rows.ntuples):
             place, broken = rows.get_value(number, 0), rows.get_value(number, 1)
@@ -113,9 +113,10 @@ class BaseBackend:
         verdict = rows.get_value(row, first)
         if verdict == b"granted":
             fence, abandoned = rows.get_value(row, first + 1), rows.get_value(row, first + 2)
-            return Grant(claim, int(fence or 0), claim.ttl, None, abandoned == b"t")
+            spare = int(rows.get_value(row, first + 7) or 0)
+            return Grant(claim, int(fence or 0), claim.ttl, None, abandoned == b"t", spare)
         if verdict == b"conflict":
-            mode, capacity = rows.get_value(row, first + 7) or b"", rows.get_value(row, first + 8) or b"0"
+            mode, capacity = rows.get_value(row, first + 8) or b"", rows.get_value(row, first + 9) or b"0"
             check_kind(claim, Mode(mode.decode()), int(capacity), self.label)
         return None
 

@@ -14,12 +14,8 @@ FOLDER = Path(__file__).with_name("sql")
 STEPS: dict[int, tuple[str, ...]] = {  # functions of earlier versions are not made any more, and stay where they are
     1: ("tables.sql",),
     2: ("upgrade_2.sql",),
-    4: (
-        "rules.sql",
-        "verbs.sql",
-        "records.sql",
-        "pauses.sql",
-    ),  # functions of version 3 learnt of pauses
+    # Those of version 3 learnt of pauses in version 4, and of ranges in version 5: clients of then call them still.
+    5: ("rules.sql", "verbs.sql", "records.sql", "pauses.sql", "earlier.sql"),
 }
 VERSION = max(STEPS)
 ONE_AT_A_TIME = 5_496_912_345_067_201  # the advisory lock of a client that makes tables

@@ -46,11 +46,15 @@ logger = logging.getLogger("leasehold.postgres")
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """The content of a notification: a waiter was granted its claim; `moment` is the database's time then."""
+    """The content of a notification: a waiter was granted its claim; `moment` is the database's time then.
+
+    `spare`: so many fences behind its own are free. None are told of where the holder before had vanished.
+    """
 
     fence: int
     moment: float
     abandoned: bool
+    spare: int
 
 
 class Waiter:
@@ -202,7 +206,8 @@ class Listener:
             return  # the proof, or not ours
         waiter = self._waiters.get(words[0])
         if waiter is not None:
-            waiter.handover = Handover(int(words[1]), float(words[2]), words[3] == "1")
+            spare = int(words[3][1:]) if words[3].startswith("r") else 0  # an older client's functions tell of none
+            waiter.handover = Handover(int(words[1]), float(words[2]), words[3] == "1", spare)
             waiter.signal.set()
 
     def _wake_all(self) -> None:

@@ -78,20 +78,20 @@ class Statements:
 
         self.acquire = call(
             "acquire",
-            "SELECT * FROM @schema@.acquire_3($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
-            *(BYTEA, TEXT, FLOAT8, TEXT, INT4, FLOAT8, TEXT, INT8, BOOL, TEXT, BOOL),
+            "SELECT * FROM @schema@.acquire_5($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+            *(BYTEA, TEXT, FLOAT8, TEXT, INT4, FLOAT8, TEXT, INT8, BOOL, TEXT, BOOL, INT8),
             hot=True,
         )
-        self.turn = call("turn", "SELECT * FROM @schema@.turn_3($1, $2, $3)", BYTEA, TEXT, TEXT, hot=True)
-        self.release = call("release", "SELECT @schema@.release_3($1, $2, $3)", BYTEA, TEXT, INT8, hot=True)
+        self.turn = call("turn", "SELECT * FROM @schema@.turn_5($1, $2, $3)", BYTEA, TEXT, TEXT, hot=True)
+        self.release = call("release", "SELECT @schema@.release_5($1, $2, $3)", BYTEA, TEXT, INT8, hot=True)
         self.renew = call(
             "renew",
-            "SELECT place, broken FROM @schema@.renew_3($1, $2, $3, $4, $5)",
+            "SELECT place, broken FROM @schema@.renew_5($1, $2, $3, $4, $5)",
             *(BYTEA_ARRAY, TEXT_ARRAY, INT8_ARRAY, FLOAT8_ARRAY, BOOL),
             hot=True,
         )
         self.withdraw = call("withdraw", "SELECT @schema@.withdraw_3($1, $2, $3, $4)", BYTEA, TEXT, FLOAT8, BOOL)
-        self.break_ = call("break", "SELECT @schema@.break_3($1, $2, $3, $4)", BYTEA, INT8, TEXT, BOOL)
+        self.break_ = call("break", "SELECT @schema@.break_5($1, $2, $3, $4)", BYTEA, INT8, TEXT, BOOL)
         self.raise_fence = call("raise_fence", "SELECT @schema@.raise_fence_3($1, $2)", BYTEA, INT8)
         self.pause = call("pause", "SELECT @schema@.pause_4($1, $2, $3)", BYTEA, TEXT, FLOAT8)
         self.resume = call("resume", "SELECT @schema@.resume_4($1)", BYTEA)
@@ -101,7 +101,7 @@ class Statements:
         self.states = call("states", _STATES, BYTEA, BYTEA)
         self.handovers = call("handovers", _HANDOVERS, BYTEA_ARRAY, TEXT_ARRAY, hot=True)
         self.turns = call(
-            "turns", "SELECT * FROM @schema@.turns_3($1, $2, $3)", BYTEA_ARRAY, TEXT_ARRAY, TEXT, hot=True
+            "turns", "SELECT * FROM @schema@.turns_5($1, $2, $3)", BYTEA_ARRAY, TEXT_ARRAY, TEXT, hot=True
         )
         self.notify = call("notify", "SELECT pg_catalog.pg_notify($1, '')", TEXT)
         self.greet = call("greet", _GREET)
@@ -128,9 +128,11 @@ WHERE key OPERATOR(pg_catalog.>=) $1 AND key OPERATOR(pg_catalog.<) $2 AND state
 ORDER BY 1, state, number
 """
 
-# keys, owners -> which of these waiters were granted: owner, fence, when in seconds since 1970, abandoned
+# keys, owners -> which of these waiters were granted, as in a notification: owner, fence, when in seconds since 1970,
+# and 1 for abandoned, or r and the number of fences that are kept free behind that one
 _HANDOVERS = """
-SELECT c.owner, c.fence, pg_catalog.date_part('epoch', c.since), CAST(c.abandoned AS integer)
+SELECT c.owner, c.fence, pg_catalog.date_part('epoch', c.since), CASE WHEN c.abandoned THEN '1' ELSE
+         'r' OPERATOR(pg_catalog.||) CAST(@schema@.spare_5(c) AS pg_catalog.text) END
 FROM ROWS FROM (pg_catalog.unnest($1), pg_catalog.unnest($2)) AS given (key, owner)
 JOIN @schema@.claim AS c ON c.key OPERATOR(pg_catalog.=) given.key AND c.owner OPERATOR(pg_catalog.=) given.owner
   AND c.state OPERATOR(pg_catalog.=) 1
@@ -168,6 +170,7 @@ def claim_values(
         b"t" if waits else b"f",
         channel,
         b"t" if in_session else b"f",
+        b"%d" % claim.spare,
     ]
 
 

@@ -24,7 +24,7 @@ REQUIRED: dict[str, frozenset[Can]] = {
     "memory": _RANGES,
     "sqlite": _RANGES,
     "redis": _RANGES,
-    "postgresql": _FULL,
+    "postgresql": _RANGES,
     "mysql": _RANGES,
     "nats": _RANGES,
     "redlock": _EVERY_STORE,

@@ -3,12 +3,25 @@
 --
 -- A role that may create functions and operators in a schema of the caller's search path could put its own in the place
 -- of PostgreSQL's, and they would run as the caller. So the verbs pin their search path. The functions of this file are
--- called by those only, and inherit it; setting it costs microseconds on each call. `micros_3`, `is_over_3` and
--- `pass_gate_3`, and the verbs that do the common case, are called with the caller's path: there every name is qualified, operators too.
+-- called by those only, and inherit it; setting it costs microseconds on each call. `micros_3`, `last_fence_5`, `has_fence_5`,
+-- `is_over_3` and `pass_gate_3`, and the verbs that do the common case, are called with the caller's path: there every name is
+-- qualified, operators too.
 
 -- When -> a fence by the clock: microseconds since 1970.
 CREATE OR REPLACE FUNCTION @schema@.micros_3(at timestamp with time zone) RETURNS bigint
 LANGUAGE sql IMMUTABLE AS 'SELECT CAST(pg_catalog.date_part(''epoch'', at) OPERATOR(pg_catalog.*) 1000000 AS bigint)';
+
+-- The first fence of a grant out of the queue -> the last of those that are kept free behind it: no other grant gets them. Its
+-- process may use them, one after the other, to pass the name on among its own threads or tasks.
+CREATE OR REPLACE FUNCTION @schema@.last_fence_5(first bigint) RETURNS bigint
+LANGUAGE sql IMMUTABLE AS 'SELECT least(first OPERATOR(pg_catalog.+) 64, 9007199254740991)';
+
+-- Whether a grant that began with this fence, or was renewed under it, has that one. `highest` is the fence in the row of the name:
+-- an exclusive grant has all fences up to there, for no grant came after it.
+CREATE OR REPLACE FUNCTION @schema@.has_fence_5(the_mode pg_catalog.text, first bigint, wanted bigint, highest bigint) RETURNS boolean
+LANGUAGE sql IMMUTABLE AS
+  'SELECT wanted OPERATOR(pg_catalog.=) first OR the_mode OPERATOR(pg_catalog.=) ''exclusive''
+     AND wanted OPERATOR(pg_catalog.>) first AND wanted OPERATOR(pg_catalog.<=) highest';
 
 -- The owner of the claim that is the pause of a name: see pauses.sql.
 CREATE OR REPLACE FUNCTION @schema@.pause_owner_4(the_key pg_catalog.bytea) RETURNS pg_catalog.text
@@ -33,13 +46,15 @@ END
 $$;
 
 -- Grant to all waiters whose turn it is, in order, and notify each on the channel of its client (column `bell`): owner,
--- fence, time, abandoned.
+-- fence, time, and 1 for abandoned; or r and the number of fences behind that one which no other grant gets, which clients of
+-- earlier versions read as `not abandoned`.
 -- A lock that is handed over lasts for three re-checks only, until its new holder has shown that it lives.
 CREATE OR REPLACE FUNCTION @schema@.advance_3(the_key pg_catalog.bytea, at timestamp with time zone) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
   next @schema@.claim;
   top bigint;
+  last bigint;
   vanished boolean;
   ends timestamp with time zone := 'infinity';
 BEGIN
@@ -49,11 +64,14 @@ BEGIN
     EXIT WHEN NOT FOUND OR NOT @schema@.admits_3(the_key, next.mode, next.capacity);
     top := greatest(top + 1, CAST(date_part('epoch', at) * 1000000 AS bigint));
     next.expires := at + make_interval(secs => least(next.ttl, 3));
+    last := CASE next.mode WHEN 'exclusive' THEN @schema@.last_fence_5(top) ELSE top END;
     UPDATE @schema@.claim SET state = 1, fence = top, since = at, expires = next.expires, abandoned = vanished
       WHERE number = next.number;
     IF next.bell IS NOT NULL THEN
-      PERFORM pg_notify(next.bell, concat_ws(' ', next.owner, top, date_part('epoch', at), vanished::integer));
+      PERFORM pg_notify(next.bell, concat_ws(' ', next.owner, top, date_part('epoch', at),
+                                             CASE WHEN vanished THEN '1' ELSE 'r' || (last - top)::text END));
     END IF;
+    top := last;
     vanished := false;
     ends := least(ends, next.expires);
     EXIT WHEN next.mode = 'exclusive';

@@ -1,4 +1,4 @@
--- The verbs of the store, one call each. Common reply of `acquire_3` and `turn_3`:
+-- The verbs of the store, one call each. Common reply of `acquire_5` and `turn_5`:
 --   verdict     granted, placed, refused, or conflict (in use as another kind of lock: see mode and capacity)
 --   fence       of the grant
 --   abandoned   the holder before left without releasing
@@ -6,6 +6,11 @@
 --   ahead       how many wait before this one (refused: how many wait), counted up to 100
 --   ends        seconds until the first holder's time is over, or the pause
 --   facts       who holds, as JSON; or who paused the name, and why
+--   spare       how many fences behind that of the grant no other one gets
+
+-- All fences from that of an exclusive grant to the one in the row of its name are the grant's. Its process may pass the name on
+-- under the next of them without a word; the database learns of it by the next renewal or release, which takes any of them
+-- that is not below the last one seen.
 
 -- Every verb pins its search path, or qualifies every name: see rules.sql. Plans are kept for as long as a session lasts,
 -- also if they were made while a table had hardly any rows, or before anything was known of it. So no verb may read a
@@ -20,6 +25,19 @@ DECLARE
 BEGIN
   SELECT * INTO own FROM @schema@.claim WHERE owner = the_owner ORDER BY state LIMIT 1;
   RETURN own;
+END
+$$;
+
+-- How many fences behind its own a grant has that no other one gets. Stable: for a caller that has not locked the row of the name
+-- both are of one snapshot. Clients call it, so every name is qualified.
+CREATE OR REPLACE FUNCTION @schema@.spare_5(own @schema@.claim) RETURNS bigint
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF own.mode OPERATOR(pg_catalog.<>) 'exclusive' THEN
+    RETURN 0;
+  END IF;
+  RETURN (SELECT least(l.fence, @schema@.last_fence_5(own.fence)) OPERATOR(pg_catalog.-) own.fence
+          FROM @schema@.lock AS l WHERE l.key OPERATOR(pg_catalog.=) own.key);
 END
 $$;
 
@@ -52,18 +70,19 @@ BEGIN
 END
 $$;
 
--- Acquire by the rules. For the parameters and the reply see `acquire_3`.
-CREATE OR REPLACE FUNCTION @schema@.acquire_by_rules_3(
+-- Acquire by the rules. For the parameters and the reply see `acquire_5`.
+CREATE OR REPLACE FUNCTION @schema@.acquire_by_rules_5(
   the_key pg_catalog.bytea, the_owner pg_catalog.text, the_ttl double precision, the_mode pg_catalog.text,
   the_capacity integer, the_min_hold double precision, the_holder pg_catalog.text, the_floor bigint, waits boolean,
-  the_channel pg_catalog.text, the_session bigint,
+  the_channel pg_catalog.text, the_session bigint, the_spare bigint,
   OUT verdict pg_catalog.text, OUT fence bigint, OUT abandoned boolean, OUT moment double precision, OUT ahead integer,
-  OUT ends double precision, OUT facts pg_catalog.text, OUT mode pg_catalog.text, OUT capacity integer)
+  OUT ends double precision, OUT facts pg_catalog.text, OUT spare bigint, OUT mode pg_catalog.text, OUT capacity integer)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
   at timestamp with time zone := @schema@.enter_3(the_key);
   own @schema@.claim;
   present @schema@.claim;
+  last bigint;
   reply record;
 BEGIN
   moment := date_part('epoch', at);
@@ -74,6 +93,7 @@ BEGIN
     verdict := 'granted';
     fence := own.fence;
     abandoned := own.abandoned;
+    spare := @schema@.spare_5(own);
     RETURN;
   END IF;
   IF own.state IS NULL THEN
@@ -94,7 +114,9 @@ BEGIN
        AND @schema@.admits_3(the_key, the_mode, the_capacity) THEN
       SELECT greatest(l.fence + 1, @schema@.micros_3(at)), l.abandoned_until > at INTO fence, abandoned
         FROM @schema@.lock AS l WHERE l.key = the_key;
-      UPDATE @schema@.lock AS l SET fence = acquire_by_rules_3.fence, abandoned_until = '-infinity' WHERE l.key = the_key;
+      last := CASE the_mode WHEN 'exclusive' THEN least(fence + the_spare, @schema@.last_fence_5(fence)) ELSE fence END;
+      spare := last - fence;
+      UPDATE @schema@.lock AS l SET fence = last, abandoned_until = '-infinity' WHERE l.key = the_key;
       PERFORM @schema@.add_3(the_key, the_owner, 1, the_mode, the_capacity, the_ttl, the_min_hold, the_holder, fence, at,
                              at + make_interval(secs => the_ttl), abandoned, NULL, the_session);
       verdict := 'granted';
@@ -125,16 +147,18 @@ $$;
 -- The common case, an exclusive claim on a name that is not in use, is one write. Otherwise the rules decide.
 -- `waits`: take a place in the queue if it cannot be had at once. `the_floor`: the fence is above this.
 -- `in_session`: the claim ends with this session, which has its number; sent again in another, it moves there.
+-- `the_spare`: so many fences are wanted behind that of an exclusive grant. A name without waiters may be granted so often that
+-- ranges for each would outrun the clock that fences follow; so only who asks for one gets it, and whoever waited.
 -- Invariant: the same claim sent twice gives the same grant, with a new expiry; a withdrawn claim gets nothing.
 -- A claim that does not wait, on a name with one exclusive holder, is refused without a lock on the name's row: many
 -- clients that poll would otherwise keep that row locked in turn, and the release would be one more in their line. Other
 -- claims on a name in use pass its gate first, for the same reason: see `pass_gate_3`.
-CREATE OR REPLACE FUNCTION @schema@.acquire_3(
+CREATE OR REPLACE FUNCTION @schema@.acquire_5(
   the_key pg_catalog.bytea, the_owner pg_catalog.text, the_ttl double precision, the_mode pg_catalog.text,
   the_capacity integer, the_min_hold double precision, the_holder pg_catalog.text, the_floor bigint, waits boolean,
-  the_channel pg_catalog.text, in_session boolean,
+  the_channel pg_catalog.text, in_session boolean, the_spare bigint,
   OUT verdict pg_catalog.text, OUT fence bigint, OUT abandoned boolean, OUT moment double precision, OUT ahead integer,
-  OUT ends double precision, OUT facts pg_catalog.text, OUT mode pg_catalog.text, OUT capacity integer)
+  OUT ends double precision, OUT facts pg_catalog.text, OUT spare bigint, OUT mode pg_catalog.text, OUT capacity integer)
 LANGUAGE plpgsql AS $$
 DECLARE
   at timestamp with time zone;
@@ -161,7 +185,8 @@ BEGIN
       END IF;
     END IF;
     EXIT WHEN attempt OPERATOR(pg_catalog.=) 2 OR the_mode OPERATOR(pg_catalog.<>) 'exclusive'
-      OR the_min_hold OPERATOR(pg_catalog.<>) 0 OR held.shape OPERATOR(pg_catalog.=) 2;  -- null: there is no row
+      OR the_min_hold OPERATOR(pg_catalog.<>) 0 OR the_spare OPERATOR(pg_catalog.>) 0
+      OR held.shape OPERATOR(pg_catalog.=) 2;  -- null: there is no row
     INSERT INTO @schema@.lock AS l (key, fence, shape, owner, ttl, since, expires, holder, session)
       VALUES (the_key, greatest(CAST(moment OPERATOR(pg_catalog.*) 1000000 AS bigint), the_floor OPERATOR(pg_catalog.+) 1), 1, the_owner, the_ttl, at,
               at OPERATOR(pg_catalog.+) pg_catalog.make_interval(secs => the_ttl), the_holder, the_session)
@@ -177,8 +202,8 @@ BEGIN
       RETURN;
     END IF;
   END LOOP;
-  reply := @schema@.acquire_by_rules_3(the_key, the_owner, the_ttl, the_mode, the_capacity, the_min_hold, the_holder, the_floor,
-                                       waits, the_channel, the_session);
+  reply := @schema@.acquire_by_rules_5(the_key, the_owner, the_ttl, the_mode, the_capacity, the_min_hold, the_holder, the_floor,
+                                       waits, the_channel, the_session, the_spare);
   verdict := reply.verdict;
   fence := reply.fence;
   abandoned := reply.abandoned;
@@ -186,16 +211,17 @@ BEGIN
   ahead := reply.ahead;
   ends := reply.ends;
   facts := reply.facts;
+  spare := reply.spare;
   mode := reply.mode;
   capacity := reply.capacity;
 END
 $$;
 
 -- Whether it is this waiter's turn; keeps its place alive. Refused: the place is gone.
-CREATE OR REPLACE FUNCTION @schema@.turn_3(
+CREATE OR REPLACE FUNCTION @schema@.turn_5(
   the_key pg_catalog.bytea, the_owner pg_catalog.text, the_channel pg_catalog.text,
   OUT verdict pg_catalog.text, OUT fence bigint, OUT abandoned boolean, OUT moment double precision, OUT ahead integer,
-  OUT ends double precision, OUT facts pg_catalog.text, OUT mode pg_catalog.text, OUT capacity integer)
+  OUT ends double precision, OUT facts pg_catalog.text, OUT spare bigint, OUT mode pg_catalog.text, OUT capacity integer)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
   at timestamp with time zone;
@@ -210,6 +236,7 @@ BEGIN
     verdict := 'granted';
     fence := own.fence;
     abandoned := own.abandoned;
+    spare := @schema@.spare_5(own);
     RETURN;
   END IF;
   IF own.state = 3 THEN
@@ -226,13 +253,13 @@ BEGIN
 END
 $$;
 
--- The same as `turn_3` for several at once -> a row for each that is there, which begins with its owner. In order of
--- key, as in `renew_3`. The planner cannot know how long the lists are, and would go through one for each member of the
+-- The same as `turn_5` for several at once -> a row for each that is there, which begins with its owner. In order of
+-- key, as in `renew_5`. The planner cannot know how long the lists are, and would go through one for each member of the
 -- other; so nested loops are off.
-CREATE OR REPLACE FUNCTION @schema@.turns_3(the_keys pg_catalog.bytea[], the_owners pg_catalog.text[], the_channel pg_catalog.text)
+CREATE OR REPLACE FUNCTION @schema@.turns_5(the_keys pg_catalog.bytea[], the_owners pg_catalog.text[], the_channel pg_catalog.text)
 RETURNS TABLE (
   owner pg_catalog.text, verdict pg_catalog.text, fence bigint, abandoned boolean, moment double precision, ahead bigint,
-  ends double precision, facts pg_catalog.text)
+  ends double precision, facts pg_catalog.text, spare bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_nestloop = off AS $$
 DECLARE
   name pg_catalog.bytea;
@@ -255,7 +282,10 @@ BEGIN
     RETURN QUERY
       SELECT c.owner, CASE c.state WHEN 1 THEN 'granted' ELSE 'placed' END, c.fence, c.abandoned,
              date_part('epoch', at), c.ahead, date_part('epoch', coalesce(pause.expires, c.soonest) - at),
-             coalesce(pause.holder, c.facts)
+             coalesce(pause.holder, c.facts),
+             CASE WHEN c.state = 1 AND c.mode = 'exclusive'
+               THEN least((SELECT l.fence FROM @schema@.lock AS l WHERE l.key = name), @schema@.last_fence_5(c.fence)) - c.fence
+               ELSE 0 END
       FROM (SELECT held.*,
                    count(*) FILTER (WHERE held.state = 3) OVER in_line - (held.state = 3)::integer AS ahead,
                    min(held.expires) FILTER (WHERE held.state <= 2) OVER () AS soonest,
@@ -270,14 +300,16 @@ $$;
 
 -- Extend grants -> a row for each that is lost: its place in the list, counted from 1, and why, if it was broken.
 -- `in_session`: from now on they end with this session; the one that they lived in must not have ended.
+-- A grant that was passed on inside its process is found under an earlier fence, and has this one from now on.
 -- In order of key, so that two such calls never wait for each other; all other calls lock one name only.
-CREATE OR REPLACE FUNCTION @schema@.renew_3(
+CREATE OR REPLACE FUNCTION @schema@.renew_5(
   the_keys pg_catalog.bytea[], the_owners pg_catalog.text[], the_fences bigint[], the_ttls double precision[], in_session boolean)
 RETURNS TABLE (place bigint, broken pg_catalog.text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
   g record;
   at timestamp with time zone;
+  highest bigint;
   the_session bigint := CASE WHEN in_session THEN current_setting('leasehold.session')::bigint END;
 BEGIN
   FOR g IN SELECT * FROM unnest(the_keys, the_owners, the_fences, the_ttls)
@@ -287,32 +319,33 @@ BEGIN
       WHERE l.key = g.key AND l.shape = 1 AND l.owner = g.owner AND l.fence = g.fence AND l.expires > at
         AND NOT @schema@.is_over_3(l.session);
     CONTINUE WHEN FOUND;
-    PERFORM FROM @schema@.lock AS l WHERE l.key = g.key FOR UPDATE;
+    SELECT l.fence INTO highest FROM @schema@.lock AS l WHERE l.key = g.key FOR UPDATE;
     at := clock_timestamp();
-    UPDATE @schema@.claim AS c SET expires = at + make_interval(secs => g.ttl), session = the_session
-      WHERE c.owner = g.owner AND c.fence = g.fence AND c.state = 1 AND c.broken IS NULL
+    UPDATE @schema@.claim AS c SET expires = at + make_interval(secs => g.ttl), session = the_session, fence = g.fence
+      WHERE c.owner = g.owner AND @schema@.has_fence_5(c.mode, c.fence, g.fence, highest) AND c.state = 1 AND c.broken IS NULL
         AND c.expires > at AND NOT @schema@.is_over_3(c.session);
     CONTINUE WHEN FOUND;
     place := g.place;
     broken := (SELECT c.broken FROM @schema@.claim AS c
-               WHERE c.owner = g.owner AND c.fence = g.fence AND c.expires > at LIMIT 1);
+               WHERE c.owner = g.owner AND @schema@.has_fence_5(c.mode, c.fence, g.fence, highest) AND c.expires > at LIMIT 1);
     RETURN NEXT;
   END LOOP;
 END
 $$;
 
--- Release by the rules; see `release_3`. A grant that was broken is kept for its min_hold like any other, for that is a
+-- Release by the rules; see `release_5`. A grant that was broken is kept for its min_hold like any other, for that is a
 -- promise to the others. One that was broken at once has no place any more; its note stays until its ttl is over, so
 -- that a release that is sent twice gets the reason twice; so does one of a grant that is kept. A clock that was set back does not make a min_hold longer.
-CREATE OR REPLACE FUNCTION @schema@.release_by_rules_3(
+CREATE OR REPLACE FUNCTION @schema@.release_by_rules_5(
   the_key pg_catalog.bytea, the_owner pg_catalog.text, the_fence bigint) RETURNS pg_catalog.text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
   at timestamp with time zone := @schema@.enter_3(the_key);
   own @schema@.claim;
 BEGIN
-  SELECT * INTO own FROM @schema@.claim
-    WHERE owner = the_owner AND fence = the_fence AND (state = 1 OR broken IS NOT NULL);
+  SELECT * INTO own FROM @schema@.claim AS c
+    WHERE c.owner = the_owner AND (c.state = 1 OR c.broken IS NOT NULL)
+      AND @schema@.has_fence_5(c.mode, c.fence, the_fence, (SELECT l.fence FROM @schema@.lock AS l WHERE l.key = the_key));
   IF NOT FOUND THEN
     PERFORM @schema@.settle_3(the_key, at);
     RETURN 'gone';
@@ -342,13 +375,15 @@ CREATE OR REPLACE FUNCTION @schema@.hand_over_5(
 LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
   next @schema@.claim;
+  last bigint;
 BEGIN
   SELECT c.* INTO next FROM @schema@.claim AS c WHERE c.key OPERATOR(pg_catalog.=) named.key AND c.state OPERATOR(pg_catalog.=) 3
     ORDER BY c.number LIMIT 1;
   IF NOT FOUND OR next.mode OPERATOR(pg_catalog.<>) 'exclusive' THEN
     RETURN false;
   END IF;
-  DELETE FROM @schema@.claim AS c WHERE c.owner OPERATOR(pg_catalog.=) the_owner AND c.fence OPERATOR(pg_catalog.=) the_fence
+  DELETE FROM @schema@.claim AS c WHERE c.owner OPERATOR(pg_catalog.=) the_owner
+    AND @schema@.has_fence_5(c.mode, c.fence, the_fence, named.fence)
     AND c.state OPERATOR(pg_catalog.=) 1 AND c.mode OPERATOR(pg_catalog.=) 'exclusive' AND c.broken IS NULL
     AND c.min_hold OPERATOR(pg_catalog.=) 0
     AND NOT EXISTS (SELECT FROM @schema@.claim AS k WHERE k.key OPERATOR(pg_catalog.=) named.key AND k.state OPERATOR(pg_catalog.=) 2);
@@ -357,13 +392,16 @@ BEGIN
   END IF;
   named.fence := greatest(named.fence OPERATOR(pg_catalog.+) 1,
                           CAST(pg_catalog.date_part('epoch', at) OPERATOR(pg_catalog.*) 1000000 AS bigint));
+  last := @schema@.last_fence_5(named.fence);
   next.expires := at OPERATOR(pg_catalog.+) pg_catalog.make_interval(secs => least(next.ttl, 3));
   UPDATE @schema@.claim AS c SET state = 1, fence = named.fence, since = at, expires = next.expires
     WHERE c.number OPERATOR(pg_catalog.=) next.number;
-  UPDATE @schema@.lock AS l SET fence = named.fence, look = least(named.look, next.expires)
+  UPDATE @schema@.lock AS l SET fence = last, look = least(named.look, next.expires)
     WHERE l.key OPERATOR(pg_catalog.=) named.key;
   IF next.bell IS NOT NULL THEN
-    PERFORM pg_catalog.pg_notify(next.bell, pg_catalog.concat_ws(' ', next.owner, named.fence, pg_catalog.date_part('epoch', at), 0));
+    PERFORM pg_catalog.pg_notify(next.bell, pg_catalog.concat_ws(
+      ' ', next.owner, named.fence, pg_catalog.date_part('epoch', at),
+      'r' OPERATOR(pg_catalog.||) CAST(last OPERATOR(pg_catalog.-) named.fence AS pg_catalog.text)));
   END IF;
   RETURN true;
 END
@@ -371,7 +409,7 @@ $$;
 
 -- Free this grant and nothing else -> freed; gone, if it was no longer ours; or, if it was broken, the reason as a JSON
 -- string. A late copy of the claim, granted anew, has another fence.
-CREATE OR REPLACE FUNCTION @schema@.release_3(the_key pg_catalog.bytea, the_owner pg_catalog.text, the_fence bigint)
+CREATE OR REPLACE FUNCTION @schema@.release_5(the_key pg_catalog.bytea, the_owner pg_catalog.text, the_fence bigint)
 RETURNS pg_catalog.text
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -394,7 +432,7 @@ BEGIN
       RETURN 'freed';
     END IF;
   END IF;
-  RETURN @schema@.release_by_rules_3(the_key, the_owner, the_fence);
+  RETURN @schema@.release_by_rules_5(the_key, the_owner, the_fence);
 END
 $$;
 
@@ -436,16 +474,17 @@ BEGIN
 END
 $$;
 
--- End the grant with this fence; its place stays taken until its ttl is over, unless `at_once` -> whether there was
+-- End the grant that has this fence; its place stays taken until its ttl is over, unless `at_once` -> whether there was
 -- one.
-CREATE OR REPLACE FUNCTION @schema@.break_3(the_key pg_catalog.bytea, the_fence bigint, the_reason pg_catalog.text, at_once boolean)
+CREATE OR REPLACE FUNCTION @schema@.break_5(the_key pg_catalog.bytea, the_fence bigint, the_reason pg_catalog.text, at_once boolean)
 RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
   at timestamp with time zone := @schema@.enter_3(the_key);
   own @schema@.claim;
 BEGIN
-  SELECT * INTO own FROM @schema@.claim WHERE key = the_key AND fence = the_fence AND state = 1;
+  SELECT * INTO own FROM @schema@.claim AS c WHERE c.key = the_key AND c.state = 1
+    AND @schema@.has_fence_5(c.mode, c.fence, the_fence, (SELECT l.fence FROM @schema@.lock AS l WHERE l.key = the_key));
   IF NOT FOUND THEN
     PERFORM @schema@.settle_3(the_key, at);
     RETURN false;
