@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
     from benchmarks.library import Address
 
-__all__ = ["ETCD", "ETCD3GW", "FLOOR", "OURS", "Bare"]
+__all__ = ["ASYNC_FLOOR", "ETCD", "ETCD3GW", "FLOOR", "OURS", "OURS_ASYNC", "Bare", "BareAsync"]
 
-OURS, ETCD3GW = "leasehold", "etcd3gw"
-FLOOR = "two bare transactions"
+OURS, OURS_ASYNC, ETCD3GW = "leasehold", "leasehold, asyncio", "etcd3gw"
+FLOOR, ASYNC_FLOOR = "two bare transactions", "two bare transactions, asyncio"
 
 
 def why_no_server() -> str:
@@ -48,14 +48,10 @@ class Bare(Lock):
         self._lease = rpc.read_lease(grant(rpc.lease_grant(0, 3600), timeout=10)).lease
 
     def pairs(self, count: int) -> None:
-        key, value = self._key, b"x" * 60
-        take = rpc.condition(rpc.is_absent(key)) + rpc.then(rpc.op_put(rpc.put(key, value, self._lease)))
+        take = _put_if_absent(self._key, self._lease)
         for _ in range(count):
             taken = rpc.read_txn(self._txn(take, timeout=3))
-            ours = rpc.condition(rpc.created_at(key, taken.header.revision))
-            given = rpc.read_txn(self._txn(ours + rpc.then(rpc.op_delete(rpc.delete(key))), timeout=3))
-            if not (taken.succeeded and given.succeeded):
-                raise RuntimeError("etcd refused a bare transaction; is another client using its key?")
+            _check(taken, rpc.read_txn(self._txn(_delete_if_ours(self._key, taken), timeout=3)))
 
     def read(self) -> None:
         """One round trip."""
@@ -63,6 +59,43 @@ class Bare(Lock):
 
     def close(self) -> None:
         self._channel.close()
+
+
+class BareAsync(AsyncLock):
+    """The same over gRPC for asyncio, which has a dearer way to wait for an answer."""
+
+    def __init__(self, address: str, key: bytes = b"bench/bare-async") -> None:
+        super().__init__()
+        self._key = key
+        self.runner.run(self._connect(address))
+
+    async def _connect(self, address: str) -> None:
+        self._channel = import_module("grpc.aio").insecure_channel(address, options=CHANNEL_OPTIONS)
+        self._txn = self._channel.unary_unary(rpc.Method.TXN)
+        grant = self._channel.unary_unary(rpc.Method.LEASE_GRANT)
+        lease = rpc.read_lease(await grant(rpc.lease_grant(0, 3600), timeout=10)).lease
+        self._take = _put_if_absent(self._key, lease)
+
+    async def pair(self) -> None:
+        taken = rpc.read_txn(await self._txn(self._take, timeout=3))
+        _check(taken, rpc.read_txn(await self._txn(_delete_if_ours(self._key, taken), timeout=3)))
+
+    async def leave(self) -> None:
+        await self._channel.close()
+
+
+def _put_if_absent(key: bytes, lease: int) -> bytes:
+    return rpc.condition(rpc.is_absent(key)) + rpc.then(rpc.op_put(rpc.put(key, b"x" * 60, lease)))
+
+
+def _delete_if_ours(key: bytes, taken: rpc.TxnResponse) -> bytes:
+    ours = rpc.condition(rpc.created_at(key, taken.header.revision))
+    return ours + rpc.then(rpc.op_delete(rpc.delete(key)))
+
+
+def _check(taken: rpc.TxnResponse, given: rpc.TxnResponse) -> None:
+    if not (taken.succeeded and given.succeeded):
+        raise RuntimeError("etcd refused a bare transaction; is another client using its key?")
 
 
 class Connections(library.Connections):
@@ -118,7 +151,7 @@ ETCD = Library(
     "etcd",
     {
         OURS: Kind(lambda connections, name: Ours(connections.ours, name), ("grpc",), Role.OURS),
-        "leasehold, asyncio": Kind(lambda connections, name: OursAsync(connections.url, name), ("grpc",), Role.OURS),
+        OURS_ASYNC: Kind(lambda connections, name: OursAsync(connections.url, name), ("grpc",), Role.OURS),
         ETCD3GW: Kind(lambda connections, name: Peer(lambda: connections.theirs.lock(name, ttl=TTL)), ("etcd3gw",)),
         "tooz (etcd3gw)": Kind(_tooz, ("tooz", "etcd3gw")),
         "aetcd, asyncio": Kind(Aetcd, ("aetcd",)),

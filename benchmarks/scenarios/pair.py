@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.etcd_locks import ASYNC_FLOOR as ASYNC_TRANSACTIONS
 from benchmarks.etcd_locks import ETCD, ETCD3GW
 from benchmarks.etcd_locks import FLOOR as TRANSACTIONS
+from benchmarks.etcd_locks import OURS_ASYNC as ETCD_ASYNC
 from benchmarks.etcd_locks import Bare as BareEtcd
+from benchmarks.etcd_locks import BareAsync as BareAsyncEtcd
 from benchmarks.harness import Candidate, Role, measure, timed
 from benchmarks.mysql_locks import FLOOR as ROW_STATEMENTS
 from benchmarks.mysql_locks import MARIADB, OURS_ASYNC
@@ -104,8 +107,11 @@ def _every_kind(
 
 def _etcd(settings: Settings) -> Iterator[Titled]:
     def floors(host: str, port: int) -> list[Candidate]:
-        bare = BareEtcd(f"{host}:{port}")
-        return [timed(TRANSACTIONS, Role.FLOOR, bare.pairs, settings, close=bare.close)]
+        bare, on_a_loop = BareEtcd(f"{host}:{port}"), BareAsyncEtcd(f"{host}:{port}")
+        return [
+            timed(TRANSACTIONS, Role.FLOOR, bare.pairs, settings, close=bare.close),
+            timed(ASYNC_TRANSACTIONS, Role.PART, on_a_loop.pairs, settings, close=on_a_loop.close),
+        ]
 
     return _every_kind(ETCD, settings, floors)
 
@@ -241,6 +247,7 @@ SUBJECTS = {
         _etcd,
         (
             Target(TRANSACTIONS, "the two bare transactions", "at most 1.3 x"),
+            Target(ASYNC_TRANSACTIONS, "the same two on asyncio", "at most 1.3 x", row=ETCD_ASYNC),
             Target(ETCD3GW, f"as fast as {ETCD3GW}", "at least 3 x", inverted=True),
         ),
     ),

@@ -26,6 +26,7 @@ from leasehold._backends.etcd.errors import (
 from leasehold._backends.etcd.keys import KeySpace, KeySuffixes, after
 from leasehold._backends.etcd.notifications import Notifications
 from leasehold._backends.etcd.options import read_url
+from leasehold._backends.etcd.protobuf import block, number
 from leasehold._backends.etcd.rpc import Header, KeyValue
 from leasehold._backends.etcd.sessions import KeepAlive, Session, SessionEnded, Sessions
 from leasehold._backends.etcd.store import open_url
@@ -284,6 +285,40 @@ def test_a_watch_that_is_not_needed_any_more_is_ended_at_the_server() -> None:
     notifications.cancel(number)
     assert not notifications.is_active(number)
     assert sent[1:] == [rpc.watch_cancel(number)]
+
+
+def event(number_: int) -> bytes:
+    return block(1, b"") + number(2, number_) + block(11, b"")
+
+
+def test_a_watch_that_has_had_its_event_is_ended_with_the_next_one_and_not_before_its_waiter_has_read() -> None:
+    runtime = ThreadRuntime()
+    notifications: Any = Notifications(Connection([], runtime, "etcd://x"), runtime)
+    sent: list[bytes] = []
+    stream = SimpleNamespace(send=sent.append)
+    notifications._stream, notifications._worker = stream, object()
+    signal = runtime.signal()
+    first = notifications.watch(b"key", b"", 1, signal)
+    notifications._receive(stream, event(first))
+    assert signal.is_set()
+    assert not notifications.is_active(first)
+    assert len(sent) == 1
+    notifications.watch(b"other", b"", 1, runtime.signal())
+    assert sent[1] == rpc.watch_cancel(first)
+    assert len(sent) == 3
+    notifications.watch(b"third", b"", 1, runtime.signal())
+    assert len(sent) == 4, "it is ended once"
+
+
+def test_a_watch_that_nobody_waits_for_is_ended_when_it_sends_one_more_event() -> None:
+    """Otherwise every use of a key would send a message to each client that has once waited for it."""
+    runtime = ThreadRuntime()
+    notifications: Any = Notifications(Connection([], runtime, "etcd://x"), runtime)
+    sent: list[bytes] = []
+    stream = SimpleNamespace(send=sent.append)
+    notifications._receive(stream, event(7))
+    notifications._receive(stream, block(1, b"") + number(2, 7) + number(4, 1))
+    assert sent == [rpc.watch_cancel(7)]
 
 
 class Member:

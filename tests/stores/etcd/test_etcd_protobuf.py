@@ -60,11 +60,12 @@ def test_a_missing_time_to_live_means_that_the_lease_is_gone() -> None:
     assert rpc.read_lease(block(1, b"") + number(2, 5)).ttl == 0
 
 
-def test_events_have_the_deleted_key_and_its_revision() -> None:
-    kept = block(1, b"key") + number(3, 12)
-    answer = rpc.read_watch(block(1, b"") + number(2, 4) + block(11, number(1, 1) + block(2, kept)))
-    assert answer.watch == 4
-    assert answer.events == (rpc.Event(deleted=True, key=b"key", revision=12),)
+def test_a_message_of_a_watch_says_what_happened_to_it() -> None:
+    header, kept = block(1, number(3, 12)), block(1, b"key") + number(3, 12)
+    changed = rpc.read_watch(header + number(2, 4) + block(11, number(1, 1) + block(2, kept)))
+    assert changed == rpc.WatchResponse(4, changed=True)
+    assert rpc.read_watch(header + number(2, 4) + number(3, 1)) == rpc.WatchResponse(4, 12, created=True)
+    assert rpc.read_watch(header + number(2, 4) + number(4, 1)) == rpc.WatchResponse(4, cancelled=True)
 
 
 def test_the_password_is_sent_as_text_and_nothing_else() -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from traceback import walk_tb
 from typing import Any
 
 import pytest
 
 from leasehold._backends.redis.wire import Node as Address
+from leasehold._backends.redlock.asyncio_wire import AsyncioNodeRequest
+from leasehold._backends.redlock.blocking_wire import BlockingNodeRequest
 from leasehold._backends.redlock.calls import Calls
 from leasehold._backends.redlock.node import Node
 from leasehold._backends.redlock.nodes import Nodes
@@ -63,3 +67,16 @@ def test_request_may_arrive_late_at_a_node_that_owes_answers_or_was_lost_within_
     assert one.may_receive_late(10.0)
     one.lost_at -= 10.0 + SILENCE_LIMIT
     assert not one.may_receive_late(10.0)
+
+
+def test_calls_that_leave_a_node_out_are_not_kept_in_its_failure() -> None:
+    """Each of them raises the same exception, and Python would add the frames of each call to it."""
+    wire: Any = None
+    down, call = node(1), CALLS.look(["leasehold:x"])
+    down.failure = BackendUnavailable("it is down")
+    for _ in range(10):
+        with suppress(BackendUnavailable):
+            BlockingNodeRequest(wire, down, call, 0.0).send()
+        with suppress(BackendUnavailable):
+            AsyncioNodeRequest(wire, down, call).start(print)
+    assert len(list(walk_tb(down.failure.__traceback__))) <= 2

@@ -50,7 +50,7 @@ def after(prefix: bytes) -> bytes:
 
 @lru_cache(maxsize=1024)
 def _encoded(owner: str) -> bytes:
-    return quote(owner, SAFE).encode()
+    return owner.encode() if owner.isascii() and owner.isalnum() else quote(owner, SAFE).encode()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

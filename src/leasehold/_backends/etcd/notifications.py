@@ -1,9 +1,12 @@
 """Notifications: a waiter's signal is set when a key is deleted. One stream carries all watches of a client.
 
-A watch is over with its first event. It begins with etcd's confirmation, and not at a revision of the past: etcd serves
-watches of the past only ten times a second. If the store has changed between the waiter's last read and that beginning,
-the waiter is woken to read again. When a stream ends, for whatever reason, the watches that are left begin anew on the
-next one, in the same way. So no deletion is missed, and no watch needs history that etcd may have compacted.
+A watch begins with etcd's confirmation, and not at a revision of the past: etcd serves watches of the past only ten
+times a second. If the store has changed between the waiter's last read and that beginning, the waiter is woken to read
+again. When a stream ends, for whatever reason, the watches that are left begin anew on the next one, in the same way.
+So no deletion is missed, and no watch needs history that etcd may have compacted.
+
+A watch is over with its first event. etcd learns that later: with the next watch, after two seconds, or when it sends
+one more event. At that moment the waiter sends its read, which is not to stand behind a message that nobody waits for.
 """
 
 from __future__ import annotations
@@ -51,6 +54,7 @@ class Notifications:
         self._runtime = runtime
         self._guard = runtime.guard()
         self._watches: dict[int, _Watch] = {}
+        self._over: list[int] = []  # watches that have had their event, and that etcd does not know to be over
         self._numbers = 0
         self._stream: Stream | None = None
         self._worker: Task | None = None
@@ -70,8 +74,15 @@ class Notifications:
                 self._stop = self._runtime.signal()
                 self._worker = self._runtime.spawn(self._work(self._stop), "leasehold etcd watches")
         if stream is not None:
+            self._end_those_over(stream)
             stream.send(watch.request())
         return watch.number
+
+    def _end_those_over(self, stream: Stream) -> None:
+        """An interrupted one is ended by its next event, or with the stream."""
+        over, self._over = self._over, []
+        for ended in over:
+            stream.send(rpc.watch_cancel(ended))
 
     def is_active(self, number: int) -> bool:
         """Whether its signal is not set yet."""
@@ -138,6 +149,7 @@ class Notifications:
         stream: Stream | None = None
         try:
             place, stream = await self._connection.stream(Method.WATCH)
+            self._over = []  # those of an earlier stream
             for watch in self._begin(stream):
                 stream.send(watch.request())
             while (message := await stream.receive()) is not None:
@@ -161,14 +173,15 @@ class Notifications:
         response = rpc.read_watch(message)
         watch = self._watches.get(response.watch)
         if watch is None:
-            return
-        if response.cancelled:  # refused, as every further one would be: the waiter rechecks without notification
+            if response.changed:
+                stream.send(rpc.watch_cancel(response.watch))
+        elif response.cancelled:  # refused, as every further one would be: the waiter rechecks without notification
             self._watches.pop(watch.number, None)
-        elif response.events:
+        elif response.changed:
             self._watches.pop(watch.number, None)
-            stream.send(rpc.watch_cancel(watch.number))
             watch.signal.set()
-        elif response.created and response.header.revision > watch.seen:
+            self._over.append(watch.number)
+        elif response.created and response.revision > watch.seen:
             watch.signal.set()  # the change may have been to this key; the watch goes on
 
     async def _close_when_idle(self, stop: Signal) -> None:
@@ -178,6 +191,8 @@ class Notifications:
                 idle = not self._watches and not self._used
                 self._used = False
                 stream = self._stream
-            if idle and stream is not None:
-                stream.close()
-                return
+            if stream is not None:
+                self._end_those_over(stream)
+                if idle:
+                    stream.close()
+                    return

@@ -17,9 +17,9 @@ from typing import Any
 __all__ = ["block", "fields", "number", "signed", "unsigned", "varint"]
 
 VARINT, FIXED64, BLOCK, FIXED32 = 0, 1, 2, 5
+_VARINTS = (VARINT, BLOCK)
 _WIDTHS = {FIXED64: 8, FIXED32: 4}  # etcd has no such fields, but a later version may
-_VARINT = rb"([\x80-\xff]{0,9}[\x00-\x7f])"
-_find_field = re.compile(_VARINT + _VARINT + b"?").match  # a tag, and the number or the length behind it
+_find_varint = re.compile(rb"[\x80-\xff]{0,9}[\x00-\x7f]").match
 
 # --- writing
 
@@ -38,9 +38,14 @@ def number(field: int, value: int) -> bytes:
     return varint(field << 3 | VARINT) + varint(value) if value else b""
 
 
+@lru_cache(maxsize=4096)
+def _head(field: int, length: int) -> bytes:
+    return varint(field << 3 | BLOCK) + varint(length)
+
+
 def block(field: int, content: bytes) -> bytes:
     """A field with bytes or a nested message; always written, because an empty message has a meaning."""
-    return varint(field << 3 | BLOCK) + varint(len(content)) + content
+    return _head(field, len(content)) + content
 
 
 # --- reading
@@ -50,29 +55,37 @@ def fields(message: bytes) -> list[tuple[int, Any]]:
     """Every field in order: its number, and its value as a number without sign or as bytes, by its wire type."""
     found: list[tuple[int, Any]] = []
     place, end = 0, len(message)
-    while place < end:
-        match = _find_field(message, place)
-        if match is None:
-            raise ValueError("the message ends in the middle of a tag")
-        tag, place, kind = unsigned(match[1]), match.end(), unsigned(match[1]) & 7
-        value: Any
-        if kind in _WIDTHS:
-            start = match.end(1)
-            place = start + _WIDTHS[kind]
-            value = message[start:place]
-        elif match[2] is None:
-            raise ValueError("the message ends in the middle of a field")
-        elif kind == VARINT:
-            value = unsigned(match[2])
-        elif kind == BLOCK:
-            start, place = place, place + unsigned(match[2])
-            value = message[start:place]
-        else:
-            raise ValueError(f"wire type {kind} is not used by any message")
-        if place > end:
-            raise ValueError("a field is longer than its message")
-        found.append((tag >> 3, value))
+    try:
+        while place < end:
+            tag, place = message[place], place + 1
+            if tag > 127:
+                tag, place = _long_varint(message, place - 1)
+            kind = tag & 7
+            value: Any
+            if kind in _WIDTHS:
+                value = message[place : (place := place + _WIDTHS[kind])]
+            elif kind not in _VARINTS:
+                raise ValueError(f"wire type {kind} is not used by any message")
+            else:
+                value, place = message[place], place + 1  # one byte, nearly always
+                if value > 127:
+                    value, place = _long_varint(message, place - 1)
+                if kind == BLOCK:
+                    value = message[place : (place := place + value)]
+            found.append((tag >> 3, value))
+    except IndexError:
+        raise ValueError("the message ends in the middle of a field") from None
+    if place > end:
+        raise ValueError("a field is longer than its message")
     return found
+
+
+def _long_varint(message: bytes, place: int) -> tuple[int, int]:
+    """A varint of several bytes, and the place behind it."""
+    match = _find_varint(message, place)
+    if match is None:
+        raise ValueError("the message ends in the middle of a number")
+    return unsigned(match[0]), match.end()
 
 
 @lru_cache(maxsize=4096)

@@ -123,9 +123,10 @@ class StoreQueue:
         if not own or own[0].created != local.created:
             claims.forget(local)
             return Refusal(claim.key)
-        stored = read_claim(own[0])
-        if stored.cooling or stored.broken is not None:
-            return Refusal(claim.key, stored.holder)
+        if own[0].value != local.value:  # as we wrote it, it is neither cooling nor broken
+            stored = read_claim(own[0])
+            if stored.cooling or stored.broken is not None:
+                return Refusal(claim.key, stored.holder)
         local.written = own[0].written
         in_the_way = response.read(transactions.QUEUE_AHEAD).found
         if len(in_the_way) < claim.capacity:

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 from enum import IntEnum, StrEnum
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from leasehold._backends.etcd.protobuf import block, fields, number, signed
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 __all__ = [
-    "Event",
     "Header",
     "KeyValue",
     "LeaseResponse",
@@ -229,17 +231,25 @@ class RangeResponse(NamedTuple):
     more: bool = False
 
 
-class TxnResponse(NamedTuple):
+class TxnResponse:
     """Which of the two lists of operations was done, and what each operation of it returned, as bytes."""
 
-    header: Header
-    succeeded: bool = False
-    results: tuple[bytes, ...] = ()
+    __slots__ = ("_header", "results", "succeeded")
+
+    def __init__(self, header: bytes, results: Sequence[bytes], *, succeeded: bool) -> None:
+        self._header = header
+        self.results = results
+        self.succeeded = succeeded
+
+    @property
+    def header(self) -> Header:
+        """Read when it is asked for: a release does not."""
+        return read_header(self._header)
 
     def read(self, place: int) -> RangeResponse:
-        """What the range at this place of the list returned. Its own header says nothing beyond the outer one."""
+        """What the range at this place of the list returned, without a header: the outer one says all of it."""
         ((_, content),) = fields(self.results[place])
-        return read_range(content, self.header)
+        return read_range(content, NO_HEADER)
 
 
 class LeaseResponse(NamedTuple):
@@ -251,22 +261,14 @@ class LeaseResponse(NamedTuple):
     granted: int = 0
 
 
-class Event(NamedTuple):
-    """A key was written or deleted."""
-
-    deleted: bool
-    key: bytes
-    revision: int
-
-
 class WatchResponse(NamedTuple):
-    """A message of one watch: it began (after the revision of the header), it ended, or there are events."""
+    """A message of one watch: it began at a revision, it ended, or its key was written or deleted."""
 
-    header: Header
     watch: int = 0
+    revision: int = 0
     created: bool = False
     cancelled: bool = False
-    events: tuple[Event, ...] = ()
+    changed: bool = False
 
 
 class Status(NamedTuple):
@@ -309,15 +311,15 @@ def _read_key_value(message: bytes) -> KeyValue:
 
 def read_txn(message: bytes) -> TxnResponse:
     """The response to a transaction."""
-    header, succeeded, results = NO_HEADER, False, []
+    header, succeeded, results = b"", False, []
     for field, content in fields(message):
         if field == 3:
             results.append(content)
         elif field == 1:
-            header = read_header(content)
+            header = content
         elif field == 2:
             succeeded = content != 0
-    return TxnResponse(header, succeeded, tuple(results))
+    return TxnResponse(header, results, succeeded=succeeded)
 
 
 def read_lease(message: bytes) -> LeaseResponse:
@@ -328,17 +330,10 @@ def read_lease(message: bytes) -> LeaseResponse:
 
 
 def read_watch(message: bytes) -> WatchResponse:
-    """A message of the stream of watches."""
-    found = fields(message)
-    get = dict(found).get
-    events = tuple(_read_event(content) for field, content in found if field == 11)
-    return WatchResponse(read_header(get(1, b"")), signed(get(2, 0)), bool(get(3, 0)), bool(get(4, 0)), events)
-
-
-def _read_event(message: bytes) -> Event:
+    """A message of the stream of watches. What has changed is left unread: whoever is woken by it reads the store."""
     get = dict(fields(message)).get
-    kv = _read_key_value(get(2, b""))
-    return Event(get(1, 0) == 1, kv.key, kv.written)
+    revision = read_header(get(1, b"")).revision if get(3, 0) else 0
+    return WatchResponse(signed(get(2, 0)), revision, bool(get(3, 0)), bool(get(4, 0)), get(11) is not None)
 
 
 def read_token(message: bytes) -> str:

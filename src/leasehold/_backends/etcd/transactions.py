@@ -140,14 +140,15 @@ def try_acquire(new: NewClaim, room_at: int = 0) -> bytes:
 # --- a claim in the queue
 
 
+@_cached
+def _read_own(key: bytes, floor: bytes) -> tuple[bytes, bytes]:
+    return op_range(read(key)), op_range(read(floor))
+
+
 def _position(keys: LockKeys, key: bytes, created: int, limit: int) -> list[bytes]:
     """Reads of the key, the floor, the claims in the way (newest first, up to the limit), and the oldest claim."""
-    return [
-        op_range(read(key)),
-        op_range(read(keys.floor)),
-        op_range(range_(*keys.ahead, limit=limit, sort=Sort.NEWEST, keys_only=True, newest=created - 1)),
-        _read_first(keys),
-    ]
+    in_the_way = op_range(range_(*keys.ahead, limit=limit, sort=Sort.NEWEST, keys_only=True, newest=created - 1))
+    return [*_read_own(key, keys.floor), in_the_way, _read_first(keys)]
 
 
 def position(keys: LockKeys, key: bytes, created: int, limit: int) -> bytes:
@@ -179,9 +180,14 @@ def verify(claims: Sequence[tuple[bytes, int]], floor: bytes) -> bytes:
     return unchanged + then(op_range(read(floor))) + b"".join([otherwise(op_range(read(key))) for key, _ in claims])
 
 
+@_cached
+def _delete_or_read(key: bytes) -> bytes:
+    return then(op_delete(delete(key))) + otherwise(op_range(read(key)))
+
+
 def release(key: bytes, written: int) -> bytes:
     """Delete a claim if it is as it was last written; otherwise read it."""
-    return condition(written_at(key, written)) + then(op_delete(delete(key))) + otherwise(op_range(read(key)))
+    return condition(written_at(key, written)) + _delete_or_read(key)
 
 
 def cool(kv: KeyValue, value: bytes, lease: int) -> bytes:
@@ -218,7 +224,7 @@ def withdraw(key: bytes, value: bytes, withdrawal: bytes, lease: int) -> bytes:
 
 def delete_if(key: bytes, value: bytes) -> bytes:
     """Delete a claim if it has the value that we wrote; otherwise read its key."""
-    return condition(value_is(key, value)) + then(op_delete(delete(key))) + otherwise(op_range(read(key)))
+    return condition(value_is(key, value)) + _delete_or_read(key)
 
 
 def drop(key: bytes, lease: int, created: int) -> bytes:

@@ -46,10 +46,11 @@ class AsyncioNodeRequest:
     def start(self, done: Callable[[Any], None]) -> None:
         """Send; the answer comes later. A node that has not cached the script gets its text, on the same connection."""
         if self.node.failure is not None:
-            raise self.node.failure
+            raise self.node.failure.with_traceback(None)  # each time the same one: it would keep the frames of all
         self._connection = connection = self._wire.shared(self.node)
 
         def arrived(answer: asyncio.Future[list[Any]]) -> None:
+            self._wire.answered()
             error = BackendUnavailable("cancelled") if answer.cancelled() else answer.exception()
             if error is not None:
                 self.node.deliver_later(self._call)
@@ -78,6 +79,7 @@ class AsyncioNodeRequest:
 
         def check(answer: asyncio.Future[list[Any]]) -> None:
             """Read the error, or asyncio would log it as one that was never retrieved."""
+            self._wire.answered()
             if answer.cancelled() or answer.exception() is not None:
                 self.node.deliver_later(call)
             elif payload is call.short and lacks_script(answer.result()):
@@ -138,17 +140,19 @@ class AsyncioWire:
         if node is not None and self._pending and time.monotonic() - self._pending[0] > self._timeout:
             node.missed()
             if node.failure is not None:
-                raise node.failure
+                raise node.failure.with_traceback(None)
         return connection
 
     def send(self, connection: AsyncioConnection, payload: bytes, count: int) -> asyncio.Future[list[Any]]:
-        """Send; answers come in the order of the requests."""
-        self._pending.append(time.monotonic())
-        answer = connection.call(payload, count, SILENCE_LIMIT)
-        answer.add_done_callback(self._answered)
-        return answer
+        """Send; answers come in the order of the requests. What is called at the end of it calls `answered` first.
 
-    def _answered(self, _: asyncio.Future[list[Any]]) -> None:
+        Not a callback of its own: asyncio would schedule two for each answer.
+        """
+        self._pending.append(time.monotonic())
+        return connection.call(payload, count, SILENCE_LIMIT)
+
+    def answered(self) -> None:
+        """The oldest request is over."""
         if self._pending:
             self._pending.popleft()
 
@@ -158,7 +162,9 @@ class AsyncioWire:
     async def exchange(self, payload: bytes, count: int, *, fresh: bool = False) -> list[Any]:
         """Send commands and wait for all replies."""
         connection = await self._connect() if fresh else self.shared()
-        return await self.send(connection, payload, count)
+        answer = self.send(connection, payload, count)
+        answer.add_done_callback(lambda _: self.answered())
+        return await answer
 
     def close(self) -> None:
         """Close it."""

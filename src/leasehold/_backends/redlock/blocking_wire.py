@@ -141,7 +141,11 @@ class BlockingNodeRequest(Pending):
     call: Call
 
     def __init__(self, wire: BlockingWire, node: Node, call: Call, until: float) -> None:
-        super().__init__(call, call.count)
+        self.call = call  # as `Pending` does, in one call less: there is one of these for each node and request
+        self.count = call.count
+        self.sent = 0.0
+        self.is_repeated = False
+        self.replies = []
         self.node = node
         self._wire = wire
         self._until = until
@@ -157,7 +161,7 @@ class BlockingNodeRequest(Pending):
     def send(self) -> None:
         """Send without waiting."""
         if self.node.failure is not None:
-            raise self.node.failure
+            raise self.node.failure.with_traceback(None)  # each time the same one: it would keep the frames of all
         self._connection = connection = self._wire.take(self.node, self._until)
         try:
             connection.start(self, self.call.short)
@@ -303,7 +307,7 @@ class BlockingWire:
             node.missed()
             if node.failure is not None:
                 self.give_back(connection)
-                raise node.failure
+                raise node.failure.with_traceback(None)
         return late < SILENCE_LIMIT and connection.is_alive()
 
     def discard(self, connection: NodeConnection) -> None:
