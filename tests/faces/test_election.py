@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from leasehold import AcquireTimeout, ClientClosed, Leader, LeaseLost, events
+from leasehold._patterns.callbacks import Watch
 from leasehold._patterns.observation import leader_of
 from leasehold.errors import BackendUnavailable, ConfigurationError
 from leasehold.events import Renewed
@@ -294,6 +295,17 @@ def test_when_run_has_ended_nobody_looks_for_leaders_any_more(client: Client) ->
     with pytest.raises(KeyError):
         client.election("x", on_new_leader=lambda _: None).run(body)
     eventually(lambda: not [one for one in threading.enumerate() if one.name == "leasehold observer"])
+
+
+def test_a_campaign_that_failed_leaves_nobody_who_looks_for_leaders(
+    client: Client, other: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped: list[Watch] = []
+    monkeypatch.setattr(Watch, "stop", lambda watch: stopped.append(watch))  # noqa: PLW0108 - a method
+    with client.election("x").lead(), pytest.raises(AcquireTimeout):
+        with other.election("x", on_new_leader=lambda _: None).lead(timeout=0):
+            """Never entered."""
+    assert len(stopped) == 2, "that of the campaign that failed, and that of the one that won"
 
 
 def test_the_reason_of_an_election_is_shown(client: Client, other: Client) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from leasehold import LeaseLost, LossReason, ModeConflict
+from leasehold._runtimes.threads import run
 from leasehold.errors import ConfigurationError, UnsupportedCapability
 from leasehold.testing.manual import ManualStore
 from leasehold.values import Capability
@@ -216,6 +217,21 @@ def test_a_member_that_was_taken_off_the_list_keeps_what_it_has_and_joins_again(
         settle(store, lambda: (len(first.owned()), len(second.owned())) == (2, 2))
         store.pass_time(5)
         assert (len(first.owned()), len(second.owned())) == (2, 2)
+
+
+@pytest.mark.parametrize("now", [False, True])
+def test_a_member_that_an_operator_has_ended_is_counted_no_more(client: Client, other: Client, now: bool) -> None:
+    with partitions(client) as first, partitions(other) as second:
+        gone = second._twin._membership
+        name, me = first._twin._members_lock.name, first._twin._membership
+        assert me is not None
+        assert gone is not None
+        run(first._twin._find_out(me.fence))
+        assert first.members == 2
+        assert client.break_lock(name, fence=gone.fence, reason="its host is gone", now=now)
+        due = run(first._twin._find_out(me.fence))
+        assert first.members == 1, "its ttl is not over, and its partitions must not wait for that"
+        assert not due.let_go
 
 
 def test_while_the_store_is_silent_a_member_keeps_what_it_has(

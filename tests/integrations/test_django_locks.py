@@ -23,6 +23,7 @@ from django.urls import path
 import leasehold
 from leasehold.errors import AcquireTimeout, ConfigurationError, LeaseLost, StaleFence
 from leasehold.integrations.django import aclient, ahold, client, guard, hold, locked
+from leasehold.integrations.django.clients import read_settings
 from leasehold.testing.manual import ManualStore
 from tests.sql.desks import django_alias, fresh_schema
 
@@ -277,6 +278,20 @@ def test_there_is_one_client_until_the_settings_change(store: ManualStore) -> No
                 """Never entered."""
         finally:
             held.release()
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ({}, {"timeout": 5.0}),
+        ({"TIMEOUT": "1s"}, {"timeout": "1s"}),
+        ({"TIMEOUT": 0}, {"timeout": 0}),
+        ({"TTL": "1m"}, {"timeout": 5.0, "ttl": "1m"}),
+    ],
+)
+def test_the_settings_of_the_project_count_more_than_our_defaults(given: Any, read: Any) -> None:
+    with override_settings(LEASEHOLD={"URL": "memory://", **given}):
+        assert read_settings() == ("memory://", read)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+import aiosqlite
 import psycopg
 import pytest
 from sqlalchemy import text
@@ -176,3 +177,23 @@ def test_schema_is_named_apart_and_the_async_twin_does_the_same(postgres: Postgr
         await engine.dispose()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("face", ["def", "async def"])
+def test_a_store_that_has_gone_back_gives_a_higher_fence_after_a_row_has_refused_it(tmp_path: Path, face: str) -> None:
+    async def refused_async(lease: leasehold.Lease) -> None:
+        async with aiosqlite.connect(tmp_path / "data.db") as tx:
+            await fenced_update_async(tx, lease, "orders", {}, where={"id": 1})
+
+    with closing(sqlite3.connect(tmp_path / "data.db")) as database, leasehold.connect("memory://") as client:
+        database.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, fence BIGINT NOT NULL)")
+        database.execute("INSERT INTO orders VALUES (1, 5000)")
+        database.commit()
+        with client.lock("orders").hold() as lease, pytest.raises(StaleFence):
+            if face == "def":
+                fenced_update(database, lease, "orders", {}, where={"id": 1})
+            else:
+                asyncio.run(refused_async(lease))
+        with client.lock("orders").hold() as lease:
+            assert lease.fence > 5000
+            assert fenced_update(database, lease, "orders", {}, where={"id": 1})

@@ -9,6 +9,7 @@ import pytest
 
 from leasehold.cli.main import main
 from leasehold.sql import Queue, queue_schema
+from leasehold.sql.database_url import _open_mysql
 from tests.sql.queue_connect import connect
 from tests.sql.queue_places import DATABASES, queue_url
 
@@ -82,3 +83,21 @@ def test_what_cannot_be_done_is_said(tmp_path: Path, program: Any, capsys: pytes
 @pytest.mark.parametrize("dialect", DATABASES)
 def test_the_table_is_printed(dialect: str, program: Any) -> None:
     assert program("schema", "queue", "--dialect", dialect) == (0, queue_schema(dialect).rstrip() + "\n")
+
+
+@pytest.mark.parametrize(
+    ("url", "options"),
+    [
+        ("mysql://", ("localhost", 3306, "root", "", "")),
+        ("mysql://db/shop", ("db", 3306, "root", "", "shop")),
+        ("mariadb://ana:p%40ss%2Fword@db:3307/shop", ("db", 3307, "ana", "p@ss/word", "shop")),
+        ("mysql://a%40na:x@db/sh%20op", ("db", 3306, "a@na", "x", "sh op")),
+    ],
+)
+def test_a_url_of_mysql_is_read_with_its_encoded_characters(
+    url: str, options: tuple[object, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, object] = {}
+    monkeypatch.setattr("pymysql.connect", given.update)
+    _open_mysql(url)
+    assert tuple(given[name] for name in ("host", "port", "user", "password", "database")) == options

@@ -135,7 +135,7 @@ def write(tx: Any, job: Job) -> None:
 
 
 def test_every_job_is_worked_off_inside_and_outside_transactions(source: Source) -> None:
-    source.enqueue("good", "bad", "worse")
+    source.enqueue("good", "bad", "worse", "worse")
 
     def handle(tx: Any, job: Job) -> None:
         write(tx, job)
@@ -148,8 +148,8 @@ def test_every_job_is_worked_off_inside_and_outside_transactions(source: Source)
     while ("ready", 1) in source.states():  # its pause is over after 10 ms
         second = queue.run(handle, source.database, in_transaction=True, until_idle=True)
         first.completed += second.completed
-    assert (first.completed, first.dead, first.refused) == (2, 1, 0)
-    assert source.states() == [("done", 1), ("done", 2), ("dead", 1)]
+    assert (first.completed, first.failed, first.dead, first.refused) == (2, 3, 2, 0)
+    assert source.states() == [("done", 1), ("done", 2), ("dead", 1), ("dead", 1)]
     assert source.effects() == [1, 2]  # what failed has written nothing
     seen: list[object] = []
     source.enqueue("outside")

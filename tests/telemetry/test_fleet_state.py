@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import pytest
 
 import leasehold
 from leasehold.cli.exporter import FLEET_METRICS, metrics_page
@@ -154,3 +156,24 @@ def test_the_page_is_read_by_prometheus_own_parser_whatever_a_group_is_called() 
     (sample,) = families["leasehold_fleet_locks_held"].samples
     assert sample.labels == {"group": 'a"b\\c\nd'}
     assert sample.value == 1
+
+
+@pytest.mark.parametrize(("when", "good"), [("never", True), ("before", True), ("during", False), ("after", False)])
+def test_an_order_makes_what_was_read_before_it_or_meanwhile_out_of_date(when: str, good: bool) -> None:
+    with leasehold.connect("memory://") as client:
+
+        class Watched:
+            def locks(self, prefix: str) -> Sequence[LockState]:
+                if when == "during":
+                    reader.outdate()
+                return client.locks(prefix)
+
+        watched: Any = Watched()
+        reader = FleetReader(watched, max_age=60)
+        if when == "before":
+            reader.outdate()
+        reader.read()
+        eventually(lambda: reader._reading is None)
+        if when == "after":
+            reader.outdate()
+        assert (reader.begin() is None) is good

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from leasehold import errors
 from leasehold._backends.sqlite.doctor import _rights
 from leasehold.cli import exit_codes
+from leasehold.cli.candidates import _positional
 from leasehold.cli.child import group_is_alive
 from leasehold.cli.durations import duration, show_duration
 from leasehold.cli.held import names_as_json
@@ -211,3 +212,24 @@ def test_a_signal_that_came_with_the_lock_is_kept_for_the_command() -> None:
         assert signals.collect(0.0) == []
     finally:
         signals.restore()
+
+
+@pytest.mark.parametrize(
+    ("verb", "line", "expected"),
+    [
+        ("break", "", "name"),
+        ("break", "job", None),
+        ("break", "--url local:", "name"),
+        ("break", "--url=local:", "name"),
+        ("break", "--url local: job", None),
+        ("break", "--json", "name"),
+        ("break", "--json job", None),
+        ("watch", "--every 1s", "prefix"),
+        ("watch", "--every 1s job", None),
+        ("hold", "one two", "names"),
+        ("hold", "--ttl 5s one", "names"),
+    ],
+)
+def test_the_shell_completes_the_argument_that_comes_next(verb: str, line: str, expected: str | None) -> None:
+    found = _positional(parser_for(VERBS[verb])._actions, line.split())
+    assert (found and found.dest) == expected

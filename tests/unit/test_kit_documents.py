@@ -335,6 +335,22 @@ def test_a_waiter_is_notified_when_its_turn_comes_and_only_then(clock: HandClock
     assert store.watches["lock:ns:name"] == []
 
 
+def test_when_the_store_cannot_say_whose_turn_it_is_every_waiter_asks(clock: HandClock) -> None:
+    store = NotifyingDocuments(clock.now)
+    holder, waiter = open_backend(store, clock), open_backend(store, clock)
+    grant = granted(run(holder.join(claim(1))))
+    places = [place for number in (2, 3) if isinstance(place := run(waiter.join(claim(number))), Place)]
+
+    async def away(key: str) -> list[str]:
+        raise BackendUnavailable("away")
+
+    waiter.waiters_to_notify = away  # type: ignore[method-assign]
+    run(holder.release(grant))
+    assert len(places) == 2
+    eventually(lambda: all(place.signal.is_set() for place in places))
+    run(waiter.close())
+
+
 def test_a_release_before_the_watch_began_is_not_missed(clock: HandClock) -> None:
     store = NotifyingDocuments(clock.now)
     backend = open_backend(store, clock)

@@ -212,6 +212,16 @@ def test_a_call_waits_behind_those_that_came_before_and_a_release_goes_first() -
             pool.get("c", until=pool.runtime.now(), **options)
 
 
+@pytest.mark.parametrize("queue", ["first", "rest"])
+def test_who_waits_is_called_when_a_connection_is_given_back(queue: str) -> None:
+    pool = Filled(limit=1)
+    used = pool.get("a")
+    waiter = pool.runtime.signal()
+    getattr(pool._queue, queue).append(waiter)
+    pool.give(used)
+    assert waiter.is_set()
+
+
 @pytest.mark.parametrize("when", ["idle", "used", "new"])
 def test_closing_ends_every_connection_and_every_call(when: str) -> None:
     pool = Filled(limit=1)

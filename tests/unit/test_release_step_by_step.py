@@ -9,6 +9,7 @@ import pytest
 
 from leasehold import BackendRejected, BackendUnavailable, ClientClosed, OutcomeUnknown, events
 from leasehold._core.backoff import GRACE
+from leasehold._core.release import give_back
 from leasehold._core.states import State
 from leasehold._runtimes.threads import run
 from leasehold.testing import ManualStore
@@ -213,3 +214,26 @@ def test_a_withdrawal_that_fails_does_not_undo_what_the_release_has_freed(steps:
     backend.withdraw = withdraw
     steps.script = [True, False]
     assert lease.release() is True
+
+
+@pytest.mark.parametrize(
+    ("answer", "goes_on"),
+    [
+        (True, False),
+        (False, False),
+        (AWAY, True),
+        (SILENT, True),  # the request may be lost: nobody holds the lock, and it would stay taken for its ttl
+        (BackendRejected("no right"), False),
+        (ClientClosed(backend="x"), False),
+    ],
+)
+def test_what_no_caller_got_is_given_back_once_and_goes_on_in_the_background_where_that_helps(
+    steps: Steps, answer: Any, goes_on: bool
+) -> None:
+    lease = steps.client.lock("x", ttl=60).acquire()
+    del steps.seen[:]
+    steps.script = [answer]
+    run(give_back(steps.opened, lease._twin._tenure))
+    assert len(steps.untils) == 1
+    assert len(steps.background) == goes_on
+    assert steps.seen == [], "nobody has got it, so nobody has lost it"

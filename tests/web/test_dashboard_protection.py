@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from starlette.requests import HTTPConnection
 
 import leasehold
 from leasehold.web import BasicAuth, ProxyHeader, Role, Viewer, dashboard, hash_password
@@ -115,6 +116,27 @@ def test_a_proxys_header_is_believed_only_from_the_proxy(client: leasehold.Clien
         program(address, headers=headers) as caller,
     ):
         assert caller.get("").status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("names", "address", "user"),
+    [
+        (["ana"], "127.0.0.1", "ana"),
+        ([" ana "], "::1", "ana"),
+        ([], "127.0.0.1", None),
+        ([" "], "127.0.0.1", None),
+        (["ana", "eve"], "127.0.0.1", None),  # the caller sent one, and the proxy another: nobody knows which is whose
+        (["eve", "ana"], "127.0.0.1", None),
+        (["ana"], "127.0.0.2", None),
+        (["ana"], "a-name", None),
+        (["ana"], None, None),
+    ],
+)
+def test_a_proxy_names_one_user_from_its_own_address(names: list[str], address: str | None, user: str | None) -> None:
+    headers = [(b"x-user", name.encode()) for name in names]
+    client = None if address is None else (address, 4711)
+    viewer = ProxyHeader("X-User")(HTTPConnection({"type": "http", "headers": headers, "client": client}))
+    assert (viewer and viewer.name) == user
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from hypothesis import strategies as some
 from leasehold._backends.nats import errors
 from leasehold._backends.nats.connection import Greeting, Inbox, Servers
 from leasehold._backends.nats.doctor import Doctor, _clock, _replicas, _storage
-from leasehold._backends.nats.documents import _key, _token, bucket_config, instant
+from leasehold._backends.nats.documents import NatsDocuments, _key, _token, bucket_config, instant
 from leasehold._backends.nats.notifications import Watches
 from leasehold._backends.nats.options import Options, read_url
 from leasehold._backends.nats.wire import Frame, Parser, Request, publish
@@ -286,3 +286,28 @@ def test_the_doctor_judges_replicas_storage_and_clock() -> None:
     assert _clock({"ts": stamp(0)}).level is Level.OK
     assert {_clock({"ts": stamp(off)}).level for off in (-60, 60)} == {Level.WARNING}
     assert _clock({}).level is Level.PROBLEM
+
+
+_FIT = {"discard": "new", "max_msgs_per_subject": 1, "republish": {"src": "$KV.locks.>", "dest": "told.>"}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({}, None),
+        ({"max_age": 0}, None),
+        ({"max_age": 1}, "expire"),
+        ({"discard": "old"}, "discards"),
+        ({"discard": None}, "discards"),
+        ({"max_msgs_per_subject": 2}, "history"),
+        ({"max_msgs_per_subject": -1}, "history"),
+        ({"max_msgs_per_subject": None}, "history"),
+        ({"republish": None}, "announce"),
+        ({"republish": {"src": "$KV.locks.>", "dest": "elsewhere.>"}}, "announce"),
+        ({"republish": {"src": "$KV.others.>", "dest": "told.>"}}, "announce"),
+    ],
+)
+def test_a_bucket_in_which_locks_would_vanish_or_waiters_sleep_is_refused(changes: Any, word: str | None) -> None:
+    ours: Any = SimpleNamespace(_subjects="$KV.locks.", _announced="told.")
+    why = NatsDocuments.unfit(ours, {**_FIT, **changes})
+    assert why is None if word is None else word in (why or "")

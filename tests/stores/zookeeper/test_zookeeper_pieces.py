@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
 from leasehold._backends.zookeeper.claim_node import Registry
+from leasehold._backends.zookeeper.fences import Fences
 from leasehold._backends.zookeeper.keys import NodeData, Paths, Sibling, key_of, node_id, node_prefix, parse_node
 from leasehold._backends.zookeeper.options import Options
 from leasehold._backends.zookeeper.pool import MOST_SESSIONS, Pool, rounded
 from leasehold._backends.zookeeper.queue import QueueView, is_admitted, split
 from leasehold._backends.zookeeper.validity import Validity, session_timeout
-from leasehold._runtimes.threads import ThreadRuntime
+from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold.errors import BackendRejected, ConfigurationError
 from leasehold.store_url import StoreURL
 from leasehold.testing.contract.names import hostile_names
@@ -387,3 +388,35 @@ def test_without_room_for_another_session_a_claim_lives_on_the_next_longer_one()
     assert pool.session_for(25.0, "owner") is pool._sessions[30.0]
     with pytest.raises(BackendRejected, match="different ttls"):
         pool.session_for(1000.0, "owner")
+
+
+@pytest.mark.parametrize(
+    ("floor", "lowest", "fence", "answer", "raised"),
+    [
+        (0, 100, 100, 100, None),
+        (0, 100, 101, 101, 101),
+        (1000, 100, 1050, 1100, None),  # neither alone is enough
+        (1000, 100, 1100, 1100, None),
+        (1000, 100, 1101, 1101, 1101),
+        (1000, 5, 7, 1005, None),
+    ],
+)
+def test_a_floor_is_raised_only_where_later_fences_would_be_too_low(
+    floor: int, lowest: int, fence: int, answer: int, raised: int | None
+) -> None:
+    written: list[int] = []
+
+    class Known(Fences):
+        def __init__(self) -> None:
+            """Nothing is asked of a server."""
+
+        async def known(self, *_: object) -> int:
+            return floor
+
+        async def _raise(self, _: object, fence: int, __: float) -> int:
+            written.append(fence)
+            return fence
+
+    session: Any = None
+    assert run(Known().raise_above(session, fence, lowest)) == answer
+    assert written == ([] if raised is None else [raised])
