@@ -7,19 +7,21 @@ import subprocess
 import sys
 import time
 import uuid
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from apscheduler.events import EVENT_JOB_ERROR, EVENT_JOB_EXECUTED
 from apscheduler.job import Job
 from apscheduler.schedulers.background import BackgroundScheduler
+from apscheduler.triggers.interval import IntervalTrigger
 
 import leasehold
 from leasehold.errors import ConfigurationError
-from leasehold.integrations.apscheduler import OnceExecutor
+from leasehold.integrations.apscheduler import OnceExecutor, _slot
 from tests.waiting import LIMIT, eventually
 
 if TYPE_CHECKING:
@@ -148,3 +150,13 @@ def test_processes_run_every_second_once_and_go_on_when_one_is_killed(tmp_path: 
 def _line(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     return process.stdout.readline().strip()
+
+
+@pytest.mark.parametrize("hours", [-11, -1, 0, 2, 9])
+@pytest.mark.parametrize("interval", [False, True])
+def test_a_run_has_one_name_in_every_time_zone(hours: int, interval: bool) -> None:
+    job: Any = SimpleNamespace(trigger=IntervalTrigger(hours=1) if interval else object())
+    instant = datetime(2030, 3, 4, 5, 6, tzinfo=UTC)
+    there = instant.astimezone(timezone(timedelta(hours=hours)))
+    assert _slot(job, there) == _slot(job, instant)
+    assert _slot(job, there + timedelta(hours=1)) != _slot(job, instant)

@@ -237,3 +237,12 @@ def test_what_no_caller_got_is_given_back_once_and_goes_on_in_the_background_whe
     assert len(steps.untils) == 1
     assert len(steps.background) == goes_on
     assert steps.seen == [], "nobody has got it, so nobody has lost it"
+
+
+@pytest.mark.parametrize("late", [-0.001, 0.0, 0.001])
+def test_a_release_that_comes_after_the_end_of_the_lease_says_that_it_was_lost(steps: Steps, late: float) -> None:
+    lease = steps.client.lock("x", ttl=10, renew=False).acquire()
+    steps.script = [True]  # the store keeps it for a little longer than its holder may believe in it
+    steps.store.clock.advance(lease._twin._tenure.deadline - steps.store.clock.now() + late)
+    assert lease.release()
+    assert (lease.loss and lease.loss.reason) == (LossReason.EXPIRED if late >= 0 else None)

@@ -11,6 +11,7 @@ import pytest
 
 from leasehold.errors import RetryTransaction
 from leasehold.sql import is_retryable
+from leasehold.sql.wires.names import in_style
 
 
 def coded(code: int) -> sqlite3.Error:
@@ -57,3 +58,18 @@ def test_an_error_that_another_run_may_not_meet_is_known_by_its_code(wrap: Any, 
     if isinstance(error, RetryTransaction):
         wrap = lambda given: given  # noqa: E731 - ours is never wrapped
     assert is_retryable(wrap(error)) is again
+
+
+@pytest.mark.parametrize(
+    ("style", "text", "values"),
+    [
+        ("pyformat", "SELECT %(b)s, 5 %% 3, %(a)s, %(b)s", {"a": 1, "b": 2}),
+        ("named", "SELECT :b, 5 % 3, :a, :b", {"a": 1, "b": 2}),
+        ("format", "SELECT %s, 5 %% 3, %s, %s", (2, 1, 2)),
+        ("qmark", "SELECT ?, 5 % 3, ?, ?", (2, 1, 2)),
+        ("numeric", "SELECT :1, 5 % 3, :2, :3", (2, 1, 2)),
+        ("numeric_dollar", "SELECT $1, 5 % 3, $2, $3", (2, 1, 2)),
+    ],
+)
+def test_a_statement_is_written_as_its_driver_wants_it(style: str, text: str, values: Any) -> None:
+    assert in_style("SELECT %(b)s, 5 %% 3, %(a)s, %(b)s", {"a": 1, "b": 2}, style) == (text, values)

@@ -8,6 +8,30 @@ __all__ = ["BLIND_MUTANTS"]
 
 BLIND_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
+        "blind-6-percent-in-a-statement",
+        "a statement with a percent sign fails with drivers that write parameters as %s",
+        "sql/wires/names.py",
+        'return "%%" if style == "format" else "%"',
+        'return "%"',
+        ("tests/unit/test_sql_errors.py::test_a_statement_is_written_as_its_driver_wants_it",),
+    ),
+    Mutant(
+        "blind-6-release-after-the-end-looks-in-time",
+        "the release of a lease that ran out unnoticed is reported as in time: nobody learns that it was late",
+        "_core/keeper.py",
+        "            tenure.settle(self._runtime.now())\n            tenure.state = advance(tenure.state, RELEASE)",
+        "            tenure.state = advance(tenure.state, RELEASE)",
+        ("tests/unit/test_release_step_by_step.py",),
+    ),
+    Mutant(
+        "blind-6-apscheduler-slot-in-local-time",
+        "schedulers in two time zones call the same run by two names, and both run it",
+        "integrations/apscheduler.py",
+        "return run_time.astimezone(UTC).isoformat()",
+        "return run_time.isoformat()",
+        ("tests/integrations/test_apscheduler_once.py::test_a_run_has_one_name_in_every_time_zone",),
+    ),
+    Mutant(
         "blind-5-completion-counts-values-as-names",
         "the shell completes the wrong argument after an option with a value",
         "cli/candidates.py",
