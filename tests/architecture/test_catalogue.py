@@ -27,7 +27,7 @@ NUMBERS = {
     "R": (set(range(1, 15)) | {20}) - {12},
     "C": {1, 2, 3, 4, 5, 6, 9, 20, 21, 22, 23},
     "I": set(range(1, 16)),
-    "X": {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 13, 14, 15},
+    "X": {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 13, 14, 15, 16},
 }
 LATER = {"Redis", "PostgreSQL and guards", "etcd and ZooKeeper", "patterns"}
 CONTRACT = {f"contract:{case}" for case in CASES}

@@ -18,7 +18,7 @@ SCHEMES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("capability", [Capability.RECORD, Capability.MIN_HOLD, Capability.PAUSE])
+@pytest.mark.parametrize("capability", [Capability.RECORD, Capability.MIN_HOLD, Capability.RANGES, Capability.PAUSE])
 def test_the_stores_that_are_named_are_those_that_have_it(capability: Capability) -> None:
     _, where = HAD_AT[capability]
     assert {SCHEMES[word.strip(",")] for word in where.split() if word != "or"} == {

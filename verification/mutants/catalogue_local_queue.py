@@ -8,6 +8,8 @@ __all__ = ["LOCAL_QUEUE_MUTANTS"]
 
 _QUEUE = "_core/local_queue.py"
 _TESTS = "tests/unit/test_local_queue.py"
+_LINGER = "_core/linger.py"
+_LINGER_TESTS = "tests/unit/test_linger.py"
 
 LOCAL_QUEUE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
@@ -112,5 +114,75 @@ LOCAL_QUEUE_MUTANTS: tuple[Mutant, ...] = (
         "            local.send_away(waiter.queue)\n",
         "            pass\n",
         (f"{_TESTS}::test_a_store_that_fails_the_delegate_is_asked_by_each_of_the_others",),
+    ),
+    Mutant(
+        "linger-released-twice",
+        "what lingered is reported as released once more when its client gives everything back",
+        "_face/departure.py",
+        "                if not tenure.is_parked:",
+        "                if True:",
+        (f"{_LINGER_TESTS}::test_closing_gives_it_back_without_a_warning_and_never_renews_it_again",),
+    ),
+    Mutant(
+        "linger-fences-used-up",
+        "a lock that lingers is handed out under fences that others may get",
+        _LINGER,
+        "        batch.left, opened.parked[key], tenure.state = batch.left - 1, following, RELEASED\n",
+        "        opened.parked[key], tenure.state = following, RELEASED\n",
+        (f"{_LINGER_TESTS}::test_used_up_fences_send_it_back_to_the_store",),
+    ),
+    Mutant(
+        "linger-without-end",
+        "a lock that lingers does so anew after each release, so that a busy worker keeps others out for ever",
+        _LINGER,
+        "        batch.until = min(batch.until, now + batch.linger)\n",
+        "        batch.until = now + batch.linger\n",
+    ),
+    Mutant(
+        "linger-taken-late",
+        "a lock is handed out after its stay, because the keeper had no turn to end it",
+        _LINGER,
+        "parked.state is HELD and now < batch.until and batch.trusted",
+        "parked.state is HELD and batch.trusted",
+        (f"{_LINGER_TESTS}::test_it_is_not_handed_out_after_its_time_although_the_keeper_is_late",),
+    ),
+    Mutant(
+        "linger-wanted-here",
+        "a lock lingers although another call of its client waits for it",
+        _LINGER,
+        "        if is_wanted or opened.waiting_calls",
+        "        if opened.waiting_calls",
+        (f"{_LINGER_TESTS}::test_it_does_not_linger_while_another_call_of_the_client_waits_for_it",),
+    ),
+    Mutant(
+        "linger-taken-when-lost",
+        "a lock that was lost while it lingered is handed out",
+        _LINGER,
+        "    is_there = parked.state is HELD and now",
+        "    is_there = now",
+        (f"{_LINGER_TESTS}::test_one_that_is_lost_is_not_handed_out_and_no_one_hears_of_it",),
+    ),
+    Mutant(
+        "linger-never-ended",
+        "what lingers is never given back by the keeper",
+        "_core/keeper.py",
+        "            self._end_stays()\n",
+        "",
+        (f"{_LINGER_TESTS}::test_it_is_given_back_when_its_time_is_over_counted_from_the_first_release",),
+    ),
+    Mutant(
+        "linger-same-fence",
+        "the next holder of a lock that lingers has the fence of the one before",
+        _LINGER,
+        "Grant(grant.claim, grant.fence + 1, ",
+        "Grant(grant.claim, grant.fence, ",
+    ),
+    Mutant(
+        "linger-while-leaving",
+        "a lock lingers in a client that gives everything back",
+        _LINGER,
+        "        if is_wanted or opened.waiting_calls.is_leaving or not batch",
+        "        if is_wanted or not batch",
+        (f"{_LINGER_TESTS}::test_a_lease_released_while_the_client_closes_goes_to_the_store",),
     ),
 )

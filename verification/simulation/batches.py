@@ -10,6 +10,7 @@ import math
 from typing import TYPE_CHECKING
 
 from leasehold._core import local_queue
+from leasehold._core.linger import LingeringTenure
 from leasehold._core.local_queue import LocalQueue, LocalTenure
 from leasehold._core.states import State
 
@@ -55,7 +56,8 @@ class Batches:
         self._model = model
         self._clients: list[tuple[Link, AsyncClient]] = []
         self._began: dict[str, float] = {}  # by owner, when the first of a batch had it
-        self._released: dict[tuple[str, int], float] = {}  # by name and fence
+        self._acquired: dict[tuple[str, int], float] = {}  # by name and fence
+        self._released: dict[tuple[str, int], float] = {}
 
     def watch(self, link: Link, client: AsyncClient) -> None:
         """From now on."""
@@ -68,6 +70,7 @@ class Batches:
     def acquired(self, tenure: Tenure) -> None:
         """A call has a new lease."""
         self._began.setdefault(tenure.grant.claim.owner, self._world.now)
+        self._acquired.setdefault((tenure.name, tenure.grant.fence), self._world.now)
 
     def released(self, name: str, fence: int) -> None:
         """A lease was given back, or passed on."""
@@ -80,13 +83,24 @@ class Batches:
         if grant.fence == first or not isinstance(tenure, LocalTenure):
             return
         self._history.counts["passed on"] += 1
-        if called_at > self._began.get(grant.claim.owner, math.inf):
+        if isinstance(tenure, LingeringTenure):
+            self._lingered(tenure, first)
+        elif called_at > self._began.get(grant.claim.owner, math.inf):
             self._history.violate("served before those who wait elsewhere", f"{what} was asked for after its grant")
         if grant.fence > first + local_queue.MOST:
             self._history.violate("a batch without bound", f"{what}, the first had {first}")
+        if isinstance(tenure, LingeringTenure):
+            return
         passed_at = self._released.get((tenure.name, grant.fence - 1), -math.inf)
         if passed_at > self._began.get(grant.claim.owner, math.inf) + local_queue.LONGEST * 1.02 + SLACK:
             self._history.violate("a batch that lasts too long", f"{what}, granted at {granted_at:.3f}")
+
+    def _lingered(self, tenure: LingeringTenure, first: int) -> None:
+        """It was taken after a release: those who wait elsewhere may rely on the end of its stay."""
+        self._history.counts["lingered"] += 1
+        taken_at = self._acquired[tenure.name, tenure.grant.fence]
+        if taken_at > self._released.get((tenure.name, first), math.inf) + tenure.batch.linger * 1.02 + SLACK:
+            self._history.violate("taken after its stay", f"{tenure.name} fence {tenure.grant.fence}")
 
     def look(self) -> None:
         """Check every line now."""

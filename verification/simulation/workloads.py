@@ -186,7 +186,7 @@ class Actor:
 
     async def _hold_one(self) -> None:
         name = self._mutex()
-        await self._hold(self._site.client.lock(name, **self._options()), self._timeout(), name)
+        await self._hold(self._site.client.lock(name, **self._mutex_options()), self._timeout(), name)
 
     async def _contend(self) -> None:
         name = self._mutex()
@@ -202,11 +202,11 @@ class Actor:
 
     async def _hold_all(self) -> None:
         names = self._scene.mutexes
-        await self._hold(self._site.client.lock_all(names, **self._options()), self._timeout(), None)
+        await self._hold(self._site.client.lock_all(names, **self._mutex_options()), self._timeout(), None)
 
     async def _acquire_and_release(self) -> None:
         name = self._mutex()
-        lease = await self._acquire(self._site.client.lock(name, **self._options()), self._timeout())
+        lease = await self._acquire(self._site.client.lock(name, **self._mutex_options()), self._timeout())
         try:
             await self._work(lease, name)
         finally:
@@ -215,7 +215,7 @@ class Actor:
             self._scene.history.violate("the second release freed something", f"{lease!r}")
 
     async def _try(self) -> None:
-        lock = self._site.client.lock(self._mutex(), **self._options())
+        lock = self._site.client.lock(self._mutex(), **self._mutex_options())
         lease = await self._ask(lock, lock.try_acquire(), patient=False)
         if lease is not None:
             try:
@@ -525,6 +525,14 @@ class Actor:
             options["max_hold"] = ttl * (0.3 + random())
         elif Capability.MIN_HOLD in self._scene.capabilities and random() < 0.15:
             options["min_hold"] = ttl * random()
+        return options
+
+    def _mutex_options(self) -> LockOptions:
+        """Those of a lock that one holder has alone: it may linger."""
+        options, chance = self._options(), self._random.random()
+        plain = Capability.RANGES in self._scene.capabilities and not {"renew", "min_hold"} & options.keys()
+        if plain and chance < 0.5:
+            options["linger"] = min(1.0, self._scene.ttl / 4) * (0.05 + 1.9 * chance)
         return options
 
 

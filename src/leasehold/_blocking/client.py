@@ -91,7 +91,9 @@ class Client(Twin, Patterns, Operators):
         `reason` (None): shown to those who wait. `reentrant` (False): the same thread may acquire it again, and gets
         the same fence. `slow_wait`, `slow_wait_level` (the client's): when a wait for it is logged, and how. `fair`
         ("batches"): calls of this client that wait for it together are served together, without a request for each,
-        before the next process in line; "strict": strictly in order of arrival across processes.
+        before the next process in line; "strict": strictly in order of arrival across processes. `linger` (None): after
+        a release keep it for so long, at most a second, so that the next call of this client has it without a request;
+        for a worker that takes the same few names again and again. Others wait that much longer.
         """
         return Lock._of(self._twin.lock(name, **options))
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from leasehold._backoff import QUEUE_OR_POLL
 from leasehold._core.backoff import CONTENTION
 from leasehold._core.fence_repair import repair_fence
+from leasehold._core.linger import LingeringAttempt, take_parked
 from leasehold._core.local_acquire import LocalAttempt
 from leasehold.errors import BackendError
 from leasehold.spi import Place
@@ -35,9 +36,13 @@ async def acquire(opened: OpenClient, spec: LockSpec, deadline: float | None, ho
     """Wait for the lock until the deadline, an instant of the runtime's clock; None waits for ever."""
     if spec.reentrant and (again := opened.enter_again(spec)) is not None:
         return again
+    if opened.parked and (parked := await take_parked(opened, spec)) is not None:
+        return parked
     if opened.seen:
         await repair_fence(opened, spec)
-    attempt = _Attempt(opened, spec, math.inf if deadline is None else deadline, how)
+    attempt = (_LingeringAttempt if spec.linger else _Attempt)(
+        opened, spec, math.inf if deadline is None else deadline, how
+    )
     step: Callable[[], Awaitable[Tenure | None]]
     if attempt.is_single:
         step = attempt.try_at_once
@@ -61,9 +66,11 @@ async def try_acquire(opened: OpenClient, spec: LockSpec) -> Tenure | None:
     """Ask once; None if the lock is not free."""
     if spec.reentrant and (again := opened.enter_again(spec)) is not None:
         return again
+    if opened.parked and (parked := await take_parked(opened, spec)) is not None:
+        return parked
     if opened.seen:
         await repair_fence(opened, spec)
-    attempt = _Attempt(opened, spec, opened.runtime.now(), QUEUE_OR_POLL)
+    attempt = (_LingeringAttempt if spec.linger else _Attempt)(opened, spec, opened.runtime.now(), QUEUE_OR_POLL)
     try:
         tenure = await attempt.try_once()
         if tenure is None:
@@ -150,3 +157,9 @@ class _Attempt(LocalAttempt):
         except BaseException:
             await self._withdraw(claim)
             raise
+
+
+class _LingeringAttempt(LingeringAttempt, _Attempt):
+    """The same for a lock that lingers."""
+
+    __slots__ = ()

@@ -215,6 +215,8 @@ class Attempt:
         """Wait for the signal or until `wake`; meanwhile `on_wait` hears of it at once and every second."""
         if not self.has_waited:
             self._begin_to_wait()
+        if self._opened.parked:
+            await self._opened.unpark(self._spec.key)
         on_wait, waiting_calls, runtime = self._how.on_wait, self._opened.waiting_calls, self._runtime
         if on_wait is None:
             await waiting_calls.wait(self, signal, wake)

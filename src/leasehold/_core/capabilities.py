@@ -29,6 +29,10 @@ HAD_AT = {
     Capability.FIFO: ("queue of waiters", _WITH_QUEUES),
     Capability.RECORD: ("records, which jobs that run once, caches and idempotency keys need", _WITH_RECORDS),
     Capability.MIN_HOLD: ("min_hold", _WITH_RECORDS),
+    Capability.RANGES: (
+        "linger, as it keeps no fences free for that",
+        "local:, redis://, postgresql://, mysql:// or nats://",
+    ),
     Capability.PAUSE: ("way to pause a name", "local:, redis://, postgresql://, mysql:// or nats://"),
 }
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from leasehold._core.events import Events
+    from leasehold._core.linger import LingeringTenure
     from leasehold._core.tenure import Tenure
     from leasehold.spi import Backend, Runtime, Task
 
@@ -56,6 +57,7 @@ class Keeper:
         self.guard: AbstractContextManager[Any] = self.renewals.guard
         self._known: dict[int, Known] = {}
         self._dropped: deque[Known] = deque()  # finalizers only append here: taking the guard in one could deadlock
+        self._over: list[LingeringTenure] = []  # parked for long enough
         self._decided: list[Tenure] = []  # lost by their holders' own clock; kept until the loss is reported
         self._numbers = 0
         self._worker: Task | None = None
@@ -104,6 +106,11 @@ class Keeper:
         if following.deadline < self._wake:
             self._signal.set()
 
+    def look_by(self, instant: float) -> None:
+        """Look at that instant at the latest; the caller has the guard."""
+        if instant < self._wake:
+            self._signal.set()
+
     def decide(self, tenure: Tenure) -> Loss | None:
         """Whether the lease is lost now, by the clock; the worker then notifies its watchers and listeners."""
         with self.guard:
@@ -150,7 +157,7 @@ class Keeper:
             self._closed = True
             lost = self._lose_all(Loss(LossReason.CLOSED, "its client was closed"), now)
             worker = self._worker
-        names = [tenure.name for tenure in lost]
+        names = [tenure.name for tenure in lost if not tenure.is_parked]
         del lost
         self._signal.set()
         deadline = min(now + CLOSE_PATIENCE, limit)
@@ -170,6 +177,7 @@ class Keeper:
             lost = self._lose_all(Loss(LossReason.CLOSED, "its event loop has ended"), forget=True)
         self._signal.set()  # a loop that only stands still may run again
         self._worker = self._notifier = None
+        lost = [tenure for tenure in lost if not tenure.is_parked]  # its ttl frees what the program has released
         for tenure in lost:
             self._events.emit(happened.Dropped(tenure.name, tenure.grant.fence))
         if lost:
@@ -256,6 +264,7 @@ class Keeper:
             self._forget_dropped()
             lost, due, wake = self._survey(now)
             del decided
+            self._end_stays()
             if lost:
                 self._notifier = self._runtime.spawn(notify(lost), "leasehold loss")
             for tenure in lost:
@@ -282,7 +291,10 @@ class Keeper:
                 continue
             if tenure.state is LOST or now >= tenure.deadline:
                 if self._end(tenure, now):
-                    lost.append(tenure)
+                    (self._over if tenure.is_parked else lost).append(tenure)  # type: ignore[arg-type]
+                continue
+            if tenure.is_parked and now >= tenure.batch.until:  # type: ignore[union-attr]
+                self._over.append(tenure)  # type: ignore[arg-type]
                 continue
             if tenure.wants_renewal(now, tenure.grant.claim.ttl * BUNDLE if bundle else 0.0):
                 with self.guard:
@@ -290,6 +302,17 @@ class Keeper:
                 due.append((known, tenure.grant))
             wake = min(wake, tenure.next_action())
         return lost, due, wake
+
+    def _end_stays(self) -> None:
+        """Give back what was parked for long enough: in a task, as the store may not answer."""
+        over, self._over = [parked for parked in self._over if parked.stop_lingering()], []
+
+        async def go_back() -> None:
+            for parked in over:
+                await parked.go_back()
+
+        if over:
+            self._runtime.spawn(go_back(), "leasehold linger")
 
     def _end(self, tenure: Tenure, now: float) -> bool:
         """Stop keeping a lease that is over; True if its holder has to be notified."""
@@ -310,7 +333,7 @@ class Keeper:
             known = self._dropped.popleft()
             with self.guard:
                 forgotten = self._known.pop(known.number, None)
-            if forgotten is not None:
+            if forgotten is not None and not known.is_parked:
                 self._dispatcher.dispatch(happened.Dropped(known.name, known.fence))
 
     def _retire(self, now: float) -> bool:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from leasehold._core.keeper import Keeper
+    from leasehold._core.open_client import OpenClient
     from leasehold._core.waiting_calls import WaitingCalls
     from leasehold._face.lock_spec import LockSpec
     from leasehold.spi import Backend, Runtime, Signal
@@ -120,6 +121,8 @@ class Batch:
 
     __slots__ = ("last", "left", "present", "queue", "trusted", "until")
 
+    is_parked = False  # see `linger`
+
     def __init__(self, queue: LocalQueue, grant: Grant, now: float, trusted: float) -> None:
         self.queue: LocalQueue = queue
         self.last: int = queue.arrivals  # who came later has to wait for the next one
@@ -151,6 +154,10 @@ class LocalTenure(Tenure):
         super().confirm(answer, sent, now)
         if self.state is HELD:
             self.batch.trusted = max(self.batch.trusted, self.trusted_until(sent, answer.ttl))
+
+    def pass_on(self, opened: OpenClient) -> bool:
+        """Give it to the next one; False if it has to be given back to the store."""
+        return opened.local is not None and opened.local.pass_on(self)
 
 
 def first_tenure(queue: LocalQueue, waiter: LocalWaiter, grant: Grant, since: float, now: float) -> LocalTenure:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from leasehold._core.events import Events
+    from leasehold._core.linger import LingeringTenure
     from leasehold._core.local_queue import LocalQueues
     from leasehold._core.tenure import Tenure
     from leasehold._face.lock_spec import LockSpec
@@ -50,6 +51,8 @@ class OpenClient:
     close_patience: float  # 0 where the clock is turned by hand: it stands still while `close` waits
     entered: WeakValueDictionary[tuple[str, Mode, Hashable], Tenure] = field(default_factory=WeakValueDictionary)
     """The re-entrant locks that each thread or task holds."""
+    parked: dict[str, LingeringTenure] = field(default_factory=dict)
+    """By key, the leases that the program has released, and that the next call may have: see `linger`."""
     seen: dict[str, int] = field(default_factory=dict)
     """By key, the highest fence that a guarded resource reported since the last acquire."""
     builds: dict[str, Any] = field(default_factory=dict)
@@ -90,6 +93,7 @@ class OpenClient:
         if not self.waiting_calls.is_frozen:
             self.waiting_calls.close()
         try:
+            await self.end_parked(limit)
             await self.keeper.close(limit)  # which warns of leases that are still held
         except GeneratorExit:  # nothing can be awaited any more
             raise
@@ -97,6 +101,20 @@ class OpenClient:
             await self._close_connections(limit)
             raise
         await self._close_connections(limit)
+
+    async def end_parked(self, limit: float = math.inf) -> None:
+        """Give back what the program has released."""
+        if self.parked:
+            from leasehold._core.linger import end_parked  # noqa: PLC0415 - it was loaded by whoever parked one
+
+            await end_parked(self, limit)
+
+    async def unpark(self, key: str) -> None:
+        """Give back the lease of this key if it is parked: a call waits for it that cannot take it."""
+        if key in self.parked:
+            from leasehold._core.linger import unpark  # noqa: PLC0415 - it was loaded by whoever parked one
+
+            await unpark(self, key)
 
     async def _close_connections(self, limit: float) -> None:
         now = self.runtime.now()
@@ -121,6 +139,7 @@ class OpenClient:
     def bury(self) -> None:
         """Forget everything in a forked child: it belongs to the parent."""
         self.keeper.bury()
+        self.parked.clear()
         self.cleanup.bury()
         if self.local is not None:
             self.local.bury()

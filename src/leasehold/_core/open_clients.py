@@ -105,8 +105,10 @@ class OpenClients:
             return
         runtime = self._runtime
         until = runtime.now() + min(LAST_RELEASES, opened.close_patience)
+        await opened.end_parked()  # nothing else gives it back on this loop
         while opened.keeper.tenures() and runtime.now() < until:
             await runtime.sleep(LOOK_AGAIN)
+            await opened.end_parked()
         self.by_home.pop(home, None)
         opened.keeper.abandon()
         await opened.close(runtime.now() + GRACE)

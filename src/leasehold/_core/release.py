@@ -6,6 +6,7 @@ background until the lease's own deadline, so that the next holder need not wait
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from leasehold._core import events as happened
@@ -49,26 +50,25 @@ async def release(opened: OpenClient, tenure: Tenure) -> bool:
         raise
 
 
-async def give_back(opened: OpenClient, tenure: Tenure) -> None:
+async def give_back(opened: OpenClient, tenure: Tenure, until: float = math.inf) -> None:
     """Release what no caller has got: without a word to listeners, and whatever became of it meanwhile."""
     now = opened.runtime.now()
     opened.keeper.begin_release(tenure)
     if tenure.state is RELEASED:
         return
     try:
-        await _attempt(opened, tenure, now + GRACE)
+        await _attempt(opened, tenure, min(until, now + GRACE))
     except (BackendUnavailable, OutcomeUnknown):
         _go_on_in_the_background(opened, tenure)
     except (BackendError, ClientClosed):
         logger.debug("could not give back %r; its ttl will free it", tenure.name, exc_info=True)
 
 
-async def _is_passed_on(opened: OpenClient, tenure: Tenure) -> bool:
-    """Whether the next one in the local queue has it now, so that there is nothing to release in the store."""
-    local: Any = opened.local  # there is one where there are batches
+async def _is_passed_on(opened: OpenClient, tenure: Any) -> bool:  # it is a `LocalTenure`
+    """Whether the next one here has it now, or shall have it: there is nothing to release in the store."""
     was_held = tenure.state is HELD
     try:
-        passed = local.pass_on(tenure)
+        passed: bool = tenure.pass_on(opened)
     except GeneratorExit:
         raise
     except BaseException:  # a signal handler raised
@@ -131,7 +131,7 @@ async def _attempt(opened: OpenClient, tenure: Tenure, until: float) -> bool:
         await runtime.switch()
     if answer is True or answer is False:
         opened.keeper.finish_release(tenure)
-    elif opened.keeper.finish_release(tenure, answer):
+    elif opened.keeper.finish_release(tenure, answer) and not tenure.is_parked:
         opened.events.emit(happened.Lost(tenure.name, tenure.grant.fence, answer))
     return freed
 
@@ -142,7 +142,8 @@ def _go_on_in_the_background(opened: OpenClient, tenure: Tenure) -> None:
             return  # another call of release was faster
         freed = await _attempt(opened, tenure, until)
         tenure.freed = freed
-        opened.events.released(tenure.name, tenure.grant.fence, freed)
+        if not tenure.is_parked:
+            opened.events.released(tenure.name, tenure.grant.fence, freed)
 
     opened.cleanup.add(tenure.name, perform, tenure.kept_until)
 

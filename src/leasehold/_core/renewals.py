@@ -37,6 +37,8 @@ class Known(weakref.ref["Tenure"]):
     name: str
     fence: int
 
+    is_parked = False  # the program has released it: nothing is lost when it is dropped
+
     def concerned(self) -> Tenure | None:
         """The lease that the answer to a renewal is about."""
         return self()
@@ -48,6 +50,11 @@ class BatchKnown(Known):
     __slots__ = ("batch",)
 
     batch: Batch | None
+
+    @property
+    def is_parked(self) -> bool:  # type: ignore[override]
+        """Whether the grant has no holder just now."""
+        return self.batch is not None and self.batch.is_parked
 
     def concerned(self) -> Tenure | None:
         """The one that it was passed on to meanwhile, if it was."""
@@ -123,7 +130,7 @@ class Renewals:
             if is_outdated:
                 continue
             self._apply(tenure, answer, sent)
-            if tenure.state is State.HELD:
+            if tenure.state is State.HELD and not tenure.is_parked:
                 renewed.append((tenure.name, tenure.grant.fence))
             elif tenure.state is State.LOST and isinstance(answer, Grant) and tenure.gives_back_late:
                 late.append(answer)
@@ -161,7 +168,7 @@ class Renewals:
             tenure.renewal_ended()
             first = tenure.failure is None
             failed = tenure.failed(str(error) or type(error).__name__, sent, now)
-        if failed and first and tenure.state is State.HELD:
+        if failed and first and tenure.state is State.HELD and not tenure.is_parked:
             self._dispatcher.dispatch(
                 happened.RenewalFailed(tenure.name, tenure.deadline - now, str(error), tenure.grant.fence)
             )

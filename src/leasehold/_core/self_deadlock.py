@@ -34,7 +34,12 @@ def own_hold(opened: OpenClient, spec: LockSpec, holder: Holder | None) -> OwnHo
     current = id(opened.runtime.current())
     for tenure in opened.keeper.tenures():
         theirs = tenure.grant.claim
-        if theirs.key != spec.key or tenure.state is not HELD or not _exclude(theirs.mode, spec.mode):
+        if (
+            theirs.key != spec.key
+            or tenure.state is not HELD
+            or tenure.is_parked
+            or not _exclude(theirs.mode, spec.mode)
+        ):
             continue
         if tenure.taker == current:
             cure = "release it first" + (", or use reentrant=True" if theirs.mode is spec.mode else "")

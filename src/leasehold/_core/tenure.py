@@ -46,6 +46,7 @@ class Tenure:
     """The holder's side of one grant."""
 
     gives_back_late = True  # whether a renewal that is confirmed after the end is released at once
+    is_parked = False  # whether the program has released it, and the client keeps it for a moment: see `linger`
 
     __slots__ = (
         "__weakref__",

@@ -142,6 +142,8 @@ class AsyncClient(AsyncPatterns, AsyncOperators):
         and gets the same fence. `slow_wait`, `slow_wait_level` (the client's): when a wait for it is logged, and how.
         `fair` ("batches"): calls of this client that wait for it together are served together, without a request for
         each, before the next process in line; "strict": strictly in order of arrival across processes.
+        `linger` (None): after a release keep it for so long, at most a second, so that the next call of this client has
+        it without a request; for a worker that takes the same few names again and again. Others wait that much longer.
         """
         return self._make(name, Mode.EXCLUSIVE, 1, **options)
 
@@ -350,6 +352,8 @@ class AsyncClient(AsyncPatterns, AsyncOperators):
         require(backend, CAPABILITY_OF_MODE[mode])
         if spec.min_hold:
             require(backend, Capability.MIN_HOLD)
+        if spec.linger:
+            require(backend, Capability.RANGES)
         return AsyncLock(self, spec)
 
     def _after_fork(self) -> None:

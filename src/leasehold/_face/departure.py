@@ -112,7 +112,8 @@ class _Departure:
                 failure = error
                 break
             else:
-                self._opened.events.released(tenure.name, tenure.grant.fence, freed)
+                if not tenure.is_parked:  # that was reported when the program released it
+                    self._opened.events.released(tenure.name, tenure.grant.fence, freed)
                 return
         self._report_failure(tenure, str(failure or "there was no time left for it"))
 

@@ -71,7 +71,8 @@ def all_keepers() -> list[Keeper]:
 def _held_now(keeper: Keeper) -> list[tuple[Tenure, float]]:
     """The leases that are held by the clock, each with the seconds that remain of it."""
     now = keeper._runtime.now()
-    return [(each, each.deadline - now) for each in keeper.tenures() if each.state is HELD and now < each.deadline]
+    held = [each for each in keeper.tenures() if each.state is HELD and not each.is_parked]
+    return [(each, each.deadline - now) for each in held if now < each.deadline]
 
 
 def _current(keeper: Keeper) -> int:

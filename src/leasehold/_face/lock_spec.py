@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
 from leasehold._backoff import QUEUE_OR_POLL, Backoff, HowToWait
 from leasehold._core.names import check_fact, check_name, key_for
-from leasehold._durations import Duration, seconds, ttl_seconds
+from leasehold._durations import Duration, optional_seconds, seconds, ttl_seconds
 from leasehold._lazy import lazy
 from leasehold._log import CRITICAL, DEBUG, ERROR, INFO, WARNING
 from leasehold._record import record
@@ -39,6 +39,7 @@ OnBusy: TypeAlias = "Callable[[AcquireTimeout], Any] | None"
 OnWait: TypeAlias = "Callable[[int | None, Holder | None, float], object] | None"
 
 LEVELS = {"DEBUG": DEBUG, "INFO": INFO, "WARNING": WARNING, "ERROR": ERROR, "CRITICAL": CRITICAL}
+LONGEST_LINGER = 1.0
 SLOW_WAIT = 1.0  # a wait of more than this is worth one warning
 
 
@@ -55,6 +56,7 @@ class LockOptions(TypedDict, total=False):
     slow_wait: Duration | None
     slow_wait_level: int | str
     fair: Fair
+    linger: Duration | None
 
 
 class WaitOptions(TypedDict, total=False):
@@ -83,6 +85,7 @@ class LockSpec:
     slow_wait_level: int = WARNING
     make_tenure: Callable[[str, Grant, float], Tenure] | None = None  # of a pattern whose leases end in its own way
     fair: Fair = "batches"
+    linger: float = 0.0  # how long its client keeps it after a release
 
     @property
     def in_batches(self) -> bool:
@@ -127,9 +130,12 @@ def make_spec(
         group=check_fact(options.get("group"), "group"),
         reentrant=_flag(options.get("reentrant", False), "reentrant"),
         fair=_fair(options.get("fair", "batches")),
+        linger=optional_seconds(options.get("linger"), "linger") or 0.0,
         slow_wait=_slow_wait(options["slow_wait"]) if "slow_wait" in options else slow_wait.after,
         slow_wait_level=log_level(options["slow_wait_level"]) if "slow_wait_level" in options else slow_wait.level,
     )
+    if spec.linger:
+        _check_linger(spec)
     if spec.max_hold is not None and spec.min_hold > spec.max_hold:
         raise ConfigurationError(
             f"min_hold ({spec.min_hold:g} s) is longer than max_hold ({spec.max_hold:g} s); make it shorter"
@@ -204,6 +210,28 @@ def _fair(value: object) -> Fair:
     if value == "strict":
         return "strict"
     raise ConfigurationError(f"fair must be 'batches' or 'strict', not {value!r}")
+
+
+def _check_linger(spec: LockSpec) -> None:
+    """Refuse it where it has no meaning, or would keep others waiting for longer than it is worth."""
+    if spec.mode is not Mode.EXCLUSIVE:
+        raise ConfigurationError(
+            f"linger is for locks that one holder has alone, and {spec.name!r} is shared; leave it out"
+        )
+    for option, is_given, why in (
+        ("renew=False", not spec.renew, "a lock that lingers is renewed until it is given back"),
+        ("min_hold", spec.min_hold > 0, "min_hold keeps a lock from everyone after a release, linger keeps it ready"),
+        ("reentrant=True", spec.reentrant, "a reentrant lock belongs to one thread or task, and lingers for none"),
+        ('fair="strict"', spec.fair == "strict", "a lock that lingers is taken again before those who wait elsewhere"),
+    ):
+        if is_given:
+            raise ConfigurationError(f"linger cannot be combined with {option}: {why}; leave one of them out")
+    most = min(LONGEST_LINGER, spec.ttl / 2)
+    if spec.linger > most:
+        raise ConfigurationError(
+            f"linger ({spec.linger:g} s) must be at most {most:g} s ({LONGEST_LINGER:g} s, or half of a short "
+            "ttl): others wait that much longer for the lock"
+        )
 
 
 def _flag(value: object, what: str) -> bool:

@@ -6,6 +6,7 @@ from leasehold.testing.contract import (  # noqa: F401, I001 - the order is the 
     fences,
     modes,
     queueing,
+    lingering,
     ranges,
     waiting,
     leases,
