@@ -48,6 +48,7 @@ TITLES = {
     "p12-nats": "Growth: NATS",
     "p12-mariadb": "Growth: MariaDB",
     "p13": "Many waiters in one process",
+    "linger": "A lock that lingers",
     "p14": "Distance: Redis",
     "p14-redlock": "Distance: Redlock",
     "p14-postgresql": "Distance: PostgreSQL",

@@ -1,13 +1,14 @@
-"""A process that holds or waits, for the comparison of stores.
+"""A process that holds, waits or works, for the comparison of stores and for lingering.
 
-`python -m benchmarks.store_contender TASK URL NAME TTL` prints "ready", then an answer for each line that it reads.
-Instants are of the monotonic clock, which all processes of a host share.
+`python -m benchmarks.store_contender TASK URL NAME TTL [LINGER]` prints "ready", then an answer for each line that
+it reads. Instants are of the monotonic clock, which all processes of a host share.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
+import threading
 import time
 from contextlib import suppress
 
@@ -41,8 +42,25 @@ def wait(client: leasehold.Client, name: str) -> None:
         say(granted)
 
 
+def work(client: leasehold.Client, name: str) -> None:
+    """Take and give the lock without a pause, until a line comes."""
+    lock = client.lock(name, linger=sys.argv[5] or None)
+    enough = threading.Event()
+
+    def turns() -> None:
+        while not enough.is_set():
+            lock.acquire().release()
+
+    worker = threading.Thread(target=turns)
+    worker.start()
+    say("ready")
+    sys.stdin.readline()
+    enough.set()
+    worker.join()
+
+
 if __name__ == "__main__":
     logging.disable(logging.CRITICAL)  # a holder that is cut off has much to report
-    task, url, lock_name, ttl = sys.argv[1:]
+    task, url, lock_name, ttl = sys.argv[1:5]
     with suppress(BrokenPipeError), leasehold.connect(url, ttl=float(ttl)) as opened:
-        {"hold": hold, "wait": wait}[task](opened, lock_name)
+        {"hold": hold, "wait": wait, "work": work}[task](opened, lock_name)

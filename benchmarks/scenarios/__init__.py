@@ -21,6 +21,7 @@ SCENARIOS = {
     "p12": "benchmarks.scenarios.growth:several",
     "p12-redlock": "benchmarks.scenarios.growth:redlock",
     "p13": "benchmarks.scenarios.local_waiters",
+    "linger": "benchmarks.scenarios.lingering",
     "p14": "benchmarks.scenarios.distance:redis",
     "p14-redlock": "benchmarks.scenarios.distance:redlock",
     "p14-postgresql": "benchmarks.scenarios.distance:postgresql",

@@ -12,7 +12,8 @@ from benchmarks.__main__ import main
 from tests.forms import sized
 
 REDIS_SCENARIOS = sized(
-    ("p1", "p4", "p12", "stampede"), ("p1", "p2", "p4", "p5", "p6", "p12", "p13", "p14", "stampede")
+    ("p1", "p4", "p12", "linger", "stampede"),
+    ("p1", "p2", "p4", "p5", "p6", "p12", "p13", "p14", "linger", "stampede"),
 )
 
 
