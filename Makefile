@@ -67,6 +67,7 @@ sim: setup  ## the simulation, long form
 	$(RUN) -m verification.simulation --store redis --seeds 5000
 	$(RUN) -m verification.simulation --store nats --seeds 3000
 	$(RUN) -m verification.simulation --store etcd --seeds 3000
+	$(RUN) -m verification.simulation --store zookeeper --seeds 2000
 	$(RUN) -m verification.simulation --store redlock --seeds 1000
 
 goals: setup  ## a million fenced updates without a lost one, a million grants without a fence twice; about an hour of processor time
@@ -79,6 +80,7 @@ conformance: setup servers  ## the simulated servers against real ones, request 
 	$(RUN) -m verification.simulation.conformance --store redlock --operations 100000
 	$(RUN) -m verification.simulation.conformance --store etcd --operations 100000
 	$(RUN) -m verification.simulation.conformance --store nats --operations 100000
+	$(RUN) -m verification.simulation.conformance --store zookeeper --operations 100000
 
 differential: setup servers  ## random requests to SQLite, PostgreSQL and Redis, compared with the rules answer by answer, long form
 	$(RUN) -m verification.differential --strict --seeds 300

@@ -104,7 +104,7 @@ class OwnFloor(Lock):
         self._reply = wire.Reply
         ready = threading.Event()
         where = options(hosts=(("127.0.0.1", port),), root="/floor", label="floor")
-        self._wire = wire.Wire(where, TTL * 1.5, lambda _: ready.set(), lambda _: None)
+        self._wire = wire.KazooWire(where, TTL * 1.5, lambda _: ready.set(), lambda _: None)
         self._wire.start()
         ready.wait(30)
         self._ask(self._calls.Create2("/own-floor", b"", self._acl, 0))

@@ -18,7 +18,13 @@ pytestmark = pytest.mark.timeout(
     600
 )  # the seeds of a store are seconds of work, on a core that others may want as well
 
-SEEDS = {"sqlite": sized(150, 600), "nats": sized(60, 400), "etcd": sized(60, 400), "redlock": sized(40, 300)}
+SEEDS = {
+    "sqlite": sized(150, 600),
+    "nats": sized(60, 400),
+    "etcd": sized(60, 400),
+    "redlock": sized(40, 300),
+    "zookeeper": sized(40, 300),
+}
 OTHERS = sorted(set(STORES) - {"memory", "redis"})
 
 

@@ -10,7 +10,14 @@ from dataclasses import dataclass
 __all__ = ["CORE_MUTANTS", "Mutant", "contract"]
 
 
-SIMULATED = ("redis", "redlock", "sqlite", "etcd", "nats")  # stores that the simulation has, besides memory
+SIMULATED = (
+    "redis",
+    "redlock",
+    "sqlite",
+    "etcd",
+    "nats",
+    "zookeeper",
+)  # stores that the simulation has, besides memory
 
 
 @dataclass(frozen=True, slots=True)

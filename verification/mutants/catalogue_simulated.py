@@ -8,6 +8,7 @@ __all__ = ["SIMULATED_MUTANTS"]
 
 _REDLOCK = "_backends/redlock/"
 _ETCD = "_backends/etcd/"
+_ZOOKEEPER = "_backends/zookeeper/"
 _NODES = "tests/stores/redlock/test_redlock_nodes.py::"
 
 SIMULATED_MUTANTS: tuple[Mutant, ...] = (
@@ -40,6 +41,54 @@ SIMULATED_MUTANTS: tuple[Mutant, ...] = (
         _ETCD + "sessions.py",
         "        if (keep_alive.header.member, keep_alive.header.term) != (header.member, header.term):\n"
         "            return False\n",
+        "",
+    ),
+    Mutant(
+        "B34-lost-is-ignored",
+        "a session that the ensemble has ended is taken for one whose connection is lost",
+        _ZOOKEEPER + "session.py",
+        "        elif state == KazooState.LOST:\n            self.mark_over()\n",
+        "",
+    ),
+    Mutant(
+        "B34-unreported-after-a-pause",
+        "two answers right behind a pause prove a whole ttl, although the leader may not know of them yet",
+        _ZOOKEEPER + "validity.py",
+        "        reported = sent - self.timeout * REPORTED_AFTER\n",
+        "        reported = sent\n",
+        tests=(
+            "tests/stores/zookeeper/test_zookeeper_pieces.py::test_an_answer_right_behind_a_pause_proves_no_more_than_the_first_one",
+        ),
+    ),
+    Mutant(
+        "B36-forgotten-before-it-is-created",
+        "a claim whose time ends while its parent is created is forgotten, and its node blocks the lock for ever",
+        _ZOOKEEPER + "session_worker.py",
+        "node.stage is Stage.GONE and node.fence is not None and node.expires <= now:",
+        "node.stage is Stage.GONE and node.expires <= now:",
+        tests=(
+            "tests/stores/zookeeper/test_zookeeper_sessions.py::test_a_claim_whose_time_ends_while_its_parent_is_created_is_given_up_and_not_just_forgotten",
+        ),
+    ),
+    Mutant(
+        "B36-abandoned-waiter",
+        "the node of a waiter that gives up is not deleted, and those behind it wait as long as its session lives",
+        _ZOOKEEPER + "session.py",
+        "        self.unwanted.setdefault(node, self._now())\n",
+        "",
+    ),
+    Mutant(
+        "B37-session-that-is-over",
+        "after the loss of its session a client uses the same one again, for ever",
+        _ZOOKEEPER + "pool.py",
+        "            if session is None or session.is_over() or self._is_closed:\n",
+        "            if session is None or self._is_closed:\n",
+    ),
+    Mutant(
+        "B38-watches-lost-in-silence",
+        "a waiter does not know that its watches were lost with the connection, and waits for ever",
+        _ZOOKEEPER + "claim_node.py",
+        '        self.notifications.append((Notification.WATCHES_LOST, ""))\n',
         "",
     ),
     Mutant(

@@ -28,6 +28,7 @@ SLOWNESS = {
     "redlock": 16,
     "etcd": 6,
     "nats": 6,
+    "zookeeper": 10,
 }  # how many seeds of the memory store take as long as one of this
 # Who hunts what the simulation does not meet: some bugs need a history that hardly ever happens.
 HUNTERS = {
@@ -40,6 +41,7 @@ HUNTERS = {
     "redlock": [],
     "etcd": [],
     "nats": [],
+    "zookeeper": [],
 }
 _FAILED_CASE = re.compile(r"^FAILED (?:\w+ \w+:|\S+::)(\w+)", re.MULTILINE)
 _VIOLATION = re.compile(r"^seed (\d+) violates: ([^:]+):", re.MULTILINE)

@@ -3,6 +3,7 @@
     python -m verification.simulation.conformance --store etcd --operations 10000
     python -m verification.simulation.conformance --store nats --operations 10000
     python -m verification.simulation.conformance --store redlock --operations 10000
+    python -m verification.simulation.conformance --store zookeeper --operations 10000
 
 The simulated Redis server has a conformance test of its own, `verification.simulation.redis.conformance`, because keys
 that expire have to be compared there; the nodes of Redlock run other scripts on the same server.
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Comparison", "Report", "compare"]
 
-STORES = ("etcd", "nats", "redlock")
+STORES = ("etcd", "nats", "redlock", "zookeeper")
 
 
 @dataclass(slots=True)

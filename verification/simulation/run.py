@@ -42,6 +42,7 @@ STAGES = {  # loaded only for who wants them: some need an interpreter for scrip
     "redlock": ("verification.simulation.redlock.stage", "RedlockStage"),
     "etcd": ("verification.simulation.etcd.stage", "EtcdStage"),
     "nats": ("verification.simulation.nats.stage", "NatsStage"),
+    "zookeeper": ("verification.simulation.zookeeper.stage", "ZooKeeperStage"),
 }
 STORES = ("memory", *STAGES)
 FORGETFUL = frozenset(

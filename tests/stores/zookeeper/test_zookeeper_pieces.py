@@ -39,10 +39,21 @@ def test_an_answer_after_a_pause_counts_from_what_was_sent_before_it() -> None:
     validity = Validity(12.0, opened=100.0)
     validity.answered(102.0)
     validity.answered(112.5)  # nothing was sent for 10.5 s
-    assert validity.until == 102.0 + 3.0 + 8.0
+    assert validity.until == pytest.approx(102.0 + 3.96 + 8.0)
     assert validity.until <= 102.0 + 12.0
+
+
+def test_an_answer_right_behind_a_pause_proves_no_more_than_the_first_one() -> None:
+    """The server answered both, and may be cut off from its leader before it has reported either."""
+    validity = Validity(12.0, opened=100.0)
+    validity.answered(102.0)
+    validity.answered(112.5)  # nothing was sent for 10.5 s
     validity.answered(112.6)
-    assert validity.until == 120.6
+    assert validity.until <= 102.0 + 12.0
+    assert validity.next_probe() == 113.6, "as soon as what was sent after the pause is reported, an answer proves more"
+    validity.answered(113.7)
+    assert validity.until == 121.7
+    assert validity.next_probe() == 116.7
 
 
 def test_answers_out_of_order_do_not_shorten_validity() -> None:
@@ -61,13 +72,22 @@ def test_a_new_connection_counts_from_the_loss_of_the_old_one() -> None:
 
 
 @given(st.lists(st.floats(0, 100), min_size=2, max_size=20))
-def test_validity_never_outlives_a_timeout_after_the_send_before_the_last(sends: list[float]) -> None:
-    """What a leader certainly counts is any send but the last one; it waits for the whole timeout after that."""
+def test_validity_never_outlives_a_timeout_after_the_last_send_that_is_reported(sends: list[float]) -> None:
+    """What a leader certainly counts was sent half a tick before the last; it waits the whole timeout after that."""
     validity = Validity(12.0, opened=0.0)
     sends = sorted(sends)
     for sent in sends:
         validity.answered(sent)
-    assert validity.until <= max(sends[-2] + 12.0, 8.0)
+    assert validity.until <= max(sent for sent in [0.0, *sends] if sent <= max(sends[-1] - 1.0, 0.0)) + 12.0
+
+
+@given(st.lists(st.floats(0, 3), min_size=2, max_size=20))
+def test_a_session_that_sends_often_enough_is_always_valid_for_its_whole_ttl(pauses: list[float]) -> None:
+    validity, sent = Validity(12.0, opened=0.0), 0.0
+    for pause in pauses:
+        sent += pause
+        validity.answered(sent)
+        assert validity.until >= sent + 8.0 - 0.05
 
 
 @given(st.floats(0.1, 10_000))

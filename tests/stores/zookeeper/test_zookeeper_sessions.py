@@ -5,8 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
+from kazoo.exceptions import NoNodeError
 from kazoo.protocol.states import KazooState
 
 from leasehold._backends.zookeeper.calls import Calls
@@ -14,11 +16,15 @@ from leasehold._backends.zookeeper.claim_node import ClaimNode, Registry, Stage
 from leasehold._backends.zookeeper.keys import Paths
 from leasehold._backends.zookeeper.options import Options
 from leasehold._backends.zookeeper.session import UNCONFIRMED, Session
-from leasehold._backends.zookeeper.wire import Reply
+from leasehold._backends.zookeeper.session_worker import SessionWorker
+from leasehold._backends.zookeeper.wire import KazooWire, Reply
 from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold.errors import BackendRejected, BackendUnavailable, ClientClosed, OutcomeUnknown
 from leasehold.store_url import StoreURL
 from leasehold.values import Claim, Holder, Mode
+
+if TYPE_CHECKING:
+    from leasehold._backends.zookeeper.wire import Wire
 
 RUNTIME = ThreadRuntime()
 LONG = 60.0
@@ -125,6 +131,32 @@ def test_a_node_that_is_made_after_its_claim_was_given_up_for_good_is_deleted() 
     made.set((f"{node.parent}/{node.prefix}0000000001", SimpleNamespace(czxid=7, version=0)))
     assert node.is_at(Stage.PRESENT)
     assert node in one.unwanted
+
+
+def test_a_claim_whose_time_ends_while_its_parent_is_created_is_given_up_and_not_just_forgotten() -> None:
+    """The node that is created afterwards would stay in the queue for as long as the session lives."""
+    one = session()
+    node = node_in(one)
+    node.stage = Stage.SENT
+    refused = Reply(RUNTIME.now(), None, node.on_created, lambda _: None)
+    refused.set_exception(NoNodeError())  # its caller goes on to create the parent
+    node.expires = one.next_expiry = RUNTIME.now()
+    worker = SessionWorker(RUNTIME.now, "/tree")
+    worker._sessions.append(one)
+    one._wire = cast("Wire", SimpleNamespace(start=lambda: None, send=lambda *_: None))
+    worker.visit_all()
+    made = Reply(RUNTIME.now(), None, node.on_created, lambda _: None)
+    made.set((f"{node.parent}/{node.prefix}0000000001", SimpleNamespace(czxid=7, version=0)))
+    assert node in one.unwanted
+
+
+def test_a_session_keeps_its_number_while_its_connection_is_lost() -> None:
+    """Else a node of its own, found just before, is taken for that of an older session, and stays for ever."""
+    options = Options.from_url(StoreURL.parse("zk://127.0.0.1:1"))
+    wire = KazooWire(options, 30.0, lambda _: None, lambda _: None)
+    assert wire.session_id is None
+    wire._client._session_id = 7
+    assert wire.session_id == 7
 
 
 def test_the_bounds_of_another_server_only_shorten_the_validity() -> None:

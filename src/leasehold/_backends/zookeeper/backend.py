@@ -14,14 +14,18 @@ from leasehold._backends.zookeeper.keys import Paths
 from leasehold._backends.zookeeper.pool import Pool
 from leasehold._backends.zookeeper.release import Releaser
 from leasehold._backends.zookeeper.renew import Renewer
+from leasehold._backends.zookeeper.session_worker import SessionWorker
+from leasehold._backends.zookeeper.wire import KazooWire
 from leasehold.errors import ClientClosed
 from leasehold.spi import Place
 from leasehold.values import Capability, Grant, Refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from leasehold._backends.zookeeper.claim_node import Registry
     from leasehold._backends.zookeeper.options import Options
+    from leasehold._backends.zookeeper.wire import OpenWire
     from leasehold.findings import Finding
     from leasehold.spi import Runtime
     from leasehold.values import Claim, LockState, Loss
@@ -47,14 +51,22 @@ class ZooKeeperBackend:
         }
     )
 
-    def __init__(self, options: Options, runtime: Runtime) -> None:
+    def __init__(
+        self,
+        options: Options,
+        runtime: Runtime,
+        *,
+        registry: Registry | None = None,
+        open_wire: OpenWire = KazooWire,
+        make_worker: Callable[[Callable[[], float], str], SessionWorker] = SessionWorker,
+    ) -> None:
         self.label = options.label
         self._options = options
         self._runtime = runtime
         self._paths = paths = Paths(options.root)
-        self._registry = registry = registry_for(options.identity)
+        self._registry = registry = registry or registry_for(options.identity)
         self._calls = calls = Calls(runtime, options.label)
-        self._pool = pool = Pool(options, paths, registry, runtime)
+        self._pool = pool = Pool(options, paths, registry, runtime, open_wire=open_wire, make_worker=make_worker)
         fences = Fences(options, paths, runtime, calls)
         self._releaser = releaser = Releaser(runtime, registry, calls)
         self._renewer = Renewer(runtime, registry, calls, releaser)

@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING
 
 from leasehold._backends.zookeeper.session import Session
 from leasehold._backends.zookeeper.session_worker import SessionWorker
+from leasehold._backends.zookeeper.wire import KazooWire
 from leasehold.errors import BackendRejected, ClientClosed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from leasehold._backends.zookeeper.claim_node import Registry
     from leasehold._backends.zookeeper.keys import Paths
     from leasehold._backends.zookeeper.options import Options
+    from leasehold._backends.zookeeper.wire import OpenWire
     from leasehold.spi import Runtime
 
 __all__ = ["Pool", "rounded"]
@@ -33,16 +37,26 @@ def rounded(ttl: float) -> float:
 
 
 class Pool:
-    """Opens sessions, and shares them."""
+    """Opens sessions, and shares them. `make_worker` makes what keeps them: a thread, unless told otherwise."""
 
-    def __init__(self, options: Options, paths: Paths, registry: Registry, runtime: Runtime) -> None:
+    def __init__(
+        self,
+        options: Options,
+        paths: Paths,
+        registry: Registry,
+        runtime: Runtime,
+        *,
+        open_wire: OpenWire = KazooWire,
+        make_worker: Callable[[Callable[[], float], str], SessionWorker] = SessionWorker,
+    ) -> None:
         self._options = options
         self._paths = paths
         self._registry = registry
         self._runtime = runtime
         self._sessions: dict[float, Session] = {}
         self._mutex = threading.RLock()
-        self._worker = SessionWorker(runtime.now, paths.root)
+        self._open_wire = open_wire
+        self._worker = make_worker(runtime.now, paths.root)
         weakref.finalize(self, self._worker.retire).atexit = False  # a client that was dropped without being closed
         self._is_closed = False
 
@@ -93,6 +107,7 @@ class Pool:
             paths=self._paths,
             registry=self._registry,
             runtime=self._runtime,
+            open_wire=self._open_wire,
         )
         self._worker.add(session)
         self._sessions[wanted] = session

@@ -18,7 +18,7 @@ from kazoo.protocol.states import EventType, KazooState
 
 from leasehold._backends.zookeeper.claim_node import Notification, Stage
 from leasehold._backends.zookeeper.validity import Validity, session_timeout
-from leasehold._backends.zookeeper.wire import Reply, Wire
+from leasehold._backends.zookeeper.wire import KazooWire, Reply
 from leasehold.errors import BackendUnavailable
 from leasehold.values import Loss, LossReason, Mode
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from leasehold._backends.zookeeper.claim_node import ClaimNode, Registry
     from leasehold._backends.zookeeper.keys import Paths
     from leasehold._backends.zookeeper.options import Options
+    from leasehold._backends.zookeeper.wire import OpenWire, Wire
     from leasehold.spi import Runtime, Signal
 
 __all__ = ["UNCONFIRMED", "Session", "State"]
@@ -58,6 +59,7 @@ class Session:
         paths: Paths,
         registry: Registry,
         runtime: Runtime,
+        open_wire: OpenWire = KazooWire,
     ) -> None:
         self.wake = wake
         self.state = State.OPENING
@@ -74,6 +76,7 @@ class Session:
         self.failure: Exception | None = None  # why the ensemble refused the session
         self.loss: Loss | None = None  # the answer to renewals of its grants once it is over
         self._wire: Wire | None = None
+        self._open_wire = open_wire
         self._options = options
         self._mutex = threading.RLock()
         self._now = runtime.now
@@ -99,7 +102,7 @@ class Session:
     def start(self) -> None:
         """Begin to connect, once."""
         if self._wire is None:
-            self._wire = Wire(self._options, self.validity.timeout, self._on_ready, self._on_state)
+            self._wire = self._open_wire(self._options, self.validity.timeout, self._on_ready, self._on_state)
             self._wire.start()
 
     def cut(self) -> None:
@@ -127,7 +130,7 @@ class Session:
         self.mark_over()
         if self._wire is not None:
             self._wire.cut()
-            threading.Thread(target=self._wire.close_elsewhere, name="leasehold zookeeper end", daemon=True).start()
+            self._wire.close_elsewhere()
 
     def close(self) -> None:
         """End it. Over a connection the ensemble is notified, and removes its nodes at once."""

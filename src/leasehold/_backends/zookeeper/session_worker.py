@@ -89,14 +89,19 @@ class SessionWorker:
 
     # --- on the worker's thread
 
+    def visit_all(self) -> float | None:
+        """Look at every session; when to do so again at the latest, or None once there are none left."""
+        wake = self._visit_all(self._now())
+        return None if self._ends() else wake
+
     def _work(self) -> None:
         with self._mutex:
             if self._thread is not None:
                 return
             self._thread = threading.get_ident()
         while True:
-            wake = self._visit_all(self._now())
-            if self._ends():
+            wake = self.visit_all()
+            if wake is None:
                 return
             self._sleep(wake)
 
@@ -214,12 +219,16 @@ def _has_grants(session: Session) -> bool:
 
 
 def _expire(session: Session, now: float) -> None:
-    """Give up every claim that was not repeated, or not renewed, in time."""
+    """Give up every claim that was not repeated, or not renewed, in time.
+
+    A grant that is gone is only forgotten. A claim whose creation was refused is no grant: its caller may be about to
+    create the missing parent and the node after all, and has to find out then that the claim was given up.
+    """
     if now < session.next_expiry:
         return
     session.next_expiry = math.inf
     for node in list(session.nodes.values()):
-        if node.stage is Stage.GONE and node.expires <= now:
+        if node.stage is Stage.GONE and node.fence is not None and node.expires <= now:
             session.forget(node)
         elif not session.expire(node, now):
             session.next_expiry = min(session.next_expiry, node.expires)

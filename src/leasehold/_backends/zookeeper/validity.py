@@ -8,7 +8,8 @@ request that was sent at most T/4 before. The leader therefore keeps the session
 grant is valid for two thirds of T after the send of the last answered request. The rest, a twelfth of T, is more than
 the half tick between two reports as soon as T is six ticks long.
 
-After a gap of more than T/4 between two sends (the process was paused), validity counts from the send before the gap.
+After a gap of more than T/4 between two sends (the process was paused), validity counts from the send before the gap,
+until a request is answered that was sent T/12 after the first one behind it: that one may not be reported before.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ __all__ = ["VALID_PART", "Validity", "session_timeout"]
 
 VALID_PART = 2 / 3
 PROBE_EVERY = 1 / 4
+REPORTED_AFTER = 1 / 12  # of the timeout: as long as half a tick at least
+COUNTED_FOR = 0.33  # of the timeout, and with the ttl less than all of it, by what clocks may differ
 
 
 def session_timeout(ttl: float) -> float:
@@ -29,10 +32,11 @@ def session_timeout(ttl: float) -> float:
 class Validity:
     """Until when grants of one session are valid. Written by the thread that reads answers, read by every thread."""
 
-    __slots__ = ("timeout", "touched", "ttl", "until")
+    __slots__ = ("_counted", "_next", "timeout", "touched", "ttl", "until")
 
     def __init__(self, timeout: float, opened: float) -> None:
-        self.touched = opened  # the latest send that the leader has counted, or will count with the next report
+        self.touched = opened  # the latest send that was answered; the leader counts it with the next report
+        self._counted = self._next = opened  # a send that the leader has counted, and the one that it counts next
         self.until = opened
         self.negotiated(timeout)
 
@@ -43,13 +47,21 @@ class Validity:
 
     def next_probe(self) -> float:
         """When the next request that passes the leader has to be sent at the latest."""
+        if self._counted + self.timeout * COUNTED_FOR < self.touched:  # after a gap, which only another answer closes
+            return self.touched + self.timeout * REPORTED_AFTER
         return self.touched + self.timeout * PROBE_EVERY
 
     def answered(self, sent: float) -> None:
         """The leader has answered a request that was sent at this instant."""
-        self.until = max(self.until, min(sent, self.next_probe()) + self.ttl)
+        reported = sent - self.timeout * REPORTED_AFTER
+        if self.touched <= reported:
+            self._counted = self._next = self.touched
+        elif self._next <= reported:
+            self._counted, self._next = self._next, self.touched
+        self.until = max(self.until, min(sent, self._counted + self.timeout * COUNTED_FOR) + self.ttl)
         self.touched = max(self.touched, sent)
 
     def reconnected(self, since: float) -> None:
         """The leader moved the session to another connection, on a request that was sent after `since`."""
         self.touched = max(self.touched, since)
+        self._counted = self._next = self.touched

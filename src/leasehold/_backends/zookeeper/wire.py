@@ -1,7 +1,9 @@
-"""One kazoo client, used for its protocol only: requests out, answers and events in, in the order of the connection.
+"""The connection of one session: requests out, answers and events in, in the order of the connection.
 
-kazoo does the hosts, TLS, authentication, pings, and moving a session to another server. Its recipes, its retries and
-its worker threads are not used. What is done here instead, and why (ADR 33):
+`Wire` is what a session takes for that, and `KazooWire` is one kazoo client, used for its protocol only; the
+simulation has a wire of its own (ADR 125). kazoo does the hosts, TLS, authentication, pings, and moving a session to
+another server. Its recipes, its retries and its worker threads are not used. What is done here instead, and why (ADR
+33):
 
 - Answers and events are handled on the connection's own thread, in the order in which they arrived. An event that
   arrived before an answer is then known before the answer is: what is watched and was not reported had not changed.
@@ -22,7 +24,7 @@ import threading
 import time
 from contextlib import suppress
 from socket import SHUT_RDWR
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import AuthFailedError
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from leasehold._backends.zookeeper.options import Options
     from leasehold.spi import Signal
 
-__all__ = ["EPHEMERAL_SEQUENTIAL", "CreateContainer", "Reply", "Wire"]
+__all__ = ["EPHEMERAL_SEQUENTIAL", "CreateContainer", "KazooWire", "OpenWire", "Reply", "Wire"]
 
 logger = logging.getLogger("leasehold.zookeeper")
 
@@ -222,11 +224,60 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no type
         return read_timeout, connect_timeout
 
 
-class Wire:
-    """One session's connection. `on_ready(timeout)` and `on_state(state)` are called on the connection's thread.
+class Wire(Protocol):
+    """One session's connection. What it tells, it tells on a thread of its own, in the order of the connection."""
 
-    `send(request, reply)` puts a request into the queue of the connection.
-    """
+    @property
+    def send(self) -> Callable[[Any, Reply], None]:
+        """Put a request into the queue of the connection. A plain attribute: it is called for every request."""
+
+    def start(self) -> None:
+        """Begin to connect; not from a thread on which signal handlers run, because it may start another thread."""
+
+    @property
+    def session_id(self) -> int | None:
+        """The ensemble's number for this session."""
+
+    @property
+    def last_zxid(self) -> int:
+        """The highest transaction number seen on this connection."""
+
+    @property
+    def connect_failure(self) -> str:
+        """Why no host could be reached."""
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the ensemble refused the credentials."""
+
+    def end(self) -> None:
+        """Never connect again; an open connection stays open."""
+
+    def cut(self) -> None:
+        """Drop the connection, as a broken network would."""
+
+    def close_elsewhere(self) -> None:
+        """Begin to send the request to close the session over a new connection, made for this alone."""
+
+    def close(self, *, notify: bool) -> None:
+        """End the connection; if the ensemble is notified, the session ends now, else when its timeout is over."""
+
+
+class OpenWire(Protocol):
+    """Makes the connection of a session. `on_ready(timeout)` and `on_state(state)` are called as the `Wire` tells."""
+
+    def __call__(
+        self,
+        options: Options,
+        timeout: float,
+        on_ready: Callable[[float], None],
+        on_state: Callable[[str], None],
+        /,
+    ) -> Wire: ...
+
+
+class KazooWire:
+    """A kazoo client. `on_ready` and `on_state` are called on the connection's thread."""
 
     def __init__(
         self,
@@ -251,18 +302,18 @@ class Wire:
         self.send: Callable[[Any, Reply], None] = self._client._call  # noqa: SLF001 - its public methods wrap each answer twice
 
     def start(self) -> None:
-        """Begin to connect; not from a thread on which signal handlers run, because it starts another thread."""
+        """See `Wire`."""
         self._client.start_async()
 
     @property
     def session_id(self) -> int | None:
-        """The ensemble's number for this session."""
-        client_id = self._client.client_id
-        return None if client_id is None else client_id[0]
+        """See `Wire`."""
+        number: int | None = self._client._session_id  # noqa: SLF001 - the public name loses it with each connection
+        return number
 
     @property
     def last_zxid(self) -> int:
-        """The highest transaction number seen on this connection."""
+        """See `Wire`."""
         return int(self._client.last_zxid)
 
     @property
@@ -272,28 +323,31 @@ class Wire:
 
     @property
     def is_refused(self) -> bool:
-        """Whether the ensemble refused the credentials."""
+        """See `Wire`."""
         return self._client.client_state == KeeperState.AUTH_FAILED and not self._handler.is_over
 
     def end(self) -> None:
-        """Never connect again; an open connection stays open."""
+        """See `Wire`."""
         self._handler.is_over = True
 
     def cut(self) -> None:
-        """Drop the connection, as a broken network would."""
+        """See `Wire`."""
         sock = self._handler.socket_in_use
         if sock is not None:
             with suppress(OSError):  # it is gone already
                 sock.shutdown(SHUT_RDWR)
 
     def close_elsewhere(self) -> None:
-        """Send the request to close the session over a new connection, made for this alone."""
+        """See `Wire`. On a thread of its own: each host may take its time."""
+        threading.Thread(target=self._close_elsewhere, name="leasehold zookeeper end", daemon=True).start()
+
+    def _close_elsewhere(self) -> None:
         session = (self._client._session_id, self._client._session_passwd)  # noqa: SLF001 - public while connected only
         if session[0]:
             close_session(self._options.hosts, session, self._handler.host_timeout, **self._options.socket_options)
 
     def close(self, *, notify: bool) -> None:
-        """End the thread; if the ensemble is notified, the session ends now, else when its timeout is over."""
+        """See `Wire`. The thread ends with it."""
         if not notify:
             self.end()
             self.cut()
