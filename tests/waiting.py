@@ -1,8 +1,9 @@
-"""What tests of every folder share: waiting for a condition, and two leases of one lock in turn."""
+"""What tests of every folder share: waiting for a condition, signals of a process, two leases of one lock in turn."""
 
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     import leasehold
     from leasehold.testing import contract
 
-__all__ = ["LIMIT", "eventually", "two_in_turn", "two_in_turn_async", "until"]
+__all__ = ["LIMIT", "catches", "eventually", "two_in_turn", "two_in_turn_async", "until"]
 
 LIMIT = 60.0  # generous: a machine that is busy is slow, and a condition that holds ends the wait at once
 
@@ -48,3 +49,10 @@ async def two_in_turn_async(lock: leasehold.AsyncLock) -> tuple[leasehold.AsyncL
     second = await lock.acquire()
     await second.release()
     return first, second
+
+
+def catches(pid: int, number: int) -> bool:
+    """Whether the process has a handler for the signal; ours takes itself away when it was called."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    caught = next(line for line in status.splitlines() if line.startswith("SigCgt"))
+    return bool(int(caught.split()[1], 16) >> (number - 1) & 1)

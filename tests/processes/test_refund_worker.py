@@ -9,6 +9,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
+from tests.waiting import catches
 from verification.lab.process import wait_until
 
 SHOP = Path(__file__).parents[2] / "examples" / "refund_worker" / "shop.py"
@@ -34,6 +35,7 @@ def test_every_cancelled_order_is_refunded_once(tmp_path: Path) -> None:
             killed.kill()
             wait_until(lambda: len(refunded()) == 5 and dead() == 1, "all refunds", LIMIT)
             assert refunded() == [1, 2, 3, 4, 5]
+        wait_until(lambda: catches(worker.pid, signal.SIGTERM), "the other worker at work", LIMIT)
         worker.send_signal(signal.SIGTERM)
         output, _ = worker.communicate(timeout=LIMIT)
         assert worker.returncode == 0

@@ -19,6 +19,7 @@ from leasehold.sql import Queue
 from tests.forms import sized
 from tests.sql.queue_connect import connect
 from tests.sql.queue_places import DATABASES, queue_url
+from tests.waiting import catches
 from verification.lab.process import wait_until
 
 if TYPE_CHECKING:
@@ -121,13 +122,6 @@ def workers(place: Place) -> Iterator[Workers]:
     workers = Workers(place.url)
     yield workers
     workers.close()
-
-
-def catches(pid: int, number: int) -> bool:
-    """Whether the process has a handler for the signal; ours takes itself away when it was called."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    caught = next(line for line in status.splitlines() if line.startswith("SigCgt"))
-    return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
 
 
 def effects_of(place: Place, queue: str) -> dict[int, list[int]]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
 
+from leasehold._backends.postgres.statements import array
 from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold._urls import find_store
 from leasehold.spi import Place
@@ -144,3 +146,48 @@ def test_a_place_is_committed_without_a_wait_for_the_disk_and_a_grant_is_not(
         look = ("UPDATE leasehold.lock SET look = '-infinity'", ())
         assert level_after("placed", over, look, joins) == "on", "the name went to the first waiter in this transaction"
     run(backend.close())
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_a_waiter_that_a_release_has_missed_has_the_lock_at_its_next_look(
+    backend: Any, database: str, together: bool
+) -> None:
+    async def story() -> None:
+        held = await backend.try_acquire(claim())
+        place = await backend.join(claim())
+        with psycopg.connect(database, autocommit=True) as table:  # as a release that saw only the past would leave it
+            table.execute("DELETE FROM leasehold.claim WHERE owner = %s", (held.claim.owner,))
+        if together:
+            keys, owners = array((KEY.encode(),), binary=True), array((place.claim.owner.encode(),))
+            reply = await backend._execute(backend._sql.turns, (keys, owners, None))
+            assert reply.get_value(0, 1) == b"granted"
+        granted = await backend.turn(place)
+        assert isinstance(granted, Grant)
+        assert granted.fence > held.fence
+
+    run(story())
+
+
+def test_release_that_sees_only_the_past_is_refused_after_another_claim_has_joined(backend: Any, database: str) -> None:
+    """Behind a pooler whose server has the isolation `repeatable read`; the release is repeated then."""
+
+    async def story() -> None:
+        held = await backend.try_acquire(claim())
+        await backend.join(claim())  # all of it is in the table of claims now
+        waiter = claim()
+        behind_a_pooler = "-c default_transaction_isolation=repeatable\\ read"
+        with (
+            psycopg.connect(database, options=behind_a_pooler) as releasing,
+            psycopg.connect(database, options=behind_a_pooler) as joining,
+        ):
+            releasing.execute("SELECT 1")  # from here on it sees the past
+            joining.execute(
+                "SELECT leasehold.acquire_5(%s, %s, 60, 'exclusive', 1, 0, '{}', 0, true, NULL, false, 0)",
+                (KEY.encode(), waiter.owner),
+            )
+            joining.commit()
+            release = "SELECT leasehold.release_5(%s, %s, %s)"
+            with pytest.raises(psycopg.errors.SerializationFailure):
+                releasing.execute(release, (KEY.encode(), held.claim.owner, held.fence))
+
+    run(story())

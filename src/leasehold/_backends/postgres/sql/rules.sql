@@ -83,6 +83,17 @@ BEGIN
 END
 $$;
 
+-- Grant to the waiters of a name that is free. A release that saw what was committed before its transaction began, as behind a
+-- pooler whose server has the isolation `repeatable read`, may have missed a waiter; a waiter that looks again makes good for it.
+CREATE OR REPLACE FUNCTION @schema@.catch_up_5(the_key pg_catalog.bytea, at timestamp with time zone) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+  IF NOT EXISTS (SELECT FROM @schema@.claim WHERE key = the_key AND state <= 2) THEN
+    PERFORM @schema@.advance_3(the_key, at);
+  END IF;
+END
+$$;
+
 -- Nothing but the fence has to be remembered, if nothing else is left. (In plpgsql, whose plans are kept: a function in SQL
 -- that is not part of a larger query is planned anew for each call.)
 CREATE OR REPLACE FUNCTION @schema@.settle_3(the_key pg_catalog.bytea, at timestamp with time zone) RETURNS void
@@ -198,7 +209,9 @@ BEGIN
 END
 $$;
 
--- Put a row into `claim`.
+-- Put a row into `claim`. The row of the name is written only where that says something new, or where the transaction sees
+-- what was committed before its first statement (the isolation of a pooler's server may be `repeatable read`): the next one to lock
+-- the name would not see the new claim either, and is refused instead, to be repeated, because the row has changed.
 CREATE OR REPLACE FUNCTION @schema@.add_3(
   the_key pg_catalog.bytea, the_owner pg_catalog.text, the_state integer, the_mode pg_catalog.text, the_capacity integer, the_ttl double precision,
   the_min_hold double precision, the_holder pg_catalog.text, the_fence bigint, at timestamp with time zone, the_expires timestamp with time zone,
@@ -211,6 +224,7 @@ BEGIN
             the_expires, the_abandoned, the_channel, the_session);
   UPDATE @schema@.lock SET
     shape = 2, look = CASE WHEN the_session IS NULL THEN least(look, the_expires) ELSE '-infinity' END
-    WHERE key = the_key AND (shape <> 2 OR the_session IS NOT NULL OR look > the_expires);  -- mostly nothing to write
+    WHERE key = the_key AND (shape <> 2 OR the_session IS NOT NULL OR look > the_expires
+                             OR current_setting('transaction_isolation') <> 'read committed');  -- mostly nothing to write
 END
 $$;

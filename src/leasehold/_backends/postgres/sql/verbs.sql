@@ -229,6 +229,7 @@ DECLARE
 BEGIN
   PERFORM @schema@.pass_gate_3(the_key);
   at := @schema@.enter_3(the_key);
+  PERFORM @schema@.catch_up_5(the_key, at);
   moment := date_part('epoch', at);
   own := @schema@.own_3(the_owner);
   IF own.state = 1 AND own.broken IS NULL THEN
@@ -272,6 +273,7 @@ BEGIN
       PERFORM @schema@.pass_gate_3(name);
     END IF;
     at := @schema@.enter_3(name);
+    PERFORM @schema@.catch_up_5(name, at);
     UPDATE @schema@.claim AS c SET
       expires = at + make_interval(secs => CASE c.state WHEN 1 THEN c.ttl ELSE least(c.ttl, 3) END), bell = the_channel
       FROM unnest(the_keys, the_owners) AS given (key, owner)
