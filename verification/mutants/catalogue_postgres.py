@@ -382,4 +382,20 @@ POSTGRES_MUTANTS: tuple[Mutant, ...] = (
         "@schema@.last_fence_5(own.fence) OPERATOR",
         (_OF_RANGES, "-k", "passed_on_frees_nothing"),
     ),
+    Mutant(
+        "PG-missed-for-ever",
+        "a waiter that a release did not see, behind a pooler, waits until another one releases",
+        _RULES,
+        "    PERFORM @schema@.advance_3(the_key, at);\n  END IF;\nEND\n$$;\n\n-- Nothing but",
+        "    PERFORM 1;\n  END IF;\nEND\n$$;\n\n-- Nothing but",
+        ("tests/stores/postgres/test_postgres_hand_over.py", "-k", "missed"),
+    ),
+    Mutant(
+        "PG-joined-unseen",
+        "behind a pooler whose server isolates more, a release does not see who has just joined, and wakes nobody",
+        _RULES,
+        "\n                             OR current_setting('transaction_isolation') <> 'read committed'",
+        "",
+        ("tests/stores/postgres/test_postgres_hand_over.py", "-k", "sees_only_the_past"),
+    ),
 )
