@@ -6,7 +6,8 @@ import asyncio
 import functools
 import gc
 import threading
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -20,7 +21,7 @@ from leasehold import (
     events,
 )
 from leasehold._core import local_queue
-from leasehold._core.local_queue import LocalQueue
+from leasehold._core.local_queue import LocalQueue, LocalWaiter
 from leasehold.testing import ManualStore
 from leasehold.values import Grant, Loss, LossReason
 from tests.waiting import eventually
@@ -522,3 +523,47 @@ def test_threads_that_take_a_lock_again_and_again_have_it_one_at_a_time_and_in_o
         assert opened is not None
         assert opened.local is not None
         eventually(lambda: not opened.local.queues)  # type: ignore[union-attr]
+
+
+class _Counted(LocalWaiter):
+    """A waiter that counts with how many others it was compared."""
+
+    __slots__ = ()
+    comparisons = 0
+    __hash__ = LocalWaiter.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        _Counted.comparisons += 1
+        return self is other
+
+
+def _line_of(number: int) -> tuple[LocalQueue, list[LocalWaiter]]:
+    queue = LocalQueue(cast("Any", SimpleNamespace(key="x", ttl=30.0, holder=None)))
+    waiters: list[LocalWaiter] = [_Counted(queue, cast("Any", None), cast("Any", None), "") for _ in range(number)]
+    queue.waiting.extend(waiters)
+    return queue, waiters
+
+
+def test_a_served_call_does_not_walk_along_the_line_when_it_leaves() -> None:
+    queue, (served, *others) = _line_of(1000)
+    served.tenure = cast("Any", object())
+    queue.waiting.popleft()
+    _Counted.comparisons = 0
+    queue.drop(served)
+    assert list(map(id, queue.waiting)) == list(map(id, others))
+    assert _Counted.comparisons <= 2
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_call_that_was_interrupted_while_it_was_served_leaves_the_line(place: int) -> None:
+    queue, waiters = _line_of(4)
+    waiters[place].tenure = cast("Any", object())
+    queue.drop(waiters[place])
+    assert list(map(id, queue.waiting)) == [id(waiter) for waiter in waiters if waiter is not waiters[place]]
+
+
+def test_a_call_that_gives_up_leaves_the_line_wherever_it_stands() -> None:
+    queue, waiters = _line_of(4)
+    queue.drop(waiters[2])
+    queue.drop(waiters[2])
+    assert list(map(id, queue.waiting)) == [id(waiters[0]), id(waiters[1]), id(waiters[3])]

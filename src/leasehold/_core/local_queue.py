@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
+from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 from leasehold._core.states import HELD, State
@@ -106,6 +107,13 @@ class LocalQueue:
         place = self.place
         before = 0 if place is None else place.ahead
         return before + (self.waiting.index(waiter) if waiter in self.waiting else 0)
+
+    def drop(self, waiter: LocalWaiter) -> None:
+        """Take it out of the line, if it still stands there."""
+        # Whoever was served was first or second: to look for it among a thousand others would cost a fifth of a grant.
+        line = self.waiting if waiter.tenure is None else tuple(islice(self.waiting, 2))
+        if waiter in line:
+            self.waiting.remove(waiter)
 
     def next_in_line(self, batch: Batch) -> LocalWaiter | None:
         """Who is to be served next by this batch; not a delegate whose request is under way."""
@@ -333,8 +341,7 @@ class LocalQueues:
                     del self.queues[key]
                 return
             queue = waiter.queue
-            if waiter in queue.waiting:
-                queue.waiting.remove(waiter)
+            queue.drop(waiter)
             if queue.delegate is waiter:
                 self._replace(queue, waiter)
             self._forget(queue)
