@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from leasehold._core.local_queue import LocalQueue, LocalWaiter
 from leasehold._core.tenure import Tenure
 from leasehold._patterns.election import AsyncTerm
 from leasehold._patterns.term import Term, Timings
@@ -15,6 +16,7 @@ from leasehold.spi import Place
 from leasehold.values import Claim, Grant, Holder, Loss, LossReason, Mode, Refusal
 from verification.simulation import SimRuntime, World
 from verification.simulation.accounts import StoreModel, compatible
+from verification.simulation.batches import owners_in_use
 from verification.simulation.checkers import Beliefs, fence_disorder
 from verification.simulation.history import Grants, History
 from verification.simulation.idempotency import Results
@@ -340,3 +342,17 @@ def test_a_result_that_changes_is_seen(bench: Bench) -> None:
     results.replayed("k", 1)
     results.replayed("k", 2)
     assert bench.violated == ["a completed result changed"]
+
+
+@pytest.mark.parametrize(("traceless", "used"), [(False, {"adopted"}), (True, set())])
+def test_a_claim_that_another_call_adopted_is_in_use_while_its_request_is_under_way(
+    traceless: bool, used: set[str]
+) -> None:
+    claim = Claim("x", "adopted", 30.0, Mode.EXCLUSIVE, 1, 0.0, HOLDER)
+    queue: Any = LocalQueue(cast("Any", claim))
+    call: Any = SimpleNamespace(_claim=claim, _traceless=traceless)
+    queue.delegate = LocalWaiter(queue, call, cast("Any", None), "")
+    assert queue.place is None
+    local, keeper = SimpleNamespace(queues={"x": queue}), SimpleNamespace(tenures=list)
+    client: Any = SimpleNamespace(_opened=SimpleNamespace(local=local, keeper=keeper))
+    assert owners_in_use(client) == used

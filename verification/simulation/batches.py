@@ -7,7 +7,7 @@ like all others (`checkers`); here is what others may rely on: how many overtake
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from leasehold._core import local_queue
 from leasehold._core.linger import LingeringTenure
@@ -15,8 +15,10 @@ from leasehold._core.local_queue import LocalQueue, LocalTenure
 from leasehold._core.states import State
 
 if TYPE_CHECKING:
+    from leasehold._core.local_queue import LocalWaiter
     from leasehold._core.tenure import Tenure
     from leasehold._face.client import AsyncClient
+    from leasehold.values import Claim
     from verification.simulation.accounts import StoreModel
     from verification.simulation.history import History
     from verification.simulation.network import Link
@@ -42,9 +44,17 @@ def owners_in_use(client: AsyncClient) -> set[str]:
         return set()
     owners = {tenure.grant.claim.owner for tenure in opened.keeper.tenures() if isinstance(tenure, LocalTenure)}
     for queue in opened.local.queues.values():
-        if isinstance(queue, LocalQueue) and queue.place is not None:
-            owners.add(queue.place.claim.owner)
+        if isinstance(queue, LocalQueue) and queue.delegate is not None:
+            claim = _claim_of(queue.delegate)
+            if claim is not None:
+                owners.add(claim.owner)
     return owners
+
+
+def _claim_of(delegate: LocalWaiter) -> Claim | None:
+    """The claim that stands in the store for a line, also while a request of it is under way; it may be adopted."""
+    call: Any = delegate.call
+    return None if call._traceless else call._claim
 
 
 class Batches:
