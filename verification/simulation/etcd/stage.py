@@ -21,13 +21,11 @@ from leasehold.values import Refusal
 from verification.simulation.etcd.server import MEMBERS, SimEtcd
 from verification.simulation.etcd.wire import SimEtcdWire
 from verification.simulation.network import Link
-from verification.simulation.watched import Held, ServerModel, Watched
+from verification.simulation.server_stage import ServerStage
+from verification.simulation.watched import Held, ServerModel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from leasehold._backends.etcd.claims import StoredClaim
-    from leasehold.spi import Backend, Store
     from verification.simulation.history import History
     from verification.simulation.runtime import SimRuntime
     from verification.simulation.schedule import Schedule
@@ -47,26 +45,21 @@ def open_plain(server: SimEtcd, link: Link, runtime: Any) -> EtcdBackend:
     return EtcdBackend(Options(targets, LABEL, answer_timeout=link.timeout), runtime, wires)
 
 
-class EtcdStage:
+class EtcdStage(ServerStage):
     """One cluster for one run."""
 
-    keeps_until = True
+    faulty = "cluster"
+    faults_per_ttl = 0.4
     keeps_records = True
+    model: EtcdModel
     capabilities = EtcdBackend.capabilities
-    drift = 0.0085
 
     def __init__(self, world: World, history: History, schedule: Schedule) -> None:
-        self._world = world
-        self._history = history
-        self._schedule = schedule
+        super().__init__(world, history, schedule)
         self._server = SimEtcd(world)
         self._keys = KeysOfEtcd(self._server)
         self.model = EtcdModel(world, history, self._keys)
         self._server.on_change = self._changed
-        self._links: Sequence[Link] = ()
-        self._queueing = True
-        self._healed = False
-        self._ttl = 1.0
         self.delay = 12 * LEASE
 
     def prepare(self, ttl: float, *, queueing: bool, forgetful: bool = False) -> None:  # noqa: ARG002 - it never does
@@ -75,13 +68,9 @@ class EtcdStage:
         self._server.latest_copy = 0.4 * ttl  # a later one is not refused, and stays as long as its client's session
         self._faults = [self._stall, self._down, self._elect, self._lose_streams, self._cut_off_the_leader]
 
-    def store(self, link: Link) -> Store:
-        """See `Stage`."""
-        return _EtcdOverLink(self, link)
-
-    def open(self, link: Link, runtime: Any) -> Backend:
-        """What a process gets."""
-        return Watched(open_plain(self._server, link, runtime), link, self.model, queueing=self._queueing)
+    def open_plain(self, link: Link, runtime: Any) -> EtcdBackend:
+        """See `ServerStage`."""
+        return open_plain(self._server, link, runtime)
 
     def _changed(self, key: bytes) -> None:
         name = self._keys.name_of(key)
@@ -90,33 +79,15 @@ class EtcdStage:
 
     # --- faults
 
-    def unleash(self, links: Sequence[Link], until: float) -> None:
-        """See `Stage`."""
-        self._links = links
-        random, moment = self._world.random, self._world.now
-        while (moment := moment + random.expovariate(0.4 / self._ttl)) < until:
-            fault = random.choice(self._faults)
-            if self._schedule.fault(moment, f"cluster {fault.__name__.strip('_')}"):
-                self._world.at(moment, self._planned(fault))
-
     def heal(self) -> None:
         """See `Stage`."""
-        self._healed = True
+        super().heal()
         self._server.is_down = [False] * MEMBERS
         self._server.stale.clear()
 
-    def _planned(self, fault: Callable[[], None]) -> Callable[[], None]:
-        def strike() -> None:
-            if not self._healed:
-                fault()
-
-        return strike
-
-    def _note(self, what: str, seconds: float = 0.0) -> None:
-        self._history.counts["faults"] += 1
-        self._world.note("nemesis", what, "cluster", round(seconds, 3))
-        for link in self._links:
-            link.trouble(seconds + 3 * link.timeout)
+    def felt_for(self, link: Link) -> float:
+        """See `ServerStage`. A member that does not answer is found out by the first request to it."""
+        return 3 * link.timeout
 
     def _some_time(self) -> float:
         return 0.05 + 2 * self._ttl * self._world.random.random() ** 2
@@ -164,7 +135,7 @@ class EtcdStage:
     async def look_for_leaks(self, runtime: SimRuntime) -> None:
         """See `Stage`. Nothing is left but the floor of the fences, if it was raised, and records."""
         self._world.now += 30.0
-        backend = open_plain(self._server, Link(runtime.process, timeout=1.0), runtime)
+        backend = self.open_plain(Link(runtime.process, timeout=1.0), runtime)
         try:
             await runtime.sleep(30.0)
             states = await backend.list("")
@@ -181,18 +152,6 @@ class EtcdStage:
         left = [key for key in self._server.keys if not key.startswith((b"leasehold/1/f/", b"leasehold/1/r/"))]
         if left:
             self._history.violate("remembered for ever", f"{left}")
-
-
-class _EtcdOverLink:
-    """The store as one process sees it."""
-
-    def __init__(self, stage: EtcdStage, link: Link) -> None:
-        self._stage = stage
-        self._link = link
-
-    def open_backend(self, runtime: Any) -> Backend:
-        """Connect."""
-        return self._stage.open(self._link, runtime)
 
 
 class EtcdModel(ServerModel):

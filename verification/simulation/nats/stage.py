@@ -18,12 +18,10 @@ from leasehold.values import Capability
 from verification.simulation.nats.server import SimNats
 from verification.simulation.nats.wire import LABEL, SimNatsWire
 from verification.simulation.network import Link
-from verification.simulation.watched import Held, ServerModel, Watched
+from verification.simulation.server_stage import ServerStage
+from verification.simulation.watched import Held, ServerModel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from leasehold.spi import Backend, Store
     from verification.simulation.history import History
     from verification.simulation.runtime import SimRuntime
     from verification.simulation.schedule import Schedule
@@ -39,45 +37,32 @@ def open_plain(server: SimNats, link: Link, runtime: Any) -> DocumentBackend:
     return DocumentBackend(NatsDocuments(OPTIONS, SimNatsWire(link, runtime, server)), runtime, LABEL)
 
 
-class NatsStage:
+class NatsStage(ServerStage):
     """One server for one run."""
 
-    keeps_until = True
+    model: ServerModel
     capabilities = frozenset(Capability) - {Capability.SESSION}
-    drift = 0.0085
-    delay = 0.0
 
     def __init__(self, world: World, history: History, schedule: Schedule) -> None:
-        self._world = world
-        self._history = history
-        self._schedule = schedule
+        super().__init__(world, history, schedule)
         self._server = SimNats(world, rate=1.0 + 0.001 * (2 * world.random.random() - 1))
         self._documents = DocumentsOfNats(self._server)
         self.model = ServerModel(world, history, self._documents)
         self._server.on_change = self._changed
-        self._links: Sequence[Link] = ()
-        self._queueing = True
-        self._healed = False
-        self._ttl = 1.0
         self.keeps_records = True
 
     def prepare(self, ttl: float, *, queueing: bool, forgetful: bool = False) -> None:
         """See `Stage`."""
         self._ttl, self._queueing = ttl, queueing
         deletes = self._world.random.random() < 0.25 or forgetful
-        self._faults: list[Callable[[], None]] = [self._stall, self._restart, self._restart]
-        if deletes:
-            self._faults += [self._delete] * 3
+        faults = [self._stall, self._restart, self._restart]
+        self._faults = faults + [self._delete] * 3 if deletes else faults
         self.keeps_records = not deletes
         self.model.excuses = deletes
 
-    def store(self, link: Link) -> Store:
-        """See `Stage`."""
-        return _NatsOverLink(self, link)
-
-    def open(self, link: Link, runtime: Any) -> Backend:
-        """What a process gets."""
-        return Watched(open_plain(self._server, link, runtime), link, self.model, queueing=self._queueing)
+    def open_plain(self, link: Link, runtime: Any) -> DocumentBackend:
+        """See `ServerStage`."""
+        return open_plain(self._server, link, runtime)
 
     def _changed(self, subject: str) -> None:
         key = self._documents.key_of(subject)
@@ -86,33 +71,15 @@ class NatsStage:
 
     # --- faults
 
-    def unleash(self, links: Sequence[Link], until: float) -> None:
-        """See `Stage`."""
-        self._links = links
-        random, moment = self._world.random, self._world.now
-        while (moment := moment + random.expovariate(0.3 / self._ttl)) < until:
-            fault = random.choice(self._faults)
-            if self._schedule.fault(moment, f"server {fault.__name__.strip('_')}"):
-                self._world.at(moment, self._planned(fault))
-
     def heal(self) -> None:
         """See `Stage`."""
-        self._healed = True
+        super().heal()
         if self._server.is_down:
             self._server.restart()
 
-    def _planned(self, fault: Callable[[], None]) -> Callable[[], None]:
-        def strike() -> None:
-            if not self._healed and not self._server.is_down:
-                fault()
-
-        return strike
-
-    def _note(self, what: str, seconds: float = 0.0) -> None:
-        self._history.counts["faults"] += 1
-        self._world.note("nemesis", what, "server", round(seconds, 3))
-        for link in self._links:
-            link.trouble(seconds + 2 * link.timeout)
+    def can_be_disturbed(self) -> bool:
+        """See `ServerStage`."""
+        return super().can_be_disturbed() and not self._server.is_down
 
     def _stall(self) -> None:
         seconds = self._ttl * self._world.random.random() ** 2
@@ -140,7 +107,7 @@ class NatsStage:
 
     async def look_for_leaks(self, runtime: SimRuntime) -> None:
         """See `Stage`. The documents of idle names are deleted a day after their fences' own time."""
-        backend = open_plain(self._server, Link(runtime.process, timeout=1.0), runtime)
+        backend = self.open_plain(Link(runtime.process, timeout=1.0), runtime)
         try:
             states = await backend.list("")
             if states:
@@ -154,18 +121,6 @@ class NatsStage:
             await backend.close()
         if self._server.messages:
             self._history.violate("remembered for ever", f"{sorted(self._server.messages)}")
-
-
-class _NatsOverLink:
-    """The store as one process sees it."""
-
-    def __init__(self, stage: NatsStage, link: Link) -> None:
-        self._stage = stage
-        self._link = link
-
-    def open_backend(self, runtime: Any) -> Backend:
-        """Connect."""
-        return self._stage.open(self._link, runtime)
 
 
 class DocumentsOfNats:

@@ -18,9 +18,10 @@ from verification.simulation.network import Link
 from verification.simulation.redis.server import SimRedis
 from verification.simulation.redis.store import RedisOverLink, open_plain
 from verification.simulation.redis.watcher import RedisWatcher
+from verification.simulation.server_stage import ServerStage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from leasehold.spi import Store
     from verification.simulation.history import History
@@ -37,28 +38,19 @@ REFUSALS = ("NOREPLICAS", "OOM")
 LATE = f"{DEFAULT_PREFIX}late"
 
 
-class RedisStage:
+class RedisStage(ServerStage):
     """One Redis server for one run."""
 
-    keeps_until = True
     capabilities = RedisBackend.capabilities
     keeps_records = False  # it is flushed, restarted empty, and fails over to a replica that lags
-    drift = 0.0085  # and the server's own 0.001: almost all that the library's margin allows
 
     def __init__(self, world: World, history: History, schedule: Schedule) -> None:
-        self._world = world
-        self._schedule = schedule
-        self._history = history
+        super().__init__(world, history, schedule)
         self._server = SimRedis(world, rate=1.0 + 0.001 * (2 * world.random.random() - 1))
         self._watcher = RedisWatcher(world, history, self._server, Names(DEFAULT_PREFIX, compat=False))
         self._server.watcher = self._watcher
         self.model = self._watcher.model
         self._options: dict[str, float] = {}
-        self._queueing = True
-        self._healed = False
-        self._ttl = 1.0
-        self._links: Sequence[Link] = ()
-        self.delay = 0.0
 
     def prepare(self, ttl: float, *, queueing: bool, forgetful: bool = False) -> None:
         """See `Stage`. Draws how the store is used and what befalls the server."""
@@ -67,7 +59,7 @@ class RedisStage:
         forgets = random.choice(["", "", "", "restart", "fail over", "flush", "step"])
         if forgetful:
             forgets = random.choice(["restart", "fail over"])
-        self._faults: list[Callable[[], None]] = [
+        self._faults = [
             self._stall,
             self._forget_scripts,
             self._hang_up,
@@ -99,36 +91,18 @@ class RedisStage:
 
     # --- faults
 
-    def unleash(self, links: Sequence[Link], until: float) -> None:
-        """See `Stage`."""
-        self._links = links
-        random, moment = self._world.random, self._world.now
-        while (moment := moment + random.expovariate(0.3 / self._ttl)) < until:
-            fault = random.choice(self._faults)
-            if self._schedule.fault(moment, f"server {fault.__name__.strip('_')}"):
-                self._world.at(moment, self._planned(fault))
-
     def heal(self) -> None:
         """See `Stage`."""
-        self._healed = True
+        super().heal()
         self._server.lag = 0.0
         self._server.refuses = ""
         if self._server.is_down:
             self._server.is_down = False
             self._server.restart_empty()
 
-    def _planned(self, fault: Callable[[], None]) -> Callable[[], None]:
-        def strike() -> None:
-            if not self._healed and not self._server.is_down:
-                fault()
-
-        return strike
-
-    def _note(self, what: str, seconds: float = 0.0) -> None:
-        self._history.counts["faults"] += 1
-        self._world.note("nemesis", what, "server", round(seconds, 3))
-        for link in self._links:
-            link.trouble(seconds + 2 * link.timeout)
+    def can_be_disturbed(self) -> bool:
+        """See `ServerStage`."""
+        return super().can_be_disturbed() and not self._server.is_down
 
     def _stall(self) -> None:
         seconds = self._ttl * self._world.random.random() ** 2

@@ -21,12 +21,12 @@ from leasehold.errors import BackendError
 from verification.simulation.network import Link
 from verification.simulation.redis.server import SimRedis
 from verification.simulation.redlock.wire import NodeLink, SimNodeWire
-from verification.simulation.watched import Held, ServerModel, Watched
+from verification.simulation.server_stage import ServerStage
+from verification.simulation.watched import Held, ServerModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from leasehold.spi import Backend, Store
     from verification.simulation.history import History
     from verification.simulation.runtime import SimRuntime
     from verification.simulation.schedule import Schedule
@@ -54,24 +54,22 @@ def open_plain(servers: Sequence[SimRedis], links: Sequence[NodeLink], runtime: 
     return RedlockBackend(Nodes(nodes, calls, runtime, LABEL), calls, options, runtime)
 
 
-class RedlockStage:
+class RedlockStage(ServerStage):
     """Five nodes for one run."""
 
-    keeps_until = True
+    faulty = "node"
+    faults_per_ttl = 0.6
     keeps_records = False
+    model: RedlockModel
     capabilities = RedlockBackend.capabilities
     drift = 0.004
 
     def __init__(self, world: World, history: History, schedule: Schedule) -> None:
-        self._world = world
-        self._history = history
-        self._schedule = schedule
+        super().__init__(world, history, schedule)
         self._servers = [self._server(f"n{number}") for number in range(NODES)]
         self.model = RedlockModel(world, history, ServersOfRedlock(self._servers))
         self._ways: list[NodeLink] = []
-        self._links: Sequence[Link] = ()
-        self._healed = False
-        self._ttl = 1.0
+        self._queueing = False
         self.delay = 2 * SITS_OUT
         self.jumps = False
 
@@ -88,7 +86,7 @@ class RedlockStage:
         breaks = random.choice(["", "empty", "empty", "flush", "jump", "restart"])
         if forgetful:
             breaks = "empty"
-        self._faults: list[Callable[[], None]] = [
+        self._faults = [
             self._stall,
             self._forget_scripts,
             self._hang_up,
@@ -113,48 +111,25 @@ class RedlockStage:
             since = b"%d" % (server.now_us // 1000 - 100_000)
             server.database.run([b"HSET", b"leasehold:redlock:node", b"r", run_id, b"s", since, b"x", terms])
 
-    def store(self, link: Link) -> Store:
-        """See `Stage`."""
-        return _RedlockOverLink(self, link)
-
-    def open(self, link: Link, runtime: Any) -> RedlockBackend:
-        """The shipped backend as one process has it."""
+    def open_plain(self, link: Link, runtime: Any) -> RedlockBackend:
+        """See `ServerStage`."""
         ways = [NodeLink(link) for _ in self._servers]
         self._ways += ways
         return open_plain(self._servers, ways, runtime)
 
     # --- faults
 
-    def unleash(self, links: Sequence[Link], until: float) -> None:
-        """See `Stage`."""
-        self._links = links
-        random, moment = self._world.random, self._world.now
-        while (moment := moment + random.expovariate(0.6 / self._ttl)) < until:
-            fault = random.choice(self._faults)
-            if self._schedule.fault(moment, f"node {fault.__name__.strip('_')}"):
-                self._world.at(moment, self._planned(fault))
-
     def heal(self) -> None:
         """See `Stage`."""
-        self._healed = True
+        super().heal()
         for server in self._servers:
             server.is_down = False
         for way in self._ways:
             way.cut = False
 
-    def _planned(self, fault: Callable[[], None]) -> Callable[[], None]:
-        def strike() -> None:
-            if not self._healed:
-                fault()
-
-        return strike
-
     def _pick(self, what: str, seconds: float = 0.0, quiet_for: float = 0.0) -> SimRedis:
         server = self._world.random.choice(self._servers)
-        self._history.counts["faults"] += 1
-        self._world.note("nemesis", what, server.name, round(seconds, 3))
-        for link in self._links:
-            link.trouble(seconds + quiet_for + 2 * link.timeout)
+        self._note(what, seconds, server.name, quiet_for)
         return server
 
     def _some_time(self) -> float:
@@ -220,7 +195,7 @@ class RedlockStage:
     async def look_for_leaks(self, runtime: SimRuntime) -> None:
         """See `Stage`. A number that is idle is forgotten a day after its own time, and the markers stay."""
         self._world.now += SITS_OUT
-        backend = self.open(Link(runtime.process, timeout=1.0), runtime)
+        backend = self.open_plain(Link(runtime.process, timeout=1.0), runtime)
         try:
             states = await backend.list("")
         except BackendError as error:
@@ -236,18 +211,6 @@ class RedlockStage:
             left = [key for key in server.database.present() if key != b"leasehold:redlock:node"]
             if left:
                 self._history.violate("remembered for ever", f"{server.name} {left}")
-
-
-class _RedlockOverLink:
-    """The store as one process sees it."""
-
-    def __init__(self, stage: RedlockStage, link: Link) -> None:
-        self._stage = stage
-        self._link = link
-
-    def open_backend(self, runtime: Any) -> Backend:
-        """Connect."""
-        return Watched(self._stage.open(self._link, runtime), self._link, self._stage.model, queueing=False)
 
 
 class RedlockModel(ServerModel):

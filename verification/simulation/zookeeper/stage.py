@@ -18,15 +18,13 @@ from leasehold._backends.zookeeper.validity import session_timeout
 from leasehold.errors import BackendError
 from leasehold.values import Refusal
 from verification.simulation.network import Link
-from verification.simulation.watched import Held, ServerModel, Watched
+from verification.simulation.server_stage import ServerStage
+from verification.simulation.watched import Held, ServerModel
 from verification.simulation.zookeeper.server import MEMBERS, SimEnsemble
 from verification.simulation.zookeeper.wire import Host
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from leasehold._backends.zookeeper.keys import Sibling
-    from leasehold.spi import Backend, Store
     from leasehold.values import Claim
     from verification.simulation.history import History
     from verification.simulation.runtime import SimRuntime
@@ -52,27 +50,20 @@ def open_plain(ensemble: SimEnsemble, link: Link, runtime: Any) -> ZooKeeperBack
     )
 
 
-class ZooKeeperStage:
+class ZooKeeperStage(ServerStage):
     """One ensemble for one run."""
 
-    keeps_until = True
+    faulty = "ensemble"
     keeps_records = False
+    model: ZooKeeperModel
     capabilities = ZooKeeperBackend.capabilities
-    drift = 0.0085
 
     def __init__(self, world: World, history: History, schedule: Schedule) -> None:
-        self._world = world
-        self._history = history
-        self._schedule = schedule
+        super().__init__(world, history, schedule)
         self._ensemble = SimEnsemble(world)
         self._nodes = NodesOfZooKeeper(self._ensemble)
         self.model = ZooKeeperModel(world, history, self._nodes)
         self._ensemble.on_change = self._changed
-        self._links: Sequence[Link] = ()
-        self._queueing = True
-        self._healed = False
-        self._ttl = 1.0
-        self.delay = 0.0
 
     def prepare(self, ttl: float, *, queueing: bool, forgetful: bool = False) -> None:  # noqa: ARG002 - it never does
         """See `Stage`."""
@@ -82,13 +73,9 @@ class ZooKeeperStage:
         self.delay = 8 * session_timeout(1.5 * ttl) + 3 * RECOVERED
         self._faults = [self._stall, self._down, self._elect, self._drop, self._lag, self._cut_off, self._cut_off]
 
-    def store(self, link: Link) -> Store:
-        """See `Stage`."""
-        return _ZooKeeperOverLink(self, link)
-
-    def open(self, link: Link, runtime: Any) -> Backend:
-        """What a process gets."""
-        return Watched(open_plain(self._ensemble, link, runtime), link, self.model, queueing=self._queueing)
+    def open_plain(self, link: Link, runtime: Any) -> ZooKeeperBackend:
+        """See `ServerStage`."""
+        return open_plain(self._ensemble, link, runtime)
 
     def _changed(self, path: str) -> None:
         name = self._nodes.name_of(path)
@@ -97,35 +84,17 @@ class ZooKeeperStage:
 
     # --- faults
 
-    def unleash(self, links: Sequence[Link], until: float) -> None:
-        """See `Stage`."""
-        self._links = links
-        random, moment = self._world.random, self._world.now
-        while (moment := moment + random.expovariate(0.3 / self._ttl)) < until:
-            fault = random.choice(self._faults)
-            if self._schedule.fault(moment, f"ensemble {fault.__name__.strip('_')}"):
-                self._world.at(moment, self._planned(fault))
-
     def heal(self) -> None:
         """See `Stage`."""
-        self._healed = True
+        super().heal()
         for member in self._ensemble.members:
             member.lag = 0.0
             member.stalled_until = self._world.now
             self._back(member)
 
-    def _planned(self, fault: Callable[[], None]) -> Callable[[], None]:
-        def strike() -> None:
-            if not self._healed:
-                fault()
-
-        return strike
-
-    def _note(self, what: str, seconds: float = 0.0) -> None:
-        self._history.counts["faults"] += 1
-        self._world.note("nemesis", what, "ensemble", round(seconds, 3))
-        for link in self._links:
-            link.trouble(seconds + RECOVERED)
+    def felt_for(self, link: Link) -> float:  # noqa: ARG002 - clients of all links look for a member alike
+        """See `ServerStage`."""
+        return RECOVERED
 
     def _some_time(self) -> float:
         return 0.05 + 2 * self._ttl * self._world.random.random() ** 2
@@ -212,7 +181,7 @@ class ZooKeeperStage:
     async def look_for_leaks(self, runtime: SimRuntime) -> None:
         """See `Stage`. Nothing is left but the root, and containers of which a process died before it used them."""
         self._world.now += 30.0
-        backend = open_plain(self._ensemble, Link(runtime.process, timeout=1.0), runtime)
+        backend = self.open_plain(Link(runtime.process, timeout=1.0), runtime)
         try:
             await runtime.sleep(30.0)
             states = await backend.list("")
@@ -233,18 +202,6 @@ class ZooKeeperStage:
         watches = sum(len(member.watches) for member in self._ensemble.members)
         if watches:
             self._history.violate("remembered for ever", f"{watches} watches")
-
-
-class _ZooKeeperOverLink:
-    """The store as one process sees it."""
-
-    def __init__(self, stage: ZooKeeperStage, link: Link) -> None:
-        self._stage = stage
-        self._link = link
-
-    def open_backend(self, runtime: Any) -> Backend:
-        """Connect."""
-        return self._stage.open(self._link, runtime)
 
 
 class ZooKeeperModel(ServerModel):
