@@ -127,20 +127,24 @@ def test_no_message_announces_a_grant_that_the_call_of_a_third_would_have_made(r
 
 def keeps_its_place(bench: Bench, waiter: RedisBackend, then: Callable[[], None]) -> None:
     """Whether a waiter of a ttl of one second has its place for seven, while others look at the queue."""
-    holder = bench.client()
+    holder, follower = bench.client(), bench.client()
 
-    async def ask_all_the_time() -> None:
+    async def stand_behind() -> None:
+        """Whoever lost its place would come behind this one."""
+        place = await follower.join(bench.claim(ttl=1.0))
         for _ in range(100):
             await bench.main.sleep(0.1)
-            await holder.try_acquire(bench.claim())
+            assert isinstance(place, Place)
+            place = await follower.turn(place)
 
     async def history() -> None:
         assert isinstance(await holder.try_acquire(bench.claim(ttl=60.0)), Grant)
         answer = await waiter.join(bench.claim(ttl=1.0))
         then()
-        bench.main.spawn(ask_all_the_time(), "rival")
+        bench.main.spawn(stand_behind(), "follower")
         while bench.world.now < 7.0:
             assert isinstance(answer, Place)
+            assert answer.ahead == 0
             await bench.main.sleep(answer.recheck)
             answer = await waiter.turn(answer)
 
@@ -364,5 +368,25 @@ def test_several_holders_keep_out_programs_that_lock_by_set_nx_until_the_last_is
         assert await is_kept_out()
         await bench.main.sleep(9.0)
         assert not await is_kept_out()
+
+    bench.run(history())
+
+
+def test_a_fence_from_far_ahead_is_remembered_until_the_clock_has_caught_up() -> None:
+    """A program that comes from another store brings its fences, and its first grant may be the only one."""
+    bench = Bench()
+    day = 86_400.0
+    ahead = bench.server.now_us + round(2 * day * 1e6)
+    moved, others = bench.client(fence_floor=ahead), bench.client()
+
+    async def history() -> None:
+        first = await moved.try_acquire(bench.claim())
+        assert isinstance(first, Grant)
+        assert first.fence > ahead
+        bench.world.now += day + 3_600.0
+        bench.server.database.now_ms = bench.server.now_us // 1000
+        second = await others.try_acquire(bench.claim())
+        assert isinstance(second, Grant)
+        assert second.fence > first.fence
 
     bench.run(history())
