@@ -89,9 +89,17 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
         "etcd-endless-marks",
         "marks of withdrawn claims stay for as long as their client lives",
         "_backends/etcd/acquire.py",
-        "            session.marks[mark] = claims.runtime.now() + session.ttl\n",
+        "            session.marks[mark] = claims.runtime.now() + max(session.ttl, LATEST_COPY)\n",
         "",
         tests=(f"{_ANSWERS}::test_mark_of_a_withdrawn_claim_goes_although_its_session_is_kept",),
+    ),
+    Mutant(
+        "etcd-marks-for-a-ttl",
+        "a request that a member applies later than a ttl after its withdrawal blocks the lock while its session lives",
+        "_backends/etcd/acquire.py",
+        "max(session.ttl, LATEST_COPY)",
+        "session.ttl",
+        tests=(f"{_ANSWERS}::test_copy_of_a_withdrawn_claim_is_refused_for_longer_than_its_ttl",),
     ),
     Mutant(
         "etcd-given-up-and-kept",

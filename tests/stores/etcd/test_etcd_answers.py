@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from leasehold._backends.etcd import acquire
 from leasehold._backends.etcd.sessions import Session
 from leasehold._urls import find_store
 from leasehold.errors import BackendError, BackendRejected, BackendUnavailable, OutcomeUnknown
@@ -419,9 +420,31 @@ def test_read_that_is_answered_after_the_end_of_its_session_grants_nothing(
         driver.run(history(proxy))
 
 
-def test_mark_of_a_withdrawn_claim_goes_although_its_session_is_kept(
+def test_copy_of_a_withdrawn_claim_is_refused_for_longer_than_its_ttl(
     driver: contract.Driver, own_etcd: EtcdServer
 ) -> None:
+    """It was not: a member that stood still meanwhile wrote a key that stayed for as long as the session."""
+
+    async def history() -> None:
+        async with opened(driver, own_etcd, 1) as (runtime, backend):
+            held = await backend.join(claim(runtime, "answers:held", ttl=2.0))
+            given_up = claim(runtime, ttl=2.0)
+            await backend.withdraw(given_up)
+            later = runtime.now() + 3.0
+            while runtime.now() < later:
+                assert isinstance((await backend.renew([held]))[0], Grant)
+                await runtime.sleep(0.3)
+            assert not isinstance(await backend.try_acquire(given_up), Grant)
+            assert isinstance(await backend.try_acquire(claim(runtime, ttl=2.0)), Grant)
+
+    driver.run(history())
+
+
+def test_mark_of_a_withdrawn_claim_goes_although_its_session_is_kept(
+    driver: contract.Driver, own_etcd: EtcdServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(acquire, "LATEST_COPY", 0.0)
+
     async def history() -> None:
         async with opened(driver, own_etcd, 1) as (runtime, backend):
             held = await backend.join(claim(runtime, "answers:held", ttl=2.0))

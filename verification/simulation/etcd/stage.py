@@ -65,7 +65,8 @@ class EtcdStage(ServerStage):
     def prepare(self, ttl: float, *, queueing: bool, forgetful: bool = False) -> None:  # noqa: ARG002 - it never does
         """See `Stage`."""
         self._ttl, self._queueing = ttl, queueing
-        self._server.latest_copy = 0.4 * ttl  # a later one is not refused, and stays as long as its client's session
+        # Its withdrawal is repeated for one ttl. A copy that comes after that, and after no withdrawal, is not refused.
+        self._server.latest_copy = 0.4 * ttl
         self._faults = [self._stall, self._down, self._elect, self._lose_streams, self._cut_off_the_leader]
 
     def open_plain(self, link: Link, runtime: Any) -> EtcdBackend:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Acquire"]
 
 MISSED = 3  # rechecks after which a waiter of the local queue is dead
+LATEST_COPY = 600.0  # seconds in which a member that stood still may apply a request that was withdrawn
 ROUNDS = 8  # how often a request is made anew because its conditions did not hold any more
 
 
@@ -190,7 +191,7 @@ class Acquire:
     # --- withdrawing
 
     async def withdraw(self, claim: Claim, *, doubt: bool = True) -> None:
-        """Undo the claim, whatever became of it; with doubt, refuse late copies of it for one ttl."""
+        """Undo the claim, whatever became of it; with doubt, refuse late copies of it for a while."""
         claims = self._claims
         undo = self._withdraw if doubt else self._delete
         claims.local_queue.leave(claims.keys_of(claim).claims, claim.owner)
@@ -216,7 +217,7 @@ class Acquire:
         claims, mark = self._claims, self._claims.keys_of(claim).withdrawal_mark(claim.owner)
         for _ in range(ROUNDS):
             session, keep_alive = await claims.sessions.take(claim.ttl)
-            session.marks[mark] = claims.runtime.now() + session.ttl
+            session.marks[mark] = claims.runtime.now() + max(session.ttl, LATEST_COPY)
             request = transactions.refuse(mark, session.lease)
             if key:
                 request = transactions.withdraw(key, value, mark, session.lease)
