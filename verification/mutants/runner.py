@@ -9,14 +9,17 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from verification.mutants.catalogue import Mutant
 
-__all__ = ["Verdict", "apply", "hunt"]
+__all__ = ["Verdict", "apply", "failing_test", "hunt", "planted"]
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src"
@@ -44,6 +47,7 @@ HUNTERS = {
     "zookeeper": [],
 }
 _FAILED_CASE = re.compile(r"^FAILED (?:\w+ \w+:|\S+::)(\w+)", re.MULTILINE)
+_FAILED_TEST = re.compile(r"^(?:FAILED|ERROR) ((tests/\S+?\.py)(?:::.+?)?)(?: - .*)?$", re.MULTILINE)
 _VIOLATION = re.compile(r"^seed (\d+) violates: ([^:]+):", re.MULTILINE)
 
 
@@ -66,15 +70,21 @@ def apply(mutant: Mutant, source: Path) -> None:
     path.write_text(text.replace(mutant.old, mutant.new))
 
 
-def hunt(mutant: Mutant | None, seeds: int, store: str = "memory") -> Verdict:
-    """Run at most so many seeds on the mutant; None hunts the library as it is, which must survive."""
-    store = store if mutant is None else mutant.store
+@contextmanager
+def planted(mutant: Mutant | None) -> Iterator[dict[str, str]]:
+    """The environment of programs that use a copy of the library with this bug."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "src"
         shutil.copytree(SOURCE, copy, ignore=shutil.ignore_patterns("__pycache__"))
         if mutant is not None:
             apply(mutant, copy)
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(copy), str(ROOT)))}
+        yield {**os.environ, "PYTHONPATH": os.pathsep.join((str(copy), str(ROOT)))}
+
+
+def hunt(mutant: Mutant | None, seeds: int, store: str = "memory") -> Verdict:
+    """Run at most so many seeds on the mutant; None hunts the library as it is, which must survive."""
+    store = store if mutant is None else mutant.store
+    with planted(mutant) as environment:
         started = time.monotonic()
         if mutant is not None and mutant.tests:
             return Verdict(_failing_test(mutant.tests, environment), 0, time.monotonic() - started)
@@ -102,24 +112,33 @@ def _failing_case(store: str, environment: dict[str, str]) -> str | None:
 
 
 def _failing_test(tests: tuple[str, ...], environment: dict[str, str]) -> str | None:
-    """The first of these tests that fails on the mutant."""
-    finished = _run(["pytest", "-q", "-x", "-p", "no:cacheprovider", *tests], environment)
+    """The name of the first of these tests that fails on the mutant."""
+    found = failing_test(tests, environment)
+    return found if found in (None, "hangs") else f"test: {found.partition('[')[0].rpartition('::')[2]}"
+
+
+def failing_test(tests: Sequence[str], environment: dict[str, str], *words: str) -> str | None:
+    """The first of these tests that fails, as pytest names it; "hangs"; None if none does."""
+    patience = PATIENCE * (1 + len(tests) // 4)
+    finished = _run(["pytest", "-q", "-x", "-p", "no:cacheprovider", *words, *tests], environment, patience)
     if finished is None:
         return "hangs"
     if finished.returncode == 0:
         return None
-    found = _FAILED_CASE.search(finished.stdout)
+    found = _FAILED_TEST.search(finished.stdout)
     if found is None:
         raise RuntimeError(f"the tests could not be run:\n{finished.stdout[-2000:]}{finished.stderr[-2000:]}")
-    return f"test: {found[1]}"
+    return found[1]
 
 
-def _run(module: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str] | None:
+def _run(
+    module: list[str], environment: dict[str, str], patience: float = PATIENCE
+) -> subprocess.CompletedProcess[str] | None:
     """Run a module; None if it does not end."""
     command = [sys.executable, "-m", *module]
     try:
         return subprocess.run(
-            command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=patience
         )
     except subprocess.TimeoutExpired:
         return None
