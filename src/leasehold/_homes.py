@@ -16,6 +16,9 @@ class Homes(Protocol):
     def home(self) -> Hashable:
         """The event loop that runs now, to which connections and tasks belong; None if none runs, or there are none."""
 
+    def current_at(self, home: Any) -> Hashable:
+        """The running task of this event loop, for a caller on it: `current` has to find the loop first."""
+
     def has_ended(self, home: Any) -> bool:
         """Whether this event loop was closed: nothing of it will ever run again."""
 

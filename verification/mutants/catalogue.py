@@ -63,7 +63,7 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         "B1-unshielded-release",
         "a cancelled release leaves the key",
         _RELEASE,
-        "            return await runtime.shielded(lambda: _attempt_and_report(opened, tenure, limit))\n",
+        "            return await runtime.shielded(partial(_attempt_and_report, opened, tenure, limit))\n",
         "            return await _attempt_and_report(opened, tenure, limit)\n",
     ),
     Mutant(

@@ -175,7 +175,7 @@ class Attempt:
             await self._withdraw(claim)
             return None
         tenure.doubtful = self._doubt
-        current = runtime.current()
+        current = opened.current()
         tenure.taker = id(current)
         opened.keeper.admit(tenure)
         if spec.reentrant:

@@ -22,7 +22,7 @@ from leasehold.errors import ConfigurationError
 from leasehold.values import Capability
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Callable, Hashable
 
     from leasehold._core.events import Events
     from leasehold._core.linger import LingeringTenure
@@ -49,6 +49,7 @@ class OpenClient:
     has_queue: bool  # whether waiters of one lock come in order of their arrival
     local: LocalQueues | None  # where those that wait for one lock stand in line
     close_patience: float  # 0 where the clock is turned by hand: it stands still while `close` waits
+    current: Callable[[], Hashable]  # the running thread or task, for calls that run at home
     entered: WeakValueDictionary[tuple[str, Mode, Hashable], Tenure] = field(default_factory=WeakValueDictionary)
     """The re-entrant locks that each thread or task holds."""
     parked: dict[str, LingeringTenure] = field(default_factory=dict)
@@ -158,5 +159,15 @@ def open_client(
     has_queue = Capability.FIFO in backend.capabilities
     local = local_queues(runtime, backend, keeper, waiting_calls)
     return OpenClient(
-        runtime, backend, keeper, events, connect_timeout, waiting_calls, cleanup, has_queue, local, close_patience
+        runtime,
+        backend,
+        keeper,
+        events,
+        connect_timeout,
+        waiting_calls,
+        cleanup,
+        has_queue,
+        local,
+        close_patience,
+        runtime.current,
     )

@@ -50,6 +50,8 @@ class OpenClients:
                 return found
             opened = self._unused or make()
             opened.home = home
+            if home is not None:
+                opened.current = partial(self._runtime.current_at, home)
             opened.until_home_ends = self._runtime.before_end(partial(self._end, home, opened))
             self._unused, self.by_home[home] = None, opened
         self._abandon_ended()

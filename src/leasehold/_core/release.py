@@ -7,6 +7,7 @@ background until the lease's own deadline, so that the next holder need not wait
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from leasehold._core import events as happened
@@ -37,10 +38,9 @@ async def release(opened: OpenClient, tenure: Tenure) -> bool:
     limit = runtime.now() + GRACE
     try:
         try:
-            return await runtime.shielded(lambda: _attempt_and_report(opened, tenure, limit))
+            return await runtime.shielded(partial(_attempt_and_report, opened, tenure, limit))
         except (BackendUnavailable, OutcomeUnknown) as failure:
-            first = failure
-            return await runtime.shielded(lambda: _try_again(opened, tenure, limit, first))
+            return await runtime.shielded(partial(_try_again, opened, tenure, limit, failure))
     except GeneratorExit:
         raise
     except BaseException as failure:

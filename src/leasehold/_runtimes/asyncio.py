@@ -167,6 +167,7 @@ class AsyncioRuntime:
         self.now = clock.now  # type: ignore[method-assign]  # several times in every call
         self.owner = fresh_owner  # type: ignore[method-assign]
         self.current = asyncio.current_task  # type: ignore[method-assign]
+        self.current_at = asyncio.current_task  # type: ignore[assignment, method-assign]
         self.home = running_loop  # type: ignore[method-assign]
         self._tasks: set[asyncio.Task[Any]] = set()  # the loop itself knows tasks only weakly
 
@@ -267,6 +268,10 @@ class AsyncioRuntime:
     def home(self) -> asyncio.AbstractEventLoop | None:
         """The running loop."""
         return running_loop()
+
+    def current_at(self, home: asyncio.AbstractEventLoop) -> Hashable:
+        """The running task of this loop."""
+        return asyncio.current_task(home)
 
     def has_ended(self, home: asyncio.AbstractEventLoop) -> bool:
         """Whether it is closed; then the tasks that it has left are forgotten."""

@@ -17,6 +17,10 @@ class WithoutLoops:
         """None: any thread may use them."""
         return None
 
+    def current_at(self, home: object) -> Hashable:  # noqa: ARG002 - there is none
+        """None: nothing runs on a loop."""
+        return None
+
     def has_ended(self, home: object) -> bool:  # noqa: ARG002 - there is none
         """Never."""
         return False
