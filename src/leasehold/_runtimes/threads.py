@@ -57,9 +57,10 @@ class ThreadSignal:
         self._waiters: list[LockType] = []
 
     def set(self) -> None:
-        """Raise the flag and wake all waiters."""
+        """Raise the flag and wake all waiters; one that comes later sees the flag."""
         self._up = True
-        self.wake()
+        if self._waiters:
+            self.wake()
 
     def wake(self) -> None:
         """Let all waiters look again at the flag and at the clock.
