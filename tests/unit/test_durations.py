@@ -2,14 +2,17 @@ from __future__ import annotations
 
 import math
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold._durations import LONGEST, seconds, ttl_seconds
+from leasehold._durations import LONGEST, optional_seconds, seconds, ttl_seconds
 from leasehold.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @pytest.mark.parametrize(
@@ -24,7 +27,11 @@ from leasehold.errors import ConfigurationError
         (" 2M ", 120.0),
         ("1.5h", 5400.0),
         ("5", 5.0),
+        ("1d2h3m4s5ms", 93_784.005),
+        ("0", 0.0),
         (timedelta(minutes=1), 60.0),
+        (timedelta(days=2, milliseconds=5), 172_800.005),
+        (366 * 86_400, 31_622_400.0),
     ],
 )
 def test_durations_are_read_as_people_write_them(value: Any, expected: float) -> None:
@@ -37,6 +44,25 @@ def test_durations_are_read_as_people_write_them(value: Any, expected: float) ->
 def test_what_is_no_duration_is_refused_by_name(value: Any) -> None:
     with pytest.raises(ConfigurationError, match="wait"):
         seconds(value, "wait")
+
+
+@pytest.mark.parametrize("read", [seconds, ttl_seconds])
+@pytest.mark.parametrize("value", [366 * 86_400 + 1, "367d", timedelta(days=367), 10**400, math.inf, math.nan, True])
+def test_what_is_longer_than_a_year_or_no_number_is_refused_by_both(read: Callable[..., float], value: Any) -> None:
+    with pytest.raises(ConfigurationError, match="keep"):
+        read(value, "keep")
+
+
+@pytest.mark.parametrize("value", [0.1, "100ms", 366 * 86_400.0])
+def test_the_shortest_and_the_longest_ttl_are_allowed(value: Any) -> None:
+    assert 0.1 <= ttl_seconds(value) <= 31_622_400.0
+
+
+def test_nothing_given_is_not_zero() -> None:
+    assert optional_seconds(None, "timeout") is None
+    assert optional_seconds(0, "timeout") == 0.0
+    with pytest.raises(ConfigurationError, match="timeout"):
+        optional_seconds("soon", "timeout")
 
 
 @pytest.mark.parametrize("value", [0, 0.0004, 0.099, "0s", timedelta(milliseconds=1)])

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leasehold import ConfigurationError
-from leasehold._core.names import check_fact, check_name, check_namespace, key_for, name_of
+from leasehold._core.names import check_fact, check_name, check_namespace, key_for, name_of, namespace_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +26,52 @@ def test_different_pairs_of_namespace_and_name_never_share_a_key(
 @given(TEXT, TEXT)
 def test_the_name_comes_back_out_of_the_key(namespace: str, name: str) -> None:
     assert name_of(key_for(namespace, name)) == name
+
+
+@given(TEXT, TEXT)
+def test_the_namespace_comes_back_out_of_the_key(namespace: str, name: str) -> None:
+    assert namespace_of(key_for(namespace, name)) == namespace
+
+
+@pytest.mark.parametrize(
+    ("namespace", "name", "key"),
+    [
+        ("leasehold", "payment:42", "leasehold:payment:42"),
+        ("a:b", "c", "a%3Ab:c"),
+        ("a%3Ab", "c%", "a%253Ab:c%"),
+    ],
+)
+def test_how_a_namespace_and_a_name_are_joined(namespace: str, name: str, key: str) -> None:
+    """What is stored already must be found by every later version."""
+    assert key_for(namespace, name) == key
+    assert (namespace_of(key), name_of(key)) == (namespace, name)
+
+
+@pytest.mark.parametrize(
+    ("check", "value", "complaint"),
+    [
+        (check_name, None, "a lock name must be text, not NoneType"),
+        (check_name, "", "a lock name must not be empty"),
+        (check_name, "\ud800", "a lock name contains a lone surrogate"),
+        (check_name, "é" * 300, "a lock name has 600 bytes"),
+        (check_namespace, 7, "a namespace must be text, not int"),
+        (check_namespace, "", "a namespace must not be empty"),
+        (check_namespace, "\ud800", "a namespace contains a lone surrogate"),
+        (lambda value: check_fact(value, "label"), 7, "label must be text, not int"),
+        (lambda value: check_fact(value, "reason"), "\ud800", "reason contains a lone surrogate"),
+        (lambda value: check_fact(value, "group"), "x" * 300, "group has 300 characters; at most 256"),
+    ],
+)
+def test_what_cannot_be_stored_is_refused_by_what_it_is(
+    check: Callable[[object], object], value: object, complaint: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=complaint):
+        check(value)
+
+
+def test_a_fact_may_be_left_out_or_empty() -> None:
+    assert check_fact(None, "label") is None
+    assert check_fact("", "label") == ""
 
 
 @given(TEXT)
