@@ -312,7 +312,12 @@ def test_several_clients_are_the_nodes_of_redlock(
 ) -> None:
     adopted: list[object] = []
     module = importlib.import_module("leasehold._backends.redlock")
-    monkeypatch.setattr(module, "adopt", lambda nodes, options: adopted.append((nodes, options)) or MemoryStore())
+
+    def adopt(nodes: object, options: dict[str, str]) -> MemoryStore:
+        adopted.append((nodes, options))
+        return MemoryStore()
+
+    monkeypatch.setattr(module, "adopt", adopt)
     nodes = several([1, 2, 3])
     find_store(nodes, {"quorum": 2})
     assert adopted == [(nodes, {"quorum": "2"})]
