@@ -224,10 +224,11 @@ def test_what_can_run_code_in_a_reader_is_no_encoding(module: str) -> None:
 # --- caches
 
 
-def test_a_draw_of_nothing_is_a_draw(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_draw_of_nothing_is_a_draw(store: ManualStore, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Random numbers are from 0 up to 1, and there is no logarithm of 0."""
-    cache = client.cache("prices")
+    cache = client.cache("prices", ttl=60, jitter=0)
     cache.put("x", 7)
+    store.clock.advance(40)
     monkeypatch.setattr("leasehold._runtimes.threads.ThreadRuntime.random", lambda _: 0.0)
     assert cache.get("x", lambda: 8) == 7
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -14,14 +15,14 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from apscheduler.events import EVENT_JOB_ERROR, EVENT_JOB_EXECUTED
+from apscheduler.events import EVENT_JOB_ERROR, EVENT_JOB_EXECUTED, EVENT_JOB_MISSED
 from apscheduler.job import Job
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.interval import IntervalTrigger
 
 import leasehold
 from leasehold.errors import ConfigurationError
-from leasehold.integrations.apscheduler import OnceExecutor, _slot
+from leasehold.integrations.apscheduler import OnceExecutor, _check, _slot
 from tests.waiting import LIMIT, eventually
 
 if TYPE_CHECKING:
@@ -160,3 +161,79 @@ def test_a_run_has_one_name_in_every_time_zone(hours: int, interval: bool) -> No
     there = instant.astimezone(timezone(timedelta(hours=hours)))
     assert _slot(job, there) == _slot(job, instant)
     assert _slot(job, there + timedelta(hours=1)) != _slot(job, instant)
+
+
+def test_the_arguments_of_a_job_reach_its_function_in_every_one_of_its_times() -> None:
+    with leasehold.connect("memory://") as client:
+        executor = OnceExecutor(client, prefix="nightly:", keep="10d", on_failure="close")
+        seen: list[Any] = []
+        times = [datetime(2030, 3, 4, hour, tzinfo=UTC) for hour in (1, 2)]
+        job: Any = SimpleNamespace(
+            id="report", trigger=object(), misfire_grace_time=None, args=("a",), kwargs={"b": 2},
+            func=lambda *args, **kwargs: seen.append((args, kwargs)), _jobstore_alias="default",
+        )  # fmt: skip
+        executor._logger = logging.getLogger("test")
+        events = executor._run(job, times)
+        assert seen == [(("a",), {"b": 2})] * 2
+        assert [event.scheduled_run_time for event in events] == times
+        assert [event.code for event in events] == [EVENT_JOB_EXECUTED] * 2
+        assert [bool(event.retval) for event in executor._run(job, times)] == [False, False]
+        last = client.last_run("nightly:report", slot=times[0].isoformat())
+        assert last is not None
+        assert last.slot == times[0].isoformat()
+        executor.shutdown()
+
+
+def test_a_time_that_was_missed_for_too_long_is_not_run() -> None:
+    with leasehold.connect("memory://") as client:
+        executor = OnceExecutor(client)
+        executor._logger = logging.getLogger("test")
+        job: Any = SimpleNamespace(
+            id="report", trigger=object(), misfire_grace_time=1, args=(), kwargs={}, func=lambda: "ran",
+            _jobstore_alias="default",
+        )  # fmt: skip
+        (event,) = executor._run(job, [datetime(2020, 3, 4, tzinfo=UTC)])
+        assert event.code == EVENT_JOB_MISSED
+        assert client.last_run("apscheduler:report") is None
+        executor.shutdown()
+
+
+def test_an_interval_is_named_by_its_number_since_1970() -> None:
+    job: Any = SimpleNamespace(trigger=IntervalTrigger(hours=2))
+    assert _slot(job, datetime(1970, 1, 1, 5, 59, tzinfo=UTC)) == "2"
+    assert _slot(job, datetime(1970, 1, 1, 6, 0, tzinfo=UTC)) == "3"
+
+
+@pytest.mark.parametrize(
+    ("name", "jitter", "refused"),
+    [
+        ("report", None, False),
+        ("report", 0, False),
+        ("report", 3, True),
+        ("0123456789abcdef" * 2, None, True),
+        ("0123456789abcdef" * 2 + "0", None, False),
+        ("0123456789ABCDEF" * 2, None, False),
+    ],
+)
+def test_only_a_job_that_all_processes_know_alike_is_taken(name: str, jitter: int | None, refused: bool) -> None:
+    job: Any = SimpleNamespace(id=name, name="the job", trigger=SimpleNamespace(jitter=jitter))
+    if refused:
+        with pytest.raises(ConfigurationError):
+            _check(job)
+    else:
+        _check(job)
+
+
+def test_a_call_that_breaks_in_the_pool_is_logged_and_the_job_may_run_again(
+    pair: tuple[Process, Process], caplog: pytest.LogCaptureFixture
+) -> None:
+    process = pair[0]
+    job = _without_misfire(process.add(lambda: "ran", run_date=datetime.now(UTC) + timedelta(days=1)))
+    broken: Any = process.executor
+    broken._run = lambda *_: 1 / 0
+    process.executor.submit_job(job, [datetime.now(UTC)])
+    eventually(lambda: "ZeroDivisionError" in caplog.text)
+    del broken._run
+    process.executor.submit_job(job, [datetime.now(UTC)])  # of one instance at a time
+    eventually(lambda: process.events)
+    assert process.events[0].retval.value == "ran"
