@@ -39,6 +39,10 @@ def test_a_cache_without_options_keeps_values_for_ten_minutes(client: Client) ->
     assert (given.stale, given.stale_if_error, given.longest_stale) == (5, 900, 900)
     assert client.cache("prices", ttl=60, stale=7)._twin._policy.stale_if_error == 7
     assert (HOLD_OFF, ROUNDS) == (1.0, 3)
+    with pytest.raises(ConfigurationError, match="beta must be a number from 0 to 100"):
+        client.cache("prices", beta=101)
+    with pytest.raises(ConfigurationError, match="jitter must be a number from 0 to 1"):
+        client.cache("prices", jitter=1.01)
 
 
 def test_keys_without_options_are_replayed_for_a_day_and_refused_in_an_outage(client: Client) -> None:
