@@ -23,7 +23,11 @@ from django.urls import path
 import leasehold
 from leasehold.errors import AcquireTimeout, ConfigurationError, LeaseLost, StaleFence
 from leasehold.integrations.django import aclient, ahold, client, guard, hold, locked
+from leasehold.integrations.django.checks import _check_atomic_requests, _check_url, _may_be_pooled
 from leasehold.integrations.django.clients import read_settings
+from leasehold.integrations.django.management.commands import leasehold as command
+from leasehold.integrations.django.middleware import LockErrorMiddleware
+from leasehold.store_url import StoreURL
 from leasehold.testing.manual import ManualStore
 from tests.sql.desks import django_alias, fresh_schema
 
@@ -321,7 +325,157 @@ def test_checks_mention_atomic_requests() -> None:
     assert [message.id for message in run_checks() if message.id.startswith("leasehold.")] == ["leasehold.I001"]
 
 
+def test_a_check_says_what_to_do() -> None:
+    with override_settings(LEASEHOLD={"URL": "nonsense"}):
+        (error,) = [message for message in run_checks() if message.id == "leasehold.E001"]
+        assert error.is_serious()
+        assert "LEASEHOLD" in str(error.hint)
+    with override_settings(LEASEHOLD={"URL": "memory://"}):
+        (warning,) = [message for message in run_checks() if message.id == "leasehold.W001"]
+        assert not warning.is_serious()
+    connections.settings["other"]["ATOMIC_REQUESTS"] = True
+    (hint,) = _check_atomic_requests()
+    assert "'other'" in str(hint.msg)
+    assert "non_atomic_requests" in str(hint.hint)
+
+
+@pytest.mark.parametrize(
+    ("url", "debug", "found"),
+    [
+        ("local:", True, []),
+        ("sqlite:////tmp/x.db", True, []),
+        ("sqlite:////tmp/x.db", False, ["leasehold.W002"]),
+        ("memory://", True, ["leasehold.W001"]),
+        ("postgres://db:6432/shop?mode=session", False, ["leasehold.W003"]),
+        ("postgresql+asyncpg://db:6432/shop?mode=session", False, ["leasehold.W003"]),
+        ("mysql://db:6432/shop?mode=session", False, []),
+        ("postgresql://db:6432/shop?mode=other", False, []),
+    ],
+)
+def test_only_what_is_dangerous_here_is_warned_of(url: str, debug: bool, found: list[str]) -> None:
+    with override_settings(DEBUG=debug):
+        assert [message.id for message in _check_url(StoreURL.parse(url))] == found
+
+
+@pytest.mark.parametrize(
+    ("database", "is_pooled"),
+    [
+        ({"HOST": "db", "PORT": "5432", "DISABLE_SERVER_SIDE_CURSORS": True}, True),
+        ({"HOST": "db", "PORT": 5432, "DISABLE_SERVER_SIDE_CURSORS": True}, True),
+        ({"HOST": "db", "PORT": 5432, "DISABLE_SERVER_SIDE_CURSORS": False}, False),
+        ({"HOST": "db", "PORT": 5432}, False),
+        ({"HOST": "other", "PORT": 5432, "DISABLE_SERVER_SIDE_CURSORS": True}, False),
+        ({"HOST": "db", "PORT": 5433, "DISABLE_SERVER_SIDE_CURSORS": True}, False),
+        ({"HOST": "db", "DISABLE_SERVER_SIDE_CURSORS": True}, False),
+    ],
+    ids=str,
+)
+def test_a_pooler_is_known_by_how_the_project_uses_it(database: dict[str, Any], is_pooled: bool) -> None:
+    connections.settings["other"].update(HOST=None, PORT=None)
+    connections.settings["other"].update(database)
+    url = StoreURL.parse("postgresql://db:5432/shop?mode=session")
+    assert _may_be_pooled(url) is is_pooled
+
+
+def test_without_a_url_in_the_settings_that_of_the_environment_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEASEHOLD_URL", "memory://from-the-environment")
+    with override_settings(LEASEHOLD={"TTL": 7}):
+        assert client().store == "memory://from-the-environment"
+        assert client().lock("x").ttl == 7
+        assert aclient().lock("x").ttl == 7
+        assert [message.id for message in run_checks() if message.id.startswith("leasehold.")] == ["leasehold.W001"]
+
+
+def test_another_setting_changes_no_client(store: ManualStore) -> None:
+    first, second = client(), aclient()
+    with override_settings(DEBUG=True):
+        assert (client(), aclient()) == (first, second)
+    with override_settings(LEASEHOLD={"URL": store, "TTL": 7}):
+        assert aclient() is not second
+        assert aclient().lock("x").ttl == 7
+
+
+def test_the_options_of_a_lock_are_passed_on(store: ManualStore) -> None:
+    with store.connect(namespace="shop") as other:
+        with hold("x", ttl=7, reason="why") as lease:
+            state = other.inspect("x")
+            assert state is not None
+            assert (lease.ttl, state.holdings[0].holder.reason) == (7, "why")
+
+            @locked("x", timeout=0, on_busy=lambda busy: "busy", ttl=8)
+            def work(lease: leasehold.Lease = leasehold.CURRENT) -> Any:
+                """What is done."""
+                return lease.ttl
+
+            assert work() == "busy"
+            with transaction.atomic(), pytest.raises(ConfigurationError):
+                work()
+        assert work() == 8
+        assert (work.__name__, work.__doc__) == ("work", "What is done.")
+        inside = locked("x", inside_transaction=True)(lambda: "done")
+        with transaction.atomic():
+            assert inside() == "done"
+
+    async def main() -> None:
+        async with ahold("x", ttl=9) as lease:
+            assert lease.ttl == 9
+            with pytest.raises(AcquireTimeout):
+                async with ahold("x", timeout=0):
+                    """Never entered."""
+        await aclient().close()
+
+    asyncio.run(main())
+
+
+def test_a_guard_may_name_its_resource_and_trust_what_was_read() -> None:
+    with hold("cart:7") as first:
+        pass
+    with hold("cart:7") as second, transaction.atomic():
+        guard(second, resource="stock")
+    with transaction.atomic():
+        guard(first)  # of another resource
+    with pytest.raises(StaleFence), transaction.atomic():
+        guard(first, resource="stock")
+
+
+def test_what_is_no_answer_to_a_caller_is_left_to_django() -> None:
+    middleware = LockErrorMiddleware(lambda _: HttpResponse())
+    request: Any = None
+    assert middleware.process_exception(request, ValueError()) is None
+    answer = middleware.process_exception(request, AcquireTimeout("busy", retry_after=7))
+    assert (answer.status_code, answer["Retry-After"], answer["Content-Type"]) == (409, "7", "application/problem+json")
+
+
 # --- the command
+
+
+@pytest.mark.parametrize(
+    ("words", "given"),
+    [
+        (["ls", "--json"], ["ls", "--namespace", "shop", "--json"]),
+        (["run", "x", "--", "true"], ["run", "--namespace", "shop", "x", "--", "true"]),
+        (["demo"], ["demo"]),
+        (["nonsense"], ["nonsense"]),
+        ([], []),
+    ],
+)
+def test_the_namespace_of_the_settings_goes_to_verbs_that_ask_the_store(
+    words: list[str], given: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[list[str]] = []
+    monkeypatch.setattr(command, "main", lambda words: seen.append(words) or 3)
+    monkeypatch.setenv("LEASEHOLD_URL", "memory://before")
+    with override_settings(LEASEHOLD={"URL": "memory://of-the-settings", "NAMESPACE": "shop"}):
+        assert command._run(words) == 3
+    assert seen == [given]
+    assert os.environ["LEASEHOLD_URL"] == "memory://of-the-settings"
+    with override_settings(LEASEHOLD={"URL": "memory://of-the-settings"}):
+        command._run(words)
+    assert seen[1] == words
+    with override_settings(LEASEHOLD={"URL": "memory://x"}), pytest.raises(SystemExit) as ended:
+        command.Command().run_from_argv(["manage.py", "leasehold", *words])
+    assert ended.value.code == 3
+    assert seen[2] == words
 
 
 def test_manage_py_shows_the_locks_of_the_project(tmp_path: Path) -> None:

@@ -155,3 +155,84 @@ def test_configuration_comes_from_the_application_and_mistakes_are_named(app: Fl
         Locks(wrong)
     with Flask("without").app_context(), pytest.raises(ConfigurationError, match="init_app"):
         _ = locks.client
+
+
+@pytest.mark.parametrize(
+    ("config", "options", "ttl", "timeout"),
+    [
+        ({}, {}, 30, 5.0),
+        ({"LEASEHOLD_TIMEOUT": 2}, {}, 30, 2.0),
+        ({}, {"timeout": 3, "ttl": 10}, 10, 3.0),
+        ({"LEASEHOLD_TIMEOUT": "4s", "LEASEHOLD_TTL": 20}, {"timeout": 3, "ttl": 10}, 20, 4.0),
+    ],
+)
+def test_the_configuration_counts_more_than_what_is_given_in_code(
+    config: dict[str, Any], options: Any, ttl: float, timeout: float
+) -> None:
+    app = Flask("shop")
+    app.config.update(config)
+    store = ManualStore()
+    mine = Locks(app, store, **options)
+    with app.app_context():
+        assert mine.client.lock("x").ttl == ttl
+        assert mine.client._twin._timeout == timeout
+        assert app.extensions["leasehold"] is mine.client
+
+
+def test_a_lock_of_a_request_has_the_options_that_were_given(app: Flask) -> None:
+    seen: list[Any] = []
+
+    @app.post("/options")
+    def view() -> str:
+        lease = locks.acquire("x", timeout=0, ttl=7, reason="why")
+        with Scene.store.connect(namespace="shop") as other:
+            state = other.inspect("x")
+            assert state is not None
+            seen.append((lease.ttl, state.holdings[0].holder.reason))
+            try:
+                locks.acquire("x", timeout=0)
+            except leasehold.AcquireTimeout as busy:
+                seen.append(busy.name)
+        return "done"
+
+    assert app.test_client().post("/options").status_code == 200
+    assert seen == [(7, "why"), "x"]
+    assert is_free("x")
+
+
+def test_all_locks_of_a_request_are_free_when_its_response_comes_the_last_first(app: Flask) -> None:
+    released: list[str] = []
+
+    @app.post("/several")
+    def view() -> str:
+        locks.client.on_event(
+            lambda event: released.append(event.name) if isinstance(event, leasehold.events.Released) else None
+        )
+        for name in ("a", "b"):
+            locks.acquire(name)
+        return "done"
+
+    assert app.test_client().post("/several").status_code == 200
+    assert released == ["b", "a"]
+
+
+@pytest.mark.parametrize(("status", "answered"), [(200, 503), (302, 503), (399, 503), (400, 400), (500, 500)])
+def test_a_loss_is_told_unless_the_response_is_an_error_already(app: Flask, status: int, answered: int) -> None:
+    @app.post("/status")
+    def view() -> tuple[str, int]:
+        Scene.store.lose(locks.acquire("x"))
+        return "done", status
+
+    assert app.test_client().post("/status").status_code == answered
+
+
+def test_what_to_do_for_a_busy_lock_may_be_chosen(app: Flask) -> None:
+    @app.post("/busy")
+    @locks.locked("cart", timeout=0, on_busy=lambda busy: f"busy: {busy.name}", ttl=7)
+    def view(lease: leasehold.Lease = leasehold.CURRENT) -> str:
+        return f"{lease.ttl}"
+
+    http = app.test_client()
+    assert http.post("/busy").text == "7.0"
+    with Scene.store.connect(namespace="shop") as other, other.lock("cart").hold():
+        assert http.post("/busy").text == "busy: cart"

@@ -501,7 +501,7 @@ def test_a_span_says_what_lock_it_is_of_and_how_it_ended(traces: OpenTelemetryRe
         for name, span in spans.items():
             facts = dict(span.attributes or {})
             end = facts.pop("leasehold.end", None)
-            assert end == ("released" if "hold" in name else None)
+            assert end == ("released" if name == "leasehold.hold g" else None)
             assert facts == {
                 "leasehold.name": "x", "leasehold.group": "g", "leasehold.mode": "shared",
                 "leasehold.fence": lease.fence,
