@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import httpx
 import pytest
-from fastapi import APIRouter, FastAPI, Header
+from fastapi import APIRouter, Depends, FastAPI, Header
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
 import leasehold
-from leasehold import AsyncLease, IdempotencyMiddleware
+from leasehold import AsyncLease, IdempotencyMiddleware, events
 from leasehold.errors import (
     AcquireTimeout,
     BackendRejected,
@@ -25,8 +25,9 @@ from leasehold.errors import (
     PreconditionFailed,
     StaleFence,
 )
-from leasehold.integrations.fastapi import Locks
+from leasehold.integrations.fastapi import Locks, _fields
 from leasehold.integrations.starlette import Locks as StarletteLocks
+from leasehold.integrations.starlette import _answer
 from leasehold.testing.manual import ManualStore
 
 if TYPE_CHECKING:
@@ -417,3 +418,127 @@ def test_a_refusal_is_not_replayed_and_the_same_key_runs_when_it_is_over(trouble
         assert again.json() == done.json()
 
     play(scene)
+
+
+# --- options and templates
+
+
+def test_options_and_groups_of_a_dependency_are_those_of_its_lock() -> None:
+    locks = Locks("memory://", timeout=0)
+    app = FastAPI(lifespan=locks.lifespan)
+    by_path = locks.held("cart:{cart_id}", ttl=7, reason="paying")
+    by_name = locks.held(lambda: "till", ttl=8, timeout=0.01)
+    own_group = locks.held("order:{cart_id}", group="orders")
+
+    @app.post("/carts/{cart_id}")
+    async def pay(
+        cart_id: int, lease: AsyncLease = by_path, till: AsyncLease = by_name, order: AsyncLease = own_group
+    ) -> list[Any]:
+        return [lease.ttl, lease.holder.reason, till.name, till.ttl, order.name]
+
+    async def main() -> None:
+        async with locks.lifespan(app):
+            groups: list[Any] = []
+            locks.client.on_event(
+                lambda event: groups.append(event.group) if isinstance(event, events.Acquired) else None
+            )
+            async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://shop") as http:
+                assert (await http.post("/carts/7")).json() == [7, "paying", "till", 8, "order:7"]
+                assert groups == ["cart:{cart_id}", None, "orders"]
+                locks.answer_errors(app)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(("kind", "timeout"), [(Locks, 5.0), (StarletteLocks, 5.0)])
+def test_a_request_waits_five_seconds_unless_something_else_is_said(kind: Any, timeout: float) -> None:
+    async def main() -> None:
+        app = Starlette()
+        for given, expected in (({}, timeout), ({"timeout": 2}, 2.0), ({"timeout": None}, None)):
+            locks = kind("memory://", **given)
+            async with locks.lifespan(app):
+                assert locks.client._timeout == expected
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("template", "fields"),
+    [("cart", ()), ("cart:{a}", ("a",)), ("{a}:{b}:{a}", ("a", "b", "a")), ("{{a}}:{b}", ("b",))],
+)
+def test_a_template_names_parameters_of_a_path(template: str, fields: tuple[str, ...]) -> None:
+    assert _fields(template) == fields
+
+
+def test_a_function_that_was_added_after_the_start_is_checked_when_it_is_called() -> None:
+    locks = Locks("memory://")
+    app = FastAPI(lifespan=locks.lifespan)
+    held = locks.held("cart:{cart_id}")
+
+    async def main() -> None:
+        async with locks.lifespan(app):
+
+            @app.post("/late/{cart}")
+            async def pay(cart: int, lease: AsyncLease = held) -> None:
+                """Never called."""
+
+            async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://shop") as http:
+                with pytest.raises(ConfigurationError, match=r"needs 'cart_id', but /late/\{cart\}"):
+                    await http.post("/late/7")
+
+    asyncio.run(main())
+
+
+def test_a_parameter_is_read_with_the_type_that_the_function_itself_gives_it() -> None:
+    """A dependency may read the same parameter as text."""
+    locks = Locks("memory://")
+    app = FastAPI(lifespan=locks.lifespan)
+    held = locks.held("cart:{cart_id}")
+
+    def look(cart_id: str) -> str:
+        return cart_id
+
+    @app.post("/carts/{cart_id}")
+    async def pay(cart_id: int, seen: str = Depends(look), lease: AsyncLease = held) -> list[str]:
+        return [seen, lease.name]
+
+    @app.post("/plain/{cart_id}")
+    async def plain(lease: AsyncLease = held) -> str:
+        return lease.name
+
+    async def main() -> None:
+        async with locks.lifespan(app):
+            async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://shop") as http:
+                assert (await http.post("/carts/007")).json() == ["007", "cart:7"]
+                assert (await http.post("/plain/007")).json() == "cart:007"
+
+    asyncio.run(main())
+
+
+def test_when_the_application_stops_what_is_held_is_given_back_and_the_client_is_gone() -> None:
+    store = ManualStore()
+    locks = StarletteLocks(store)
+    app = Starlette()
+
+    async def main() -> None:
+        for error in (None, ZeroDivisionError()):
+            with suppress(ZeroDivisionError):
+                async with locks.lifespan(app):
+                    lease = await locks.client.lock("x").acquire()
+                    if error is not None:
+                        raise error
+            assert store.memory.list("") == []
+            assert lease.lost.is_set()
+            with pytest.raises(ConfigurationError):
+                _ = locks.client
+
+    asyncio.run(main())
+
+
+def test_an_error_that_is_no_answer_is_raised_again() -> None:
+    error = FenceAhead("the store has lost its state")
+    request: Any = None
+    with pytest.raises(FenceAhead):
+        asyncio.run(_answer(request, error))
+    answer = asyncio.run(_answer(request, AcquireTimeout("busy", retry_after=7)))
+    assert (answer.status_code, answer.headers["retry-after"]) == (409, "7")

@@ -9,6 +9,7 @@ import pytest
 from flask import Blueprint, Flask
 
 import leasehold
+from leasehold import events
 from leasehold.errors import BackendRejected, ConfigurationError, StaleFence
 from leasehold.integrations.flask import Locks
 from leasehold.testing.manual import ManualStore
@@ -205,9 +206,7 @@ def test_all_locks_of_a_request_are_free_when_its_response_comes_the_last_first(
 
     @app.post("/several")
     def view() -> str:
-        locks.client.on_event(
-            lambda event: released.append(event.name) if isinstance(event, leasehold.events.Released) else None
-        )
+        locks.client.on_event(lambda event: released.append(event.name) if isinstance(event, events.Released) else None)
         for name in ("a", "b"):
             locks.acquire(name)
         return "done"
