@@ -154,10 +154,8 @@ class Supervisor:
     def _check_clock(self) -> None:
         instant = now()
         if instant >= self._hold_until:
-            self._hold_until = float("inf")
-            if self.stopped_for is None:
-                self._console.error(f"--max-hold of {self._held.title} is over; stopping the command")
-                self._stop(exit_codes.MAX_HOLD)
+            self._console.error(f"--max-hold of {self._held.title} is over; stopping the command")
+            self._stop(exit_codes.MAX_HOLD)
         if instant >= self._kill_at:
             self._kill()
 
