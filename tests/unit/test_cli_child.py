@@ -423,7 +423,7 @@ def test_after_the_wait_signals_are_collected_in_their_order(signals: Signals) -
 def test_an_event_ends_the_sleep_of_the_loop_without_being_a_signal(signals: Signals) -> None:
     signals.wake()
     assert signals.collect(3600.0) == []
-    for _ in range(100_000):
+    for _ in range(66_000):
         signals.wake()  # a full pipe is no error
     signals.restore()
     signals.wake()
