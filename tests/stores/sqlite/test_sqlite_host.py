@@ -42,3 +42,28 @@ def test_the_offset_of_a_container_is_read_to_the_nanosecond(tmp_path: Path, tex
     path.write_text(text)
     assert host._namespace_offset(str(path)) == pytest.approx(offset, abs=1e-12)
     assert host._namespace_offset(str(tmp_path / "missing")) == 0.0
+
+
+def test_a_boot_has_the_name_that_the_system_gives_it_and_none_where_it_gives_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "boot_id").write_text("3c9f-11\n")
+    monkeypatch.setattr(host, "BOOT_ID", tmp_path / "boot_id")
+    assert ThisHost().boot == "3c9f-11"
+    monkeypatch.setattr(host, "BOOT_ID", tmp_path / "missing")
+    assert ThisHost().boot == ""
+
+
+def test_the_clocks_are_those_of_the_boot_and_of_the_wall() -> None:
+    here = ThisHost()
+    for read, clock in ((here.now, time.CLOCK_BOOTTIME), (here.wall, time.CLOCK_REALTIME)):
+        before = time.clock_gettime(clock)
+        assert before <= read() <= time.clock_gettime(clock)
+
+
+def test_where_there_is_no_boot_clock_the_monotonic_one_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(time, "CLOCK_BOOTTIME")
+    for platform in ("darwin", "freebsd"):
+        monkeypatch.setattr("sys.platform", platform)
+        before = time.monotonic()
+        assert before <= ThisHost().now() <= time.monotonic()

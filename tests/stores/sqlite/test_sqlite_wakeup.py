@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import gc
 import os
+import stat
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -163,3 +167,173 @@ def test_asyncio_waiters_are_woken_and_the_loop_goes_on(tmp_path: Path) -> None:
     fences = asyncio.run(main())
     assert len(set(fences)) == 20
     assert ticks > 10
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_a_forked_child_closes_the_pipe_of_its_parent_and_listens_at_its_own(lock_file: Path) -> None:
+    """A copy that it kept open would make a parent that was killed look alive: its waiters would keep their places."""
+    bells = Notifications(str(lock_file))
+    token = bells.listen()
+    assert token is not None
+    listener = bells._listener
+    assert listener is not None
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:  # pragma: no cover - in the child
+        try:
+            is_open = os.path.exists(f"/proc/self/fd/{listener.descriptor}")  # noqa: PTH110
+            os.write(writing, f"{is_open} {bells.listen() not in (None, token)} {bells.is_ours(token)}".encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as answer:
+        assert answer.read() == "False True False"
+    os.waitpid(pid, 0)
+    assert bells.listen() == token, "the parent goes on with its own"
+    bells.close()
+
+
+def test_a_listener_that_ended_leaves_no_descriptor_and_no_thread(lock_file: Path) -> None:
+    before, threads = descriptors(), threading.active_count()
+    for _ in range(3):
+        bells = Notifications(str(lock_file))
+        mine = ThreadSignal()
+        bells.expect(1, mine)  # with a waiter it would look again in ten seconds only
+        assert bells.listen() is not None
+        listener = bells._listener
+        assert listener is not None
+        bells.close()
+        assert not listener.is_alive()
+        assert mine.is_set()
+    assert pipes(lock_file) == []
+    assert (descriptors(), threading.active_count()) == (before, threads)
+
+
+def test_a_call_leaves_no_descriptor_whatever_it_finds(lock_file: Path) -> None:
+    waiting, ringing = Notifications(str(lock_file)), Notifications(str(lock_file))
+    token = waiting.listen()
+    assert token is not None
+    plain, dead = "aaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbb"
+    (lock_file.parent / "locks.db-wake" / plain).touch()
+    before = descriptors()
+    for bell in (token, plain, dead, token):
+        os.mkfifo(f"{lock_file}-wake/{dead}")
+        ringing.notify([Notification("key", bell, 3)])
+        Path(f"{lock_file}-wake/{dead}").unlink(missing_ok=True)
+    assert descriptors() == before
+    waiting.close()
+
+
+def test_many_waiters_that_are_called_at_once_all_wake(lock_file: Path) -> None:
+    """The listener may find the numbers of all of them in one read."""
+    waiting, ringing = Notifications(str(lock_file)), Notifications(str(lock_file))
+    signals = [ThreadSignal() for _ in range(700)]
+    for number, signal in enumerate(signals):
+        waiting.expect(number, signal)
+    token = waiting.listen()
+    assert token is not None
+    assert ringing.notify([Notification("key", token, number) for number in range(700)]) == []
+    eventually(lambda: all(signal.is_set() for signal in signals))
+    waiting.close()
+
+
+def test_a_waiter_of_the_same_client_is_called_without_a_pipe(lock_file: Path) -> None:
+    bells = Notifications(str(lock_file))
+    mine, other = ThreadSignal(), ThreadSignal()
+    bells.expect(1, mine)
+    bells.expect(2, other)
+    token = bells.listen()
+    assert token is not None
+    assert bells.is_ours(token)
+    assert not bells.is_ours("0123456789abcdef")
+    Path(f"{lock_file}-wake/{token}").unlink()
+    assert bells.notify([Notification("key", token, 1), Notification("key", token, 99)]) == []
+    assert (mine.is_set(), other.is_set()) == (True, False)
+    bells.close()
+    assert not bells.is_ours(token)
+
+
+def test_a_listener_does_not_end_between_two_waiters(lock_file: Path) -> None:
+    """It may be about to end when somebody asks for its name; the row that names it is not known here yet."""
+    bells = Notifications(str(lock_file))
+    bells.listen()
+    listener = bells._listener
+    assert listener is not None
+    assert not bells.retire(listener), "it was just asked for"
+    signal = ThreadSignal()
+    bells.expect(1, signal)
+    assert not bells.retire(listener), "somebody waits"
+    del signal
+    bells.listen()
+    assert not bells.retire(listener), "it was asked for once more"
+    assert bells._listener is listener
+    assert bells.retire(listener)
+    assert bells._listener is None
+    assert bells.retire(listener), "another one may have taken its place"
+    bells.close()
+    listener.end()
+
+
+@pytest.mark.parametrize(("rights", "pipe", "folder"), [(0o600, 0o600, 0o700), (0o660, 0o660, 0o770)])
+def test_who_may_write_the_lock_file_may_call_its_waiters_and_nobody_else(
+    lock_file: Path, rights: int, pipe: int, folder: int
+) -> None:
+    lock_file.chmod(rights)
+    bells = Notifications(str(lock_file))
+    before = os.umask(0o077)
+    try:
+        token = bells.listen()
+    finally:
+        os.umask(before)
+    place = Path(f"{lock_file}-wake")
+    assert stat.S_IMODE(place.stat().st_mode) == folder
+    assert stat.S_IMODE((place / str(token)).stat().st_mode) == pipe
+    bells.close()
+
+
+def test_pipes_are_not_made_in_a_directory_behind_a_link(lock_file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    elsewhere = lock_file.parent / "elsewhere"
+    elsewhere.mkdir()
+    Path(f"{lock_file}-wake").symlink_to(elsewhere)
+    bells = Notifications(str(lock_file))
+    assert bells.listen() is None
+    assert bells.listen() is None
+    assert caplog.text.count("no pipe can be made") == 1, "once is enough"
+    assert list(elsewhere.iterdir()) == []
+    bells.close()
+
+
+def test_a_pipe_that_could_not_be_finished_is_removed(lock_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "not allowed")
+
+    monkeypatch.setattr(os, "rename", fail)
+    assert Notifications(str(lock_file)).listen() is None
+    assert pipes(lock_file) == []
+
+
+def test_leftovers_of_processes_that_died_while_they_made_a_pipe_are_removed(lock_file: Path) -> None:
+    bells = Notifications(str(lock_file))
+    token = bells.listen()
+    place = Path(f"{lock_file}-wake")
+    names = {"new-old": 61, "new-young": 50, "readme": 1000}
+    for name, age in names.items():
+        (place / name).touch()
+        then = time.time() - age
+        os.utime(place / name, (then, then))
+    bells._sweep()
+    assert pipes(lock_file) == sorted([str(token), "new-young", "readme"])
+    bells.close()
+
+
+def test_a_signal_that_nobody_waits_for_is_not_kept(lock_file: Path) -> None:
+    bells = Notifications(str(lock_file))
+    signal = ThreadSignal()
+    bells.expect(1, signal)
+    assert len(bells._signals) == 1
+    del signal
+    gc.collect()
+    assert len(bells._signals) == 0
