@@ -1,0 +1,151 @@
+"""Sessions on a connection that a test plays: what is sent is kept, and answered as the test says. No server."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from leasehold._backends.zookeeper.claim_node import ClaimNode, Registry, Stage
+from leasehold._backends.zookeeper.keys import Paths
+from leasehold._backends.zookeeper.options import Options
+from leasehold._backends.zookeeper.session import Session
+from leasehold._backends.zookeeper.session_worker import SessionWorker
+from leasehold.store_url import StoreURL
+from leasehold.values import Claim, Holder, Mode
+from tests.unit.planned_waits import PlannedWaits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leasehold._backends.zookeeper.wire import Reply
+
+__all__ = ["Bench", "QuietWorker", "ScriptedWire", "made", "stat"]
+
+NO_ANSWER = object()
+
+
+class ScriptedWire:
+    """A connection. `answer` gives the value or the error for a request at once; without it no answer comes."""
+
+    def __init__(
+        self, _options: Options, timeout: float, on_ready: Callable[[float], None], on_state: Callable[[str], None]
+    ) -> None:
+        self.timeout, self.on_ready, self.on_state = timeout, on_ready, on_state
+        self.sent: list[tuple[Any, Reply]] = []
+        self.told: list[str] = []
+        self.answer: Callable[[Any], object] = lambda _: NO_ANSWER
+        self.session_id: int | None = 7
+        self.last_zxid = 100
+        self.connect_failure = ""
+        self.is_refused = False
+
+    def send(self, request: Any, reply: Reply) -> None:
+        self.sent.append((request, reply))
+        answer = self.answer(request)
+        if isinstance(answer, Exception):
+            reply.set_exception(answer)
+        elif answer is not NO_ANSWER:
+            reply.set(answer)
+
+    @property
+    def kinds(self) -> list[str]:
+        """What was sent so far."""
+        return [type(request).__name__ for request, _ in self.sent]
+
+    def start(self) -> None:
+        self.told.append("start")
+
+    def end(self) -> None:
+        self.told.append("end")
+
+    def cut(self) -> None:
+        self.told.append("cut")
+
+    def close_elsewhere(self) -> None:
+        self.told.append("close elsewhere")
+
+    def close(self, *, notify: bool) -> None:
+        self.told.append(f"close, notify={notify}")
+
+
+class QuietWorker(SessionWorker):
+    """The worker without its thread: a test looks at the sessions."""
+
+    def __init__(self, now: Callable[[], float], root: str) -> None:
+        super().__init__(now, root)
+        self.woken = 0
+
+    def wake(self) -> None:
+        self.woken += 1
+
+    def _start_if_needed(self) -> None:
+        if self.is_busy:
+            self._thread = 0  # in place of a thread's number
+        self.wake()
+
+
+class Bench:
+    """One client's sessions on a clock that is turned by hand."""
+
+    def __init__(self, url: str = "zk://h1:1,h2:2/tree") -> None:
+        self.runtime = PlannedWaits()
+        self.options = Options.from_url(StoreURL.parse(url))
+        self.paths = Paths(self.options.root)
+        self.registry = Registry()
+        self.worker = QuietWorker(self.runtime.now, self.paths.root)
+        self.wires: list[ScriptedWire] = []
+
+    def open_wire(self, *given: Any) -> Any:
+        self.wires.append(ScriptedWire(*given))
+        return self.wires[-1]
+
+    @property
+    def wire(self) -> ScriptedWire:
+        """The last that was opened."""
+        return self.wires[-1]
+
+    def session(self, ttl: float = 20.0, *, connected: bool = True) -> Session:
+        """A session of its worker, whose timeout is half as long again as the ttl."""
+        session = Session(
+            ttl,
+            self.worker.wake,
+            options=self.options,
+            paths=self.paths,
+            registry=self.registry,
+            runtime=self.runtime,
+            open_wire=self.open_wire,
+        )
+        self.worker.add(session)
+        if connected:
+            session.start()
+            self.wire.on_ready(self.wire.timeout)
+        return session
+
+    def claim(self, key: str = "ns:x", ttl: float = 20.0, mode: Mode = Mode.EXCLUSIVE, capacity: int = 1) -> Claim:
+        return Claim(key, self.runtime.owner(), ttl, mode, capacity, 0.0, Holder("host", 1))
+
+    def node(self, session: Session, claim: Claim | None = None, stage: Stage = Stage.NEW) -> ClaimNode:
+        """A claim in a session; one that is present has the next number of its parent."""
+        claim = claim or self.claim()
+        node = ClaimNode(claim, session, self.paths.lock(claim.key), self.runtime.signal(), self.runtime.now())
+        session.admit(node)
+        if stage is Stage.PRESENT:
+            made(node, len(session._created) + 1)
+        else:
+            node.stage = stage
+        return node
+
+    def advance(self, seconds: float) -> None:
+        self.runtime.clock.advance(seconds)
+
+
+def stat(**facts: Any) -> Any:
+    """What a server says of a node."""
+    return SimpleNamespace(**{"czxid": 50, "version": 0, "ephemeralOwner": 7, **facts})
+
+
+def made(node: ClaimNode, number: int) -> str:
+    """The server has created the node with this number; its name."""
+    node.adopt(f"{node.prefix}{number:010d}", 40 + number, 0)
+    node.session.created(node)
+    return node.name
