@@ -38,7 +38,7 @@ def test_a_connection_is_begun_once(bench: Bench) -> None:
     session.cut()
     for _ in range(2):
         session.start()
-    assert bench.wire.told == ["start"]
+    assert [wire.told for wire in bench.wires] == [["start"]]
     assert bench.wire.timeout == TIMEOUT
     bench.wire.connect_failure = "refused"
     assert (session.id, session.last_zxid, session.connect_failure) == (7, 100, "refused")
@@ -143,13 +143,15 @@ def test_a_connection_that_is_lost_takes_its_watches_along(bench: Bench) -> None
     session = bench.session()
     node = bench.node(session, stage=Stage.PRESENT)
     node.is_watched = True
+    session.send(Sync("/"), then=session.watcher(f"{node.parent}/ahead", node)).set("data")
     before = bench.worker.woken
     bench.wire.on_state(KazooState.SUSPENDED)
     assert session.state is State.SUSPENDED
     assert not session.settled.is_set()
     assert not node.is_watched
-    assert list(node.notifications) == [(Notification.WATCHES_LOST, "")]
     assert bench.worker.woken == before + 1
+    session.on_event(event(EventType.DELETED, f"{node.parent}/ahead"))
+    assert list(node.notifications) == [(Notification.WATCHES_LOST, "")]
 
 
 @pytest.mark.parametrize(("connected", "notify"), [(True, True), (False, False)])
@@ -204,6 +206,16 @@ def test_the_end_of_a_session_ends_all_that_is_in_it(bench: Bench, refused: bool
     assert list(session.nodes.values()) == [holder], "its renewal has to find out"
     assert bench.wire.told == ["start", "end"]
     assert bench.registry.lost_until == bench.runtime.now() + 2 * TIMEOUT
+
+
+def test_a_node_that_was_made_for_a_forgotten_claim_ends_with_the_session(bench: Bench) -> None:
+    session = bench.session()
+    node = bench.node(session, stage=Stage.PRESENT)
+    session.forget(node)
+    session.give_up(node)
+    session.mark_over()
+    assert node.stage is Stage.GONE
+    assert not session.unwanted
 
 
 def test_a_session_without_claims_leaves_no_nodes_that_would_have_to_be_listed(bench: Bench) -> None:

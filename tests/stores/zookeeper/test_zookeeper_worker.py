@@ -354,6 +354,13 @@ def test_at_close_only_sessions_with_grants_are_left(bench: Bench, closing: bool
     assert session.is_over() is not is_left
 
 
+def test_one_session_with_a_grant_is_enough_to_take_a_while_at_close(bench: Bench) -> None:
+    bench.session()
+    node = bench.node(bench.session(), stage=Stage.PRESENT)
+    node.fence = 7
+    assert bench.worker.close() is False
+
+
 def test_a_session_that_was_retired_ends_when_it_has_no_grants(bench: Bench) -> None:
     retired, other = bench.session(), bench.session()
     node = bench.node(retired, stage=Stage.PRESENT)
