@@ -15,7 +15,7 @@ from leasehold._backends.zookeeper.session import UNCONFIRMED
 from leasehold._backends.zookeeper.session_worker import LONGEST_SLEEP, SessionWorker
 from leasehold.errors import BackendUnavailable
 from tests.stores.zookeeper.zookeeper_scripted import Bench, made
-from tests.waiting import eventually
+from tests.waiting import LIMIT, eventually
 
 if TYPE_CHECKING:
     from leasehold._backends.zookeeper.session import Session
@@ -294,6 +294,7 @@ def test_a_grant_that_is_gone_is_known_until_its_ttl_is_over(bench: Bench) -> No
     node = bench.node(session, bench.claim(ttl=2.0), Stage.PRESENT)
     node.fence = 7
     node.mark_gone()
+    bench.node(session, bench.claim(ttl=1.0), Stage.GONE)  # for whose sake it looks earlier
     bench.advance(1.9)
     look(bench)
     assert list(session.nodes.values()) == [node]
@@ -410,6 +411,19 @@ def test_the_next_look_is_the_earliest_of_all_sessions(bench: Bench) -> None:
 
 
 # --- the thread
+
+
+def test_the_thread_sleeps_until_its_next_look_or_until_it_is_woken(bench: Bench) -> None:
+    worker = SessionWorker(bench.runtime.now, "/tree")
+    now = bench.runtime.now()
+    for wake, rings in ((now - 1, 0), (now + 0.01, 0), (now + 1000, 3)):
+        for _ in range(rings):
+            worker.wake()
+        sleeping = threading.Thread(target=worker._sleep, args=(wake,), daemon=True)
+        sleeping.start()
+        sleeping.join(LIMIT)
+        assert not sleeping.is_alive()
+        assert worker._bell.empty(), "it was woken for all of that"
 
 
 def test_the_thread_looks_when_it_is_woken_and_ends_with_the_last_session() -> None:
