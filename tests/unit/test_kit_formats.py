@@ -76,7 +76,7 @@ def test_a_pause_says_why_who_and_how_long(by: Holder, left: float | None, expec
         '{"pause":1}',
         '{"v":1,"host":"h","pid":1,"pause":0}',
         '{"v":1,"host":"h","pid":1,"pause":2}',
-        b"\xff\"pause\"",
+        b'\xff"pause"',
         '["pause"]',
     ],
 )
@@ -341,7 +341,15 @@ def test_without_a_clock_beats_that_are_gone_are_forgotten() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"state": 9}, {"mode": "mine"}, {"ttl": "x"}, {"capacity": None}, {"number": "x"}, {"owner": ...}, {"expires": ...}],
+    [
+        {"state": 9},
+        {"mode": "mine"},
+        {"ttl": "x"},
+        {"capacity": None},
+        {"number": "x"},
+        {"owner": ...},
+        {"expires": ...},
+    ],
 )
 def test_a_row_that_leasehold_did_not_write_is_refused(change: dict[str, Any]) -> None:
     name = name_at(100.0)

@@ -141,9 +141,7 @@ def test_a_file_is_known_by_its_device_its_number_and_its_links(tmp_path: Path) 
         ("link to nothing", False, False),
     ],
 )
-def test_a_file_is_missing_where_one_could_be_made(
-    tmp_path: Path, there: str, private: bool, is_missing: bool
-) -> None:
+def test_a_file_is_missing_where_one_could_be_made(tmp_path: Path, there: str, private: bool, is_missing: bool) -> None:
     path = tmp_path / ("no" if there == "no directory" else "") / "locks.db"
     if there == "file":
         path.touch()

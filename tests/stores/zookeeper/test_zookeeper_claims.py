@@ -1,4 +1,4 @@
-"""One claim at ZooKeeper and what a process knows of all: answers, notifications, the place behind another, sessions."""
+"""One claim at ZooKeeper, and what a process knows of all: answers, notifications, places, sessions, fences."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ import pytest
 from kazoo.exceptions import BadVersionError, ConnectionLoss, NoAuthError, NodeExistsError, NoNodeError
 
 from leasehold._backends.zookeeper import claim_node
+from leasehold._backends.zookeeper.calls import Calls
 from leasehold._backends.zookeeper.claim_node import Notification, Registry, Stage
+from leasehold._backends.zookeeper.fences import Fences
 from leasehold._backends.zookeeper.keys import LAST_SEQUENCE, NodeData, node_prefix, parse_node
 from leasehold._backends.zookeeper.pool import CLOSE_TIMEOUT, MOST_SESSIONS, RESERVED_FOR, Pool
 from leasehold._backends.zookeeper.queue import QueueView
 from leasehold._backends.zookeeper.wire import Reply
 from leasehold._runtimes.threads import run
 from leasehold.errors import BackendRejected, ClientClosed
-from leasehold.values import Holder, Mode
+from leasehold.values import MAX_FENCE, Holder, Mode
 from tests.stores.zookeeper.zookeeper_scripted import Bench, QuietWorker, stat
 
 if TYPE_CHECKING:
@@ -71,8 +73,8 @@ def test_a_node_may_exist_from_its_creation_to_its_deletion_and_while_its_sessio
     for stage, may in expected.items():
         node.stage = stage
         assert node.may_exist is may
-    node.stage = Stage.DOUBT
     session.mark_over()
+    node.stage = Stage.DOUBT
     assert not node.may_exist
 
 
@@ -338,9 +340,21 @@ def test_an_idle_session_makes_room_for_another_and_one_in_use_does_not(bench: B
     new = pool.session_for(50.0, "a")
     assert new not in sessions
     assert [session.is_retired for session in sessions] == [number == 3 for number in range(MOST_SESSIONS)]
-    assert len(pool._sessions) == MOST_SESSIONS
+    assert list(pool._sessions.values()) == [*sessions[:3], *sessions[4:], new]
     sessions[5].mark_over()
     assert pool.session_for(60.0, "a") not in [*sessions, new]
+
+
+def test_with_as_many_sessions_as_may_be_one_that_is_over_is_replaced_at_its_place(bench: Bench) -> None:
+    pool = pool_of(bench)
+    sessions = [pool.session_for(float(ttl), "a") for ttl in range(10, 10 + MOST_SESSIONS)]
+    sessions[2].mark_over()
+    new = pool.session_for(12.0, "a")
+    assert new not in sessions
+    assert new.validity.ttl == 12.0
+    sessions[-1].mark_over()
+    other = pool.session_for(16.5, "a")
+    assert other not in sessions, "the longer one is over"
 
 
 def test_a_closed_pool_opens_nothing(bench: Bench) -> None:
@@ -356,7 +370,7 @@ def test_closing_gives_waiters_up_and_waits_for_sessions_without_grants(bench: B
     session = pool.session_for(20.0, "a")
     waiter = bench.node(session)
     looks: list[float] = []
-    bench.runtime.plan = [lambda: looks.append(bench.runtime.now())] * 3 + [lambda: pool._worker._sessions.clear()]
+    bench.runtime.plan = [lambda: looks.append(bench.runtime.now())] * 3 + [pool._worker._sessions.clear]
     run(pool.close())
     assert not waiter.wanted
     assert len(looks) == 3
@@ -424,9 +438,6 @@ class Tree:
 
 
 def fences_of(bench: Bench, floor: int = 0) -> Any:
-    from leasehold._backends.zookeeper.calls import Calls
-    from leasehold._backends.zookeeper.fences import Fences
-
     options: Any = SimpleNamespace(acl=bench.options.acl, fence_floor=floor)
     return Fences(options, bench.paths, bench.runtime, Calls(bench.runtime, "the store"))
 
@@ -445,7 +456,9 @@ def test_the_floor_is_read_once_and_watched_also_where_there_is_none(
     assert tree.floor == stored, "looking writes nothing"
 
 
-@pytest.mark.parametrize(("stored", "asked", "is_raised"), [(None, 500, True), (b"499", 500, True), (b"500", 500, False)])
+@pytest.mark.parametrize(
+    ("stored", "asked", "is_raised"), [(None, 500, True), (b"499", 500, True), (b"500", 500, False)]
+)
 def test_the_floor_of_the_url_is_written_where_it_is_higher(
     bench: Bench, stored: bytes | None, asked: int, is_raised: bool
 ) -> None:
@@ -466,7 +479,8 @@ def test_a_floor_is_raised_so_far_that_no_fence_of_before_reaches_it(bench: Benc
     assert session.fence_floor is None, "it is read anew"
     assert run(fences_of(bench)._raise(session, 2**50, 1e9)) == 2**50
     assert run(fences_of(bench)._raise(session, 5, 1e9)) == 2**50
-    assert run(fences_of(bench)._raise(session, 2**53 - 1, 1e9)) == 2**53 - 1
+    assert run(fences_of(bench)._raise(session, MAX_FENCE - 5, 1e9)) == MAX_FENCE - 5
+    assert run(fences_of(bench)._raise(session, MAX_FENCE - 2, 1e9)) == MAX_FENCE, "there is no room above it"
 
 
 def test_the_first_floor_is_written_below_a_root_that_may_not_exist(bench: Bench) -> None:

@@ -296,7 +296,9 @@ def _raises(error: Exception) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize("when", ["before", "meanwhile"])
-def test_a_session_that_is_over_is_not_connected_again(handler: Any, monkeypatch: pytest.MonkeyPatch, when: str) -> None:
+def test_a_session_that_is_over_is_not_connected_again(
+    handler: Any, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
     closed: list[str] = []
 
     def open_socket(*_: Any, **__: Any) -> Any:

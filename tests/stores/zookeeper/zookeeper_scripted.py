@@ -149,3 +149,19 @@ def made(node: ClaimNode, number: int) -> str:
     node.adopt(f"{node.prefix}{number:010d}", 40 + number, 0)
     node.session.created(node)
     return node.name
+
+
+class Script:
+    """What is expected to be sent, in this order, each with its answer. A callable is asked for its answer."""
+
+    def __init__(self, *lines: tuple[str, object]) -> None:
+        self.lines = list(lines)
+        self.requests: list[Any] = []
+
+    def __call__(self, request: Any) -> object:
+        kind = type(request).__name__
+        assert self.lines, f"nothing was expected, and there is {kind} {request.path}"
+        expected, answer = self.lines.pop(0)
+        assert kind == expected, f"{kind} {request.path} instead of {expected}"
+        self.requests.append(request)
+        return answer(request) if callable(answer) and not isinstance(answer, type) else answer
