@@ -5,13 +5,14 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from leasehold._backends.zookeeper.backend import ZooKeeperBackend
 from leasehold._backends.zookeeper.claim_node import ClaimNode, Registry, Stage
-from leasehold._backends.zookeeper.keys import Paths
+from leasehold._backends.zookeeper.keys import NodeData, Paths
 from leasehold._backends.zookeeper.options import Options
 from leasehold._backends.zookeeper.session import Session
 from leasehold._backends.zookeeper.session_worker import SessionWorker
 from leasehold.store_url import StoreURL
-from leasehold.values import Claim, Holder, Mode
+from leasehold.values import Claim, Grant, Holder, Mode
 from tests.unit.planned_waits import PlannedWaits
 
 if TYPE_CHECKING:
@@ -19,9 +20,10 @@ if TYPE_CHECKING:
 
     from leasehold._backends.zookeeper.wire import Reply
 
-__all__ = ["Bench", "QuietWorker", "ScriptedWire", "made", "stat"]
+__all__ = ["NO_ANSWER", "PARENT", "Bench", "QuietWorker", "Script", "ScriptedWire", "Store", "data", "made", "stat"]
 
 NO_ANSWER = object()
+PARENT = "/tree/locks/ns%3Ax"
 
 
 class ScriptedWire:
@@ -165,3 +167,42 @@ class Script:
         assert kind == expected, f"{kind} {request.path} instead of {expected}"
         self.requests.append(request)
         return answer(request) if callable(answer) and not isinstance(answer, type) else answer
+
+
+class Store(Bench):
+    """A backend with one session that is connected, and knows that the fences were never raised."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.backend = ZooKeeperBackend(
+            self.options,
+            self.runtime,
+            registry=self.registry,
+            open_wire=self.open_wire,
+            make_worker=QuietWorker,  # type: ignore[arg-type]
+        )
+        self.worker = self.backend._pool._worker  # type: ignore[assignment]
+        self.first = self.connected(20.0)
+
+    def connected(self, ttl: float) -> Session:
+        session = self.backend._pool.session_for(ttl, "")
+        session.start()
+        self.wire.on_ready(self.wire.timeout)
+        session.validity.answered(self.runtime.now())
+        session.fence_floor = 0
+        session.reserved.clear()
+        return session
+
+    def play(self, *lines: tuple[str, object]) -> Script:
+        script = self.wires[0].answer = Script(*lines)
+        return script
+
+    def held(self, key: str = "ns:x", session: Session | None = None) -> tuple[Grant, ClaimNode]:
+        """A grant whose node is there."""
+        node = self.node(session or self.first, self.claim(key), Stage.PRESENT)
+        node.fence = 40 + node.sequence
+        return Grant(node.claim, node.fence, 20.0), node
+
+
+def data(broken: str | None = None, *, holder: Holder | None = None, granted: bool = False) -> bytes:
+    return NodeData(holder or Holder("host", 1), 30.0, 0, granted=granted, broken=broken).encode()
