@@ -224,6 +224,16 @@ def test_next_proposal_of_a_claim_is_above_its_revoked_numbers(nodes: ScriptedNo
     assert nodes.polls[-1].call.short == nodes.calls.vote(claim_of(), START + 1).short
 
 
+def test_votes_for_a_revoked_number_call_for_one_above_it(nodes: ScriptedNodes) -> None:
+    nodes.rounds = [[None] * 5]
+    with pytest.raises(OutcomeUnknown):
+        acquired(nodes, claim_of())
+    nodes.time = -1.0
+    nodes.rounds = [[voted(START)] * 3 + [[3, 0, 7]] * 2, [voted(START + 1)] * 5]
+    assert isinstance(acquired(nodes, claim_of()), Grant)
+    assert nodes.polls[-1].call.short == nodes.calls.vote(claim_of(), START + 1).short
+
+
 def test_silent_node_may_have_a_vote_for_every_number_of_the_claim(nodes: ScriptedNodes) -> None:
     nodes.rounds = [[None] * 5]
     with pytest.raises(OutcomeUnknown):
@@ -257,7 +267,7 @@ def test_raised_fence_is_carried_to_nodes_that_missed_it_with_every_ballot(nodes
     assert run(nodes.store.raise_fence("app:x", far)) == far
     acquired(nodes, claim_of())
     vote = nodes.calls.vote(claim_of(), far + 2)
-    assert nodes.polls[1].call.short == vote.after(nodes.calls.raise_fence("app:x", far + 1)).short
+    assert nodes.polls[1].call.short == nodes.calls.raise_fence("app:x", far + 1).short + vote.short
 
 
 def test_number_that_lies_ahead_of_the_clocks_is_remembered_for_its_own_name(nodes: ScriptedNodes) -> None:

@@ -36,4 +36,5 @@ def test_calls_whose_ttl_is_over_or_that_do_not_matter_are_not_sent_again() -> N
     undelivered, late = Undelivered(), release(2, now=5.0)
     for call in (release(1), late, CALLS.vote(CLAIM, 3)):
         undelivered.keep(call)
+    assert len(undelivered) == 2, "a call without an end would take the place of one that matters"
     assert undelivered.take(10.0) == [late]
