@@ -320,6 +320,16 @@ def test_slot_that_is_handed_on_is_asked_for_at_its_owner_again_after_a_pause() 
     assert wire.time == pytest.approx(SLOT_PAUSE)
 
 
+def test_slot_that_moved_and_is_handed_on_is_asked_for_at_its_new_owner() -> None:
+    wire = Wire(
+        h1=[[Exception(f"MOVED {SLOT} h2:7001")]],
+        h2=[[Exception(f"ASK {SLOT} h3:7002")], [7]],
+        h3=[["OK", Exception("TRYAGAIN")]],
+    )
+    assert executed(wire) == 7
+    assert [node for node, _ in wire.sent] == [ONE, TWO, THREE, TWO]
+
+
 @pytest.mark.parametrize(("timeout", "until"), [(1.0, math.inf), (9.0, 1.0)])
 def test_slot_on_the_move_is_waited_for_as_long_as_for_an_answer_and_no_longer(timeout: float, until: float) -> None:
     wire = Wire(h1=[[Exception("TRYAGAIN")]] * 100)
@@ -453,10 +463,11 @@ def test_name_without_a_server_costs_its_own_calls_only() -> None:
     cluster.moved(SLOT, ONE)
     gap = slots((SLOT, SLOT, ONE))
     wire = Wire(h1=[gap, [10, 30]], h2=[gap], h3=[gap])
-    first, second, third = run(router(wire, cluster).execute_all([*CALLS[:2], CALLS[2]], 1.0))
+    first, *missing, third = run(router(wire, cluster).execute_all([CALLS[0], CALLS[1], CALLS[1], CALLS[2]], 1.0))
     assert (first, third) == (10, 30)
-    assert isinstance(second, BackendUnavailable)
-    assert "no server has the slot" in str(second)
+    assert [type(answer) for answer in missing] == [BackendUnavailable] * 2
+    assert "no server has the slot" in str(missing[0])
+    assert len(wire.sent) == 4, "every server was asked for it once"
 
 
 def test_calls_that_were_not_run_are_sent_again_one_by_one_and_an_error_stays_with_its_call() -> None:
@@ -477,6 +488,7 @@ def test_connection_that_broke_between_the_answers_is_an_answer_to_the_later_one
 
 
 def test_closed_client_is_no_answer_to_one_of_many_calls() -> None:
-    wire = Wire(h1=[ClientClosed(backend="x")])
-    with pytest.raises(ClientClosed):
-        run(router(wire, known(ONE)).execute_all([CALL], 1.0))
+    for topology, calls in ((known(ONE), [CALL]), (two_servers(), CALLS)):
+        wire = Wire(h1=[ClientClosed(backend="x")], h2=[[20]])
+        with pytest.raises(ClientClosed):
+            run(router(wire, topology).execute_all(calls, 1.0))
