@@ -257,9 +257,10 @@ def test_interrupted_opening_leaves_nobody_waiting_for_it(world: World) -> None:
 def test_connection_that_opens_after_its_client_was_closed_is_closed(world: World) -> None:
     listener = world.listener()
     world.plan = [listener.close]
-    assert listen(listener) == ""
-    assert world.links[0].is_closed
-    assert listener.sources == {}
+    for link in range(2):
+        assert listen(listener) == ""
+        assert world.links[link].is_closed
+        assert listener.sources == {}
 
 
 def test_connection_that_breaks_while_it_is_subscribed_on_is_given_up(world: World) -> None:
@@ -302,6 +303,22 @@ def test_channels_of_names_without_a_waiter_are_given_up_when_there_are_too_many
     again = NAMES.keys("app:0")
     assert not source.closing, "each was confirmed"
     assert listen(listener, again)
+
+
+def test_channel_that_is_needed_again_before_its_unsubscription_is_confirmed_stays() -> None:
+    world = World(sharded=True)
+    listener = world.listener()
+    for place in range(MOST_CHANNELS):
+        listen(listener, NAMES.keys(f"app:{place}"))
+    first = NAMES.keys("app:0")
+    world.links[0].confirms = False
+    listen(listener)  # one too many
+    world.waiter(listener, keys=first)
+    listen(listener, first)
+    name = f"{first.base}:p:client".encode()
+    world.links[0].on_message([b"sunsubscribe", name, 0])
+    world.links[0].on_message([b"ssubscribe", name, 1])
+    assert listener.wake_address(first)
 
 
 def test_unsubscription_that_nobody_asked_for_means_that_the_slot_has_moved() -> None:
@@ -429,7 +446,9 @@ def test_closed_client_wakes_its_waiters_and_those_that_wait_for_a_subscription(
     waiter = world.waiter(listener)
     (source,) = listener.sources.values()
     (channel,) = source.channels.values()
+    opening, _ = listener._reserve(TWO)
     listener.close()
+    assert opening.opened.is_set()
     assert world.links[0].is_closed
     assert waiter.signal.is_set()
     assert channel.confirmed.is_set()

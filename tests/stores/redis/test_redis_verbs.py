@@ -38,8 +38,9 @@ class Sent:
     """One call, taken apart again."""
 
     def __init__(self, call: Any, timeout: float, until: float) -> None:
-        words = call.short.split(b"\r\n")[2::2]
+        lengths, words = call.short.split(b"\r\n")[1::2], call.short.split(b"\r\n")[2::2]
         assert call.short.startswith(b"*%d\r\n" % len(words))
+        assert lengths[: len(words)] == [b"$%d" % len(word) for word in words]
         assert call.whole.startswith(b"*%d\r\n$4\r\nEVAL\r\n" % len(words))
         self.name = SCRIPTS[words[1]]
         count = int(words[2])
@@ -359,6 +360,14 @@ def test_claim_whose_client_can_be_woken_takes_its_place_at_once() -> None:
     assert (waiter.sent, waiter.stamp) == (100.0, 9_000)
 
 
+def test_call_for_a_place_says_how_to_wake_the_waiter_as_of_now() -> None:
+    world = World(queued(), queued(), queued())
+    for address in ("gone", "gtwo", ""):
+        Hearing(world, address)
+        run(world.store.turn(Place(CLAIM, world.signal(), 1.0, 0)))
+    assert [sent.words[9] for sent in world.sent] == ["gone", "gtwo", ""]
+
+
 def test_turn_without_a_way_to_be_woken_tries_to_listen_again() -> None:
     world = World(queued())
     hearing = Hearing(world, "")
@@ -428,6 +437,8 @@ def test_renewals_are_answered_one_by_one() -> None:
     world = World([1], [1], [0], [2, b"stuck"], silent)
     world.execute_all = answers(world)  # type: ignore[method-assign]
     first, second, third, fourth, fifth = run(world.store.renew([whole, window, whole, whole, whole], 107.0))
+    world.replies = [[1]]
+    assert run(world.store.renew([Grant(CLAIM, 43, 30.0, 99.0)], 107.0)) == [Grant(CLAIM, 43, 30.0)]
     assert first is whole
     assert second == Grant(CLAIM, 42, 30.0, None, True, 6), "it counts from now, and for the whole ttl"
     assert isinstance(third, Loss)
