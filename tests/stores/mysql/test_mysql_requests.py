@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import leasehold
 from leasehold._backends.mysql import base
 from leasehold._backends.mysql.base import LONGEST_KEY, RENEWED_AT_ONCE, BaseBackend
 from leasehold._backends.mysql.options import parse
@@ -202,6 +203,14 @@ def test_tables_that_vanished_are_looked_for_again_before_the_next_try() -> None
     assert bench.source.sent == [b"Q", b"Q"]
 
 
+def test_a_table_that_is_missing_still_is_told_with_what_to_do() -> None:
+    """It was asked for again and again for as long as the caller had time: for ever, for an operator."""
+    bench = Bench(refused(1146))
+    with pytest.raises(BackendRejected, match="leasehold schema mysql"):
+        bench.execute()
+    assert len(bench.source.sent) == 2
+
+
 def test_a_query_that_only_looks_makes_no_tables_and_finds_nothing_where_there_are_none() -> None:
     bench = Bench(refused(1146))
     bench.schema.is_known = False
@@ -300,6 +309,14 @@ def test_every_session_is_set_up_the_same_whatever_the_server_has_by_default(
         )  # fmt: skip
     finally:
         mariadb.run("SET GLOBAL time_zone = 'SYSTEM'")
+
+
+def test_one_table_that_was_dropped_is_told_with_what_to_do(mariadb: MariadbServer, mariadb_database: str) -> None:
+    with leasehold.connect(mariadb_database, ttl=20) as client:
+        client.lock("job").acquire().release()
+        mariadb.run("DROP TABLE leasehold_claim", mariadb_database.rpartition("/")[2])
+        with pytest.raises(BackendRejected, match="leasehold schema mysql"):
+            client.semaphore("slots", 2).acquire(timeout=60)
 
 
 # --- what both modes share

@@ -69,12 +69,13 @@ class Executor:
         again.
         """
         give_up = min(until, self._runtime.now() + self._patience)
+        was_missing = False
         while True:
             answer = await self._query(text, until, first=first, extra=extra)
             if answer.error is None:
                 return answer.results
-            if answer.error.code in errors.MISSING and self._schema.is_known:
-                self._schema.is_known = False  # somebody has dropped them: the next query makes them again
+            if answer.error.code in errors.MISSING and not was_missing:
+                was_missing, self._schema.is_known = True, False  # dropped by somebody: they are made again
             elif answer.error.code in errors.AGAIN and self._runtime.now() < give_up:
                 await self._runtime.sleep(PAUSE * (0.5 + self._runtime.random()))
             else:
