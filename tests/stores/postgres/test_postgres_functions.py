@@ -1,0 +1,459 @@
+"""The functions in the database, called directly: what each leaves in the tables, row by row."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+
+from leasehold._backends.postgres.statements import array
+from leasehold._record import replace
+from leasehold._runtimes.threads import ThreadRuntime, run
+from leasehold._urls import find_store
+from leasehold.spi import Place
+from leasehold.values import Claim, Grant, Holder, Loss, Mode, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+KEY = "leasehold:job"
+RUNTIME = ThreadRuntime()
+
+
+def claim(**changes: Any) -> Claim:
+    return replace(
+        Claim(KEY, RUNTIME.owner(), 60.0, Mode.EXCLUSIVE, 1, 0.0, Holder("db-3", 7, "nightly", "the report")), **changes
+    )
+
+
+@pytest.fixture
+def backend(database: str) -> Iterator[Any]:
+    """One that waits without a listener, so that channels are what the test says."""
+    opened: Any = find_store(database).open_backend(RUNTIME)
+    opened._listener.ensure = lambda: opened._listener.channel
+    yield opened
+    run(opened.close())
+
+
+class Tables:
+    """The tables, looked at and changed behind the back of the store; instants are seconds from now."""
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self.connection = connection
+
+    def ask(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        return self.connection.execute(query.encode(), values).fetchall()
+
+    def change(self, what: str, which: str = "true", table: str = "claim") -> None:
+        self.connection.execute(f"UPDATE leasehold.{table} SET {what} WHERE {which}".encode())
+
+    def in_seconds(self, column: str, which: str = "true", table: str = "claim") -> float:
+        ((left,),) = self.ask(
+            f"SELECT date_part('epoch', {column} - clock_timestamp()) FROM leasehold.{table} WHERE {which}"
+        )
+        return float(left)
+
+    def dump(self) -> list[tuple[Any, ...]]:
+        return [
+            *self.ask("SELECT c::text FROM leasehold.claim AS c ORDER BY number"),
+            *self.ask("SELECT l::text FROM leasehold.lock AS l ORDER BY key"),
+        ]
+
+    def bells(self) -> list[Any]:
+        return [bell for (bell,) in self.ask("SELECT bell FROM leasehold.claim WHERE state = 3 ORDER BY number")]
+
+
+@pytest.fixture
+def tables(database: str) -> Iterator[Tables]:
+    with psycopg.connect(database, autocommit=True) as connection:
+        yield Tables(connection)
+
+
+async def crowd(backend: Any, waiting: int = 1, **changes: Any) -> tuple[Grant, list[Any]]:
+    held = await backend.try_acquire(claim())
+    return held, [await backend.join(claim(**changes)) for _ in range(waiting)]
+
+
+async def turns(backend: Any, places: list[Any], channel: bytes | None) -> dict[str, list[Any]]:
+    """The turns of several in one query: its rows by owner."""
+    keys = array((place.claim.key.encode() for place in places), binary=True)
+    owners = array(place.claim.owner.encode() for place in places)
+    rows = await backend._execute(backend._sql.turns, (keys, owners, channel))
+    found = [[rows.get_value(row, column) for column in range(rows.nfields)] for row in range(rows.ntuples)]
+    return {owner.decode(): values for owner, *values in found}
+
+
+# --- turns
+
+
+@pytest.mark.parametrize("way", ["turn", "turns", "join"])
+def test_a_waiter_is_called_where_its_client_listens_now(backend: Any, tables: Tables, way: str) -> None:
+    """Also if it was kept alive a moment ago: or a hand-over calls a channel that nobody listens on any more."""
+
+    async def story() -> None:
+        backend._listener.channel = b"old"
+        _, (place,) = await crowd(backend)
+        assert tables.bells() == ["old"]
+        for channel in (b"new", None):
+            backend._listener.channel = channel
+            if way == "turn":
+                assert isinstance(await backend.turn(place), Place)
+            elif way == "join":
+                assert isinstance(await backend.join(place.claim), Place)
+            else:
+                assert (await turns(backend, [place], channel))[place.claim.owner][0] == b"placed"
+            assert tables.bells() == [channel and channel.decode()]
+
+    run(story())
+
+
+def test_turns_in_one_query_write_only_what_is_due(backend: Any, tables: Tables) -> None:
+    async def story() -> None:
+        _, places = await crowd(backend, 3)
+        tables.change(
+            "expires = clock_timestamp() + interval '1 hour'", "number = (SELECT max(number) FROM leasehold.claim)"
+        )
+        tables.change(
+            "expires = clock_timestamp() + interval '1 s'", "number = (SELECT min(number) + 1 FROM leasehold.claim)"
+        )
+        before = tables.in_seconds("max(expires)")
+        answers = await turns(backend, places, None)
+        assert len(answers) == 3
+        left = "SELECT date_part('epoch', expires - clock_timestamp()) FROM leasehold.claim WHERE state = 3"
+        lives = [float(seconds) for (seconds,) in tables.ask(f"{left} ORDER BY number")]
+        assert 1.5 < lives[0] <= 3, "kept alive for three re-checks"
+        assert lives[2] > before - 60, "one that lives long enough is not written"
+
+    run(story())
+
+
+def test_turns_in_one_query_answer_for_each_claim_what_a_single_one_does(backend: Any, tables: Tables) -> None:
+    async def story() -> None:
+        held, places = await crowd(backend, 3)
+        other = claim(key="leasehold:other", ttl=2.0)
+        first = await backend.try_acquire(claim(key="leasehold:other", ttl=30.0))
+        places.append(await backend.join(other))
+        answers = await turns(backend, places, None)
+        assert [int(answers[place.claim.owner][4]) for place in places] == [0, 1, 2, 0], "ahead"
+        ends = [float(answers[place.claim.owner][5]) for place in places]
+        assert all(50 < end <= 60 for end in ends[:3])
+        assert 20 < ends[3] <= 30
+        assert {answers[place.claim.owner][6] for place in places} == {answers[other.owner][6]}, "who holds"
+        assert b"nightly" in answers[other.owner][6]
+        await backend.release(held)
+        await backend.release(first)
+        tables.change("expires = clock_timestamp() + interval '1 s'", "state = 1")
+        tables.change("look = '-infinity'", table="lock")
+        await backend.pause(KEY, Holder("h", 1, "ana", "moving"), 90.0)
+        answers = await turns(backend, places, None)
+        verdicts = [answers[place.claim.owner][0] for place in places]
+        assert verdicts == [b"granted", b"placed", b"placed", b"granted"]
+        granted = answers[places[0].claim.owner]
+        assert int(granted[1]) > held.fence
+        assert int(granted[7]) == 64
+        assert tables.in_seconds("expires", f"owner = '{places[0].claim.owner}'") > 50, "it has shown that it lives"
+        assert tables.in_seconds("expires", f"owner = '{other.owner}'") <= 2
+        assert b"moving" in answers[places[1].claim.owner][6]
+        assert 80 < float(answers[places[1].claim.owner][5]) <= 90
+        assert int(answers[places[1].claim.owner][7]) == 0
+
+    run(story())
+
+
+def test_turns_in_one_query_leave_out_what_has_no_place(backend: Any, tables: Tables) -> None:
+    async def story() -> None:
+        held, places = await crowd(backend, 4)
+        await backend.withdraw(places[0].claim)
+        tables.change("expires = '-infinity'", f"owner = '{places[1].claim.owner}'")
+        tables.change("look = '-infinity'", table="lock")
+        answers = await turns(backend, [*places, replace(places[3], claim=claim())], None)
+        assert sorted(answers) == sorted(place.claim.owner for place in places[2:])
+        await backend.release(held)
+        assert await backend.break_(KEY, (await backend.inspect(KEY)).holdings[0].fence, "stuck", now=False)
+        assert sorted(await turns(backend, places, None)) == [places[3].claim.owner]
+
+    run(story())
+
+
+def test_a_turn_after_the_grant_was_broken_or_is_gone_is_refused(backend: Any, tables: Tables) -> None:
+    async def story() -> None:
+        held, (place,) = await crowd(backend)
+        await backend.release(held)
+        granted = await backend.turn(place)
+        assert isinstance(granted, Grant)
+        assert 50 < tables.in_seconds("expires", "state = 1") <= 60
+        await backend.break_(KEY, granted.fence, "stuck", now=False)
+        assert isinstance(await backend.turn(place), Refusal)
+        assert isinstance(await backend.turn(replace(place, claim=claim())), Refusal)
+
+    run(story())
+
+
+# --- handing over
+
+
+BESIDE_A_CROWD = {
+    "a waiting reader": ("mode = 'shared'", "number = (SELECT min(number) FROM leasehold.claim WHERE state = 3)"),
+    "one that is kept": ("state = 2", "number = (SELECT max(number) FROM leasehold.claim)"),
+    "a broken holder": ("broken = '\"stuck\"'", "state = 1"),
+    "a holder with a min_hold": ("min_hold = 1", "state = 1"),
+    "a reader": ("mode = 'shared'", "state = 1"),
+    "another owner": ("owner = 'other'", "state = 1"),
+    "another fence": ("fence = fence + 1", "state = 1"),
+    "nobody waits": ("state = 4", "state = 3"),
+}
+
+
+@pytest.mark.parametrize("case", [*BESIDE_A_CROWD, ""])
+def test_a_hand_over_that_does_not_fit_changes_nothing(backend: Any, tables: Tables, case: str) -> None:
+    async def story() -> None:
+        held, _ = await crowd(backend, 2)
+        if case:
+            tables.change(*BESIDE_A_CROWD[case])
+        before = tables.dump()
+        done = tables.ask(
+            "SELECT leasehold.hand_over_5(l, %s, %s::bigint, clock_timestamp()) FROM leasehold.lock AS l",
+            held.claim.owner,
+            held.fence,
+        )
+        assert done == [(not case,)]
+        assert (tables.dump() == before) is bool(case)
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("what", "abandoned"),
+    [("look = clock_timestamp()", False), ("abandoned_until = clock_timestamp() + interval '1 h'", True)],
+)
+def test_a_release_where_something_is_due_goes_by_the_rules(
+    backend: Any, tables: Tables, what: str, abandoned: bool
+) -> None:
+    """The quick way would hand over to a waiter that is dead, or forget that the holder before had vanished."""
+
+    async def story() -> None:
+        held, (dead, place) = await crowd(backend, 2)
+        tables.change("expires = '-infinity'", f"owner = '{dead.claim.owner}'")
+        tables.change("look = '-infinity'", table="lock")
+        if abandoned:
+            await backend.turn(place)
+            tables.change(what, table="lock")
+        assert await backend.release(held) is True
+        granted = await backend.turn(place)
+        assert isinstance(granted, Grant)
+        assert granted.abandoned is abandoned
+
+    run(story())
+
+
+@pytest.mark.parametrize("way", ["quick", "rules"])
+def test_what_was_handed_over_and_never_fetched_is_looked_at_again_in_three_seconds(
+    backend: Any, tables: Tables, way: str
+) -> None:
+    async def story() -> None:
+        held, places = await crowd(backend, 2, ttl=600.0)
+        tables.change("look = 'infinity'", table="lock")
+        if way == "rules":
+            tables.change("min_hold = 0.000001", "state = 1")
+        assert await backend.release(held) is True
+        assert tables.ask("SELECT count(*) FROM leasehold.claim WHERE state = 1") == [(1,)]
+        assert 1 < tables.in_seconds("expires", "state = 1") <= 3
+        assert tables.in_seconds("look", table="lock") <= 3, "or the ones behind it would wait for ever"
+        del places
+
+    run(story())
+
+
+def test_readers_that_are_let_in_together_are_each_called_and_the_first_learns_of_the_vanished_one(
+    backend: Any, tables: Tables
+) -> None:
+    async def story() -> None:
+        held, _ = await crowd(backend, 0)
+        for name in ("one", "two"):
+            backend._listener.channel = name.encode()
+            await backend.join(claim(mode=Mode.SHARED))
+        tables.connection.execute("LISTEN one")
+        tables.connection.execute("LISTEN two")
+        await backend.break_(KEY, held.fence, "stuck", now=True)
+        calls = {call.channel: call.payload.split() for call in tables.connection.notifies(timeout=60, stop_after=2)}
+        assert sorted(calls) == ["one", "two"]
+        assert [calls["one"][3], calls["two"][3]] == ["1", "r0"]
+        assert int(calls["two"][1]) == int(calls["one"][1]) + 1
+        assert tables.ask("SELECT fence, abandoned FROM leasehold.claim WHERE state = 1 ORDER BY number") == [
+            (int(calls["one"][1]), True),
+            (int(calls["two"][1]), False),
+        ]
+        ((fence, news),) = tables.ask("SELECT fence, abandoned_until::text FROM leasehold.lock")
+        assert (fence, news) == (int(calls["two"][1]), "-infinity")
+
+    run(story())
+
+
+@pytest.mark.parametrize("mode", [Mode.SHARED, Mode.PERMIT])
+def test_what_is_kept_for_its_min_hold_keeps_every_kind_out(backend: Any, mode: Mode) -> None:
+    async def story() -> None:
+        first = mode if mode is Mode.PERMIT else Mode.EXCLUSIVE
+        held = await backend.try_acquire(claim(mode=first, min_hold=60.0))
+        place = await backend.join(claim(mode=mode))
+        assert await backend.release(held) is True
+        assert isinstance(await backend.turn(place), Place)
+        assert isinstance(await backend.try_acquire(claim(mode=mode)), Refusal)
+
+    run(story())
+
+
+# --- what has run out
+
+
+@pytest.mark.parametrize(("state", "abandoned"), [(1, True), (2, False), (3, False), (4, False), (5, False)])
+def test_what_has_run_out_goes_and_only_a_holder_is_told_of(
+    backend: Any, tables: Tables, state: int, abandoned: bool
+) -> None:
+    async def story() -> None:
+        await backend.try_acquire(claim(mode=Mode.SHARED))
+        await backend.try_acquire(claim(mode=Mode.SHARED))
+        tables.change(f"state = {state}, expires = '-infinity'", "number = (SELECT max(number) FROM leasehold.claim)")
+        tables.change("look = '-infinity'", table="lock")
+        tables.ask("SELECT leasehold.enter_3(%s)", KEY.encode())
+        assert tables.ask("SELECT state FROM leasehold.claim") == [(1,)]
+        ((news,),) = tables.ask("SELECT abandoned_until > now() + interval '23 h' FROM leasehold.lock")
+        assert news is abandoned
+
+    run(story())
+
+
+@pytest.mark.parametrize("state", [1, 2, 3, 4, 5])
+def test_a_name_is_looked_at_again_when_the_first_of_its_rows_runs_out(
+    backend: Any, tables: Tables, state: int
+) -> None:
+    async def story() -> None:
+        await backend.try_acquire(claim(mode=Mode.SHARED))
+        await backend.try_acquire(claim(mode=Mode.SHARED))
+        tables.change(
+            f"state = {state}, expires = now() + interval '20 s'",
+            "number = (SELECT max(number) FROM leasehold.claim)",
+        )
+        tables.change("look = '-infinity'", table="lock")
+        tables.ask("SELECT leasehold.enter_3(%s)", KEY.encode())
+        assert 10 < tables.in_seconds("look", table="lock") <= 20
+        assert tables.ask("SELECT count(*) FROM leasehold.claim") == [(2,)]
+
+    run(story())
+
+
+def test_a_name_whose_holder_vanished_is_remembered_for_a_day_and_then_forgotten(backend: Any, tables: Tables) -> None:
+    async def story() -> None:
+        await backend.try_acquire(claim())
+        tables.change("expires = '-infinity'", table="lock")
+        tables.ask("SELECT leasehold.enter_3(%s)", KEY.encode())
+        assert 86_000 < tables.in_seconds("look", table="lock") <= 86_400
+        tables.ask("SELECT leasehold.settle_3(%s, clock_timestamp())", KEY.encode())
+        assert tables.ask("SELECT shape FROM leasehold.lock") == [(2,)]
+        tables.ask("SELECT leasehold.settle_3(%s, clock_timestamp() + interval '1 day 1 s')", KEY.encode())
+        assert tables.ask("SELECT shape, look::text FROM leasehold.lock") == [(0, "infinity")]
+
+    run(story())
+
+
+# --- claims
+
+
+def test_a_claim_that_is_sent_again_is_found_whatever_became_of_it(backend: Any, tables: Tables) -> None:
+    async def story() -> None:
+        for kind in ({}, {"mode": Mode.SHARED}, {"min_hold": 1.0}):
+            again = claim(key=f"leasehold:{kind}", **kind)
+            first = await backend.try_acquire(again)
+            tables.change("expires = clock_timestamp() + interval '1 s'", table="lock", which="shape = 1")
+            tables.change("expires = clock_timestamp() + interval '1 s'")
+            second = await backend.try_acquire(again)
+            assert (second.fence, second.abandoned) == (first.fence, first.abandoned)
+            assert tables.in_seconds("max(expires)") > 50
+            assert len((await backend.inspect(again.key)).holdings) == 1
+            await backend.release(second)
+
+    run(story())
+
+
+def test_a_name_in_use_as_another_kind_of_lock_is_told_as_what(backend: Any) -> None:
+    async def story() -> None:
+        await backend.try_acquire(claim(mode=Mode.PERMIT, capacity=3))
+        for other in ({"mode": Mode.PERMIT, "capacity": 2}, {}, {"mode": Mode.SHARED}):
+            with pytest.raises(Exception, match="3") as error:
+                await backend.try_acquire(claim(**other))
+            assert type(error.value).__name__ == "ModeConflict"
+        assert isinstance(await backend.try_acquire(claim(mode=Mode.PERMIT, capacity=3)), Grant)
+
+    run(story())
+
+
+def test_a_refusal_tells_how_many_wait_and_until_when_the_first_holder_has_time(backend: Any) -> None:
+    async def story() -> None:
+        await backend.try_acquire(claim(mode=Mode.SHARED, ttl=50.0, holder=Holder("first", 1)))
+        await backend.try_acquire(claim(mode=Mode.SHARED, ttl=30.0, holder=Holder("second", 2)))
+        for number in range(3):
+            assert (await backend.join(claim())).ahead == number
+        refusal = await backend.try_acquire(claim())
+        assert isinstance(refusal, Refusal)
+        assert (refusal.queue, refusal.holder) == (3, Holder("first", 1))
+        assert refusal.retry_after is not None
+        assert 20 < refusal.retry_after <= 30, "whoever ends first"
+
+    run(story())
+
+
+def test_raising_a_fence_never_lowers_it_and_keeps_the_holder(backend: Any) -> None:
+    async def story() -> None:
+        held = await backend.try_acquire(claim())
+        assert await backend.raise_fence(KEY, 5) == held.fence
+        assert await backend.raise_fence(KEY, held.fence + 7) == held.fence + 7
+        assert isinstance((await backend.renew([held]))[0], Grant)
+        assert await backend.release(held) is True
+        assert (await backend.try_acquire(claim())).fence > held.fence + 7
+
+    run(story())
+
+
+# --- the functions that clients of earlier versions call
+
+
+def test_clients_of_an_earlier_version_have_every_verb(backend: Any, tables: Tables) -> None:
+    async def story() -> None:
+        held, places = await crowd(backend, 2)
+        keys, owners = [KEY.encode()] * 2, [place.claim.owner for place in places]
+        asked = tables.ask(
+            "SELECT owner, verdict, ahead, ends > 50, facts FROM leasehold.turns_3(%s, %s, 'older') ORDER BY ahead",
+            keys,
+            owners,
+        )
+        assert [row[:4] for row in asked] == [(owners[0], "placed", 0, True), (owners[1], "placed", 1, True)]
+        assert "nightly" in asked[0][4]
+        assert tables.bells() == ["older", "older"]
+        renewed = "SELECT place, broken FROM leasehold.renew_3(%s, %s, %s, %s, false)"
+        mine = ([KEY.encode()], [held.claim.owner], [held.fence], [70.0])
+        assert tables.ask(renewed, *mine) == []
+        assert tables.in_seconds("expires", "state = 1") > 60
+        assert tables.ask(renewed, mine[0], ["other"], *mine[2:]) == [(1, None)]
+        broken = "SELECT leasehold.break_3(%s, %s, %s, %s)"
+        assert tables.ask(broken, KEY.encode(), held.fence - 1, '"stuck"', False) == [(False,)]
+        assert tables.ask(broken, KEY.encode(), held.fence, '"stuck"', False) == [(True,)]
+        assert tables.ask(renewed, *mine) == [(1, '"stuck"')]
+        assert isinstance((await backend.renew([held]))[0], Loss)
+        refused = tables.ask(
+            "SELECT verdict, ahead, ends > 50, facts FROM leasehold.acquire_3(%s, 'third', 60, 'exclusive', 1, 0, "
+            "'{}', 0, false, NULL, false)",
+            KEY.encode(),
+        )
+        assert refused[0][:3] == ("refused", 2, True)
+        conflict = tables.ask(
+            "SELECT verdict, mode, capacity FROM leasehold.acquire_3(%s, 'fourth', 60, 'permit', 2, 0, '{}', 0, false, "
+            "NULL, false)",
+            KEY.encode(),
+        )
+        assert conflict == [("conflict", "exclusive", 1)]
+        ((verdict, moment, ahead),) = tables.ask(
+            "SELECT verdict, moment > 0, ahead FROM leasehold.turn_3(%s, %s, 'older')", KEY.encode(), owners[1]
+        )
+        assert (verdict, moment, ahead) == ("placed", True, 1)
+
+    run(story())
