@@ -11,8 +11,9 @@ from leasehold._backends.postgres.statements import array
 from leasehold._record import replace
 from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold._urls import find_store
+from leasehold.errors import BackendRejected
 from leasehold.spi import Place
-from leasehold.values import Claim, Grant, Holder, Loss, Mode, Refusal
+from leasehold.values import MAX_FENCE, Claim, Grant, Holder, Loss, Mode, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -398,6 +399,48 @@ def test_a_refusal_tells_how_many_wait_and_until_when_the_first_holder_has_time(
         assert (refusal.queue, refusal.holder) == (3, Holder("first", 1))
         assert refusal.retry_after is not None
         assert 20 < refusal.retry_after <= 30, "whoever ends first"
+
+    run(story())
+
+
+@pytest.mark.parametrize("kind", [{}, {"min_hold": 0.000001}, {"mode": Mode.SHARED}, {"spare": 3}])
+def test_fences_start_above_the_floor_and_end_at_the_highest(database: str, kind: dict[str, Any]) -> None:
+    floor = 2_000_000_000_000_000
+    backend: Any = find_store(f"{database}?fence_floor={floor}").open_backend(RUNTIME)
+
+    async def story() -> None:
+        wanted = claim(**kind)
+        grant = await backend.try_acquire(wanted)
+        assert grant.fence > floor
+        await backend.release(grant)
+        used = await backend.try_acquire(claim(**kind))
+        assert used.fence > grant.fence
+        await backend.release(used)
+        await backend.withdraw(wanted, doubt=False)
+        key = "leasehold:high"
+        await backend.raise_fence(key, MAX_FENCE - 1)
+        last = await backend.try_acquire(claim(key=key, **kind))
+        assert (last.fence, last.spare) == (MAX_FENCE, 0)
+        assert isinstance((await backend.renew([last]))[0], Grant)
+        await backend.withdraw(last.claim, doubt=False)
+        with pytest.raises(BackendRejected, match="largest number"):
+            await backend.try_acquire(claim(key=key, **kind))
+        await backend.close()
+
+    run(story())
+
+
+def test_a_hand_over_above_the_highest_fence_is_refused(backend: Any) -> None:
+    """Two holders in a row had the same fence there, one that JSON does not keep exact."""
+
+    async def story() -> None:
+        held, _ = await crowd(backend)
+        await backend.raise_fence(KEY, MAX_FENCE)
+        with pytest.raises(BackendRejected, match="largest number"):
+            await backend.release(held)
+        with pytest.raises(BackendRejected, match="largest number"):
+            await backend.break_(KEY, held.fence, "stuck", now=True)
+        assert (await backend.inspect(KEY)).holdings[0].fence == held.fence
 
     run(story())
 

@@ -12,9 +12,10 @@ CREATE OR REPLACE FUNCTION @schema@.micros_3(at timestamp with time zone) RETURN
 LANGUAGE sql IMMUTABLE AS 'SELECT CAST(pg_catalog.date_part(''epoch'', at) OPERATOR(pg_catalog.*) 1000000 AS bigint)';
 
 -- The first fence of a grant out of the queue -> the last of those that are kept free behind it: no other grant gets them. Its
--- process may use them, one after the other, to pass the name on among its own threads or tasks.
+-- process may use them, one after the other, to pass the name on among its own threads or tasks. A first one above the largest
+-- number stays above it, and the table of names refuses it.
 CREATE OR REPLACE FUNCTION @schema@.last_fence_5(first bigint) RETURNS bigint
-LANGUAGE sql IMMUTABLE AS 'SELECT least(first OPERATOR(pg_catalog.+) 64, 9007199254740991)';
+LANGUAGE sql IMMUTABLE AS 'SELECT greatest(first, least(first OPERATOR(pg_catalog.+) 64, 9007199254740991))';
 
 -- Whether a grant that began with this fence, or was renewed under it, has that one. `highest` is the fence in the row of the name:
 -- an exclusive grant has all fences up to there, for no grant came after it.
