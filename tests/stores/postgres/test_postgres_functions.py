@@ -1,4 +1,4 @@
-"""The functions in the database, called directly: what each leaves in the tables, row by row."""
+"""The functions in the database, called directly: turns and hand-overs, and what each leaves in the tables."""
 
 from __future__ import annotations
 
@@ -9,23 +9,14 @@ import pytest
 
 from leasehold._backends.postgres.statements import array
 from leasehold._record import replace
-from leasehold._runtimes.threads import ThreadRuntime, run
+from leasehold._runtimes.threads import run
 from leasehold._urls import find_store
-from leasehold.errors import BackendRejected
 from leasehold.spi import Place
-from leasehold.values import MAX_FENCE, Claim, Grant, Holder, Loss, Mode, Refusal
+from leasehold.values import Grant, Holder, Loss, Mode, Refusal
+from tests.stores.postgres.tables import KEY, RUNTIME, Tables, claim, crowd
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-KEY = "leasehold:job"
-RUNTIME = ThreadRuntime()
-
-
-def claim(**changes: Any) -> Claim:
-    return replace(
-        Claim(KEY, RUNTIME.owner(), 60.0, Mode.EXCLUSIVE, 1, 0.0, Holder("db-3", 7, "nightly", "the report")), **changes
-    )
 
 
 @pytest.fixture
@@ -37,43 +28,10 @@ def backend(database: str) -> Iterator[Any]:
     run(opened.close())
 
 
-class Tables:
-    """The tables, looked at and changed behind the back of the store; instants are seconds from now."""
-
-    def __init__(self, connection: psycopg.Connection[Any]) -> None:
-        self.connection = connection
-
-    def ask(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        return self.connection.execute(query.encode(), values).fetchall()
-
-    def change(self, what: str, which: str = "true", table: str = "claim") -> None:
-        self.connection.execute(f"UPDATE leasehold.{table} SET {what} WHERE {which}".encode())
-
-    def in_seconds(self, column: str, which: str = "true", table: str = "claim") -> float:
-        ((left,),) = self.ask(
-            f"SELECT date_part('epoch', {column} - clock_timestamp()) FROM leasehold.{table} WHERE {which}"
-        )
-        return float(left)
-
-    def dump(self) -> list[tuple[Any, ...]]:
-        return [
-            *self.ask("SELECT c::text FROM leasehold.claim AS c ORDER BY number"),
-            *self.ask("SELECT l::text FROM leasehold.lock AS l ORDER BY key"),
-        ]
-
-    def bells(self) -> list[Any]:
-        return [bell for (bell,) in self.ask("SELECT bell FROM leasehold.claim WHERE state = 3 ORDER BY number")]
-
-
 @pytest.fixture
 def tables(database: str) -> Iterator[Tables]:
     with psycopg.connect(database, autocommit=True) as connection:
         yield Tables(connection)
-
-
-async def crowd(backend: Any, waiting: int = 1, **changes: Any) -> tuple[Grant, list[Any]]:
-    held = await backend.try_acquire(claim())
-    return held, [await backend.join(claim(**changes)) for _ in range(waiting)]
 
 
 async def turns(backend: Any, places: list[Any], channel: bytes | None) -> dict[str, list[Any]]:
@@ -291,168 +249,45 @@ def test_readers_that_are_let_in_together_are_each_called_and_the_first_learns_o
     run(story())
 
 
-@pytest.mark.parametrize("mode", [Mode.SHARED, Mode.PERMIT])
+@pytest.mark.parametrize("mode", [Mode.EXCLUSIVE, Mode.SHARED, Mode.PERMIT])
 def test_what_is_kept_for_its_min_hold_keeps_every_kind_out(backend: Any, mode: Mode) -> None:
     async def story() -> None:
-        first = mode if mode is Mode.PERMIT else Mode.EXCLUSIVE
-        held = await backend.try_acquire(claim(mode=first, min_hold=60.0))
-        place = await backend.join(claim(mode=mode))
+        kind = mode if mode is Mode.PERMIT else Mode.EXCLUSIVE
+        held = await backend.try_acquire(claim(mode=kind, min_hold=60.0))
         assert await backend.release(held) is True
-        assert isinstance(await backend.turn(place), Place)
         assert isinstance(await backend.try_acquire(claim(mode=mode)), Refusal)
+        places = [await backend.join(claim(mode=mode)) for _ in range(2)]
+        await backend.withdraw(places[1].claim)  # which looks whether somebody can be let in
+        assert isinstance(await backend.turn(places[0]), Place)
 
     run(story())
 
 
-# --- what has run out
-
-
-@pytest.mark.parametrize(("state", "abandoned"), [(1, True), (2, False), (3, False), (4, False), (5, False)])
-def test_what_has_run_out_goes_and_only_a_holder_is_told_of(
-    backend: Any, tables: Tables, state: int, abandoned: bool
+@pytest.mark.parametrize("way", ["quick", "rules"])
+def test_who_was_handed_a_lock_holds_it_since_then_and_not_since_it_began_to_wait(
+    backend: Any, tables: Tables, way: str
 ) -> None:
+    """Or its min_hold would be over before it begins."""
+
     async def story() -> None:
-        await backend.try_acquire(claim(mode=Mode.SHARED))
-        await backend.try_acquire(claim(mode=Mode.SHARED))
-        tables.change(f"state = {state}, expires = '-infinity'", "number = (SELECT max(number) FROM leasehold.claim)")
-        tables.change("look = '-infinity'", table="lock")
-        tables.ask("SELECT leasehold.enter_3(%s)", KEY.encode())
-        assert tables.ask("SELECT state FROM leasehold.claim") == [(1,)]
-        ((news,),) = tables.ask("SELECT abandoned_until > now() + interval '23 h' FROM leasehold.lock")
-        assert news is abandoned
+        held, _ = await crowd(backend, 1, min_hold=30.0)
+        tables.change("since = since - interval '1 hour'", "state = 3")
+        if way == "rules":
+            tables.change("min_hold = 0.000001", "state = 1")
+        await backend.release(held)
+        assert tables.in_seconds("since", "state = 1") > -600
 
     run(story())
 
 
-@pytest.mark.parametrize("state", [1, 2, 3, 4, 5])
-def test_a_name_is_looked_at_again_when_the_first_of_its_rows_runs_out(
-    backend: Any, tables: Tables, state: int
-) -> None:
+def test_pauses_of_two_names_are_two(backend: Any) -> None:
     async def story() -> None:
-        await backend.try_acquire(claim(mode=Mode.SHARED))
-        await backend.try_acquire(claim(mode=Mode.SHARED))
-        tables.change(
-            f"state = {state}, expires = now() + interval '20 s'",
-            "number = (SELECT max(number) FROM leasehold.claim)",
-        )
-        tables.change("look = '-infinity'", table="lock")
-        tables.ask("SELECT leasehold.enter_3(%s)", KEY.encode())
-        assert 10 < tables.in_seconds("look", table="lock") <= 20
-        assert tables.ask("SELECT count(*) FROM leasehold.claim") == [(2,)]
-
-    run(story())
-
-
-def test_a_name_whose_holder_vanished_is_remembered_for_a_day_and_then_forgotten(backend: Any, tables: Tables) -> None:
-    async def story() -> None:
-        await backend.try_acquire(claim())
-        tables.change("expires = '-infinity'", table="lock")
-        tables.ask("SELECT leasehold.enter_3(%s)", KEY.encode())
-        assert 86_000 < tables.in_seconds("look", table="lock") <= 86_400
-        tables.ask("SELECT leasehold.settle_3(%s, clock_timestamp())", KEY.encode())
-        assert tables.ask("SELECT shape FROM leasehold.lock") == [(2,)]
-        tables.ask("SELECT leasehold.settle_3(%s, clock_timestamp() + interval '1 day 1 s')", KEY.encode())
-        assert tables.ask("SELECT shape, look::text FROM leasehold.lock") == [(0, "infinity")]
-
-    run(story())
-
-
-# --- claims
-
-
-def test_a_claim_that_is_sent_again_is_found_whatever_became_of_it(backend: Any, tables: Tables) -> None:
-    async def story() -> None:
-        for kind in ({}, {"mode": Mode.SHARED}, {"min_hold": 1.0}):
-            again = claim(key=f"leasehold:{kind}", **kind)
-            first = await backend.try_acquire(again)
-            tables.change("expires = clock_timestamp() + interval '1 s'", table="lock", which="shape = 1")
-            tables.change("expires = clock_timestamp() + interval '1 s'")
-            second = await backend.try_acquire(again)
-            assert (second.fence, second.abandoned) == (first.fence, first.abandoned)
-            assert tables.in_seconds("max(expires)") > 50
-            assert len((await backend.inspect(again.key)).holdings) == 1
-            await backend.release(second)
-
-    run(story())
-
-
-def test_a_name_in_use_as_another_kind_of_lock_is_told_as_what(backend: Any) -> None:
-    async def story() -> None:
-        await backend.try_acquire(claim(mode=Mode.PERMIT, capacity=3))
-        for other in ({"mode": Mode.PERMIT, "capacity": 2}, {}, {"mode": Mode.SHARED}):
-            with pytest.raises(Exception, match="3") as error:
-                await backend.try_acquire(claim(**other))
-            assert type(error.value).__name__ == "ModeConflict"
-        assert isinstance(await backend.try_acquire(claim(mode=Mode.PERMIT, capacity=3)), Grant)
-
-    run(story())
-
-
-def test_a_refusal_tells_how_many_wait_and_until_when_the_first_holder_has_time(backend: Any) -> None:
-    async def story() -> None:
-        await backend.try_acquire(claim(mode=Mode.SHARED, ttl=50.0, holder=Holder("first", 1)))
-        await backend.try_acquire(claim(mode=Mode.SHARED, ttl=30.0, holder=Holder("second", 2)))
-        for number in range(3):
-            assert (await backend.join(claim())).ahead == number
-        refusal = await backend.try_acquire(claim())
-        assert isinstance(refusal, Refusal)
-        assert (refusal.queue, refusal.holder) == (3, Holder("first", 1))
-        assert refusal.retry_after is not None
-        assert 20 < refusal.retry_after <= 30, "whoever ends first"
-
-    run(story())
-
-
-@pytest.mark.parametrize("kind", [{}, {"min_hold": 0.000001}, {"mode": Mode.SHARED}, {"spare": 3}])
-def test_fences_start_above_the_floor_and_end_at_the_highest(database: str, kind: dict[str, Any]) -> None:
-    floor = 2_000_000_000_000_000
-    backend: Any = find_store(f"{database}?fence_floor={floor}").open_backend(RUNTIME)
-
-    async def story() -> None:
-        wanted = claim(**kind)
-        grant = await backend.try_acquire(wanted)
-        assert grant.fence > floor
-        await backend.release(grant)
-        used = await backend.try_acquire(claim(**kind))
-        assert used.fence > grant.fence
-        await backend.release(used)
-        await backend.withdraw(wanted, doubt=False)
-        key = "leasehold:high"
-        await backend.raise_fence(key, MAX_FENCE - 1)
-        last = await backend.try_acquire(claim(key=key, **kind))
-        assert (last.fence, last.spare) == (MAX_FENCE, 0)
-        assert isinstance((await backend.renew([last]))[0], Grant)
-        await backend.withdraw(last.claim, doubt=False)
-        with pytest.raises(BackendRejected, match="largest number"):
-            await backend.try_acquire(claim(key=key, **kind))
-        await backend.close()
-
-    run(story())
-
-
-def test_a_hand_over_above_the_highest_fence_is_refused(backend: Any) -> None:
-    """Two holders in a row had the same fence there, one that JSON does not keep exact."""
-
-    async def story() -> None:
-        held, _ = await crowd(backend)
-        await backend.raise_fence(KEY, MAX_FENCE)
-        with pytest.raises(BackendRejected, match="largest number"):
-            await backend.release(held)
-        with pytest.raises(BackendRejected, match="largest number"):
-            await backend.break_(KEY, held.fence, "stuck", now=True)
-        assert (await backend.inspect(KEY)).holdings[0].fence == held.fence
-
-    run(story())
-
-
-def test_raising_a_fence_never_lowers_it_and_keeps_the_holder(backend: Any) -> None:
-    async def story() -> None:
-        held = await backend.try_acquire(claim())
-        assert await backend.raise_fence(KEY, 5) == held.fence
-        assert await backend.raise_fence(KEY, held.fence + 7) == held.fence + 7
-        assert isinstance((await backend.renew([held]))[0], Grant)
-        assert await backend.release(held) is True
-        assert (await backend.try_acquire(claim())).fence > held.fence + 7
+        for key in (KEY, "leasehold:other"):
+            await backend.pause(key, Holder("h", 1, "ana", "moving"), 60.0)
+        assert await backend.resume(KEY) is True
+        assert await backend.inspect(KEY) is None
+        assert (await backend.inspect("leasehold:other")).paused is not None
+        assert isinstance(await backend.try_acquire(claim(key="leasehold:other")), Refusal)
 
     run(story())
 
