@@ -7,7 +7,8 @@ from urllib.parse import quote
 import pytest
 
 from leasehold import ConfigurationError
-from leasehold._backends.postgres.options import parse
+from leasehold._backends.postgres import options as postgres
+from leasehold._backends.postgres.options import PostgresOptions, parse, read_for_adopted
 from leasehold._urls import find_store
 from leasehold.store_url import StoreURL
 
@@ -122,3 +123,97 @@ def test_name_that_is_almost_right_is_guessed() -> None:
 def test_label_has_no_password() -> None:
     options, _ = parsed("postgresql://me:secret@host:5433/db?password=secret")
     assert options.label == "postgresql://me@host:5433/db"  # type: ignore[attr-defined]
+
+
+def test_what_a_url_leaves_out_has_its_default() -> None:
+    options, parameters = parsed("postgresql://host/db")
+    assert options == PostgresOptions(
+        label="postgresql://host/db",
+        mode="rows",
+        schema="leasehold",
+        fence_floor=0,
+        connections=4,
+        answer_timeout=5.0,
+        listen=None,
+    )
+    assert parameters == {
+        "host": "host",
+        "dbname": "db",
+        "connect_timeout": "5",
+        "fallback_application_name": "leasehold",
+    }
+    assert "port" not in parsed("postgresql://h1,h2/db")[1], "libpq has a default, and the environment may"
+    given = "postgres://h1,h2/db?target_session_attrs=any"
+    assert parsed(given)[1]["target_session_attrs"] == "any", "as the user wishes"
+
+
+def test_the_way_for_notifications_has_parameters_of_its_own() -> None:
+    options, parameters = parsed(
+        "postgresql://me:s1@pooler:6432/db?listen_url=" + quote("postgresql://you:s2@direct:5433/db2?sslmode=require")
+    )
+    assert options.listen == {  # type: ignore[attr-defined]
+        "host": "direct",
+        "port": "5433",
+        "user": "you",
+        "password": "s2",
+        "dbname": "db2",
+        "sslmode": "require",
+        "connect_timeout": "5",
+        "fallback_application_name": "leasehold",
+    }
+    assert (parameters["host"], parameters["user"]) == ("pooler", "me")
+    assert "s2" not in repr(options)
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+psycopg"])
+def test_the_way_for_notifications_may_be_a_url_of_any_program(scheme: str) -> None:
+    options, _ = parsed("postgresql://pooler/db?listen_url=" + quote(f"{scheme}://direct/db"))
+    assert options.listen["host"] == "direct"  # type: ignore[attr-defined]
+
+
+def test_an_option_of_ours_in_the_way_for_notifications_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="connections"):
+        parsed("postgresql://host/db?listen_url=" + quote("postgresql://direct/db?connections=2"))
+
+
+@pytest.mark.parametrize(
+    ("name", "right"),
+    [("command_timeout", "answer_timeout"), ("node_timeout", "answer_timeout"), ("pool_size", "connections")],
+)
+def test_names_of_other_libraries_are_translated(name: str, right: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"called {right} here"):
+        parsed(f"postgresql://host/db?{name}=3")
+
+
+@pytest.mark.parametrize("name", ["answer_timeout=0.04", "connections=0", "connections=101"])
+def test_bounds_of_options_are_kept(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=name.partition("=")[0]):
+        parsed(f"postgresql://host/db?{name}")
+    options, _ = parsed("postgresql://host/db?answer_timeout=0.05&connections=100")
+    assert (options.answer_timeout, options.connections) == (0.05, 100)  # type: ignore[attr-defined]
+
+
+def test_the_authorities_of_the_system_are_trusted_where_libpq_knows_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    for version, expected in ((159999, None), (160000, "system")):
+        monkeypatch.setattr("psycopg.pq.version", lambda version=version: version)
+        assert parsed("postgresql://host/db?tls_verify=yes")[1].get("sslrootcert") == expected
+        assert "sslrootcert" not in parsed("postgresql://host/db?tls_verify=no")[1]
+        assert parsed("postgresql://host/db?tls_ca=/ca.pem")[1]["sslrootcert"] == "/ca.pem"
+    assert postgres.SYSTEM_CERTIFICATES_SINCE == 160000
+
+
+def test_a_pool_of_the_users_own_takes_the_options_that_are_not_of_the_connection() -> None:
+    options = read_for_adopted("its label", {"schema": "locks", "answer_timeout": "2.5", "fence_floor": "7"})
+    assert options == PostgresOptions("its label", schema="locks", answer_timeout=2.5, fence_floor=7)
+    assert read_for_adopted("x", {}) == PostgresOptions("x")
+    for name in ("mode", "connections", "listen_url", "tls_ca", "sslmode"):
+        with pytest.raises(ConfigurationError, match=f"pool or engine of your own has no option '{name}'"):
+            read_for_adopted("x", {name: "1"})
+    with pytest.raises(ConfigurationError, match="called answer_timeout here"):
+        read_for_adopted("x", {"command_timeout": "1"})
+
+
+@pytest.mark.parametrize("name", ["a", "_", "A1_", "x" * 63])
+def test_plain_names_of_schemas_are_taken(name: str) -> None:
+    options, _ = parsed(f"postgresql://host/db?schema={name}")
+    assert options.schema == name  # type: ignore[attr-defined]
