@@ -607,6 +607,20 @@ def test_a_client_is_closed_although_its_leases_cannot_be_revoked(failure: Any) 
     bench.run(history)
 
 
+def test_a_lease_that_is_gone_does_not_keep_the_others_from_being_revoked() -> None:
+    bench = Bench()
+
+    async def history() -> None:
+        client = bench.client()
+        for ttl in (30.0, 60.0, 90.0):
+            assert await client.release(granted(await client.join(bench.claim(ttl=ttl)))) is True
+        bench.server.revoke(next(iter(bench.server.leases)))
+        await client.close()
+        assert bench.server.leases == {}
+
+    bench.run(history)
+
+
 def test_a_client_that_is_closed_gives_each_lease_a_second() -> None:
     bench = Bench()
 

@@ -145,7 +145,7 @@ class Connection:
                     method, request, left, metadata, uncancelled=reads and method == Method.TXN
                 )
             except CallFailed as failure:
-                if self._closed:
+                if self._closed and not while_closing:
                     raise ClientClosed(backend=self.label) from None
                 if self._user is not None and not has_new_token and is_stale_token(failure):
                     self._metadata, has_new_token = None, True
