@@ -1,4 +1,4 @@
-"""Sessions of an etcd client, step by step on a simulated cluster: found, opened once, kept, swept, given up, closed."""
+"""Sessions of an etcd client on a simulated cluster: found, opened once, kept, swept, given up, closed."""
 
 from __future__ import annotations
 
