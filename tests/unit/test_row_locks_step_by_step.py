@@ -105,13 +105,16 @@ def test_free_rows_are_asked_for_with_the_words_that_skip() -> None:
 
 def test_the_wait_of_postgresql_is_for_all_rows_together_and_its_setting_is_put_back(clock: list[float]) -> None:
     before = rows(("7s", "x"))
+    setting = (
+        "SELECT pg_catalog.current_setting('lock_timeout'), pg_catalog.set_config('lock_timeout', %(limit)s, true)"
+    )
     wire = Ticking(clock, 1.5, rows(), before, rows(), rows(("2500ms", "x")), dialect="postgresql")
     lock(postgresql, wire, Wish(share=False, wait=2.5, begun=clock[0]))
     assert asked(wire) == [
         "SAVEPOINT leasehold_piece",
-        "SELECT pg_catalog.current_setting('lock_timeout'), pg_catalog.set_config('lock_timeout', %(limit)s, true) 2500",
+        f"{setting} 2500",
         "FOR UPDATE",
-        "SELECT pg_catalog.current_setting('lock_timeout'), pg_catalog.set_config('lock_timeout', %(limit)s, true) 1000",
+        f"{setting} 1000",
         "FOR UPDATE",
         "FOR UPDATE NOWAIT",
         "SELECT pg_catalog.set_config('lock_timeout', %(limit)s, true) 7s",

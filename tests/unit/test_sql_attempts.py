@@ -185,7 +185,7 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The pauses of this thread, which take no time."""
     pauses: list[float] = []
     this, real = threading.get_ident(), time.sleep
-    monkeypatch.setattr(time, "sleep", lambda pause: (pauses.append if threading.get_ident() == this else real)(pause))
+    monkeypatch.setattr(time, "sleep", pauses.append if threading.get_ident() == this else real)
     return pauses
 
 
@@ -293,7 +293,7 @@ def test_what_begin_gives_for_the_other_face_is_refused_and_nothing_is_left_to_a
     with pytest.raises(ConfigurationError, match=r"gave a context manager that blocks, .*`def`"):
         asyncio.run(async_manager_of(Book().begin))
     for begin in (Book, connect):
-        with pytest.raises(ConfigurationError, match="one transaction, as engine.begin does, not a Book"):
+        with pytest.raises(ConfigurationError, match=r"one transaction, as engine\.begin does, not a Book"):
             asyncio.run(async_manager_of(begin))
     with pytest.raises(ConfigurationError, match="not a Book"):
         manager_of(Book)

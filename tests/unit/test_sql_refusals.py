@@ -1,4 +1,4 @@
-"""What an error of a database is turned into: a table of codes for every part of `leasehold.sql`, and what it advises."""
+"""What an error of a database is turned into, for every part of `leasehold.sql`."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def test_a_table_that_is_gone_is_looked_for_again(explain: Any, tables: list[Any
     for each in tables:
         each._seen.update({wire.driver: "a", other: "b"})
     for state, still in (("40001", True), ("42P01", False)):
-        with pytest.raises(Exception, match="why|not where|order"):
+        with pytest.raises(Exception, match=r"why|not where|order"):
             explain(wire, pg(state))
             raise pg(state)
         assert [wire.driver in each._seen for each in tables] == [still] * len(tables)

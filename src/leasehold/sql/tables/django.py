@@ -33,7 +33,7 @@ class DjangoColumns:
         try:
             field = self._meta.pk if name == "pk" else self._meta.get_field(name)
         except FieldDoesNotExist:
-            field = next((each for each in self._by_column.values() if each.attname == name), None)
+            field = None
         if field is None or self._by_column.get(getattr(field, "column", None)) is not field:
             raise ConfigurationError(f"{self.table!r} has no field {name!r} with a column of its own")
         return field
