@@ -21,7 +21,7 @@ from leasehold.errors import BackendUnavailable, ConfigurationError, LeaseholdEr
 from leasehold.web import BasicAuth, ProxyHeader, Role, Viewer, dashboard, hash_password
 from leasehold.web.actions import ACTIONS, LONGEST_NAME, _facts, _status, _whole, _wrong_field
 from leasehold.web.audit import KEPT, Audit
-from leasehold.web.auth import REMEMBERED, _credentials, read_users
+from leasehold.web.auth import REMEMBERED, _credentials, _digest, read_users
 from leasehold.web.openapi import document
 from leasehold.web.protection import COOKIE, Tokens, _foreign_write, _host_name, _is_address
 from leasehold.web.requests import LARGEST, MOST_FIELDS
@@ -158,6 +158,16 @@ def test_who_is_not_known_is_asked_to_log_in_where_that_is_possible(
 )
 def test_name_and_password_are_read_from_their_header(header: str, found: tuple[str, str] | None) -> None:
     assert _credentials(header) == found
+
+
+def test_a_hash_that_was_made_once_is_good_for_ever() -> None:
+    """Files of users have it, and no password could be tried any more if it were made in another way."""
+    assert _digest("swordfish", "salt") == (
+        "bc811ff1a263c4b009bc69864b6979e7599df9bb79590349d5b1a9d3d589f0cd"
+        "97e59f655e59893cce6e4dec83fef53020029e3f05b037ec5919cd6c376e2205"
+    )
+    scheme, salt, found = hash_password("swordfish").split("$")
+    assert (scheme, len(salt), found) == ("scrypt", 32, _digest("swordfish", salt))
 
 
 def test_a_password_is_hashed_once_with_a_salt_of_its_own_and_few_are_remembered(

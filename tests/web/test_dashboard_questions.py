@@ -398,6 +398,11 @@ def test_leaders_are_chosen_by_name_with_their_candidates_and_terms(client: leas
         assert (boss["leader"]["fence"], boss["terms_seen"], boss["candidates"]) == (lease.fence, 2, 0)
         assert facts["patterns"] == ["election:*", "leader:*"]
         assert facts["found"] == 2
+        assert 0 <= facts["age"] < 60
+        client.pause("leader:x", reason="audit")
+        caller.order("resume", name="x")
+        boss, other = caller.facts("leaders")["leaders"]
+        assert other["leader"] is None, "a lock that nobody holds may be listed, because it is paused"
 
 
 def test_what_is_no_exclusive_lock_or_a_key_is_not_taken_for_a_job(client: leasehold.Client) -> None:
@@ -456,6 +461,11 @@ def test_jobs_of_a_queue_are_those_of_the_state_that_was_asked_for(client: lease
         page = caller.get("/queue", params={"queue": "refunds"}).text
         assert f'href="retry?queue=refunds&amp;job={first.id}"' in page
         assert "Retry…" not in caller.get("/queue", params={"queue": "refunds", "state": "ready"}).text
+        for order, more in (("retry", {}), ("delete", {"reason": "x"})):
+            answer = caller.order(order, queue="refunds", job=first.id + 1, **more)
+            assert answer.json() == {"done": False, "message": "There is no such dead job any more."}
+        assert caller.order("retry", queue="refunds", job=first.id).json()["message"] == "The job is ready again."
+        assert caller.facts("queue", queue="refunds", state="dead")["jobs"] == []
     with within(client) as caller:
         assert caller.facts("queue")["supported"] is False
         assert "No database was named" in caller.get("/queue").text
@@ -469,6 +479,17 @@ def test_the_worst_finding_of_the_doctor_comes_first(client: leasehold.Client, m
         facts = caller.facts("doctor")
     assert [each["check"] for each in facts["findings"]] == [each.name for each in sorted(Level, reverse=True)]
     assert facts["capabilities"] == {str(each): each in client.capabilities for each in Capability}
+
+
+def test_a_page_says_what_the_store_cannot_do(client: leasehold.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Source, "has", lambda *_: False)
+    with within(client) as caller:
+        for page, told in (("jobs", "keeps no records"), ("keys", "keeps no records"), ("partitions", "no semaphores")):
+            assert caller.facts(page)["supported"] is False
+            assert told in caller.get(f"/{page}").text
+        facts = caller.facts("lock", name="x")
+        assert (facts["queues"], facts["pausable"], facts["last_run"]) == (False, False, None)
+        assert caller.facts("locks")["queues"] is False
 
 
 @pytest.mark.parametrize(("page", "status"), [("lock", 422), ("locks", 200), ("secret", 404)])

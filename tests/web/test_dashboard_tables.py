@@ -282,10 +282,16 @@ def test_how_a_grant_ended_is_told_by_when_it_was_gone(
 def test_a_lock_of_one_holder_was_over_when_the_next_began_and_a_permit_may_not(clock: Clock) -> None:
     exclusive, permit = History(), History()
     for history, mode in ((exclusive, Mode.EXCLUSIVE), (permit, Mode.PERMIT)):
-        clock.now = NOW
-        history.note_lock("x", lock("x", held(1, left=20), mode=mode))
-        clock.now = NOW + 10
-        history.note_lock("x", lock("x", held(2, held_for=4), mode=mode))
+        for seen in (
+            lambda state, to=history: to.note_lock("x", state),
+            lambda state, to=history: to.note_fleet(FleetState((state,))),
+        ):
+            clock.now = NOW
+            history._names.clear()
+            seen(lock("x", held(1, left=20), mode=mode))
+            clock.now = NOW + 10
+            seen(lock("x", held(2, held_for=4), mode=mode))
+            assert history.of("x")[1].ended == NOW + (6 if mode is Mode.EXCLUSIVE else 10)
     assert [grant.ended for grant in exclusive.of("x")] == [None, NOW + 6]
     assert [grant.ended for grant in permit.of("x")] == [None, NOW + 10]
     exclusive.note_lock("x", lock("x", held(3, held_for=500)))
