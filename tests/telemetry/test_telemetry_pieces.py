@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -485,6 +486,37 @@ def test_prometheus_has_units_in_names_and_the_buckets_of_the_table() -> None:
     assert "# TYPE leasehold_lock_acquire_duration_seconds histogram" in text
     assert "# TYPE leasehold_lock_held gauge" in text
     assert "# HELP leasehold_lock_held Locks that this process holds." in text
+
+
+def test_in_the_mode_for_several_processes_each_value_is_counted_at_once_and_as_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "not used here: the library asks for it when it is loaded")
+    report, other = PrometheusReport(), ManualStore()
+    assert type(prometheus_sink.find(report.registry)) is prometheus_sink.PrometheusSink
+    with leasehold.connect("memory://") as client, other.connect() as manual:
+        report.switch_on(client)
+        report.switch_on(manual)
+        lock = client.lock("x", group="g")
+        with lock.hold():
+            assert report.value("leasehold.lock.held", "memory", "g") == 1
+            assert lock.try_acquire() is None
+        lease = manual.lock("x", group="g", renew=False).acquire()
+        other.pass_time(60)
+        assert lease.loss is not None
+        eventually(lambda: report.value("leasehold.lock.lost", "manual", "g", "expired") == 1)
+        assert report.series("leasehold.lock.held") == {
+            ("memory", "g"): 0, ("manual", "g"): 0, ("memory", "ungrouped"): 0, ("manual", "ungrouped"): 0,
+        }  # fmt: skip
+        assert report.value("leasehold.lock.acquire.duration", "memory", "g", "exclusive", "acquired") == 1
+        assert report.value("leasehold.lock.acquire.duration", "memory", "g", "exclusive", "busy") == 1
+        assert report.value("leasehold.lock.hold.duration", "memory", "g", "released") == 1
+        assert report.value("leasehold.lock.hold.duration", "manual", "g", "lost") == 1
+        bounds = re.findall(r'hold_duration_seconds_bucket{[^}]*group="g"[^}]*le="([^"]+)"', report.text())
+        assert {float(bound) for bound in bounds} == {
+            *INSTRUMENTS["leasehold.lock.hold.duration"].buckets,
+            float("inf"),
+        }
 
 
 # --- spans
