@@ -27,7 +27,7 @@ from leasehold.web.pages import PAGES, _scope_and_key
 from leasehold.web.protection import Tokens
 from leasehold.web.site import MOST_STREAMS, Site
 from leasehold.web.source import ANSWERS, QUESTIONS, Source
-from tests.waiting import eventually
+from tests.waiting import LIMIT, eventually
 from tests.web.serving import within
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def test_a_store_that_is_slow_is_asked_by_few_and_nobody_waits_for_ever(client: 
             else:
                 return
 
-    asyncio.run(main())
+    asyncio.run(asyncio.wait_for(main(), LIMIT))
 
 
 def test_a_question_that_fails_leaves_its_place_to_the_next(client: leasehold.Client) -> None:
@@ -178,7 +178,7 @@ def test_a_question_that_nobody_waits_for_before_it_began_leaves_its_place(clien
             else:
                 return
 
-    asyncio.run(asyncio.wait_for(main(), 60))
+    asyncio.run(asyncio.wait_for(main(), LIMIT))
 
 
 class Reader:

@@ -9,6 +9,7 @@ __all__ = ["CACHE_MUTANTS"]
 _CACHE = "_patterns/cache.py"
 _BUILD = "_patterns/cache_build.py"
 _ENTRY = "_patterns/cache_entry.py"
+_OPTIONS = "tests/faces/test_pattern_options.py::"
 _SINGLE_FLIGHT = "_patterns/single_flight.py"
 
 
@@ -107,5 +108,13 @@ CACHE_MUTANTS: tuple[Mutant, ...] = (
         "    if entry is None or now >= entry.expires + policy.stale:\n",
         "    if entry is None or now >= entry.expires + policy.longest_stale:\n",
         ("tests/unit/test_cache_entry.py::test_what_a_reader_may_do",),
+    ),
+    Mutant(
+        "cache-timeout-of-another",
+        "those who share a build get the timeout of the one that led it, however long they would have waited",
+        _BUILD,
+        "            raise  # our own deadline; those who share the build have theirs\n",
+        "            return Outcome(error=AcquireTimeout(self._lock.name))\n",
+        (f"{_OPTIONS}test_who_shares_a_build_does_not_get_the_timeout_of_the_one_that_led_it",),
     ),
 )

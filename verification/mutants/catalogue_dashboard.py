@@ -9,6 +9,7 @@ __all__ = ["DASHBOARD_MUTANTS"]
 _PROTECTION = "tests/web/test_dashboard_protection.py::"
 _FACTS = "tests/web/test_dashboard_facts.py::"
 _BROWSER = "tests/web/test_dashboard_browser.py::"
+_QUESTIONS = "tests/web/test_dashboard_questions.py::"
 
 DASHBOARD_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
@@ -90,5 +91,21 @@ DASHBOARD_MUTANTS: tuple[Mutant, ...] = (
         'if field != "payload"',
         'if field != "pay"',
         (f"{_FACTS}test_a_dead_job_is_retried_or_deleted_and_its_payload_is_not_told",),
+    ),
+    Mutant(
+        "dashboard-hash-of-another-kind",
+        "after an upgrade no password of the file of users is right any more",
+        "web/auth.py",
+        "n=COST, r=8, p=1)",
+        "n=COST, r=8, p=2)",
+        ("tests/web/test_dashboard_doors.py::test_a_hash_that_was_made_once_is_good_for_ever",),
+    ),
+    Mutant(
+        "dashboard-streams-without-viewers",
+        "a stream of the dashboard that its viewer left is counted for ever: after a hundred nobody sees changes",
+        "web/site.py",
+        "            self._streams -= 1\n",
+        "            pass\n",
+        (f"{_QUESTIONS}test_a_stream_sends_the_page_again_and_again_and_ends_so_that_its_viewer_is_asked_for_anew",),
     ),
 )

@@ -14,6 +14,7 @@ _FACES = "tests/faces/test_idempotency.py::"
 _UNIT = "tests/unit/test_idempotency_"
 _SUITE = "tests/patterns/test_patterns_memory.py::test_patterns"
 _SERVED = "tests/patterns/idempotency/test_asgi.py::"
+_OPTIONS = "tests/faces/test_pattern_options.py::"
 
 IDEMPOTENCY_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
@@ -110,5 +111,21 @@ IDEMPOTENCY_MUTANTS: tuple[Mutant, ...] = (
         "        await self._runtime.wait(self._passed_through, None)\n",
         "",
         (f"{_SERVED}test_a_caller_that_goes_away_does_not_end_the_work",),
+    ),
+    Mutant(
+        "idem-vanished-is-forgotten",
+        "an attempt that vanished is remembered for the ttl of its lock only: 'refuse' lets its work run twice",
+        "_patterns/idempotency.py",
+        "Record(key, encode(entry), lease.fence, self._keep), False",
+        "Record(key, encode(entry), lease.fence, lease.ttl), False",
+        (f"{_OPTIONS}test_a_key_is_remembered_for_as_long_as_was_said",),
+    ),
+    Mutant(
+        "idem-hesitation-leaves-doubt",
+        "a store that hesitates once while a result is written leaves the key in doubt",
+        _ATTEMPT,
+        "patience = max(lease.remaining(), opened.connect_timeout)",
+        "patience = 0.0",
+        (f"{_OPTIONS}test_a_store_that_hesitates_once_at_the_end_of_an_attempt_gets_it_recorded",),
     ),
 )

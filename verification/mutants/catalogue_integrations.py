@@ -10,6 +10,7 @@ _FASTAPI = "tests/integrations/test_fastapi_locks.py"
 _DJANGO = "tests/integrations/test_django_locks.py"
 _APSCHEDULER = "tests/integrations/test_apscheduler_once.py"
 _CELERY = "tests/integrations/test_celery_locks.py"
+_CELERY_PIECES = "tests/integrations/test_celery_pieces.py"
 
 INTEGRATIONS_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
@@ -67,5 +68,29 @@ INTEGRATIONS_MUTANTS: tuple[Mutant, ...] = (
         "    if isinstance(job.trigger, IntervalTrigger):\n",
         "    if job.trigger is IntervalTrigger:\n",
         (f"{_APSCHEDULER}::test_processes_whose_intervals_began_at_different_times_share_them",),
+    ),
+    Mutant(
+        "beat-sends-after-its-end",
+        "a beat that lost its leadership in the middle of a tick goes on to send what its successor sends as well",
+        "integrations/celery/beat.py",
+        "            self._lease.check()\n",
+        "            pass\n",
+        (f"{_CELERY_PIECES}::test_schedules_of_seconds_leave_no_record_and_begin_anew_with_a_leader",),
+    ),
+    Mutant(
+        "celery-leaves-locks",
+        "a worker that stops leaves what it holds to the ttl, so the next one waits for it",
+        "integrations/celery/clients.py",
+        "client.close(release=True)",
+        "client.close()",
+        (f"{_CELERY_PIECES}::test_a_worker_that_stops_gives_back_what_it_holds",),
+    ),
+    Mutant(
+        "apscheduler-one-of-several-times",
+        "of several scheduled times that are due only the first is run",
+        "integrations/apscheduler.py",
+        "for run_time in run_times:",
+        "for run_time in run_times[:1]:",
+        (f"{_APSCHEDULER}::test_the_arguments_of_a_job_reach_its_function_in_every_one_of_its_times",),
     ),
 )

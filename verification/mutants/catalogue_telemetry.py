@@ -10,6 +10,7 @@ _RECORDER = "telemetry/recorder.py"
 _METRICS = "tests/telemetry/test_telemetry_metrics.py::"
 _BATCHES = "tests/telemetry/test_telemetry_batches.py::"
 _FLEET = "tests/telemetry/test_fleet_state.py::"
+_PIECES = "tests/telemetry/test_telemetry_pieces.py::"
 
 TELEMETRY_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
@@ -99,5 +100,13 @@ TELEMETRY_MUTANTS: tuple[Mutant, ...] = (
         "now - state.read_at < self._max_age",
         "now - state.read_at < 0",
         (f"{_FLEET}test_the_store_is_asked_once_by_many_and_again_only_when_the_answer_is_old",),
+    ),
+    Mutant(
+        "telemetry-holds-of-several-processes",
+        "where several processes report to Prometheus, how long locks were held is not counted",
+        "telemetry/prometheus_sink.py",
+        "                note_hold(seconds)\n",
+        "                pass\n",
+        (f"{_PIECES}test_in_the_mode_for_several_processes_each_value_is_counted_at_once_and_as_otherwise",),
     ),
 )
