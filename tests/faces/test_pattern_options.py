@@ -442,7 +442,9 @@ def test_when_the_store_answers_again_a_share_says_so(store: ManualStore, client
         client.on_event(lambda event: seen.append(event) if isinstance(event, events.StoreReached) else None)
         for _ in range(2):
             store.faults.reject_next("inspect")
-        eventually(lambda: store.pass_time(0.5) or seen)
+        for _ in range(100):
+            store.pass_time(0.5)
+        eventually(lambda: seen)
         assert share._twin._failures == 0
     assert seen == [events.StoreReached("orders", 2)]
 
@@ -451,11 +453,11 @@ def test_when_the_store_answers_again_a_share_says_so(store: ManualStore, client
 
 
 def test_only_what_somebody_has_to_look_at_is_a_warning() -> None:
-    levels = {
+    levels: dict[Any, int] = {
         events.BuildFailed: WARNING, events.FillRefused: WARNING, events.FillFailed: WARNING,
         events.Unprotected: WARNING, events.NotRecorded: WARNING, events.Elected: INFO, events.RunSkipped: INFO,
     }  # fmt: skip
-    quiet = (
+    quiet: tuple[Any, ...] = (
         events.CacheRead, events.Built, events.Completed, events.KeyRefused, events.Replayed, events.Campaigning,
         events.PartitionTaken, events.RunEnded,
     )  # fmt: skip

@@ -86,16 +86,23 @@ def test_options_have_the_names_of_connect_in_capitals() -> None:
         read_options({"URL": "x", "TLL": 1, "ZZZ": 2}, "here")
 
 
+def noting(made: list[Any], locked: Callable[..., Any]) -> Callable[..., Any]:
+    def noted(*args: Any, **options: Any) -> Any:
+        made.append(args)
+        return locked(*args, **options)
+
+    return noted
+
+
 def test_a_function_is_decorated_once_for_each_client_and_with_its_options() -> None:
     store = ManualStore()
     clients = [store.connect(namespace="one"), store.connect(namespace="two")]
     found = [clients[0]]
     seen: list[Any] = []
-    made: list[Callable[..., Any]] = []
+    made: list[Any] = []
     for client in clients:
-        locked = client.locked
         patched: Any = client
-        patched.locked = lambda *args, locked=locked, **options: (made.append(locked), locked(*args, **options))[1]
+        patched.locked = noting(made, client.locked)
 
     @locked_by(lambda: found[0], "cart:{cart}", timeout=0, ttl=7, on_busy=lambda busy: "busy")
     def pay(cart: int, lease: leasehold.Lease = leasehold.CURRENT) -> str:

@@ -463,7 +463,12 @@ def test_the_namespace_of_the_settings_goes_to_verbs_that_ask_the_store(
     words: list[str], given: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[list[str]] = []
-    monkeypatch.setattr(command, "main", lambda words: seen.append(words) or 3)
+
+    def main(words: list[str]) -> int:
+        seen.append(words)
+        return 3
+
+    monkeypatch.setattr(command, "main", main)
     monkeypatch.setenv("LEASEHOLD_URL", "memory://before")
     with override_settings(LEASEHOLD={"URL": "memory://of-the-settings", "NAMESPACE": "shop"}):
         assert command._run(words) == 3

@@ -28,6 +28,8 @@ from tests.telemetry.reports import OpenTelemetryReport, PrometheusReport
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.telemetry.reports import Report
 
 
@@ -219,7 +221,7 @@ def test_a_pair_is_found_once_for_each_group_and_mode_and_others_are_not_kept(no
 
 def test_a_call_that_waits_is_counted_until_it_ends_in_any_way(notes: Notes) -> None:
     made = recorder(notes)
-    ends = (
+    ends: tuple[Callable[[], None], ...] = (
         lambda: made.acquired("x", 1, 0.5, "g", "exclusive", 7),
         lambda: made.hear(events.TimedOut("x", 2.0, "g", call=7)),
         lambda: made.hear(events.Refused("x", 2.0, "g", call=7)),

@@ -88,7 +88,7 @@ def test_an_address_is_no_name_that_could_point_here() -> None:
     ids=str,
 )
 def test_a_write_is_taken_from_a_page_of_the_same_origin_or_from_a_program(
-    method: str, headers: dict[str, str], passes: bool
+    method: str, headers: Any, passes: bool
 ) -> None:
     refusal = _foreign_write(request(method, **headers).scope)
     assert (refusal is None) is passes
@@ -265,7 +265,7 @@ def test_a_browser_keeps_its_session() -> None:
 @pytest.mark.parametrize(("scheme", "root"), [("http", ""), ("https", "/ops/locks")])
 def test_the_cookie_is_for_this_dashboard_alone(scheme: str, root: str) -> None:
     asked, response = request(), Response()
-    asked.scope |= {"scheme": scheme, "root_path": root}
+    asked.scope.update({"scheme": scheme, "root_path": root})
     Tokens(None).remember(asked, response, "session")
     parts = {part.lower() for part in response.headers["set-cookie"].split("; ")}
     assert parts == {f"{COOKIE}=session", f"path={root}/", "httponly", "samesite=strict"} | (

@@ -67,7 +67,7 @@ def words(text: str) -> str:
 @pytest.mark.parametrize("page", ["locks", "leaders", "jobs", "keys", "partitions"])
 def test_a_store_that_does_not_answer_is_said_on_every_page(page: str) -> None:
     totals = {"held": 0, "waiters": 0, "paused": 0, "names": 0, "longest": 0}
-    rest = {
+    rest: dict[str, dict[str, Any]] = {
         "locks": {"queues": True, "totals": totals, "locks": []},
         "leaders": {"leaders": [], "patterns": []},
         "jobs": {"supported": True, "jobs": [], "pausable": True},

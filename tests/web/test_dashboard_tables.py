@@ -50,7 +50,7 @@ def lock(name: str, *holdings: Holding, waiting: Sequence[Holder] = (), **more: 
     return LockState(name, facts.pop("mode"), facts.pop("capacity"), holdings, tuple(waiting), **facts)
 
 
-def table(locks: Sequence[LockState], age: float = 0.0, error: str | None = None, **query: str) -> dict[str, Any]:
+def table(locks: Sequence[LockState], age: float = 0.0, error: str | None = None, **query: Any) -> dict[str, Any]:
     state = FleetState(locks, error, NOW - age, stalled={"b": 12.0})
     return lock_table(state, History(), Wish.of(query))
 
@@ -126,7 +126,7 @@ def test_locks_are_sorted_by_what_the_heading_says(sort: str, up: str, down: str
     ],
     ids=str,
 )
-def test_search_and_filters_choose_locks_and_the_totals_stay_those_of_all(query: dict[str, str], found: str) -> None:
+def test_search_and_filters_choose_locks_and_the_totals_stay_those_of_all(query: Any, found: str) -> None:
     answer = table(THREE, **query)
     assert names(answer) == found
     assert answer["found"] == len(found.split())
@@ -282,15 +282,14 @@ def test_how_a_grant_ended_is_told_by_when_it_was_gone(
 def test_a_lock_of_one_holder_was_over_when_the_next_began_and_a_permit_may_not(clock: Clock) -> None:
     exclusive, permit = History(), History()
     for history, mode in ((exclusive, Mode.EXCLUSIVE), (permit, Mode.PERMIT)):
-        for seen in (
-            lambda state, to=history: to.note_lock("x", state),
-            lambda state, to=history: to.note_fleet(FleetState((state,))),
-        ):
-            clock.now = NOW
+        for is_fleet in (True, False):
             history._names.clear()
-            seen(lock("x", held(1, left=20), mode=mode))
-            clock.now = NOW + 10
-            seen(lock("x", held(2, held_for=4), mode=mode))
+            for clock.now, holding in ((NOW, held(1, left=20)), (NOW + 10, held(2, held_for=4))):
+                state = lock("x", holding, mode=mode)
+                if is_fleet:
+                    history.note_fleet(FleetState((state,)))
+                else:
+                    history.note_lock("x", state)
             assert history.of("x")[1].ended == NOW + (6 if mode is Mode.EXCLUSIVE else 10)
     assert [grant.ended for grant in exclusive.of("x")] == [None, NOW + 6]
     assert [grant.ended for grant in permit.of("x")] == [None, NOW + 10]

@@ -39,7 +39,7 @@ def part(body: bytes, *, more: bool = False) -> dict[str, Any]:
 class Door:
     """A middleware around an application that sends these messages, and what it was asked."""
 
-    def __init__(self, *messages: dict[str, Any], **options: Any) -> None:
+    def __init__(self, *messages: Any, **options: Any) -> None:
         self.store = ManualStore()
         self.client = self.store.connect_async()
         self.messages = messages
