@@ -180,6 +180,15 @@ def test_each_fault_happens_once_and_does_what_it_says(verb: str | None) -> None
     assert (faults.under_way, clock.now()) == ([], 1000.0)
 
 
+def test_what_arrives_late_is_not_refused_for_being_late() -> None:
+    backend, inner, faults, clock = faulty()
+    faults.drop_next_request()
+    with pytest.raises(OutcomeUnknown):
+        run(backend.release("grant", clock.now() + 1))
+    run(faults.deliver_late())
+    assert inner.calls == [("release", ("grant", math.inf), {})]
+
+
 def test_rules_are_used_in_their_order_by_the_verbs_that_they_fit() -> None:
     faults = Faults()
     faults.reject_next("renew")
@@ -376,6 +385,40 @@ def test_a_store_closes_its_blocking_clients_without_a_warning_or_a_wait() -> No
     for client in (first, second):
         with pytest.raises(leasehold.ClientClosed):
             client.lock("x").try_acquire()
+
+
+def test_a_client_is_closed_at_once_although_its_store_is_away_and_its_clock_stands_still() -> None:
+    store = ManualStore(autojump=None)
+    lease = store.connect().lock("x").acquire()
+    store.faults.cut()
+    closing = threading.Thread(target=store.close, daemon=True)
+    closing.start()
+    closing.join(30)
+    assert not closing.is_alive()
+    assert lease.lost.is_set()
+
+    async def story() -> None:
+        store = ManualStore(autojump=None)
+        client = store.connect_async()
+        await client.lock("x").acquire()
+        store.faults.cut()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            await asyncio.wait_for(client.close(), 30)
+
+    asyncio.run(story())
+
+
+def test_time_that_passes_renews_the_leases_of_async_clients_too_and_a_close_leaves_them_alone() -> None:
+    async def story() -> None:
+        store = ManualStore()
+        async with store.connect_async() as client, client.lock("x", ttl=10).hold() as lease:
+            await asyncio.to_thread(store.pass_time, 60)
+            lease.check(need=5)
+            store.close()
+            lease.check()
+
+    asyncio.run(story())
 
 
 # --- leaks

@@ -63,7 +63,7 @@ def _read(record: str) -> float:
         if not os.readlink(path).startswith(f"/memfd:{title} "):  # noqa: PTH115
             return 0.0
         with open(path, "rb") as file:  # noqa: PTH123
-            return float(file.read(SIZE) or b"0")
+            return float(file.read(SIZE))
     except PermissionError:
         raise Unreadable from None
     except (OSError, ValueError):
