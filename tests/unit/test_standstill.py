@@ -126,10 +126,15 @@ def test_jumps_follow_each_other_at_once_while_nothing_but_the_jump_has_moved(re
             assert clock.now() == 1010.0, "another call waits: it has to last again"
             decision.perhaps_jump(clock, {flag})
         assert clock.now() == 1020.0
+        for _ in range(MOST_BUSY):
+            decision.is_over(str)
+        with Wait(clock, Flag(), 1030.0, is_a_call=False):
+            decision.perhaps_jump(clock, {flag})
+        assert clock.now() == 1030.0, "each jump may be followed by some looks"
         for _ in range(MOST_BUSY + 1):
             decision.is_over(str)
         decision.perhaps_jump(clock, {flag})
-        assert clock.now() == 1020.0, "it was not only the jump"
+        assert clock.now() == 1030.0, "it was not only the jump"
         real.now += 0.06
         decision.perhaps_jump(clock, {flag})
         assert clock.now() == 5000.0
