@@ -11,7 +11,13 @@ from leasehold.cli.run import Job
 if TYPE_CHECKING:
     import leasehold
 
-__all__ = ["Notes", "is_held", "job_of"]
+__all__ = ["Notes", "is_held", "job_of", "noted"]
+
+
+def noted(notes: list[Any], what: Any, answer: Any = None) -> Any:
+    """For a lambda: note that it was called, and answer."""
+    notes.append(what)
+    return answer
 
 
 class Notes:

@@ -445,8 +445,8 @@ def test_closed_standard_descriptors_are_replaced_and_inherited(monkeypatch: pyt
 def test_as_a_program_it_ends_with_the_code_of_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[int] = []
     monkeypatch.setattr(sys, "argv", ["leasehold", "nonsense"])
-    monkeypatch.setattr(main.gc, "disable", lambda: None)
-    monkeypatch.setattr(main.os, "_exit", ended.append)
+    monkeypatch.setattr("gc.disable", lambda: None)
+    monkeypatch.setattr("os._exit", ended.append)
     with pytest.raises(TypeError):  # the real one does not return
         main.main() + ""  # type: ignore[operator]
     assert ended == [exit_codes.USAGE]

@@ -276,7 +276,7 @@ def test_a_group_without_processes_is_not_alive_and_without_proc_its_dead_count(
     assert not group_is_alive(4711)
     monkeypatch.setattr(child_module, "signal_group", lambda *_: True)
     assert not group_is_alive(2**22 + 7), "no process has it"
-    monkeypatch.setattr(child_module.os, "listdir", no_proc)
+    monkeypatch.setattr("os.listdir", no_proc)
     assert group_is_alive(4711)
 
 

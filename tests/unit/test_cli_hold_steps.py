@@ -65,7 +65,11 @@ class Scene:
         )
         client: Any = SimpleNamespace(on_event=self.listeners.append)
         held: Any = HeldHere()
-        self.run = lambda: hold_module._until_the_end(job, client, held)
+
+        def run() -> int:
+            return hold_module._until_the_end(job, client, held)
+
+        self.run = run
 
     def _wake(self) -> None:
         self.woken += 1

@@ -66,11 +66,10 @@ def test_a_client_is_opened_as_the_arguments_say(monkeypatch: pytest.MonkeyPatch
     asked: list[Any] = []
     monkeypatch.setattr(connection_module, "connect", lambda *words, **options: asked.append((words, options)))
     monkeypatch.setenv("LEASEHOLD_URL", "local:")
+    arguments: Any = read(["run", "x", "--url", "u", "--namespace", "n", "--ttl", "9s", "--", "c"])
     gc.disable()
     try:
-        connection_module.open_client(
-            read(["run", "x", "--url", "u", "--namespace", "n", "--ttl", "9s", "--", "c"]), label="c"
-        )  # type: ignore[arg-type]
+        connection_module.open_client(arguments, label="c")
         assert gc.isenabled()
     finally:
         gc.enable()
@@ -354,7 +353,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def jobs(database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.delenv("LEASEHOLD_DATABASE", raising=False)
-    return shutil.copy(database, tmp_path / "data.db").as_posix()
+    return str(shutil.copy(database, tmp_path / "data.db"))
 
 
 def asked(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, list[dict[str, Any]]]:

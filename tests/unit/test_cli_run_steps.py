@@ -18,7 +18,7 @@ from leasehold.cli.child import CommandFailed
 from leasehold.cli.held import Held
 from leasehold.cli.signals import Interrupted
 from leasehold.errors import BackendUnavailable
-from tests.unit.cli_support import Notes, is_held, job_of
+from tests.unit.cli_support import Notes, is_held, job_of, noted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,7 +44,7 @@ def test_names_that_are_given_twice_are_taken_once() -> None:
 
 def test_the_report_has_the_facts_and_the_code_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job, _ = job_of("run", "job", "--report", str(tmp_path / "report"), "--", "x")
-    monkeypatch.setattr(run_module, "_checked", lambda job, _: job.facts.update(outcome="ran") or 5)
+    monkeypatch.setattr(run_module, "_checked", lambda job, _: noted([], job.facts.update(outcome="ran"), 5))
     monkeypatch.setattr(run_module, "time", SimpleNamespace(time=lambda: 1_234.56789))
     assert run_module.run_command(job, lambda *_: 0) == 5
     assert json.loads((tmp_path / "report").read_text()) == {
@@ -140,7 +140,7 @@ def test_processes_are_made_before_the_store_is_opened_and_cleaned_up_after_it(
     processes: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job, _ = job_of("run", "job", "--kill-after", "9s", "--", "x", "y")
-    monkeypatch.setattr(run_module, "_with_store", lambda *_: processes.append("store") or 3)
+    monkeypatch.setattr(run_module, "_with_store", lambda *_: noted(processes, "store", 3))
     assert run_module._with_processes(job, {"A": "b"}, lambda *_: 0) == 3
     assert processes == [(["x", "y"], {"A": "b"}), (4711, 9.0), (), "store", *CLEANED_UP]
 
@@ -239,7 +239,7 @@ def test_under_the_lock_the_command_runs_and_the_lock_is_given_back(
     client: leasehold.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job, notes = job_of("run", "job", "--", "x")
-    monkeypatch.setattr(run_module, "supervise", lambda *_: notes.done.append(f"held {is_held(client, 'job')}") or 6)
+    monkeypatch.setattr(run_module, "supervise", lambda *_: noted(notes.done, f"held {is_held(client, 'job')}", 6))
     assert run_module._under_lock(job, client) == 6
     assert notes.done[2:] == ["held True", "discarded"]
     assert not is_held(client, "job")

@@ -20,6 +20,7 @@ from leasehold.cli import demo as demo_module
 from leasehold.cli import demo_fleet, demo_ui, demo_worker
 from leasehold.cli import exporter as exporter_module
 from leasehold.cli import ui as ui_module
+from leasehold.cli.break_lock import operator
 from leasehold.cli.exporter import metrics_page
 from leasehold.cli.main import main
 from leasehold.cli.parser import read
@@ -27,6 +28,7 @@ from leasehold.errors import ConfigurationError
 from leasehold.fleet import FleetState, Groups
 from leasehold.values import Holder, Holding, LockState, Mode, Pause
 from leasehold.web import BasicAuth, ProxyHeader, Role, hash_password
+from tests.unit.cli_support import noted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -129,7 +131,7 @@ def test_a_signal_ends_the_exporter_and_its_handlers(number: int) -> None:
         os.kill(os.getpid(), number)
         original(poll_interval)
 
-    server.serve_forever = serve_forever  # type: ignore[method-assign]
+    server.serve_forever = serve_forever  # type: ignore[method-assign,assignment]
     exporter_module._serve(server)
     assert [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)] == before
     assert server.socket.fileno() == -1
@@ -181,7 +183,7 @@ def test_only_the_loopback_is_served_without_users(host: str, is_loopback: bool)
             auth_of(host)
         return
     viewer = auth_of(host)(None)
-    assert (viewer.name, viewer.role) == (ui_module.operator(), Role.READ)
+    assert (viewer.name, viewer.role) == (operator(), Role.READ)
     assert auth_of(host, "--write")(None).role is Role.WRITE
 
 
@@ -260,7 +262,7 @@ def test_the_dashboard_is_what_its_options_say(
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_server_waits_for_a_signal_and_puts_handlers_back(number: int) -> None:
+def test_a_server_waits_for_a_signal_and_puts_handlers_back(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     before = [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)]
     seen: list[Any] = []
 
@@ -271,12 +273,8 @@ def test_a_server_waits_for_a_signal_and_puts_handlers_back(number: int) -> None
         def wait(self) -> None:
             os.kill(os.getpid(), number)
 
-    original = ui_module.threading.Event
-    ui_module.threading.Event = Event  # type: ignore[misc,assignment]
-    try:
-        ui_module.wait_for_a_signal()
-    finally:
-        ui_module.threading.Event = original  # type: ignore[misc]
+    monkeypatch.setattr(ui_module, "threading", SimpleNamespace(Event=Event))
+    ui_module.wait_for_a_signal()
     assert seen == ["set"]
     assert [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)] == before
 
@@ -346,7 +344,7 @@ def test_the_demonstrations_dashboard_lets_everybody_change_things_and_stays(
     monkeypatch.setattr(demo_ui, "wait_for_a_signal", lambda: done.append("waited"))
     console: Any = SimpleNamespace(note=lambda _: None)
     url = f"sqlite:///{tmp_path}/locks.db"
-    assert demo_ui.dashboard_of(url, console, lambda: done.append("told") or 3) == 3  # type: ignore[func-returns-value]
+    assert demo_ui.dashboard_of(url, console, lambda: noted(done, "told", 3)) == 3
     assert done == [
         ("fleet", url), (Role.WRITE, "leasehold demo", ui_module.LOCAL_NAMES), ("serving", "app", "127.0.0.1", 0),
         "told", "waited", "serving ended", "fleet ended",

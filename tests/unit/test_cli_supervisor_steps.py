@@ -13,6 +13,7 @@ from leasehold.cli import exit_codes
 from leasehold.cli import supervisor as module
 from leasehold.cli.supervisor import GROUP_LOOK, LONGEST_SLEEP, STUBBORN, Supervisor
 from leasehold.events import RenewalFailed
+from tests.unit.cli_support import noted
 
 GROUP, WATCHDOG, START = 4711, 4712, 100.0
 STOPPED = (signal.SIGSTOP << 8) | 0x7F
@@ -35,7 +36,7 @@ class World:
         self.inbox: list[list[int]] = []
         self.patience: list[float] = []
         monkeypatch.setattr(module, "now", lambda: self.now)
-        monkeypatch.setattr(module, "signal_group", lambda group, number: self.done.append((group, number)) or True)
+        monkeypatch.setattr(module, "signal_group", lambda group, number: noted(self.done, (group, number), True))
         monkeypatch.setattr(module, "group_is_alive", lambda _: self.group_lives)
         monkeypatch.setattr(module, "os", _Os(self))
 
@@ -66,8 +67,8 @@ class World:
             ),
             "signals": SimpleNamespace(wake=lambda: self.done.append("woken"), collect=self.collect),
             "terminal": SimpleNamespace(
-                hand_over=lambda: self.done.append("handed over") or self.has_terminal,
-                take_back=lambda: self.done.append("taken back") or self.has_terminal,
+                hand_over=lambda: noted(self.done, "handed over", self.has_terminal),
+                take_back=lambda: noted(self.done, "taken back", self.has_terminal),
                 stop_with_child=lambda: self.done.append("stopped too"),
                 is_present=self.has_terminal,
             ),
@@ -388,7 +389,7 @@ def test_the_loop_handles_what_arrives_and_looks_again(world: World) -> None:
         world.group_lives = len(world.patience) < 3
         return World.collect(world, patience)
 
-    supervisor._signals.collect = collect  # type: ignore[method-assign]
+    supervisor._signals.collect = collect  # type: ignore[method-assign,assignment]
     supervisor.watch()
     assert (GROUP, signal.SIGTERM) in world.done
     assert ("child", GROUP, signal.SIGUSR1) not in world.done

@@ -121,10 +121,11 @@ def test_a_store_without_records_is_not_asked_for_runs() -> None:
     from leasehold.cli.inspect import _last_run
 
     def client(*, exists: bool, capabilities: set[Capability]) -> Any:
-        return SimpleNamespace(exists=lambda: exists, capabilities=capabilities, last_run=lambda *_, **__: "the run")
+        return SimpleNamespace(exists=lambda: exists, capabilities=capabilities, last_run=lambda *_, **__: run)
 
+    run: Any = object()
     arguments: Any = SimpleNamespace(name="job", slot=None)
-    assert _last_run(client(exists=True, capabilities={Capability.RECORD}), arguments) == "the run"
+    assert _last_run(client(exists=True, capabilities={Capability.RECORD}), arguments) is run
     assert _last_run(client(exists=True, capabilities=set()), arguments) is None
     assert _last_run(client(exists=False, capabilities={Capability.RECORD}), arguments) is None
 
@@ -268,7 +269,7 @@ def test_trouble_is_coloured_in_watch(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_watch_draws_as_much_as_fits(
     height: int, shown: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(watch_module.shutil, "get_terminal_size", lambda: os.terminal_size((60, height)))
+    monkeypatch.setattr("shutil.get_terminal_size", lambda *_: os.terminal_size((60, height)))
     states = [LockState(f"job-{number}", Mode.EXCLUSIVE, 1, (HELD,), ()) for number in range(10)]
     watch_module._Table("sqlite:////a/very/long/path/to/a/file/of/locks.db", fences=False).update(states)
     text = capsys.readouterr().out
@@ -519,7 +520,7 @@ def test_text_is_folded_only_to_a_terminal_that_is_wide_enough(
         return os.terminal_size((columns, 24))
 
     monkeypatch.setenv("TERM", term)
-    monkeypatch.setattr(style.os, "get_terminal_size", size)
+    monkeypatch.setattr("os.get_terminal_size", size)
     stream = SimpleNamespace(isatty=lambda: is_terminal, fileno=lambda: 1)
     assert style.terminal_width(stream) == width
 

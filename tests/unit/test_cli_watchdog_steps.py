@@ -13,6 +13,7 @@ from leasehold.cli import watchdog
 from leasehold.cli.renewal_notices import RenewalNotices
 from leasehold.cli.watchdog import GRACE, LONGEST_WAIT, Watchdog
 from leasehold.events import RenewalFailed
+from tests.unit.cli_support import noted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -176,10 +177,10 @@ def test_messages_may_arrive_in_pieces(kennel: Kennel) -> None:
 
 def test_a_replacement_reads_its_group_and_patience_from_its_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Any] = []
-    monkeypatch.setattr(watchdog.sys, "argv", ["watchdog", "4711", "2.5"])
+    monkeypatch.setattr("sys.argv", ["watchdog", "4711", "2.5"])
     monkeypatch.setattr(watchdog, "detach", made.append)
     monkeypatch.setattr(
-        watchdog, "Watchdog", lambda *words: made.append(words) or SimpleNamespace(watch=lambda: made.append("watch"))
+        watchdog, "Watchdog", lambda *words: noted(made, words, SimpleNamespace(watch=lambda: made.append("watch")))
     )
     watchdog.main()
     assert made == [0, (0, 4711, 2.5), "watch"]

@@ -15,6 +15,7 @@ from leasehold._runtimes.threads import run
 from leasehold.testing import ManualClock, standstill
 from leasehold.testing.runtimes import ManualAsyncioRuntime, ManualThreadRuntime, _Worker
 from leasehold.testing.standstill import MOST_BUSY, WAITS, Wait, _OtherThreads, _Standstill, _Watchman
+from tests.unit.cli_support import noted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -190,7 +191,7 @@ def test_threads_stand_still_if_none_has_moved_come_or_gone(monkeypatch: pytest.
     ]  # fmt: skip
     others = _OtherThreads()
     ignored: list[set[int]] = []
-    monkeypatch.setattr(others, "_look", lambda without: ignored.append(without) or looks.pop(0))
+    monkeypatch.setattr(others, "_look", lambda without: noted(ignored, without, looks.pop(0)))
     seen = [(others.stand_still({9}), set(others.runners)) for _ in range(13)]
     assert seen == [
         (False, {1, 2}), (True, set()), (False, {2}), (True, set()), (False, set()), (True, set()), (False, {1}),

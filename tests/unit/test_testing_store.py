@@ -7,6 +7,7 @@ import math
 import threading
 import warnings
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -62,15 +63,15 @@ def test_a_clock_that_is_turned_by_hand_moves_only_ahead() -> None:
 
 def test_a_clock_that_runs_keeps_the_time_that_has_passed(monkeypatch: pytest.MonkeyPatch) -> None:
     real = 7.0
-    monkeypatch.setattr("leasehold.testing.clock.time.monotonic", lambda: real)
+    monkeypatch.setattr("leasehold.testing.clock.time", SimpleNamespace(monotonic=lambda: real))
     clock = ManualClock()
     with clock.running():
-        assert clock.is_running
+        was_running = clock.is_running
         real = 9.5
         assert clock.now() == 1002.5
         assert not clock.jump_to(5000.0)
         assert clock.now() == 1002.5
-    assert not clock.is_running
+    assert (was_running, clock.is_running) == (True, False)
     real = 100.0
     assert clock.now() == 1002.5
 
