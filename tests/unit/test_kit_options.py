@@ -9,6 +9,7 @@ import pytest
 from leasehold.errors import ConfigurationError
 from leasehold.kit import options
 from leasehold.kit.options import TLS_OPTIONS, TLSFiles, read_options, read_tls
+from leasehold.values import MAX_FENCE
 
 WAIT = options.duration("wait", 2.0, "how long", least=0.1, most=60)
 CAREFUL = options.flag("careful", "whether")
@@ -78,3 +79,78 @@ def test_tls_files_belong_together_and_to_tls() -> None:
         read_tls(given, used=False, secure_url="write toys://")
     with pytest.raises(ConfigurationError, match="needs its key"):
         read_tls(read_options({"tls_cert": "a"}, TLS_OPTIONS, "toy:"), used=True, secure_url="")
+
+
+@pytest.mark.parametrize("word", ["1", "true", "yes", "on", "TRUE", "Yes", "0", "false", "no", "off", "No"])
+def test_a_flag_has_eight_words_in_whatever_case(word: str) -> None:
+    expected = word.lower() in ("1", "true", "yes", "on")
+    for default in (True, False):
+        option = options.flag("careful", "whether", default=default)
+        assert read_options({"careful": word}, (option,), "toy:")[option] is expected
+        assert read_options({}, (option,), "toy:")[option] is default
+
+
+@pytest.mark.parametrize(("text", "fits"), [("0", False), ("1", True), ("9", True), ("10", False), ("-1", False)])
+def test_the_bounds_of_a_number_belong_to_it(text: str, fits: bool) -> None:
+    if fits:
+        assert read_options({"count": text}, ALL, "toy:")[COUNT] == int(text)
+    else:
+        with pytest.raises(ConfigurationError, match="count must be"):
+            read_options({"count": text}, ALL, "toy:")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("0.1", 0.1), ("0.0999", None), ("60.001", None), ("100ms", 0.1), ("1h", None)]
+)
+def test_the_bounds_of_a_duration_belong_to_it(text: str, seconds: float | None) -> None:
+    if seconds is not None:
+        assert read_options({"wait": text}, ALL, "toy:")[WAIT] == seconds
+    else:
+        with pytest.raises(ConfigurationError, match=r"wait must be from 0.1 s to 60 s"):
+            read_options({"wait": text}, ALL, "toy:")
+
+
+def test_durations_are_from_a_hundredth_of_a_second_to_an_hour_if_nothing_else_is_said() -> None:
+    usual = options.duration("wait", 1.0, "how long")
+    for text, fits in (("0.01", True), ("0.009", False), ("3600", True), ("3601", False)):
+        if fits:
+            assert read_options({"wait": text}, (usual,), "toy:")[usual] == float(text)
+        else:
+            with pytest.raises(ConfigurationError):
+                read_options({"wait": text}, (usual,), "toy:")
+
+
+def test_a_text_is_checked_by_its_own_rule() -> None:
+    def check(value: str) -> str:
+        if value == "bad":
+            raise ConfigurationError("not this one")
+        return value.upper()
+
+    option = options.text("label", "what", takes="a word", check=check)
+    assert read_options({"label": "good"}, (option,), "toy:")[option] == "GOOD"
+    with pytest.raises(ConfigurationError, match="not this one"):
+        read_options({"label": "bad"}, (option,), "toy:")
+
+
+def test_the_floor_of_the_fences_leaves_room_for_a_trillion() -> None:
+    most = MAX_FENCE - 2**40
+    floor = options.FENCE_FLOOR
+    for text, fits in ((str(most), True), (str(most + 1), False), ("0", True)):
+        if fits:
+            assert read_options({"fence_floor": text}, (floor,), "toy:")[floor] == int(text)
+        else:
+            with pytest.raises(ConfigurationError, match="fence_floor must be"):
+                read_options({"fence_floor": text}, (floor,), "toy:")
+
+
+def test_every_option_of_tls_arrives_where_it_belongs() -> None:
+    given = {"tls_ca": "a", "tls_cert": "c", "tls_key": "k", "tls_key_password": "w", "tls_verify": "no"}
+    values = read_options(given, TLS_OPTIONS, "toy:")
+    assert read_tls(values, used=True, secure_url="") == TLSFiles("a", "c", "k", "w", verify=False)
+    assert read_tls(read_options({}, TLS_OPTIONS, "toy:"), used=True, secure_url="") == TLSFiles()
+    assert TLSFiles().verify is True
+    for name, value in given.items():
+        with pytest.raises(ConfigurationError, match=f"^{name} has no meaning without TLS"):
+            read_tls(read_options({name: value}, TLS_OPTIONS, "toy:"), used=False, secure_url="x")
+    with pytest.raises(ConfigurationError, match="a key its certificate"):
+        read_tls(read_options({"tls_key": "k"}, TLS_OPTIONS, "toy:"), used=True, secure_url="")

@@ -9,6 +9,7 @@ import os
 import socket
 import threading
 from collections import deque
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,7 +17,7 @@ import pytest
 from leasehold import BackendRejected, BackendUnavailable, ClientClosed
 from leasehold._runtimes.asyncio import AsyncioRuntime
 from leasehold._runtimes.threads import ThreadRuntime, run
-from leasehold.kit.asyncio_waits import AsyncioWaits
+from leasehold.kit.asyncio_waits import AsyncioWaits, close_without_loop
 from leasehold.kit.document_format import read_record, write_record
 from leasehold.kit.openings import Openings
 from leasehold.kit.records import KeptRecord, LocalRecords
@@ -119,6 +120,22 @@ def test_closing_ends_every_wait_and_closes_what_comes() -> None:
     everywhere(program)
 
 
+def test_a_connection_that_comes_together_with_the_end_is_closed() -> None:
+    async def program(runtime: Any) -> None:
+        made = Connection()
+        openings: Openings[Connection] = Openings(runtime, "the store")
+
+        def connect() -> Connection:
+            openings._closed = True  # `close` is about to set the signals
+            return made
+
+        with pytest.raises(ClientClosed):
+            await openings.open(connect, lambda _: None, math.inf)
+        assert made.closed
+
+    everywhere(program)
+
+
 def test_where_no_thread_can_be_started_the_caller_connects_itself() -> None:
     class NoThreads(ThreadRuntime):
         def spawn(self, *_: Any) -> Any:
@@ -205,6 +222,27 @@ def test_a_stream_that_is_shut_down_ends_every_wait_and_stays_its_users_to_close
     assert other.recv(1) == b""
     assert one.fileno() >= 0
     shut_down(10**6)  # one that is closed already does no harm
+
+
+class Closed(asyncio.Protocol):
+    """Notes that its connection was lost."""
+
+    lost = 0
+
+    def connection_lost(self, _: object) -> None:
+        self.lost += 1
+
+
+def test_a_connection_whose_loop_is_closed_can_still_be_closed(pair: tuple[socket.socket, socket.socket]) -> None:
+    one, other = pair
+    loop = asyncio.new_event_loop()
+    transport, protocol = loop.run_until_complete(loop.create_connection(Closed, sock=one))
+    loop.close()
+    close_without_loop(transport)
+    assert other.recv(1) == b""
+    assert transport.is_closing()
+    assert protocol.lost == 1
+    close_without_loop(SimpleNamespace(abort=lambda: None))  # of another kind of loop
 
 
 # Turns

@@ -9,6 +9,7 @@ import pytest
 
 from leasehold._backends.memory import MemoryStore
 from leasehold._backends.sqlite import SqliteBackend
+from leasehold._backends.sqlite import rows as sqlite_rows
 from leasehold._backends.sqlite.options import Location
 from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold.errors import ModeConflict
@@ -119,6 +120,19 @@ VERBS += ["break_", "inspect", "inspect"]
 
 @pytest.mark.parametrize("seed", range(40))
 def test_all_doors_give_the_same_answers_to_random_verbs(seed: int, doors: dict[str, Door], clock: HandClock) -> None:
+    ask_all(seed, doors, clock)
+
+
+@pytest.mark.parametrize("seed", range(100, 120))
+def test_rows_that_are_too_many_to_be_read_at_once_give_the_same_answers(
+    seed: int, doors: dict[str, Door], clock: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then the tables are asked for each fact."""
+    monkeypatch.setattr(sqlite_rows, "FEW", 0)
+    ask_all(seed, {name: doors[name] for name in ("memory", "rows")}, clock)
+
+
+def ask_all(seed: int, doors: dict[str, Door], clock: HandClock) -> None:
     chance = random.Random(seed)
     kinds = chance.choice(KINDS)
     claims = [make_claim(number, *chance.choice(kinds), chance.choice([0.5, 2.0, 30.0]), chance.choice([0.0, 0.0, 3.0]))

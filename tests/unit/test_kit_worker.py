@@ -6,17 +6,18 @@ import asyncio
 import os
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from leasehold._runtimes.asyncio import AsyncioRuntime
 from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold.kit import Worker
+from tests.unit.planned_waits import PlannedWaits
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
-    pass
+    from collections.abc import Callable
 
 NAME = "leasehold test worker"
 
@@ -161,3 +162,109 @@ def test_under_asyncio_it_is_a_task_that_ends_with_close() -> None:
         return len(asyncio.all_tasks())
 
     assert asyncio.run(main()) == 1
+
+
+# --- step by step
+
+
+class Kept(PlannedWaits):
+    """Tasks are kept, and run by the test."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tasks: list[Any] = []
+        self.names: list[str] = []
+        self.joined: list[float | None] = []
+
+    def spawn(self, work: Any, name: str) -> Any:
+        self.tasks.append(work)
+        self.names.append(name)
+        return self
+
+    async def join(self, deadline: float | None = None) -> bool:
+        self.joined.append(deadline)
+        return True
+
+
+def made(
+    work: Callable[[], object] = lambda: None, *, is_needed: Callable[[], bool] = bool
+) -> tuple[Kept, Worker, list[float]]:
+    """A worker that lingers for two seconds, and when its work was performed."""
+    runtime, performed = Kept(), list[float]()
+
+    async def perform() -> None:
+        performed.append(runtime.now())
+        work()
+
+    return runtime, Worker(runtime, perform, NAME, linger=2.0, is_needed=is_needed), performed
+
+
+def test_it_lingers_once_more_after_each_start_and_is_spawned_once_for_all() -> None:
+    runtime, worker, performed = made()
+    worker.start()
+    worker.start()
+    assert runtime.names == [NAME]
+    begun = runtime.now()
+    runtime.plan = [lambda: (runtime.clock.advance(1.5), worker.start())]
+    run(runtime.tasks[0])
+    assert performed == [begun, begun + 1.5]
+    assert runtime.waits == [begun + 2.0, begun + 3.5]
+    assert runtime.names == [NAME]
+    worker.start()
+    assert runtime.names == [NAME] * 2, "it has ended"
+
+
+def test_a_start_at_the_moment_at_which_it_would_end_is_not_lost() -> None:
+    asked: list[float] = []
+
+    def is_needed() -> bool:
+        asked.append(runtime.now())
+        if len(asked) == 1:
+            worker.start()
+        return False
+
+    runtime, worker, performed = made(is_needed=is_needed)
+    worker.start()
+    run(runtime.tasks[0])
+    assert len(performed) == 2
+    assert len(runtime.names) == 1
+
+
+def test_while_it_is_needed_it_waits_on_without_working() -> None:
+    answers = iter([True, True, False])
+    runtime, worker, performed = made(is_needed=lambda: next(answers))
+    worker.start()
+    run(runtime.tasks[0])
+    assert len(performed) == 1
+    assert len(runtime.waits) == 3
+
+
+def test_an_interruption_of_its_work_ends_it_and_the_next_start_begins_anew() -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    runtime, worker, _ = made(interrupt)
+    worker.start()
+    with pytest.raises(KeyboardInterrupt):
+        run(runtime.tasks[0])
+    worker.start()
+    assert len(runtime.names) == 2
+    runtime.tasks[1].close()
+
+
+def test_closing_ends_it_after_its_work_and_waits_for_a_bounded_time() -> None:
+    runtime, worker, performed = made(lambda: run(worker.close()))
+    worker.start()
+    run(runtime.tasks[0])
+    assert len(performed) == 1
+    assert runtime.waits == []
+    assert runtime.joined == [runtime.now() + 2.0]
+    worker.start()
+    assert len(runtime.names) == 1
+
+
+def test_a_task_that_never_took_its_first_step_leaves_nothing() -> None:
+    runtime, worker, performed = made()
+    worker.start()
+    runtime.tasks[0].close()
+    assert performed == []
