@@ -153,6 +153,19 @@ def test_resource_belongs_to_one_lock(database: Any, client: leasehold.Client) -
         FencedRedis(database, first).set("other", 1)
 
 
+def test_register_that_a_number_began_belongs_to_the_first_lease(database: Any, client: leasehold.Client) -> None:
+    with leasehold.connect("memory://") as elsewhere:
+        with client.lock("stock").hold() as mine, elsewhere.lock("stock").hold() as other, client.lock("b").hold() as b:
+            FencedRedis(database, mine.fence, resource="r").set("stock", 1)
+            FencedRedis(database, mine, resource="r").set("stock", 2)
+            with pytest.raises(StaleFence):
+                FencedRedis(database, other, resource="r").set("stock", 3)
+            with pytest.raises(ConfigurationError, match="only within one lock"):
+                FencedRedis(database, b, resource="r").set("stock", 4)
+            FencedRedis(database, mine.fence, resource="r").set("stock", 5)
+    assert int(database.get("stock")) == 5
+
+
 def test_lease_of_a_semaphore_is_refused(database: Any, client: leasehold.Client) -> None:
     with client.semaphore("stock", 2).hold() as lease, pytest.raises(ConfigurationError, match="semaphore"):
         FencedRedis(database, lease)

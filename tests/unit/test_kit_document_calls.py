@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from leasehold._runtimes.threads import ThreadRuntime, run
@@ -12,6 +14,9 @@ from leasehold.values import Capability, Holder, Record, Refusal
 from tests.unit.kit_support import DictDocuments, HandClock, NotifyingDocuments
 from tests.unit.test_kit_documents import DAY, claim, granted, open_backend
 from tests.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @pytest.fixture
@@ -187,3 +192,23 @@ def test_a_watch_ends_when_nobody_waits_there_any_more(clock: HandClock) -> None
     eventually(is_over)
     assert waiter._notifications._signals == {}  # type: ignore[union-attr]
     run(waiter.close())
+
+
+def test_of_two_watches_that_begin_at_once_one_is_ended(clock: HandClock) -> None:
+    store = NotifyingDocuments(clock.now)
+    backend = open_backend(store, clock)
+    granted(run(backend.join(claim(1))))
+    watch = store.watch
+    notifications = backend._notifications
+    assert notifications is not None
+
+    async def slow_watch(key: str, changed: Callable[[], None], /) -> Callable[[], None]:
+        if not notifications._ends:
+            notifications._ends["ns:name"] = await watch(key, changed)  # by another task
+        return await watch(key, changed)
+
+    store.watch = slow_watch  # type: ignore[method-assign]
+    assert isinstance(run(backend.join(claim(2))), Place)
+    assert len(store.watches["lock:ns:name"]) == 1
+    run(backend.close())
+    assert store.watches["lock:ns:name"] == []

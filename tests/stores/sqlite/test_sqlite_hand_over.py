@@ -9,7 +9,8 @@ import pytest
 
 from leasehold._backends.sqlite import rows
 from leasehold._runtimes.threads import ThreadRuntime
-from leasehold.values import Mode
+from leasehold.errors import BackendRejected
+from leasehold.values import MAX_FENCE, Mode
 from tests.stores.sqlite.sqlite_support import FakeHost, Verbs, claim, granted, placed, refused
 from tests.waiting import eventually
 
@@ -174,6 +175,42 @@ def test_a_hand_over_to_a_dead_client_goes_on_to_the_next(one: Verbs, other: Ver
     assert following.signal.is_set()
     granted(one.turn(following))
     refused(other.turn(dead))
+
+
+def test_what_a_dead_waiter_was_told_of_the_holder_before_it_the_next_one_learns(
+    one: Verbs, other: Verbs, host: FakeHost, tmp_path: Path
+) -> None:
+    granted(one.join(claim(ttl=1)))
+    dead = placed(other.join(claim()))
+    following = placed(one.join(claim()))
+    token = "0123456789abcdef"
+    os.mkfifo(tmp_path / "locks.db-wake" / token)
+    bell = ("UPDATE claim SET bell = ? WHERE owner = ?", (token, dead.claim.owner))
+    one.backend._file.perform(lambda connection: connection.execute(*bell))
+    host.pass_time(1)
+    refused(one.try_acquire(claim()))  # finds that the holder is gone, and hands over to one that is gone as well
+    assert following.signal.is_set()
+    assert granted(one.turn(following)).abandoned is True
+
+
+def test_a_waiter_of_the_same_client_is_called_and_asks_for_itself(one: Verbs) -> None:
+    first = granted(one.join(claim()))
+    place = placed(one.join(claim(ttl=30)))
+    one.release(first)
+    assert state_of(one).holdings == ()
+    assert place.signal.is_set()
+    assert granted(one.turn(place)).ttl == 30
+
+
+def test_nobody_is_made_the_holder_with_a_fence_that_is_too_high(one: Verbs, other: Verbs, host: FakeHost) -> None:
+    """The release goes well, and the waiter gets the error when it asks."""
+    first = granted(one.join(claim()))
+    place = placed(other.join(claim()))
+    host.wall_time = (MAX_FENCE - 10) / 1e6
+    assert one.release(first) is True
+    assert state_of(one).holdings == ()
+    with pytest.raises(BackendRejected, match="clock of this host"):
+        other.turn(place)
 
 
 def test_a_broken_hand_over_is_not_taken(one: Verbs, other: Verbs) -> None:
