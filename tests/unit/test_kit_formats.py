@@ -112,6 +112,17 @@ def test_a_pause_replaces_another_ends_by_itself_and_by_order() -> None:
     assert pauses.resume(rows) is False
 
 
+def test_a_pause_that_runs_out_is_no_holder_that_vanished_and_cannot_be_broken() -> None:
+    rows = rows_at()
+    pauses.pause(rows, Holder("h", 1, "ana"), 5.0)
+    assert rules.break_(rows, 0, "stuck", now=True) is False
+    rows.now = 105.0
+    rules.expire(rows)
+    grant = rules.try_acquire(rows, claim())
+    assert isinstance(grant, Grant)
+    assert grant.abandoned is False
+
+
 @pytest.mark.parametrize("mode", list(Mode))
 def test_nothing_is_granted_while_a_name_is_paused(mode: Mode) -> None:
     rows = rows_at()
@@ -296,8 +307,12 @@ def test_without_a_clock_a_row_lasts_from_when_its_beat_was_first_seen() -> None
     for now, expires in ((5000.0, 5010.0), (5009.0, 5010.0)):
         seen = next(iter(read_name(name_at(now), document, theirs).rows))
         assert (seen.since, seen.expires) == (5000.0, expires)
-    own = next(iter(read_name(name_at(104.0), document, ours).rows))
+    mine = read_name(name_at(104.0), document, ours)
+    own = next(iter(mine.rows))
     assert (own.since, own.expires) == (100.0, 110.0), "we know when we wrote it"
+    rules.renew(mine.rows, Grant(claim(), own.fence, 10.0))
+    renewed = next(iter(read_name(name_at(5010.0), write_name(mine, ours), theirs).rows))
+    assert (renewed.since, renewed.expires) == (5000.0, 5020.0), "it is held since before"
 
 
 def test_without_a_clock_only_a_row_that_changed_gets_a_new_beat() -> None:
@@ -323,6 +338,7 @@ def test_without_a_clock_the_mark_of_a_vanished_holder_has_a_beat_of_its_own() -
     found = read_name(name_at(5000.0), document, theirs)
     assert found.rows.abandoned_until == 5000.0 + rules.ABANDONED_KEPT
     assert write_name(found, theirs) == document, "it is not written anew"
+    assert read_name(name_at(5009.0), document, theirs).rows.abandoned_until == 5000.0 + rules.ABANDONED_KEPT
     found.rows.abandoned_until += 1.0
     assert json.loads(write_name(found, theirs))["abandoned"] == 2
 

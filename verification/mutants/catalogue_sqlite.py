@@ -217,4 +217,38 @@ SQLITE_MUTANTS: tuple[Mutant, ...] = (
         "            if row.state == State.WAITING:\n                self.delete(row)",
         ("tests/stores/sqlite/test_sqlite_hand_over.py", "-k", "a_dead_client"),
     ),
+    Mutant(
+        "sqlite-unfolded-names-without-limit",
+        "a client that has met millions of names keeps them all in memory",
+        "_backends/sqlite/ledger.py",
+        "elif len(self._unfolded) < MOST_UNFOLDED:",
+        "else:",
+        ("tests/stores/sqlite/test_sqlite_ledger.py", "-k", "remembers_no_more_than"),
+    ),
+    Mutant(
+        "sqlite-child-keeps-the-parents-pipe",
+        "a forked child keeps its parent's pipe open: a parent that was killed looks alive as a waiter",
+        "_backends/sqlite/notifications.py",
+        "        if self._listener is not None:\n"
+        "            os.close(self._listener.descriptor)\n"
+        "        self._listener = None\n",
+        "        self._listener = None\n",
+        ("tests/stores/sqlite/test_sqlite_wakeup.py", "-k", "forked_child"),
+    ),
+    Mutant(
+        "sqlite-busy-name-forgets-min-hold",
+        "a name with more than sixteen claims is granted while it is kept for a min_hold",
+        "_backends/sqlite/rows.py",
+        "return self._crowd(State.HOLDING, State.COOLING, LAST)",
+        "return self._crowd(State.HOLDING, State.HOLDING, LAST)",
+        ("tests/unit/test_kit_rules.py", "-k", "rows_that_are_too_many"),
+    ),
+    Mutant(
+        "sqlite-doctor-sees-no-lack-of-inodes",
+        "the doctor finds room on a file system that can make no file any more",
+        "_backends/sqlite/doctor.py",
+        "if free < MEGABYTE or (space.f_files and not space.f_favail):",
+        "if free < MEGABYTE:",
+        ("tests/stores/sqlite/test_sqlite_doctor.py",),
+    ),
 )

@@ -251,4 +251,24 @@ ZOOKEEPER_MUTANTS: tuple[Mutant, ...] = (
         "        return None\n",
         ("tests/stores/zookeeper/test_zookeeper_queue.py", "-k", "lists_the_queue_no_more_often"),
     ),
+    Mutant(
+        "zookeeper-failed-deletion-is-final",
+        "a node whose deletion failed once is not deleted again: the lock stays taken until the session is given up",
+        "_backends/zookeeper/session_worker.py",
+        "def _found_or_not(node: ClaimNode, reply: Reply) -> None:\n"
+        '    """After a doubt, on the connection\'s thread: the node is there, or was never made and never will be.\n\n'
+        "    An older session may have left another one for the same claim. All of them are deleted, in any order.\n"
+        '    """\n'
+        "    node.deleting = False\n",
+        "def _found_or_not(node: ClaimNode, reply: Reply) -> None:\n",
+        ("tests/stores/zookeeper/test_zookeeper_worker.py", "-k", "after_a_doubt"),
+    ),
+    Mutant(
+        "zookeeper-one-silent-session-fails-all",
+        "a session that does not answer keeps the grants of all others from being renewed",
+        "_backends/zookeeper/renew.py",
+        "if failures and all(failures):",
+        "if any(failures):",
+        ("tests/stores/zookeeper/test_zookeeper_holders.py", "-k", "does_not_keep_the_others"),
+    ),
 )

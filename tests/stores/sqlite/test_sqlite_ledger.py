@@ -110,6 +110,14 @@ def test_a_waiter_at_a_paused_name_is_told_of_the_pause(store: Verbs) -> None:
     assert (place.paused.reason, place.paused.expires_in) == ("moving", 60.0)
 
 
+def test_a_pause_that_replaced_another_ends_with_one_order(store: Verbs) -> None:
+    for who in ("ana", "ben"):
+        run(store.backend.pause("ns:name", Holder("ops", 1, who), 60.0))
+    assert store.rows("claim") == 1
+    assert run(store.backend.resume("ns:name")) is True
+    granted(store.try_acquire(claim()))
+
+
 def test_a_renewal_keeps_what_the_grant_said_of_the_holder_before(store: Verbs, host: FakeHost) -> None:
     granted(store.try_acquire(claim(ttl=1)))
     host.pass_time(2)
