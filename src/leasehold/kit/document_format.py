@@ -87,10 +87,6 @@ class Observations:
         """This client is about to write this beat itself."""
         self._seen.setdefault(key, {})[beat] = now
 
-    def forget(self, key: str) -> None:
-        """The document is gone."""
-        self._seen.pop(key, None)
-
 
 def read_name(name: Name, value: bytes | None, seen: Observations | None) -> Name:
     """Fill an empty name with what its document says, if there is one."""
