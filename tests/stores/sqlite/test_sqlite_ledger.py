@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
 import leasehold
-from leasehold._backends.sqlite import ledger, schema
+from leasehold._backends.sqlite import connection, ledger, schema
 from leasehold._backends.sqlite.connection import transaction
 from leasehold._backends.sqlite.options import Location
 from leasehold._runtimes.threads import run
 from leasehold.errors import BackendRejected, BackendUnavailable
 from leasehold.values import Claim, Grant, Holder, Mode
 from tests.stores.sqlite.sqlite_support import FakeHost, Verbs, claim, granted, placed, refused
+from tests.waiting import LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -198,7 +200,56 @@ def test_a_change_that_fails_is_undone(store: Verbs) -> None:
     assert store.rows("lock") == 1
 
 
+def test_a_fork_finds_nothing_open_and_calls_wait_until_it_is_over(store: Verbs) -> None:
+    granted(store.try_acquire(claim()))
+    file = store.backend._file
+    answers: list[object] = []
+    calling = threading.Thread(target=lambda: answers.append(store.try_acquire(claim())))
+    file.before_fork()
+    assert file._connection is None
+    calling.start()
+    calling.join(0.05)
+    assert answers == []
+    file.after_fork_in_parent()
+    calling.join(LIMIT)
+    refused(answers[0])
+
+
+def test_a_child_that_was_forked_behind_pythons_back_leaves_the_connection_to_its_parent(store: Verbs) -> None:
+    """To close it would give up the locks that the parent has on the file."""
+    granted(store.try_acquire(claim()))
+    file = store.backend._file
+    open_one = file._connection
+    assert open_one is not None
+    file._mutex.acquire()  # by a thread that the child does not have
+    try:
+        mutex = file._mutex
+        file.after_fork_in_child()
+        assert file._mutex is not mutex
+        assert open_one.execute("SELECT 1").fetchone() == (1,), "it is still open"
+        assert open_one in connection._LEFT_TO_THE_PARENT
+        refused(store.try_acquire(claim()))
+        assert file._connection not in (None, open_one)
+    finally:
+        mutex.release()
+        connection._LEFT_TO_THE_PARENT.remove(open_one)
+        open_one.close()
+
+
 # --- making a file
+
+
+def test_a_journal_that_another_program_changed_is_changed_back(tmp_path: Path) -> None:
+    store = Verbs(tmp_path / "l.db")
+    granted(store.try_acquire(claim()))
+    store.close()
+    with closing(sqlite3.connect(tmp_path / "l.db", isolation_level=None)) as other:
+        assert other.execute("PRAGMA journal_mode=delete").fetchone() == ("delete",)
+    store = Verbs(tmp_path / "l.db")
+    refused(store.try_acquire(claim()))
+    (mode,) = store.backend._file.perform(lambda opened: opened.execute("PRAGMA journal_mode").fetchone())
+    assert mode == "wal"
+    store.close()
 
 
 def location() -> Location:
