@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
+def database(emptied: str) -> str:
+    """One for all tests of this file; its tables are empty."""
+    return emptied
+
+
+@pytest.fixture
 def backend(database: str) -> Iterator[Any]:
     """One that waits without a listener, so that channels are what the test says."""
     opened: Any = find_store(database).open_backend(RUNTIME)
@@ -274,5 +280,121 @@ def test_raising_a_fence_never_lowers_it_and_keeps_the_holder(backend: Any) -> N
         assert isinstance((await backend.renew([held]))[0], Grant)
         assert await backend.release(held) is True
         assert (await backend.try_acquire(claim())).fence > held.fence + 7
+
+    run(story())
+
+
+def test_a_refusal_at_a_paused_name_is_about_the_pause(backend: Any) -> None:
+    async def story() -> None:
+        await backend.try_acquire(claim())
+        place = await backend.join(claim())
+        await backend.pause(KEY, Holder("h", 1, "ana", "moving"), 300.0)
+        for answer in (await backend.try_acquire(claim()), await backend.turn(place), await backend.join(place.claim)):
+            assert answer.paused is not None
+            assert (answer.paused.reason, answer.paused.by) == ("moving", "ana")
+            assert 200 < answer.paused.expires_in <= 300
+        assert (await backend.turn(place)).holder is None
+
+    run(story())
+
+
+def test_a_claim_does_not_overtake_those_who_wait_and_room_is_given_in_order(backend: Any) -> None:
+    async def story() -> None:
+        reader = await backend.try_acquire(claim(mode=Mode.SHARED))
+        writer = await backend.join(claim())
+        assert isinstance(await backend.try_acquire(claim(mode=Mode.SHARED)), Refusal)
+        late = await backend.join(claim(mode=Mode.SHARED))
+        assert (writer.ahead, late.ahead) == (0, 1)
+        await backend.release(reader)
+        assert isinstance(await backend.turn(late), Place)
+        assert isinstance(await backend.turn(writer), Grant)
+
+    run(story())
+
+
+@pytest.mark.parametrize("facts", [{"min_hold": 0.000001}, {"mode": Mode.SHARED}, {"spare": 2}, {}])
+def test_the_first_holder_after_one_that_vanished_learns_of_it_and_the_next_does_not(
+    backend: Any, tables: Tables, facts: dict[str, Any]
+) -> None:
+    async def story() -> None:
+        await backend.try_acquire(claim())
+        tables.change("expires = '-infinity'", table="lock")
+        told = claim(**facts)
+        first = await backend.try_acquire(told)
+        again = await backend.try_acquire(told)
+        assert (first.abandoned, again.abandoned) == (True, True), "also if the answer was lost"
+        assert await backend.release(first) is True
+        assert (await backend.try_acquire(claim())).abandoned is False
+
+    run(story())
+
+
+@pytest.mark.parametrize("mode", [Mode.EXCLUSIVE, Mode.SHARED])
+def test_a_claim_that_is_sent_again_or_renewed_in_another_session_lives_there(
+    database: str, tables: Tables, mode: Mode
+) -> None:
+    first, second = (find_store(f"{database}?mode=session").open_backend(RUNTIME) for _ in range(2))
+
+    async def story() -> None:
+        mine = claim(mode=mode)
+        grant: Any = await first.try_acquire(mine)
+        if mode is Mode.SHARED:
+            assert isinstance(await second.try_acquire(mine), Grant)
+        else:
+            (renewed,) = await second.renew([grant])
+            assert isinstance(renewed, Grant)
+        await first.close()
+        over = (
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 "
+            "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+        )
+        eventually(lambda: tables.ask(over) == [(1,)], "the first session does not end")
+        assert isinstance((await second.renew([grant]))[0], Grant)
+        await second.close()
+
+    run(story())
+
+
+def test_a_mark_beside_a_grant_that_is_kept_hides_nothing(backend: Any, tables: Tables) -> None:
+    """A withdrawal after the release, for a copy that may be under way: the claim is refused, the min_hold kept."""
+
+    async def story() -> None:
+        mine = claim(min_hold=60.0)
+        grant = await backend.try_acquire(mine)
+        assert await backend.release(grant) is True
+        await backend.withdraw(mine)
+        assert tables.ask("SELECT state FROM leasehold.claim ORDER BY state") == [(2,), (4,)]
+        for other in (mine, claim(), claim(mode=Mode.SHARED)):
+            assert isinstance(await backend.try_acquire(other), Refusal)
+        assert isinstance(await backend.join(mine), Refusal)
+        ((cooling,),) = [(holding.cooling,) for holding in (await backend.inspect(KEY)).holdings]
+        assert cooling is True
+
+    run(story())
+
+
+def test_a_withdrawal_that_finds_another_holder_leaves_the_name_as_it_is(backend: Any, tables: Tables) -> None:
+    async def story() -> None:
+        held = await backend.try_acquire(claim())
+        before = tables.dump()
+        await backend.withdraw(claim(), doubt=False)
+        assert tables.dump() == before, "it is one row still, and the release one write"
+        late = claim(ttl=45.0)
+        await backend.withdraw(late)
+        assert 30 < tables.in_seconds("expires", "state = 4") <= 45, "copies are refused for a ttl"
+        assert isinstance(await backend.join(late), Refusal)
+        assert await backend.release(held) is True
+
+    run(story())
+
+
+def test_a_break_of_what_is_not_held_changes_nothing(backend: Any, tables: Tables) -> None:
+    async def story() -> None:
+        assert await backend.break_(KEY, 5, "stuck", now=True) is False
+        assert tables.ask("SELECT shape FROM leasehold.lock") == [(0,)]
+        waiting = await backend.try_acquire(claim())
+        await backend.join(claim())
+        assert await backend.break_(KEY, 0, "stuck", now=True) is False, "one that waits is not held"
+        assert (await backend.renew([waiting]))[0].ttl == 60.0
 
     run(story())

@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
+def database(emptied: str) -> str:
+    """One for all tests of this file; its tables are empty."""
+    return emptied
+
+
+@pytest.fixture
 def backend(database: str) -> Iterator[Any]:
     """One that waits without a listener, so that channels are what the test says."""
     opened: Any = find_store(database).open_backend(RUNTIME)
