@@ -136,7 +136,9 @@ def test_turns_in_one_query_leave_out_what_has_no_place(backend: Any, tables: Ta
         assert sorted(answers) == sorted(place.claim.owner for place in places[2:])
         await backend.release(held)
         assert await backend.break_(KEY, (await backend.inspect(KEY)).holdings[0].fence, "stuck", now=False)
+        tables.change("expires = clock_timestamp() + interval '2 s'", "broken IS NOT NULL")
         assert sorted(await turns(backend, places, None)) == [places[3].claim.owner]
+        assert tables.in_seconds("expires", "broken IS NOT NULL") <= 2, "its time is over when it would have been"
 
     run(story())
 
@@ -151,6 +153,9 @@ def test_a_turn_after_the_grant_was_broken_or_is_gone_is_refused(backend: Any, t
         await backend.break_(KEY, granted.fence, "stuck", now=False)
         assert isinstance(await backend.turn(place), Refusal)
         assert isinstance(await backend.turn(replace(place, claim=claim())), Refusal)
+        other = await backend.join(claim())
+        await backend.withdraw(other.claim)
+        assert isinstance(await backend.turn(other), Refusal)
 
     run(story())
 
