@@ -9,15 +9,17 @@ import pytest
 
 import leasehold
 from leasehold._backends.mysql import ddl, maintenance
-from leasehold._backends.mysql.maintenance import Cleaning
-from leasehold._backends.mysql.statements import MICRO
+from leasehold._backends.mysql.maintenance import CLEAN_EVERY, Cleaning
+from leasehold._backends.mysql.packets import Answer, Result, ServerError
+from leasehold._backends.mysql.statements import MICRO, NOW
 from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold._urls import find_store
-from leasehold.errors import BackendRejected
+from leasehold.errors import BackendRejected, BackendUnavailable
 from leasehold.kit import rules
 from leasehold.sql import store_schema
 from leasehold.values import Claim, Holder, Mode
 from tests.stores.support import eventually, waiters
+from tests.unit.planned_waits import PlannedWaits
 
 if TYPE_CHECKING:
     from verification.lab.mariadb import MariadbServer
@@ -152,6 +154,77 @@ def test_cleaning_frees_what_has_run_out_and_starts_again_after_the_last_name(
     run(story())
     shapes = rows_of(mariadb, mariadb_database, "SELECT DISTINCT shape FROM leasehold_lock")
     assert shapes == [(2,)], "nobody holds them, and the next holder learns that the last one vanished"
+
+
+def test_records_and_names_are_cleaned_slice_by_slice_and_what_is_needed_stays(
+    mariadb: MariadbServer, mariadb_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maintenance, "SLICE", 2)
+    runtime = ThreadRuntime()
+    backend: Any = find_store(mariadb_database).open_backend(runtime)
+    run(backend.try_acquire(claim("held")))
+    database = database_of(mariadb_database)
+    day = 86_400 * MICRO
+    now = int(str(mariadb.run(f"SELECT {NOW.decode()}")[0][0]))
+    for name, expires, fence in (
+        ("a gone", 1, 5), ("b lives", now + day, 5), ("c young", 1, now - day // 2), ("d gone", 1, now - 2 * day),
+        ("e gone", 1, 5),
+    ):  # fmt: skip
+        mariadb.run(
+            f"INSERT INTO leasehold_record (name, value, fence, expires) VALUES ('{name}', '', {fence}, {expires})",
+            database,
+        )
+    for name, shape, fence in (("a", 0, 5), ("b", 2, 5), ("c", 0, now - day // 2), ("d", 0, 5), ("e", 1, 5)):
+        mariadb.run(
+            "INSERT INTO leasehold_lock (name, version, fence, shape, owner, ttl, since, expires, holder) "
+            f"VALUES ('{name}', 1, {fence}, {shape}, 'o', 1, 1, {now + day}, '{{}}')",
+            database,
+        )
+
+    async def story() -> None:
+        cleaning = Cleaning("here", runtime)
+        connection = await backend._executor.source.take()
+        for _ in range(5):
+            await cleaning.run(connection)
+        backend._executor.source.give(connection)
+        await backend.close()
+
+    run(story())
+    assert rows_of(mariadb, mariadb_database, "SELECT CAST(name AS CHAR) FROM leasehold_record ORDER BY name") == [
+        ("b lives",),
+        ("c young",),
+    ]
+    assert rows_of(mariadb, mariadb_database, "SELECT CAST(name AS CHAR), shape FROM leasehold_lock ORDER BY name") == [
+        ("c", 0),
+        ("e", 1),
+        ("leasehold:held", 1),
+    ]
+
+
+def test_cleaning_that_is_refused_leaves_no_transaction_open() -> None:
+    sent: list[bytes] = []
+
+    class Line:
+        async def query(self, text: bytes) -> Answer:
+            sent.append(text)
+            return Answer([Result([])], ServerError(1317, "70100", "interrupted"))
+
+    line: Any = Line()
+    with pytest.raises(BackendUnavailable):
+        run(Cleaning("here", ThreadRuntime())._query(line, b"BEGIN; SELECT 1"))
+    assert sent == [b"BEGIN; SELECT 1", b"ROLLBACK"]
+
+
+def test_cleaning_is_due_now_and_then_and_not_by_all_clients_at_once() -> None:
+    runtime: Any = PlannedWaits()
+    runtime.random = lambda: 0.25
+    cleaning = Cleaning("here", runtime)
+    for seconds in (0.25 * CLEAN_EVERY, CLEAN_EVERY, CLEAN_EVERY):
+        runtime.clock.advance(seconds - 1)
+        assert not cleaning.is_due()
+        runtime.clock.advance(1)
+        assert cleaning.is_due()
+        assert not cleaning.is_due()
 
 
 def claim(name: str, ttl: float = 60.0) -> Claim:

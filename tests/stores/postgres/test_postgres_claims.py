@@ -398,3 +398,35 @@ def test_a_break_of_what_is_not_held_changes_nothing(backend: Any, tables: Table
         assert (await backend.renew([waiting]))[0].ttl == 60.0
 
     run(story())
+
+
+def test_a_name_that_is_kept_is_looked_at_when_its_min_hold_is_over_and_not_a_ttl_later(
+    backend: Any, tables: Tables
+) -> None:
+    async def story() -> None:
+        grant = await backend.try_acquire(claim(min_hold=9.0))
+        assert await backend.release(grant) is True
+        assert tables.in_seconds("look", table="lock") <= 9
+        assert tables.in_seconds("expires") <= 9
+
+    run(story())
+
+
+@pytest.mark.parametrize("verb", ["release", "withdraw", "resume"])
+def test_a_name_that_nobody_uses_any_more_is_one_row_again(backend: Any, tables: Tables, verb: str) -> None:
+    async def story() -> None:
+        grant = await backend.try_acquire(claim(mode=Mode.SHARED))
+        if verb == "release":
+            assert await backend.release(grant) is True
+        elif verb == "withdraw":
+            await backend.withdraw(grant.claim, doubt=False)
+        else:
+            await backend.pause(KEY, Holder("h", 1), 60.0)
+            await backend.release(grant)
+            assert await backend.resume(KEY) is True
+        assert tables.ask("SELECT shape, look::text, abandoned_until::text FROM leasehold.lock") == [
+            (0, "infinity", "-infinity")
+        ]
+        assert tables.ask("SELECT count(*) FROM leasehold.claim") == [(0,)]
+
+    run(story())

@@ -95,7 +95,7 @@ def test_turns_in_one_query_write_only_what_is_due(backend: Any, tables: Tables)
 
 def test_turns_in_one_query_answer_for_each_claim_what_a_single_one_does(backend: Any, tables: Tables) -> None:
     async def story() -> None:
-        held, places = await crowd(backend, 3)
+        held, places = await crowd(backend, 3, holder=Holder("one who waits", 2))
         other = claim(key="leasehold:other", ttl=2.0)
         first = await backend.try_acquire(claim(key="leasehold:other", ttl=30.0))
         places.append(await backend.join(other))
