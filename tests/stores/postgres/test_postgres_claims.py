@@ -430,3 +430,27 @@ def test_a_name_that_nobody_uses_any_more_is_one_row_again(backend: Any, tables:
         assert tables.ask("SELECT count(*) FROM leasehold.claim") == [(0,)]
 
     run(story())
+
+
+def test_a_name_that_was_used_before_has_the_session_of_its_present_holder(database: str, tables: Tables) -> None:
+    """One that is missing blocks for a ttl after a crash; one that is left over frees what is held."""
+    held: Any = find_store(f"{database}?mode=session").open_backend(RUNTIME)
+    plain: Any = find_store(database).open_backend(RUNTIME)
+
+    async def story() -> None:
+        await plain.release(await plain.try_acquire(claim()))
+        first = await held.try_acquire(claim())
+        ((session,),) = tables.ask("SELECT session FROM leasehold.lock")
+        assert session is not None
+        await held.release(first)
+        mine = await plain.try_acquire(claim())
+        assert tables.ask("SELECT session FROM leasehold.lock") == [(None,)]
+        await plain.release(mine)
+        await held.try_acquire(claim())
+        assert isinstance(await plain.try_acquire(claim()), Refusal)
+        assert tables.ask("SELECT session FROM leasehold.lock") == [(session,)]
+        await held.close()
+        eventually(lambda: isinstance(run(plain.try_acquire(claim())), Grant), "a session that has ended still holds")
+        await plain.close()
+
+    run(story())
