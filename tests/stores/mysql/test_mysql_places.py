@@ -1,0 +1,216 @@
+"""What the store makes of answers of MySQL: when a waiter asks again and how, and what is left to the rules."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from leasehold._backends.mysql.backend import RECHECK_WITHOUT_LISTENER, RowsBackend
+from leasehold._backends.mysql.options import parse
+from leasehold._backends.mysql.packets import Result
+from leasehold._record import replace
+from leasehold._runtimes.threads import run
+from leasehold.kit.rows import Row, State
+from leasehold.kit.rules import Queued
+from leasehold.spi import Place
+from leasehold.store_url import StoreURL
+from leasehold.values import Claim, Grant, Holder, Mode, Reading, Record, Refusal
+from tests.unit.planned_waits import PlannedWaits
+
+HOLDER = Holder("db-3", 7)
+
+
+class Bench:
+    """A backend whose queries are answered from a script, and whose rules answer what the test says."""
+
+    def __init__(self) -> None:
+        self.runtime: Any = PlannedWaits()
+        self.runtime.spawn = lambda *_: None
+        self.sent: list[tuple[bytes, float, bool]] = []
+        self.answers: list[list[Result]] = []
+        self.label = "mysql://h/db"
+        executor: Any = self
+        self.backend: Any = RowsBackend(parse(StoreURL.parse(self.label)), executor, self.runtime, listen=self.nowhere)
+        self.by_rules: list[Any] = []
+        self.backend._visit = self.visit
+        self.name: bytes | None = None
+        self.backend._listener.ensure = lambda: self.name
+
+    async def nowhere(self) -> Any:
+        raise AssertionError("nobody listens here")
+
+    async def execute(
+        self, text: bytes, until: float = math.inf, *, first: bool = False, extra: bool = False
+    ) -> list[Result]:
+        self.sent.append((text, until, first))
+        return self.answers.pop(0)
+
+    async def look(self, text: bytes) -> list[Result]:
+        return await self.execute(text)
+
+    async def visit(self, key: str, until: float, verb: Any, *, first: bool = False) -> Any:
+        return self.by_rules.pop(0)
+
+    def listen(self, name: bytes) -> None:
+        self.name = self.backend._listener.name = name
+
+    def claim(self, **changes: Any) -> Claim:
+        return replace(Claim("ns:x", self.runtime.owner(), 60.0, Mode.EXCLUSIVE, 1, 0.0, HOLDER), **changes)
+
+    def queued(self, claim: Claim, *, ahead: int = 0, ends: float | None = 30.0) -> Queued:
+        return Queued(Row(claim, State.WAITING, 1.0, 4.0, number=5), ahead, 1.0, HOLDER, ends)
+
+    def joined(self, claim: Claim | None = None, **facts: Any) -> Any:
+        """A place that the rules gave."""
+        claim = claim or self.claim(mode=Mode.SHARED)
+        self.by_rules = [self.queued(claim, **facts)]
+        return run(self.backend.join(claim))
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_a_waiter_without_a_listener_looks_twice_a_second(bench: Bench) -> None:
+    assert bench.joined().recheck == RECHECK_WITHOUT_LISTENER
+    assert bench.joined(ends=0.2).recheck == pytest.approx(0.2), "or when the holder may be dead"
+    bench.listen(b"7:ab")
+    place = bench.joined()
+    assert (place.recheck, place.ahead, place.holder) == (1.0, 0, HOLDER)
+    assert (place.waiter.number, place.waiter.listener) == (5, b"7:ab")
+    assert bench.joined(ahead=3, ends=0.2).recheck == 1.0
+
+
+def test_a_place_whose_row_has_another_name_asks_for_its_turn_at_once(bench: Bench) -> None:
+    bench.name = b"7:new"
+    assert bench.joined().signal.is_set()
+    bench.listen(b"7:new")
+    assert not bench.joined().signal.is_set()
+
+
+def test_a_plain_claim_on_a_free_name_is_one_query_and_others_go_by_the_rules(bench: Bench) -> None:
+    claim = bench.claim()
+    bench.answers = [[Result([], 1, 9)]]
+    assert run(bench.backend.join(claim, 4.0)) == Grant(claim, 9, 60.0, None, abandoned=False)
+    assert bench.sent[0][1] == 4.0
+    for other in (
+        bench.claim(mode=Mode.SHARED), bench.claim(mode=Mode.PERMIT), bench.claim(min_hold=1.0), bench.claim(spare=2),
+    ):  # fmt: skip
+        bench.by_rules = ["by the rules"]
+        assert run(bench.backend.join(other)) == "by the rules"
+    assert len(bench.sent) == 1
+    bench.answers = [[Result([], 0, 0)]]
+    bench.by_rules = ["it is in use"]
+    assert run(bench.backend.join(bench.claim())) == "it is in use"
+
+
+def test_a_turn_with_the_name_in_its_row_is_a_look_and_with_a_new_one_a_change(bench: Bench) -> None:
+    """Or a release that is under way would wake nobody."""
+    bench.listen(b"7:ab")
+    place = bench.joined(bench.claim(mode=Mode.SHARED))
+    looked: list[bytes | None] = []
+
+    async def look(claim: Claim, waiter: Any, name: bytes | None, until: float) -> Any:
+        looked.append(name)
+        return bench.queued(claim)
+
+    bench.backend._looked = look
+    assert isinstance(run(bench.backend.turn(place)), Place)
+    assert looked == [b"7:ab"]
+    bench.listen(b"7:cd")
+    bench.by_rules = [bench.queued(place.claim)]
+    place = run(bench.backend.turn(place))
+    assert (looked, place.waiter.listener) == ([b"7:ab"], b"7:cd")
+
+
+@pytest.mark.parametrize("answer", [Refusal("ns:x"), "grant"])
+def test_who_waits_no_more_gets_no_wake_up(bench: Bench, answer: Any) -> None:
+    place = bench.joined()
+    waiters = bench.backend._listener._waiters
+    assert list(waiters) == [place.claim.owner]
+    bench.name = b"7:new"
+    bench.by_rules = [Grant(place.claim, 9, 60.0) if answer == "grant" else answer]
+    run(bench.backend.turn(place))
+    assert list(waiters) == []
+
+
+def test_the_first_in_a_crowd_is_asked_for_in_one_query_and_without_an_answer_by_the_rules(bench: Bench) -> None:
+    claim = bench.claim()
+    bench.backend._crowded.add("ns:x")
+    bench.answers = [[Result([]), Result([])]]
+    bench.by_rules = [bench.queued(claim)]
+    assert isinstance(run(bench.backend.join(claim, 4.0)), Place)
+    assert len(bench.sent) == 1
+    assert bench.sent[0][0].startswith(b"BEGIN;")
+    assert bench.sent[0][1] == 4.0
+
+
+# --- releases
+
+
+@pytest.mark.parametrize(
+    ("changes", "crowded", "answers", "queries"),
+    [
+        ({}, False, [[Result([], 1)]], 1),
+        ({}, False, [[Result([], 0)], [Result([(b"",)])]], 2),
+        ({}, True, [[Result([(b"",)])]], 1),
+        ({}, True, [[Result([(None,)])]], 1),
+        ({"min_hold": 1.0}, False, [], 0),
+        ({"mode": Mode.SHARED}, False, [], 0),
+    ],
+)
+def test_a_release_is_as_few_queries_as_its_kind_allows(
+    bench: Bench, changes: dict[str, Any], crowded: bool, answers: list[list[Result]], queries: int
+) -> None:
+    if crowded:
+        bench.backend._crowded.add("ns:x")
+    bench.answers = answers
+    bench.by_rules = [True]
+    assert run(bench.backend.release(Grant(bench.claim(**changes), 9, 60.0), 4.0)) is True
+    assert [(until, first) for _, until, first in bench.sent] == [(4.0, True)] * queries
+
+
+def test_a_hand_over_wakes_the_client_of_the_next_holder(bench: Bench) -> None:
+    rung: list[Any] = []
+    bench.backend._listener.ring = rung.extend
+    bench.backend._crowded.add("ns:x")
+    for listener in (b"7:ab", b""):
+        bench.answers = [[Result([(listener,)])]]
+        assert run(bench.backend.release(Grant(bench.claim(), 9, 60.0))) is True
+    assert rung == [b"7:ab"]
+
+
+# --- records
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        ((b"v", b"7", b"5000000", b"3000000"), Reading(Record("k", b"v", 7, 2.0), 7, 3.0)),
+        ((b"", b"7", b"5000000", b"3000000"), Reading(Record("k", b"", 7, 2.0), 7, 3.0)),
+        ((b"v", b"7", b"3000000", b"3000000"), Reading(None, 7, 3.0)),
+        ((b"v", b"7", b"0", b"3000000"), Reading(None, 7, 3.0)),
+        ((None, None, None, b"3000000"), Reading(None, 0, 3.0)),
+    ],
+)
+@pytest.mark.parametrize("fence", [0, 4])
+def test_a_record_is_read_with_its_fence_and_the_time(
+    bench: Bench, row: tuple[bytes | None, ...], expected: Reading, fence: int
+) -> None:
+    bench.answers = [[Result([], 1), Result([row])] if fence else [Result([row])]]
+    assert run(bench.backend.read("k", fence)) == expected
+    assert bench.sent[0][0].startswith(b"INSERT") is bool(fence)
+
+
+def test_without_tables_there_is_no_record_and_the_time_is_the_servers(bench: Bench) -> None:
+    bench.answers = [[], [Result([(b"3000000",)])]]
+    assert run(bench.backend.read("k")) == Reading(None, 0, 3.0)
+
+
+@pytest.mark.parametrize(("affected", "written"), [(0, False), (1, True), (2, True)])
+def test_a_record_is_written_unless_a_higher_fence_was_seen(bench: Bench, affected: int, written: bool) -> None:
+    bench.answers = [[Result([], affected)]]
+    assert run(bench.backend.write(Record("k", b"v", 7, 2.0))) is written
