@@ -1,0 +1,646 @@
+"""The two wires of NATS, threads and asyncio, with a peer that says what a real server says too rarely."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import math
+import threading
+import weakref
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from leasehold._backends.nats import asyncio_wire, blocking_wire
+from leasehold._backends.nats.backend import _wire
+from leasehold._backends.nats.blocking_wire import MOST_IDLE, BlockingWire
+from leasehold._backends.nats.options import Options
+from leasehold._backends.nats.wire import Request
+from leasehold._runtimes.threads import ThreadRuntime, run
+from leasehold.errors import BackendRejected, BackendUnavailable, ClientClosed, OutcomeUnknown
+from tests.stores.nats.scripted_server import Link, ScriptedServer
+from tests.stores.support import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from leasehold.testing import contract
+
+LABEL = "nats://scripted"
+
+
+@pytest.fixture
+def server() -> Iterator[ScriptedServer]:
+    with ScriptedServer() as server:
+        yield server
+
+
+def options(*servers: ScriptedServer, answer_timeout: float = 20.0, **others: Any) -> Options:
+    return Options(tuple(each.address for each in servers), LABEL, answer_timeout=answer_timeout, **others)
+
+
+@asynccontextmanager
+async def wire_of(driver: contract.Driver, *servers: ScriptedServer, **others: Any) -> AsyncIterator[Any]:
+    runtime = driver.runtime()
+    wire: Any = _wire(options(*servers, **others), runtime)
+    try:
+        yield wire
+    finally:
+        await wire.close()
+
+
+async def condition(driver: contract.Driver, holds: Any, what: str) -> None:
+    """Wait until it holds, while other tasks run."""
+    end = driver.runtime().now() + 60
+    while not holds():
+        assert driver.runtime().now() < end, what
+        await driver.breathe()
+
+
+async def ask(wire: Any, *subjects: str, until: float = math.inf) -> list[Any]:
+    frames = await wire.request([Request(subject) for subject in subjects], until)
+    return [json.loads(frame.body) for frame in frames]
+
+
+# --- requests
+
+
+def test_answers_come_back_in_the_order_of_their_requests(driver: contract.Driver, server: ScriptedServer) -> None:
+    held: list[tuple[str, str]] = []
+
+    def in_reverse(link: Link, subject: str, reply: str, _: bytes) -> None:
+        held.append((subject, reply))
+        if len(held) == 3:
+            for name, to in reversed(held):
+                link.answer(to, json.dumps(name))
+
+    server.script = in_reverse
+
+    async def main() -> None:
+        async with wire_of(driver, server) as wire:
+            assert await ask(wire, "a", "b", "c") == ["a", "b", "c"]
+            assert wire.info["max_payload"] == 1_048_576
+            assert server.links[0].lines[1].startswith("SUB _INBOX.")
+
+    driver.run(main())
+
+
+def test_one_connection_serves_one_request_after_the_other(driver: contract.Driver, server: ScriptedServer) -> None:
+    async def main() -> None:
+        async with wire_of(driver, server) as wire:
+            for _ in range(5):
+                assert await ask(wire, "a") == ["a"]
+            assert len(server.links) == 1
+
+    driver.run(main())
+
+
+def test_a_late_answer_is_not_taken_for_that_of_the_next_request(
+    driver: contract.Driver, server: ScriptedServer
+) -> None:
+    def twice(link: Link, subject: str, reply: str, _: bytes) -> None:
+        stem, _, number = reply.rpartition(".")
+        if number != "1":
+            link.answer(f"{stem}.1", '"late"')
+        link.answer(reply, json.dumps(subject))
+
+    server.script = twice
+
+    async def main() -> None:
+        async with wire_of(driver, server) as wire:
+            for subject in "abc":
+                assert await ask(wire, subject) == [subject]
+
+    driver.run(main())
+
+
+def test_the_ping_of_the_server_is_answered_during_a_request_and_between_requests(
+    driver: contract.Driver, server: ScriptedServer
+) -> None:
+    def ping_first(link: Link, subject: str, reply: str, _: bytes) -> None:
+        link.send("PING\r\n")
+        link.answer(reply, json.dumps(subject))
+
+    server.script = ping_first
+
+    async def main() -> None:
+        async with wire_of(driver, server) as wire:
+            assert await ask(wire, "a") == ["a"]
+            link = server.links[0]
+            await condition(driver, lambda: link.lines.count("PONG") == 1, "no PONG during a request")
+            link.send("PING\r\n")
+            await ask(wire, "b")
+            await condition(driver, lambda: link.lines.count("PONG") == 3, "no PONG between requests")
+            assert len(server.links) == 1
+
+    driver.run(main())
+
+
+def test_a_connection_that_ended_while_it_was_idle_costs_no_request(
+    driver: contract.Driver, server: ScriptedServer
+) -> None:
+    async def main() -> None:
+        async with wire_of(driver, server) as wire:
+            await ask(wire, "a")
+            server.links[0].cut()
+            assert server.links[0].ended.wait(30)
+            for _ in range(200):
+                await driver.breathe()
+            assert await ask(wire, "b") == ["b"]
+            assert len(server.links) == 2
+
+    driver.run(main())
+
+
+@pytest.mark.parametrize("what", ["cut", "nonsense"])
+def test_a_connection_that_breaks_under_a_request_leaves_it_in_doubt_and_the_next_server_comes_first(
+    driver: contract.Driver, server: ScriptedServer, what: str
+) -> None:
+    def end(link: Link, *_: Any) -> None:
+        if what == "cut":
+            link.cut()
+        else:
+            link.send("MSG what\r\n")
+
+    server.script = end
+
+    async def main(other: ScriptedServer) -> None:
+        async with wire_of(driver, server, other) as wire:
+            with pytest.raises(OutcomeUnknown):
+                await ask(wire, "a")
+            assert await ask(wire, "b") == ["b"]
+            assert (len(server.links), len(other.links)) == (1, 1)
+
+    with ScriptedServer() as other:
+        driver.run(main(other))
+
+
+def test_a_request_without_an_answer_is_in_doubt_and_its_connection_is_not_used_again(
+    driver: contract.Driver, server: ScriptedServer
+) -> None:
+    server.script = lambda *_: None
+
+    async def main() -> None:
+        async with wire_of(driver, server, answer_timeout=0.2) as wire:
+            with pytest.raises(OutcomeUnknown, match="no answer in time"):
+                await ask(wire, "a")
+            server.script = server.echo
+            assert await ask(wire, "b") == ["b"]
+            assert len(server.links) == 2
+            await condition(driver, lambda: len(server.open_links()) == 1, "the silent connection is still open")
+
+    driver.run(main())
+
+
+def test_a_request_of_which_one_answer_is_missing_is_in_doubt(driver: contract.Driver, server: ScriptedServer) -> None:
+    def some(link: Link, subject: str, reply: str, _: bytes) -> None:
+        if subject != "b":
+            link.answer(reply, json.dumps(subject))
+
+    server.script = some
+
+    async def main() -> None:
+        async with wire_of(driver, server, answer_timeout=0.3) as wire:
+            with pytest.raises(OutcomeUnknown):
+                await ask(wire, "a", "b")
+
+    driver.run(main())
+
+
+def test_a_request_without_time_is_not_sent(driver: contract.Driver, server: ScriptedServer) -> None:
+    async def main() -> None:
+        async with wire_of(driver, server) as wire:
+            await ask(wire, "a")
+            with pytest.raises(BackendUnavailable, match=r"no time left|no connection in time"):
+                await ask(wire, "b", until=wire._runtime.now() - 1)
+            assert await ask(wire, "c") == ["c"]
+            assert len(server.links) == 1
+            assert [line.split()[1] for line in server.links[0].lines if line.startswith("PUB")] == ["a", "c"]
+
+    driver.run(main())
+
+
+def test_a_missing_right_is_raised_and_another_one_of_the_same_connection_does_not_matter(
+    driver: contract.Driver, server: ScriptedServer
+) -> None:
+    def refuse(link: Link, subject: str, reply: str, _: bytes) -> None:
+        if subject == "forbidden":
+            link.send("-ERR 'Permissions Violation for Publish to \"forbidden\"'\r\n")
+        else:
+            link.send("-ERR 'Slow Consumer'\r\n+OK\r\n")
+            link.answer(reply, json.dumps(subject))
+
+    server.script = refuse
+
+    async def main() -> None:
+        async with wire_of(driver, server) as wire:
+            assert await ask(wire, "allowed") == ["allowed"]
+            with pytest.raises(BackendRejected, match="lacks a right"):
+                await ask(wire, "forbidden")
+            assert await ask(wire, "allowed") == ["allowed"]
+
+    driver.run(main())
+
+
+def test_a_message_of_a_subject_that_nothing_receives_has_its_status(
+    driver: contract.Driver, server: ScriptedServer
+) -> None:
+    server.script = lambda link, _, reply, __: link.answer(reply, status="503")
+
+    async def main() -> None:
+        async with wire_of(driver, server) as wire:
+            (frame,) = await wire.request([Request("a")], math.inf)
+            assert (frame.status, frame.body) == (503, b"")
+
+    driver.run(main())
+
+
+# --- opening
+
+
+def test_a_server_that_is_mute_is_passed_over_within_the_time_of_an_answer(
+    driver: contract.Driver, server: ScriptedServer
+) -> None:
+    async def main(mute: ScriptedServer) -> None:
+        mute.greets = False
+        async with wire_of(driver, mute, server, answer_timeout=0.3) as wire:
+            assert await ask(wire, "a") == ["a"]
+            assert await ask(wire, "b") == ["b"]
+            assert len(mute.links) == 1
+            await condition(driver, lambda: not mute.open_links(), "the attempt is still open")
+
+    with ScriptedServer() as mute:
+        driver.run(main(mute))
+
+
+def test_a_server_that_does_not_confirm_the_login_is_passed_over(
+    driver: contract.Driver, server: ScriptedServer
+) -> None:
+    async def main(mute: ScriptedServer) -> None:
+        mute.on_ping = lambda _: None
+        async with wire_of(driver, mute, server, answer_timeout=0.3) as wire:
+            assert await ask(wire, "a") == ["a"]
+            await condition(driver, lambda: not mute.open_links(), "the attempt is still open")
+
+    with ScriptedServer() as mute:
+        driver.run(main(mute))
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "word"),
+    [
+        ("-ERR 'Authorization Violation'\r\n", BackendRejected, "refused the login"),
+        ("-ERR 'maximum connections exceeded'\r\n", BackendUnavailable, "maximum connections"),
+    ],
+)
+def test_what_a_server_says_against_a_login_is_passed_on(
+    driver: contract.Driver, server: ScriptedServer, said: str, kind: type[Exception], word: str
+) -> None:
+    server.on_ping = lambda link: link.send(said)
+
+    async def main() -> None:
+        async with wire_of(driver, server) as wire:
+            with pytest.raises(kind, match=word) as refused:
+                await ask(wire, "a")
+            assert getattr(refused.value, "backend", None) == LABEL
+
+    driver.run(main())
+    eventually(lambda: not server.open_links(), "a connection is left over")
+
+
+def test_where_no_server_can_be_reached_nothing_was_sent(driver: contract.Driver) -> None:
+    with ScriptedServer() as gone:
+        unreachable = options(gone)
+
+    async def main() -> None:
+        wire: Any = _wire(unreachable, driver.runtime())
+        with pytest.raises(BackendUnavailable, match="cannot be reached"):
+            await ask(wire, "a")
+        await wire.close()
+
+    driver.run(main())
+
+
+def test_a_connection_that_takes_too_long_is_kept_for_the_next_request(
+    driver: contract.Driver, server: ScriptedServer
+) -> None:
+    confirm = threading.Event()
+
+    def later(link: Link) -> None:
+        confirm.wait(30)
+        link.send("PONG\r\n")
+
+    server.on_ping = later
+
+    async def main() -> None:
+        async with wire_of(driver, server) as wire:
+            with pytest.raises(BackendUnavailable, match="no connection in time"):
+                await ask(wire, "a", until=wire._runtime.now() + 0.05)
+            confirm.set()
+            await condition(driver, lambda: wire.info, "it was not opened")
+            for _ in range(100):
+                await driver.breathe()
+            assert await ask(wire, "b") == ["b"]
+            assert len(server.links) == 1
+
+    driver.run(main())
+
+
+# --- the end
+
+
+def test_a_request_under_way_ends_when_the_client_is_closed(driver: contract.Driver, server: ScriptedServer) -> None:
+    arrived = threading.Event()
+    server.script = lambda *_: arrived.set()
+
+    async def main() -> None:
+        runtime = driver.runtime()
+        wire: Any = _wire(options(server), runtime)
+        ends: list[Exception] = []
+
+        async def wait() -> None:
+            try:
+                await ask(wire, "a")
+            except Exception as error:
+                ends.append(error)
+
+        task = runtime.spawn(wait(), "asks")
+        await condition(driver, arrived.is_set, "nothing arrived")
+        await wire.close()
+        assert await task.join(runtime.now() + 10)
+        assert [type(end) for end in ends] == [ClientClosed]
+        with pytest.raises(ClientClosed):
+            await ask(wire, "b")
+        await condition(driver, lambda: not server.open_links(), "a connection is left over")
+
+    driver.run(main())
+
+
+# --- watches
+
+
+def test_a_watch_is_one_subscription_until_it_ends(driver: contract.Driver, server: ScriptedServer) -> None:
+    async def main() -> None:
+        async with wire_of(driver, server) as wire:
+            called: list[str] = []
+            end = await wire.watch("told.a", lambda: called.append("a"))
+            other = await wire.watch("told.b", lambda: called.append("b"))
+            (link,) = [link for link in server.links if any("told.a" in line for line in link.lines)]
+            numbers = {line.split()[1]: line.split()[2] for line in link.lines if line.startswith("SUB told.")}
+            first, second = numbers["told.a"], numbers["told.b"]
+            called.clear()  # the beginning of a connection calls all
+            link.send(f"MSG told.a {first} 0\r\n\r\n")
+            await condition(driver, lambda: called == ["a"], "the watch was not called")
+            end()
+            await condition(driver, lambda: f"UNSUB {first}" in link.lines, "it was not ended at the server")
+            end()
+            link.send(f"MSG told.a {first} 0\r\n\r\nMSG told.b {second} 0\r\n\r\n")
+            await condition(driver, lambda: called == ["a", "b"], "the other watch was not called")
+            assert link.lines.count(f"UNSUB {first}") == 1
+            other()
+
+    driver.run(main())
+
+
+def test_after_a_break_all_watches_begin_again_and_are_called(driver: contract.Driver, server: ScriptedServer) -> None:
+    async def main() -> None:
+        async with wire_of(driver, server) as wire:
+            called: list[str] = []
+            ends = [await wire.watch(f"told.{name}", lambda name=name: called.append(name)) for name in "ab"]
+            ends.append(await wire.watch("told.over", lambda: called.append("over")))
+            ends.pop()()
+            called.clear()
+            before = len(server.links)
+            for link in list(server.links):
+                link.cut()
+            await condition(driver, lambda: set(called) == {"a", "b"}, "changes in between were missed")
+            subscribed = [line.split()[1] for link in server.links[before:] for line in link.lines if "told" in line]
+            assert sorted(subscribed) == ["told.a", "told.b"]
+            for end in ends:
+                end()
+
+    driver.run(main())
+
+
+def test_a_watch_while_the_server_is_away_begins_when_it_is_back(
+    driver: contract.Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (asyncio_wire, blocking_wire):
+        monkeypatch.setattr(module, "PATIENCE", 0.05)
+        monkeypatch.setattr(module, "PAUSE", 0.01)
+
+    async def main(server: ScriptedServer) -> None:
+        server.on_ping = lambda link: link.send("-ERR 'maximum connections exceeded'\r\n")
+        async with wire_of(driver, server) as wire:
+            called: list[str] = []
+            end = await wire.watch("told.a", lambda: called.append("a"))
+            server.on_ping = lambda link: link.send("PONG\r\n")
+            await condition(driver, lambda: called, "it never began")
+            end()
+
+    with ScriptedServer() as server:
+        driver.run(main(server))
+
+
+# --- threads alone
+
+
+def test_threads_at_once_have_a_connection_each_and_few_are_kept(server: ScriptedServer) -> None:
+    wire = BlockingWire(options(server), ThreadRuntime())
+    number = MOST_IDLE + 3
+    together = threading.Barrier(number)
+
+    def script(link: Link, subject: str, reply: str, body: bytes) -> None:
+        together.wait(30)
+        server.echo(link, subject, reply, body)
+
+    server.script = script
+    threads = [threading.Thread(target=lambda: run(ask(wire, "a"))) for _ in range(number)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    eventually(lambda: len(server.open_links()) == MOST_IDLE, "more or fewer connections than that are kept")
+    run(wire.close())
+    eventually(lambda: not server.open_links(), "a connection is left over")
+
+
+def test_the_connection_that_was_used_last_is_used_next_and_dead_ones_are_closed(server: ScriptedServer) -> None:
+    wire = BlockingWire(options(server), ThreadRuntime())
+    first, second = wire.connect(), wire.connect()
+    for connection in (first, second):
+        wire._give_back(connection)
+    assert wire._take() is second
+    wire._give_back(second)
+    server.links[1].cut()
+    assert server.links[1].ended.wait(30)
+    eventually(lambda: not second.is_alive())
+    assert wire._take() is first
+    assert second._socket.fileno() == -1
+    first.close()
+    run(wire.close())
+
+
+def test_when_one_connection_breaks_the_idle_ones_are_not_trusted_either(server: ScriptedServer) -> None:
+    wire = BlockingWire(options(server), ThreadRuntime())
+    idle = wire.connect()
+    wire._give_back(idle)
+    broken = wire.connect()
+    wire._give_back(broken)
+    server.script = lambda link, *_: link.cut()
+    with pytest.raises(OutcomeUnknown):
+        run(ask(wire, "a"))
+    assert idle._socket.fileno() == broken._socket.fileno() == -1
+    run(wire.close())
+
+
+def test_the_end_of_a_client_is_not_taken_for_a_broken_connection(server: ScriptedServer) -> None:
+    wire = BlockingWire(options(server), ThreadRuntime())
+    connection = wire.connect()
+    run(wire.close())
+    wire._give_back(connection)
+    assert connection._socket.fileno() == -1
+    with pytest.raises(ClientClosed):
+        wire.connect()
+
+
+def test_a_silent_connection_of_the_listener_is_probed_once_and_then_replaced(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocking_wire, "PROBE_EVERY", 0.05)
+    monkeypatch.setattr(blocking_wire, "PAUSE", 0.01)
+    wire = BlockingWire(options(server), ThreadRuntime())
+    called: list[int] = []
+    end = run(wire.watch("told.a", lambda: called.append(1)))
+    link = server.links[0]
+    before = link.lines.count("PING")
+    eventually(lambda: link.lines.count("PING") > before + 2, "a connection that answers is not probed")
+    assert len(server.links) == 1, "it was replaced although it answers"
+    called.clear()
+    answers = server.on_ping
+
+    def mute(asked: Link) -> None:
+        if asked is not link:
+            answers(asked)
+
+    server.on_ping = mute
+    eventually(lambda: len(server.links) == 2, "it was not replaced")
+    eventually(lambda: bool(called), "changes in between were missed")
+    end()
+    run(wire.close())
+
+
+def test_a_client_that_is_dropped_unclosed_ends_its_listener(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocking_wire, "PROBE_EVERY", 0.05)
+    wire = BlockingWire(options(server), ThreadRuntime())
+    run(wire.watch("told.a", lambda: None))
+    known = weakref.ref(wire)
+    del wire
+    gc.collect()
+    assert known() is None
+    eventually(lambda: not server.open_links(), "its connection is still open")
+
+
+# --- tasks alone
+
+
+def test_a_task_that_is_cancelled_leaves_the_connection_to_the_others(server: ScriptedServer) -> None:
+    held: list[tuple[Link, str, str]] = []
+    server.script = lambda link, subject, reply, _: held.append((link, subject, reply))
+
+    async def main() -> None:
+        wire = asyncio_wire.AsyncioWire(options(server), asyncio_runtime())
+        tasks = [asyncio.create_task(ask(wire, name)) for name in "ab"]
+        while len(held) < 2:
+            await asyncio.sleep(0.001)
+        tasks[0].cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await tasks[0]
+        for link, subject, reply in held:
+            link.answer(reply, json.dumps(subject))
+        assert await tasks[1] == ["b"]
+        assert wire._connection is not None
+        assert wire._connection._pending == {}
+        assert len(server.links) == 1
+        await wire.close()
+
+    asyncio.run(main())
+
+
+def test_a_task_with_little_time_does_not_take_the_connection_from_the_others(server: ScriptedServer) -> None:
+    held: list[tuple[Link, str, str]] = []
+    server.script = lambda link, subject, reply, _: held.append((link, subject, reply))
+
+    async def main() -> None:
+        runtime = asyncio_runtime()
+        wire = asyncio_wire.AsyncioWire(options(server), runtime)
+        patient = asyncio.create_task(ask(wire, "patient"))
+        while not held:
+            await asyncio.sleep(0.001)
+        with pytest.raises(OutcomeUnknown):
+            await ask(wire, "hurried", until=runtime.now() + 0.05)
+        held[0][0].answer(held[0][2], '"patient"')
+        assert await patient == ["patient"]
+        await wire.close()
+
+    asyncio.run(main())
+
+
+def test_a_busy_connection_is_kept_although_one_request_got_no_answer(server: ScriptedServer) -> None:
+    def some(link: Link, subject: str, reply: str, body: bytes) -> None:
+        if subject != "unanswered":
+            server.echo(link, subject, reply, body)
+
+    server.script = some
+
+    async def main() -> None:
+        wire = asyncio_wire.AsyncioWire(options(server, answer_timeout=0.3), asyncio_runtime())
+        unanswered = asyncio.create_task(ask(wire, "unanswered"))
+        while not unanswered.done():
+            assert await ask(wire, "a") == ["a"]
+            await asyncio.sleep(0.01)
+        with pytest.raises(OutcomeUnknown):
+            await unanswered
+        assert await ask(wire, "b") == ["b"]
+        assert len(server.links) == 1
+        await wire.close()
+
+    asyncio.run(main())
+
+
+def test_tasks_that_need_a_connection_at_once_share_it(server: ScriptedServer) -> None:
+    async def main() -> None:
+        wire = asyncio_wire.AsyncioWire(options(server), asyncio_runtime())
+        answers = await asyncio.gather(*(ask(wire, str(number)) for number in range(20)))
+        assert answers == [[str(number)] for number in range(20)]
+        assert len(server.links) == 1
+        await wire.close()
+        assert wire._tasks == set()
+
+    asyncio.run(main())
+
+
+def test_without_watches_a_broken_connection_is_not_opened_again(server: ScriptedServer) -> None:
+    async def main() -> None:
+        wire = asyncio_wire.AsyncioWire(options(server), asyncio_runtime())
+        end = await wire.watch("told.a", lambda: None)
+        end()
+        server.links[0].cut()
+        while wire._connection is not None and wire._connection.is_open:
+            await asyncio.sleep(0.001)
+        for _ in range(50):
+            await asyncio.sleep(0.001)
+        assert len(server.links) == 1
+        await wire.close()
+
+    asyncio.run(main())
+
+
+def asyncio_runtime() -> Any:
+    from leasehold._runtimes.asyncio import AsyncioRuntime  # noqa: PLC0415 - only here
+
+    return AsyncioRuntime()
