@@ -641,6 +641,6 @@ def test_without_watches_a_broken_connection_is_not_opened_again(server: Scripte
 
 
 def asyncio_runtime() -> Any:
-    from leasehold._runtimes.asyncio import AsyncioRuntime  # noqa: PLC0415 - only here
+    from leasehold._runtimes.asyncio import AsyncioRuntime
 
     return AsyncioRuntime()
