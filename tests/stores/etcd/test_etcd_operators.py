@@ -556,6 +556,7 @@ def test_what_the_doctor_may_not_read_is_a_finding(failing: Any, check: str, lev
     ("url", "word"),
     [
         ("etcd://user@h", "a password a user"),
+        ("etcd://:word@h", "a password a user"),
         ("etcd://h?tls_ca=x", "write etcds://"),
         ("etcd://h?answer_timeout=61s", "answer_timeout"),
         ("etcd://h?answer_timeout=50ms", "answer_timeout"),
@@ -578,3 +579,4 @@ def test_the_limits_of_options_are_allowed() -> None:
     assert (options.targets[0].port, options.targets[0].http_port) == (2379, 65_535)
     assert (options.root, options.answer_timeout) == ("a/b/", 60.0)
     assert read_url(StoreURL.parse("etcd://h?answer_timeout=100ms")).answer_timeout == 0.1
+    assert read_url(StoreURL.parse("etcd://user:@h")).password == ""

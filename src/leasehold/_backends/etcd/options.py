@@ -66,7 +66,7 @@ class Options:
 def read_url(url: StoreURL) -> Options:
     """Read `etcd://user:password@h1,h2,h3/root?...` or `etcds://...`; does no I/O."""
     values = read_options(url.options, OPTIONS, f"{url.scheme}:", RENAMED)
-    if (url.username is None) != (url.password is None):
+    if (not url.username) != (url.password is None):
         raise ConfigurationError("an etcd user needs a password, and a password a user: etcd://user:password@host")
     tls = read_tls(values, used=url.scheme == "etcds", secure_url="write etcds://")
     http_port = values[HTTP_PORT]
