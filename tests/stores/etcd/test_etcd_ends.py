@@ -189,6 +189,20 @@ def test_a_lock_of_another_client_is_kept_for_its_whole_min_hold() -> None:
     bench.run(history)
 
 
+def test_a_lock_of_another_client_is_kept_also_by_one_that_has_renewed_it() -> None:
+    bench = Bench()
+
+    async def history() -> None:
+        client, other = bench.client(), bench.client()
+        grant = granted(await client.join(bench.claim(min_hold=20.0)))
+        granted((await other.renew([grant]))[0])
+        assert await other.release(grant) is True
+        (key,) = bench.claims_stored()
+        assert bench.server.leases[bench.server.keys[key].lease].ttl == 20
+
+    bench.run(history)
+
+
 @pytest.mark.parametrize("min_hold", [0.0, 20.0])
 def test_a_release_that_meets_other_writers_again_and_again_gives_up_and_may_be_repeated(min_hold: float) -> None:
     bench = Bench()
