@@ -237,9 +237,9 @@ def test_reading_opens_no_transaction_and_makes_the_tables_once(file: sqlite3.Co
 
 def test_what_is_not_there_is_not_taken_away(file: sqlite3.Connection) -> None:
     STOCK.restock(file, {"a": 2})
-    with pytest.raises(OutOfStock, match="5 of 'a' wanted, 2 available"):
+    with pytest.raises(OutOfStock, match=r"^5 of 'a' wanted, 2 available"):
         STOCK.restock(file, {"a": -5})
-    with pytest.raises(OutOfStock, match="1 of 'b' wanted, there is no such item"):
+    with pytest.raises(OutOfStock, match=r"^1 of 'b' wanted, there is no such item"):
         STOCK.restock(file, {"b": -1})
     STOCK.restock(file, {"a": -2})
     assert shelf(file) == {"a": 0}
