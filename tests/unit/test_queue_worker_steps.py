@@ -1,0 +1,617 @@
+"""The worker of a queue step by step: lanes, answers, the keeper and doors, on a file of SQLite and a planned clock."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sqlite3
+import threading
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from leasehold import Backoff
+from leasehold._runtimes.threads import run
+from leasehold.errors import ConfigurationError, RetryTransaction
+from leasehold.sql import GiveUp, Queue
+from leasehold.sql.queue import worker as module
+from leasehold.sql.queue.doors import open_door
+from leasehold.sql.queue.worker import Plan, Worker, _Running, handler_is_async, stopping
+from tests.unit.planned_waits import PlannedWaits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterator
+    from pathlib import Path
+
+QUEUE = Queue("mails", visibility="40s", max_attempts=2, backoff=Backoff(("1h",), longest="1h", jitter="none"))
+POLL = Backoff(("1s", "2s"), factor=2, longest="8s", jitter="none")
+
+
+class Noted(sqlite3.Connection):
+    """Notes what becomes of it."""
+
+    notes: list[str]
+
+    def commit(self) -> None:
+        self.notes.append("commit")
+        super().commit()
+
+    def rollback(self) -> None:
+        self.notes.append("rollback")
+        super().rollback()
+
+    def close(self) -> None:
+        self.notes.append("close")
+        super().close()
+
+
+class Face:
+    """One thread on a planned clock; what is spawned is noted, and run by the test."""
+
+    def __init__(self, path: Path, handler: Callable[..., object]) -> None:
+        self.runtime = PlannedWaits()
+        self.notes: list[str] = []
+        self.spawned: list[str] = []
+        self.trouble: list[Exception] = []  # of the next transactions
+        self._path = path
+        self._handler = handler
+
+    def connect(self) -> sqlite3.Connection:
+        if self.trouble:
+            raise self.trouble.pop(0)
+        self.notes.append("open")
+        connection = sqlite3.connect(self._path / "queue.db", factory=Noted, timeout=0)
+        connection.notes = self.notes  # type: ignore[attr-defined]
+        return connection
+
+    def door(self) -> Any:
+        return open_door(self.connect, is_async=False)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
+        self.spawned.append(name)
+        coroutine.close()
+
+    async def handle(self, *arguments: object) -> None:
+        self._handler(*arguments)
+
+
+class Bench:
+    """A worker whose parts a test calls, and a connection of the test's own."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.file = sqlite3.connect(path / "queue.db", isolation_level=None, timeout=0)
+        QUEUE.create_tables(self.file)
+
+    def worker(self, handler: Callable[..., object] = lambda *_: None, **words: Any) -> Worker:
+        plan: dict[str, Any] = {"concurrency": 1, "in_transaction": False, "until_idle": True, "poll": POLL, "grace": 9}
+        return Worker(Plan(QUEUE, handler, **{**plan, **words}), Face(self.path, handler))  # type: ignore[arg-type]
+
+    def enqueue(self, *payloads: object) -> None:
+        self.file.execute("BEGIN")
+        for payload in payloads:
+            QUEUE.enqueue(self.file, payload)
+        self.file.execute("COMMIT")
+
+    def claim(self) -> Any:
+        self.file.execute("BEGIN")
+        (job,) = QUEUE.claim(self.file)
+        self.file.execute("COMMIT")
+        return job
+
+    def let_all_be_due(self) -> None:
+        self.file.execute("UPDATE leasehold_queue SET due_at = 1 WHERE due_at IS NOT NULL")
+
+    def states(self) -> list[tuple[str, int]]:
+        return [(job.state, job.attempts) for job in QUEUE.jobs(self.file)]
+
+
+def face_of(worker: Worker) -> Any:
+    return worker.face
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    bench = Bench(tmp_path)
+    yield bench
+    bench.file.close()
+
+
+def busy() -> sqlite3.OperationalError:
+    error = sqlite3.OperationalError("database is locked")
+    error.sqlite_errorcode = sqlite3.SQLITE_BUSY
+    return error
+
+
+# --- a lane
+
+
+def test_a_lane_works_until_nothing_is_due_and_lets_go_of_its_connection(bench: Bench) -> None:
+    bench.enqueue("a", "b", "c")
+    seen: list[object] = []
+
+    def handle(job: Any) -> None:
+        seen.append(job.payload)
+        if job.payload == "b":
+            raise ValueError("no")
+        if job.payload == "c":
+            raise GiveUp("never")
+
+    worker = bench.worker(handle)
+    worker._lanes = 1
+    run(worker._lane())
+    assert seen == ["a", "b", "c"]
+    worked = worker.worked
+    assert (worked.completed, worked.failed, worked.dead, worked.refused) == (1, 2, 1, 0)
+    assert bench.states() == [("done", 1), ("ready", 1), ("dead", 1)]
+    assert (worker._running, worker._error) == ({}, None)
+    notes = face_of(worker).notes
+    assert (notes[0], notes.count("open"), notes[-1]) == ("open", 1, "close")
+    assert worker.stop.is_set()
+    assert worker.over.is_set()
+
+
+def test_the_run_is_over_when_the_last_lane_ends_and_not_before(bench: Bench) -> None:
+    worker = bench.worker()
+    worker._lanes = 2
+    run(worker._lane())
+    assert not worker.stop.is_set()
+    run(worker._lane())
+    assert worker.over.is_set()
+
+
+def test_a_lane_without_work_looks_again_after_pauses_that_begin_anew_with_every_job(bench: Bench) -> None:
+    worker = bench.worker(until_idle=False)
+    runtime: PlannedWaits = face_of(worker).runtime
+    waited: list[float] = []
+
+    def note(then: Callable[[], object] = lambda: None) -> Callable[[], None]:
+        def step() -> None:
+            waited.append((runtime.waits[-1] or 0.0) - runtime.now())
+            then()
+
+        return step
+
+    runtime.plan = [note(), note(), note(lambda: bench.enqueue(1)), note(), note(worker.stop.set)]
+    run(worker._claim_and_work(face_of(worker).door()))
+    assert waited == pytest.approx([1, 2, 4, 1, 2])
+    assert worker.worked.completed == 1
+
+
+def test_a_database_that_is_away_is_asked_again_after_pauses_that_begin_anew_once_it_answers(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "TROUBLE", Backoff(("1s",), factor=2, longest="8s", jitter="none"))
+    bench.enqueue(1)
+    worker = bench.worker(until_idle=False, poll=Backoff(("50s",), longest="50s", jitter="none"))
+    face = face_of(worker)
+    runtime: PlannedWaits = face.runtime
+    waited: list[float] = []
+    steps = iter([None, None, "again", "stop"])
+
+    def note() -> None:
+        waited.append((runtime.waits[-1] or 0.0) - runtime.now())
+        step = next(steps)
+        if step == "again":
+            face.trouble.append(OSError("away"))
+            lane_door._connection = None
+        elif step == "stop":
+            worker.stop.set()
+
+    lane_door = face.door()
+    runtime.plan = [note] * 4
+    face.trouble = [OSError("away"), busy()]
+    with caplog.at_level(logging.INFO, "leasehold"):
+        run(worker._claim_and_work(lane_door))
+    assert waited == pytest.approx([1, 2, 50, 1])
+    assert worker.worked.completed == 1
+    told = [(record.levelname, record.getMessage()) for record in caplog.records]
+    assert told[0] == (
+        "WARNING",
+        "the worker of <Queue 'mails'> could not claim a job: OSError: away; it tries again",
+    )
+    assert told[1][0] == "INFO", "that it is busy is no trouble"
+    run(lane_door.close())
+
+
+@pytest.mark.parametrize("error", [ConfigurationError("wrong"), TypeError("wrong"), ImportError("wrong")], ids=repr)
+def test_what_no_waiting_heals_ends_the_run_with_its_error(bench: Bench, error: Exception) -> None:
+    worker = bench.worker()
+    worker._lanes = 2
+    face_of(worker).trouble = [error]
+    run(worker._lane())
+    assert worker._error is error
+    assert worker.stop.is_set()
+    assert face_of(worker).runtime.waits == []
+
+
+# --- one job
+
+
+def test_work_in_a_transaction_is_done_again_after_a_conflict_and_not_for_ever(bench: Bench) -> None:
+    bench.enqueue(1)
+    calls: list[int] = []
+    limit = [0]
+
+    def handle(tx: Any, job: Any) -> None:
+        calls.append(1)
+        tx.execute("INSERT INTO effect VALUES (1)")
+        if len(calls) < limit[0]:
+            raise RetryTransaction("again")
+
+    bench.file.execute("CREATE TABLE effect (n INTEGER)")
+    for conflicts, tries, state in ((3, 3, "done"), (99, 5, "ready")):
+        calls.clear()
+        limit[0] = conflicts
+        bench.file.execute("DELETE FROM leasehold_queue")
+        bench.enqueue(1)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(module, "SAME_AGAIN", Backoff(("1ms",), longest="1ms", jitter="none", tries=5))
+            worker = bench.worker(handle, in_transaction=True)
+            run(worker._claim_and_work(face_of(worker).door()))
+        assert (len(calls), bench.states()) == (tries, [(state, 1)])
+        assert (worker.worked.completed, worker.worked.failed) == (int(state == "done"), int(state != "done"))
+    assert bench.file.execute("SELECT count(*) FROM effect").fetchone() == (1,), "what was rolled back is not there"
+
+
+def test_work_in_a_transaction_is_not_begun_for_a_job_that_another_has(bench: Bench) -> None:
+    bench.enqueue(1)
+    late = bench.claim()
+    bench.let_all_be_due()
+    bench.claim()
+    worker = bench.worker(lambda *_: pytest.fail("it must not run"), in_transaction=True)
+    run(worker._work(face_of(worker).door(), _Running(late, 100.0)))
+    assert (worker.worked.refused, worker.worked.completed, worker.worked.failed) == (1, 0, 0)
+    assert bench.states() == [("claimed", 2)]
+
+
+def test_handler_that_ends_after_its_job_was_claimed_again_is_counted_as_refused(bench: Bench) -> None:
+    bench.enqueue(1)
+    late = bench.claim()
+
+    def handle(job: Any) -> None:
+        bench.let_all_be_due()
+        bench.claim()
+        raise ValueError("and it failed, too")
+
+    worker = bench.worker(handle)
+    run(worker._work(face_of(worker).door(), _Running(late, 100.0)))
+    assert (worker.worked.refused, worker.worked.failed, worker.worked.dead) == (1, 0, 0)
+
+
+def test_answer_is_written_again_until_its_claim_runs_out(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TROUBLE", Backoff(("10s",), factor=1, longest="10s", jitter="none"))
+    bench.enqueue(1)
+    for failures, ends, state in ((2, 25, "done"), (3, 25, "claimed")):
+        bench.file.execute("UPDATE leasehold_queue SET state = 'ready', due_at = 1, attempts = 0")
+        job = bench.claim()
+        worker = bench.worker()
+        face = face_of(worker)
+        begun = face.runtime.now()
+        face.trouble = [OSError("away")] * failures
+        answered = worker._answer(face.door(), _Running(job, begun + ends), lambda rows: rows.complete(job), "complete")  # noqa: B023
+        if state == "done":
+            assert run(answered) is True
+        else:
+            with pytest.raises(OSError, match="away"):
+                run(answered)
+        assert face.runtime.now() == pytest.approx(begun + 20)
+        assert bench.states() == [(state, 1)]
+
+
+def test_answer_that_no_waiting_heals_is_raised_at_once(bench: Bench) -> None:
+    bench.enqueue(1)
+    job = bench.claim()
+    worker = bench.worker()
+    face_of(worker).trouble = [NameError("wrong")]
+    with pytest.raises(NameError):
+        run(worker._answer(face_of(worker).door(), _Running(job, 1e9), lambda rows: rows.complete(job), "complete"))
+
+
+def test_job_of_a_handler_that_is_cancelled_is_given_back(bench: Bench) -> None:
+    bench.enqueue(1)
+    job = bench.claim()
+
+    def handle(_: Any) -> None:
+        raise KeyboardInterrupt
+
+    worker = bench.worker(handle)
+    with pytest.raises(KeyboardInterrupt):
+        run(worker._work(face_of(worker).door(), _Running(job, 1e9)))
+    assert bench.states() == [("ready", 0)]
+    assert worker._running == {}
+
+
+# --- the keeper
+
+
+def test_keeper_extends_what_runs_and_removes_what_is_over_now_and_then(bench: Bench) -> None:
+    bench.enqueue(*range(3))
+    bench.file.execute("UPDATE leasehold_queue SET state = 'done', due_at = NULL, changed_at = 1 WHERE id = 1")
+    job = bench.claim()
+    worker = bench.worker()
+    face = face_of(worker)
+    runtime: PlannedWaits = face.runtime
+    begun = runtime.now()
+    running = _Running(job, begun + 5)
+    worker._running[job.id] = running
+    ends: list[float] = []
+    over: list[int] = []
+
+    def turn() -> None:
+        runtime.clock.advance((runtime.waits[-1] or 0.0) - runtime.now())
+        ends.append(running.ends - begun)
+        over.append(len([state for state, _ in bench.states() if state == "done"]))
+        bench.file.execute("UPDATE leasehold_queue SET state = 'done', due_at = NULL, changed_at = 1 WHERE id = 3")
+        if len(ends) == 8:
+            worker.over.set()
+
+    runtime.plan = [turn] * 8
+    run(worker._keep())
+    assert [wait - begun for wait in runtime.waits if wait] == pytest.approx([10 * n for n in range(1, 9)])
+    assert ends == pytest.approx([40 + 10 * n for n in range(8)])
+    assert over == [0, 1, 1, 1, 1, 1, 0, 0], "once a minute, the first time at once"
+    assert face.notes[-1] == "close"
+    assert face.notes.count("open") == face.notes.count("close") == 1
+
+
+def test_keeper_marks_a_job_that_another_has_and_leaves_it_alone(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.enqueue(1)
+    late = bench.claim()
+    bench.let_all_be_due()
+    bench.claim()
+    worker = bench.worker()
+    running = _Running(late, 7.0)
+    worker._running[late.id] = running
+    door = face_of(worker).door()
+    for _ in range(2):
+        run(worker._extend_all(door))
+    assert late.lost
+    assert running.ends == 7.0
+    assert len([record for record in caplog.records if "claimed again" in record.getMessage()]) == 1
+    assert worker.worked.refused == 0, "the handler has not ended yet"
+    run(door.close())
+    inside = bench.worker(in_transaction=True)
+    inside._running[late.id] = running
+    late.lost = False
+    run(inside._extend_all(face_of(inside).door()))
+    assert (late.lost, face_of(inside).notes) == (False, [])
+
+
+def test_keeper_goes_on_after_trouble(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    worker = bench.worker()
+    face = face_of(worker)
+    face.trouble = [OSError("away")]
+    bench.enqueue(1)
+    bench.file.execute("UPDATE leasehold_queue SET state = 'done', due_at = NULL, changed_at = 1")
+    face.runtime.plan = [lambda: None, worker.over.set]
+    run(worker._keep())
+    assert "could not extend claims: OSError: away" in caplog.text
+    assert bench.states() == []
+
+
+# --- one run
+
+
+def test_run_starts_its_lanes_waits_for_the_end_and_tells_what_went_wrong(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker = bench.worker(concurrency=3)
+    face, runtime = face_of(worker), face_of(worker).runtime
+    begun = runtime.now()
+    runtime.plan = [lambda: runtime.clock.advance(0.5), worker.stop.set, lambda: None]
+    assert run(worker.run()) is worker.worked
+    assert face.spawned == [
+        *(f"leasehold queue mails {number}" for number in (1, 2, 3)),
+        "leasehold queue mails keeper",
+    ]
+    assert runtime.waits == pytest.approx([begun + 0.5, begun + 1.0, begun + 9.5])
+    assert "0 handlers of <Queue 'mails'> did not end in time" in caplog.text
+    assert worker.over.is_set()
+    assert face.notes == ["open", "commit", "close"], "the table was made, and that connection is let go"
+    failed = bench.worker()
+    failed._error = ZeroDivisionError("x")
+    failed.stop.set()
+    failed.over.set()
+    with pytest.raises(ZeroDivisionError):
+        run(failed.run())
+
+
+def test_options_of_a_run_are_checked() -> None:
+    nothing: Any = None
+    words: dict[str, Any] = {"in_transaction": False, "until_idle": True, "grace": 1.0}
+    with pytest.raises(ConfigurationError, match="concurrency must be a whole number of at least 1"):
+        Plan(QUEUE, print, concurrency=0, poll=POLL, **words)
+    with pytest.raises(ConfigurationError, match=r"poll must be a leasehold\.Backoff, not a NoneType"):
+        Plan(QUEUE, print, concurrency=1, poll=nothing, **words)
+    with pytest.raises(ConfigurationError, match="grace"):
+        QUEUE.run(print, nothing, grace=-1)
+    with pytest.raises(ConfigurationError, match=r"run_async"):
+        QUEUE.run(asyncio.sleep, nothing)
+    with pytest.raises(ConfigurationError, match="async def"):
+        asyncio.run(QUEUE.run_async(print, nothing))
+
+
+def test_handler_is_async_also_if_it_is_an_object_with_such_a_call() -> None:
+    class Handler:
+        async def __call__(self, job: Any) -> None:
+            pass
+
+    assert [handler_is_async(each) for each in (asyncio.sleep, Handler(), print, lambda: None)] == [
+        True, True, False, False,
+    ]  # fmt: skip
+
+
+# --- signals
+
+
+def test_first_signal_stops_and_the_second_goes_to_whoever_had_it_before() -> None:
+    heard: list[str] = []
+    before = signal.getsignal(signal.SIGUSR1)
+    signal.signal(signal.SIGUSR1, lambda *_: heard.append("before"))
+    try:
+        own = signal.getsignal(signal.SIGUSR1)
+        with stopping(lambda: heard.append("stop"), [signal.SIGUSR1]):
+            signal.raise_signal(signal.SIGUSR1)
+            signal.raise_signal(signal.SIGUSR1)
+        assert heard == ["stop", "before"]
+        with pytest.raises(KeyError), stopping(lambda: None, [signal.SIGUSR1]):
+            assert signal.getsignal(signal.SIGUSR1) is not own
+            raise KeyError
+        assert signal.getsignal(signal.SIGUSR1) is own
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+        with stopping(lambda: heard.append("stop"), [signal.SIGUSR1]):
+            assert signal.getsignal(signal.SIGUSR1) is signal.SIG_IGN, "as under nohup"
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_both_signals_that_end_a_program_are_heard_unless_told_otherwise() -> None:
+    ending = (signal.SIGTERM, signal.SIGINT)
+    before = [signal.getsignal(number) for number in ending]
+    with stopping(lambda: None, None):
+        assert all(signal.getsignal(number) is not was for number, was in zip(ending, before, strict=True))
+    with stopping(lambda: None, ()):
+        assert [signal.getsignal(number) for number in ending] == before
+    assert [signal.getsignal(number) for number in ending] == before
+    answers: list[str] = []
+
+    def elsewhere() -> None:
+        with stopping(lambda: None, None), stopping(lambda: None, ()):
+            answers.append("none are needed")
+        try:
+            with stopping(lambda: None, [signal.SIGTERM]):
+                pass
+        except ConfigurationError as error:
+            answers.append(str(error))
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert answers[0] == "none are needed"
+    assert "only the main thread" in answers[1]
+
+
+# --- doors
+
+
+async def through(door: Any, error: BaseException | None = None) -> None:
+    async with door.begin() as tx:
+        tx.execute("INSERT INTO t VALUES (1)")
+        if error is not None:
+            raise error
+
+
+@pytest.fixture
+def face(tmp_path: Path) -> Face:
+    with closing(sqlite3.connect(tmp_path / "queue.db")) as file:
+        file.execute("CREATE TABLE t (n INTEGER)")
+    return Face(tmp_path, print)
+
+
+def test_connection_of_a_door_serves_one_transaction_after_the_other_until_an_error(face: Face) -> None:
+    door = face.door()
+    for _ in range(2):
+        run(through(door))
+    assert face.notes == ["open", "commit", "commit"]
+    with pytest.raises(KeyError):
+        run(through(door, KeyError("x")))
+    assert face.notes[3:] == ["rollback", "close"]
+    run(through(door))
+    run(door.close())
+    run(door.close())
+    assert face.notes[5:] == ["open", "commit", "close"]
+
+
+def test_nothing_is_sent_over_a_connection_whose_task_is_cancelled(face: Face) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run(through(face.door(), KeyboardInterrupt()))
+    assert face.notes == ["open", "close"]
+
+
+def test_connection_in_autocommit_gets_its_transaction_by_statements(face: Face) -> None:
+    asked: list[str] = []
+
+    def connect() -> sqlite3.Connection:
+        connection = face.connect()
+        connection.isolation_level = None
+        connection.set_trace_callback(asked.append)
+        return connection
+
+    door = open_door(connect, is_async=False)
+    run(through(door))
+    with pytest.raises(KeyError):
+        run(through(door, KeyError("x")))
+    insert = "INSERT INTO t VALUES (1)"
+    assert asked == ["BEGIN IMMEDIATE", insert, "COMMIT", "BEGIN IMMEDIATE", insert, "ROLLBACK"]
+    assert face.notes == ["open", "close"]
+
+
+def test_connection_from_a_pool_goes_back_after_every_transaction(face: Face) -> None:
+    class Engine:
+        dialect = begin = connect = None
+
+    engine: Any = Engine()
+    engine.connect = face.connect
+    door = open_door(engine, is_async=False)
+    run(through(door))
+    run(through(door))
+    assert face.notes == ["open", "commit", "close"] * 2
+    with pytest.raises(ConfigurationError, match="run_async"):
+        open_door(engine, is_async=True)
+
+
+def test_plain_connection_is_committed_and_let_go_also_after_an_error(face: Face) -> None:
+    async def plain(door: Any, error: Exception | None = None) -> None:
+        async with door.plain() as connection:
+            connection.execute("INSERT INTO t VALUES (1)")
+            if error is not None:
+                raise error
+
+    door = face.door()
+    run(plain(door))
+    with pytest.raises(KeyError):
+        run(plain(door, KeyError("x")))
+    assert face.notes == ["open", "commit", "close", "open", "close"]
+
+
+def test_block_is_entered_and_left_and_its_transaction_is_its_own(face: Face) -> None:
+    @contextmanager
+    def block() -> Iterator[sqlite3.Connection]:
+        with closing(face.connect()) as connection, connection:
+            yield connection
+
+    door = open_door(block, is_async=False)
+    run(through(door))
+    with pytest.raises(KeyError):
+        run(through(door, KeyError("x")))
+    assert face.notes == ["open", "close"] * 2  # `with connection` commits without a call that can be noted
+    with closing(face.connect()) as look:
+        assert look.execute("SELECT count(*) FROM t").fetchone() == (1,)
+
+
+def test_what_is_no_source_of_transactions_is_refused() -> None:
+    class Awaitable:
+        closed = False
+
+        def __await__(self) -> Any:
+            yield
+
+        def close(self) -> None:
+            self.closed = True
+
+    made = Awaitable()
+    with pytest.raises(ConfigurationError, match=r"for this one use run_async\(\)"):
+        run(through(open_door(lambda: made, is_async=False)))
+    assert made.closed
+    with pytest.raises(ConfigurationError, match="a int, which is no connection and no block"):
+        run(through(open_door(lambda: 7, is_async=False)))
+    with pytest.raises(ConfigurationError, match=r"Django database is used with run\(\)"):
+        open_door("default", is_async=True)
+    for nothing in (7, sqlite3.connect(":memory:")):
+        with pytest.raises(ConfigurationError, match="can serve only one thread"):
+            open_door(nothing, is_async=False)
