@@ -10,6 +10,7 @@ import threading
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
+import aiosqlite
 import pytest
 
 from leasehold import Backoff
@@ -256,6 +257,28 @@ def test_work_in_a_transaction_is_done_again_after_a_conflict_and_not_for_ever(b
     assert bench.file.execute("SELECT count(*) FROM effect").fetchone() == (1,), "what was rolled back is not there"
 
 
+def test_work_in_a_transaction_that_fails_by_itself_is_not_done_again_at_once(bench: Bench) -> None:
+    bench.enqueue(1)
+    calls: list[int] = []
+
+    def handle(tx: Any, job: Any) -> None:
+        calls.append(job.attempt)
+        raise ValueError("no")
+
+    worker = bench.worker(handle, in_transaction=True)
+    run(worker._claim_and_work(face_of(worker).door()))
+    assert (calls, bench.states()) == ([1], [("ready", 1)])
+
+
+def test_claim_is_good_for_its_visibility_from_the_moment_at_which_it_was_asked_for(bench: Bench) -> None:
+    bench.enqueue(1)
+    ends: list[float] = []
+    worker = bench.worker(lambda job: ends.append(worker._running[job.id].ends))
+    begun = face_of(worker).runtime.now()
+    run(worker._claim_and_work(face_of(worker).door()))
+    assert ends == [begun + 40]
+
+
 def test_work_in_a_transaction_is_not_begun_for_a_job_that_another_has(bench: Bench) -> None:
     bench.enqueue(1)
     late = bench.claim()
@@ -444,6 +467,32 @@ def test_handler_is_async_also_if_it_is_an_object_with_such_a_call() -> None:
     assert [handler_is_async(each) for each in (asyncio.sleep, Handler(), print, lambda: None)] == [
         True, True, False, False,
     ]  # fmt: skip
+
+
+def test_run_on_an_event_loop_ends_when_it_is_told_to_and_gives_back_what_does_not_end(bench: Bench) -> None:
+    bench.enqueue("short", "long")
+    done: list[object] = []
+
+    async def main() -> Any:
+        stops: list[Callable[[], None]] = []
+
+        async def handle(job: Any) -> None:
+            if job.payload == "long":
+                stops[0]()
+                await asyncio.Event().wait()
+            done.append(job.payload)
+
+        def connect() -> Any:
+            return aiosqlite.connect(bench.path / "queue.db")
+
+        before = asyncio.all_tasks()
+        worked = await QUEUE.run_async(handle, connect, stop=stops.append, grace=0, poll=POLL, signals=())
+        assert asyncio.all_tasks() == before, "no task is left"
+        return worked
+
+    worked = asyncio.run(main())
+    assert (worked.completed, worked.failed, done) == (1, 0, ["short"])
+    assert bench.states() == [("done", 1), ("ready", 0)]
 
 
 # --- signals
