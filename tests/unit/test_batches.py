@@ -57,6 +57,10 @@ def place_of(ahead: int) -> Place:
     return Place(grant_of().claim, Signal(), 1.0, ahead)
 
 
+def test_a_waiter_elsewhere_is_overtaken_by_few_and_for_a_moment() -> None:
+    assert (MOST, LONGEST) == (64, 0.05)
+
+
 @pytest.mark.parametrize(("waiting", "wanted"), [(0, 0), (1, 0), (2, 1), (5, 4), (MOST + 1, MOST), (MOST + 9, MOST)])
 def test_a_batch_wants_a_fence_for_each_but_the_first_and_not_too_many(waiting: int, wanted: int) -> None:
     assert line(waiting)[0].fences_wanted == wanted
@@ -284,9 +288,11 @@ def test_a_parked_lease_is_the_same_grant_under_the_next_fence() -> None:
         assert batch.present == weakref.ref(parked)
         assert parked.next_action() == NOW + 0.5, "the keeper looks at the end of its stay"
         parked.under_way, parked.failure = 0, None
+        parked.taker = 0
         store.clock.advance(0.25)
         again = client.lock("x", linger=0.5, max_hold=2).acquire()
         assert again._twin._tenure is parked
+        assert parked.taker == id(client._twin._runtime.current())
         assert (parked.deadline, parked.handles, batch.is_parked) == (NOW + 2.25, 1, False)
         assert parked.next_action() == NOW + 2.25
         again.release()

@@ -341,6 +341,7 @@ def test_a_wait_for_the_loss_goes_on_after_a_renewal_and_ends_with_the_news() ->
         def end() -> None:
             lease.loss, lease.ends = loss, NOW
             lease.watchers[0].on_end(loss)
+            assert lease.watchers[0]._signal.is_set(), "it wakes who waits"
 
         return end
 
