@@ -253,27 +253,29 @@ def test_what_is_done_at_home_is_waited_for_and_not_begun_where_no_loop_runs() -
         await asyncio.sleep(0.001)
         done.append(asyncio.get_running_loop())
 
-    async def fails() -> None:
-        done.append("failed")
-        raise ValueError
+    may_end = threading.Event()
 
-    async def never() -> None:
-        await asyncio.sleep(3600)
+    async def slow() -> None:
+        while not may_end.is_set():
+            await asyncio.sleep(0.001)
+
+    async def everything_is_over() -> None:
+        await asyncio.gather(*(task for task in asyncio.all_tasks() if task is not asyncio.current_task()))
 
     async def main() -> list[bool]:
         soon, late = runtime.now() + 0.01, runtime.now() + 60
         return [
             await runtime.at_home(still, operation, late),
             await runtime.at_home(running, operation, late),
-            await runtime.at_home(running, never, soon),
+            await runtime.at_home(running, slow, soon),
         ]
 
     assert asyncio.run(main()) == [False, True, True]
     assert done == [running]
     still.close()
     assert asyncio.run(runtime.at_home(still, operation, runtime.now() + 60)) is False
-    running.call_soon_threadsafe(lambda: [task.cancel() for task in asyncio.all_tasks(running)])
-    eventually(lambda: not asyncio.all_tasks(running))
+    may_end.set()
+    asyncio.run_coroutine_threadsafe(everything_is_over(), running).result(60)
     running.call_soon_threadsafe(running.stop)
     thread.join(60)
     running.close()
