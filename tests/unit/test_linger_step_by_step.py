@@ -10,7 +10,9 @@ import pytest
 from leasehold import OutcomeUnknown, events
 from leasehold._core import linger
 from leasehold._core.linger import LingeringTenure
+from leasehold._core.states import State
 from leasehold._core.validity import believed_until
+from leasehold._runtimes.threads import run
 from leasehold.testing import ManualStore
 from tests.unit.test_calls_step_by_step import NOW, Steps, granted, placed, steps  # noqa: F401 - a fixture
 
@@ -151,3 +153,63 @@ def test_a_parked_lease_that_another_call_took_meanwhile_is_not_given_back(monke
         state = client.inspect("x")
         assert state is not None
         assert lease.release()
+
+
+class Released:
+    """Two parked leases; `untils` has until when each release was sent, and the first may be interrupted."""
+
+    def __init__(self, *, interrupted: bool = False, takes: float = 0.0) -> None:
+        self.store = ManualStore(autojump=None)
+        self.client = self.store.connect()
+        for name in "xy":
+            self.client.lock(name, linger=0.5).acquire().release()
+        self.opened = self.client._twin._open()
+        self.untils: list[float] = []
+        self.interrupted, self.takes = interrupted, takes
+        backend: Any = self.opened.backend
+        self.plain = backend.release
+        backend.release = self._release
+
+    async def _release(self, grant: Any, until: float, /) -> Any:
+        self.untils.append(round(until - NOW, 6))
+        if self.interrupted:
+            self.interrupted = False
+            raise Interrupted
+        self.store.clock.advance(self.takes)
+        return await self.plain(grant, until)
+
+
+@pytest.mark.parametrize(("limit", "untils"), [(None, [1.0, 1.0]), (0.9, [0.9, 0.9]), (9.0, [1.0, 1.0])])
+def test_all_that_is_parked_is_given_back_within_one_grace(limit: float | None, untils: list[float]) -> None:
+    scene = Released(takes=0.3)
+    run(scene.opened.end_parked(*([] if limit is None else [NOW + limit])))
+    assert scene.untils == untils
+    assert scene.opened.parked == {}
+    scene.store.close()
+
+
+def test_an_interruption_does_not_keep_what_is_parked_from_being_given_back() -> None:
+    ways: list[Any] = [lambda opened: opened.end_parked(), lambda opened: opened.unpark("leasehold:x")]
+    for give_back in ways:
+        scene = Released(interrupted=True)
+        with pytest.raises(Interrupted):
+            run(give_back(scene.opened))
+        with scene.store.connect() as other:
+            lease = other.lock("x").try_acquire()
+            assert lease is not None
+            lease.release()
+        scene.store.close()
+
+
+def test_what_is_given_back_is_not_renewed_meanwhile() -> None:
+    scene = Released()
+    parked = scene.opened.parked["leasehold:x"]
+    assert parked.stop_lingering()
+    assert parked.state is State.RELEASING
+    assert not parked.wants_renewal(NOW + 20)
+    assert parked.stop_lingering(), "it may be repeated"
+    run(parked.go_back())
+    assert len(scene.untils) == 1
+    run(scene.opened.unpark("leasehold:x"))
+    assert len(scene.untils) == 1
+    scene.store.close()
