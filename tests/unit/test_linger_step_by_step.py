@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from leasehold import OutcomeUnknown, events
+from leasehold import BackendUnavailable, OutcomeUnknown, events
 from leasehold._core import linger
 from leasehold._core.linger import LingeringTenure
 from leasehold._core.states import State
@@ -47,8 +47,9 @@ def after(seconds: float, answer: Callable[[Any], Any], scene: Steps) -> Callabl
         ([granted(spare=0)], [], False),
         ([placed(0.4)], [granted(spare=9)], False),  # most likely somebody else waits as well
         ([OutcomeUnknown("no answer"), granted(spare=9)], [], False),  # the first request may still arrive
+        ([BackendUnavailable("away"), granted(spare=9)], [], False),
     ],
-    ids=["at once", "no fences", "after a wait", "in doubt"],
+    ids=["at once", "no fences", "after a wait", "in doubt", "after an outage"],
 )
 def test_only_a_grant_that_came_at_once_and_without_doubt_lingers(
     steps: Steps,  # noqa: F811

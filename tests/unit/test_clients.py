@@ -1,0 +1,182 @@
+"""What a client does at its end, what its objects look like, and that none of them travels to another process."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import leasehold
+from leasehold import AcquireTimeout, ClientClosed, ConfigurationError, LossReason
+from leasehold.testing import ManualStore
+
+if TYPE_CHECKING:
+    from leasehold import Client
+
+NOW = 1_000.0
+
+
+def released(client: Client) -> list[float]:
+    """Until when each release of this client will have been sent."""
+    untils: list[float] = []
+    backend: Any = client._twin._open().backend
+    plain = backend.release
+
+    async def noted(grant: Any, until: float = math.inf, /) -> Any:
+        untils.append(round(until - NOW, 6))
+        return await plain(grant, until)
+
+    backend.release = noted
+    return untils
+
+
+@pytest.mark.parametrize(("options", "until"), [({}, 5.0), ({"timeout": 3}, 3.0), ({"timeout": "200ms"}, 0.2)])
+def test_closing_with_release_gives_back_within_the_time_that_it_was_given(
+    options: dict[str, Any], until: float
+) -> None:
+    store = ManualStore(autojump=None)
+    client, other = store.connect(), store.connect()
+    untils = released(client)
+    lease = client.lock("x").acquire()
+    client.close(release=True, **options)
+    assert untils == [until]
+    assert lease.loss is not None
+    assert lease.loss.reason is LossReason.GIVEN_BACK
+    other.lock("x").acquire(0).release()
+    store.close()
+
+
+def test_closing_without_release_leaves_the_lock_to_its_ttl() -> None:
+    store = ManualStore(autojump=None)
+    client, other = store.connect(), store.connect()
+    untils = released(client)
+    lease = client.lock("x").acquire()
+    with pytest.warns(ResourceWarning, match="while it held 'x'"):
+        client.close(timeout=0)
+    assert untils == []
+    assert lease.loss is not None
+    assert lease.loss.reason is LossReason.CLOSED
+    with pytest.raises(AcquireTimeout):
+        other.lock("x").acquire(0)
+    store.close()
+
+
+def test_a_client_is_closed_at_the_end_of_its_block_in_both_faces() -> None:
+    store = ManualStore(autojump=None)
+    with store.connect() as client:
+        client.lock("x").acquire().release()
+    with pytest.raises(ClientClosed):
+        client.lock("x").try_acquire()
+    client.close()  # may be called twice
+
+    async def main() -> None:
+        async with store.connect_async() as client:
+            await (await client.lock("x").acquire()).release()
+        with pytest.raises(ClientClosed):
+            await client.lock("x").try_acquire()
+        await client.close()
+
+    asyncio.run(main())
+
+
+def test_what_an_object_looks_like_in_both_faces() -> None:
+    store = ManualStore(autojump=None)
+    with store.connect(namespace="shop") as client, client.lock_all(["b", "a"]).hold() as leases:
+        lock, lease = client.lock("x", ttl=90), leases.leases["a"]
+        blocking: list[Any] = [
+            client, lock, client.rwlock("x"), client.rwlock("x").read, client.semaphore("x", 2),
+            client.lock_all(["b", "a"]), leases, lease,
+        ]  # fmt: skip
+        shown = [
+            "<Client namespace='shop'>", "<Lock 'x' exclusive ttl=90>", "<RWLock 'x'>", "<Lock 'x' shared ttl=30>",
+            "<Lock 'x' permit ttl=30>", "<LockSet 'a', 'b'>", "<LeaseSet 'a', 'b'>",
+            f"<Lease 'a' fence={lease.fence} held>",
+        ]  # fmt: skip
+        assert [repr(each) for each in blocking] == shown
+        assert [repr(each._twin) for each in blocking] == [text.replace("<", "<Async", 1) for text in shown]
+        for each in blocking:
+            for face in (each, each._twin):
+                with pytest.raises(TypeError, match=r"process|other one"):
+                    pickle.dumps(face)
+    assert repr(lease).endswith(" released>")
+
+
+def test_a_lock_is_no_block_and_nothing_to_release() -> None:
+    with ManualStore(autojump=None).connect() as client:
+        lock: Any = client.lock("x")
+        for face in (lock, lock._twin):
+            with pytest.raises(TypeError, match=r"write `with lock\.hold\(\) as lease:`"), face:
+                pass
+            with pytest.raises(TypeError, match="call release"):
+                face.release()
+
+    async def main() -> None:
+        with pytest.raises(TypeError, match="or `async with`"):
+            async with lock._twin:
+                pass
+
+    asyncio.run(main())
+
+
+def test_a_lock_tells_how_it_was_made() -> None:
+    with ManualStore(autojump=None).connect(ttl=20) as client:
+        lock = client.lock("x", group="jobs")
+        assert (lock.name, lock.ttl, lock.group) == ("x", 20.0, "jobs")
+        assert client.lock("x").group is None
+        assert client.lock_all(["c", "a", "b", "a"]).names == ("a", "b", "c")
+        pair = client.rwlock("x")
+        with pair.read.hold(), pair.read.hold():
+            assert pair.write.try_acquire() is None
+        with pair.write.hold():
+            assert pair.read.try_acquire() is None
+
+
+@pytest.mark.parametrize("on_busy", [7, False, "x"])
+@pytest.mark.parametrize("of", [lambda client: client.lock("x"), lambda client: client.lock_all(["x", "y"])])
+def test_what_cannot_be_called_for_a_busy_lock_is_refused_before_it_is_asked_for(of: Any, on_busy: Any) -> None:
+    store = ManualStore(autojump=None)
+    with store.connect() as client:
+        with pytest.raises(ConfigurationError, match="on_busy must be a function"):
+            of(client).acquire(0, on_busy=on_busy)
+        assert "join" not in store.faults.calls
+        assert "try_acquire" not in store.faults.calls
+
+
+def test_what_a_busy_lock_gives_instead_may_be_anything() -> None:
+    def gives(given: Any) -> Any:
+        return lambda _: given
+
+    store = ManualStore(autojump=None)
+    with store.connect() as client, store.connect() as other, other.lock("x").hold():
+        for given in (None, 0, "later", AcquireTimeout("x")):
+            assert client.lock("x").acquire(0, on_busy=gives(given)) is given
+            assert client.lock_all(["w", "x"]).acquire(0, on_busy=gives(given)) is given
+        assert client.inspect("w") is None, "what was taken before is given back"
+        with pytest.raises(ZeroDivisionError):
+            client.lock("x").acquire(0, on_busy=lambda _: 1 / 0)
+
+
+def test_one_who_is_alone_gets_a_lease_of_his_own_face_from_every_call() -> None:
+    with ManualStore(autojump=None).connect() as client:
+        ways: list[Any] = [
+            lambda: client.lock("x").acquire(),
+            lambda: client.lock("x").acquire(1, on_busy=lambda _: None),
+            lambda: client.lock("x").try_acquire(),
+        ]
+        for way in ways:
+            lease = way()
+            assert type(lease) is leasehold.Lease
+            lease.release()
+        several: list[Any] = [
+            lambda: client.lock_all(["x", "y"]).acquire(),
+            lambda: client.lock_all(["x", "y"]).acquire(1, on_busy=lambda _: None),
+            lambda: client.lock_all(["x", "y"]).try_acquire(),
+        ]
+        for way in several:
+            leases = way()
+            assert type(leases) is leasehold.LeaseSet
+            assert type(leases.leases["x"]) is leasehold.Lease
+            leases.release()
