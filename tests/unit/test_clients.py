@@ -159,6 +159,19 @@ def test_what_a_busy_lock_gives_instead_may_be_anything() -> None:
             client.lock("x").acquire(0, on_busy=lambda _: 1 / 0)
 
 
+def test_a_block_of_several_locks_waits_as_it_was_told() -> None:
+    store = ManualStore()
+    heard: list[Any] = []
+    with store.connect() as client, store.connect() as other, other.lock("x", ttl=3600).hold():
+        how: Any = {"backoff": leasehold.Backoff(("1ms",), tries=2), "on_wait": lambda *facts: heard.append(facts)}
+        with (
+            pytest.raises(AcquireTimeout, match="and 2 tries"),
+            client.lock_all(["w", "x"]).hold(60, on_lost=print, **how),
+        ):
+            pass
+    assert heard
+
+
 def test_one_who_is_alone_gets_a_lease_of_his_own_face_from_every_call() -> None:
     with ManualStore(autojump=None).connect() as client:
         ways: list[Any] = [

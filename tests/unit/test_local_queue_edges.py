@@ -1,0 +1,92 @@
+"""The local queue at its edges: lines without a delegate, locks that do not line up, lines that are forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from leasehold._core.local_queue import SWEEP_AT_LEAST, LocalQueue
+from tests.unit.test_local_queue import Scene, story
+
+
+@story
+async def test_who_comes_to_a_line_without_a_delegate_asks_the_store(scene: Scene) -> None:
+    first = await scene.batch(1)
+    assert scene.line.delegate is None
+    second = asyncio.create_task(scene.client.lock("x").acquire())
+    await scene.until(lambda: scene.line.place is not None)
+    assert (await scene.in_the_store())[1] == 1
+    assert await first.release()
+    assert await (await second).release()
+    assert scene.is_empty()
+
+
+def places(marks: bool, **options: Any) -> int:
+    """How many places three waiters have in the store."""
+    found: list[int] = []
+
+    @story
+    async def play(scene: Scene) -> None:
+        held = await scene.other.lock("x").acquire()
+        local = scene.client._open().local
+        assert local is not None
+        local.marks = marks
+        scene.tasks = [asyncio.create_task(scene.client.lock("x", **options).acquire()) for _ in range(3)]
+        await scene.until(lambda: scene.waiting == 3)
+        found.append((await scene.in_the_store())[1])
+        await held.release()
+        for task in scene.tasks:
+            await (await task).release()
+        assert scene.is_empty()
+
+    play()
+    return found[0]
+
+
+@pytest.mark.parametrize("marks", [True, False], ids=["server", "embedded"])
+@pytest.mark.parametrize(
+    ("options", "number"),
+    [({}, 1), ({"fair": "strict"}, 3), ({"renew": False}, 3)],
+    ids=["plain", "strict", "not renewed"],
+)
+def test_who_shares_a_place_in_the_store(marks: bool, options: dict[str, Any], number: int) -> None:
+    assert places(marks, **options) == number
+
+
+def idle_line(key: str) -> LocalQueue:
+    spec: Any = SimpleNamespace(key=key, ttl=30.0, holder=None)
+    return LocalQueue(spec)
+
+
+@story
+async def test_lines_that_nobody_will_come_back_to_are_forgotten_in_time(scene: Scene) -> None:
+    local = scene.client._open().local
+    assert local is not None
+    busy: Any = idle_line("busy")
+    busy.delegate = object()
+    local.queues["busy"] = busy
+    for number in range(SWEEP_AT_LEAST - 2):
+        local.queues[str(number)] = idle_line(str(number))
+    await (await scene.client.lock("x").acquire()).release()
+    assert len(local.queues) == SWEEP_AT_LEAST - 1
+    local.queues["one more"] = idle_line("one more")
+    await (await scene.client.lock("x").acquire()).release()
+    assert list(local.queues) == ["busy"]
+    assert local._sweep_at == SWEEP_AT_LEAST + 2
+    local.queues.clear()
+
+
+@story
+async def test_a_forked_child_forgets_who_stands_in_line(scene: Scene) -> None:
+    held = await scene.other.lock("x").acquire()
+    await scene.come(2)
+    local = scene.client._open().local
+    assert local is not None
+    queues = dict(local.queues)
+    local.bury()
+    assert local.queues == {}
+    local.queues.update(queues)
+    await held.release()
