@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from leasehold import OutcomeUnknown
 from leasehold._core.local_queue import SWEEP_AT_LEAST, LocalQueue
+from tests.unit.test_calls_step_by_step import Steps, granted, placed, steps  # noqa: F401 - a fixture
 from tests.unit.test_local_queue import Scene, story
 
 
@@ -90,3 +92,29 @@ async def test_a_forked_child_forgets_who_stands_in_line(scene: Scene) -> None:
     assert local.queues == {}
     local.queues.update(queues)
     await held.release()
+
+
+def test_a_grant_of_the_line_that_is_over_when_it_arrives_serves_nobody_and_is_asked_for_again(
+    steps: Steps,  # noqa: F811
+) -> None:
+    def late(place: Any) -> Any:
+        steps.store.clock.advance(30)
+        return granted(spare=9)(place)
+
+    steps.answers("join", placed(0.4))
+    steps.answers("turn", late, granted(spare=9))
+    lease = steps.client.lock("x", slow_wait=None).acquire(None)
+    assert [verb for verb, _ in steps.calls] == ["join", "turn", "withdraw", "join", "turn"]
+    assert lease.remaining() > 29
+
+
+@pytest.mark.parametrize("is_silent", [True, False])
+def test_doubt_about_a_grant_of_the_line_goes_with_it_to_whoever_is_served(
+    steps: Steps,  # noqa: F811
+    is_silent: bool,
+) -> None:
+    """A copy of the request may still be under way: the release has to withdraw the claim as well."""
+    steps.answers("join", placed(0.4))
+    steps.answers("turn", *[OutcomeUnknown("no answer")] * is_silent, granted(spare=9))
+    lease = steps.client.lock("x", slow_wait=None).acquire(5)
+    assert lease._twin._tenure.doubtful is is_silent

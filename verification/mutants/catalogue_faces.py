@@ -276,4 +276,12 @@ FACES_MUTANTS: tuple[Mutant, ...] = (
         "            if timeout != 0:\n                waiter",
         ("tests/unit/test_runtimes.py::test_a_signal_raised_just_before_a_thread_sleeps_wakes_it",),
     ),
+    Mutant(
+        "lock-set-block-forgets-how-to-wait",
+        "a block under several locks ignores backoff and on_wait",
+        _LOCK,
+        "return AsyncHold(self._client, self._acquiring(waiting), timeout, on_lost, on_busy)",
+        "return AsyncHold(self._client, self._acquire_until, timeout, on_lost, on_busy)",
+        ("tests/unit/test_clients.py::test_a_block_of_several_locks_waits_as_it_was_told",),
+    ),
 )

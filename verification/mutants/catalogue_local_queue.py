@@ -10,6 +10,8 @@ _QUEUE = "_core/local_queue.py"
 _TESTS = "tests/unit/test_local_queue.py"
 _LINGER = "_core/linger.py"
 _LINGER_TESTS = "tests/unit/test_linger.py"
+_LINGER_STEPS = "tests/unit/test_linger_step_by_step.py"
+_EDGES = "tests/unit/test_local_queue_edges.py"
 
 LOCAL_QUEUE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
@@ -184,5 +186,47 @@ LOCAL_QUEUE_MUTANTS: tuple[Mutant, ...] = (
         "        if is_wanted or opened.waiting_calls.is_leaving or not batch",
         "        if is_wanted or not batch",
         (f"{_LINGER_TESTS}::test_a_lease_released_while_the_client_closes_goes_to_the_store",),
+    ),
+    Mutant(
+        "local-line-without-a-delegate",
+        "a call that comes to a line whose batch still lasts, and where nobody waits, waits for ever",
+        _QUEUE,
+        "            if queue.delegate is None:\n                queue.delegate = waiter\n",
+        "",
+        (f"{_EDGES}::test_who_comes_to_a_line_without_a_delegate_asks_the_store",),
+    ),
+    Mutant(
+        "local-lines-are-never-forgotten",
+        "a client that has met millions of names keeps the lines of all whose last lease was lost or dropped",
+        _QUEUE,
+        "        if len(self.queues) >= self._sweep_at:\n            self._sweep()\n",
+        "",
+        (f"{_EDGES}::test_lines_that_nobody_will_come_back_to_are_forgotten_in_time",),
+    ),
+    Mutant(
+        "linger-trusted-too-long",
+        "the next holder of a lock that lingers trusts it for as long as its own max_hold allows",
+        _LINGER,
+        "            parked.deadline = min(batch.trusted, parked.ends)\n",
+        "            parked.deadline = parked.ends\n",
+        (
+            f"{_LINGER_STEPS}::test_a_parked_lease_is_trusted_no_longer_than_the_grant_whatever_max_hold_its_next_holder_has",
+        ),
+    ),
+    Mutant(
+        "linger-interrupted-taker-keeps-it",
+        "a call that a signal handler interrupts while it takes a parked lease leaves the lock held by nobody",
+        _LINGER,
+        "        elif call is not None and batch.taken_by is call:",
+        "        elif call is None and batch.taken_by is call:",
+        (f"{_LINGER_STEPS}::test_a_call_that_is_interrupted_while_it_takes_a_parked_lease_leaves_the_lock_free",),
+    ),
+    Mutant(
+        "linger-interrupted-end",
+        "an interruption while a client ends keeps what is parked from being given back",
+        _LINGER,
+        "    await opened.runtime.shielded(give_back_all)\n",
+        "    await give_back_all()\n",
+        (f"{_LINGER_STEPS}::test_an_interruption_does_not_keep_what_is_parked_from_being_given_back",),
     ),
 )
