@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from leasehold import OutcomeUnknown
+from leasehold._backoff import QUEUE_OR_POLL
+from leasehold._core.acquire import _Attempt
 from leasehold._core.local_queue import SWEEP_AT_LEAST, LocalQueue
-from tests.unit.test_calls_step_by_step import Steps, granted, placed, steps  # noqa: F401 - a fixture
+from tests.unit.test_calls_step_by_step import NOW, Steps, granted, placed, steps  # noqa: F401 - a fixture
 from tests.unit.test_local_queue import Scene, story
 
 
@@ -118,3 +120,20 @@ def test_doubt_about_a_grant_of_the_line_goes_with_it_to_whoever_is_served(
     steps.answers("turn", *[OutcomeUnknown("no answer")] * is_silent, granted(spare=9))
     lease = steps.client.lock("x", slow_wait=None).acquire(5)
     assert lease._twin._tenure.doubtful is is_silent
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_whoever_takes_a_place_over_takes_over_all_that_is_known_of_its_claim(
+    steps: Steps,  # noqa: F811
+    is_known: bool,
+) -> None:
+    spec = steps.client.lock("x")._twin._spec
+    one, other = (_Attempt(steps.opened, spec, NOW + 5, QUEUE_OR_POLL) for _ in range(2))
+    claim = one._fresh_claim()
+    one._traceless, one._doubt, one._silent = False, is_known, is_known
+    other._fresh_claim()
+    other._doubt, other._silent = not is_known, not is_known
+    other.adopt(one)
+    assert other._claim is claim
+    assert (other._doubt, other._silent, other._traceless) == (is_known, is_known, False)
+    assert one._traceless, "it is not to be withdrawn by whoever left"

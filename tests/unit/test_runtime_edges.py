@@ -203,6 +203,19 @@ def test_a_signal_moves_with_its_waiters_to_another_loop_in_another_thread() -> 
     assert heard == [True]
 
 
+def test_a_signal_may_be_set_twice_before_anybody_has_woken_up() -> None:
+    async def main() -> None:
+        signal = AsyncioSignal()
+        waiting = [asyncio.create_task(signal.wait(SYSTEM_CLOCK, SYSTEM_CLOCK.now() + 60)) for _ in range(2)]
+        await asyncio.sleep(0)
+        signal.set()
+        signal.clear()
+        signal.set()
+        assert await asyncio.gather(*waiting) == [True, True]
+
+    asyncio.run(main())
+
+
 def test_a_task_is_kept_while_it_runs_and_not_longer() -> None:
     async def main() -> None:
         runtime = AsyncioRuntime()
