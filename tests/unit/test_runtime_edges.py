@@ -216,6 +216,30 @@ def test_a_signal_may_be_set_twice_before_anybody_has_woken_up() -> None:
     asyncio.run(main())
 
 
+class Started:
+    """A request that is answered in the next turn of the loop."""
+
+    async def perform(self) -> object:
+        raise AssertionError
+
+    def start(self, done: Any) -> None:
+        asyncio.get_running_loop().call_soon(done, "yes")
+
+
+def test_what_ended_before_its_deadline_leaves_no_timer_behind() -> None:
+    """A loop keeps each until its time comes: thousands of waits of an hour would pile up."""
+
+    async def main() -> None:
+        loop: Any = asyncio.get_running_loop()
+        runtime, signal = AsyncioRuntime(), AsyncioSignal()
+        loop.call_soon(signal.set)
+        assert await runtime.wait(signal, runtime.now() + 3600)
+        assert list(await runtime.scatter([Started(), Started()], lambda _: False, runtime.now() + 3600)) == ["yes"] * 2
+        assert [timer for timer in loop._scheduled if not timer.cancelled()] == []
+
+    asyncio.run(main())
+
+
 def test_a_task_is_kept_while_it_runs_and_not_longer() -> None:
     async def main() -> None:
         runtime = AsyncioRuntime()
