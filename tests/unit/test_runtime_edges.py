@@ -216,6 +216,23 @@ def test_a_signal_may_be_set_twice_before_anybody_has_woken_up() -> None:
     asyncio.run(main())
 
 
+def test_a_join_ends_when_the_clock_that_is_turned_by_hand_says_so() -> None:
+    async def main() -> None:
+        clock = ManualClock(autojump=None)
+        runtime = ManualAsyncioRuntime(clock)
+
+        async def for_ever() -> None:
+            await asyncio.sleep(3600)
+
+        joining = asyncio.create_task(runtime.spawn(for_ever(), "leasehold work").join(clock.now() + 3600))
+        await asyncio.sleep(0.005)
+        assert not joining.done()
+        clock.advance(3600)
+        assert await asyncio.wait_for(joining, 60) is False
+
+    asyncio.run(main())
+
+
 class Started:
     """A request that is answered in the next turn of the loop."""
 
