@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from leasehold import OutcomeUnknown
+from leasehold import AcquireTimeout, OutcomeUnknown
 from leasehold._backoff import QUEUE_OR_POLL
 from leasehold._core.acquire import _Attempt
 from leasehold._core.local_queue import SWEEP_AT_LEAST, LocalQueue
@@ -63,6 +63,24 @@ def test_who_shares_a_place_in_the_store(marks: bool, options: dict[str, Any], n
 def idle_line(key: str) -> LocalQueue:
     spec: Any = SimpleNamespace(key=key, ttl=30.0, holder=None)
     return LocalQueue(spec)
+
+
+@story
+async def test_who_stands_in_line_is_told_who_has_the_lock(scene: Scene) -> None:
+    scene.other = scene.store.connect_async(ttl=3600, label="elsewhere")
+    held = await scene.other.lock("x").acquire()
+    await scene.come(1)
+    await scene.until(lambda: scene.line.place is not None)
+    last = asyncio.create_task(scene.client.lock("x").acquire(5))
+    await scene.until(lambda: scene.waiting == 2)
+    scene.store.clock.advance(1.1)
+    await scene.until(lambda: scene.line.refusal is not None)
+    scene.store.clock.advance(6)
+    with pytest.raises(AcquireTimeout) as late:
+        await asyncio.wait_for(last, 60)
+    assert late.value.holder is not None
+    assert late.value.holder.label == "elsewhere"
+    await held.release()
 
 
 @story

@@ -242,6 +242,31 @@ class Started:
         asyncio.get_running_loop().call_soon(done, "yes")
 
 
+class Asked:
+    """A request that can only be performed."""
+
+    async def perform(self) -> object:
+        return "no"
+
+
+def test_requests_of_several_kinds_are_all_asked() -> None:
+    class Sent(Asked):
+        def receive(self) -> None:
+            raise AssertionError
+
+    class Begun(Asked):
+        def start(self, done: Any) -> None:
+            raise AssertionError
+
+    async def main() -> list[object]:
+        runtime = AsyncioRuntime()
+        return list(await runtime.scatter([Begun(), Asked()], lambda _: False, runtime.now() + 60))
+
+    threads = ThreadRuntime()
+    assert asyncio.run(main()) == ["no", "no"]
+    assert list(run(threads.scatter([Sent(), Asked()], lambda _: False, threads.now() + 60))) == ["no", "no"]
+
+
 def test_what_ended_before_its_deadline_leaves_no_timer_behind() -> None:
     """A loop keeps each until its time comes: thousands of waits of an hour would pile up."""
 
