@@ -1,4 +1,4 @@
-"""How the dashboard asks its store: few questions, each bounded in time, and which names it asks about."""
+"""How the dashboard asks its store: few questions, each bounded in time; what its pages and streams answer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 import pytest
@@ -19,20 +19,16 @@ from leasehold.errors import BackendRejected, BackendUnavailable, ConfigurationE
 from leasehold.findings import Finding, Level
 from leasehold.fleet import FleetState
 from leasehold.sql import Queue
-from leasehold.values import Capability, Holder, Holding, LastRun, LockState, Mode
+from leasehold.values import Capability, LockState, Mode
 from leasehold.web import Role, Viewer, dashboard
 from leasehold.web.audit import Audit
 from leasehold.web.board import Board
-from leasehold.web.jobs import NOT_A_JOB, STEP, JobBook
 from leasehold.web.pages import PAGES, _scope_and_key
 from leasehold.web.protection import Tokens
 from leasehold.web.site import MOST_STREAMS, Site
 from leasehold.web.source import ANSWERS, QUESTIONS, Source
 from tests.waiting import LIMIT, eventually
 from tests.web.serving import within
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 
 class Clock:
@@ -48,8 +44,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    for module in ("source", "jobs"):
-        monkeypatch.setattr(f"leasehold.web.{module}.time", SimpleNamespace(monotonic=clock.monotonic))
+    monkeypatch.setattr("leasehold.web.source.time", SimpleNamespace(monotonic=clock.monotonic))
     return clock
 
 
@@ -270,111 +265,6 @@ def test_a_database_is_asked_in_a_connection_that_is_committed_and_closed(
     opened = [str(each.readlink()) for each in Path("/proc/self/fd").iterdir() if each.is_symlink()]
     assert len(seen) == 3
     assert path not in opened
-
-
-# --- which names are jobs
-
-
-class Records:
-    """A source whose store has these runs, and which names it was asked for."""
-
-    def __init__(self, *jobs: str, can: bool = True) -> None:
-        self.jobs = set(jobs)
-        self.can = can
-        self.asked: list[str] = []
-        self.client = self
-
-    def has(self, capability: Capability) -> bool:
-        return self.can and capability is Capability.RECORD
-
-    def last_run(self, name: str) -> LastRun | None:
-        self.asked.append(name)
-        return LastRun(name, "monday", Holder("h", 1), 1.0) if name in self.jobs else None
-
-    async def shared(self, _: object, question: Callable[[], Any]) -> Any:
-        return question()
-
-
-def looked(book: JobBook, declared: Sequence[str], seen: Sequence[str]) -> list[str]:
-    found = asyncio.run(book.look(declared, seen))
-    return [f"{name}{'' if last is None else '*'}" for name, last in found.items()]
-
-
-def test_declared_names_are_jobs_and_seen_ones_if_they_have_a_record(clock: Clock) -> None:
-    records: Any = Records("b", "seen")
-    book = JobBook(records)
-    assert looked(book, ["b", "a"], ["seen", "lock"]) == ["a", "b*", "seen*"]
-    assert sorted(records.asked) == ["a", "b", "lock", "seen"]
-    del records.asked[:]
-    clock.now += 1.0
-    assert looked(book, ["b", "a"], ["seen", "lock"]) == ["a", "b*", "seen*"]
-    assert records.asked == [], "they were asked for a moment ago"
-    clock.now += 0.5
-    records.jobs.add("a")
-    assert looked(book, ["b", "a"], ["lock"]) == ["a*", "b*", "seen*"], "a job that was seen once stays"
-    assert sorted(records.asked) == ["a", "b", "seen"]
-    del records.asked[:]
-    clock.now += NOT_A_JOB
-    looked(book, [], ["lock"])
-    assert "lock" in records.asked, "it may have become a job"
-
-
-def test_a_store_without_records_is_not_asked() -> None:
-    records: Any = Records("a", can=False)
-    assert looked(JobBook(records), ["a"], ["b"]) == ["a"]
-    assert records.asked == []
-
-
-def test_each_look_asks_for_few_names_and_all_have_their_turn(clock: Clock) -> None:
-    names = [f"{number:03}" for number in range(2 * STEP + 3)]
-    records: Any = Records(*names)
-    book = JobBook(records)
-    for expected in (STEP, 2 * STEP, 2 * STEP + 3):
-        looked(book, [], names)
-        assert len(set(records.asked)) == len(records.asked) == expected
-        clock.now += 0.1
-    del records.asked[:]
-    clock.now += 5
-    looked(book, [], names)
-    looked(book, [], names)
-    assert len(set(records.asked)) == 2 * STEP, "those that have waited longest"
-
-
-def test_few_names_are_remembered(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leasehold.web.jobs.REMEMBERED", 3)
-    monkeypatch.setattr("leasehold.web.jobs.STEP", 1)
-    records: Any = Records("a", "b", "c", "d")
-    book = JobBook(records)
-    for name in "abcad":
-        clock.now += 2
-        found = looked(book, [], [name])
-    assert records.asked == list("abcad"), "a name that is new comes first, then what was asked longest ago"
-    assert found == ["a*", "c*", "d*"], "the one that was asked longest ago is forgotten"
-
-
-# --- the board
-
-
-@pytest.mark.parametrize(
-    ("patterns", "chosen"),
-    [
-        ([], []),
-        (["leader"], ["leader"]),
-        (["leader:*"], ["leader:a", "leader:b"]),
-        (["leader:?", "mine"], ["leader:a", "leader:b", "mine"]),
-        (["leader:[b]"], ["leader:b"]),
-        (["LEADER:*"], []),
-        (["*"], ["leader:a", "leader:b", "x"]),
-    ],
-)
-def test_patterns_stand_for_names_that_were_seen_and_other_names_for_themselves(
-    client: leasehold.Client, patterns: list[str], chosen: list[str]
-) -> None:
-    source = Source(client, None)
-    held = LockState("leader:b", Mode.EXCLUSIVE, 1, (Holding(Holder("h", 1), 1, 1, 1),), ())
-    source.history.note_lock("leader:b", held)
-    board = Board(source, Audit(None), Tokens(None), elections=(), jobs=(), title="")
-    assert sorted(board.chosen(iter(patterns), ["x", "leader:a"])) == chosen
 
 
 # --- pages
