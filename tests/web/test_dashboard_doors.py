@@ -204,6 +204,9 @@ def test_a_password_is_hashed_once_with_a_salt_of_its_own_and_few_are_remembered
 def test_a_file_of_users_is_read_line_by_line_and_a_wrong_one_is_named() -> None:
     users = read_users("\n  # who\n ana:write:scrypt$a$b \n\nben:read:scrypt$c$d:e\n")
     assert users == {"ana": (Role.WRITE, "scrypt$a$b"), "ben": (Role.READ, "scrypt$c$d:e")}
+    for cut in ("scrypt$", "scrypt$salt", "scrypt$salt$hash$more"):  # as a line that was copied in part
+        with pytest.raises(ConfigurationError, match=r"line 1 of the file"):
+            read_users(f"ana:write:{cut}")
     with pytest.raises(ConfigurationError, match=r"line 3 of the file"):
         read_users("# one\n\nana:admin:scrypt$a$b")
     with pytest.raises(ConfigurationError, match="has none"):

@@ -75,7 +75,7 @@ def read_users(text: str) -> dict[str, tuple[Role, str]]:
             continue
         name, _, rest = line.strip().partition(":")
         role, _, hashed = rest.partition(":")
-        if not name or role not in set(Role) or not hashed.startswith(f"{SCHEME}$"):
+        if not name or role not in set(Role) or not hashed.startswith(f"{SCHEME}$") or hashed.count("$") != 2:
             raise ConfigurationError(
                 f"line {number} of the file of users is not name:role:hash, with the role read or write; make a hash "
                 "with: leasehold ui --hash-password"
