@@ -15,6 +15,7 @@ from leasehold._patterns.cache import _checked, _number
 from leasehold._patterns.cache_build import HOLD_OFF, ROUNDS
 from leasehold._patterns.partitions import _retry_seconds
 from leasehold._patterns.term import Timings
+from leasehold.testing.manual import ManualStore
 from leasehold.values import Record
 from tests.waiting import eventually
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leasehold._blocking import Client
-    from leasehold.testing.manual import ManualStore
 
 DAY = 86_400
 
@@ -237,23 +237,25 @@ def test_a_draw_of_nothing_is_a_draw(store: ManualStore, client: Client, monkeyp
     assert cache.get("x", lambda: 8) == 7
 
 
-def test_who_shares_a_build_does_not_get_the_timeout_of_the_one_that_led_it(
-    store: ManualStore, client: Client, other: Client
-) -> None:
-    values: list[Any] = []
-    with other.lock("cache:6:prices:x").hold():
-        leading = threading.Thread(
-            target=lambda: values.append(_caught(lambda: client.cache("prices", timeout=5).get("x", lambda: 1)))
-        )
+def test_who_shares_a_build_does_not_get_the_timeout_of_the_one_that_led_it() -> None:
+    store, values = ManualStore(autojump=None), list[Any]()
+    with store.connect() as client, store.connect() as other:
+        lease = other.lock("cache:6:prices:x").acquire()
+
+        def get(timeout: float) -> None:
+            values.append(_caught(lambda: client.cache("prices", timeout=timeout).get("x", lambda: timeout)))
+
+        leading, sharing = (threading.Thread(target=get, args=[timeout]) for timeout in (5, 500))
         leading.start()
-        eventually(lambda: client._twin._open().builds)
-        sharing = threading.Thread(target=lambda: values.append(client.cache("prices", timeout=50).get("x", lambda: 2)))
+        eventually(lambda: (state := other.inspect("cache:6:prices:x")) is not None and state.waiting)
         sharing.start()
         eventually(lambda: [build for build in client._twin._open().builds.values() if build.signals])
+        store.clock.advance(5.1)
         leading.join()
-    sharing.join()
+        lease.release()
+        sharing.join()
     assert isinstance(values[0], AcquireTimeout)
-    assert values[1:] == [2]
+    assert values[1:] == [500]
 
 
 def _caught(call: Callable[[], Any]) -> Any:
