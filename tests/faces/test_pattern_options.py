@@ -469,6 +469,44 @@ def test_only_what_somebody_has_to_look_at_is_a_warning() -> None:
         assert each.level < INFO, each
 
 
+@pytest.mark.parametrize(
+    ("event", "sentence"),
+    [
+        (events.CacheRead("c:x", "c", "stale"), "read 'c:x': stale"),
+        (events.Built("c:x", 7, 0.5), "built 'c:x' in 0.500 s, with fence 7"),
+        (
+            events.BuildFailed("c:x", ValueError("secret"), True),
+            "building 'c:x' failed with ValueError; the value before it is given out",
+        ),
+        (events.BuildFailed("c:x", ValueError("secret"), False), "building 'c:x' failed with ValueError"),
+        (
+            events.FillRefused("c:x", 7),
+            "'c:x' was not stored under fence 7: it was changed while it was being built",
+        ),
+        (events.FillFailed("c:x", "no route"), "'c:x' was built, but may not be stored: no route"),
+        (events.Completed("k", 7), "completed 'k', with fence 7"),
+        (events.KeyRefused("k", "mismatch"), "refused an attempt at 'k': mismatch"),
+        (events.Replayed("k"), "replayed the result of 'k'"),
+        (
+            events.Unprotected("k", "no route"),
+            "'k' runs without protection, because the store did not answer: no route",
+        ),
+        (events.NotRecorded("k", "no route"), "the end of the attempt at 'k' may not be recorded: no route"),
+        (events.Campaigning("x", None), "a candidate for 'x' begins its campaign"),
+        (events.Elected("x", 7, None), "elected as the leader of 'x', with fence 7"),
+        (events.PartitionTaken("x/3", "x", 3, 7), "took partition 3 of 'x', with fence 7"),
+        (events.RunEnded("x", "j", "s", 7, 0.5, False, True), "the run of 'x' for slot s ended after 0.500 s"),
+        (
+            events.RunEnded("x", "j", "s", 7, 0.5, True, False),
+            "the run of 'x' for slot s failed after 0.500 s, and may not be recorded",
+        ),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, events.Event) else "",
+)
+def test_what_happened_is_said_in_a_sentence(event: events.Event, sentence: str) -> None:
+    assert str(event) == sentence
+
+
 def test_a_lock_that_is_behind_the_fences_of_its_records_is_no_lost_state(store: ManualStore, client: Client) -> None:
     """The lock catches up with fences that `put` and `forget` have used up, in a few rounds and without an error."""
     store.memory.write(Record("leasehold:cache:6:prices:x", b"{}\n", 5, 3600.0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -170,3 +171,80 @@ def test_a_job_of_every_hour_follows_the_hours_as_they_pass() -> None:
         "2026-03-29T01:30:00+01:00",
         "2026-03-29T03:30:00+02:00",
     ]
+
+
+@pytest.mark.parametrize(
+    ("macro", "same"),
+    [
+        ("@yearly", "0 0 1 1 *"),
+        ("@annually", "0 0 1 1 *"),
+        ("@monthly", "0 0 1 * *"),
+        ("@weekly", "0 0 * * 0"),
+        ("@daily", "0 0 * * *"),
+        ("@midnight", "0 0 * * *"),
+        ("@hourly", "0 * * * *"),
+        (" @DAILY ", "0 0 * * *"),
+    ],
+)
+def test_a_macro_stands_for_five_fields(macro: str, same: str) -> None:
+    assert replace(parse_cron(macro, UTC), text=same) == parse_cron(same, UTC)
+
+
+def test_months_and_days_have_names() -> None:
+    months = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+    days = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+    assert [set(parse_cron(f"0 0 * {name} *", UTC).months) for name in months] == [{n} for n in range(1, 13)]
+    assert [set(parse_cron(f"0 0 * * {name}", UTC).weekdays) for name in days] == [{n} for n in range(7)]
+
+
+@pytest.mark.parametrize(
+    ("field", "days"),
+    [
+        ("7", {0}), ("0", {0}), ("0-7", set(range(7))), ("6-7", {6, 0}), ("fri-sun", {5, 6, 0}), ("sat-7", {6, 0}),
+        ("sun-tue", {0, 1, 2}), ("*/2", {0, 2, 4, 6}), ("1/2", {1, 3, 5}), ("5/1", {5, 6}), ("mon,7", {1, 0}),
+        ("1-5/2", {1, 3, 5}), ("7/3", {0}),
+    ],
+)  # fmt: skip
+def test_which_days_of_the_week_a_field_stands_for(field: str, days: set[int]) -> None:
+    assert parse_cron(f"0 0 * * {field}", UTC).weekdays == days
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("60 * * * *", "the minute must be from 0 to 59, not '60'"),
+        ("* 24 * * *", "the hour must be from 0 to 23, not '24'"),
+        ("* * 32 * *", "the day of month must be from 1 to 31, not '32'"),
+        ("* * 0 * *", "the day of month must be from 1 to 31, not '0'"),
+        ("* * * 13 *", "the month must be from 1 to 12, not '13'"),
+        ("* * * * 8", "the day of week must be from 0 to 7, not '8'"),
+        ("* * * * jan", "the day of week must be from 0 to 7, not 'jan'"),
+        ("mon * * * *", "the minute must be from 0 to 59, not 'mon'"),
+        ("* 9-5 * * *", "the hour range '9-5' runs backwards"),
+        ("* * * * sun-7", None),
+        ("* */0 * * *", "the hour '*/0' needs a whole number after its slash"),
+        ("* * * */ *", "the month '*/' needs a whole number after its slash"),
+        ("* * * *", "five fields"),
+        ("0 0 30 2 *", "a day that its months do not have"),
+        ("0 0 31 2,4,6,9,11 *", "a day that its months do not have"),
+        ("0 0 29 2 *", None),
+        ("0 0 31 4,5 *", None),
+        ("0 0 30 2 mon", None),  # a Monday is enough
+        ("0 0 30 2 */2", "a day that its months do not have"),
+    ],
+)
+def test_what_is_wrong_with_an_expression_is_said_of_its_field(text: str, sentence: str | None) -> None:
+    if sentence is None:
+        parse_cron(text, UTC)
+        return
+    with pytest.raises(ConfigurationError) as refused:
+        parse_cron(text, UTC)
+    assert sentence in str(refused.value)
+
+
+def test_a_leap_day_is_found_over_the_year_that_has_none() -> None:
+    cron = parse_cron("0 0 29 2 *", UTC)
+    assert cron.next(at("2096-03-01T00:00")) == at("2104-02-29T00:00")
+    assert cron.previous(at("2103-12-31T00:00")) == at("2096-02-29T00:00")
+    both = parse_cron("0 0 */28 2 1", UTC)  # the 1st and the 29th, where they are Mondays
+    assert both.next(at("2027-01-01T00:00")) == at("2027-02-01T00:00")
