@@ -412,11 +412,25 @@ def test_a_campaign_and_its_success_are_told(client: Client) -> None:
     assert seen == [events.Campaigning("boss", "bosses"), events.Elected("boss", term.fence, "bosses")]
 
 
-def test_a_new_leader_is_told_at_once_also_if_it_is_this_one(store: ManualStore, client: Client) -> None:
-    leaders: list[Any] = []
-    with client.election("boss", on_new_leader=leaders.append).lead() as term:
-        eventually(lambda: leaders)
-        assert [leader.fence for leader in leaders] == [term.fence]
+def test_a_new_leader_is_told_at_once_also_if_it_is_this_one() -> None:
+    store, leaders, done = ManualStore(autojump=None), list[Any](), threading.Event()
+    with store.connect() as client, store.connect() as other:
+
+        def lead() -> None:
+            with client.election("boss", on_new_leader=leaders.append).lead():
+                done.wait(60)
+
+        leading = threading.Thread(target=lead)
+        with other.election("boss").lead() as before:
+            leading.start()
+            eventually(lambda: leaders)
+            eventually(lambda: (state := other.inspect("boss")) is not None and state.waiting)
+        try:
+            eventually(lambda: len(leaders) == 2)  # although no time has passed
+        finally:
+            done.set()
+            leading.join()
+    assert leaders[0].fence == before.fence < leaders[1].fence
 
 
 def test_who_looks_for_leaders_in_vain_says_so_once(
