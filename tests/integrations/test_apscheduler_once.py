@@ -23,6 +23,7 @@ from apscheduler.triggers.interval import IntervalTrigger
 import leasehold
 from leasehold.errors import ConfigurationError
 from leasehold.integrations.apscheduler import OnceExecutor, _check, _slot
+from leasehold.testing.manual import ManualStore
 from tests.waiting import LIMIT, eventually
 
 if TYPE_CHECKING:
@@ -164,7 +165,8 @@ def test_a_run_has_one_name_in_every_time_zone(hours: int, interval: bool) -> No
 
 
 def test_the_arguments_of_a_job_reach_its_function_in_every_one_of_its_times() -> None:
-    with leasehold.connect("memory://") as client:
+    store = ManualStore()
+    with store.connect() as client:
         executor = OnceExecutor(client, prefix="nightly:", keep="10d", on_failure="close")
         seen: list[Any] = []
         times = [datetime(2030, 3, 4, hour, tzinfo=UTC) for hour in (1, 2)]
@@ -181,6 +183,9 @@ def test_the_arguments_of_a_job_reach_its_function_in_every_one_of_its_times() -
         last = client.last_run("nightly:report", slot=times[0].isoformat())
         assert last is not None
         assert last.slot == times[0].isoformat()
+        record = store.memory.read(f"leasehold:once:14:nightly:report:{last.slot}").record
+        assert record is not None
+        assert record.ttl == 10 * 86_400
         executor.shutdown()
 
 
