@@ -370,7 +370,10 @@ def test_jobs_of_a_queue_are_those_of_the_state_that_was_asked_for(client: lease
         for order, more in (("retry", {}), ("delete", {"reason": "x"})):
             answer = caller.order(order, queue="refunds", job=first.id + 1, **more)
             assert answer.json() == {"done": False, "message": "There is no such dead job any more."}
-        assert caller.order("retry", queue="refunds", job=first.id).json()["message"] == "The job is ready again."
+        token = caller.get("/api/v1/session").json()["token"]
+        done = caller.post(f"/retry?queue=refunds&job={first.id}", data={"token": token})
+        assert (done.status_code, done.headers["location"]) == (303, "queue?queue=refunds&done=retry")
+        assert "The job is ready again." in caller.get(f"/{done.headers['location']}").text
         assert caller.facts("queue", queue="refunds", state="dead")["jobs"] == []
     with within(client) as caller:
         assert caller.facts("queue")["supported"] is False
