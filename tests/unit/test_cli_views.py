@@ -20,7 +20,7 @@ from leasehold.cli.main import main
 from leasehold.cli.output import Console
 from leasehold.cli.wait_line import WaitLine, describe_outage, describe_time, describe_wait
 from leasehold.errors import BackendUnavailable
-from leasehold.events import StoreReached, StoreUnreachable
+from leasehold.events import StoreReached, StoreUnreachable, WaitBegan
 from leasehold.values import Capability, Holder, Holding, LockState, Mode, Pause
 
 if TYPE_CHECKING:
@@ -265,19 +265,20 @@ def test_trouble_is_coloured_in_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not screen.getvalue()
 
 
-@pytest.mark.parametrize(("height", "shown"), [(24, 10), (8, 4)])
+@pytest.mark.parametrize(("width", "height", "shown"), [(60, 24, 10), (60, 8, 4), (30, 24, 10)])
 def test_watch_draws_as_much_as_fits(
-    height: int, shown: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    width: int, height: int, shown: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("shutil.get_terminal_size", lambda *_: os.terminal_size((60, height)))
+    monkeypatch.setattr("shutil.get_terminal_size", lambda *_: os.terminal_size((width, height)))
     states = [LockState(f"job-{number}", Mode.EXCLUSIVE, 1, (HELD,), ()) for number in range(10)]
     watch_module._Table("sqlite:////a/very/long/path/to/a/file/of/locks.db", fences=False).update(states)
     text = capsys.readouterr().out
     assert text.startswith("\x1b[H\x1b[J")
     first, blank, head, *rows = text.removeprefix("\x1b[H\x1b[J").splitlines()
     assert (blank, head.split()[0]) == ("", "NAME")
-    assert len(first) <= 60
-    assert "10 in use  (Ctrl-C ends)" in first
+    assert len(first) <= width
+    if width == 60:
+        assert "10 in use  (Ctrl-C ends)" in first
     assert "..." in first
     if shown == 10:
         assert len(rows) == 10
@@ -290,13 +291,8 @@ def test_watch_draws_as_much_as_fits(
 def test_watch_looks_again_and_mentions_an_outage_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    answers: list[Any] = [
-        [state(HELD)],
-        BackendUnavailable("away"),
-        BackendUnavailable("away"),
-        [],
-        KeyboardInterrupt(),
-    ]
+    away = BackendUnavailable("away")
+    answers: list[Any] = [[state(HELD)], away, away, [state(HELD)], [], KeyboardInterrupt()]
     slept: list[float] = []
 
     def locks(prefix: str) -> Any:
@@ -324,7 +320,7 @@ def test_watch_looks_again_and_mentions_an_outage_once(
     said = capsys.readouterr()
     assert [json.loads(line)["change"] for line in said.out.splitlines()] == ["held", "free"]
     assert said.err == "leasehold: store: redis://h\nleasehold: away; watching on\n"
-    assert slept == [0.05, 0.05, 0.05, 0.05, -1.0]
+    assert slept == [0.05] * 5 + [-1.0]
 
 
 # --- the line about a wait
@@ -434,16 +430,26 @@ def test_a_holder_or_a_pause_is_said_at_once_and_reminded_of(
     waiting.prints_at(1.0, 2.0, 10.9, 11.0, 12.0)
     lines = capsys.readouterr().err.splitlines()
     assert [line.split("(")[1].split()[0] for line in lines] == ["1.0s", "11s"]
+    waiting = Waiting(monkeypatch)
     waiting.found = state(paused=PAUSE)
-    Waiting.prints_at(waiting, 40.0)
+    waiting.prints_at(1.0)
     assert "moving" in capsys.readouterr().err
+    waiting.line._note(WaitBegan("b", None, "exclusive", 1))
+    waiting.prints_at(2.0)
+    assert waiting.asked == ["a", "b"], "of several names, the one that is waited for"
+    assert "waiting for 'b'" in capsys.readouterr().err
 
 
 def test_an_outage_is_said_instead_of_a_holder_until_the_store_is_reached(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     waiting = Waiting(monkeypatch)
+    waiting.found = state(HELD)
     waiting.line._note(StoreUnreachable("another", 60.0, "not ours"))
+    waiting.prints_at(1.0)
+    assert "held by" in capsys.readouterr().err
+    waiting.now = 0.0
+    waiting.asked.clear()
     waiting.line._note(StoreUnreachable("b", 60.0, "no route"))
     waiting.prints_at(2.0)
     assert capsys.readouterr().err == (
