@@ -23,6 +23,8 @@ from leasehold.cli.style import fit, fold_line, paint, shorten
 from leasehold.cli.verbs import VERBS
 from leasehold.values import Holder
 
+LONG = "leasehold run nightly -- ./nightly.sh --all --verbose"
+
 
 class Screen(io.StringIO):
     """A stream that says that it is a terminal."""
@@ -219,6 +221,7 @@ def test_help_is_as_wide_as_the_terminal_within_reason(
         ("head:\n  75  one two\n      three", "head:\n  75  one two three"),
         ("head:\n  75  one\n  76  two", "head:\n  75  one\n  76  two"),
         ("a\n    $ keep   this\nb", "a\n    $ keep   this\nb"),
+        (f"a\n    {LONG}\nb", f"a\n    {LONG}\nb"),
         ("text\nhead:\n  a b c d e f", "text\nhead:\n  a b c d\n  e f"),
         (
             "examples:\n  leasehold run a b c d e\n\ntext\n  a b c d e f",
