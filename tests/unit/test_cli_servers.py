@@ -104,6 +104,15 @@ def test_the_exporter_answers_each_path(
     assert capsys.readouterr().err == "", "no line for each scrape"
 
 
+def test_an_answer_to_head_has_no_body() -> None:
+    with exporting() as port, socket.create_connection(("127.0.0.1", port), timeout=30) as caller:
+        caller.sendall(b"HEAD /metrics HTTP/1.0\r\n\r\n")
+        answer = b""
+        while part := caller.recv(65_536):
+            answer += part
+    assert answer.endswith(b"\r\n\r\n")
+
+
 def test_the_exporter_is_healthy_while_the_store_is_away() -> None:
     reader: Any = SimpleNamespace(read=lambda: FleetState(STATES, "no route"))
     page = exporter_module._Page(reader, Groups())
