@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
+from queue import Empty
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from kazoo.exceptions import ConnectionLoss, NoAuthError, NoNodeError
 from kazoo.protocol.states import KazooState
 
+from leasehold._backends.zookeeper import session_worker
 from leasehold._backends.zookeeper.claim_node import Stage
 from leasehold._backends.zookeeper.session import UNCONFIRMED
 from leasehold._backends.zookeeper.session_worker import LONGEST_SLEEP, SessionWorker
@@ -424,6 +426,66 @@ def test_the_thread_sleeps_until_its_next_look_or_until_it_is_woken(bench: Bench
         sleeping.join(LIMIT)
         assert not sleeping.is_alive()
         assert worker._bell.empty(), "it was woken for all of that"
+
+
+class Bell:
+    """Notes how long it is waited for, and is silent."""
+
+    def __init__(self) -> None:
+        self.timeouts: list[float] = []
+        self.rings = 0
+
+    def get(self, timeout: float) -> None:
+        self.timeouts.append(timeout)
+        raise Empty
+
+    def put(self, _: None) -> None:
+        self.rings += 1
+
+
+@pytest.mark.parametrize(("wake", "sleeps"), [(-1.0, 0.0), (0.4, 0.4), (1000.0, LONGEST_SLEEP)])
+def test_the_thread_sleeps_no_longer_than_timers_can_be_trusted(bench: Bench, wake: float, sleeps: float) -> None:
+    worker = SessionWorker(bench.runtime.now, "/tree")
+    bell: Any = Bell()
+    worker._bell = bell
+    worker._sleep(bench.runtime.now() + wake)
+    assert bell.timeouts == [pytest.approx(sleeps)]
+    worker.wake()
+    assert bell.rings == 1
+
+
+def test_the_thread_looks_sleeps_and_looks_again_until_there_is_nothing_to_keep(bench: Bench) -> None:
+    worker = SessionWorker(bench.runtime.now, "/tree")
+    wakes, done = iter([7.0, 8.0, None]), list[object]()
+    worker.visit_all = lambda: next(wakes)  # type: ignore[method-assign]
+    worker._sleep = done.append  # type: ignore[method-assign]
+    worker._work()
+    assert done == [7.0, 8.0]
+    assert worker._thread == threading.get_ident()
+    worker._work()  # a second one finds the first, and ends
+    assert done == [7.0, 8.0]
+
+
+def test_a_thread_is_started_for_the_first_session_and_no_second_one(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[Any] = []
+    monkeypatch.setattr(session_worker, "start_new_thread", lambda start, _: started.append(start.__self__))
+    worker = SessionWorker(bench.runtime.now, "/tree")
+    bell: Any = Bell()
+    worker._bell = bell
+    assert worker.close() is True
+    assert started == []
+    worker.add(bench.session())
+    (thread,) = started
+    assert thread.daemon, "a program ends although it has locks"
+    worker._thread = 1
+    worker.add(bench.session())
+    assert len(started) == 1
+    assert bell.rings == 3
+    worker._thread = None
+    worker.close()
+    assert len(started) == 2, "the end of sessions is its work as well"
 
 
 def test_the_thread_looks_when_it_is_woken_and_ends_with_the_last_session() -> None:
