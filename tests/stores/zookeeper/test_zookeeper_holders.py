@@ -19,6 +19,8 @@ from leasehold.values import Grant, Holder, Loss, LossReason, Refusal
 from tests.stores.zookeeper.zookeeper_scripted import NO_ANSWER, PARENT, Script, Store, data, stat
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from leasehold._backends.zookeeper.claim_node import ClaimNode
 
 BROKEN = Loss(LossReason.BROKEN, "stuck")
@@ -26,8 +28,10 @@ TAKEN = Loss(LossReason.TAKEN, "its ZooKeeper node is gone")
 
 
 @pytest.fixture
-def store() -> Store:
-    return Store()
+def store() -> Iterator[Store]:
+    made = Store()
+    yield made
+    made.check()
 
 
 def note_of(node: ClaimNode, number: int = 9) -> str:
@@ -277,14 +281,14 @@ def test_a_session_that_does_not_answer_does_not_keep_the_others_from_being_rene
     other = store.connected(30.0)
     silent, loud = store.held("ns:a")[0], store.held("ns:b", other)[0]
     store.advance(4)
-    store.wires[1].answer = Script(("Exists", stat()), ("Sync", PARENT))
     store.play(("Exists", NO_ANSWER), ("Sync", NO_ANSWER))
+    store.wires[1].answer = Script(("Exists", stat()), ("Sync", PARENT))
     unconfirmed, confirmed = run(store.backend.renew([silent, loud]))
     assert confirmed == Grant(loud.claim, loud.fence, 30.0)
     assert unconfirmed == Grant(silent.claim, silent.fence, 16.0), "for as long as before"
     store.advance(20)
-    store.wires[1].answer = Script(("Sync", PARENT))
     store.play(("Exists", NO_ANSWER), ("Sync", NO_ANSWER))
+    store.wires[1].answer = Script(("Sync", PARENT))
     assert run(store.backend.renew([silent, loud]))[0] == UNCONFIRMED
 
 

@@ -20,12 +20,16 @@ from leasehold.values import MAX_FENCE, Grant, Holder, Refusal
 from tests.stores.zookeeper.zookeeper_scripted import NO_ANSWER, PARENT, Script, Store, data, stat
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from leasehold.values import Claim
 
 
 @pytest.fixture
-def store() -> Store:
-    return Store()
+def store() -> Iterator[Store]:
+    made = Store()
+    yield made
+    made.check()
 
 
 # --- acquiring

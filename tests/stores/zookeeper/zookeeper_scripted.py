@@ -194,8 +194,14 @@ class Store(Bench):
         return session
 
     def play(self, *lines: tuple[str, object]) -> Script:
+        self.check()
         script = self.wires[0].answer = Script(*lines)
         return script
+
+    def check(self) -> None:
+        """All that was expected was sent."""
+        for wire in self.wires:
+            assert not isinstance(wire.answer, Script) or wire.answer.lines == []
 
     def held(self, key: str = "ns:x", session: Session | None = None) -> tuple[Grant, ClaimNode]:
         """A grant whose node is there."""
