@@ -74,7 +74,7 @@ def test_what_is_no_lease_or_several_is_refused(client: leasehold.Client) -> Non
         token_of("7", "r")  # type: ignore[arg-type]
     with client.lock_all(["a", "b"]).hold() as both:
         with pytest.raises(ConfigurationError, match="these are several leases"):
-            token_of(both, "r")
+            token_of(both, "r")  # type: ignore[arg-type]
     with client.semaphore("pool", 2).hold() as permit, pytest.raises(ConfigurationError, match="semaphore"):
         token_of(permit, "r")
 

@@ -102,9 +102,9 @@ def test_a_pause_replaces_another_ends_by_itself_and_by_order() -> None:
     rows.now = 110.0
     assert pauses.pause_of(pauses.pause_row(rows), rows.now) == Pause("no reason given", "ben", 20.0, 10.0)
     assert list(pauses.holders_of(rows)) == []
-    assert rows.changed is False
+    assert [rows.changed] == [False]
     assert pauses.resume(rows) is True
-    assert rows.changed is True
+    assert [rows.changed] == [True]
     assert pauses.resume(rows) is False
     pauses.pause(rows, Holder("h", 1, "ana"), 5.0)
     rows.now = 115.0
@@ -153,11 +153,12 @@ def test_nothing_is_granted_while_a_name_is_paused(mode: Mode) -> None:
     ],
 )
 def test_one_name_is_one_kind_of_lock(wanted: Any, present: Any, conflict: str | None) -> None:
+    mode, capacity = present
     if conflict is None:
-        check_kind(claim(1, *wanted), *present, "the store")
+        check_kind(claim(1, *wanted), mode, capacity, "the store")
         return
     with pytest.raises(ModeConflict, match=conflict) as raised:
-        check_kind(claim(1, *wanted), *present, "the store")
+        check_kind(claim(1, *wanted), mode, capacity, "the store")
     assert raised.value.backend == "the store"
     assert "'ns:name'" in str(raised.value)
 
@@ -404,12 +405,13 @@ def test_rows_are_looked_through_when_one_may_have_run_out_and_only_then() -> No
 def test_a_name_is_idle_when_nothing_has_to_be_remembered() -> None:
     for state in State:
         rows = rows_at()
-        assert rows.is_idle
+        found = [rows.is_idle]
         rows.insert(row := Row(claim(), state, 100.0, 110.0))
-        assert not rows.is_idle
+        found.append(rows.is_idle)
         rows.delete(row)
-        assert rows.is_idle
+        found.append(rows.is_idle)
         rows.abandoned_until = 100.1
-        assert not rows.is_idle
+        found.append(rows.is_idle)
         rows.now = 100.1
-        assert rows.is_idle
+        found.append(rows.is_idle)
+        assert found == [True, False, True, False, True]

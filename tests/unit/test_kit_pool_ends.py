@@ -163,12 +163,12 @@ def test_a_call_that_is_refused_while_it_waits_leaves_the_queue_and_wakes_the_ne
 
 
 def test_a_session_that_could_not_be_opened_frees_its_user() -> None:
-    session = Session()
+    session: Any = Session()
 
     async def fail(_: float) -> Any:
         raise BackendUnavailable("away")
 
-    session._open = fail  # type: ignore[method-assign]
+    session._open = fail
     for user in "ab":
         with pytest.raises(BackendUnavailable, match="away"):
             session.get(user)
@@ -176,25 +176,25 @@ def test_a_session_that_could_not_be_opened_frees_its_user() -> None:
 
 
 def test_a_call_that_fails_because_its_client_was_closed_says_so() -> None:
-    session = Session()
+    session: Any = Session()
 
     async def closed_meanwhile(_: float) -> Any:
         session.is_closed = True
         raise BackendUnavailable("interrupted")
 
-    session._open = closed_meanwhile  # type: ignore[method-assign]
+    session._open = closed_meanwhile
     with pytest.raises(ClientClosed):
         session.get("a")
 
 
 def test_another_error_is_not_covered_by_the_end_of_its_client() -> None:
-    session = Session()
+    session: Any = Session()
 
     async def closed_meanwhile(_: float) -> Any:
         session.is_closed = True
         raise KeyboardInterrupt
 
-    session._open = closed_meanwhile  # type: ignore[method-assign]
+    session._open = closed_meanwhile
     with pytest.raises(KeyboardInterrupt):
         session.get("a")
 
@@ -279,14 +279,14 @@ def test_a_closed_session_raises_no_alarm() -> None:
 
 
 def test_a_worker_of_a_session_whose_loop_is_shut_down_ends_it() -> None:
-    session = Session()
+    session: Any = Session()
     one = session.get("a")
     session.give(one)
 
     async def shut_down(*_: Any) -> bool:
         raise KeyboardInterrupt
 
-    session._comes = shut_down  # type: ignore[method-assign]
+    session._comes = shut_down
     with pytest.raises(KeyboardInterrupt):
         run(session._work())
     assert one.closed == 1

@@ -205,7 +205,12 @@ def test_it_lingers_once_more_after_each_start_and_is_spawned_once_for_all() -> 
     worker.start()
     assert runtime.names == [NAME]
     begun = runtime.now()
-    runtime.plan = [lambda: (runtime.clock.advance(1.5), worker.start())]
+
+    def start_again() -> None:
+        runtime.clock.advance(1.5)
+        worker.start()
+
+    runtime.plan = [start_again]
     run(runtime.tasks[0])
     assert performed == [begun, begun + 1.5]
     assert runtime.waits == [begun + 2.0, begun + 3.5]

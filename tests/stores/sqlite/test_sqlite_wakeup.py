@@ -269,9 +269,9 @@ def test_a_listener_does_not_end_between_two_waiters(lock_file: Path) -> None:
     del signal
     bells.listen()
     assert not bells.retire(listener), "it was asked for once more"
-    assert bells._listener is listener
+    assert [bells._listener] == [listener]
     assert bells.retire(listener)
-    assert bells._listener is None
+    assert [bells._listener] == [None]
     assert bells.retire(listener), "another one may have taken its place"
     bells.close()
     listener.end()

@@ -81,6 +81,7 @@ def test_a_node_that_another_client_wrote_into_is_read_and_deleted_all_the_same(
         (["mine"], NoAuthError(), False),
         (NoNodeError(), None, False),
         (NoAuthError(), None, False),
+        (NO_ANSWER, None, False),
     ],
 )
 def test_a_grant_whose_node_is_gone_looks_for_the_reason(store: Store, names: Any, note: Any, answer: object) -> None:
@@ -226,7 +227,7 @@ def test_a_grant_whose_node_is_gone_is_lost_and_says_why(store: Store, note: boo
 
 
 @pytest.mark.parametrize(("broken", "answers"), [("stuck", [BROKEN]), (None, None)])
-def test_a_node_that_was_written_into_is_read(store: Store, broken: str | None, answers: list[Loss] | None) -> None:
+def test_a_node_that_was_written_into_is_read(store: Store, broken: str | None, answers: Any) -> None:
     grant, node = store.held()
     store.play(("Exists", stat(version=2)), ("Sync", PARENT), ("GetData", (data(broken), stat(version=2))))
     found = run(store.backend.renew([grant]))

@@ -344,10 +344,9 @@ def test_a_claim_comes_right_behind_the_last_one_of_its_session_only_where_that_
 @pytest.mark.parametrize("what", ["nodes", "unwanted", "notes", "reserved"])
 def test_a_session_is_idle_when_nothing_is_in_it_or_about_to_be(bench: Bench, what: str) -> None:
     session = bench.session()
-    assert session.is_idle
     node = bench.node(session)
     session.forget(node)
-    assert session.is_idle
+    assert [session.is_idle] == [True]
     if what == "nodes":
         session.admit(node)
     elif what == "unwanted":
@@ -356,10 +355,10 @@ def test_a_session_is_idle_when_nothing_is_in_it_or_about_to_be(bench: Bench, wh
         session.break_notes["/note"] = 0.0
     else:
         session.reserved["owner"] = bench.runtime.now() + 1
-    assert not session.is_idle
+    assert [session.is_idle] == [False]
     if what == "reserved":
         bench.advance(1)
-        assert session.is_idle
+        assert [session.is_idle] == [True]
 
 
 # --- events
@@ -418,15 +417,15 @@ def test_a_claims_own_node_is_watched_until_its_event_comes(bench: Bench) -> Non
     node = bench.node(session, stage=Stage.PRESENT)
     bench.wire.answer = lambda _: "stat"
     session.send(Sync("/"), then=session.watcher(f"{node.parent}/ahead", node))
-    assert not node.is_watched
+    assert [node.is_watched] == [False]
     session.send(Sync("/"), then=session.watcher(node.path, node))
-    assert node.is_watched
+    assert [node.is_watched] == [True]
     session.on_event(event(EventType.CHANGED, node.path))
-    assert not node.is_watched
-    assert node.stage is Stage.PRESENT
+    assert [node.is_watched] == [False]
+    assert node.is_at(Stage.PRESENT)
     session.send(Sync("/"), then=session.watcher(node.path, node))
     session.on_event(event(EventType.DELETED, node.path))
-    assert node.stage is Stage.GONE
+    assert node.is_at(Stage.GONE)
     assert not node.notifications, "it is not one ahead"
     assert node.signal.is_set()
 

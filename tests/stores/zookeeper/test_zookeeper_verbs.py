@@ -58,6 +58,34 @@ def test_a_claim_that_is_alone_is_granted_with_two_requests_that_are_sent_at_onc
     assert store.first.next_expiry == store.runtime.now() + 20.0
 
 
+def test_a_creation_confirms_its_session(store: Store) -> None:
+    claim = store.claim()
+    store.advance(11)
+    store.play(("Create2", created()), ("GetChildren", [named(claim)]))
+    assert isinstance(run(store.backend.join(claim)), Grant)
+
+
+def test_a_claim_whose_session_ended_before_it_was_sent_enters_another_one_alone(store: Store) -> None:
+    """What it left in the old session would keep that session, and the thread of the worker, for ever."""
+    store.first.mark_over()
+    old = store.node(store.first)
+
+    def connect() -> None:
+        store.worker.visit_all()
+        store.wire.answer = Script(
+            ("GetData", NoNodeError()),
+            ("Exists", None),
+            ("Create2", created()),
+            ("GetChildren", [named(old.claim)]),
+        )
+        store.wire.on_ready(30.0)
+
+    store.runtime.plan = [connect]
+    assert isinstance(run(store.backend.join(old.claim)), Grant)
+    assert store.first.nodes == {}
+    assert store.registry.nodes[old.claim.owner] is not old
+
+
 def test_the_fence_counts_from_the_floor(store: Store) -> None:
     claim = store.claim()
     store.first.fence_floor = 1000
@@ -278,7 +306,7 @@ def test_a_waiter_whose_view_may_be_old_lists_the_queue_again(store: Store) -> N
     store.wire.on_state(KazooState.SUSPENDED)
     store.wire.on_ready(30.0)
     store.first.fence_floor = 0
-    store.play(("GetChildren", [named(claim, 8), "b-note-0000000009"]), ("SetData", NO_ANSWER))
+    store.play(("GetChildren", [named(claim, 8), "b-note-0000000003"]), ("SetData", NO_ANSWER))
     assert isinstance(run(store.backend.turn(place)), Grant)
 
 
@@ -347,18 +375,18 @@ def test_a_try_that_has_to_wait_leaves_the_queue_again_and_names_the_holder(stor
 
 
 def test_a_grant_that_comes_while_its_client_is_closed_is_given_up(store: Store) -> None:
-    claim = store.claim()
+    claim, woken = store.claim(), list[int]()
 
     def closing(_: object) -> object:
         store.backend._calls.is_closed = True
+        woken.append(store.worker.woken)
         return [named(claim)]
 
     store.play(("Create2", created()), ("GetChildren", closing))
-    woken = store.worker.woken
     with pytest.raises(ClientClosed):
         run(store.backend.join(claim))
     assert not store.registry.nodes[claim.owner].wanted
-    assert store.worker.woken > woken
+    assert store.worker.woken > woken[0], "it is deleted soon"
 
 
 # --- doubts

@@ -455,10 +455,10 @@ def test_the_thread_sleeps_no_longer_than_timers_can_be_trusted(bench: Bench, wa
 
 
 def test_the_thread_looks_sleeps_and_looks_again_until_there_is_nothing_to_keep(bench: Bench) -> None:
-    worker = SessionWorker(bench.runtime.now, "/tree")
+    worker: Any = SessionWorker(bench.runtime.now, "/tree")
     wakes, done = iter([7.0, 8.0, None]), list[object]()
-    worker.visit_all = lambda: next(wakes)  # type: ignore[method-assign]
-    worker._sleep = done.append  # type: ignore[method-assign]
+    worker.visit_all = lambda: next(wakes)
+    worker._sleep = done.append
     worker._work()
     assert done == [7.0, 8.0]
     assert worker._thread == threading.get_ident()

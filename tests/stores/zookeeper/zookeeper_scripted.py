@@ -179,7 +179,7 @@ class Store(Bench):
             self.runtime,
             registry=self.registry,
             open_wire=self.open_wire,
-            make_worker=QuietWorker,  # type: ignore[arg-type]
+            make_worker=QuietWorker,
         )
         self.worker = self.backend._pool._worker  # type: ignore[assignment]
         self.first = self.connected(20.0)
