@@ -68,6 +68,16 @@ def test_a_broken_connection_is_not_interrupted_at_the_end() -> None:
     assert pool.interrupted == [working]
 
 
+@pytest.mark.parametrize("dead", [True, False])
+def test_who_waits_is_called_when_a_connection_has_failed(dead: bool) -> None:
+    pool = Filled(limit=1)
+    used = pool.get("a")
+    waiter = pool.runtime.signal()
+    pool._queue.rest.append(waiter)
+    pool.discard(used, dead=dead)
+    assert waiter.is_set(), "there is room for another"
+
+
 def test_maintenance_that_ends_after_the_pool_closes_its_connection() -> None:
     pool = Filled()
     one = pool.get("a")
