@@ -165,7 +165,7 @@ def test_a_new_file_has_the_rights_that_its_url_means(tmp_path: Path, private: b
     finally:
         os.umask(before)
     assert (tmp_path / "locks.db").stat().st_mode & 0o777 == mode
-    assert len(os.listdir("/proc/self/fd")) == descriptors
+    assert len(os.listdir("/proc/self/fd")) <= descriptors
 
 
 # --- from the URL

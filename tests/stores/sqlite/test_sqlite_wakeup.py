@@ -209,7 +209,8 @@ def test_a_listener_that_ended_leaves_no_descriptor_and_no_thread(lock_file: Pat
         assert not listener.is_alive()
         assert mine.is_set()
     assert pipes(lock_file) == []
-    assert (descriptors(), threading.active_count()) == (before, threads)
+    assert descriptors() <= before
+    assert threading.active_count() <= threads
 
 
 def test_a_call_leaves_no_descriptor_whatever_it_finds(lock_file: Path) -> None:
@@ -223,7 +224,7 @@ def test_a_call_leaves_no_descriptor_whatever_it_finds(lock_file: Path) -> None:
         os.mkfifo(f"{lock_file}-wake/{dead}")
         ringing.notify([Notification("key", bell, 3)])
         Path(f"{lock_file}-wake/{dead}").unlink(missing_ok=True)
-    assert descriptors() == before
+    assert descriptors() <= before
     waiting.close()
 
 
