@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import leasehold
+from leasehold._backends.sqlite import rows
 from leasehold.errors import BackendRejected, ModeConflict
 from leasehold.values import MAX_FENCE, Capability, Grant, Loss, LossReason, Mode, Record
 from tests.stores.sqlite.sqlite_support import FakeHost, Verbs, claim, granted, placed, refused
@@ -205,6 +206,22 @@ def test_one_release_of_a_writer_lets_all_readers_at_the_head_in(store: Verbs) -
     assert [place.signal.is_set() for place in [*readers, behind]] == [True, True, True, False]
     for place in readers:
         granted(store.turn(place))
+
+
+@pytest.mark.parametrize("few", [rows.FEW, 0], ids=["few", "many"])
+def test_a_reader_is_kept_back_by_a_writer_ahead_of_it_and_by_none_behind(
+    store: Verbs, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    monkeypatch.setattr(rows, "FEW", few)
+    writer = granted(store.join(claim()))
+    reader, behind = placed(store.join(claim(mode=Mode.SHARED))), placed(store.join(claim()))
+    late = placed(store.join(claim(mode=Mode.SHARED)))
+    store.release(writer)
+    reading = granted(store.turn(reader))
+    placed(store.turn(late))
+    placed(store.turn(behind))
+    store.release(reading)
+    granted(store.turn(behind))
 
 
 def test_permits_are_counted(store: Verbs) -> None:
