@@ -136,6 +136,23 @@ def test_a_connection_that_comes_together_with_the_end_is_closed() -> None:
     everywhere(program)
 
 
+def test_an_opening_after_the_end_waits_for_nobody() -> None:
+    runtime = Kept()
+    openings: Openings[Connection] = Openings(runtime, "the store")
+    openings.close()
+    with pytest.raises(ClientClosed):
+        run(openings.open(Connection, lambda _: None, math.inf))
+    assert runtime.waits == []
+
+
+class Kept(Runtime):
+    """Connections are never made: the task that would make them does not run."""
+
+    def spawn(self, work: Any, name: str) -> Any:
+        work.close()
+        return self
+
+
 def test_where_no_thread_can_be_started_the_caller_connects_itself() -> None:
     class NoThreads(ThreadRuntime):
         def spawn(self, *_: Any) -> Any:
