@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import socket
 import struct
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -117,6 +119,35 @@ def test_connection_that_broke_is_an_unknown_outcome_of_what_is_sent_and_of_what
         connection.feed()
 
 
+def test_more_replies_than_were_asked_for_are_left_to_the_next(dialer: Dialer) -> None:
+    connection, end = connected(dialer)
+    end.sendall(b":1\r\n:2\r\n:3\r\n:4\r\n")
+    assert connection.exchange(b"ask", 2) == [1, 2]
+    replies: list[Any] = []
+    connection.take_replies(replies, 9)
+    assert replies == [3, 4]
+
+
+def test_server_that_reads_nothing_is_given_up_in_time(dialer: Dialer) -> None:
+    connection, _ = connected(dialer, 0.05)
+    with pytest.raises(OutcomeUnknown, match="broke while sending"):
+        connection.send(b"x" * 50_000_000)
+
+
+@pytest.mark.timeout(20)
+def test_server_that_answers_drop_by_drop_is_given_up_in_time(dialer: Dialer) -> None:
+    connection, end = connected(dialer, 60.0)
+    connection.used_at = time.monotonic() - 61.0
+    end.sendall(b":1\r\n")
+    with pytest.raises(OutcomeUnknown, match="did not answer within 60 s"):
+        connection.exchange(b"ask", 2)
+    connection, end = connected(dialer, 0.05)
+    connection.set_timeout(0.2)
+    connection.used_at = time.monotonic() - 1.0
+    with pytest.raises(OutcomeUnknown, match=r"did not answer within 0\.2 s"):
+        connection.exchange(b"ask", 1)
+
+
 @pytest.mark.parametrize("partly", [False, True])
 def test_silence_is_waited_for_as_long_as_allowed(dialer: Dialer, partly: bool) -> None:
     connection, end = connected(dialer, 0.05)
@@ -157,7 +188,7 @@ def test_idle_connection_is_quiet_unless_something_came_or_it_was_closed(dialer:
     connection, end = connected(dialer)
     assert connection.is_quiet()
     connection.set_timeout(30.0)
-    end.sendall(b":1\r\n")
+    threading.Timer(0.05, lambda: end.sendall(b":1\r\n")).start()
     assert connection.exchange(b"ask", 1) == [1], "it waits again afterwards"
     end.sendall(b"x")
     assert not connection.is_quiet()
@@ -168,7 +199,14 @@ def test_idle_connection_is_quiet_unless_something_came_or_it_was_closed(dialer:
     assert not connection.is_quiet()
 
 
-def test_closed_connection_wakes_its_thread_and_is_given_back_to_the_driver(dialer: Dialer) -> None:
+def is_waiting(thread: threading.Thread) -> bool:
+    """Whether it is inside `feed`."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    return frame is not None and frame.f_code.co_name == "feed"
+
+
+@pytest.mark.parametrize("how", ["interrupt", "close"])
+def test_closed_connection_wakes_its_thread_and_is_given_back_to_the_driver(dialer: Dialer, how: str) -> None:
     connection, end = connected(dialer)
     ended: list[BaseException] = []
 
@@ -180,11 +218,13 @@ def test_closed_connection_wakes_its_thread_and_is_given_back_to_the_driver(dial
 
     thread = threading.Thread(target=wait)
     thread.start()
-    connection.interrupt()
-    thread.join(60)
-    assert ended
+    eventually(lambda: is_waiting(thread))
+    getattr(connection, how)()
+    thread.join(30)
+    assert ended, "it still waits"
+    assert dialer.disconnected == (how == "close")
     connection.close()
-    assert dialer.disconnected == 1
+    assert dialer.disconnected >= 1
     assert end.recv(1) == b""
 
 
@@ -209,6 +249,7 @@ def test_messages_are_passed_on_until_the_connection_ends(dialer: Dialer) -> Non
     assert end.recv(20) == b"SUBSCRIBE"
     time.sleep(0.1)  # it has no limit of its own any more
     end.sendall(b"+a\r\n+b\r\n+c")
+    eventually(lambda: len(messages) == 2)
     end.sendall(b"\r\n")
     eventually(lambda: len(messages) == 3)
     assert messages == [b"a", b"b", b"c"]
@@ -221,7 +262,9 @@ def test_messages_are_passed_on_until_the_connection_ends(dialer: Dialer) -> Non
 def test_end_of_a_subscription_that_was_closed_is_not_reported(dialer: Dialer) -> None:
     ends: list[int] = []
     connection, _ = connected(dialer)
-    BlockingSubscription(connection, ThreadRuntime(), print, lambda: ends.append(1)).close()
+    subscription = BlockingSubscription(connection, ThreadRuntime(), print, lambda: ends.append(1))
+    eventually(lambda: any(thread.name == "leasehold redis messages" for thread in threading.enumerate()))
+    subscription.close()
     eventually(lambda: all(thread.name != "leasehold redis messages" for thread in threading.enumerate()))
     assert ends == []
 
@@ -381,6 +424,28 @@ def test_no_more_connections_are_kept_than_a_few(wire: Wire) -> None:
     assert [connection.is_closed for connection in wire.made] == [False] * MOST_IDLE + [True] * 2
 
 
+def test_time_of_a_connection_counts_from_its_last_use(wire: Wire) -> None:
+    """What its call may take is counted from then."""
+    idle(wire, 1)
+    (connection,) = wire.made
+    connection.used_at -= FRESH / 2
+    before = time.monotonic()
+    assert wire.wire._take(NODE) is connection
+    assert connection.used_at >= before
+    connection.used_at -= FRESH / 2
+    wire.wire.give_back(connection)  # type: ignore[arg-type]  # of the stand-in above
+    assert connection.used_at >= before
+
+
+def test_connections_that_are_gone_are_not_remembered(wire: Wire) -> None:
+    idle(wire, 3)
+    assert len(wire.wire._connections) == 3
+    wire.wire.drop_connections(NODE)
+    wire.made.clear()
+    gc.collect()
+    assert wire.wire._connections == {}
+
+
 def test_dropped_connections_are_closed(wire: Wire) -> None:
     idle(wire, 3)
     wire.ask(OTHER)
@@ -391,16 +456,18 @@ def test_dropped_connections_are_closed(wire: Wire) -> None:
 
 def test_close_ends_what_is_idle_and_what_is_used(wire: Wire) -> None:
     idle(wire, 2)
+    late = wire.wire._connect(NODE)
     used = wire.wire._take(NODE)
     assert used is wire.made[1]
     run(wire.wire.close())
+    wire.wire.give_back(late)
+    assert wire.made[2].is_closed
     assert wire.made[0].is_closed
     assert wire.made[1].is_interrupted
     assert not wire.made[1].is_closed, "its own thread closes it"
     wire.made[1].answers = [OutcomeUnknown("interrupted")]
     with pytest.raises(ClientClosed):
         wire.wire.exchange_on(used, b"x", 1, 2.0, math.inf)  # type: ignore[arg-type]  # of the stand-in above
-    wire.wire.give_back(used)  # type: ignore[arg-type]
     assert wire.made[1].is_closed
     with pytest.raises(ClientClosed):
         wire.ask()
