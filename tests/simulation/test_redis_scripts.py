@@ -105,7 +105,9 @@ def test_fence_is_above_the_clock_the_highest_before_and_what_the_client_has_see
 
 
 @BOTH_WAYS
-@pytest.mark.parametrize(("step", "mode", "kind", "spare"), [("0:8", "x", 0, 8), ("0", "x", 0, 0), ("0:8", "p", 3, 0)])
+@pytest.mark.parametrize(
+    ("step", "mode", "kind", "spare"), [("0:8", "x", 0, 8), ("0:1", "x", 0, 1), ("0", "x", 0, 0), ("0:8", "p", 3, 0)]
+)
 def test_fences_behind_an_exclusive_grant_are_kept_free(
     lock: Lock, queued: bool, step: str, mode: str, kind: int, spare: int
 ) -> None:
@@ -204,9 +206,9 @@ def test_refusal_of_a_paused_name_has_the_pause_first(lock: Lock) -> None:
 def test_grant_that_is_asked_for_again_starts_anew(lock: Lock) -> None:
     fence = granted(lock)[1]
     lock.pass_time(4_000)
-    assert lock.acquire("a", ttl=20_000) == [1, fence, 0, lock.ms, 20_000, 1, 0]
-    assert lock.left("h") == 20_000
-    assert lock.left("s") >= 20_000 + DAY - 60_000
+    assert lock.acquire("a", ttl=600_000) == [1, fence, 0, lock.ms, 600_000, 1, 0]
+    assert lock.left("h") == 600_000
+    assert lock.left("s") >= 600_000 + DAY
     lock.break_("a", fence, now=False)
     assert lock.acquire("a")[0] == 0, "a broken one is not granted again"
 
@@ -214,18 +216,18 @@ def test_grant_that_is_asked_for_again_starts_anew(lock: Lock) -> None:
 def test_share_that_is_asked_for_again_starts_anew(lock: Lock) -> None:
     fence = granted(lock, mode="s")[1]
     lock.pass_time(4_000)
-    assert lock.acquire("a", mode="s", ttl=20_000) == [1, fence, 0, lock.ms, 20_000, 1, 0]
-    assert lock.left("h") == 20_000
-    assert lock.left("s") >= 20_000 + DAY - 60_000
+    assert lock.acquire("a", mode="s", ttl=600_000) == [1, fence, 0, lock.ms, 600_000, 1, 0]
+    assert lock.left("h") == 600_000
+    assert lock.left("s") >= 600_000 + DAY
     granted(lock, "b", mode="s")
-    lock.break_("a", fence, now=False)
+    assert lock.break_("a", fence, now=False) == 1
     assert lock.acquire("a", mode="s")[0] == 0
 
 
 def test_claim_that_was_withdrawn_is_refused_for_as_long_as_its_mark_stays(lock: Lock) -> None:
     lock.withdraw("a", 5_000)
     assert lock.left("x:a") == 5_000
-    assert lock.acquire("a")[0] == lock.acquire("a", "1")[0] == 0
+    assert lock.acquire("a") == lock.acquire("a", "1") == [0, 0, -2, b"", 0]
     assert lock.do("ZCARD", "q") == 0
     lock.pass_time(5_001)
     assert granted(lock)[0] == 1
@@ -516,7 +518,10 @@ def test_break_at_once_leaves_its_reason_for_as_long_as_the_grant_would_have_las
     assert lock.left("x:a") == 6_000
     assert lock.left("h") == -2
     assert lock.release("a", fence) == [2, b"stuck"]
-    assert granted(lock, "c", mode=mode)[2] == 1, "its work may be half done"
+    later = granted(lock, "c", mode=mode)
+    assert later[2] == 1, "its work may be half done"
+    assert lock.release("c", later[1]) == 1
+    assert granted(lock, "d", mode=mode)[2] == 0, "the next one is not told again"
 
 
 def test_break_hands_the_lock_to_the_next(lock: Lock) -> None:
@@ -529,6 +534,43 @@ def test_break_hands_the_lock_to_the_next(lock: Lock) -> None:
     share.acquire("b", "1")
     share.break_("a", fence, now=True)
     assert share.published[0][2][1] == "b"
+
+
+def test_next_holder_is_not_broken_with_the_one_before(lock: Lock) -> None:
+    fence = granted(lock)[1]
+    lock.acquire("b", "1")
+    lock.break_("a", fence, now=False)
+    assert lock.release("a", fence) == [2, b"stuck"]
+    assert lock.renew("b", int(lock.state["g"])) == [1]
+    assert lock.acquire("b", "2")[0] == 1
+
+
+def test_share_whose_time_is_over_is_neither_shown_nor_broken(lock: Lock) -> None:
+    fence = granted(lock, mode="s")[1]
+    granted(lock, "b", mode="s", ttl=20_000)
+    lock.pass_time(10_001)
+    assert [holder[:2] for holder in lock.inspect()[1]] == [[b"b", b"s"]]
+    fence = granted(lock, "c", mode="s", ttl=1_000)[1]
+    lock.pass_time(1_001)
+    assert lock.break_("c", fence, now=True) == 0
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_strict_server_grants_nothing_until_all_leases_of_its_other_life_are_over(lock: Lock, known: bool) -> None:
+    def strict(owner: str, life: str, age: int, step: str = "0") -> Any:
+        return lock.acquire(owner, step, 6_000, f"w{owner}", life, 30_000, age)
+
+    if known:
+        fence = strict("a", "old", 90_000)[1]
+        lock.release("a", fence)
+    assert strict("b", "new", 20_000) == [0, 0, 30_000 if known else 10_000, b"", 30_000 if known else 10_000]
+    assert 0 < lock.left("s") <= DAY + 60_000
+    assert strict("b", "new", 20_000, "1")[0] == 2, "but it has a place"
+    lock.pass_time(9_000)
+    assert strict("c", "new", 29_000)[4] == (21_000 if known else 1_000), "the end stays where it is"
+    lock.pass_time(21_001)
+    assert strict("c", "new", 50_001)[0] == 1
+    assert strict("d", "new", 50_001)[2:] == [10_000, b"about c", 0]
 
 
 def test_share_that_was_released_is_not_broken(lock: Lock) -> None:
@@ -590,10 +632,11 @@ def test_inspect_shows_each_of_several_holders(lock: Lock) -> None:
 
 def test_inspect_shows_what_is_kept_and_what_is_foreign(lock: Lock) -> None:
     fence = granted(lock, min_hold=5_000)[1]
+    lock.pass_time(1_000)
     lock.release("a", fence)
-    assert lock.inspect()[1] == [[b"", b"x", b"%d" % fence, b"0", b"5000", b"", b"1", b"about a"]]
+    assert lock.inspect()[1] == [[b"", b"x", b"%d" % fence, b"1000000", b"4000", b"", b"1", b"about a"]]
     lock.do("SET", "h", "theirs", "PX", 700)
-    assert [holder[1:3] + holder[4:5] + holder[7:] for holder in lock.inspect()[1]] == [[b"x", b"0", b"700", b""]]
+    assert lock.inspect()[1] == [[b"", b"x", b"0", b"0", b"700", b"", b"0", b""]]
 
 
 def test_raised_fence_is_kept_until_a_day_after_its_own_time(lock: Lock) -> None:
