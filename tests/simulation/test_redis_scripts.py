@@ -138,6 +138,18 @@ def test_next_holder_learns_once_that_the_last_one_vanished(lock: Lock, queued: 
     assert granted(lock, "d", queued=queued)[2] == 1, "one of several vanished"
 
 
+def test_shares_learn_once_that_an_exclusive_holder_vanished_and_leave_nothing_of_it(lock: Lock) -> None:
+    granted(lock)
+    lock.pass_time(10_001)
+    shares = [granted(lock, owner, mode="s") for owner in "bc"]
+    assert [share[2] for share in shares] == [1, 0]
+    assert lock.left("z") == lock.left("d") == 10_000 + DAY
+    for owner, share in zip("bc", shares, strict=True):
+        assert lock.release(owner, share[1]) == 1
+    assert lock.left("h") == lock.left("z") == lock.left("d") == -2
+    assert granted(lock, "e")[2] == 0
+
+
 def test_state_of_a_name_in_use_outlives_its_fence_by_a_day(lock: Lock) -> None:
     """Its expiry is moved only now and then: a fence that is forgotten sooner can be given again."""
     for pause, ttl in ((0, 10_000), (59_000, 10_000), (1_000, 10_000), (5 * 3_600_000, 10_000), (1, 20 * 3_600_000)):

@@ -363,6 +363,10 @@ def test_grant_that_is_over_cannot_be_broken(node: Node) -> None:
     node.pass_time(10_000)
     assert node.break_(number, now=True) == 0
     assert Node().break_(number, now=False) == 0
+    other = Node()
+    number = voted(other)
+    other.release("a", number)
+    assert other.break_(number, now=True) == other.break_(number, now=False) == 0
 
 
 def test_next_holder_is_not_broken_with_the_one_before(node: Node) -> None:
