@@ -1,0 +1,503 @@
+"""The connections to one node: late answers, calls that get lost, and who is left out. Without a server."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import socket
+import time
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from redis import ResponseError
+
+from leasehold._backends.redis.blocking_wire import FRESH
+from leasehold._backends.redis.wire import Dialer
+from leasehold._backends.redis.wire import Node as Address
+from leasehold._backends.redlock.asyncio_wire import AsyncioWire
+from leasehold._backends.redlock.blocking_wire import MOST_IDLE, BlockingWire, NodeConnection, Pending, _Hurried
+from leasehold._backends.redlock.calls import Calls
+from leasehold._backends.redlock.node import MISSES, Node
+from leasehold._backends.redlock.undelivered import Undelivered
+from leasehold._backends.redlock.wire import SILENCE_LIMIT, lacks_script
+from leasehold._runtimes.threads import run
+from leasehold.errors import BackendRejected, BackendUnavailable, ClientClosed, OutcomeUnknown
+from leasehold.values import Claim, Holder, Mode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterator
+
+CALLS = Calls(30, 3)
+CLAIM = Claim("leasehold:x", "f" * 32, 10.0, Mode.EXCLUSIVE, 1, 0.0, Holder("host", 1))
+LOOK = CALLS.look(["leasehold:x"])
+NOSCRIPT = b"-NOSCRIPT No matching script\r\n"
+
+
+def release(number: int) -> Any:
+    return CALLS.release(CLAIM, number, time.monotonic())
+
+
+class Lines:
+    """A dialer over pairs of sockets; `ends` are those of the node."""
+
+    def __init__(self) -> None:
+        self.ends: list[socket.socket] = []
+        self.ours: list[socket.socket] = []
+
+    def connection(self, *_: object) -> Any:
+        ours, end = socket.socketpair()
+        self.ours.append(ours)
+        self.ends.append(end)
+        return SimpleNamespace(connect=lambda: None, disconnect=ours.close, _sock=ours)
+
+
+class OneNode:
+    """A node, its wire for threads, and what the node gets and says."""
+
+    def __init__(self) -> None:
+        self.lines: Any = Lines()
+        self.undelivered = Undelivered()
+        self.wire = BlockingWire(self.lines, Address("h"), 5.0, self.undelivered)
+        self.node = Node(Address("h"), self.wire, run_id="abc", undelivered=self.undelivered)
+
+    def taken(self) -> NodeConnection:
+        return self.wire.take(self.node)
+
+    def got(self, place: int = 0) -> bytes:
+        end = self.lines.ends[place]
+        end.setblocking(False)
+        try:
+            return bytes(end.recv(1_000_000))
+        except BlockingIOError:
+            return b""
+
+    def says(self, answer: bytes, place: int = 0) -> None:
+        self.lines.ends[place].sendall(answer)
+
+
+@pytest.fixture
+def one() -> Iterator[OneNode]:
+    made = OneNode()
+    yield made
+    for end in (*made.lines.ends, *made.lines.ours):
+        end.close()
+
+
+# --- threads
+
+
+def test_answer_that_is_late_is_read_before_the_next_one(one: OneNode) -> None:
+    first: Any = one.wire.request(one.node, LOOK, math.inf)
+    first.send()
+    first.finish()
+    second: Any = one.wire.request(one.node, LOOK, math.inf)
+    second.send()
+    assert len(one.lines.ends) == 1
+    one.says(b":1\r\n:2\r\n")
+    assert second.receive() == (2,)
+    second.finish()
+    assert one.wire.is_ready
+    assert not one.wire.has_pending
+
+
+def test_node_without_the_script_gets_its_text_once(one: OneNode) -> None:
+    request: Any = one.wire.request(one.node, LOOK, math.inf)
+    request.send()
+    assert one.got() == LOOK.short
+    one.says(NOSCRIPT)
+    assert request.receive() is None
+    assert one.got() == LOOK.whole
+    one.says(NOSCRIPT)
+    with pytest.raises(BackendRejected):
+        request.receive()
+    assert one.got() == b""
+
+
+def test_clean_up_that_nobody_waits_for_gets_its_text_too(one: OneNode) -> None:
+    request: Any = one.wire.request(one.node, LOOK, math.inf)
+    request.send()
+    late = release(1)
+    request.send_after(late)
+    assert one.got() == LOOK.short + late.short, "on the same connection, behind it"
+    one.says(b":1\r\n" + NOSCRIPT)
+    assert request.receive() == (1,)
+    assert one.got() == late.whole
+    request.finish()
+    assert one.wire.has_pending
+
+
+def test_answer_of_a_node_forgives_what_it_missed(one: OneNode) -> None:
+    request: Any = one.wire.request(one.node, LOOK, math.inf)
+    request.send()
+    one.node.missed()
+    one.says(b":1\r\n")
+    request.receive()
+    assert one.node.misses == 0
+
+
+@pytest.mark.parametrize("when", ["sending", "receiving", "after"])
+def test_connection_that_breaks_leaves_the_node_out_and_keeps_what_it_may_have_missed(one: OneNode, when: str) -> None:
+    late = release(1)
+    request: Any = one.wire.request(one.node, late, math.inf)
+    if when == "sending":
+        one.wire.give_back(one.taken())
+    else:
+        request.send()
+    one.lines.ends[0].close()
+    if when == "after":
+        request.send_after(release(2))
+        request.send_after(release(3))
+    else:
+        with pytest.raises(OutcomeUnknown):
+            request.send() if when == "sending" else request.receive()
+    assert isinstance(one.node.failure, OutcomeUnknown)
+    assert len(one.undelivered) == {"sending": 1, "receiving": 1, "after": 3}[when]
+    assert not one.wire._taken
+    assert not one.wire.is_ready
+    request.finish()
+    request.abort()
+
+
+def test_node_that_is_left_out_is_not_sent_anything(one: OneNode) -> None:
+    one.node.failure = BackendUnavailable("left out")
+    request: Any = one.wire.request(one.node, LOOK, math.inf)
+    with pytest.raises(BackendUnavailable, match="left out"):
+        request.send()
+    assert one.lines.ends == []
+    assert request.fileno() == -1
+    request.send_after(release(1))
+    assert len(one.undelivered) == 1
+
+
+def test_connection_of_an_interrupted_call_is_closed_with_what_it_may_not_have_sent(one: OneNode) -> None:
+    request: Any = one.wire.request(one.node, release(1), math.inf)
+    request.send()
+    request.abort()
+    assert one.lines.ends[0].recv(1_000_000)
+    assert one.lines.ends[0].recv(1) == b""
+    assert len(one.undelivered) == 1
+    assert not one.wire.is_ready
+
+
+def test_node_whose_answers_are_late_is_left_out_after_a_few_calls(one: OneNode) -> None:
+    one.wire._timeout = 0.001
+    request: Any = one.wire.request(one.node, release(1), math.inf)
+    request.send()
+    request.finish()
+    for _ in range(MISSES):
+        time.sleep(0.002)
+        assert one.node.failure is None
+        late: Any = one.wire.request(one.node, LOOK, math.inf)
+        try:
+            late.send()
+        except BackendUnavailable:
+            break
+        late.finish()
+    assert one.node.failure is not None
+    assert not one.wire._taken, "the connection is given back"
+    assert len(one.lines.ends) == 1
+
+
+def test_late_answers_that_came_meanwhile_forgive(one: OneNode) -> None:
+    one.wire._timeout = 0.001
+    request: Any = one.wire.request(one.node, LOOK, math.inf)
+    request.send()
+    request.finish()
+    one.node.missed()
+    one.says(b":1\r\n")
+    time.sleep(0.002)
+    assert one.taken().has_pending is False
+    assert one.node.misses == 0
+
+
+def test_connection_that_owes_an_answer_for_too_long_is_replaced(one: OneNode) -> None:
+    connection = one.taken()
+    late = release(1)
+    connection.start(Pending(late, 1), late.short)
+    connection._pending[0].sent -= SILENCE_LIMIT + 0.1
+    connection.used_at -= FRESH + 0.1
+    one.wire.give_back(connection)
+    assert one.wire.take(None) is not connection
+    assert len(one.undelivered) == 1
+    assert one.lines.ends[0].recv(1_000_000) == late.short
+    assert one.lines.ends[0].recv(1) == b"", "it was closed"
+
+
+def test_idle_connection_that_the_node_closed_is_replaced(one: OneNode) -> None:
+    connection = one.taken()
+    one.wire.give_back(connection)
+    assert one.taken() is connection
+    connection.used_at -= FRESH + 0.1
+    one.wire.give_back(connection)
+    assert one.taken() is connection
+    connection.used_at -= FRESH + 0.1
+    one.wire.give_back(connection)
+    one.lines.ends[0].close()
+    assert one.taken() is not connection
+
+
+def test_silent_connection_behind_others_is_closed_so_that_its_calls_are_sent_again(one: OneNode) -> None:
+    silent, used = one.taken(), one.taken()
+    late = release(1)
+    silent.start(Pending(late, 1), late.short)
+    silent._pending[0].sent -= SILENCE_LIMIT + 0.1
+    one.wire.give_back(silent)
+    used.used_at = time.monotonic()
+    one.wire._look_at = 0.0
+    one.wire.give_back(used)
+    assert len(one.undelivered) == 1
+    assert list(one.wire._idle) == [used]
+
+
+def test_no_more_idle_connections_are_kept_than_a_few_and_none_that_is_torn(one: OneNode) -> None:
+    taken = [one.taken() for _ in range(MOST_IDLE + 2)]
+    taken[0].is_torn = True
+    for connection in taken:
+        one.wire.give_back(connection)
+    assert list(one.wire._idle) == taken[1 : MOST_IDLE + 1]
+    assert not one.wire._taken
+
+
+def test_exchange_reads_all_replies_and_gives_the_connection_back(one: OneNode) -> None:
+    one.wire.give_back(one.taken())
+    one.says(b":1\r\n:2\r\n")
+    assert run(one.wire.exchange(b"ask", 2)) == [1, 2]
+    assert len(one.lines.ends) == 1
+    (connection,) = one.wire._idle
+    assert connection.timeout == 5.0, "of a call again"
+    one.lines.ends[0].close()
+    with pytest.raises(OutcomeUnknown):
+        run(one.wire.exchange(b"ask", 1))
+    assert not one.wire.is_ready
+    assert not one.wire._taken
+
+
+def test_connection_without_time_is_not_opened(one: OneNode) -> None:
+    with pytest.raises(BackendUnavailable, match="no time left"):
+        one.wire.take(one.node, time.monotonic() - 1.0)
+    assert one.lines.ends == []
+
+
+def test_closed_wire_closes_what_is_idle_and_wakes_what_is_used(one: OneNode) -> None:
+    idle, used = one.taken(), one.taken()
+    one.wire.give_back(idle)
+    one.wire.close()
+    assert one.lines.ends[0].recv(1) == one.lines.ends[1].recv(1) == b""
+    with pytest.raises(ClientClosed):
+        one.taken()
+    one.wire.give_back(used)
+    assert not one.wire.is_ready
+
+
+@pytest.mark.parametrize(
+    ("usual", "left", "made"), [(None, 1.0, 0.5), (5.0, 1.0, 0.5), (0.1, 1.0, 0.1), (None, 30.0, 15.0)]
+)
+def test_caller_with_little_time_spends_half_of_it_on_connecting(usual: float | None, left: float, made: float) -> None:
+    dialer: Any = SimpleNamespace(
+        connection=lambda *_: SimpleNamespace(socket_connect_timeout=usual, socket_timeout=usual)
+    )
+    hurried: Dialer = _Hurried(dialer, left)
+    connection = hurried.connection("redis.connection", Address("h"))
+    assert (connection.socket_connect_timeout, connection.socket_timeout) == (made, made)
+
+
+def test_one_reply_without_its_script_is_enough() -> None:
+    lacks = ResponseError("NOSCRIPT No matching script")
+    assert lacks_script([1, lacks])
+    assert not lacks_script([1, ResponseError("OOM")])
+    assert not lacks_script([])
+
+
+# --- asyncio
+
+
+class Line:
+    """A connection whose answers are given by the test."""
+
+    is_open = True
+
+    def __init__(self) -> None:
+        self.sent: list[bytes] = []
+        self.limits: list[float] = []
+        self.answers: list[asyncio.Future[list[Any]]] = []
+
+    def call(self, payload: bytes, _: int, timeout: float) -> asyncio.Future[list[Any]]:
+        self.sent.append(payload)
+        self.limits.append(timeout)
+        self.answers.append(asyncio.get_running_loop().create_future())
+        return self.answers[-1]
+
+    def close(self) -> None:
+        self.is_open = False
+
+
+class OneAsyncNode:
+    """A node with a wire for tasks."""
+
+    def __init__(self) -> None:
+        nobody: Any = None
+        self.wire = AsyncioWire(nobody, Address("h"), 5.0)
+        self.line: Any = Line()
+        self.wire._shared = self.line
+        self.node = Node(Address("h"), self.wire, run_id="abc", undelivered=Undelivered())
+
+    def ask(self, call: Any = LOOK) -> tuple[Any, asyncio.Task[Any]]:
+        request = self.wire.request(self.node, call, math.inf)
+        return request, asyncio.ensure_future(request.perform())
+
+    async def answer(self, place: int, *replies: Any) -> None:
+        self.line.answers[place].set_result(list(replies))
+        await turns()
+
+
+async def turns() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def on_a_loop(body: Callable[[OneAsyncNode], Coroutine[Any, Any, None]]) -> None:
+    async def whole() -> None:
+        await body(OneAsyncNode())
+
+    asyncio.run(whole())
+
+
+def test_task_gets_its_answer_and_the_node_is_forgiven() -> None:
+    async def body(one: OneAsyncNode) -> None:
+        _, task = one.ask()
+        await turns()
+        one.node.missed()
+        assert one.wire.has_pending
+        assert one.line.limits == [SILENCE_LIMIT]
+        await one.answer(0, 7)
+        assert await task == 7
+        assert one.node.misses == 0
+        assert not one.wire.has_pending
+
+    on_a_loop(body)
+
+
+def test_text_of_the_script_is_sent_once_on_the_same_connection() -> None:
+    async def body(one: OneAsyncNode) -> None:
+        _, task = one.ask()
+        await turns()
+        await one.answer(0, ResponseError("NOSCRIPT"))
+        assert one.line.sent == [LOOK.short, LOOK.whole]
+        await one.answer(1, ResponseError("NOSCRIPT"))
+        with pytest.raises(BackendRejected):
+            await task
+        assert len(one.line.sent) == 2
+        assert not one.wire.has_pending
+
+    on_a_loop(body)
+
+
+def test_lost_answer_leaves_the_node_out_and_the_call_is_sent_again_later() -> None:
+    async def body(one: OneAsyncNode) -> None:
+        _, task = one.ask(release(1))
+        await turns()
+        one.line.answers[0].set_exception(OutcomeUnknown("silent"))
+        with pytest.raises(OutcomeUnknown):
+            await task
+        assert isinstance(one.node.failure, OutcomeUnknown)
+        assert len(one.node.undelivered) == 1
+        assert not one.wire.has_pending
+        with pytest.raises(OutcomeUnknown):
+            await one.ask()[1]
+        assert len(one.line.sent) == 1
+
+    on_a_loop(body)
+
+
+def test_clean_up_behind_a_request_must_not_get_lost() -> None:
+    async def body(one: OneAsyncNode) -> None:
+        request, task = one.ask()
+        early = release(0)
+        one.wire.request(one.node, LOOK, math.inf).send_after(early)
+        assert len(one.node.undelivered) == 1, "nothing was sent before it"
+        await turns()
+        for number in (1, 2, 3):
+            request.send_after(release(number))
+        await one.answer(0, 7)
+        await one.answer(1, ResponseError("NOSCRIPT"))
+        assert one.line.sent[4] == release(1).whole, "with its text"
+        one.line.answers[2].set_exception(OutcomeUnknown("silent"))
+        await one.answer(3, 1)
+        await one.answer(4, 1)
+        assert len(one.node.undelivered) == 2
+        one.line.close()
+        request.send_after(release(4))
+        assert len(one.node.undelivered) == 3
+        assert not one.wire.has_pending
+        assert await task == 7
+
+    on_a_loop(body)
+
+
+def test_node_whose_answers_are_late_is_left_out_by_tasks_too() -> None:
+    async def body(one: OneAsyncNode) -> None:
+        _, first = one.ask()
+        await turns()
+        one.wire._pending[0] -= 5.1
+        for missed in range(MISSES):
+            assert one.node.misses == missed
+            _, task = one.ask()
+            await turns()
+        with pytest.raises(BackendUnavailable, match="does not answer"):
+            await task
+        assert len(one.line.sent) == MISSES
+        for future in one.line.answers:
+            future.set_result([1])
+        await first
+
+    on_a_loop(body)
+
+
+def test_node_that_is_not_connected_gets_nothing() -> None:
+    async def body(one: OneAsyncNode) -> None:
+        one.line.is_open = False
+        assert not one.wire.is_ready
+        with pytest.raises(BackendUnavailable, match="h:6379 is not connected"):
+            await one.ask()[1]
+        one.wire._shared = None
+        assert not one.wire.is_ready
+        one.wire.close()
+
+    on_a_loop(body)
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_new_connection_replaces_the_one_before_unless_the_client_is_closed(
+    monkeypatch: pytest.MonkeyPatch, is_closed: bool
+) -> None:
+    made: list[Line] = []
+
+    class Opening(Line):
+        def __init__(self, _: str) -> None:
+            super().__init__()
+            made.append(self)
+
+        async def open(self, *_: object) -> None:
+            pass
+
+    monkeypatch.setattr("leasehold._backends.redlock.asyncio_wire.AsyncioConnection", Opening)
+
+    async def body(one: OneAsyncNode) -> None:
+        await one.wire.open()
+        assert made == [], "it is open"
+        exchange = asyncio.ensure_future(one.wire.exchange(b"INFO", 1, fresh=True))
+        if is_closed:
+            one.wire.close()
+            with pytest.raises(ClientClosed):
+                await exchange
+            assert not made[0].is_open
+        else:
+            await turns()
+            assert one.wire._shared is made[0]  # type: ignore[comparison-overlap]  # of the stand-in above
+            made[0].answers[0].set_result([1])
+            assert await exchange == [1]
+        assert not one.line.is_open
+        assert not one.wire.has_pending
+
+    on_a_loop(body)
