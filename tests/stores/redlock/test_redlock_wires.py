@@ -94,6 +94,7 @@ def test_answer_that_is_late_is_read_before_the_next_one(one: OneNode) -> None:
     second: Any = one.wire.request(one.node, LOOK, math.inf)
     second.send()
     assert len(one.lines.ends) == 1
+    assert one.wire.has_pending, "also on a connection that is used"
     one.says(b":1\r\n:2\r\n")
     assert second.receive() == (2,)
     second.finish()
@@ -250,6 +251,51 @@ def test_silent_connection_behind_others_is_closed_so_that_its_calls_are_sent_ag
     assert list(one.wire._idle) == [used]
 
 
+def test_silent_connection_whose_answer_came_at_last_is_kept(one: OneNode) -> None:
+    late, used = one.taken(), one.taken()
+    late.start(Pending(LOOK, 1), LOOK.short)
+    late._pending[0].sent -= SILENCE_LIMIT + 0.1
+    one.wire._timeout = 0.5
+    one.wire.give_back(late)
+    one.says(b":1\r\n")
+    one.wire._look_at = 0.0
+    one.wire.give_back(used)
+    assert list(one.wire._idle) == [late, used]
+    assert not one.wire.has_pending
+
+
+def test_idle_connection_with_an_answer_that_has_come_is_used_again(one: OneNode) -> None:
+    connection = one.taken()
+    connection.start(Pending(LOOK, 1), LOOK.short)
+    connection.used_at -= FRESH + 0.1
+    one.wire.give_back(connection)
+    one.says(b":1\r\n")
+    assert one.taken() is connection
+
+
+def test_connection_that_was_interrupted_while_sending_is_torn(one: OneNode) -> None:
+    def interrupted(_: bytes) -> None:
+        raise KeyboardInterrupt
+
+    connection = one.taken()
+    whole: Any = connection._socket
+    connection._socket = SimpleNamespace(sendall=interrupted)  # type: ignore[assignment]  # for one call
+    with pytest.raises(KeyboardInterrupt):
+        connection.start(Pending(LOOK, 1), LOOK.short)
+    connection._socket = whole
+    one.wire.give_back(connection)
+    assert not one.wire.is_ready, "the node may have got half of a command"
+
+
+def test_node_is_introduced_on_a_connection_of_its_own(one: OneNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("leasehold._backends.redlock.blocking_wire.SILENCE_LIMIT", 0.05)
+    one.wire.give_back(one.taken())
+    with pytest.raises(OutcomeUnknown):
+        run(one.wire.exchange(b"INFO", 1, fresh=True))
+    assert len(one.lines.ends) == 2
+    assert one.got(1) == b"INFO"
+
+
 def test_no_more_idle_connections_are_kept_than_a_few_and_none_that_is_torn(one: OneNode) -> None:
     taken = [one.taken() for _ in range(MOST_IDLE + 2)]
     taken[0].is_torn = True
@@ -282,6 +328,8 @@ def test_connection_without_time_is_not_opened(one: OneNode) -> None:
 def test_closed_wire_closes_what_is_idle_and_wakes_what_is_used(one: OneNode) -> None:
     idle, used = one.taken(), one.taken()
     one.wire.give_back(idle)
+    one.wire.give_back(used)
+    assert one.taken() is used
     one.wire.close()
     assert one.lines.ends[0].recv(1) == one.lines.ends[1].recv(1) == b""
     with pytest.raises(ClientClosed):
