@@ -22,6 +22,8 @@ _WIRE = "_backends/redis/wire.py"
 
 _NOTIFICATIONS = "tests/stores/redis/test_redis_notifications.py"
 _PORTS = "tests/simulation/test_redis_ports.py"
+_VERBS = "tests/stores/redis/test_redis_verbs.py"
+_RULES = "tests/simulation/test_redis_scripts.py"
 _UNIT = "tests/stores/redis/test_redis_topology.py"
 _UNTIL = "tests/stores/redis/test_redis_until.py"
 _CLOSING = "tests/stores/redis/test_redis_closing.py"
@@ -288,5 +290,29 @@ REDIS_STORE_MUTANTS: tuple[Mutant, ...] = (
         "            (reply,) = await self.wire.exchange(node, call.short, 1, timeout, until)\n"
         "        except (BackendUnavailable, OutcomeUnknown):\n",
         tests=(f"{_UNIT}::test_server_that_does_not_answer_is_looked_for_anew",),
+    ),
+    Mutant(
+        "redis-min-hold-of-the-claim-before",
+        "a claim with another min_hold than the one before it on the same name is sent with that of the one before",
+        _BACKEND,
+        "claim.holder, claim.capacity, claim.min_hold, address, len(owner))",
+        "claim.holder, claim.capacity, address, len(owner))",
+        tests=(f"{_VERBS}::test_claim_that_says_something_else_about_the_same_name_is_not_sent_as_the_one_before",),
+    ),
+    Mutant(
+        "redis-renewed-hand-over-counts-from-its-message",
+        "a grant that came by message counts from that message for ever: its renewals do not prolong it",
+        _BACKEND,
+        "    return grant if grant.since is None and grant.ttl == grant.claim.ttl else _whole(grant)\n",
+        "    return grant if grant.ttl == grant.claim.ttl else _whole(grant)\n",
+        tests=(f"{_VERBS}::test_renewals_are_answered_one_by_one",),
+    ),
+    Mutant(
+        "redis-told-of-the-vanished-for-ever",
+        "after a holder vanished each later one is told so, although all of them released",
+        _ACQUIRE,
+        "redis.call('HDEL', KEYS[2], 'l', 'b')",
+        "redis.call('HDEL', KEYS[2], 'b')",
+        tests=(f"{_RULES}::test_break_at_once_leaves_its_reason_for_as_long_as_the_grant_would_have_lasted",),
     ),
 )

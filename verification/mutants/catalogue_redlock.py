@@ -12,6 +12,9 @@ _TALLY = ("tests/stores/redlock/test_redlock_tally.py",)
 _CALLS = "tests/stores/redlock/test_redlock_calls.py::"
 _NODE = "tests/stores/redlock/test_redlock_scripts.py::"
 _NODES = ("tests/stores/redlock/test_redlock_node_states.py",)
+_ROUNDS = "tests/stores/redlock/test_redlock_rounds.py::"
+_READY = "tests/stores/redlock/test_redlock_readiness.py::"
+_DOCTORS = "tests/unit/test_redis_doctors.py::"
 _SETUP = "tests/stores/redlock/test_redlock_setup.py::"
 
 
@@ -187,5 +190,29 @@ REDLOCK_MUTANTS: tuple[Mutant, ...] = (
         "if tonumber(lock[5] or '0') < above then",
         "if reply ~= 0 and tonumber(lock[5] or '0') < above then",
         tests=(_NODE + "test_release_that_finds_nothing_bars_a_vote_and_a_repair_that_arrive_later",),
+    ),
+    Mutant(
+        "blind-redlock-revoked-number-forgotten",
+        "a revoked number may be granted again while its release can still arrive: the lock is freed under its holder",
+        _REDLOCK + "backend.py",
+        "self._revoked.note(claim.owner, number, now, now + claim.ttl + SILENCE_LIMIT)",
+        "self._revoked.note(claim.owner, number, now, now + SILENCE_LIMIT)",
+        tests=(_ROUNDS + "test_number_that_was_revoked_is_not_granted_as_long_as_its_release_may_arrive",),
+    ),
+    Mutant(
+        "blind-redlock-doctor-too-patient",
+        "the doctor finds nothing wrong with a node that usually answers just before it is given up",
+        _REDLOCK + "doctor.py",
+        "    if usual < limit / 2:\n",
+        "    if usual < limit:\n",
+        tests=(_DOCTORS + "test_a_node_that_usually_answers_late_is_found_before_it_is_given_up",),
+    ),
+    Mutant(
+        "redlock-probes-for-too-long",
+        "a client that is not used any more goes on trying nodes that are gone",
+        _REDLOCK + "nodes.py",
+        "idle = self._runtime.now() - self._used > IDLE",
+        "idle = self._runtime.now() - self._used > 60 * IDLE",
+        tests=(_READY + "test_client_that_rests_is_not_probed_for",),
     ),
 )
