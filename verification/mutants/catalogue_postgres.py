@@ -12,6 +12,8 @@ _OF_GUARD = "tests/sql/test_guard_postgresql.py"
 _OF_GRANTS = "tests/stores/postgres/test_postgres_grants.py"
 _OF_UNTIL = "tests/stores/postgres/test_postgres_until.py"
 _OF_RANGES = "tests/stores/postgres/test_postgres_ranges.py"
+_OF_FUNCTIONS = "tests/stores/postgres/test_postgres_functions.py"
+_OF_CLAIMS = "tests/stores/postgres/test_postgres_claims.py"
 _VERBS = "_backends/postgres/sql/verbs.sql"
 _RULES = "_backends/postgres/sql/rules.sql"
 
@@ -397,5 +399,45 @@ POSTGRES_MUTANTS: tuple[Mutant, ...] = (
         "\n                             OR current_setting('transaction_isolation') <> 'read committed'",
         "",
         ("tests/stores/postgres/test_postgres_hand_over.py", "-k", "sees_only_the_past"),
+    ),
+    Mutant(
+        "PG-waiter-keeps-an-old-channel",
+        "a waiter whose client listens on another channel by now is notified on the old one, and gets its lock late",
+        _VERBS,
+        "\n             OR c.bell IS DISTINCT FROM the_channel);",
+        ");",
+        (_OF_FUNCTIONS, "-k", "listens_now"),
+    ),
+    Mutant(
+        "PG-session-of-a-used-name",
+        "a name that was used before has the session of another holder: it is not freed by a crash, or by that of another",
+        _VERBS,
+        "holder = excluded.holder,\n        session = excluded.session\n",
+        "holder = excluded.holder\n",
+        (_OF_CLAIMS, "-k", "used_before"),
+    ),
+    Mutant(
+        "PG-above-the-largest-fence",
+        "after the largest fence each grant has the same one, which JSON does not keep exact",
+        _RULES,
+        "greatest(first, least(first OPERATOR(pg_catalog.+) 64, 9007199254740991))",
+        "least(first OPERATOR(pg_catalog.+) 64, 9007199254740991)",
+        (_OF_CLAIMS, "-k", "highest"),
+    ),
+    Mutant(
+        "PG-handed-over-and-forgotten",
+        "a lock that was handed to a client that has died is never looked at again: all behind it wait for ever",
+        _VERBS,
+        "SET fence = last, look = least(named.look, next.expires)\n",
+        "SET fence = last\n",
+        (_OF_FUNCTIONS, "-k", "never_fetched"),
+    ),
+    Mutant(
+        "PG-repeated-release-waits-in-line",
+        "a release that is sent again, because a prepared statement was gone, waits behind all acquires",
+        "_backends/postgres/executor.py",
+        "return await self.execute(statement, values, until, first=first, extra=extra, repeat=False)",
+        "return await self.execute(statement, values, until, repeat=False)",
+        ("tests/stores/postgres/test_postgres_requests.py", "-k", "prepared"),
     ),
 )

@@ -151,12 +151,13 @@ def test_a_connection_that_the_server_has_ended_is_not_usable(ends: Ends) -> Non
 
 
 def answer_to_the_mark(ends: Ends, *before: bytes) -> threading.Thread:
-    """Reads the query with the mark, and answers it after what is still owed."""
+    """Sends what is still owed, then reads the query with the mark and answers it."""
+    ends.server.sendall(b"".join(before))
 
     def serve() -> None:
         sent = ends.received(len(query_packet(b"SELECT '%b'" % (b"x" * 16))))
         mark = sent.partition(b"'")[2][:16]
-        ends.server.sendall(b"".join(before) + packed(*rows_of((mark,))))
+        ends.server.sendall(packed(*rows_of((mark,))))
 
     thread = threading.Thread(target=serve)
     thread.start()
