@@ -410,7 +410,7 @@ POSTGRES_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "PG-session-of-a-used-name",
-        "a name that was used before has the session of another holder: it is not freed by a crash, or by that of another",
+        "a name that was used before has a session of another holder: a crash does not free it, or that of others does",
         _VERBS,
         "holder = excluded.holder,\n        session = excluded.session\n",
         "holder = excluded.holder\n",
