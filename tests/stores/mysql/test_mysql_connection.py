@@ -105,7 +105,7 @@ def test_an_error_is_an_answer(ends: Ends) -> None:
 
 
 @pytest.mark.parametrize("words", [{"until": 0.0}, {"patience": 0.0}])
-def test_a_query_ends_with_its_time_and_leaves_the_outcome_open(ends: Ends, words: dict[str, float]) -> None:
+def test_a_query_ends_with_its_time_and_leaves_the_outcome_open(ends: Ends, words: dict[str, Any]) -> None:
     """However long an answer may take otherwise."""
     with pytest.raises(OutcomeUnknown, match="no answer in time"):
         ends.query(**words)

@@ -61,7 +61,7 @@ def backend(mariadb_database: str) -> Iterator[Any]:
     run(opened.close())
 
 
-async def crowd(backend: Any, waiting: int = 1, **changes: Any) -> tuple[Grant, list[Place]]:
+async def crowd(backend: Any, waiting: int = 1, **changes: Any) -> tuple[Grant, list[Any]]:
     held = await backend.try_acquire(claim())
     return held, [await backend.join(claim(**changes)) for _ in range(waiting)]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -30,7 +30,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.clock = ManualClock(autojump=None)
-        self.runtime: Any = ManualThreadRuntime(self.clock)
+        self.runtime = cast("Any", ManualThreadRuntime(self.clock))
         self.spawned: list[Callable[[], Any]] = []
         self.asked: list[bytes] = []
         self.answers: list[Answer | Exception] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -98,7 +98,7 @@ def test_a_client_that_is_closed_opens_nothing_and_says_so() -> None:
         own.is_closed = True
         raise BackendUnavailable("interrupted")
 
-    dialed.connected = closed_meanwhile  # type: ignore[method-assign]
+    dialed.connected = closed_meanwhile  # type: ignore[assignment, method-assign]
     with pytest.raises(ClientClosed):
         run(own._open(9.0))
     with pytest.raises(ClientClosed):
@@ -117,7 +117,7 @@ def test_closing_ends_every_connecting_that_is_under_way(source: Any) -> None:
 def test_connecting_takes_no_longer_than_the_url_and_the_caller_allow(monkeypatch: pytest.MonkeyPatch) -> None:
     runtime: Any = PlannedWaits()
     waits: Any = None
-    dialer = Dialer(OPTIONS, waits, runtime)
+    dialer: Any = cast("Any", Dialer(OPTIONS, waits, runtime))
     limits: list[float] = []
 
     async def open_(make: Any, undo: Any, until: float) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -26,13 +26,15 @@ class Bench:
     """A backend whose queries are answered from a script, and whose rules answer what the test says."""
 
     def __init__(self) -> None:
-        self.runtime: Any = PlannedWaits()
+        self.runtime = cast("Any", PlannedWaits())
         self.runtime.spawn = lambda *_: None
         self.sent: list[tuple[bytes, float, bool]] = []
         self.answers: list[list[Result]] = []
         self.label = "mysql://h/db"
         executor: Any = self
-        self.backend: Any = RowsBackend(parse(StoreURL.parse(self.label)), executor, self.runtime, listen=self.nowhere)
+        self.backend = cast(
+            "Any", RowsBackend(parse(StoreURL.parse(self.label)), executor, self.runtime, listen=self.nowhere)
+        )
         self.by_rules: list[Any] = []
         self.backend._visit = self.visit
         self.name: bytes | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -104,8 +104,8 @@ class KnownSchema:
 class Bench:
     def __init__(self, *answers: Answer | BaseException) -> None:
         self.runtime = TurnedClock()
-        self.source: Any = Source(self.runtime, *answers)
-        self.schema: Any = KnownSchema()
+        self.source = cast("Any", Source(self.runtime, *answers))
+        self.schema = cast("Any", KnownSchema())
         self.executor = Executor(self.source, self.schema, LABEL, self.runtime, PATIENCE)
 
     def execute(self, until: float = math.inf, **words: bool) -> Any:
@@ -419,6 +419,17 @@ def test_a_grant_that_is_not_there_any_more_is_taken(mariadb_database: str) -> N
         assert await backend.renew([gone, plain, reader]) == [TAKEN, plain, reader]
         assert await backend.renew([replace(plain, fence=plain.fence - 1)]) == [TAKEN]
         assert await backend.renew([plain, gone]) == [plain, TAKEN]
+        sent: list[bytes] = []
+        execute = backend._execute
+
+        async def count(text: bytes, *more: Any, **words: Any) -> Any:
+            sent.append(text)
+            return await execute(text, *more, **words)
+
+        backend._execute = count
+        assert await backend.renew([plain, reader]) == [plain, reader]
+        assert await backend.renew([plain]) == [plain]
+        assert len(sent) == 2, "one query for all, of whatever kind"
         await backend.close()
 
     run(story())

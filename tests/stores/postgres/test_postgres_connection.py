@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from leasehold._backends.postgres import connection as module
 from leasehold._backends.postgres.connection import PREPARE_AT, Connection, open_connection
 from leasehold._backends.postgres.maintenance import CLEAN_EVERY, CLEAN_PAUSE, CLEAN_SLICE, Cleaning
 from leasehold._backends.postgres.statements import TEXT, Statement, Statements
@@ -149,7 +148,8 @@ def test_a_notification_makes_no_connection_unusable(connect: Callable[[], Conne
     run(other.run_script(b"NOTIFY bell, 'three'"))
     run(other.run_script(b"NOTIFY bell, 'four'"))
     got: list[str] = []
-    eventually(lambda: got.extend(line.notifications()) or len(got) == 2)  # type: ignore[func-returns-value]
+    while len(got) < 2 and run(line.notified(LIMIT)):
+        got += line.notifications()
     assert got == ["three", "four"]
 
 
@@ -189,7 +189,7 @@ def test_a_wait_is_interrupted_from_another_thread(connect: Callable[[], Connect
 def test_where_the_system_has_no_poll_waits_are_the_same(
     connect: Callable[[], Connection], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delattr(module.select, "poll")
+    monkeypatch.delattr("select.poll")
     line = connect()
     assert ask(line, COLD, b"x" * 1_000_000).get_value(0, 0) == b"x" * 1_000_000
     assert line.is_usable()

@@ -8,6 +8,7 @@ import psycopg
 
 from leasehold._backends.postgres import doctor
 from leasehold._backends.postgres.doctor import Facts
+from leasehold._backends.postgres.driver import GOOD
 from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold._urls import find_store
 from leasehold.sql import store_schema
@@ -23,7 +24,7 @@ def facts_of(url: str, schema: str = "leasehold") -> Facts:
     async def ask() -> Facts:
         connection = await backend._executor.source.take()
         row = await doctor._facts(connection, schema)
-        assert row.status in doctor.GOOD
+        assert row.status in GOOD
         assert connection.is_usable(), "its transaction is over"
         backend._executor.source.give(connection)
         await backend.close()

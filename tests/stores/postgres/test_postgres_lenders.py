@@ -127,6 +127,16 @@ class Engine:
         return self.loan
 
 
+def noting(used: list[float]) -> Any:
+    """Waits for nothing, and notes for how long it would have."""
+
+    def in_time(make: Any, _: Any, seconds: float) -> Any:
+        used.append(seconds)
+        return make()
+
+    return in_time
+
+
 @pytest.mark.parametrize(
     ("idle", "pings", "beside"), [(1, False, False), (0, False, True), (1, True, True), (2, False, False)]
 )
@@ -135,11 +145,7 @@ def test_what_an_engine_may_be_slow_to_lend_is_waited_for_beside_the_caller(
 ) -> None:
     used: list[float] = []
 
-    def in_time(make: Any, undo: Any, seconds: float) -> Any:
-        used.append(seconds)
-        return make()
-
-    monkeypatch.setattr(lender, "in_time", in_time)
+    monkeypatch.setattr(lender, "in_time", noting(used))
     engine = Engine(idle, pings=pings)
     assert run(PsycopgEngine(engine).borrow(2.5)) == (engine.loan, "theirs")
     assert used == ([2.5] if beside else [])
@@ -147,7 +153,7 @@ def test_what_an_engine_may_be_slow_to_lend_is_waited_for_beside_the_caller(
 
 def test_an_engine_of_which_little_is_known_is_waited_for_beside_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     used: list[float] = []
-    monkeypatch.setattr(lender, "in_time", lambda make, _, seconds: used.append(seconds) or make())
+    monkeypatch.setattr(lender, "in_time", noting(used))
     engine = Engine()
     for pool in (SimpleNamespace(), SimpleNamespace(_pre_ping=False)):
         engine.pool = pool
@@ -202,7 +208,7 @@ def test_a_pool_of_psycopg_lends_in_time_and_gets_its_connection_back(monkeypatc
     beside: list[float] = []
     monkeypatch.setattr(
         "leasehold._backends.postgres.psycopg_lender.in_time",
-        lambda make, _, seconds: beside.append(seconds) or make(),
+        noting(beside),
     )
     for checks in (False, True):
         pool = Pool(checks=checks)

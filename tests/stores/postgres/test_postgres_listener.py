@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -33,7 +33,7 @@ class Bench:
     """A listener whose work is done by the test, over a connection that plays what is planned."""
 
     def __init__(self) -> None:
-        self.runtime: Any = PlannedWaits()
+        self.runtime = cast("Any", PlannedWaits())
         self.runtime.spawn = self.spawn
         self.runtime.sleep = self.sleep
         self.spawned: list[Any] = []
@@ -252,7 +252,7 @@ def test_where_listening_is_of_no_use_it_is_never_tried_again(bench: Bench) -> N
 
 def test_a_listener_goes_on_while_somebody_waits_and_then_for_a_moment(bench: Bench) -> None:
     waiter = bench.expect()
-    bench.then = [lambda: None] * 3 + [bench.forget]
+    bench.then = [*[lambda: None] * 3, bench.forget]
     run(bench.listener._listen())
     assert bench.waits[1:] == [LINGER] * 4
     del waiter

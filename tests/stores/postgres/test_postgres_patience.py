@@ -32,6 +32,9 @@ class Making:
             raise self.error
         return "made"
 
+    def has_begun(self) -> bool:
+        return bool(self.threads)
+
     def undo(self, made: object) -> None:
         self.undone.append(made)
 
@@ -93,7 +96,7 @@ def test_an_undoing_that_fails_and_an_error_that_comes_late_disturb_nobody() -> 
 
         with pytest.raises(TimeoutError):
             in_time(making.make, fail, 0.0)
-        eventually(lambda making=making: making.threads)
+        eventually(making.has_begun)
         making.ends()
         assert making.undone == ([] if making.error else ["made"])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -43,7 +43,7 @@ class Bench:
     """A backend whose requests are answered from a script."""
 
     def __init__(self, kind: type[Any] = RowsBackend) -> None:
-        self.runtime: Any = PlannedWaits()
+        self.runtime = cast("Any", PlannedWaits())
         self.runtime.spawn = lambda *_: None
         self.answers: list[list[tuple[bytes | None, ...]]] = []
         self.sent: list[tuple[bytes, Any, float, bool, bool]] = []

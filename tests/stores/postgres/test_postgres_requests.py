@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -102,8 +102,8 @@ class MadeSchema:
 class Bench:
     def __init__(self, *answers: Any) -> None:
         self.runtime: Any = PlannedWaits()
-        self.source: Any = Source(*answers)
-        self.schema: Any = MadeSchema()
+        self.source = cast("Any", Source(*answers))
+        self.schema = cast("Any", MadeSchema())
         self.executor = Executor(self.source, self.schema, LABEL, self.runtime)
 
     def execute(self, until: float = math.inf, **words: bool) -> Any:
@@ -214,7 +214,7 @@ def test_a_request_that_only_looks_makes_no_tables() -> None:
 # --- tables
 
 
-def made(*answers: Any, script: Any = FINE) -> Source:
+def made(*answers: Any, script: Any = FINE) -> Any:
     source: Any = Source(*answers)
     source.script_answer = script
     assert run(Schema(SQL, LABEL).make(source)) is True
@@ -246,7 +246,7 @@ def test_a_role_that_may_not_look_or_make_is_told() -> None:
 # --- the greeting of a session
 
 
-def greeted(answer: Any, *, own: bool = True) -> Source:
+def greeted(answer: Any, *, own: bool = True) -> Any:
     source: Any = Source(answer)
     run(greet(source, SQL.greet, 41, LABEL, own=own, until=math.inf))
     return source

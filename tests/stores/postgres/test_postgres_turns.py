@@ -97,7 +97,7 @@ def test_whoever_is_left_is_told_to_ask_next(bench: Bench) -> None:
         bench.turns._open.append(late)
         return SimpleNamespace(ntuples=1, get_value=lambda *_: b"placed")
 
-    bench.execute = execute  # type: ignore[method-assign]
+    bench.execute = execute  # type: ignore[assignment, method-assign]
     bench.query()
     assert late.signal.is_set()
     assert late.answer is None
@@ -126,7 +126,7 @@ def test_a_leader_in_a_hurry_fails_alone(bench: Bench) -> None:
         bench.runtime.clock.advance(1.0)
         raise OutcomeUnknown("lost", backend=LABEL)
 
-    bench.execute = slow  # type: ignore[method-assign]
+    bench.execute = slow  # type: ignore[assignment, method-assign]
     with pytest.raises(OutcomeUnknown):
         bench.query(until=bench.runtime.now() + 1.0)
     assert other.error is None
@@ -163,7 +163,7 @@ def test_a_leader_that_does_not_come_back_is_replaced(bench: Bench) -> None:
 @pytest.mark.parametrize(("given", "expected"), [(math.inf, PATIENCE * TIMEOUT), (1.0, 1.0)])
 @pytest.mark.parametrize(("taken", "kind"), [(False, BackendUnavailable), (True, OutcomeUnknown)])
 def test_a_waiter_gives_up_in_time_and_knows_whether_it_was_asked_for(
-    bench: Bench, given: float, expected: float, taken: bool, kind: type
+    bench: Bench, given: float, expected: float, taken: bool, kind: type[Any]
 ) -> None:
     bench.turns._leader, bench.turns._busy_until = object(), math.inf
     if taken:
