@@ -50,6 +50,12 @@ class Table:
 
 
 @pytest.fixture
+def mariadb_database(emptied: str) -> str:
+    """One for all tests of this file; its tables are empty."""
+    return emptied
+
+
+@pytest.fixture
 def table(mariadb: MariadbServer, mariadb_database: str) -> Table:
     return Table(mariadb, mariadb_database)
 

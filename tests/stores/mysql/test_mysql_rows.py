@@ -258,6 +258,39 @@ def test_a_grant_of_a_session_keeps_its_session_through_changes_of_other_clients
     run(story())
 
 
+def test_a_grant_of_rows_gets_no_session_from_a_client_that_has_one(mariadb_database: str) -> None:
+    """Or it would end with a session that is somebody else's."""
+    runtime = ThreadRuntime()
+    plain: Any = find_store(mariadb_database).open_backend(runtime)
+    other: Any = find_store(f"{mariadb_database}?mode=session").open_backend(runtime)
+
+    async def story() -> None:
+        held = await plain.try_acquire(claim())
+        await other.withdraw(claim())  # with a mark, so that the holder gets a row of its own
+        rows = await plain._read(KEY, runtime.now() + 60)
+        assert [rows._session_for(row) for row in rows] == [sql.NO_SESSION] * 2
+        await other.close()
+        assert isinstance((await plain.renew([held]))[0], Grant)
+        await plain.close()
+
+    run(story())
+
+
+def test_a_new_listener_alone_is_a_change_that_is_written(backend: Any) -> None:
+    until = backend._runtime.now() + 60
+
+    async def story() -> None:
+        rows = await backend._read(KEY, until)
+        rows.insert(Row(claim(), State.WAITING, rows.now, rows.now + 31, listener=b"7:ab"))
+        assert await backend._is_written(rows, until)
+        again = await backend._read(KEY, until)
+        next(iter(again)).listener = b"8:cd"
+        assert await backend._is_written(again, until)
+        assert [row.listener for row in await backend._read(KEY, until)] == [b"8:cd"]
+
+    run(story())
+
+
 def test_a_name_that_was_used_before_has_the_session_of_its_present_holder(
     mariadb: MariadbServer, mariadb_database: str
 ) -> None:
