@@ -11,6 +11,9 @@ _RULES = "tests/stores/etcd/test_etcd_rules.py"
 _ANSWERS = "tests/stores/etcd/test_etcd_answers.py"
 _UNTIL = "tests/stores/etcd/test_etcd_until.py"
 _PROCESSES = "tests/stores/etcd/test_etcd_processes.py"
+_LEASES = "tests/stores/etcd/test_etcd_leases.py"
+_TURNS = "tests/stores/etcd/test_etcd_turns.py"
+_ENDS = "tests/stores/etcd/test_etcd_ends.py"
 
 ETCD_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
@@ -289,5 +292,47 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
         "        if failures and len(failures) == len(by_session):\n",
         "        if failures:\n",
         tests=(f"{_ANSWERS}::test_session_that_cannot_be_renewed_is_the_answer_for_its_own_grants_alone",),
+    ),
+    Mutant(
+        "etcd-interrupted-opener",
+        "a call that was interrupted while it opened a session keeps all later calls from opening one",
+        "_backends/etcd/sessions.py",
+        "if other is None or other.opener == mine.opener or self._runtime.now() >= other.until:",
+        "if other is None or other.opener == mine.opener:",
+        tests=(f"{_LEASES}::test_an_opener_that_vanished_keeps_the_others_waiting_for_a_moment_only",),
+    ),
+    Mutant(
+        "etcd-session-from-its-answer",
+        "after a slow answer a lease counts as alive for longer than etcd keeps it",
+        "_backends/etcd/sessions.py",
+        "        sent = self._runtime.now()\n"
+        "        session = Session(lease, await self._connection.grant(lease, wanted), sent,",
+        "        ttl = await self._connection.grant(lease, wanted)\n"
+        "        session = Session(lease, ttl, sent := self._runtime.now(),",
+        tests=(f"{_LEASES}::test_a_session_is_valid_from_before_its_lease_was_asked_for",),
+    ),
+    Mutant(
+        "etcd-closed-with-borrowed-leases",
+        "a client that is closed ends the lease of another client, and with it all locks that live there",
+        "_backends/etcd/sessions.py",
+        "if not each.is_used and not each.borrowed]",
+        "if not each.is_used]",
+        tests=(f"{_LEASES}::test_a_closed_client_revokes_the_leases_without_keys_and_leaves_the_others",),
+    ),
+    Mutant(
+        "etcd-releases-another",
+        "a release whose key was deleted and made anew by another claim deletes that one",
+        "_backends/etcd/release.py",
+        "            found = response.read(0).found\n            if not found or found[0].created != created:",
+        "            found = response.read(0).found\n            if not found:",
+        tests=(f"{_ENDS}::test_a_key_that_was_deleted_and_made_by_another_claim_is_a_loss",),
+    ),
+    Mutant(
+        "etcd-granted-by-another-key",
+        "a waiter whose key was deleted and made anew by another claim is granted together with that one",
+        "_backends/etcd/queue.py",
+        "if not own or own[0].created != local.created:",
+        "if not own:",
+        tests=(f"{_TURNS}::test_a_waiter_is_not_granted_by_the_key_of_another_claim_in_its_place",),
     ),
 )

@@ -10,6 +10,7 @@ _HERE = "_backends/nats/"
 _FAULTS = "tests/stores/nats/test_nats_faults.py::"
 _ACCESS = "tests/stores/nats/test_nats_access.py::"
 _PIECES = "tests/stores/nats/test_nats_pieces.py::"
+_CONNECTIONS = "tests/stores/nats/test_nats_connections.py::"
 
 NATS_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
@@ -139,5 +140,21 @@ NATS_MUTANTS: tuple[Mutant, ...] = (
         "                self.leave(document, first)\n",
         "                pass\n",
         ("tests/unit/test_kit_documents.py::test_a_turn_that_is_never_ended_does_not_stop_the_others",),
+    ),
+    Mutant(
+        "nats-hurried-task",
+        "a task that had little time takes the connection from all others",
+        f"{_HERE}asyncio_wire.py",
+        "        if until >= sent + self._options.answer_timeout and connection.answered_at < sent:",
+        "        if connection.answered_at < sent:",
+        (f"{_CONNECTIONS}test_a_task_with_little_time_does_not_take_the_connection_from_the_others",),
+    ),
+    Mutant(
+        "nats-dropped-and-listening",
+        "a client that is dropped unclosed keeps its listener, with a thread and a connection, for ever",
+        f"{_HERE}blocking_wire.py",
+        "        self._wire = weakref.ref(wire)  #",
+        "        self._wire = lambda: wire  #",
+        (f"{_CONNECTIONS}test_a_client_that_is_dropped_unclosed_ends_its_listener",),
     ),
 )

@@ -130,20 +130,23 @@ def test_a_key_that_another_client_has_written_is_known_after_one_renewal() -> N
     bench.run(history)
 
 
-def test_a_key_that_was_deleted_and_made_by_another_claim_is_a_loss() -> None:
+@pytest.mark.parametrize("renews", [True, False])
+@pytest.mark.parametrize("min_hold", [0.0, 20.0])
+def test_a_key_that_was_deleted_and_made_by_another_claim_is_a_loss(renews: bool, min_hold: float) -> None:
     bench = Bench()
 
     async def history() -> None:
         client, other = bench.client(), bench.client()
         same_suffixes(client, other)
-        grant = granted(await client.join(bench.claim()))
+        grant = granted(await client.join(bench.claim(min_hold=min_hold)))
         bench.server._changed = []
         bench.server._delete(bench.claims_stored()[0])
         bench.server._commit()
         theirs = granted(await other.join(bench.claim()))
         assert len(bench.claims_stored()) == 1
-        (loss,) = await client.renew([grant])
-        assert isinstance(loss, Loss)
+        if renews:
+            (loss,) = await client.renew([grant])
+            assert isinstance(loss, Loss)
         assert await client.release(grant) is False
         granted((await other.renew([theirs]))[0])
 
@@ -224,9 +227,31 @@ def test_a_release_that_meets_other_writers_again_and_again_gives_up_and_may_be_
         with pytest.raises(BackendUnavailable, match="at the same time"):
             await client.release(grant)
         client._connection.txn = plain
+        assert len(bench.server.leases) == 1 + (min_hold > 0), "one lease for the cool-down"
         assert client._claims.by_owner[grant.claim.owner].keep_until <= bench.main.now(), "it goes with the next sweep"
         assert await client.release(grant) is True
         assert client._claims.by_owner == {}
+
+    bench.run(history)
+
+
+@pytest.mark.parametrize("min_hold", [0.0, 20.0])
+def test_a_release_that_meets_another_writer_once_is_done(min_hold: float) -> None:
+    bench = Bench()
+
+    async def history() -> None:
+        client = bench.client()
+        grant = granted(await client.join(bench.claim(min_hold=min_hold)))
+        (key,) = bench.claims_stored()
+
+        def write() -> None:
+            stored = bench.server.keys[key]
+            bench.server._changed = []
+            bench.server._put(key, stored.value, stored.lease)
+            bench.server._commit()
+
+        bench.before[Method.TXN] = write
+        assert await client.release(grant) is True
 
     bench.run(history)
 

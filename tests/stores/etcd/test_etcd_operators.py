@@ -319,6 +319,7 @@ def test_a_record_is_there_for_its_ttl_and_its_fence_for_a_day() -> None:
     async def history() -> None:
         client = bench.client()
         assert await client.write(Record("ns:r", b"value", 7, 4.2)) is True
+        assert sorted(lease.ttl for lease in bench.server.leases.values()) == [5, DAY]
         reading = await client.read("ns:r")
         assert (reading.record.value, reading.record.fence, reading.fence) == (b"value", 7, 7)
         assert reading.record.ttl == pytest.approx(4.5, abs=1.0)

@@ -349,7 +349,7 @@ def test_the_head_of_an_answer_is_read_to_its_end_or_to_the_end_of_the_connectio
 def test_a_member_that_does_not_tell_the_time_is_not_waited_for(driver: contract.Driver) -> None:
     async def main(target: Target) -> None:
         async with wire_to(driver, target) as wire:
-            with pytest.raises(OSError, match="timed out|^$"):
+            with pytest.raises(OSError, match=r"timed out|^$"):
                 await wire.date(0.1)
 
     with web(None) as (target, _):

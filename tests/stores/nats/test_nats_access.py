@@ -192,6 +192,13 @@ def test_the_doctor_examines_without_making_a_bucket(nats_server: NatsServer) ->
 # --- options
 
 
+def test_the_fence_floor_of_the_url_lifts_every_fence(nats_server: NatsServer) -> None:
+    bucket, floor = fresh_bucket(), 5_000_000_000_000_000
+    with leasehold.connect(f"{nats_server.url}?bucket={bucket}&fence_floor={floor}") as client:
+        assert client.lock("x").acquire().fence > floor
+        assert client.lock("y").acquire().fence > floor
+
+
 @pytest.mark.parametrize(
     ("url", "why"),
     [
