@@ -153,6 +153,38 @@ def test_a_key_that_was_deleted_and_made_by_another_claim_is_a_loss(renews: bool
     bench.run(history)
 
 
+def test_the_key_of_a_grant_that_is_not_renewed_goes_although_its_session_is_kept() -> None:
+    bench = Bench()
+
+    async def history() -> None:
+        client, other = bench.client(), bench.client()
+        kept = granted(await client.join(bench.claim("ns:kept")))
+        dropped = granted(await client.join(bench.claim()))
+        for _ in range(5):
+            await bench.pass_time(14.0)
+            granted((await client.renew([kept]))[0])
+        assert [key for key in bench.claims_stored() if b"kept" not in key] == []
+        granted(await other.try_acquire(bench.claim()))
+        (loss,) = await client.renew([dropped])
+        assert isinstance(loss, Loss)
+
+    bench.run(history)
+
+
+def test_a_grant_that_is_renewed_by_another_client_outlives_the_session_of_the_first() -> None:
+    bench = Bench()
+
+    async def history() -> None:
+        client, other = bench.client(), bench.client()
+        grant = granted(await client.join(bench.claim()))
+        for _ in range(8):
+            await bench.pass_time(14.0)
+            granted((await other.renew([grant]))[0])
+        assert await other.release(grant) is True
+
+    bench.run(history)
+
+
 # --- releases
 
 

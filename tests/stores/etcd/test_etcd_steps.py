@@ -9,6 +9,7 @@ import pytest
 from leasehold._backends.etcd import acquire
 from leasehold._backends.etcd.claims import ClaimState, recheck
 from leasehold._backends.etcd.errors import CallFailed
+from leasehold._backends.etcd.queue import MOST_IN_STORE
 from leasehold._backends.etcd.rpc import Method
 from leasehold.errors import BackendRejected, BackendUnavailable, ModeConflict, OutcomeUnknown
 from leasehold.spi import Place
@@ -317,6 +318,22 @@ def test_the_fence_of_a_claim_is_above_a_floor_that_was_raised_meanwhile() -> No
             grant = granted(await verb(bench.claim()))
             assert grant.fence > 5000
             assert await client.release(grant) is True
+
+    bench.run(history)
+
+
+@pytest.mark.parametrize("verb", ["join", "try_acquire"])
+def test_one_client_may_hold_more_than_it_may_have_waiting(verb: str) -> None:
+    bench = Bench()
+
+    async def history() -> None:
+        client = bench.client()
+        grants = [granted(await getattr(client, verb)(bench.claim(mode=Mode.SHARED))) for _ in range(MOST_IN_STORE + 9)]
+        assert len(bench.claims_stored()) == len(grants)
+        assert client._claims.local_queue._in_store == {}
+        for grant in grants:
+            assert await client.release(grant) is True
+        assert client._claims.suffixes._used == {}
 
     bench.run(history)
 
