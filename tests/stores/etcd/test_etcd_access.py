@@ -265,6 +265,7 @@ def test_doctor_reports_members_version_and_leader(etcd_server: EtcdServer) -> N
         ("3.5.5", Level.WARNING, "3.5.13"),
         ("3.5.12", Level.WARNING, "3.5.13"),
         ("3.5.13", Level.OK, None),
+        ("3.5.13-vendor.1", Level.OK, None),
         ("3.6.0", Level.OK, None),
     ],
 )

@@ -33,7 +33,7 @@ def where(get: Any, last: int) -> str:
 
 def reading(content: bytes) -> str:
     """A range in words."""
-    get = dict(fields(content)).get
+    get: Any = dict(fields(content)).get
     words = [f"read {where(get, 2)}"]
     words += [f"limit {get(3)}"] if get(3) else []
     words += [f"at {get(4)}"] if get(4) else []
@@ -51,7 +51,7 @@ def operation(content: bytes) -> str:
     ((kind, what),) = fields(content)
     if kind == 1:
         return reading(what)
-    get = dict(fields(what)).get
+    get: Any = dict(fields(what)).get
     if kind == 3:
         return f"delete {where(get, 2)}"
     lease = "same" if get(6) else signed(get(3, 0))
@@ -357,9 +357,11 @@ def test_an_abandoned_suffix_is_used_again_once_its_key_is_gone() -> None:
 
 def test_a_lock_that_is_not_in_use_is_forgotten() -> None:
     made = suffixes()
-    for leave in (lambda suffix: made.give_back(b"a", suffix), lambda _: made.abandon(b"a")):
-        leave(made.take(b"a"))
-        assert made._used == {}
+    made.give_back(b"a", made.take(b"a"))
+    assert made._used == {}
+    made.take(b"a")
+    made.abandon(b"a")
+    assert made._used == {}
     made.give_back(b"a", 10)
     made.abandon(b"a")
     made.recover(b"a", 10)

@@ -242,7 +242,7 @@ def test_a_stream_is_ended_when_nobody_has_used_it_for_a_while_and_not_before() 
     async def history() -> None:
         number_, _ = bench.watch()
         await bench.pass_time(10 * LINGER)
-        (stream,) = bench.streams
+        stream: Any = bench.streams[0]
         assert not stream.closed, "somebody waits"
         bench.watches.cancel(number_)
         again, _ = bench.watch()

@@ -372,7 +372,7 @@ def test_the_files_of_tls_are_read_as_what_they_are(tmp_path: Any) -> None:
 
     for name in ("ca", "cert", "key"):
         (tmp_path / name).write_text(name)
-    files = TLSFiles(*(str(tmp_path / name) for name in ("ca", "cert", "key")))
+    files = TLSFiles(str(tmp_path / "ca"), str(tmp_path / "cert"), str(tmp_path / "key"))
     module.channel_credentials(files, FakeGrpc)
     module.channel_credentials(TLSFiles(None), FakeGrpc)
     assert given == [(b"ca", b"key", b"cert"), (None, None, None)]
@@ -393,7 +393,7 @@ def test_grpc_does_nothing_behind_our_back() -> None:
 
 
 def test_without_grpc_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "grpc", None)  # type: ignore[arg-type]  # so it cannot be imported
+    monkeypatch.setitem(sys.modules, "grpc", None)  # so it cannot be imported
     with pytest.raises(ConfigurationError, match=r"pip install 'leasehold\[etcd\]'"):
         load_grpc()
 

@@ -101,7 +101,7 @@ def test_a_late_answer_is_not_taken_for_that_of_the_next_request(
     driver: contract.Driver, server: ScriptedServer
 ) -> None:
     def twice(link: Link, subject: str, reply: str, _: bytes) -> None:
-        stem, _, number = reply.rpartition(".")
+        stem, number = reply.rsplit(".", 1)
         if number != "1":
             link.answer(f"{stem}.1", '"late"')
         link.answer(reply, json.dumps(subject))

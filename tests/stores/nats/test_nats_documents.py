@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from leasehold._backends.nats import connection
 from leasehold._backends.nats.connection import Greeting, Inbox, Servers, tls_context
 from leasehold._backends.nats.doctor import Doctor, _replicas, _storage
 from leasehold._backends.nats.documents import NatsDocuments, bucket_config
@@ -319,8 +318,11 @@ def test_a_document_is_watched_where_its_changes_are_announced() -> None:
 def test_a_bucket_in_which_nothing_has_changed_is_looked_at_once() -> None:
     bucket, _ = documents()
     looks: list[Any] = []
-    plain = bucket.unfit
-    bucket.unfit = lambda config: (looks.append(config), plain(config))[1]  # type: ignore[method-assign]
+
+    def look(config: dict[str, Any]) -> None:
+        looks.append(config)
+
+    bucket.unfit = look  # type: ignore[method-assign]
     for _ in range(3):
         bucket._checked(INFO)
     assert len(looks) == 1
@@ -359,7 +361,7 @@ def greeting(url: str = "nats://h") -> Greeting:
 
 
 def test_a_greeting_is_over_with_the_pong_and_what_the_server_adds_is_kept() -> None:
-    begun = greeting()
+    begun: Any = greeting()
     begun.begin(b'INFO {"headers":true,"max_payload":5,"jetstream":false}\r\n')
     begun.take(Frame("INFO", body=b'{"jetstream":true}'))
     assert not begun.done
@@ -422,7 +424,7 @@ def test_a_file_for_tls_that_is_missing_is_named_as_what_it_is(tmp_path: Path, p
 def test_the_password_of_a_key_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded: list[Any] = []
     context = SimpleNamespace(load_cert_chain=lambda *given: loaded.append(given))
-    monkeypatch.setattr(connection.ssl, "create_default_context", lambda cafile: context)
+    monkeypatch.setattr("leasehold._backends.nats.connection.ssl.create_default_context", lambda cafile: context)
     tls_context(Options((), LABEL, tls=TLSFiles("/a", "/c", "/k", "word")))
     assert loaded == [("/c", "/k", "word")]
 
