@@ -14,7 +14,7 @@ from leasehold._backends.etcd.errors import CallFailed
 from leasehold._backends.etcd.fences import NO_FLOOR, ROUNDS, Fences, Floor
 from leasehold._backends.etcd.keys import KeySpace
 from leasehold._backends.etcd.options import read_url
-from leasehold._backends.etcd.protobuf import block, number
+from leasehold._backends.etcd.protobuf import block, fields, number
 from leasehold._backends.etcd.rpc import KeyValue, Method, RangeResponse
 from leasehold._runtimes.threads import run
 from leasehold.errors import BackendRejected, BackendUnavailable, ConfigurationError
@@ -501,7 +501,7 @@ class Clinic:
         return block(2, b"3.5.13") + number(3, 1024**2) + number(4, 9) + number(6, 2)
 
     async def clock_of(self, place: int) -> float | None:
-        return None if place == 1 else 0.5
+        return None if place == 1 else 1.6
 
     async def call(self, method: str, _: bytes, *, reads: bool) -> bytes:
         assert reads
@@ -511,7 +511,8 @@ class Clinic:
     async def range(self, _: bytes) -> None:
         self._ask("range")
 
-    async def txn(self, _: bytes) -> None:
+    async def txn(self, request: bytes) -> None:
+        assert [place for place, _ in fields(request)] == [1, 2], "a condition, and something to write"
         self._ask("txn")
 
     def examined(self, url: str = "etcds://a,b,c") -> dict[str, Any]:
@@ -530,6 +531,7 @@ def test_the_doctor_finds_nothing_where_all_is_well() -> None:
     assert found["read"].found.startswith("10.0 ms")
     assert found["rights"].found == "may read and write below 'l/1/'"
     assert found["server version"].found == "3.5.13"
+    assert found["server clock"].found == "members differ from this host by up to 2 s"
 
 
 @pytest.mark.parametrize(
