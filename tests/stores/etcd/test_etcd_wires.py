@@ -30,7 +30,7 @@ LEADER = (("hasleader", "true"),)
 
 
 class Peer(grpc.GenericRpcHandler):  # type: ignore[name-defined,misc]  # gRPC has no types
-    """It answers `/echo` with the request, `/refuse` with an error, `/mute` never, `/stream` line by line."""
+    """It answers `/echo` with the request, `/refuse` with an error, `/mute` never, `/stream` one by one, `/deaf` once."""
 
     def __init__(self) -> None:
         self.metadata: list[dict[str, str]] = []
@@ -41,6 +41,8 @@ class Peer(grpc.GenericRpcHandler):  # type: ignore[name-defined,misc]  # gRPC h
         self.metadata.append(dict(details.invocation_metadata))
         if details.method == "/stream":
             return grpc.stream_stream_rpc_method_handler(self._stream)
+        if details.method == "/deaf":
+            return grpc.stream_stream_rpc_method_handler(self._deaf)
         unary = {"/echo": self._echo, "/refuse": self._refuse, "/mute": self._mute}[details.method]
         return grpc.unary_unary_rpc_method_handler(unary)
 
@@ -64,6 +66,11 @@ class Peer(grpc.GenericRpcHandler):  # type: ignore[name-defined,misc]  # gRPC h
             if request == b"end":
                 return
             yield request
+
+    def _deaf(self, requests: Any, context: Any) -> Iterator[bytes]:
+        context.add_callback(self.ended.set)
+        yield next(requests)
+        self.over.wait(30)
 
 
 @pytest.fixture
@@ -276,13 +283,14 @@ def test_a_stream_that_fails_says_why(driver: contract.Driver, peer: tuple[Peer,
     driver.run(main())
 
 
+@pytest.mark.parametrize("method", ["/stream", "/deaf"])
 def test_a_stream_that_is_closed_ends_for_its_reader_and_for_the_member(
-    driver: contract.Driver, peer: tuple[Peer, Target]
+    driver: contract.Driver, peer: tuple[Peer, Target], method: str
 ) -> None:
     async def main() -> None:
         runtime = driver.runtime()
         async with wire_to(driver, peer[1]) as wire:
-            stream = wire.stream("/stream", LEADER)
+            stream = wire.stream(method, LEADER)
             stream.send(b"one")
             assert await stream.receive() == b"one"
             ends: list[object] = []
@@ -293,9 +301,9 @@ def test_a_stream_that_is_closed_ends_for_its_reader_and_for_the_member(
             task = runtime.spawn(read(), "reads")
             await driver.breathe()
             stream.close()
-            assert await task.join(runtime.now() + 30)
+            assert await task.join(runtime.now() + 20)
             assert ends == [None]
-            end = runtime.now() + 30
+            end = runtime.now() + 20
             while not peer[0].ended.is_set():
                 assert runtime.now() < end, "the member still has the stream"
                 await driver.breathe()
