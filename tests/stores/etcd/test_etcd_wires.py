@@ -30,7 +30,7 @@ LEADER = (("hasleader", "true"),)
 
 
 class Peer(grpc.GenericRpcHandler):  # type: ignore[name-defined,misc]  # gRPC has no types
-    """It answers `/echo` with the request, `/refuse` with an error, `/mute` never, `/stream` one by one, `/deaf` once."""
+    """It answers `/echo` with the request, `/refuse` with an error, `/mute` never; `/stream` always, `/deaf` once."""
 
     def __init__(self) -> None:
         self.metadata: list[dict[str, str]] = []
