@@ -280,6 +280,7 @@ def test_a_server_that_is_mute_is_passed_over_within_the_time_of_an_answer(
             assert await ask(wire, "a", until=wire._runtime.now() + 10) == ["a"]
             assert await ask(wire, "b") == ["b"]
             assert len(mute.links) == 1
+            assert next(iter(wire._servers)) == server.address, "the mute one is the last from now on"
             await condition(driver, lambda: not mute.open_links(), "the attempt is still open")
 
     with ScriptedServer() as mute:
@@ -446,11 +447,11 @@ def test_a_watch_while_the_server_is_away_begins_when_it_is_back(
         monkeypatch.setattr(module, "PAUSE", 0.01)
 
     async def main(server: ScriptedServer) -> None:
-        server.on_ping = lambda link: link.send("-ERR 'maximum connections exceeded'\r\n")
+        refusals = ["-ERR 'maximum connections exceeded'\r\n"] * 4
+        server.on_ping = lambda link: link.send(refusals.pop() if refusals else "PONG\r\n")
         async with wire_of(driver, server) as wire:
             called: list[str] = []
             end = await wire.watch("told.a", lambda: called.append("a"))
-            server.on_ping = lambda link: link.send("PONG\r\n")
             await condition(driver, lambda: called, "it never began")
             end()
 
