@@ -96,4 +96,20 @@ OPTIMISTIC_MUTANTS: tuple[Mutant, ...] = (
         "    if wire.transaction() is not None:\n",
         ("tests/sql/test_insert_once.py", "-k", "told_apart and postgresql"),
     ),
+    Mutant(
+        "OC-session-forgets-other-columns",
+        "a compare-and-swap drops changes of other columns that the session has not written yet",
+        "sql/tables/sqlalchemy.py",
+        "self._session.expire(held, list(names))",
+        "self._session.expire(held)",
+        ("tests/sql/test_tables_and_sessions.py", "-k", "not_dropped"),
+    ),
+    Mutant(
+        "RL-wait-for-each-row",
+        "the wait of lock_rows begins anew with every row",
+        "sql/row_locks/postgresql.py",
+        "int((wish.left() or 0) * 1000)",
+        "int((wish.wait or 0) * 1000)",
+        ("tests/unit/test_row_locks_step_by_step.py", "-k", "all_rows_together"),
+    ),
 )

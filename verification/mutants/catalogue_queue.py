@@ -96,4 +96,20 @@ QUEUE_MUTANTS: tuple[Mutant, ...] = (
         "        while True:\n            job: Job",
         (_PROCESSES, "-k", "told_to_end and sqlite", "--timeout", "60"),
     ),
+    Mutant(
+        "Q-claims-are-extended-once-too-late",
+        "the keeper looks as seldom as a claim lasts, so that every long job is claimed again",
+        _WORKER,
+        "min(self.plan.queue.visibility / 4, PURGE_EVERY)",
+        "self.plan.queue.visibility",
+        ("tests/unit/test_queue_worker_steps.py", "-k", "extends_what_runs"),
+    ),
+    Mutant(
+        "Q-connections-of-a-pool-are-kept",
+        "a worker keeps the connections that an engine lends it after each transaction",
+        "sql/queue/doors.py",
+        "        if not self._keeps:\n            await self.close()\n",
+        "",
+        ("tests/unit/test_queue_worker_steps.py", "-k", "goes_back"),
+    ),
 )

@@ -77,4 +77,12 @@ RESERVATION_MUTANTS: tuple[Mutant, ...] = (
         "while (item := min(set(changes) - set(done), key=lambda x: hash((x, id(wanted))), default=None)) is not None:",
         (_TESTS, "-k", "whatever_order and postgresql"),
     ),
+    Mutant(
+        "RV-records-are-not-kept",
+        "a sweep removes the records of reservations as soon as they are over, and their keys are free again",
+        "sql/reservations/mysql.py",
+        '{_NOW} - {_LATER.format("keep")}',
+        "{_NOW}",
+        ("tests/sql/test_clocks_of_servers.py", "-k", "keeps_records and mysql"),
+    ),
 )
