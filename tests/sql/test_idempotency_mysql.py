@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from leasehold.errors import ConfigurationError, InFlight, RetryTransaction
-from leasehold.sql import IdempotencyKeys, is_retryable
+from leasehold.sql import IdempotencyKeys, is_retryable, mysql_table
 from tests.sql.desks import make_mysql_tables
 from tests.sql.mariadb_sessions import LEVELS, connect, run
 from tests.waiting import eventually
@@ -215,3 +215,17 @@ def test_server_that_rolls_back_at_a_lock_is_noticed(keys: IdempotencyKeys) -> N
             run(two, "INSERT INTO leasehold_guard VALUES ('a', NULL, 1, NULL, 1, 1, NULL)")
             with pytest.raises(RetryTransaction), keys.attempt(two, "k", fingerprint="x"):
                 pass
+
+
+def test_lock_that_mysql_cannot_ask_for_without_waiting_is_waited_for_a_second_and_the_setting_put_back(
+    opened: Callable[..., pymysql.Connection[Any]], keys: IdempotencyKeys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What MySQL gets, which has no SET STATEMENT; MariaDB understands it as well."""
+    one, two = opened(), opened()
+    run(two, "SET SESSION innodb_lock_wait_timeout = 37")
+    with keys.attempt(one, "k", fingerprint="x"):
+        monkeypatch.setattr(mysql_table, "_is_mariadb", lambda wire: False)
+        with pytest.raises(InFlight), keys.attempt(two, "k", fingerprint="x"):
+            pass
+        assert run(two, "SELECT @@innodb_lock_wait_timeout") == [(37,)]
+    one.rollback()

@@ -171,3 +171,62 @@ def test_overlapping_slots_of_an_exclusion_constraint_are_told(request: pytest.F
             insert_once(connection, "slots", {"id": 2, "during": "[4,9)"}, key="id")
         assert caught.value.constraint == "no_overlap"
         assert insert_once(connection, "slots", {"id": 2, "during": "[5,9)"}, key="id").inserted
+
+
+def test_row_that_is_neither_inserted_nor_found_is_tried_a_few_times_and_no_more(tmp_path: Path) -> None:
+    asked: list[str] = []
+    with closing(sqlite3.connect(tmp_path / "x.db")) as connection:
+        connection.execute("CREATE TABLE t (id INTEGER PRIMARY KEY)")
+        connection.execute("CREATE TRIGGER no BEFORE INSERT ON t BEGIN SELECT RAISE(IGNORE); END")
+        connection.set_trace_callback(asked.append)
+        with pytest.raises(
+            RetryTransaction, match=r"\{'id': 1\} of t was there at every insert and gone at every look"
+        ):
+            insert_once(connection, "t", {"id": 1}, key="id")
+    assert len([statement for statement in asked if statement.startswith('SELECT "t".*')]) == 5
+
+
+def test_conflict_names_what_is_in_the_way(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "x.db")) as connection:
+        connection.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT, b TEXT, UNIQUE (a, b))")
+        connection.execute("CREATE TABLE names (id INTEGER PRIMARY KEY, a TEXT)")
+        connection.execute("CREATE UNIQUE INDEX lower_a ON names (lower(a))")
+        insert_once(connection, "names", {"id": 1, "a": "x"}, key="id")
+        insert_once(connection, "t", {"id": 1, "a": "x", "b": "y"}, key="id")
+        with pytest.raises(UniqueConflict, match=r"\(a, b\).*none has the key \{'id': 2\}") as caught:
+            insert_once(connection, "t", {"id": 2, "a": "x", "b": "y"}, key="id")
+        assert (caught.value.table, caught.value.constraint, caught.value.columns) == ("t", None, ("a", "b"))
+        with pytest.raises(UniqueConflict, match=r"\(lower_a\)") as caught:
+            insert_once(connection, "names", {"id": 2, "a": "X"}, key="id")
+        assert (caught.value.constraint, caught.value.columns) == ("lower_a", ())
+        with pytest.raises(ConfigurationError, match="'id', 'b'"):
+            insert_once(connection, "t", {"a": "x"}, key=("id", "a", "b"))
+
+
+@pytest.mark.parametrize("pair", ["mysql pymysql"], indirect=True)
+def test_index_of_mariadb_that_keeps_no_two_keys_apart_is_no_constraint(pair: Pair) -> None:
+    with pair.other.begin() as tx:
+        pair.other.run(tx, "CREATE TABLE beginnings (code VARCHAR(20), n INTEGER, UNIQUE KEY (code(3)), KEY (n))")
+    with pair.one.begin() as tx:
+        for key in ("code", "n"):
+            with pytest.raises(ConfigurationError, match="no primary key or unique constraint on exactly"):
+                insert_once(tx, "beginnings", {"code": "abcd", "n": 1}, key=key)
+    with pair.other.begin() as tx:
+        pair.other.run(tx, "ALTER TABLE beginnings ADD UNIQUE KEY whole (n, code)")
+        ((home,),) = pair.other.run(tx, "SELECT DATABASE()")
+    with pair.one.begin() as tx:  # an index that was added since is found
+        values = {"code": "abcd", "n": 1}
+        assert insert_once(tx, (home, "beginnings"), values, key=("code", "n")) == (True, values)
+        assert insert_once(tx, "beginnings", values, key=("code", "n")) == (False, values)
+        with pytest.raises(UniqueConflict) as caught:
+            insert_once(tx, "beginnings", {"code": "abcx", "n": 1}, key=("code", "n"))
+        assert caught.value.constraint == "code"
+
+
+@pytest.mark.parametrize("pair", ["mysql pymysql"], indirect=True)
+def test_value_that_mariadb_has_changed_on_its_way_is_told(pair: Pair) -> None:
+    """Without the strict mode a text that is too long is cut off, and would be the key of another row."""
+    with pytest.raises(ConfigurationError, match="cannot be found by that key: the database has stored another value"):
+        with pair.one.begin() as tx:
+            pair.one.run(tx, "SET SESSION sql_mode = ''")
+            insert_once(tx, "bookings", {"room": 1, "day": "the day after", "guest": "ann", "code": None}, key=KEY)
