@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import sqlite3
+import types
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,6 +19,7 @@ from leasehold.sql.queue import postgresql, sqlite
 from leasehold.sql.queue.job import Rules, error_text, refused_answer, vanished, write_payload
 from leasehold.sql.queue.queue import BACKOFF, POLL
 from leasehold.sql.queue.rows import Rows, _counts
+from leasehold.sql.wires import wire_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -216,7 +218,12 @@ def test_queues_are_counted_by_state_and_by_what_waits_the_longest(file: sqlite3
 
 
 def test_counts_are_added_up_whatever_the_database_calls_them() -> None:
-    rows = [(b"q", b"ready", 0, 2, 1.5), ("q", "ready", 1, 3, -5), ("q", "claimed", 0, 1, 9), ("q", "claimed", 1, 4, 2)]
+    rows: list[Any] = [
+        (b"q", b"ready", 0, 2, 1.5),
+        ("q", "ready", 1, 3, -5),
+        ("q", "claimed", 0, 1, 9),
+        ("q", "claimed", 1, 4, 2),
+    ]
     rows.append(("a", "dead", 0, 1, None))
     assert _counts(rows) == [QueueCounts("a", dead=1), QueueCounts("q", ready=2, delayed=3, claimed=5, lag=1.5)]
 
@@ -248,22 +255,17 @@ def test_a_table_that_is_missing_is_made_and_the_work_is_done_then() -> None:
 
 
 def test_a_key_that_is_never_there_when_it_is_looked_for_is_told() -> None:
-    class Gone(type(sqlite)):  # type: ignore[misc]
-        """A database in which somebody removes the job each time."""
-
     asked: list[str] = []
-    dialect = Gone("gone")
-    vars(dialect).update(vars(sqlite))
 
     async def insert(rows: Any, values: Any) -> None:
+        """Somebody removes the job each time."""
         asked.append("insert")
 
-    dialect.insert = insert
+    dialect: Any = types.ModuleType("gone")
+    dialect.__dict__.update({**vars(sqlite), "insert": insert})
     with sqlite3.connect(":memory:") as file:
-        from leasehold.sql.wires import wire_of
-
         QUEUE.create_tables(file)
-        rows = Rows(wire_of(file), dialect, QUEUE._rules)  # type: ignore[arg-type]
+        rows = Rows(wire_of(file), dialect, QUEUE._rules)
         with pytest.raises(ConfigurationError, match="'k' is removed as often as it is looked for"):
             run(rows.enqueue("1", "k", 0.0))
         assert asked == ["insert"] * 3

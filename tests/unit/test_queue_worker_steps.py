@@ -64,7 +64,7 @@ class Face:
             raise self.trouble.pop(0)
         self.notes.append("open")
         connection = sqlite3.connect(self._path / "queue.db", factory=Noted, timeout=0)
-        connection.notes = self.notes  # type: ignore[attr-defined]
+        connection.notes = self.notes
         return connection
 
     def door(self) -> Any:

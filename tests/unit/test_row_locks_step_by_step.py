@@ -94,7 +94,7 @@ def test_free_rows_are_asked_for_with_the_words_that_skip() -> None:
     for module, dialect, mark in ((postgresql, "postgresql", '"'), (mysql, "mysql", "`")):
         wire = ScriptedWire(dialect=dialect)
         free = check_free({"state": "new"}, 7, ["due", "id"])
-        run(module.lock_free(wire, Rows(wire, ("shop", "jobs")), free, Wish(share=False, skip_locked=True)))  # type: ignore[attr-defined]
+        run(module.lock_free(wire, Rows(wire, ("shop", "jobs")), free, Wish(share=False, skip_locked=True)))
         written = (
             'SELECT "jobs".* FROM "shop"."jobs" WHERE "jobs"."state" = %(key_0)s '
             'ORDER BY "jobs"."due", "jobs"."id" LIMIT 7 FOR UPDATE SKIP LOCKED'

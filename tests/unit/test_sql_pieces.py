@@ -116,13 +116,13 @@ def test_pauses_grow_to_a_fifth_of_a_second_and_end_with_the_wait(
     clock, wire = Clock(), ScriptedWire()
     monkeypatch.setattr(patience_module, "time", clock)
     patience = Patience(wire, wait, "SLEEP %(pause)s")
-    assert not patience.used
+    used = [patience.used]
     while run(patience.pause()):
-        assert patience.used
+        used.append(patience.used)
         clock.now += float(str(wire.asked[-1][1]["pause"]))
     assert [float(str(values["pause"])) for _, values in wire.asked] == pytest.approx(pauses)
     assert {statement for statement, _ in wire.asked} <= {"SLEEP %(pause)s"}
-    assert patience.used is bool(pauses)
+    assert used == [False, *(True for _ in pauses)]
 
 
 # --- savepoints

@@ -37,7 +37,8 @@ from tests.unit.scripted_wire import ScriptedWire
 
 
 def pg(state: str) -> Exception:
-    return psycopg.errors.lookup(state)("why")
+    error: Exception = psycopg.errors.lookup(state)("why")
+    return error
 
 
 def my(number: int, words: str = "why") -> Exception:
@@ -250,7 +251,7 @@ def test_a_row_that_cannot_be_locked_is_told_with_its_reason(
         "pymysql": ("mysql", my_rows, {"id": 7}),
         "sqlite3": ("sqlite", lite_rows, [{"id": 7}, {"id": 8}]),
     }[type(error).__module__.partition(".")[0]]
-    explain: Any = module._explain  # type: ignore[attr-defined]
+    explain: Any = module._explain
     if kind is None:
         explain(error, rows_of(dialect), key, wish)
         return
@@ -397,4 +398,5 @@ def test_names_in_mysql_are_bytes_up_to_the_longest_key() -> None:
     assert len(mysql_table.as_hex("x" * 1024) or "") == 2048
     with pytest.raises(ConfigurationError, match="at most 1024 bytes in MySQL, and this one 1026"):
         mysql_table.as_hex("é" * 513)
-    assert [mysql_table.as_text(value) for value in (b"a", bytearray(b"a"), "a", None)] == ["a", "a", "a", None]
+    given: list[Any] = [b"a", bytearray(b"a"), "a", None]
+    assert [mysql_table.as_text(value) for value in given] == ["a", "a", "a", None]
