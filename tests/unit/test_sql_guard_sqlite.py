@@ -85,6 +85,55 @@ def test_same_holder_may_write_again(database: sqlite3.Connection, client: lease
     assert total(database) == 3
 
 
+def test_refusal_closes_the_transaction_that_the_guard_has_opened_and_no_other(
+    path: Path, database: sqlite3.Connection, client: leasehold.Client
+) -> None:
+    stale, current = two_in_turn(client.lock("account"))
+    guard(database, current)
+    database.commit()
+    with pytest.raises(StaleFence):
+        guard(database, stale)
+    with closing(sqlite3.connect(path, timeout=0)) as other, other:
+        other.execute("UPDATE account SET n = n + 1")  # nobody has the file
+    database.execute("UPDATE account SET n = n + 1")
+    with pytest.raises(StaleFence):
+        guard(database, stale)
+    database.commit()
+    assert total(database) == 2, "what the program has written in a transaction of its own is left to it"
+
+
+def test_guard_takes_the_write_lock_before_the_first_read(
+    path: Path, database: sqlite3.Connection, client: leasehold.Client
+) -> None:
+    asked: list[str] = []
+    database.set_trace_callback(asked.append)
+    with client.lock("account").hold() as lease:
+        guard(database, lease)
+        assert asked[0] == "BEGIN IMMEDIATE"
+        with closing(sqlite3.connect(path, timeout=0)) as other:
+            with pytest.raises(leasehold.RetryTransaction, match="another connection was writing for too long"):
+                guard(other, lease)
+            assert not other.in_transaction
+        database.rollback()
+
+
+def test_refusal_of_a_reader_names_the_fence_of_the_writer_that_came_later(
+    database: sqlite3.Connection, client: leasehold.Client
+) -> None:
+    lock = client.rwlock("account")
+    leases = []
+    for mode in (lock.read, lock.write, lock.read):
+        leases.append(mode.acquire())
+        leases[-1].release()
+    late, writer, newest = leases
+    for lease in (writer, newest):
+        with database:
+            guard(database, lease)
+    with pytest.raises(StaleFence) as caught:
+        guard(database, late)
+    assert (caught.value.fence, caught.value.highest) == (late.fence, writer.fence)
+
+
 def test_equal_fence_of_another_grant_is_refused(database: sqlite3.Connection, client: leasehold.Client) -> None:
     mine = client.lock("account").acquire()
     add_one(database, mine)

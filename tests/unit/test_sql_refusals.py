@@ -42,7 +42,8 @@ def pg(state: str) -> Exception:
 
 
 def my(number: int, words: str = "why") -> Exception:
-    return pymysql.err.OperationalError(number, words)
+    error: Exception = pymysql.err.OperationalError(number, words)
+    return error
 
 
 def lite(code: int, words: str = "why") -> sqlite3.Error:
