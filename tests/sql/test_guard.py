@@ -113,8 +113,11 @@ def test_readers_pass_together_and_a_writer_older_than_a_reader_is_refused(
         reader.release()
     with lock.write.hold() as writer:
         add_one(desk, writer)
-    with pytest.raises(StaleFence), desk.begin() as tx:
+    with lock.read.hold() as newest, desk.begin() as tx:
+        guard(tx, newest)
+    with pytest.raises(StaleFence) as caught, desk.begin() as tx:
         guard(tx, readers[0])
+    assert caught.value.highest == writer.fence, "readers are not late because of each other"
     assert total(desk) == 2
 
 
