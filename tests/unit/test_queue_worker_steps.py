@@ -1,4 +1,4 @@
-"""The worker of a queue step by step: lanes, answers, the keeper and doors, on a file of SQLite and a planned clock."""
+"""The worker of a queue step by step: lanes, answers, the keeper and signals, on a file of SQLite."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import logging
 import signal
 import sqlite3
 import threading
-from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import aiosqlite
@@ -16,101 +15,16 @@ import pytest
 from leasehold import Backoff
 from leasehold._runtimes.threads import run
 from leasehold.errors import ConfigurationError, RetryTransaction
-from leasehold.sql import GiveUp, Queue
+from leasehold.sql import GiveUp
 from leasehold.sql.queue import worker as module
-from leasehold.sql.queue.doors import open_door
-from leasehold.sql.queue.worker import Plan, Worker, _Running, handler_is_async, stopping
+from leasehold.sql.queue.worker import Plan, _Running, handler_is_async, stopping
 from tests.unit.planned_waits import PlannedWaits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-QUEUE = Queue("mails", visibility="40s", max_attempts=2, backoff=Backoff(("1h",), longest="1h", jitter="none"))
-POLL = Backoff(("1s", "2s"), factor=2, longest="8s", jitter="none")
-
-
-class Noted(sqlite3.Connection):
-    """Notes what becomes of it."""
-
-    notes: list[str]
-
-    def commit(self) -> None:
-        self.notes.append("commit")
-        super().commit()
-
-    def rollback(self) -> None:
-        self.notes.append("rollback")
-        super().rollback()
-
-    def close(self) -> None:
-        self.notes.append("close")
-        super().close()
-
-
-class Face:
-    """One thread on a planned clock; what is spawned is noted, and run by the test."""
-
-    def __init__(self, path: Path, handler: Callable[..., object]) -> None:
-        self.runtime = PlannedWaits()
-        self.notes: list[str] = []
-        self.spawned: list[str] = []
-        self.trouble: list[Exception] = []  # of the next transactions
-        self._path = path
-        self._handler = handler
-
-    def connect(self) -> sqlite3.Connection:
-        if self.trouble:
-            raise self.trouble.pop(0)
-        self.notes.append("open")
-        connection = sqlite3.connect(self._path / "queue.db", factory=Noted, timeout=0)
-        connection.notes = self.notes
-        return connection
-
-    def door(self) -> Any:
-        return open_door(self.connect, is_async=False)
-
-    def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
-        self.spawned.append(name)
-        coroutine.close()
-
-    async def handle(self, *arguments: object) -> None:
-        self._handler(*arguments)
-
-
-class Bench:
-    """A worker whose parts a test calls, and a connection of the test's own."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.file = sqlite3.connect(path / "queue.db", isolation_level=None, timeout=0)
-        QUEUE.create_tables(self.file)
-
-    def worker(self, handler: Callable[..., object] = lambda *_: None, **words: Any) -> Worker:
-        plan: dict[str, Any] = {"concurrency": 1, "in_transaction": False, "until_idle": True, "poll": POLL, "grace": 9}
-        return Worker(Plan(QUEUE, handler, **{**plan, **words}), Face(self.path, handler))  # type: ignore[arg-type]
-
-    def enqueue(self, *payloads: object) -> None:
-        self.file.execute("BEGIN")
-        for payload in payloads:
-            QUEUE.enqueue(self.file, payload)
-        self.file.execute("COMMIT")
-
-    def claim(self) -> Any:
-        self.file.execute("BEGIN")
-        (job,) = QUEUE.claim(self.file)
-        self.file.execute("COMMIT")
-        return job
-
-    def let_all_be_due(self) -> None:
-        self.file.execute("UPDATE leasehold_queue SET due_at = 1 WHERE due_at IS NOT NULL")
-
-    def states(self) -> list[tuple[str, int]]:
-        return [(job.state, job.attempts) for job in QUEUE.jobs(self.file)]
-
-
-def face_of(worker: Worker) -> Any:
-    return worker.face
+from tests.unit.queue_bench import POLL, QUEUE, Bench, face_of
 
 
 @pytest.fixture
@@ -543,124 +457,3 @@ def test_both_signals_that_end_a_program_are_heard_unless_told_otherwise() -> No
     thread.join()
     assert answers[0] == "none are needed"
     assert "only the main thread" in answers[1]
-
-
-# --- doors
-
-
-async def through(door: Any, error: BaseException | None = None) -> None:
-    async with door.begin() as tx:
-        tx.execute("INSERT INTO t VALUES (1)")
-        if error is not None:
-            raise error
-
-
-@pytest.fixture
-def face(tmp_path: Path) -> Face:
-    with closing(sqlite3.connect(tmp_path / "queue.db")) as file:
-        file.execute("CREATE TABLE t (n INTEGER)")
-    return Face(tmp_path, print)
-
-
-def test_connection_of_a_door_serves_one_transaction_after_the_other_until_an_error(face: Face) -> None:
-    door = face.door()
-    for _ in range(2):
-        run(through(door))
-    assert face.notes == ["open", "commit", "commit"]
-    with pytest.raises(KeyError):
-        run(through(door, KeyError("x")))
-    assert face.notes[3:] == ["rollback", "close"]
-    run(through(door))
-    run(door.close())
-    run(door.close())
-    assert face.notes[5:] == ["open", "commit", "close"]
-
-
-def test_nothing_is_sent_over_a_connection_whose_task_is_cancelled(face: Face) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        run(through(face.door(), KeyboardInterrupt()))
-    assert face.notes == ["open", "close"]
-
-
-def test_connection_in_autocommit_gets_its_transaction_by_statements(face: Face) -> None:
-    asked: list[str] = []
-
-    def connect() -> sqlite3.Connection:
-        connection = face.connect()
-        connection.isolation_level = None
-        connection.set_trace_callback(asked.append)
-        return connection
-
-    door = open_door(connect, is_async=False)
-    run(through(door))
-    with pytest.raises(KeyError):
-        run(through(door, KeyError("x")))
-    insert = "INSERT INTO t VALUES (1)"
-    assert asked == ["BEGIN IMMEDIATE", insert, "COMMIT", "BEGIN IMMEDIATE", insert, "ROLLBACK"]
-    assert face.notes == ["open", "close"]
-
-
-def test_connection_from_a_pool_goes_back_after_every_transaction(face: Face) -> None:
-    class Engine:
-        dialect = begin = connect = None
-
-    engine: Any = Engine()
-    engine.connect = face.connect
-    door = open_door(engine, is_async=False)
-    run(through(door))
-    run(through(door))
-    assert face.notes == ["open", "commit", "close"] * 2
-    with pytest.raises(ConfigurationError, match="run_async"):
-        open_door(engine, is_async=True)
-
-
-def test_plain_connection_is_committed_and_let_go_also_after_an_error(face: Face) -> None:
-    async def plain(door: Any, error: Exception | None = None) -> None:
-        async with door.plain() as connection:
-            connection.execute("INSERT INTO t VALUES (1)")
-            if error is not None:
-                raise error
-
-    door = face.door()
-    run(plain(door))
-    with pytest.raises(KeyError):
-        run(plain(door, KeyError("x")))
-    assert face.notes == ["open", "commit", "close", "open", "close"]
-
-
-def test_block_is_entered_and_left_and_its_transaction_is_its_own(face: Face) -> None:
-    @contextmanager
-    def block() -> Iterator[sqlite3.Connection]:
-        with closing(face.connect()) as connection, connection:
-            yield connection
-
-    door = open_door(block, is_async=False)
-    run(through(door))
-    with pytest.raises(KeyError):
-        run(through(door, KeyError("x")))
-    assert face.notes == ["open", "close"] * 2  # `with connection` commits without a call that can be noted
-    with closing(face.connect()) as look:
-        assert look.execute("SELECT count(*) FROM t").fetchone() == (1,)
-
-
-def test_what_is_no_source_of_transactions_is_refused() -> None:
-    class Awaitable:
-        closed = False
-
-        def __await__(self) -> Any:
-            yield
-
-        def close(self) -> None:
-            self.closed = True
-
-    made = Awaitable()
-    with pytest.raises(ConfigurationError, match=r"for this one use run_async\(\)"):
-        run(through(open_door(lambda: made, is_async=False)))
-    assert made.closed
-    with pytest.raises(ConfigurationError, match="a int, which is no connection and no block"):
-        run(through(open_door(lambda: 7, is_async=False)))
-    with pytest.raises(ConfigurationError, match=r"Django database is used with run\(\)"):
-        open_door("default", is_async=True)
-    for nothing in (7, sqlite3.connect(":memory:")):
-        with pytest.raises(ConfigurationError, match="can serve only one thread"):
-            open_door(nothing, is_async=False)

@@ -110,6 +110,6 @@ QUEUE_MUTANTS: tuple[Mutant, ...] = (
         "sql/queue/doors.py",
         "        if not self._keeps:\n            await self.close()\n",
         "",
-        ("tests/unit/test_queue_worker_steps.py", "-k", "goes_back"),
+        ("tests/unit/test_queue_doors.py", "-k", "goes_back"),
     ),
 )
