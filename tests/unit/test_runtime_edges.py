@@ -406,3 +406,16 @@ def test_the_first_cancellation_of_an_offloaded_call_is_the_one_that_is_raised()
             await task
 
     asyncio.run(main())
+
+
+def test_a_block_that_was_left_is_not_interrupted_any_more() -> None:
+    async def main() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        scope = AsyncioRuntime().scope()
+        assert await scope.leave(None) is False
+        scope.cancel()
+        assert task.cancelling() == 0
+        await asyncio.sleep(0)
+
+    asyncio.run(main())
