@@ -288,12 +288,20 @@ def test_run_lets_others_campaign_before_it_leads_again(store: ManualStore, clie
     thread.join()
 
 
-def test_when_run_has_ended_nobody_looks_for_leaders_any_more(client: Client) -> None:
+def test_when_run_has_ended_nobody_looks_for_leaders_any_more(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     def body(_: Term) -> None:
         raise KeyError("enough")
 
+    stop, stopped = Watch.stop, list[Watch]()
+
+    def note(watch: Watch) -> None:
+        stopped.append(watch)
+        stop(watch)
+
+    monkeypatch.setattr(Watch, "stop", note)
     with pytest.raises(KeyError):
         client.election("x", on_new_leader=lambda _: None).run(body)
+    assert len(stopped) == 1
     eventually(lambda: not [one for one in threading.enumerate() if one.name == "leasehold observer"])
 
 

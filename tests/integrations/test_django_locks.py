@@ -408,6 +408,9 @@ def test_the_options_of_a_lock_are_passed_on(store: ManualStore) -> None:
                 return lease.ttl
 
             assert work() == "busy"
+            with pytest.raises(AcquireTimeout) as late:
+                hold("x", timeout=7).__enter__()
+            assert late.value.waited == pytest.approx(7, abs=0.5)
             with transaction.atomic(), pytest.raises(ConfigurationError):
                 work()
         assert work() == 8
@@ -419,9 +422,10 @@ def test_the_options_of_a_lock_are_passed_on(store: ManualStore) -> None:
     async def main() -> None:
         async with ahold("x", ttl=9) as lease:
             assert lease.ttl == 9
-            with pytest.raises(AcquireTimeout):
-                async with ahold("x", timeout=0):
+            with pytest.raises(AcquireTimeout) as busy:
+                async with ahold("x", timeout=7):
                     """Never entered."""
+            assert busy.value.waited == pytest.approx(7, abs=0.5), "and not as long as the settings say"
         await aclient().close()
 
     asyncio.run(main())
