@@ -410,7 +410,7 @@ def test_a_node_that_usually_answers_late_is_found_before_it_is_given_up(
 ) -> None:
     """It is given up after a tenth of a second here."""
     moments = iter([0.0, 9.0, 0.0, usual, 0.0, usual, 0.0, usual, 0.0, 0.0])
-    monkeypatch.setattr(redlock.time, "perf_counter", lambda: next(moments))
+    monkeypatch.setattr("leasehold._backends.redlock.doctor.time.perf_counter", lambda: next(moments))
     (finding,) = run(redlock._round_trip(healthy(), Options(answer_timeout=0.1)))
     assert finding.level is level, finding
     if level is not OK:

@@ -91,7 +91,7 @@ class Transport:
         self.is_aborted = True
 
 
-def opened(kind: Any = AsyncioConnection, *more: Any) -> tuple[Any, Clock, Transport]:
+def opened(kind: Any = AsyncioConnection, *more: Any) -> tuple[Any, Clock, Any]:
     connection = kind("redis://x", *more)
     clock, transport = Clock(), Transport()
     connection._loop, connection._transport, connection.is_open = clock, transport, True
@@ -457,7 +457,12 @@ def test_call_has_as_long_as_is_left_and_the_connection_its_whole_time(world: Wo
         await world.wire.exchange(NODE, b"x", 1, 2.0)
         asked: list[tuple[Any, ...]] = []
         call = world.made[0].call
-        world.made[0].call = lambda *words: asked.append(words) or call(*words)
+
+        def noted(*words: Any) -> Any:
+            asked.append(words)
+            return call(*words)
+
+        world.made[0].call = noted
         await world.wire.exchange(NODE, b"x", 1, 2.0)
         await world.wire.exchange(NODE, b"x", 1, 2.0, world.time + 0.5)
         assert asked == [(b"x", 1, 2.0), (b"x", 1, 2.0, 0.5)]

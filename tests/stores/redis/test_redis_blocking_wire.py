@@ -326,7 +326,7 @@ class Wire:
         self.made: list[Connection] = []
         self.runtime = ThreadRuntime()
         nobody: Any = None
-        self.wire = BlockingWire(nobody, self.runtime, "redis://x")
+        self.wire: Any = BlockingWire(nobody, self.runtime, "redis://x")
 
         def make(*words: Any) -> Connection:
             self.made.append(Connection(*words))
@@ -433,7 +433,7 @@ def test_time_of_a_connection_counts_from_its_last_use(wire: Wire) -> None:
     assert wire.wire._take(NODE) is connection
     assert connection.used_at >= before
     connection.used_at -= FRESH / 2
-    wire.wire.give_back(connection)  # type: ignore[arg-type]  # of the stand-in above
+    wire.wire.give_back(connection)
     assert connection.used_at >= before
 
 
@@ -467,7 +467,7 @@ def test_close_ends_what_is_idle_and_what_is_used(wire: Wire) -> None:
     assert not wire.made[1].is_closed, "its own thread closes it"
     wire.made[1].answers = [OutcomeUnknown("interrupted")]
     with pytest.raises(ClientClosed):
-        wire.wire.exchange_on(used, b"x", 1, 2.0, math.inf)  # type: ignore[arg-type]  # of the stand-in above
+        wire.wire.exchange_on(used, b"x", 1, 2.0, math.inf)
     assert wire.made[1].is_closed
     with pytest.raises(ClientClosed):
         wire.ask()

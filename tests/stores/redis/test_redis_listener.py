@@ -78,7 +78,7 @@ class World:
         self.topology = self.wire = self
         self.time = 100.0
         self.node: Node | None = ONE
-        self.links: list[Link] = []
+        self.links: list[Any] = []
         self.plan: list[Callable[[], object]] = []
         self.limits: list[float] = []
         self.fails: BaseException | None = None
@@ -125,9 +125,10 @@ class World:
             self.plan.pop(0)()
         if self.fails is not None:
             raise self.fails
-        self.links.append(Link(on_message, on_lost))
-        self.links[-1].confirms = self.confirms
-        return self.links[-1]
+        link = Link(on_message, on_lost)
+        link.confirms = self.confirms
+        self.links.append(link)
+        return link
 
     def listener(self, *, direct: bool = True) -> Listener:
         this: Any = self

@@ -371,8 +371,13 @@ def test_connecting_for_a_request_ends_with_its_caller_s_time(store: Store, monk
 
 
 def test_requests_of_an_interrupted_round_are_aborted(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Any] = []
-    monkeypatch.setattr(Wire, "request", lambda _, *words: made.append(Asking(*words)) or made[-1])
+    made: list[Asking] = []
+
+    def request(_: Wire, *words: Any) -> Asking:
+        made.append(Asking(*words))
+        return made[-1]
+
+    monkeypatch.setattr(Wire, "request", request)
     monkeypatch.setattr(Asking, "interrupts", KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
         run(store.nodes.poll(CALLS.look(["leasehold:x"]), all, 2.0))
@@ -473,7 +478,7 @@ def test_close_waits_for_connections_that_are_being_made_and_not_for_ever(store:
 
 def test_node_is_left_out_when_it_was_silent_twice_in_a_row(store: Store) -> None:
     store.ready()
-    node = store.nodes.all[0]
+    node: Any = store.nodes.all[0]
     for _ in range(MISSES - 1):
         node.missed()
     assert node.is_up, "one hiccup is forgiven"

@@ -98,7 +98,8 @@ class ScriptedNodes:
         self.time += self.takes
         answers = answers(call) if callable(answers) else answers
         self.timeouts.append(timeout)
-        self.polls.append(Poll(call, [Sent(node) for node in self.all], answers, sent))  # type: ignore[arg-type]
+        requests: Any = [Sent(node) for node in self.all]
+        self.polls.append(Poll(call, requests, answers, sent))
         return self.polls[-1]
 
     def sent_after(self, place: int = -1) -> list[list[bytes]]:

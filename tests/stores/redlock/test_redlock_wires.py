@@ -56,9 +56,10 @@ class OneNode:
     """A node, its wire for threads, and what the node gets and says."""
 
     def __init__(self) -> None:
-        self.lines: Any = Lines()
+        lines: Any = Lines()
+        self.lines: Lines = lines
         self.undelivered = Undelivered()
-        self.wire = BlockingWire(self.lines, Address("h"), 5.0, self.undelivered)
+        self.wire = BlockingWire(lines, Address("h"), 5.0, self.undelivered)
         self.node = Node(Address("h"), self.wire, run_id="abc", undelivered=self.undelivered)
 
     def taken(self) -> NodeConnection:
@@ -388,8 +389,8 @@ class OneAsyncNode:
     def __init__(self) -> None:
         nobody: Any = None
         self.wire = AsyncioWire(nobody, Address("h"), 5.0)
-        self.line: Any = Line()
-        self.wire._shared = self.line
+        line: Any = Line()
+        self.line, self.wire._shared = line, line
         self.node = Node(Address("h"), self.wire, run_id="abc", undelivered=Undelivered())
 
     def ask(self, call: Any = LOOK) -> tuple[Any, asyncio.Task[Any]]:
@@ -544,7 +545,8 @@ def test_new_connection_replaces_the_one_before_unless_the_client_is_closed(
             assert not made[0].is_open
         else:
             await turns()
-            assert one.wire._shared is made[0]  # type: ignore[comparison-overlap]  # of the stand-in above
+            shared: Any = one.wire._shared
+            assert shared is made[0]
             made[0].answers[0].set_result([1])
             assert await exchange == [1]
         assert not one.line.is_open
