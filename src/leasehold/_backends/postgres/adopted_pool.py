@@ -15,11 +15,12 @@ from leasehold._backends.postgres import errors
 from leasehold._backends.postgres.backend import RowsBackend
 from leasehold._backends.postgres.executor import Executor
 from leasehold._backends.postgres.lender import lender_for
-from leasehold._backends.postgres.maintenance import Cleaning, start
+from leasehold._backends.postgres.maintenance import Cleaning
 from leasehold._backends.postgres.options import read_for_adopted
 from leasehold._backends.postgres.schema import Schema
 from leasehold._backends.postgres.statements import Statements
 from leasehold.errors import BackendUnavailable, ClientClosed, ConfigurationError
+from leasehold.kit.worker import spawn_late
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,7 +73,7 @@ class AdoptedPool:
         self._return(*connection.slot, broken=False)
         maintenance = self.maintenance
         if maintenance is not None and not self.is_closed and maintenance.is_due():
-            start(self._runtime, lambda: self._maintain(maintenance), "leasehold postgres maintenance")
+            spawn_late(self._runtime, lambda: self._maintain(maintenance), "leasehold postgres maintenance")
 
     def discard(self, connection: AnyConnection, *, dead: bool) -> None:  # noqa: ARG002 - idle ones are the owner's
         self._used.discard(connection)
@@ -189,7 +190,7 @@ class AdoptedPool:
             finally:
                 step.close()
         else:
-            start(self._runtime, give_back, "leasehold postgres return")
+            spawn_late(self._runtime, give_back, "leasehold postgres return")
 
 
 class AdoptedPoolStore:

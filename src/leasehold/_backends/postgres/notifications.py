@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-from leasehold._backends.postgres.maintenance import start
 from leasehold._backends.postgres.statements import array, key_bytes
 from leasehold.errors import BackendError, ClientClosed
+from leasehold.kit.worker import spawn_late
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -110,7 +110,7 @@ class Listener:
             with self._guard:
                 begin, self._has_worker = not self._closed and not self._is_started(), True
             if begin:
-                self._worker = start(self._runtime, self._work, "leasehold postgres listener")
+                self._worker = spawn_late(self._runtime, self._work, "leasehold postgres listener")
         return self.channel
 
     def _is_started(self) -> bool:
