@@ -229,6 +229,22 @@ def test_a_claim_that_may_have_a_key_is_remembered_until_it_is_withdrawn() -> No
         assert bench.claims_stored() == []
         assert client._claims.by_owner == {}
         assert local not in local.session.claims
+        assert client._claims.suffixes._used == {}
+
+    bench.run(history)
+
+
+def test_the_number_of_a_claim_that_was_withdrawn_is_used_again() -> None:
+    bench = Bench()
+
+    async def history() -> None:
+        client = bench.client()
+        granted(await client.join(bench.claim(mode=Mode.SHARED)))
+        withdrawn = granted(await client.join(bench.claim(mode=Mode.SHARED)))
+        before = bench.claims_stored()
+        await client.withdraw(withdrawn.claim, doubt=False)
+        granted(await client.join(bench.claim(mode=Mode.SHARED)))
+        assert bench.claims_stored() == before
 
     bench.run(history)
 

@@ -151,6 +151,7 @@ def test_the_turn_of_a_claim_whose_session_has_ended_is_a_refusal_and_it_may_joi
         await bench.pass_time(12.0)
         assert await client.turn(place) == Refusal("ns:x")
         assert client._claims.by_owner == {}
+        assert client._claims.local_queue._in_store == {}, "it takes no place of its client any more"
         waiting(await client.join(place.claim))
 
     bench.run(history)
