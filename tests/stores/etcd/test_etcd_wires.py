@@ -53,13 +53,17 @@ class Peer(grpc.GenericRpcHandler):  # type: ignore[name-defined,misc]  # gRPC h
         context.abort(grpc.StatusCode.PERMISSION_DENIED, request.decode())
         raise AssertionError
 
+    def _note_end(self, context: Any) -> None:
+        if not context.add_callback(self.ended.set):  # it has ended before it began
+            self.ended.set()
+
     def _mute(self, request: bytes, context: Any) -> bytes:
-        context.add_callback(self.ended.set)
+        self._note_end(context)
         self.over.wait(30)
         return request
 
     def _stream(self, requests: Any, context: Any) -> Iterator[bytes]:
-        context.add_callback(self.ended.set)
+        self._note_end(context)
         for request in requests:
             if request == b"fail":
                 context.abort(grpc.StatusCode.UNAVAILABLE, "etcdserver: server stopped")
@@ -68,7 +72,7 @@ class Peer(grpc.GenericRpcHandler):  # type: ignore[name-defined,misc]  # gRPC h
             yield request
 
     def _deaf(self, requests: Any, context: Any) -> Iterator[bytes]:
-        context.add_callback(self.ended.set)
+        self._note_end(context)
         yield next(requests)
         self.over.wait(30)
 
