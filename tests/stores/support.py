@@ -20,7 +20,23 @@ if TYPE_CHECKING:
 
     from leasehold.testing import contract
 
-__all__ = ["Worker", "eventually", "opened", "waiters"]
+__all__ = ["Flag", "Worker", "eventually", "opened", "waiters"]
+
+
+class Flag:
+    """A signal; nobody waits for it."""
+
+    def __init__(self) -> None:
+        self.up = False
+
+    def set(self) -> None:
+        self.up = True
+
+    def clear(self) -> None:
+        self.up = False
+
+    def is_set(self) -> bool:
+        return self.up
 
 
 def waiters(client: leasehold.Client, name: str) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import psycopg
 import pytest
 
 from leasehold._runtimes.threads import run
@@ -16,28 +15,7 @@ from tests.stores.postgres.tables import KEY, RUNTIME, Tables, claim, crowd
 from tests.stores.support import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
-@pytest.fixture
-def database(emptied: str) -> str:
-    """One for all tests of this file; its tables are empty."""
-    return emptied
-
-
-@pytest.fixture
-def backend(database: str) -> Iterator[Any]:
-    """One that waits without a listener, so that channels are what the test says."""
-    opened: Any = find_store(database).open_backend(RUNTIME)
-    opened._listener.ensure = lambda: opened._listener.channel
-    yield opened
-    run(opened.close())
-
-
-@pytest.fixture
-def tables(database: str) -> Iterator[Tables]:
-    with psycopg.connect(database, autocommit=True) as connection:
-        yield Tables(connection)
+    pass
 
 
 # --- what has run out
@@ -152,11 +130,11 @@ def test_a_name_is_looked_at_again_when_the_first_of_two_holders_runs_out(
 
 @pytest.mark.parametrize("mode", [Mode.EXCLUSIVE, Mode.SHARED])
 def test_a_grant_of_a_session_is_looked_at_each_time_and_keeps_its_session(
-    database: str, tables: Tables, mode: Mode
+    emptied: str, tables: Tables, mode: Mode
 ) -> None:
     """Its end has no instant that is known before."""
-    held: Any = find_store(f"{database}?mode=session").open_backend(RUNTIME)
-    other: Any = find_store(database).open_backend(RUNTIME)
+    held: Any = find_store(f"{emptied}?mode=session").open_backend(RUNTIME)
+    other: Any = find_store(emptied).open_backend(RUNTIME)
     session = (
         "SELECT session FROM leasehold.lock WHERE shape = 1 "
         "UNION ALL SELECT session FROM leasehold.claim WHERE state = 1"
@@ -231,9 +209,9 @@ def test_a_refusal_tells_how_many_wait_and_until_when_the_first_holder_has_time(
 
 
 @pytest.mark.parametrize("kind", [{}, {"min_hold": 0.000001}, {"mode": Mode.SHARED}, {"spare": 3}])
-def test_fences_start_above_the_floor_and_end_at_the_highest(database: str, kind: dict[str, Any]) -> None:
+def test_fences_start_above_the_floor_and_end_at_the_highest(emptied: str, kind: dict[str, Any]) -> None:
     floor = 2_000_000_000_000_000
-    backend: Any = find_store(f"{database}?fence_floor={floor}").open_backend(RUNTIME)
+    backend: Any = find_store(f"{emptied}?fence_floor={floor}").open_backend(RUNTIME)
 
     async def story() -> None:
         wanted = claim(**kind)
@@ -331,9 +309,9 @@ def test_the_first_holder_after_one_that_vanished_learns_of_it_and_the_next_does
 
 @pytest.mark.parametrize("mode", [Mode.EXCLUSIVE, Mode.SHARED])
 def test_a_claim_that_is_sent_again_or_renewed_in_another_session_lives_there(
-    database: str, tables: Tables, mode: Mode
+    emptied: str, tables: Tables, mode: Mode
 ) -> None:
-    first, second = (find_store(f"{database}?mode=session").open_backend(RUNTIME) for _ in range(2))
+    first, second = (find_store(f"{emptied}?mode=session").open_backend(RUNTIME) for _ in range(2))
 
     async def story() -> None:
         mine = claim(mode=mode)
@@ -432,10 +410,10 @@ def test_a_name_that_nobody_uses_any_more_is_one_row_again(backend: Any, tables:
     run(story())
 
 
-def test_a_name_that_was_used_before_has_the_session_of_its_present_holder(database: str, tables: Tables) -> None:
+def test_a_name_that_was_used_before_has_the_session_of_its_present_holder(emptied: str, tables: Tables) -> None:
     """One that is missing blocks for a ttl after a crash; one that is left over frees what is held."""
-    held: Any = find_store(f"{database}?mode=session").open_backend(RUNTIME)
-    plain: Any = find_store(database).open_backend(RUNTIME)
+    held: Any = find_store(f"{emptied}?mode=session").open_backend(RUNTIME)
+    plain: Any = find_store(emptied).open_backend(RUNTIME)
 
     async def story() -> None:
         await plain.release(await plain.try_acquire(claim()))

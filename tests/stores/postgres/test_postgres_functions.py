@@ -4,40 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import psycopg
 import pytest
 
 from leasehold._backends.postgres.statements import array
 from leasehold._record import replace
 from leasehold._runtimes.threads import run
-from leasehold._urls import find_store
 from leasehold.spi import Place
 from leasehold.values import Grant, Holder, Loss, Mode, Refusal
-from tests.stores.postgres.tables import KEY, RUNTIME, Tables, claim, crowd
+from tests.stores.postgres.tables import KEY, Tables, claim, crowd
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
-@pytest.fixture
-def database(emptied: str) -> str:
-    """One for all tests of this file; its tables are empty."""
-    return emptied
-
-
-@pytest.fixture
-def backend(database: str) -> Iterator[Any]:
-    """One that waits without a listener, so that channels are what the test says."""
-    opened: Any = find_store(database).open_backend(RUNTIME)
-    opened._listener.ensure = lambda: opened._listener.channel
-    yield opened
-    run(opened.close())
-
-
-@pytest.fixture
-def tables(database: str) -> Iterator[Tables]:
-    with psycopg.connect(database, autocommit=True) as connection:
-        yield Tables(connection)
+    pass
 
 
 async def turns(backend: Any, places: list[Any], channel: bytes | None) -> dict[str, list[Any]]:

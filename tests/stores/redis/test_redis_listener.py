@@ -13,6 +13,7 @@ from leasehold._backends.redis.notifications import MOST_CHANNELS, PATIENCE, Han
 from leasehold._backends.redis.wire import Node
 from leasehold._runtimes.threads import run
 from leasehold.errors import BackendRejected, BackendUnavailable, OutcomeUnknown
+from tests.stores.support import Flag
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,22 +21,6 @@ if TYPE_CHECKING:
 ONE, TWO = Node("h1"), Node("h2")
 NAMES = Names("leasehold:", compat=False)
 KEYS = NAMES.keys("app:x")
-
-
-class Flag:
-    """A signal; nobody waits for it."""
-
-    def __init__(self) -> None:
-        self.up = False
-
-    def set(self) -> None:
-        self.up = True
-
-    def clear(self) -> None:
-        self.up = False
-
-    def is_set(self) -> bool:
-        return self.up
 
 
 class Guard:

@@ -19,6 +19,7 @@ from leasehold._backends.redlock.wire import SILENCE_LIMIT
 from leasehold._runtimes.threads import run
 from leasehold.errors import BackendError, BackendRejected, BackendUnavailable, ClientClosed, OutcomeUnknown
 from leasehold.values import Claim, Holder, Mode
+from tests.stores.support import Flag
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -28,22 +29,6 @@ KNOWN = pack("SCRIPT", "EXISTS", *(script(name).digest for name in NAMES))
 CLAIM = Claim("leasehold:x", "f" * 32, 10.0, Mode.EXCLUSIVE, 1, 0.0, Holder("host", 1))
 AWAY = BackendUnavailable("connection refused")
 NO = BackendRejected("NOAUTH")
-
-
-class Flag:
-    """A signal; nobody waits for it."""
-
-    def __init__(self) -> None:
-        self.up = False
-
-    def set(self) -> None:
-        self.up = True
-
-    def clear(self) -> None:
-        self.up = False
-
-    def is_set(self) -> bool:
-        return self.up
 
 
 class Steps:

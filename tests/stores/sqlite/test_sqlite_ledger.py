@@ -20,20 +20,7 @@ from tests.stores.sqlite.sqlite_support import FakeHost, Verbs, claim, granted, 
 from tests.waiting import LIMIT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
-
-
-@pytest.fixture
-def host() -> FakeHost:
-    return FakeHost()
-
-
-@pytest.fixture
-def store(tmp_path: Path, host: FakeHost) -> Iterator[Verbs]:
-    verbs = Verbs(tmp_path / "locks.db", host)
-    yield verbs
-    verbs.close()
 
 
 def shared(number: int) -> Claim:

@@ -13,22 +13,9 @@ from leasehold.values import MAX_FENCE, Capability, Grant, Loss, LossReason, Mod
 from tests.stores.sqlite.sqlite_support import FakeHost, Verbs, claim, granted, placed, refused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from leasehold.values import Claim
-
-
-@pytest.fixture
-def host() -> FakeHost:
-    return FakeHost()
-
-
-@pytest.fixture
-def store(tmp_path: Path, host: FakeHost) -> Iterator[Verbs]:
-    verbs = Verbs(tmp_path / "locks.db", host)
-    yield verbs
-    verbs.close()
 
 
 def test_every_capability_but_sessions_is_declared(store: Verbs) -> None:
