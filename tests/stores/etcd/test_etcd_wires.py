@@ -34,6 +34,7 @@ class Peer(grpc.GenericRpcHandler):  # type: ignore[name-defined,misc]  # gRPC h
 
     def __init__(self) -> None:
         self.metadata: list[dict[str, str]] = []
+        self.began = threading.Event()
         self.ended = threading.Event()
         self.over = threading.Event()
 
@@ -56,6 +57,7 @@ class Peer(grpc.GenericRpcHandler):  # type: ignore[name-defined,misc]  # gRPC h
     def _note_end(self, context: Any) -> None:
         if not context.add_callback(self.ended.set):  # it has ended before it began
             self.ended.set()
+        self.began.set()
 
     def _mute(self, request: bytes, context: Any) -> bytes:
         self._note_end(context)
@@ -246,7 +248,7 @@ def test_a_cancelled_task_cancels_its_call(peer: tuple[Peer, Target]) -> None:
     async def main() -> None:
         (wire,) = open_wires((target,), AsyncioRuntime(), 3.0)
         task = asyncio.create_task(wire.call("/mute", b"", 30.0, LEADER))
-        while not made.metadata:
+        while not made.began.is_set():
             await asyncio.sleep(0.001)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
