@@ -177,7 +177,7 @@ for name, explain in (("stock", lite_stock.explain), ("queue", lite_queue.explai
     )
 
 
-@pytest.mark.parametrize(("name", "explain", "error", "kind", "words"), CASES, ids=str)
+@pytest.mark.parametrize(("name", "explain", "error", "kind", "words"), CASES)
 def test_an_error_says_what_to_do_or_is_left_as_it_is(
     name: str, explain: Any, error: Exception, kind: type[Exception] | None, words: str
 ) -> None:
@@ -242,7 +242,6 @@ WAITED, PATIENT = Wish(share=False, wait=2.0), Wish(share=False)
         (my(1146), PATIENT, None, ""),
         (lite(sqlite3.SQLITE_CONSTRAINT), PATIENT, None, ""),
     ],
-    ids=str,
 )
 def test_a_row_that_cannot_be_locked_is_told_with_its_reason(
     error: Exception, wish: Wish, kind: type[Exception] | None, words: str
