@@ -185,7 +185,14 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The pauses of this thread, which take no time."""
     pauses: list[float] = []
     this, real = threading.get_ident(), time.sleep
-    monkeypatch.setattr(time, "sleep", pauses.append if threading.get_ident() == this else real)
+
+    def sleep(seconds: float) -> None:
+        if threading.get_ident() == this:
+            pauses.append(seconds)
+        else:  # a worker of another test
+            real(seconds)
+
+    monkeypatch.setattr(time, "sleep", sleep)
     return pauses
 
 

@@ -364,7 +364,7 @@ POSTGRES_MUTANTS: tuple[Mutant, ...] = (
         "PG-range-too-high",
         "near the highest fence a release fails, because a range of full length has no room",
         _RULES,
-        "'SELECT least(first OPERATOR(pg_catalog.+) 64, 9007199254740991)'",
+        "'SELECT greatest(first, least(first OPERATOR(pg_catalog.+) 64, 9007199254740991))'",
         "'SELECT first OPERATOR(pg_catalog.+) 64'",
         (_OF_RANGES, "-k", "highest_fence"),
     ),

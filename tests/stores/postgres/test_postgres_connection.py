@@ -160,9 +160,8 @@ def test_a_listener_that_cannot_listen_or_has_ended_says_so(
     with pytest.raises(Exception, match="syntax error"):
         run(line.listen(b"no name"))
     postgres.run(f"SELECT pg_terminate_backend({line.pgconn.backend_pid})")
-    assert run(line.notified(LIMIT)) is True
     with pytest.raises(BackendUnavailable, match="that listened has ended"):
-        for _ in range(1000):
+        while run(line.notified(LIMIT)):  # at first there is the server's last word
             line.notifications()
     line.close()
     with pytest.raises(BackendUnavailable, match="that listened has ended"):
