@@ -2,30 +2,42 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from leasehold._backends.etcd.backend import EtcdBackend
+from leasehold._backends.etcd.claims import LocalClaim
 from leasehold._backends.etcd.errors import CallFailed
+from leasehold._backends.etcd.keys import KeySpace
 from leasehold._backends.etcd.options import Options
 from leasehold._backends.etcd.rpc import Method
+from leasehold._backends.etcd.sessions import Session
 from leasehold._backends.etcd.wire import Target
-from leasehold.values import Claim, Grant, Holder, Mode
+from leasehold.spi import Place
+from leasehold.values import Claim, Grant, Holder, Loss, LossReason, Mode
 from verification.simulation import SimRuntime, World
 from verification.simulation.etcd.server import MEMBERS, SimEtcd
 from verification.simulation.etcd.wire import SimEtcdWire
 from verification.simulation.network import Link
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterator
 
     from leasehold._backends.etcd.wire import Metadata, Stream
 
-__all__ = ["LABEL", "LOST", "REFUSED", "RESET", "Bench", "Call", "NotedWire", "granted"]
+__all__ = [
+    "BROKEN", "DENIED", "GONE", "LABEL", "LOST", "REFUSED", "RESET", "Bench", "Call", "NotedWire", "granted", "local",
+    "same_suffixes", "session", "waiting",
+]  # fmt: skip
 
 LABEL = "etcd://bench"
 LOST = CallFailed("DEADLINE_EXCEEDED", "Deadline Exceeded")
 RESET = CallFailed("UNAVAILABLE", "Connection reset by peer")
 REFUSED = CallFailed("UNAVAILABLE", "failed to connect to all addresses")
+DENIED = CallFailed("PERMISSION_DENIED", "etcdserver: permission denied")
+GONE = CallFailed("NOT_FOUND", "etcdserver: requested lease not found")
+BROKEN = Loss(LossReason.BROKEN, "stuck")
+CLAIM = Claim("ns:x", "owner", 10.0, Mode.EXCLUSIVE, 1, 0.0, Holder("host", 1))
 
 
 class Call:
@@ -121,10 +133,61 @@ class Bench:
         """The keys of claims."""
         return [key for key in self.stored() if b"/q/" in key]
 
-    def run(self, history: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def seconds_of(self, key: bytes) -> float:
+        """The ttl of the lease that this key is on."""
+        return float(self.server.leases[self.server.keys[key].lease].ttl)
+
+    def write(self, key: bytes, value: bytes, lease: int = 0) -> None:
+        """As another client or program does."""
+        self.server._changed = []
+        self.server._put(key, value, lease)
+        self.server._commit()
+
+    def rewrite(self, key: bytes) -> None:
+        """Another client writes a key, and what it has already."""
+        stored = self.server.keys[key]
+        self.write(key, stored.value, stored.lease)
+
+    def delete(self, key: bytes) -> None:
+        """As another client or program does."""
+        self.server._changed = []
+        self.server._delete(key)
+        self.server._commit()
+
+    def lose_lease(self) -> int:
+        """The only lease is gone, as if it had expired."""
+        (lease,) = self.server.leases
+        self.server.revoke(lease)
+        return int(lease)
+
+    @contextmanager
+    def interference(self, client: Any, act: Callable[[], object], times: int = 1000) -> Iterator[None]:
+        """Before each of the next transactions of this client somebody acts, so many times."""
+        plain, left = client._connection.txn, [times]
+
+        async def act_first(request: bytes, *given: Any, **options: Any) -> Any:
+            if left[0]:
+                left[0] -= 1
+                act()
+            return await plain(request, *given, **options)
+
+        client._connection.txn = act_first
+        try:
+            yield
+        finally:
+            client._connection.txn = plain
+
+    async def together(self, *verbs: Coroutine[Any, Any, Any]) -> None:
+        """All of them at once, to their ends."""
+        tasks = [self.main.start(verb, f"one of {len(verbs)}") for verb in verbs]
+        until = self.main.now() + 60
+        for task in tasks:
+            assert await task.join(until)
+
+    def run(self, history: Coroutine[Any, Any, None]) -> None:
         """Run it to its end, in the main process; after that nothing runs any more."""
         try:
-            self.world.run(history(), self.main.process)
+            self.world.run(history, self.main.process)
         finally:
             self.world.end()
 
@@ -137,3 +200,25 @@ def granted(answer: object) -> Grant:
     """The answer, which must be a grant."""
     assert isinstance(answer, Grant), answer
     return answer
+
+
+def waiting(answer: object) -> Place:
+    """The answer, which must be a place in the queue."""
+    assert isinstance(answer, Place), answer
+    return answer
+
+
+def session(ttl: int = 10, sent: float = 100.0, lease: int = 7) -> Session:
+    """A session without a cluster."""
+    return Session(lease, ttl, sent, nullcontext())
+
+
+def local(of: Session, claim: Claim = CLAIM) -> LocalClaim:
+    """What a client remembers of a claim in this session."""
+    return LocalClaim(claim, KeySpace("l/").of(claim.key, claim.mode, claim.capacity), of, b"key", 3)
+
+
+def same_suffixes(*clients: Any) -> None:
+    """They begin at the same number, and so collide."""
+    for client in clients:
+        client._claims.suffixes._first = 7

@@ -15,13 +15,9 @@ from leasehold._backends.etcd.protobuf import block, fields, number
 from leasehold._backends.etcd.rpc import Method
 from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold.errors import BackendError, BackendRejected, BackendUnavailable, ClientClosed, OutcomeUnknown
+from tests.stores.etcd.etcd_bench import DENIED, GONE, LABEL, LOST, REFUSED, RESET
 from tests.unit.kit_support import HandClock
 
-LABEL = "etcd://x"
-REFUSED = CallFailed("UNAVAILABLE", "failed to connect to all addresses")
-RESET = CallFailed("UNAVAILABLE", "Connection reset by peer")
-LATE = CallFailed("DEADLINE_EXCEEDED", "Deadline Exceeded")
-DENIED = CallFailed("PERMISSION_DENIED", "etcdserver: permission denied")
 STALE = CallFailed("UNAUTHENTICATED", "etcdserver: invalid auth token")
 LEADER = ("hasleader", "true")
 
@@ -97,7 +93,7 @@ def test_the_first_member_is_used_until_it_fails() -> None:
     assert cluster.counts() == [3, 0, 0]
 
 
-@pytest.mark.parametrize("failure", [RESET, LATE, CallFailed("UNKNOWN", ""), CallFailed("CANCELLED", "")])
+@pytest.mark.parametrize("failure", [RESET, LOST, CallFailed("UNKNOWN", ""), CallFailed("CANCELLED", "")])
 def test_the_next_call_goes_to_the_next_member_after_one_that_may_have_been_applied(failure: CallFailed) -> None:
     cluster = Cluster()
     cluster.members[0].answers = [failure]
@@ -148,7 +144,7 @@ def test_two_calls_that_fail_at_one_member_do_not_skip_the_next_one() -> None:
         (REFUSED, True, 2),
         (RESET, False, 1),
         (RESET, True, 2),
-        (LATE, True, 1),
+        (LOST, True, 1),
         (DENIED, True, 1),
         (CallFailed("RESOURCE_EXHAUSTED", "etcdserver: too many requests"), False, 2),
         (CallFailed("INTERNAL", ""), True, 1),
@@ -296,7 +292,7 @@ def test_without_a_user_a_refused_token_is_an_error_at_once() -> None:
     [
         (CallFailed("FAILED_PRECONDITION", "etcdserver: authentication is not enabled"), BackendRejected, "no users"),
         (CallFailed("INVALID_ARGUMENT", "etcdserver: authentication failed"), BackendRejected, "authentication failed"),
-        (LATE, BackendUnavailable, "try again"),
+        (LOST, BackendUnavailable, "try again"),
         (REFUSED, BackendUnavailable, "no etcd member"),
     ],
 )
@@ -316,7 +312,7 @@ def test_a_login_that_fails_was_surely_not_applied_and_the_next_member_is_asked_
 def test_a_login_has_no_more_time_than_its_call() -> None:
     cluster = Cluster(1, "app")
     member = cluster.members[0]
-    member.answers = [LATE]
+    member.answers = [LOST]
     with until(1000.5), pytest.raises(BackendUnavailable):
         run(cluster.connection.call(Method.TXN, b""))
     ((method, timeout, _),) = member.calls
@@ -334,7 +330,7 @@ def test_a_call_to_one_member_goes_nowhere_else() -> None:
     assert cluster.counts() == [0, 0, 1]
     assert cluster.members[2].calls[0][1] == 3.0
     assert "token" in cluster.members[2].calls[0][2]
-    cluster.members[1].answers = [LATE]
+    cluster.members[1].answers = [LOST]
     with pytest.raises(BackendUnavailable, match="try again"):
         run(cluster.connection.call_member(1, Method.STATUS, b""))
     assert cluster.counts() == [0, 1, 1]
@@ -395,7 +391,7 @@ def test_every_member_is_closed() -> None:
 
 def test_a_lease_that_was_made_without_an_answer_was_not_made() -> None:
     cluster = Cluster(1)
-    cluster.members[0].answers = [LATE]
+    cluster.members[0].answers = [LOST]
     with until(math.inf), pytest.raises(BackendUnavailable) as unavailable:
         run(cluster.connection.grant(7, 60))
     assert type(unavailable.value) is BackendUnavailable
@@ -436,7 +432,7 @@ def test_a_range_may_be_repeated_and_a_transaction_only_if_it_reads() -> None:
 
 def test_a_lease_that_is_gone_is_told_from_all_other_refusals() -> None:
     cluster = Cluster(1)
-    cluster.members[0].answers = [CallFailed("NOT_FOUND", "etcdserver: requested lease not found")]
+    cluster.members[0].answers = [GONE]
     with pytest.raises(LeaseGone):
         cluster.call()
 

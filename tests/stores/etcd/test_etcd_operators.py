@@ -10,7 +10,6 @@ import pytest
 
 from leasehold._backends.etcd import records
 from leasehold._backends.etcd.doctor import Doctor
-from leasehold._backends.etcd.errors import CallFailed
 from leasehold._backends.etcd.fences import NO_FLOOR, ROUNDS, Fences, Floor
 from leasehold._backends.etcd.keys import KeySpace
 from leasehold._backends.etcd.options import read_url
@@ -19,193 +18,148 @@ from leasehold._backends.etcd.rpc import KeyValue, Method, RangeResponse
 from leasehold._runtimes.threads import run
 from leasehold.errors import BackendRejected, BackendUnavailable, ConfigurationError
 from leasehold.findings import Level
-from leasehold.spi import Place
 from leasehold.store_url import StoreURL
-from leasehold.values import MAX_FENCE, Loss, LossReason, Mode, Record
-from tests.stores.etcd.etcd_bench import LABEL, RESET, Bench, granted
+from leasehold.values import MAX_FENCE, Mode, Record
+from tests.stores.etcd.etcd_bench import BROKEN, GONE, LABEL, RESET, Bench, granted, waiting
+from tests.stores.etcd.etcd_histories import simulated
 
-BROKEN = Loss(LossReason.BROKEN, "stuck")
 DAY = 86_400.0
-
-
-def write(bench: Bench, key: bytes, value: bytes, lease: int = 0) -> None:
-    """As another client or program does."""
-    bench.server._changed = []
-    bench.server._put(key, value, lease)
-    bench.server._commit()
 
 
 # --- what is shown
 
 
-def test_a_lock_shows_its_holders_and_its_waiters_in_order() -> None:
-    bench = Bench()
-
-    async def history() -> None:
-        client, operator = bench.client(), bench.client()
-        claims = [bench.claim(mode=Mode.PERMIT, capacity=2, ttl=60.0) for _ in range(4)]
-        answers = [await client.join(claim) for claim in claims]
-        await bench.pass_time(10.3)
-        state = await operator.inspect("ns:x")
-        assert (state.name, state.mode, state.capacity) == ("ns:x", Mode.PERMIT, 2)
-        assert [holding.holder for holding in state.holdings] == [claim.holder for claim in claims[:2]]
-        assert [holding.fence for holding in state.holdings] == [grant.fence for grant in answers[:2]]
-        assert state.waiting == tuple(claim.holder for claim in claims[2:])
-        for holding in state.holdings:
-            assert holding.expires_in == pytest.approx(49.7, abs=1.0)
-            assert (holding.broken, holding.cooling) == (None, False)
-        assert await operator.inspect("ns:nothing") is None
-
-    bench.run(history)
+@simulated
+async def test_a_lock_shows_its_holders_and_its_waiters_in_order(bench: Bench) -> None:
+    client, operator = bench.client(), bench.client()
+    claims = [bench.claim(mode=Mode.PERMIT, capacity=2, ttl=60.0) for _ in range(4)]
+    answers = [await client.join(claim) for claim in claims]
+    await bench.pass_time(10.3)
+    state = await operator.inspect("ns:x")
+    assert (state.name, state.mode, state.capacity) == ("ns:x", Mode.PERMIT, 2)
+    assert [holding.holder for holding in state.holdings] == [claim.holder for claim in claims[:2]]
+    assert [holding.fence for holding in state.holdings] == [grant.fence for grant in answers[:2]]
+    assert state.waiting == tuple(claim.holder for claim in claims[2:])
+    for holding in state.holdings:
+        assert holding.expires_in == pytest.approx(49.7, abs=1.0)
+        assert (holding.broken, holding.cooling) == (None, False)
+    assert await operator.inspect("ns:nothing") is None
 
 
-def test_a_holder_holds_since_its_claim_was_made_and_never_for_less_than_nothing() -> None:
-    bench = Bench()
-
-    async def history() -> None:
-        client = bench.client()
-        granted(await client.join(bench.claim()))
-        (key,) = bench.claims_stored()
-        stored = bench.server.keys[key]
-        for since, held in ((time.time() - 100, 100.0), (time.time() + 100, 0.0)):
-            head, _, tail = stored.value.partition(b'"since":')
-            write(bench, key, b'%s"since":%.3f,%s' % (head, since, tail.partition(b",")[2]), stored.lease)
-            state = await client.inspect("ns:x")
-            assert state.holdings[0].held_for == pytest.approx(held, abs=30)
-
-    bench.run(history)
+@simulated
+async def test_a_holder_holds_since_its_claim_was_made_and_never_for_less_than_nothing(bench: Bench) -> None:
+    client = bench.client()
+    granted(await client.join(bench.claim()))
+    (key,) = bench.claims_stored()
+    stored = bench.server.keys[key]
+    for since, held in ((time.time() - 100, 100.0), (time.time() + 100, 0.0)):
+        head, _, tail = stored.value.partition(b'"since":')
+        bench.write(key, b'%s"since":%.3f,%s' % (head, since, tail.partition(b",")[2]), stored.lease)
+        state = await client.inspect("ns:x")
+        assert state.holdings[0].held_for == pytest.approx(held, abs=30)
 
 
-def test_the_time_that_is_left_is_between_nothing_and_the_ttl_and_asked_for_once_for_each_lease() -> None:
-    bench = Bench()
+@simulated
+async def test_the_time_that_is_left_is_between_nothing_and_the_ttl_and_asked_for_once_for_each_lease(
+    bench: Bench,
+) -> None:
+    client = bench.client()
+    for number_ in range(3):
+        granted(await client.join(bench.claim(f"ns:{number_}")))
+    bench.methods()
+    states = await client.list("ns:")
+    assert [state.holdings[0].expires_in for state in states] == pytest.approx([59.5] * 3, abs=1.0)
+    assert bench.methods() == [Method.RANGE, Method.LEASE_TIME_TO_LIVE]
+    inspect = client._inspect
+    answers = {7: (60, 60), 8: (-1, 0), 9: (0, 60)}
 
-    async def history() -> None:
-        client = bench.client()
-        for number_ in range(3):
-            granted(await client.join(bench.claim(f"ns:{number_}")))
-        bench.methods()
-        states = await client.list("ns:")
-        assert [state.holdings[0].expires_in for state in states] == pytest.approx([59.5] * 3, abs=1.0)
-        assert bench.methods() == [Method.RANGE, Method.LEASE_TIME_TO_LIVE]
-        inspect = client._inspect
-        answers = {7: (60, 60), 8: (-1, 0), 9: (0, 60)}
+    async def time_to_live(lease: int) -> Any:
+        ttl, given = answers[lease]
+        return SimpleNamespace(ttl=ttl, granted=given)
 
-        async def time_to_live(lease: int) -> Any:
-            ttl, given = answers[lease]
-            return SimpleNamespace(ttl=ttl, granted=given)
-
-        inspect._connection = SimpleNamespace(time_to_live=time_to_live)
-        assert [await inspect._time_left(lease, {}) for lease in answers] == [60, 0.0, 0.5]
-
-    bench.run(history)
+    inspect._connection = SimpleNamespace(time_to_live=time_to_live)
+    assert [await inspect._time_left(lease, {}) for lease in answers] == [60, 0.0, 0.5]
 
 
-def test_a_list_has_each_lock_once_in_order_of_its_name_with_its_claims_in_theirs() -> None:
-    bench = Bench()
-
-    async def history() -> None:
-        client, other = bench.client(), bench.client()
-        other._claims.suffixes._first = 1
-        client._claims.suffixes._first = 50
-        first = bench.claim("ns:b", mode=Mode.SHARED)
-        granted(await client.join(first))
-        second = bench.claim("ns:b", mode=Mode.SHARED)
-        granted(await other.join(second))
-        writer = bench.claim("ns:b")
-        await other.join(writer)
-        granted(await client.join(bench.claim("ns:a/b")))
-        granted(await client.join(bench.claim("ns:a")))
-        granted(await client.join(bench.claim("other:a")))
-        states = await other.list("ns:")
-        assert [state.name for state in states] == ["ns:a", "ns:a/b", "ns:b"]
-        assert [holding.holder for holding in states[2].holdings] == [first.holder, second.holder]
-        assert states[2].waiting == (writer.holder,)
-        assert await other.list("none:") == []
-
-    bench.run(history)
+@simulated
+async def test_a_list_has_each_lock_once_in_order_of_its_name_with_its_claims_in_theirs(bench: Bench) -> None:
+    client, other = bench.client(), bench.client()
+    other._claims.suffixes._first = 1
+    client._claims.suffixes._first = 50
+    first = bench.claim("ns:b", mode=Mode.SHARED)
+    granted(await client.join(first))
+    second = bench.claim("ns:b", mode=Mode.SHARED)
+    granted(await other.join(second))
+    writer = bench.claim("ns:b")
+    await other.join(writer)
+    granted(await client.join(bench.claim("ns:a/b")))
+    granted(await client.join(bench.claim("ns:a")))
+    granted(await client.join(bench.claim("other:a")))
+    states = await other.list("ns:")
+    assert [state.name for state in states] == ["ns:a", "ns:a/b", "ns:b"]
+    assert [holding.holder for holding in states[2].holdings] == [first.holder, second.holder]
+    assert states[2].waiting == (writer.holder,)
+    assert await other.list("none:") == []
 
 
 # --- breaks
 
 
-def test_a_break_leaves_a_grant_in_the_way_for_the_rest_of_its_ttl_and_a_second() -> None:
-    bench = Bench()
-
-    async def history() -> None:
-        client, operator = bench.client(), bench.client()
-        grant = granted(await client.join(bench.claim()))
-        await bench.pass_time(20.5)
-        assert await operator.break_("ns:x", grant.fence, "stuck", now=False) is True
-        (key,) = bench.claims_stored()
-        assert bench.server.leases[bench.server.keys[key].lease].ttl == 40
-        assert (await operator.inspect("ns:x")).holdings[0].broken == "stuck"
-        assert await client.renew([grant]) == [BROKEN]
-
-    bench.run(history)
+@simulated
+async def test_a_break_leaves_a_grant_in_the_way_for_the_rest_of_its_ttl_and_a_second(bench: Bench) -> None:
+    client, operator = bench.client(), bench.client()
+    grant = granted(await client.join(bench.claim()))
+    await bench.pass_time(20.5)
+    assert await operator.break_("ns:x", grant.fence, "stuck", now=False) is True
+    (key,) = bench.claims_stored()
+    assert bench.seconds_of(key) == 40
+    assert (await operator.inspect("ns:x")).holdings[0].broken == "stuck"
+    assert await client.renew([grant]) == [BROKEN]
 
 
 @pytest.mark.parametrize(("ttl", "kept"), [(3.0, 10), (60.0, 60)])
-def test_the_note_of_a_break_at_once_is_there_when_its_holder_asks(ttl: float, kept: int) -> None:
-    bench = Bench()
-
-    async def history() -> None:
-        client, operator = bench.client(), bench.client()
-        grant = granted(await client.join(bench.claim(ttl=ttl)))
-        assert await operator.break_("ns:x", grant.fence, "stuck", now=True) is True
-        assert bench.claims_stored() == []
-        leases = {bench.server.leases[bench.server.keys[key].lease].ttl for key in bench.stored()}
-        assert leases == {kept}
-        assert await client.renew([grant]) == [BROKEN]
-        granted(await operator.join(bench.claim()))
-
-    bench.run(history)
+@simulated
+async def test_the_note_of_a_break_at_once_is_there_when_its_holder_asks(bench: Bench, ttl: float, kept: int) -> None:
+    client, operator = bench.client(), bench.client()
+    grant = granted(await client.join(bench.claim(ttl=ttl)))
+    assert await operator.break_("ns:x", grant.fence, "stuck", now=True) is True
+    assert bench.claims_stored() == []
+    leases = {bench.seconds_of(key) for key in bench.stored()}
+    assert leases == {kept}
+    assert await client.renew([grant]) == [BROKEN]
+    granted(await operator.join(bench.claim()))
 
 
 @pytest.mark.parametrize("whose", ["nobody's", "a waiter's", "one that cools"])
-def test_only_a_holder_is_broken(whose: str) -> None:
-    bench = Bench()
-
-    async def history() -> None:
-        client = bench.client()
-        grant = granted(await client.join(bench.claim(min_hold=50.0)))
-        fence = grant.fence
-        if whose == "a waiter's":
-            assert isinstance(await client.join(bench.claim()), Place)
-            fence = bench.server.revision
-        elif whose == "one that cools":
-            assert await client.release(grant) is True
-        else:
-            fence += 1
-        before = bench.server.revision
-        for now in (True, False):
-            assert await client.break_("ns:x", fence, "stuck", now=now) is False
-        assert bench.server.revision == before
-
-    bench.run(history)
+@simulated
+async def test_only_a_holder_is_broken(bench: Bench, whose: str) -> None:
+    client = bench.client()
+    grant = granted(await client.join(bench.claim(min_hold=50.0)))
+    fence = grant.fence
+    if whose == "a waiter's":
+        waiting(await client.join(bench.claim()))
+        fence = bench.server.revision
+    elif whose == "one that cools":
+        assert await client.release(grant) is True
+    else:
+        fence += 1
+    before = bench.server.revision
+    for now in (True, False):
+        assert await client.break_("ns:x", fence, "stuck", now=now) is False
+    assert bench.server.revision == before
 
 
 @pytest.mark.parametrize(("races", "broken"), [(4, True), (5, False)])
-def test_a_break_that_meets_other_writers_is_tried_again_and_leaves_one_lease(races: int, broken: bool) -> None:
-    bench = Bench()
-
-    async def history() -> None:
-        client, operator = bench.client(), bench.client()
-        grant = granted(await client.join(bench.claim()))
-        (key,) = bench.claims_stored()
-        plain, left = operator._connection.txn, [races]
-
-        async def write_first(request: bytes, *given: Any, **options: Any) -> Any:
-            if left[0]:
-                left[0] -= 1
-                stored = bench.server.keys[key]
-                write(bench, key, stored.value, stored.lease)
-            return await plain(request, *given, **options)
-
-        operator._inspect._connection.txn = write_first
+@simulated
+async def test_a_break_that_meets_other_writers_is_tried_again_and_leaves_one_lease(
+    bench: Bench, races: int, broken: bool
+) -> None:
+    client, operator = bench.client(), bench.client()
+    grant = granted(await client.join(bench.claim()))
+    (key,) = bench.claims_stored()
+    with bench.interference(operator, lambda: bench.rewrite(key), races):
         assert await operator.break_("ns:x", grant.fence, "stuck", now=False) is broken
-        assert len(bench.server.leases) == 1 + broken
-
-    bench.run(history)
+    assert len(bench.server.leases) == 1 + broken
 
 
 # --- fences
@@ -246,236 +200,184 @@ def test_a_cluster_that_has_gone_back_is_refused_with_the_command_that_helps() -
     assert refused.value.backend == LABEL
 
 
-def test_raising_a_fence_counts_from_the_oldest_claim_that_waits_and_lowers_nothing() -> None:
-    bench = Bench()
-
-    async def history() -> None:
-        client, operator = bench.client(), bench.client()
-        assert await operator.raise_fence("ns:x", 1) == bench.server.revision
-        assert bench.stored() == [], "nothing is written where fences are that high"
-        held = granted(await client.join(bench.claim()))
-        place = await client.join(bench.claim())
-        for number_ in range(5):
-            write(bench, b"other", b"%d" % number_)
-        assert await operator.raise_fence("ns:x", 5000) == 5000
-        assert await client.release(held) is True
-        assert granted(await client.turn(place)).fence > 5000
-        assert await operator.raise_fence("ns:x", 4000) > 5000
-        assert await operator.raise_fence("ns:y", 4000) > 5000, "it is one floor for a namespace"
-        assert await operator.raise_fence("elsewhere:x", 4000) == 4000
-
-    bench.run(history)
+@simulated
+async def test_raising_a_fence_counts_from_the_oldest_claim_that_waits_and_lowers_nothing(bench: Bench) -> None:
+    client, operator = bench.client(), bench.client()
+    assert await operator.raise_fence("ns:x", 1) == bench.server.revision
+    assert bench.stored() == [], "nothing is written where fences are that high"
+    held = granted(await client.join(bench.claim()))
+    place = await client.join(bench.claim())
+    for number_ in range(5):
+        bench.write(b"other", b"%d" % number_)
+    assert await operator.raise_fence("ns:x", 5000) == 5000
+    assert await client.release(held) is True
+    assert granted(await client.turn(place)).fence > 5000
+    assert await operator.raise_fence("ns:x", 4000) > 5000
+    assert await operator.raise_fence("ns:y", 4000) > 5000, "it is one floor for a namespace"
+    assert await operator.raise_fence("elsewhere:x", 4000) == 4000
 
 
 @pytest.mark.parametrize(("races", "raised"), [(ROUNDS - 1, True), (ROUNDS, False)])
-def test_raising_a_fence_against_others_is_tried_again_for_a_while(races: int, raised: bool) -> None:
-    bench = Bench()
+@simulated
+async def test_raising_a_fence_against_others_is_tried_again_for_a_while(
+    bench: Bench, races: int, raised: bool
+) -> None:
+    operator = bench.client()
+    floor = operator._claims.keys.floor("ns:x")
+    numbers = iter(reversed(range(races)))
 
-    async def history() -> None:
-        operator = bench.client()
-        floor = operator._claims.keys.floor("ns:x")
-        plain, left = operator._connection.txn, [races]
-
-        async def write_first(request: bytes, *given: Any, **options: Any) -> Any:
-            if left[0]:
-                left[0] -= 1
-                write(bench, floor, b"%d" % left[0])
-            return await plain(request, *given, **options)
-
-        operator._connection.txn = write_first
+    with bench.interference(operator, lambda: bench.write(floor, b"%d" % next(numbers)), races):
         if raised:
             assert await operator.raise_fence("ns:x", 5000) == 5000
             assert granted(await operator.join(bench.claim())).fence > 5000
             return
         with pytest.raises(BackendUnavailable, match="at the same time") as refused:
             await operator.raise_fence("ns:x", 5000)
-        assert refused.value.backend == LABEL
-
-    bench.run(history)
+    assert refused.value.backend == LABEL
 
 
-def test_the_floor_of_the_url_is_written_once_for_each_namespace() -> None:
-    bench = Bench()
-
-    async def history() -> None:
-        client = bench.client(fence_floor=3000)
-        for name in ("ns:x", "ns:y", "other:x"):
-            for _ in range(2):
-                grant = granted(await client.join(bench.claim(name)))
-                assert grant.fence > 3000
-                assert await client.release(grant) is True
-        assert bench.stored() == [b"leasehold/1/f/ns", b"leasehold/1/f/other"]
-        assert bench.server.keys[b"leasehold/1/f/ns"].version == 1
-
-    bench.run(history)
+@simulated
+async def test_the_floor_of_the_url_is_written_once_for_each_namespace(bench: Bench) -> None:
+    client = bench.client(fence_floor=3000)
+    for name in ("ns:x", "ns:y", "other:x"):
+        for _ in range(2):
+            grant = granted(await client.join(bench.claim(name)))
+            assert grant.fence > 3000
+            assert await client.release(grant) is True
+    assert bench.stored() == [b"leasehold/1/f/ns", b"leasehold/1/f/other"]
+    assert bench.server.keys[b"leasehold/1/f/ns"].version == 1
 
 
 # --- records
 
 
-def test_a_record_is_there_for_its_ttl_and_its_fence_for_a_day() -> None:
-    bench = Bench()
-
-    async def history() -> None:
-        client = bench.client()
-        assert await client.write(Record("ns:r", b"value", 7, 4.2)) is True
-        assert sorted(lease.ttl for lease in bench.server.leases.values()) == [5, DAY]
-        reading = await client.read("ns:r")
-        assert (reading.record.value, reading.record.fence, reading.fence) == (b"value", 7, 7)
-        assert reading.record.ttl == pytest.approx(4.5, abs=1.0)
-        assert reading.time == pytest.approx(bench.main.now() + 1_600_000_000, abs=2.0)
-        await bench.pass_time(6.0)
-        reading = await client.read("ns:r")
-        assert (reading.record, reading.fence) == (None, 7)
-        assert await client.write(Record("ns:r", b"late", 6, 60.0)) is False
-        await bench.pass_time(DAY)
-        assert bench.stored() == []
-
-    bench.run(history)
+@simulated
+async def test_a_record_is_there_for_its_ttl_and_its_fence_for_a_day(bench: Bench) -> None:
+    client = bench.client()
+    assert await client.write(Record("ns:r", b"value", 7, 4.2)) is True
+    assert sorted(lease.ttl for lease in bench.server.leases.values()) == [5, DAY]
+    reading = await client.read("ns:r")
+    assert (reading.record.value, reading.record.fence, reading.fence) == (b"value", 7, 7)
+    assert reading.record.ttl == pytest.approx(4.5, abs=1.0)
+    assert reading.time == pytest.approx(bench.main.now() + 1_600_000_000, abs=2.0)
+    await bench.pass_time(6.0)
+    reading = await client.read("ns:r")
+    assert (reading.record, reading.fence) == (None, 7)
+    assert await client.write(Record("ns:r", b"late", 6, 60.0)) is False
+    await bench.pass_time(DAY)
+    assert bench.stored() == []
 
 
 @pytest.mark.parametrize(("fence", "written"), [(6, False), (7, True), (8, True)])
-def test_a_write_under_the_same_fence_is_allowed_and_under_a_lower_one_not(fence: int, written: bool) -> None:
-    bench = Bench()
-
-    async def history() -> None:
-        client = bench.client()
-        assert (await client.read("ns:r", 7)).fence == 7
-        assert await client.write(Record("ns:r", b"value", fence, 60.0)) is written
-        assert (await client.read("ns:r")).fence == max(7, fence)
-        leases = len(bench.server.leases)
-        assert leases == 1 + written
-
-    bench.run(history)
+@simulated
+async def test_a_write_under_the_same_fence_is_allowed_and_under_a_lower_one_not(
+    bench: Bench, fence: int, written: bool
+) -> None:
+    client = bench.client()
+    assert (await client.read("ns:r", 7)).fence == 7
+    assert await client.write(Record("ns:r", b"value", fence, 60.0)) is written
+    assert (await client.read("ns:r")).fence == max(7, fence)
+    leases = len(bench.server.leases)
+    assert leases == 1 + written
 
 
-def test_reading_under_a_lower_fence_lowers_nothing_and_writes_nothing() -> None:
-    bench = Bench()
-
-    async def history() -> None:
-        client = bench.client()
-        assert await client.write(Record("ns:r", b"value", 7, 60.0)) is True
-        before = bench.server.revision
-        for fence in (0, 3, 7):
-            assert (await client.read("ns:r", fence)).fence == 7
-        assert bench.server.revision == before
-        reading = await client.read("ns:r", 9)
-        assert (reading.fence, reading.record.value, reading.record.fence) == (9, b"value", 9)
-
-    bench.run(history)
+@simulated
+async def test_reading_under_a_lower_fence_lowers_nothing_and_writes_nothing(bench: Bench) -> None:
+    client = bench.client()
+    assert await client.write(Record("ns:r", b"value", 7, 60.0)) is True
+    before = bench.server.revision
+    for fence in (0, 3, 7):
+        assert (await client.read("ns:r", fence)).fence == 7
+    assert bench.server.revision == before
+    reading = await client.read("ns:r", 9)
+    assert (reading.fence, reading.record.value, reading.record.fence) == (9, b"value", 9)
 
 
-def test_writing_again_and_again_leaves_one_lease_for_the_value_and_one_for_the_fence() -> None:
-    bench = Bench()
-
-    async def history() -> None:
-        client = bench.client()
-        for ttl in (60.0, 60.0, 2 * DAY, 60.0, 3 * DAY):
-            assert await client.write(Record("ns:r", b"value", 7, ttl)) is True
-            assert len(bench.server.leases) == 2
-        assert sorted(lease.ttl for lease in bench.server.leases.values()) == [3 * DAY, 3 * DAY]
-
-    bench.run(history)
+@simulated
+async def test_writing_again_and_again_leaves_one_lease_for_the_value_and_one_for_the_fence(bench: Bench) -> None:
+    client = bench.client()
+    for ttl in (60.0, 60.0, 2 * DAY, 60.0, 3 * DAY):
+        assert await client.write(Record("ns:r", b"value", 7, ttl)) is True
+        assert len(bench.server.leases) == 2
+    assert sorted(lease.ttl for lease in bench.server.leases.values()) == [3 * DAY, 3 * DAY]
 
 
-def test_a_fence_that_is_seen_again_is_kept_for_another_day() -> None:
-    bench = Bench()
-
-    async def history() -> None:
-        client = bench.client()
-        assert await client.write(Record("ns:r", b"value", 7, 60.0)) is True
-        await bench.pass_time(0.9 * DAY)
-        assert await client.write(Record("ns:r", b"value", 8, 60.0)) is True
-        await bench.pass_time(0.9 * DAY)
-        assert (await client.read("ns:r")).fence == 8
-
-    bench.run(history)
+@simulated
+async def test_a_fence_that_is_seen_again_is_kept_for_another_day(bench: Bench) -> None:
+    client = bench.client()
+    assert await client.write(Record("ns:r", b"value", 7, 60.0)) is True
+    await bench.pass_time(0.9 * DAY)
+    assert await client.write(Record("ns:r", b"value", 8, 60.0)) is True
+    await bench.pass_time(0.9 * DAY)
+    assert (await client.read("ns:r")).fence == 8
 
 
 @pytest.mark.parametrize("verb", ["read", "write"])
 @pytest.mark.parametrize(("races", "done"), [(records.ROUNDS - 1, True), (records.ROUNDS, False)])
-def test_a_record_that_others_write_is_tried_again_for_a_while_and_leaves_no_lease(
-    verb: str, races: int, done: bool
+@simulated
+async def test_a_record_that_others_write_is_tried_again_for_a_while_and_leaves_no_lease(
+    bench: Bench, verb: str, races: int, done: bool
 ) -> None:
-    bench = Bench()
+    client = bench.client()
+    fence_key, _ = client._claims.keys.record("ns:r")
+    plain, left = client._records._write, [races]
 
-    async def history() -> None:
-        client = bench.client()
-        fence_key, _ = client._claims.keys.record("ns:r")
-        plain, left = client._records._write, [races]
+    async def write_first(*given: Any) -> bool:
+        if left[0]:
+            left[0] -= 1
+            bench.write(fence_key, (1).to_bytes(8, "big"), given[1].fence.lease if given[1].fence else 0)
+        return bool(await plain(*given))
 
-        async def write_first(*given: Any) -> bool:
-            if left[0]:
-                left[0] -= 1
-                write(bench, fence_key, (1).to_bytes(8, "big"), given[1].fence.lease if given[1].fence else 0)
-            return bool(await plain(*given))
-
-        client._records._write = write_first
-        ask = client.read("ns:r", 7) if verb == "read" else client.write(Record("ns:r", b"value", 7, 60.0))
-        if done:
-            assert await ask
-            assert len(bench.server.leases) == (1 if verb == "read" else 2)
-            return
-        with pytest.raises(BackendUnavailable, match="at the same time") as refused:
-            await ask
-        assert refused.value.backend == LABEL
-        assert len(bench.server.leases) == 0
-
-    bench.run(history)
+    client._records._write = write_first
+    ask = client.read("ns:r", 7) if verb == "read" else client.write(Record("ns:r", b"value", 7, 60.0))
+    if done:
+        assert await ask
+        assert len(bench.server.leases) == (1 if verb == "read" else 2)
+        return
+    with pytest.raises(BackendUnavailable, match="at the same time") as refused:
+        await ask
+    assert refused.value.backend == LABEL
+    assert len(bench.server.leases) == 0
 
 
-def test_a_record_whose_lease_vanishes_on_the_way_is_written_on_another_one() -> None:
-    bench = Bench()
-
-    async def history() -> None:
-        client = bench.client()
-        bench.plan(Method.TXN, None, CallFailed("NOT_FOUND", "etcdserver: requested lease not found"))
-        assert await client.write(Record("ns:r", b"value", 7, 60.0)) is True
-        assert (await client.read("ns:r")).record.value == b"value"
-
-    bench.run(history)
+@simulated
+async def test_a_record_whose_lease_vanishes_on_the_way_is_written_on_another_one(bench: Bench) -> None:
+    client = bench.client()
+    bench.plan(Method.TXN, None, GONE)
+    assert await client.write(Record("ns:r", b"value", 7, 60.0)) is True
+    assert (await client.read("ns:r")).record.value == b"value"
 
 
-def test_a_write_is_done_although_the_old_lease_could_not_be_ended() -> None:
-    bench = Bench()
-
-    async def history() -> None:
-        client = bench.client()
-        assert await client.write(Record("ns:r", b"value", 7, 60.0)) is True
-        bench.plan(Method.LEASE_REVOKE, RESET)
-        assert await client.write(Record("ns:r", b"other", 7, 60.0)) is True
-        bench.plan(Method.LEASE_REVOKE, CallFailed("NOT_FOUND", "etcdserver: requested lease not found"))
-        assert await client.write(Record("ns:r", b"third", 7, 60.0)) is True
-
-    bench.run(history)
+@simulated
+async def test_a_write_is_done_although_the_old_lease_could_not_be_ended(bench: Bench) -> None:
+    client = bench.client()
+    assert await client.write(Record("ns:r", b"value", 7, 60.0)) is True
+    bench.plan(Method.LEASE_REVOKE, RESET)
+    assert await client.write(Record("ns:r", b"other", 7, 60.0)) is True
+    bench.plan(Method.LEASE_REVOKE, GONE)
+    assert await client.write(Record("ns:r", b"third", 7, 60.0)) is True
 
 
 @pytest.mark.parametrize(("size", "fits"), [(records.LARGEST_VALUE, True), (records.LARGEST_VALUE + 1, False)])
-def test_a_record_that_etcd_would_not_take_is_refused_before_it_is_sent(size: int, fits: bool) -> None:
-    bench = Bench()
-
-    async def history() -> None:
-        client = bench.client()
-        if fits:
-            assert await client.write(Record("ns:r", b"x" * size, 7, 60.0)) is True
-            return
-        with pytest.raises(BackendRejected, match="too large") as refused:
-            await client.write(Record("ns:r", b"x" * size, 7, 60.0))
-        assert refused.value.backend == LABEL
-        assert bench.calls == []
-
-    bench.run(history)
+@simulated
+async def test_a_record_that_etcd_would_not_take_is_refused_before_it_is_sent(
+    bench: Bench, size: int, fits: bool
+) -> None:
+    client = bench.client()
+    if fits:
+        assert await client.write(Record("ns:r", b"x" * size, 7, 60.0)) is True
+        return
+    with pytest.raises(BackendRejected, match="too large") as refused:
+        await client.write(Record("ns:r", b"x" * size, 7, 60.0))
+    assert refused.value.backend == LABEL
+    assert bench.calls == []
 
 
-def test_a_fence_that_another_program_has_written_is_refused() -> None:
-    bench = Bench()
-
-    async def history() -> None:
-        write(bench, KeySpace("leasehold/").record("ns:r")[0], b"7")
-        with pytest.raises(BackendRejected, match="not written by leasehold"):
-            await bench.client().read("ns:r")
-
-    bench.run(history)
+@simulated
+async def test_a_fence_that_another_program_has_written_is_refused(bench: Bench) -> None:
+    bench.write(KeySpace("leasehold/").record("ns:r")[0], b"7")
+    with pytest.raises(BackendRejected, match="not written by leasehold"):
+        await bench.client().read("ns:r")
 
 
 # --- the doctor

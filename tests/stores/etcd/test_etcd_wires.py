@@ -18,6 +18,7 @@ from leasehold._backends.etcd.errors import CallFailed
 from leasehold._backends.etcd.wire import CHANNEL_OPTIONS, Calls, Target, http_request, load_grpc, open_wires, time_in
 from leasehold.errors import BackendRejected, ConfigurationError
 from leasehold.kit.options import TLSFiles
+from tests.stores.etcd.etcd_histories import driven
 from tests.stores.support import eventually
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ LEADER = (("hasleader", "true"),)
 
 class Peer(grpc.GenericRpcHandler):  # type: ignore[name-defined,misc]  # gRPC has no types
     """It answers `/echo` with the request, `/refuse` with an error, `/mute` never; `/stream` always, `/deaf` once."""
+
+    target: Target
 
     def __init__(self) -> None:
         self.metadata: list[dict[str, str]] = []
@@ -80,12 +83,13 @@ class Peer(grpc.GenericRpcHandler):  # type: ignore[name-defined,misc]  # gRPC h
 
 
 @pytest.fixture
-def peer() -> Iterator[tuple[Peer, Target]]:
+def peer() -> Iterator[Peer]:
     made = Peer()
     server = grpc.server(ThreadPoolExecutor(4), handlers=[made])
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
-    yield made, Target("127.0.0.1", port, port)
+    made.target = Target("127.0.0.1", port, port)
+    yield made
     made.over.set()
     server.stop(0).wait()
 
@@ -116,121 +120,100 @@ class DeadChannel:
 # --- calls
 
 
-def test_a_call_carries_its_metadata_and_one_channel_serves_them_all(
-    driver: contract.Driver, peer: tuple[Peer, Target]
-) -> None:
-    made, target = peer
-
-    async def main() -> None:
-        async with wire_to(driver, target) as wire:
-            for word in (b"one", b"two"):
-                assert await wire.call("/echo", word, 20.0, (*LEADER, ("token", "secret"))) == word
-            assert [(each["hasleader"], each["token"]) for each in made.metadata] == [("true", "secret")] * 2
-            channel = wire._pool.current
-            assert channel.answered_at > channel.opened_at
-            assert await wire.call("/echo", b"", 20.0, LEADER, uncancelled=True) == b""
-            assert wire._pool.current is channel
-
-    driver.run(main())
+@driven
+async def test_a_call_carries_its_metadata_and_one_channel_serves_them_all(driver: contract.Driver, peer: Peer) -> None:
+    async with wire_to(driver, peer.target) as wire:
+        for word in (b"one", b"two"):
+            assert await wire.call("/echo", word, 20.0, (*LEADER, ("token", "secret"))) == word
+        assert [(each["hasleader"], each["token"]) for each in peer.metadata] == [("true", "secret")] * 2
+        channel = wire._pool.current
+        assert channel.answered_at > channel.opened_at
+        assert await wire.call("/echo", b"", 20.0, LEADER, uncancelled=True) == b""
+        assert wire._pool.current is channel
 
 
-def test_an_error_has_the_code_and_the_words_of_the_member(driver: contract.Driver, peer: tuple[Peer, Target]) -> None:
-    async def main() -> None:
-        async with wire_to(driver, peer[1]) as wire:
-            for uncancelled in (False, True):
-                with pytest.raises(CallFailed) as failed:
-                    await wire.call("/refuse", b"etcdserver: no", 20.0, LEADER, uncancelled=uncancelled)
-                assert (failed.value.code, failed.value.details) == ("PERMISSION_DENIED", "etcdserver: no")
-
-    driver.run(main())
+@driven
+async def test_an_error_has_the_code_and_the_words_of_the_member(driver: contract.Driver, peer: Peer) -> None:
+    async with wire_to(driver, peer.target) as wire:
+        for uncancelled in (False, True):
+            with pytest.raises(CallFailed) as failed:
+                await wire.call("/refuse", b"etcdserver: no", 20.0, LEADER, uncancelled=uncancelled)
+            assert (failed.value.code, failed.value.details) == ("PERMISSION_DENIED", "etcdserver: no")
 
 
 @pytest.mark.parametrize("uncancelled", [False, True])
-def test_a_call_without_an_answer_ends_in_time_and_closes_what_the_pool_has_given_up(
-    driver: contract.Driver, peer: tuple[Peer, Target], uncancelled: bool
+@driven
+async def test_a_call_without_an_answer_ends_in_time_and_closes_what_the_pool_has_given_up(
+    driver: contract.Driver, peer: Peer, uncancelled: bool
 ) -> None:
-    async def main() -> None:
-        async with wire_to(driver, peer[1]) as wire:
+    async with wire_to(driver, peer.target) as wire:
+        await wire.call("/echo", b"", 20.0, LEADER)
+        dead, asked = DeadChannel(), list[float]()
+
+        def timed_out(channel: Any, timeout: float) -> Any:
+            asked.append(timeout)
+            assert channel is wire._pool.current
+            return dead
+
+        wire._pool.timed_out = timed_out
+        with pytest.raises(CallFailed) as failed:
+            await wire.call("/mute", b"", 0.1, LEADER, uncancelled=uncancelled)
+        assert failed.value.code == "DEADLINE_EXCEEDED"
+        assert (asked, dead.closed) == ([0.1], 1)
+
+
+@driven
+async def test_a_channel_that_was_closed_under_a_call_is_surely_not_used(driver: contract.Driver, peer: Peer) -> None:
+    async with wire_to(driver, peer.target) as wire:
+        await wire.call("/echo", b"", 20.0, LEADER)
+        closing = wire._pool.current.grpc.close()
+        if closing is not None:
+            await closing
+        with pytest.raises(CallFailed) as failed:
             await wire.call("/echo", b"", 20.0, LEADER)
-            dead, asked = DeadChannel(), list[float]()
-
-            def timed_out(channel: Any, timeout: float) -> Any:
-                asked.append(timeout)
-                assert channel is wire._pool.current
-                return dead
-
-            wire._pool.timed_out = timed_out
-            with pytest.raises(CallFailed) as failed:
-                await wire.call("/mute", b"", 0.1, LEADER, uncancelled=uncancelled)
-            assert failed.value.code == "DEADLINE_EXCEEDED"
-            assert (asked, dead.closed) == ([0.1], 1)
-
-    driver.run(main())
+        assert failed.value.code == "UNAVAILABLE"
+        assert "Cannot invoke RPC" in failed.value.details
 
 
-def test_a_channel_that_was_closed_under_a_call_is_surely_not_used(
-    driver: contract.Driver, peer: tuple[Peer, Target]
-) -> None:
-    async def main() -> None:
-        async with wire_to(driver, peer[1]) as wire:
-            await wire.call("/echo", b"", 20.0, LEADER)
-            closing = wire._pool.current.grpc.close()
-            if closing is not None:
-                await closing
-            with pytest.raises(CallFailed) as failed:
-                await wire.call("/echo", b"", 20.0, LEADER)
-            assert failed.value.code == "UNAVAILABLE"
-            assert "Cannot invoke RPC" in failed.value.details
-
-    driver.run(main())
-
-
-def test_a_member_that_is_not_there_was_not_reached(driver: contract.Driver) -> None:
+@driven
+async def test_a_member_that_is_not_there_was_not_reached(driver: contract.Driver) -> None:
     with socket.create_server(("127.0.0.1", 0)) as gone:
         port = gone.getsockname()[1]
-
-    async def main() -> None:
-        async with wire_to(driver, Target("127.0.0.1", port, port)) as wire:
-            with pytest.raises(CallFailed) as failed:
-                await wire.call("/echo", b"", 20.0, LEADER)
-            assert failed.value.code == "UNAVAILABLE"
-            assert "failed to connect" in failed.value.details
-
-    driver.run(main())
+    async with wire_to(driver, Target("127.0.0.1", port, port)) as wire:
+        with pytest.raises(CallFailed) as failed:
+            await wire.call("/echo", b"", 20.0, LEADER)
+        assert failed.value.code == "UNAVAILABLE"
+        assert "failed to connect" in failed.value.details
 
 
 @pytest.mark.parametrize(("longest", "grace"), [(1.0, 10.0), (60.0, 120.0)])
-def test_a_replaced_channel_is_kept_for_as_long_as_calls_may_take(
+@driven
+async def test_a_replaced_channel_is_kept_for_as_long_as_calls_may_take(
     driver: contract.Driver, longest: float, grace: float
 ) -> None:
-    async def main() -> None:
-        async with wire_to(driver, Target("127.0.0.1", 1, 1), longest) as wire:
-            assert wire._pool._grace == grace
-
-    driver.run(main())
+    async with wire_to(driver, Target("127.0.0.1", 1, 1), longest) as wire:
+        assert wire._pool._grace == grace
 
 
-def test_every_channel_is_closed_with_its_wire(driver: contract.Driver, peer: tuple[Peer, Target]) -> None:
-    async def main() -> None:
-        async with wire_to(driver, peer[1]) as wire:
-            await wire.call("/echo", b"", 20.0, LEADER)
-            wire._pool._old.append((0.0, wire._pool.current))
-            wire._pool.current = None
-            await wire.call("/echo", b"", 20.0, LEADER)
-            channels = [wire._pool.current, *[old for _, old in wire._pool._old]]
-        assert len(channels) == 2
-        for channel in channels:
-            with pytest.raises((ValueError, grpc.aio.UsageError)):
-                await_or_not = channel.grpc.unary_unary("/echo")(b"", timeout=5)
-                await await_or_not
-
-    driver.run(main())
+@driven
+async def test_every_channel_is_closed_with_its_wire(driver: contract.Driver, peer: Peer) -> None:
+    async with wire_to(driver, peer.target) as wire:
+        await wire.call("/echo", b"", 20.0, LEADER)
+        wire._pool._old.append((0.0, wire._pool.current))
+        wire._pool.current = None
+        await wire.call("/echo", b"", 20.0, LEADER)
+        channels = [wire._pool.current, *[old for _, old in wire._pool._old]]
+    assert len(channels) == 2
+    for channel in channels:
+        with pytest.raises((ValueError, grpc.aio.UsageError)):
+            await_or_not = channel.grpc.unary_unary("/echo")(b"", timeout=5)
+            await await_or_not
 
 
-def test_a_client_that_is_used_in_another_loop_than_its_own_is_told_so(peer: tuple[Peer, Target]) -> None:
+def test_a_client_that_is_used_in_another_loop_than_its_own_is_told_so(peer: Peer) -> None:
     from leasehold._runtimes.asyncio import AsyncioRuntime
 
-    wires = open_wires((peer[1],), AsyncioRuntime(), 3.0)
+    wires = open_wires((peer.target,), AsyncioRuntime(), 3.0)
 
     async def call() -> bytes:
         return await wires[0].call("/echo", b"x", 20.0, LEADER)
@@ -240,20 +223,18 @@ def test_a_client_that_is_used_in_another_loop_than_its_own_is_told_so(peer: tup
         asyncio.run(call())
 
 
-def test_a_cancelled_task_cancels_its_call(peer: tuple[Peer, Target]) -> None:
+def test_a_cancelled_task_cancels_its_call(peer: Peer) -> None:
     from leasehold._runtimes.asyncio import AsyncioRuntime
 
-    made, target = peer
-
     async def main() -> None:
-        (wire,) = open_wires((target,), AsyncioRuntime(), 3.0)
+        (wire,) = open_wires((peer.target,), AsyncioRuntime(), 3.0)
         task = asyncio.create_task(wire.call("/mute", b"", 30.0, LEADER))
-        while not made.began.is_set():
+        while not peer.began.is_set():
             await asyncio.sleep(0.001)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        while not made.ended.is_set():
+        while not peer.ended.is_set():
             await asyncio.sleep(0.001)
         await wire.close()
 
@@ -263,58 +244,52 @@ def test_a_cancelled_task_cancels_its_call(peer: tuple[Peer, Target]) -> None:
 # --- streams
 
 
-def test_a_stream_says_what_comes_until_its_end(driver: contract.Driver, peer: tuple[Peer, Target]) -> None:
-    async def main() -> None:
-        async with wire_to(driver, peer[1]) as wire:
-            stream = wire.stream("/stream", LEADER)
-            for word in (b"one", b"two"):
-                stream.send(word)
-                assert await stream.receive() == word
-            stream.send(b"end")
-            assert await stream.receive() is None
-            assert peer[0].metadata[0]["hasleader"] == "true"
-
-    driver.run(main())
+@driven
+async def test_a_stream_says_what_comes_until_its_end(driver: contract.Driver, peer: Peer) -> None:
+    async with wire_to(driver, peer.target) as wire:
+        stream = wire.stream("/stream", LEADER)
+        for word in (b"one", b"two"):
+            stream.send(word)
+            assert await stream.receive() == word
+        stream.send(b"end")
+        assert await stream.receive() is None
+        assert peer.metadata[0]["hasleader"] == "true"
 
 
-def test_a_stream_that_fails_says_why(driver: contract.Driver, peer: tuple[Peer, Target]) -> None:
-    async def main() -> None:
-        async with wire_to(driver, peer[1]) as wire:
-            stream = wire.stream("/stream", LEADER)
-            stream.send(b"fail")
-            with pytest.raises(CallFailed) as failed:
-                await stream.receive()
-            assert (failed.value.code, failed.value.details) == ("UNAVAILABLE", "etcdserver: server stopped")
-
-    driver.run(main())
+@driven
+async def test_a_stream_that_fails_says_why(driver: contract.Driver, peer: Peer) -> None:
+    async with wire_to(driver, peer.target) as wire:
+        stream = wire.stream("/stream", LEADER)
+        stream.send(b"fail")
+        with pytest.raises(CallFailed) as failed:
+            await stream.receive()
+        assert (failed.value.code, failed.value.details) == ("UNAVAILABLE", "etcdserver: server stopped")
 
 
 @pytest.mark.parametrize("method", ["/stream", "/deaf"])
-def test_a_stream_that_is_closed_ends_for_its_reader_and_for_the_member(
-    driver: contract.Driver, peer: tuple[Peer, Target], method: str
+@driven
+async def test_a_stream_that_is_closed_ends_for_its_reader_and_for_the_member(
+    driver: contract.Driver, peer: Peer, method: str
 ) -> None:
-    async def main() -> None:
-        runtime = driver.runtime()
-        async with wire_to(driver, peer[1]) as wire:
-            stream = wire.stream(method, LEADER)
-            stream.send(b"one")
-            assert await stream.receive() == b"one"
-            ends: list[object] = []
+    runtime = driver.runtime()
+    async with wire_to(driver, peer.target) as wire:
+        stream = wire.stream(method, LEADER)
+        stream.send(b"one")
+        assert await stream.receive() == b"one"
+        ends: list[object] = []
 
-            async def read() -> None:
-                ends.append(await stream.receive())
+        async def read() -> None:
+            ends.append(await stream.receive())
 
-            task = runtime.spawn(read(), "reads")
+        task = runtime.spawn(read(), "reads")
+        await driver.breathe()
+        stream.close()
+        assert await task.join(runtime.now() + 20)
+        assert ends == [None]
+        end = runtime.now() + 20
+        while not peer.ended.is_set():
+            assert runtime.now() < end, "the member still has the stream"
             await driver.breathe()
-            stream.close()
-            assert await task.join(runtime.now() + 20)
-            assert ends == [None]
-            end = runtime.now() + 20
-            while not peer[0].ended.is_set():
-                assert runtime.now() < end, "the member still has the stream"
-                await driver.breathe()
-
-    driver.run(main())
 
 
 # --- the time of day
@@ -345,29 +320,24 @@ def web(answer: bytes | None) -> Iterator[tuple[Target, list[bytes]]]:
 
 
 @pytest.mark.parametrize("rest", [b"\r\n{}", b""])
-def test_the_head_of_an_answer_is_read_to_its_end_or_to_the_end_of_the_connection(
+@driven
+async def test_the_head_of_an_answer_is_read_to_its_end_or_to_the_end_of_the_connection(
     driver: contract.Driver, rest: bytes
 ) -> None:
     head = b"HTTP/1.1 200 OK\r\nDate: Sun, 15 Nov 2026 11:30:04 GMT\r\n"
-
-    async def main(target: Target) -> None:
+    with web(head + rest) as (target, asked):
         async with wire_to(driver, target) as wire:
             assert time_in(await wire.date(20.0)) == 1794742204.0
-
-    with web(head + rest) as (target, asked):
-        driver.run(main(target))
     assert asked == [b"GET /version HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"]
     assert asked == [http_request(target)]
 
 
-def test_a_member_that_does_not_tell_the_time_is_not_waited_for(driver: contract.Driver) -> None:
-    async def main(target: Target) -> None:
+@driven
+async def test_a_member_that_does_not_tell_the_time_is_not_waited_for(driver: contract.Driver) -> None:
+    with web(None) as (target, _):
         async with wire_to(driver, target) as wire:
             with pytest.raises(OSError, match=r"timed out|^$"):
                 await wire.date(0.1)
-
-    with web(None) as (target, _):
-        driver.run(main(target))
 
 
 # --- addresses, files, options
