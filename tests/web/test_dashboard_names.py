@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +15,7 @@ from leasehold.web.board import Board
 from leasehold.web.jobs import NOT_A_JOB, STEP, JobBook
 from leasehold.web.protection import Tokens
 from leasehold.web.source import Source
+from tests.web.clocks import Clock, clock_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,21 +23,10 @@ if TYPE_CHECKING:
     import leasehold
 
 
-class Clock:
-    """What time it is for names that were asked for."""
-
-    def __init__(self) -> None:
-        self.now = 1_000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr("leasehold.web.jobs.time", SimpleNamespace(monotonic=clock.monotonic))
-    return clock
+    """What time it is for names that were asked for."""
+    return clock_of(monkeypatch, "jobs")
 
 
 # --- which names are jobs

@@ -7,7 +7,6 @@ import sqlite3
 import threading
 from contextlib import closing
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -28,24 +27,14 @@ from leasehold.web.protection import Tokens
 from leasehold.web.site import MOST_STREAMS, Site
 from leasehold.web.source import ANSWERS, QUESTIONS, Source
 from tests.waiting import LIMIT, eventually
+from tests.web.clocks import Clock, clock_of
 from tests.web.serving import within
-
-
-class Clock:
-    """What time it is for answers that are remembered."""
-
-    def __init__(self) -> None:
-        self.now = 1_000.0
-
-    def monotonic(self) -> float:
-        return self.now
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr("leasehold.web.source.time", SimpleNamespace(monotonic=clock.monotonic))
-    return clock
+    """What time it is for answers that are remembered."""
+    return clock_of(monkeypatch, "source")
 
 
 class Asked:

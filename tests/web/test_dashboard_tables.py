@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +12,7 @@ from leasehold.web.drawing import FILES, _clock, _iso, _link, _when, _where, _wh
 from leasehold.web.facts import SHOWN_WAITERS, Wish, lock_facts, lock_table
 from leasehold.web.history import CLOSED_KEPT, History
 from leasehold.web.partitions import SHOWN, partition_groups
+from tests.web.clocks import Clock, clock_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,24 +21,10 @@ NOW = 1_000_000.0
 ANA, BEN = Holder("db-1", 7, "Nightly", "the Ledger"), Holder("db-2", 8)
 
 
-class Clock:
-    """The clocks that the facts go by."""
-
-    def __init__(self) -> None:
-        self.now = NOW
-
-    def time(self) -> float:
-        return self.now
-
-    monotonic = time
-
-
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    for module in ("facts", "history"):
-        monkeypatch.setattr(f"leasehold.web.{module}.time", SimpleNamespace(time=clock.time, monotonic=clock.time))
-    return clock
+    """The clocks that the facts go by."""
+    return clock_of(monkeypatch, "facts", "history", now=NOW)
 
 
 def held(fence: int = 1, *, held_for: float = 1.0, left: float = 20.0, holder: Holder = BEN, **more: Any) -> Holding:

@@ -22,6 +22,7 @@ from leasehold.store_url import StoreURL
 from leasehold.testing.clock import ManualClock
 from leasehold.testing.runtimes import ManualThreadRuntime
 from leasehold.values import Claim, Grant, Holder, Mode
+from tests.stores.scripted_pool import ScriptedPool
 
 if TYPE_CHECKING:
     from verification.lab.mariadb import MariadbServer
@@ -51,39 +52,14 @@ class TurnedClock(ManualThreadRuntime):
         return 0.5
 
 
-class Source:
-    """A pool with one connection, which answers from a script; the last answer comes again and again."""
-
+class Source(ScriptedPool):
     def __init__(self, runtime: TurnedClock, *answers: Answer | BaseException) -> None:
+        super().__init__(*answers)
         self.runtime = runtime
-        self.answers = list(answers)
-        self.sent: list[bytes] = []
-        self.taken: list[tuple[float, bool, bool]] = []
-        self.given = 0
-        self.discarded: list[bool] = []
-        self.is_closed = False
         self.closed_by_us = 0
-        self.is_closed_connection = False
 
-    async def take(self, until: float = math.inf, *, first: bool = False, extra: bool = False) -> Any:
-        self.taken.append((until, first, extra))
-        return self
-
-    def give(self, _: object) -> None:
-        self.given += 1
-
-    def discard(self, _: object, *, dead: bool) -> None:
-        self.discarded.append(dead)
-
-    async def query(self, text: bytes, until: float = math.inf) -> Answer:
-        self.sent.append(text)
-        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        if isinstance(answer, BaseException):
-            raise answer
-        return answer
-
-    def is_broken(self) -> bool:
-        return self.is_closed_connection
+    async def query(self, text: bytes, until: float = math.inf) -> Any:
+        return self.answer(text)
 
     def close(self) -> None:
         self.closed_by_us += 1
@@ -172,7 +148,7 @@ def test_a_call_in_a_hurry_proves_nothing_about_other_connections() -> None:
         bench.execute(bench.runtime.now())
     assert bench.source.discarded == [False]
     broken = Bench(OutcomeUnknown("it ended", backend=LABEL))
-    broken.source.is_closed_connection = True
+    broken.source.is_failed = True
     with pytest.raises(OutcomeUnknown):
         broken.execute(broken.runtime.now())
     assert broken.source.discarded == [True]

@@ -16,6 +16,7 @@ from leasehold._backends.postgres.schema import Schema
 from leasehold._backends.postgres.statements import Statements
 from leasehold._runtimes.threads import run
 from leasehold.errors import BackendRejected, BackendUnavailable, ClientClosed, OutcomeUnknown
+from tests.stores.scripted_pool import ScriptedPool
 from tests.unit.planned_waits import PlannedWaits
 
 LABEL = "postgresql://h/db"
@@ -40,38 +41,16 @@ def refused(code: str, severity: str = "ERROR") -> Any:
 FINE = rows((b"1",))
 
 
-class Source:
-    """A pool with one connection, which answers from a script; the last answer comes again and again."""
-
+class Source(ScriptedPool):
     def __init__(self, *answers: Any) -> None:
-        self.answers = list(answers)
-        self.sent: list[bytes] = []
+        super().__init__(*answers)
         self.scripts: list[bytes] = []
-        self.taken: list[tuple[float, bool, bool]] = []
-        self.given = 0
-        self.discarded: list[bool] = []
         self.forgotten = 0
-        self.is_closed = False
-        self.is_failed = False
         self.facts = SessionFacts()
         self.script_answer = FINE
 
-    async def take(self, until: float = math.inf, *, first: bool = False, extra: bool = False) -> Any:
-        self.taken.append((until, first, extra))
-        return self
-
-    def give(self, _: object) -> None:
-        self.given += 1
-
-    def discard(self, _: object, *, dead: bool) -> None:
-        self.discarded.append(dead)
-
     async def execute(self, statement: Any, values: Any, until: float = math.inf) -> Any:
-        self.sent.append(statement.name)
-        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        if isinstance(answer, BaseException):
-            raise answer
-        return answer
+        return self.answer(statement.name)
 
     async def run_script(self, script: bytes, until: float = math.inf) -> Any:
         self.scripts.append(script)
@@ -80,9 +59,6 @@ class Source:
     @property
     def is_direct(self) -> bool:
         return self.facts.is_direct
-
-    def is_broken(self) -> bool:
-        return self.is_failed
 
     def forget_prepared(self) -> None:
         self.forgotten += 1
