@@ -4,7 +4,7 @@ The file has a table `[[bug]]` for each: `id`, `harm` (what a user would suffer)
 exact texts `old` and `new`. Write them without looking at the tests. What survives needs a test.
 
 The few test files nearest to the bug go first, then all others of the part, several at a time. A test that fails has
-caught the bug only if it fails once more by itself, and passes on the library as it is: a busy machine fails tests, too.
+caught the bug only if it fails again by itself, and passes on the library as it is: a busy machine fails tests as well.
 """
 
 from __future__ import annotations
