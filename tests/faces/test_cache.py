@@ -769,9 +769,11 @@ def test_a_cancelled_builder_leaves_the_lock_free_and_another_builds(store: Manu
             while not sum(len(build.signals) for build in client._open().builds.values()):
                 await asyncio.sleep(0.001)
             builder.cancel()
+            began = store.clock.now()
             with pytest.raises(asyncio.CancelledError):
                 await builder
             assert await waiter == "quick"
+            assert store.clock.now() - began < 3600, "the lock was kept for its ttl"
             assert await client.inspect("cache:6:prices:x") is None
 
     asyncio.run(story())

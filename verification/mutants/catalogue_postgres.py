@@ -116,10 +116,18 @@ POSTGRES_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "PG-dead-waiter",
-        "a lock that is handed to a waiter that is gone stays taken for a whole ttl",
+        "a lock that a break hands to a waiter that is gone stays taken for a whole ttl",
         "_backends/postgres/sql/rules.sql",
         "    next.expires := at + make_interval(secs => least(next.ttl, 3));\n",
         "    next.expires := at + make_interval(secs => next.ttl);\n",
+        (_OF_GRANTS, "-k", "handed_to_a_waiter"),
+    ),
+    Mutant(
+        "PG-dead-waiter-of-a-release",
+        "a lock that is released to a waiter that is gone stays taken for a whole ttl",
+        _VERBS,
+        "  next.expires := at OPERATOR(pg_catalog.+) pg_catalog.make_interval(secs => least(next.ttl, 3));\n",
+        "  next.expires := at OPERATOR(pg_catalog.+) pg_catalog.make_interval(secs => next.ttl);\n",
         (_OF_GRANTS, "-k", "handed_to_a_waiter"),
     ),
     Mutant(

@@ -369,11 +369,15 @@ def test_grant_whose_time_is_over_is_neither_renewed_nor_released(
     assert run(backend.release(grant)) is False
 
 
-def test_lock_that_is_handed_to_a_waiter_that_is_gone_is_soon_free_again(rows: Any) -> None:
+@pytest.mark.parametrize("end", ["a release", "a break"])
+def test_lock_that_is_handed_to_a_waiter_that_is_gone_is_soon_free_again(rows: Any, end: str) -> None:
     """It lasts for three re-checks, not for the ttl, until its new holder has shown that it lives."""
     grant = run(rows.try_acquire(claim_of()))
     run(rows.join(claim_of(ttl=600.0)))
-    assert run(rows.release(grant)) is True
+    if end == "a release":
+        assert run(rows.release(grant)) is True
+    else:
+        assert run(rows.break_(grant.claim.key, grant.fence, "stuck", now=True)) is True
     state = run(rows.inspect(grant.claim.key))
     assert state is not None
     assert state.holdings[0].expires_in <= 3
