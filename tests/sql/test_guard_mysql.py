@@ -487,11 +487,11 @@ def test_store_that_has_gone_back_is_told_what_the_table_has_seen(url: str, clie
 
 @pytest.mark.parametrize("number", [1213, 1205, 1020, 1412, 1613, 1614, 1689, 3101, 3572])
 def test_errors_that_ask_for_another_try_are_known_through_every_wrapper(number: int) -> None:
-    error = pymysql.err.OperationalError(number, "in the words of the server")
+    error = pymysql.OperationalError(number, "in the words of the server")
     wrapped = sqlalchemy.exc.DBAPIError("SELECT 1", {}, error)
     caused = ValueError()
     caused.__cause__ = error
     assert is_retryable(error)
     assert is_retryable(wrapped)
     assert is_retryable(caused)
-    assert not is_retryable(pymysql.err.IntegrityError(1062, "a duplicate"))
+    assert not is_retryable(pymysql.IntegrityError(1062, "a duplicate"))

@@ -42,7 +42,7 @@ def pg(state: str) -> Exception:
 
 
 def my(number: int, words: str = "why") -> Exception:
-    error: Exception = pymysql.err.OperationalError(number, words)
+    error: Exception = pymysql.OperationalError(number, words)
     return error
 
 
@@ -161,7 +161,7 @@ table(
     *((my(number), TELL, SHARED) for number in (1044, 1142, 1143, 1227, 1370)),
     *((my(number), TELL, r"verb\(\) has to write, .*read-only") for number in (1290, 1792, 1836)),
     (my(1046), TELL, "no current database: USE one, or name one with schema="),
-    (my(1062), pymysql.err.OperationalError, "1062"),
+    (my(1062), pymysql.OperationalError, "1062"),
     (TELL("ours"), TELL, "^ours$"),
     (StaleFence("ours"), StaleFence, "^ours$"),
     (RETRY("ours"), RETRY, "^ours$"),
@@ -364,7 +364,7 @@ def test_a_record_that_another_has_locked_is_left_to_it(error: Exception, remove
     assert run(my_keys._remove(wire, "DELETE", {})) == removed
     wire = ScriptedWire(my(1146), dialect="mysql")
     wire.driver = Server("10.11.6-MariaDB")
-    with pytest.raises(pymysql.err.OperationalError):
+    with pytest.raises(pymysql.OperationalError):
         run(my_keys._remove(wire, "DELETE", {}))
 
 

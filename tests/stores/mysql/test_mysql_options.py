@@ -120,7 +120,7 @@ class Dialed:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, error: Exception | None = None) -> None:
         self.words: dict[str, Any] = {}
-        self.error = error or pymysql.err.OperationalError(2003, "refused")
+        self.error = error or pymysql.OperationalError(2003, "refused")
         monkeypatch.setattr(mysql, "_Driver", self)
 
     def __call__(self, **words: Any) -> None:
@@ -186,7 +186,7 @@ def test_files_of_tls_that_cannot_be_read_are_a_mistake_of_the_url(monkeypatch: 
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (pymysql.err.OperationalError(1045, "Access denied"), BackendRejected),
+        (pymysql.OperationalError(1045, "Access denied"), BackendRejected),
         (OSError(111, "refused"), BackendUnavailable),
         (RuntimeError("cryptography is required"), BackendUnavailable),
     ],
