@@ -21,7 +21,18 @@ if TYPE_CHECKING:
     from leasehold.testing import contract
     from verification.lab.redis import RedisServer
 
-__all__ = ["SHORT", "connected", "drop_lock", "has_lock", "held_on", "lock_key", "opened_store", "proxied", "tell"]
+__all__ = [
+    "SHORT",
+    "connected",
+    "drop_lock",
+    "has_lock",
+    "held_on",
+    "highest_number",
+    "lock_key",
+    "opened_store",
+    "proxied",
+    "tell",
+]
 
 SHORT = 1.0  # a max_ttl with which a node that forgot sits out for 5 s
 
@@ -62,6 +73,11 @@ def has_lock(server: RedisServer, name: str = "name") -> int | None:
     seconds, microseconds = server.ask("TIME")
     now = int(seconds) * 1000 + int(microseconds) // 1000
     return int(number) if owner is not None and int(ends) > now else None
+
+
+def highest_number(server: RedisServer, name: str = "name") -> int:
+    """No vote or repair below this is accepted by this node; a release raises it above its own number."""
+    return int(server.ask("HGET", lock_key(name), "c") or 0)
 
 
 def held_on(nodes: RedlockNodes, name: str = "name") -> int:
