@@ -223,6 +223,20 @@ def test_a_broken_grant_that_is_released_early_keeps_its_min_hold() -> None:
     assert isinstance(rules.try_acquire(rows, exclusive(2)), Grant)
 
 
+@pytest.mark.parametrize(("min_hold", "kept"), [(0.0, None), (10.0, 10.0)])
+def test_a_clock_that_was_set_back_keeps_a_released_lock_for_its_min_hold_at_most(
+    min_hold: float, kept: float | None
+) -> None:
+    """It was kept for as long as the clock had fallen back, also without a min_hold."""
+    rows, _ = local_rows()
+    grant = rules.try_acquire(rows, exclusive(1, ttl=30.0, min_hold=min_hold))
+    assert isinstance(grant, Grant)
+    rows.now -= 3600.0
+    assert rules.release(rows, grant) is True
+    following = rules.try_acquire(rows, exclusive(2))
+    assert (following.retry_after if isinstance(following, Refusal) else None) == kept
+
+
 def test_a_grant_that_was_released_early_is_no_longer_its_holder_s() -> None:
     rows, _ = local_rows()
     grant = rules.try_acquire(rows, exclusive(1, ttl=30.0, min_hold=10.0))

@@ -21,6 +21,16 @@ KIT_MUTANTS: tuple[Mutant, ...] = (
         contract("operators:a_broken_grant_is_not_granted_again_when_its_claim_is_sent_again"),
     ),
     Mutant(
+        "kit-clock-fell-back",
+        "a release keeps the lock for as long as the store's clock fell back",
+        _RULES,
+        "kept_until = min(row.since, rows.now) + row.claim.min_hold",
+        "kept_until = row.since + row.claim.min_hold",
+        (
+            "tests/unit/test_kit_rules.py::test_a_clock_that_was_set_back_keeps_a_released_lock_for_its_min_hold_at_most",
+        ),
+    ),
+    Mutant(
         "blind-renew-one-fails-all",
         "a lost answer for one grant fails the renewal of the whole batch",
         _DOCUMENTS,

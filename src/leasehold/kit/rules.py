@@ -225,7 +225,8 @@ def release(rows: Rows, wanted: Grant) -> bool | Loss:
     if row is None:
         return False
     if row.state == _HOLDING:
-        kept_until = row.since + row.claim.min_hold
+        # Never longer than its min_hold from now, even if the store's clock was set back since it was granted.
+        kept_until = min(row.since, rows.now) + row.claim.min_hold
         if kept_until > rows.now:
             row.state, row.expires = _COOLING, kept_until
             rows.update(row)
