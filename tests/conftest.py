@@ -44,7 +44,7 @@ LONG = frozenset({
     "test_oversell_scenario", "test_partition_processes", "test_queue_processes", "test_redis_failover",
     "test_redis_network", "test_redis_processes", "test_redis_scenarios", "test_redis_slots", "test_redlock_nodes",
     "test_reservation_processes", "test_site", "test_sqlite_processes", "test_zookeeper_client",
-    "test_zookeeper_leader", "test_zookeeper_silence",
+    "test_seeds", "test_shrinking", "test_store_seeds", "test_zookeeper_leader", "test_zookeeper_silence",
 })  # fmt: skip
 
 

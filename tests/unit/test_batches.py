@@ -96,10 +96,12 @@ def test_who_is_next_came_before_the_batch_began_and_is_not_the_delegate_while_i
     late = waiter_of(queue)
     assert queue.next_in_line(batch) is first
     queue.delegate = first
+    assert queue.next_in_line(batch) is first, "it has no place, and asks for none yet"
+    queue.is_asking = True
     assert queue.next_in_line(batch) is second, "a request of the first is under way"
-    queue.place = place_of(0)
+    queue.place, queue.is_asking = place_of(0), False
     assert queue.next_in_line(batch) is first
-    queue.delegate, queue.place = second, None
+    queue.delegate, queue.place, queue.is_asking = second, None, True
     assert queue.next_in_line(batch) is first
     queue.drop(first)
     queue.drop(second)
@@ -109,6 +111,21 @@ def test_who_is_next_came_before_the_batch_began_and_is_not_the_delegate_while_i
     assert queue.next_in_line(Batch(queue, grant_of(), NOW, SURE)) is None, "there is no second one"
     queue.drop(late)
     assert queue.next_in_line(batch) is None
+
+
+def test_a_batch_serves_all_in_line_if_it_has_a_fence_for_each_and_time() -> None:
+    queue, (first, second) = line(2)
+    tenure = first_of(queue, first, grant_of(spare=1), NOW, NOW)
+    batch = tenure.batch
+    queue.drop(first)
+    assert batch.serves_all_until(second, NOW) == batch.until
+    assert batch.serves_all_until(second, batch.until) == 0.0, "its time is over"
+    late = waiter_of(queue)
+    assert batch.serves_all_until(late, NOW) == 0.0, "it came later"
+    assert batch.serves_all_until(second, NOW) == 0.0, "one fence for two"
+    queue.drop(late)
+    tenure.state = State.LOST
+    assert batch.serves_all_until(second, NOW) == 0.0, "its tenure has ended"
 
 
 def test_a_line_is_idle_when_nobody_stands_in_it_and_none_can_come_back_from_a_batch() -> None:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import leasehold
-from leasehold import ConfigurationError, LeaseLost, UnsupportedCapability, events
+from leasehold import BackendError, ConfigurationError, LeaseLost, UnsupportedCapability, events
+from leasehold._core.backoff import GRACE
 from leasehold._core.linger import LingeringTenure
 from leasehold._core.local_queue import MOST
 from leasehold.testing import ManualStore
@@ -190,6 +191,21 @@ def test_a_call_of_other_terms_gives_it_back_first(options: dict[str, Any]) -> N
         await lease.release()
 
     run()
+
+
+@story
+async def test_giving_it_back_is_part_of_the_time_of_a_call_that_does_not_wait(scene: Scene) -> None:
+    """While the store was silent the call took a second for that, and then one of its own."""
+    await scene.park()
+    scene.store.faults.mute(10)
+    began = scene.store.clock.now()
+    call = asyncio.create_task(scene.lock(ttl=20).try_acquire())
+    while not call.done():
+        for _ in range(50):
+            await asyncio.sleep(0)
+        scene.store.clock.advance(0.05)
+    assert isinstance(call.exception(), BackendError)
+    assert scene.store.clock.now() - began <= GRACE + 0.1
 
 
 @story

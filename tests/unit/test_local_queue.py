@@ -81,7 +81,7 @@ class Scene:
         await held.release()
         first = await self.tasks[0]
         if number > 1:
-            await self.until(lambda: self.line.place is not None)
+            await self.until(lambda: self.line.is_resting or self.line.place is not None)
         return first
 
     async def until(self, condition: Callable[[], object]) -> None:
@@ -126,7 +126,7 @@ class _as_is:
 @story
 async def test_those_who_wait_share_one_place_and_are_served_in_order_without_a_request(scene: Scene) -> None:
     lease = await scene.batch(5)
-    assert (await scene.in_the_store())[1] == 1
+    assert (await scene.in_the_store())[1] == 0, "a batch is going to serve them all"
     before, fences = len(scene.calls), [lease.fence]
     for task in scene.tasks[1:]:
         assert not task.done()
@@ -134,7 +134,7 @@ async def test_those_who_wait_share_one_place_and_are_served_in_order_without_a_
         lease = await task
         fences.append(lease.fence)
     assert fences == list(range(fences[0], fences[0] + 5))
-    assert [verb for verb in scene.calls[before:] if verb != "inspect"] == ["withdraw"]  # of the last one's place
+    assert [verb for verb in scene.calls[before:] if verb != "inspect"] == []
     assert (await scene.in_the_store()) == ([fences[0]], 0)
     await lease.renew()
     assert (await scene.in_the_store()) == ([fences[-1]], 0)
@@ -172,7 +172,6 @@ async def test_who_comes_after_the_grant_waits_for_the_next_one(scene: Scene) ->
     await scene.until(lambda: scene.calls.count("join") == 3)
     await held.release()
     first = await scene.tasks[0]
-    await scene.until(lambda: scene.line.place is not None)
     await scene.come(1)
     await first.release()
     second = await scene.tasks[1]
@@ -397,13 +396,73 @@ async def test_a_delegate_whose_request_is_under_way_is_passed_over(scene: Scene
     second = await scene.tasks[1]
     delegate = scene.line.delegate
     assert delegate is not None
-    place, scene.line.place = scene.line.place, None  # as while its request is under way
+    scene.line.is_asking = True  # as while its request is under way
     assert scene.line.waiting[0] is delegate
     before = scene.calls.count("release")
     await second.release()
     assert scene.calls.count("release") == before + 1
-    scene.line.place = place
+    scene.line.is_asking = False
+    delegate.signal.set()
     await scene.tasks[2]
+
+
+@story
+async def test_a_delegate_that_a_batch_will_serve_takes_a_place_when_the_time_of_the_batch_is_over(scene: Scene) -> None:
+    await scene.batch(3)
+    before = scene.calls.count("join")
+    scene.store.clock.advance(local_queue.LONGEST * 0.99)
+    await asyncio.sleep(0)
+    assert scene.calls.count("join") == before
+    scene.store.clock.advance(local_queue.LONGEST * 0.01)
+    await scene.until(lambda: scene.line.place is not None)
+    assert scene.calls.count("join") == before + 1
+
+
+@story
+async def test_who_comes_during_a_batch_takes_the_place_for_the_next_and_all_of_the_batch_are_served(
+    scene: Scene,
+) -> None:
+    """A request of the last one kept it from being served: four threads in turn had three grants a batch."""
+    first = await scene.batch(4)
+    joins = scene.calls.count("join")
+    await scene.come(1)
+    await scene.until(lambda: scene.line.place is not None)
+    assert scene.calls.count("join") == joins + 1
+    lease, releases = first, scene.calls.count("release")
+    for task in scene.tasks[1:4]:
+        await lease.release()
+        lease = await task
+    assert lease.fence == first.fence + 3
+    assert scene.calls.count("release") == releases
+    await lease.release()
+    assert scene.calls.count("release") == releases + 1
+    assert (await scene.tasks[4]).fence > lease.fence
+
+
+@story
+async def test_a_batch_that_ends_early_has_its_delegate_take_a_place_at_once(scene: Scene) -> None:
+    first = await scene.batch(3)
+    assert scene.line.batch is not None
+    scene.line.batch.left = 0
+    await first.release()
+    await (await scene.tasks[1]).release()
+    await (await scene.tasks[2]).release()
+    assert await scene.in_the_store() == ([], 0)
+
+
+@story
+async def test_a_delegate_that_rests_and_gives_up_leaves_nothing(scene: Scene) -> None:
+    first = await scene.batch(3)
+    before = len(scene.calls)
+    scene.tasks[2].cancel()
+    await asyncio.wait([scene.tasks[2]])
+    assert scene.calls[before:] == []
+    await scene.until(lambda: scene.line.delegate is not None)
+    assert scene.line.delegate in scene.line.waiting
+    await first.release()
+    await (await scene.tasks[1]).release()
+    assert await scene.in_the_store() == ([], 0)
+    assert scene.is_empty()
 
 
 @story

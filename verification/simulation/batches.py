@@ -86,6 +86,12 @@ class Batches:
         """A lease was given back, or passed on."""
         self._released.setdefault((name, fence), self._world.now)
 
+    def is_of_a_broken_grant(self, tenure: Tenure) -> bool:
+        """Whether the grant was broken at once before this lease was passed on: its client learns that later."""
+        owner, fence = tenure.grant.claim.owner, tenure.grant.fence
+        _, first = self._model.granted_at.get(owner, (math.inf, fence))
+        return fence != first and owner in self._model.broken_at_once
+
     def used(self, tenure: Tenure, called_at: float) -> None:
         """A call that began then has returned this lease."""
         grant, what = tenure.grant, f"{tenure.name} fence {tenure.grant.fence}"

@@ -166,6 +166,6 @@ def fence_disorder(grants: Iterable[Grants]) -> str | None:
             while place < len(returned) and returned[place].returned < grant.began:
                 highest = max(highest, returned[place].fence)
                 place += 1
-            if grant.fence <= highest:
+            if grant.fence <= highest and not grant.excused:
                 return f"{name}: fence {grant.fence} came after {highest}"
     return None

@@ -45,6 +45,7 @@ class Grants:
     began: int
     returned: int
     fence: int
+    excused: bool = False  # its client could not know yet that an operator had ended the grant that it was part of
 
 
 class History:
@@ -73,10 +74,10 @@ class History:
         self.world.note(process.name, "acquire", name, "patient" if patient else "")
         return Attempt(name, process, patient, self.tick(), self.world.now)
 
-    def granted(self, attempt: Attempt, name: str, fence: int) -> None:
+    def granted(self, attempt: Attempt, name: str, fence: int, *, excused: bool = False) -> None:
         """A call returned a lease."""
         attempt.ended = self.tick()
-        self.grants.append(Grants(name, attempt.began, attempt.ended, fence))
+        self.grants.append(Grants(name, attempt.began, attempt.ended, fence, excused))
         self.world.note(attempt.process.name, "granted", name, fence)
         self.counts["grants"] += 1
 

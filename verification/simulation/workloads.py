@@ -374,7 +374,8 @@ class Actor:
                 if later:
                     self._runtime.start(self._check_cleaned_up(names, later, why), "check")
         for each in leases:
-            scene.history.granted(attempt, each.name, each.fence)
+            excused = scene.batches.is_of_a_broken_grant(each._tenure)
+            scene.history.granted(attempt, each.name, each.fence, excused=excused)
             scene.batches.used(each._tenure, attempt.began_at)
             scene.beliefs.limit(each.name, each.fence, self._max_hold(lock, each.name))
         if len(leases) == 1 and leases[0].remaining() <= 0:

@@ -64,13 +64,14 @@ async def acquire(opened: OpenClient, spec: LockSpec, deadline: float | None, ho
 
 async def try_acquire(opened: OpenClient, spec: LockSpec) -> Tenure | None:
     """Ask once; None if the lock is not free."""
+    deadline = opened.runtime.now()  # giving back what is parked is part of the call
     if spec.reentrant and (again := opened.enter_again(spec)) is not None:
         return again
     if opened.parked and (parked := await take_parked(opened, spec)) is not None:
         return parked
     if opened.seen:
         await repair_fence(opened, spec)
-    attempt = (_LingeringAttempt if spec.linger else _Attempt)(opened, spec, opened.runtime.now(), QUEUE_OR_POLL)
+    attempt = (_LingeringAttempt if spec.linger else _Attempt)(opened, spec, deadline, QUEUE_OR_POLL)
     try:
         tenure = await attempt.try_once()
         if tenure is None:

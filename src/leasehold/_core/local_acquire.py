@@ -58,7 +58,7 @@ class LocalAttempt(Attempt):
             if waiter.queue.delegate is waiter:
                 await self._be_the_delegate(local, waiter)
             else:
-                await self._wait_in_line(waiter)
+                await self._wait_in_line(waiter, math.inf)
         return await self._pick_up(local, tenure)
 
     async def heard(self, local: LocalQueues, answer: Grant | Place | Refusal) -> None:
@@ -95,6 +95,10 @@ class LocalAttempt(Attempt):
         store: Any = self._backend  # with FIFO it is a `Queueing`
         place = waiter.queue.place
         if place is None:
+            if (until := local.rests_until(waiter)) > 0.0:
+                if until < math.inf:
+                    await self._wait_in_line(waiter, until)
+                return
             # It may be granted at once, and others stand in line.
             self._claim = claim = replace(self._fresh_claim(), spare=waiter.queue.fences_wanted)
             await self.heard(local, await self._send(store.join, claim))
@@ -105,7 +109,7 @@ class LocalAttempt(Attempt):
         if local.may_ask(waiter):
             await self.heard(local, await self._send(store.turn, place))
 
-    async def _wait_in_line(self, waiter: LocalWaiter) -> None:
+    async def _wait_in_line(self, waiter: LocalWaiter, until: float) -> None:
         queue, spec = waiter.queue, self._spec
         self._refusal = queue.refusal or Refusal(spec.key, spec.holder)
         now = self._runtime.now()
@@ -115,7 +119,7 @@ class LocalAttempt(Attempt):
         is_slow = not self._warned and now >= self._started + spec.slow_wait  # as `wake` is computed: no rounding
         ahead = queue.ahead_of(waiter) if is_slow or self._how.on_wait is not None else None
         self._warn_if_slow(now, ahead)
-        wake = min(self._deadline, now + LONGEST_WAIT)
+        wake = min(self._deadline, now + LONGEST_WAIT, until)
         if not self._warned:
             wake = min(wake, self._started + spec.slow_wait)
         await self._wait(waiter.signal, wake, ahead)

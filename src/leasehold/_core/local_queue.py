@@ -9,7 +9,9 @@ is higher than the one before, and lower than that of any other grant. Then the 
 other clients wait. So a waiter elsewhere is overtaken by one batch at most.
 
 Whenever someone stands in line here, one of them is the delegate, also during a batch. So nothing has to be done for
-the others when a tenure is lost, broken or dropped: their place in the store comes to its turn.
+the others when a tenure is lost, broken or dropped: their place in the store comes to its turn. A delegate that a batch
+is going to serve asks for a place only when the batch has ended or its time is over: a request under way would keep it
+from being served. Whoever comes meanwhile is the delegate instead, and asks at once.
 
 The delegate is whoever came last, as far as there is a choice: it is served last here, and a place changes hands only
 when its delegate leaves. Everything below that decides runs under the keeper's guard.
@@ -17,6 +19,7 @@ when its delegate leaves. Everything below that decides runs under the keeper's 
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections import deque
 from itertools import islice
@@ -80,14 +83,15 @@ class LocalWaiter:
 class LocalQueue:
     """Who stands in line for one name."""
 
-    __slots__ = ("arrivals", "batch", "delegate", "failure", "place", "refusal", "terms", "waiting")
+    __slots__ = ("arrivals", "batch", "delegate", "failure", "is_asking", "place", "refusal", "terms", "waiting")
 
     def __init__(self, spec: LockSpec) -> None:
         self.terms: tuple[str, float, Holder] = (spec.key, spec.ttl, spec.holder)
         self.arrivals: int = 0
         self.waiting: deque[LocalWaiter] = deque()
         self.delegate: LocalWaiter | None = None
-        self.place: Place | None = None  # the delegate's; None while one of its requests is under way
+        self.is_asking: bool = False  # a request of the delegate is under way, and its answer decides
+        self.place: Place | None = None  # the delegate's; None while it is asking, or need not have one yet
         self.batch: Batch | None = None  # the last one
         self.refusal: Refusal | None = None  # the last known reason to wait
         self.failure: str | None = None  # why the delegate does not reach the store
@@ -96,6 +100,11 @@ class LocalQueue:
     def is_idle(self) -> bool:
         """Whether no one stands in line, and no one can come back from a batch."""
         return not self.waiting and self.delegate is None and (self.batch is None or self.batch.is_over())
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether the delegate leaves the store alone for now, because a batch is going to serve it."""
+        return self.delegate is not None and self.place is None and not self.is_asking
 
     @property
     def fences_wanted(self) -> int:
@@ -119,7 +128,7 @@ class LocalQueue:
         """Who is to be served next by this batch; not a delegate whose request is under way."""
         waiting = self.waiting
         first = waiting[0] if waiting else None
-        if first is not None and first is self.delegate and self.place is None:
+        if first is not None and first is self.delegate and self.is_asking:
             first = waiting[1] if len(waiting) > 1 else None
         return first if first is not None and first.arrival <= batch.last else None
 
@@ -143,6 +152,11 @@ class Batch:
         """Whether its tenure has ended."""
         tenure = None if self.present is None else self.present()
         return tenure is None or tenure.state is not HELD
+
+    def serves_all_until(self, waiter: LocalWaiter, now: float) -> float:
+        """Until when it may still serve this waiter and all ahead of it; 0 if it cannot."""
+        is_enough = waiter.arrival <= self.last and len(self.queue.waiting) <= self.left
+        return self.until if is_enough and now < self.until and not self.is_over() else 0.0
 
     def passes_on(self, tenure: LocalTenure, now: float) -> bool:
         """Whether another one may have it now: with at least half of what the store gave still to go."""
@@ -221,7 +235,7 @@ class LocalQueues:
                 return False
             waiter = self._line_up(queue, call)
             call.give_up_claim()  # of an earlier round: the store has nothing of it any more
-            if queue.delegate is None:
+            if queue.delegate is None or queue.is_resting:
                 queue.delegate = waiter
         return True
 
@@ -252,24 +266,40 @@ class LocalQueues:
                 waiter.signal.clear()
             return waiter.tenure
 
+    def rests_until(self, waiter: LocalWaiter) -> float:
+        """Until when the delegate, which has no place, need not ask the store for one: a batch is going to serve it.
+
+        0: it has to ask now, and until it has the answer it is not served. Infinity: it was served.
+        """
+        queue = waiter.queue
+        with self._keeper.guard:
+            if waiter.tenure is not None or queue.delegate is not waiter:
+                return math.inf
+            until = 0.0 if queue.batch is None else queue.batch.serves_all_until(waiter, self._runtime.now())
+            queue.is_asking = not until
+            waiter.signal.clear()
+        return until
+
     def may_ask(self, waiter: LocalWaiter) -> bool:
         """Whether the delegate has to ask the store: it was not served. Until it has the answer it is not."""
+        queue = waiter.queue
         with self._keeper.guard:
             if waiter.tenure is None:
-                waiter.queue.place = None
+                queue.place, queue.is_asking = None, True
             return waiter.tenure is None
 
     def stand(self, waiter: LocalWaiter, place: Place) -> None:
         """The delegate has this place in the store."""
+        queue = waiter.queue
         with self._keeper.guard:
-            waiter.queue.place, waiter.signal = place, place.signal
+            queue.place, queue.is_asking, waiter.signal = place, False, place.signal
 
     def _upgraded(self, key: str, found: LocalQueue | Call) -> LocalQueue:
         """The line of a key; of one that has only asked so far it becomes the first, and the delegate."""
         if isinstance(found, LocalQueue):
             return found
         queue = LocalQueue(found.spec)
-        queue.delegate = self._line_up(queue, found)
+        queue.delegate, queue.is_asking = self._line_up(queue, found), True
         self.queues[key] = queue
         return queue
 
@@ -296,7 +326,7 @@ class LocalQueues:
             self._keeper.admit(tenure, True)  # noqa: FBT003 - see there
             first.signal.set()  # it looks when the guard is free
             waiter.call.give_up_claim()
-            first.tenure, queue.batch = tenure, tenure.batch
+            first.tenure, queue.batch, queue.is_asking = tenure, tenure.batch, False
             queue.waiting.popleft()
         return True
 
@@ -316,6 +346,8 @@ class LocalQueues:
             ):
                 batch.left = 0
                 queue.batch = None
+                if queue.is_resting:
+                    queue.delegate.signal.set()  # type: ignore[union-attr]  # there is one: it rests
                 self._forget(queue)
                 return False
             following = next_tenure(tenure, waiter, now)
@@ -356,7 +388,7 @@ class LocalQueues:
             if queue.place is not None:
                 other.call.adopt(delegate.call)
             other.signal.set()
-        queue.failure, queue.delegate = None, other
+        queue.failure, queue.delegate, queue.is_asking = None, other, False
 
     def send_away(self, queue: LocalQueue) -> None:
         """Give up the line: the store failed its delegate, and each of the others has to find out for itself."""
