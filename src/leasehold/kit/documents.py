@@ -267,7 +267,8 @@ class ClocklessBackend:
         if self._notifications is None:
             recheck = min(recheck, RECHECK_WITHOUT_NOTIFICATIONS)
         self._waiters.add(signal)
-        return Place(queued.row.claim, signal, recheck, queued.ahead, queued.holder, paused=queued.paused)
+        claim, after = queued.row.claim, queued.retry_after
+        return Place(claim, signal, recheck, queued.ahead, queued.holder, retry_after=after, paused=queued.paused)
 
     async def waiters_to_notify(self, key: str) -> Sequence[str]:
         """The owners of this name whose turn it may be."""
