@@ -26,6 +26,7 @@ from tools import draw_lab, interface
 from tools.advice_tables import draw_explanations, draw_needs, draw_stores_compared
 from tools.interface import first_paragraph
 from tools.store_options import draw_options
+from tools.store_urls import draw_store_urls
 from verification.models.catalogue import GROUPS, INSTANCES, Instance, recorded
 from verification.mutants.table import drawn as draw_bugs
 
@@ -103,8 +104,10 @@ LOSSES = {
         "the same; `leasehold doctor URL` looks at the store",
     ),
     LossReason.TAKEN: (
-        "the store does not know this grant any more: another holder came after it, or the store has lost its data, as "
-        "one that was restarted empty, flushed, or failed over to a copy that lags",
+        (
+            "the store does not know this grant any more: another holder came after it, or the store has lost its "
+            "data, as one that was restarted empty, flushed, or failed over to a copy that lags"
+        ),
         "stop writing, for another may hold the lock now; make the store keep its data, and guard what is written",
     ),
     LossReason.SESSION_ENDED: (
@@ -121,8 +124,7 @@ LOSSES = {
         "connect and acquire in the child",
     ),
     LossReason.CLOSED: (
-        "the client was closed while the lease was held, or its event loop ended; the store keeps it until its ttl is "
-        "over",
+        "the client was closed while it was held, or its event loop ended; the store keeps it until its ttl is over",
         "release before you close, or close with `release=True`",
     ),
     LossReason.GIVEN_BACK: (
@@ -295,6 +297,7 @@ DRAWINGS: dict[str, Callable[[], str]] = {
     "needs": draw_needs,
     "options": _options,
     "states": _states,
+    "store-urls": draw_store_urls,
     "stores": _stores,
     "stores-compared": draw_stores_compared,
 }
