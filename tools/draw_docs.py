@@ -21,11 +21,12 @@ from leasehold import errors, events
 from leasehold._core.states import TRANSITIONS, State
 from leasehold.telemetry.instruments import INSTRUMENTS
 from leasehold.testing.contract import REQUIRED
-from leasehold.values import Capability
+from leasehold.values import Capability, LossReason
 from tools import draw_lab, interface
 from tools.advice_tables import draw_explanations, draw_needs, draw_stores_compared
 from tools.interface import first_paragraph
 from tools.store_options import draw_options
+from tools.store_urls import draw_store_urls
 from verification.models.catalogue import GROUPS, INSTANCES, Instance, recorded
 from verification.mutants.table import drawn as draw_bugs
 
@@ -91,6 +92,49 @@ PROMISES = {
     Capability.SESSION: "a crash frees the lock when the store ends the session, without waiting for the ttl",
     Capability.PAUSE: "an operator can keep a name from being granted, without a process",
     Capability.RANGES: "waiters of one process hand the lock on without the store, each under its own fence",
+}
+# What happened to a lease that was lost, and what to do about it.
+LOSSES = {
+    LossReason.EXPIRED: (
+        "its time ran out without a renewal: the process or its event loop stood still, or the lock has `renew=False`",
+        "acquire again, and look at the state of the work first; a ttl that is longer than the pauses",
+    ),
+    LossReason.UNCONFIRMED: (
+        "its time ran out while the store did not confirm a renewal: the store or the way to it is down or slow",
+        "the same; `leasehold doctor URL` looks at the store",
+    ),
+    LossReason.TAKEN: (
+        (
+            "the store does not know this grant any more: another holder came after it, or the store has lost its "
+            "data, as one that was restarted empty, flushed, or failed over to a copy that lags"
+        ),
+        "stop writing, for another may hold the lock now; make the store keep its data, and guard what is written",
+    ),
+    LossReason.SESSION_ENDED: (
+        "the store ended the session that the grant lived in: etcd, ZooKeeper, `mode=session`",
+        "acquire again; if it happens often, look at the network and at pauses, or take a longer ttl",
+    ),
+    LossReason.BROKEN: ("an operator broke the lock", "read `lease.loss.detail`, which has the operator's reason"),
+    LossReason.MAX_HOLD: (
+        "it was held for as long as `max_hold` allows; a partition: for its grace time",
+        "find out what the work hung on; a longer `max_hold` if it only takes so long",
+    ),
+    LossReason.FORKED: (
+        "this is a child process, and the lease belongs to its parent, which still has it",
+        "connect and acquire in the child",
+    ),
+    LossReason.CLOSED: (
+        "the client was closed while it was held, or its event loop ended; the store keeps it until its ttl is over",
+        "release before you close, or close with `release=True`",
+    ),
+    LossReason.GIVEN_BACK: (
+        "the client was closed with `release=True`, or by a signal: another may hold the lock already",
+        "nothing, in a process that ends; let the work end before that",
+    ),
+    LossReason.RELEASED: (
+        "the holder itself released it, and then asked for it, as with `check()`; a leader: it stepped down",
+        "use a lease only until its release",
+    ),
 }
 
 
@@ -190,6 +234,12 @@ def _states() -> str:
     return "```mermaid\n" + "\n".join(lines) + f"\n```\n\n{_table(('a lease that is', 'on', 'becomes'), rows)}"
 
 
+def _losses() -> str:
+    """Every reason of a loss, with what to do."""
+    rows = [(f"`{reason}`", *LOSSES[reason]) for reason in LossReason]
+    return _table(("reason", "what happened", "what to do"), rows)
+
+
 def _names() -> str:
     """Every public name with its first sentence."""
     rows = [(f"`{name}`", first_paragraph(getattr(leasehold, name))) for name in leasehold.__all__]
@@ -240,12 +290,14 @@ DRAWINGS: dict[str, Callable[[], str]] = {
     "errors-explained": draw_explanations,
     "events": _events,
     **draw_lab.DRAWINGS,
+    "losses": _losses,
     "metrics": _metrics,
     "models": _models,
     "names": _names,
     "needs": draw_needs,
     "options": _options,
     "states": _states,
+    "store-urls": draw_store_urls,
     "stores": _stores,
     "stores-compared": draw_stores_compared,
 }

@@ -6,6 +6,7 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
+from leasehold._words import kind_of
 from leasehold.errors import ConfigurationError
 from leasehold.store_url import StoreURL, spelled
 
@@ -122,7 +123,7 @@ def find_store(target: object, options: Mapping[str, object] | None = None) -> S
         module = ADOPTERS.get(ancestor.__module__.partition(".")[0])
         if module is not None:
             return cast("Store", import_module(module).adopt(target, words))
-    raise ConfigurationError(f"cannot lock with a {type(target).__name__}: pass a store URL or a store")
+    raise ConfigurationError(f"cannot lock with {kind_of(target)}: pass a store URL or a store")
 
 
 def _opener(scheme: str) -> Callable[[StoreURL], Store]:

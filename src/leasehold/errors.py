@@ -89,7 +89,11 @@ __all__ = [
 
 
 class AcquireTimeout(LeaseholdError, TimeoutError):
-    """The wait for a lock ran out; `holder` is the one that had it then, `waited` the seconds that this call waited."""
+    """The wait for a lock ran out; `holder` is the one that had it then, `waited` the seconds that this call waited.
+
+    `retry_after`: the seconds until the grant in the way ends, as the store last said, unless it is renewed, or
+    released before. None where the store does not say it: etcd, ZooKeeper.
+    """
 
     def __init__(
         self,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import re
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -215,3 +217,27 @@ def test_every_test_file_has_a_name_of_its_own() -> None:
     """Two of one name cannot be run together by their paths, as a second look at failures does."""
     tests = [path.name for path in (SOURCE.parents[1] / "tests").rglob("test_*.py")]
     assert sorted(tests) == sorted(set(tests))
+
+
+def bare_articles(tree: ast.AST) -> list[int]:
+    """The lines of texts that put `a` before the name of a type, whatever its first letter is."""
+    return [
+        value.lineno
+        for text in ast.walk(tree)
+        if isinstance(text, ast.JoinedStr)
+        for before, value in pairwise(text.values)
+        if isinstance(before, ast.Constant)
+        and re.search(r"\b[Aa]n? $", str(before.value))
+        and isinstance(value, ast.FormattedValue)
+        and re.search(r"\btype\(|__(qual)?name__", ast.unparse(value))
+    ]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=names)
+def test_a_message_has_the_article_that_the_name_of_a_type_wants(path: Path) -> None:
+    assert bare_articles(trees()[path]) == [], "say it with leasehold._words.kind_of"
+
+
+def test_a_bare_article_is_found() -> None:
+    assert bare_articles(ast.parse('f"not a {type(tx).__name__}: " "x"')) == [1]
+    assert bare_articles(ast.parse('f"not {kind_of(tx)}, a {name}"')) == []

@@ -17,7 +17,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "leasehold"
 
 # Who may know whom, by first part of the module path below `leasehold`; modules of `_face` each by its own name. The
 # order is the order of the layers.
-FOR_ALL = {"_record", "_lazy", "_log"}  # know nothing of leasehold
+FOR_ALL = {"_record", "_lazy", "_log", "_words"}  # know nothing of leasehold
 MAY_IMPORT = {
     **{name: set() for name in FOR_ALL},
     "_error_roots": set(),

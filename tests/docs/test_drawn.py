@@ -13,7 +13,7 @@ from benchmarks.report import as_markdown, as_text
 from benchmarks.stores_page import SCENARIO, draw_stores_page
 from leasehold.kit.options import FENCE_FLOOR, TLS_OPTIONS, duration, flag
 from leasehold.testing import contract
-from leasehold.values import Capability
+from leasehold.values import Capability, LossReason
 from tools import draw_docs, store_options
 
 if TYPE_CHECKING:
@@ -43,6 +43,11 @@ def test_an_old_table_is_drawn_anew() -> None:
 def test_every_capability_and_every_store_is_explained() -> None:
     assert set(draw_docs.PROMISES) == set(Capability)
     assert set(draw_docs.TITLES) == set(contract.REQUIRED)
+
+
+def test_every_reason_of_a_loss_is_explained_in_the_order_in_which_it_is_declared() -> None:
+    assert list(draw_docs.LOSSES) == list(LossReason)
+    assert all(happened and do for happened, do in draw_docs.LOSSES.values())
 
 
 def test_an_option_is_drawn_with_its_default_as_a_url_writes_it() -> None:

@@ -151,6 +151,28 @@ def test_number_of_a_fence_counts_like_the_lease(desk: Desk, client: leasehold.C
     assert caught.value.name == "account", "the row knows the lock that the number does not"
 
 
+def test_guard_by_number_does_not_free_the_resource_from_its_lock(desk: Desk, client: leasehold.Client) -> None:
+    with client.lock("a").hold() as first, client.lock("b").hold() as second:
+        add_one(desk, first, resource="table account")
+        add_one(desk, first.fence, resource="table account")
+        with pytest.raises(ConfigurationError, match="only within one lock"):
+            add_one(desk, second, resource="table account")
+    assert total(desk) == 2
+
+
+def test_guard_by_number_does_not_open_the_resource_to_another_grant_with_that_number(
+    desk: Desk, client: leasehold.Client
+) -> None:
+    with client.lock("account").hold() as mine, leasehold.connect("memory://") as elsewhere:
+        add_one(desk, mine)
+        add_one(desk, mine.fence, resource="leasehold:account")
+        with elsewhere.lock("account").hold() as other:
+            assert other.fence == mine.fence
+            with pytest.raises(StaleFence):
+                add_one(desk, other)
+    assert total(desk) == 2
+
+
 def test_several_resources_are_guarded_in_one_transaction(desk: Desk, client: leasehold.Client) -> None:
     stale, current = two_in_turn(client.lock("second"))
     with client.lock("first").hold() as lease:

@@ -263,30 +263,6 @@ def test_earlier_read_is_refused_at_read_uncommitted_as_well(url: str, client: l
                 connection.commit()
 
 
-def test_guard_by_number_does_not_open_the_resource_to_another_grant_with_that_number(
-    url: str, client: leasehold.Client
-) -> None:
-    with client.lock("account").hold() as mine, leasehold.connect("memory://") as elsewhere:
-        with connect(url) as connection:
-            guard(connection, mine)
-        with connect(url) as connection:
-            guard(connection, mine.fence, resource="leasehold:account")
-        with elsewhere.lock("account").hold() as other, closing(connect(url)) as connection:
-            assert other.fence == mine.fence
-            with pytest.raises(StaleFence):
-                guard(connection, other)
-
-
-def test_guard_by_number_does_not_free_the_resource_from_its_lock(url: str, client: leasehold.Client) -> None:
-    with client.lock("a").hold() as first, client.lock("b").hold() as second, closing(connect(url)) as connection:
-        guard(connection, first, resource="account")
-        connection.commit()
-        guard(connection, first.fence, resource="account")
-        connection.commit()
-        with pytest.raises(ConfigurationError, match="only within one lock"):
-            guard(connection, second, resource="account")
-
-
 def test_reads_that_have_nothing_to_do_with_the_resource_can_be_trusted(url: str, client: leasehold.Client) -> None:
     stale, current = two_in_turn(client.lock("account"))
     with closing(connect(url)) as connection:

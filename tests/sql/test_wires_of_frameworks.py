@@ -64,7 +64,7 @@ def test_connection_and_sessions_of_sqlalchemy_are_known(tmp_path: Path) -> None
     sessions.remove()
     with engine.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
         assert wire_of(connection).transaction() is Transaction.AUTOCOMMIT
-    with pytest.raises(ConfigurationError, match=r"not a Engine: with engine\.begin"):
+    with pytest.raises(ConfigurationError, match=r"not an Engine: with engine\.begin"):
         wire_of(engine)
     asynchronous = create_async_engine(f"sqlite+aiosqlite:///{tmp_path}/wires.db")
     later = asynchronous.connect()

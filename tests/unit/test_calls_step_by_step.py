@@ -188,6 +188,18 @@ def test_a_waiter_asks_when_its_place_has_to_be_kept_alive_and_not_after_its_dea
     assert steps.calls[-1] == ("withdraw", NOW + 1.0 + GRACE)
 
 
+@pytest.mark.parametrize("after", [None, 0.1])
+def test_a_waiter_that_gives_up_is_told_when_to_ask_again_and_waits_no_other_way(
+    steps: Steps, after: float | None
+) -> None:
+    steps.answers("join", placed(0.4, retry_after=7.0))
+    steps.answers("turn", placed(0.4, retry_after=after))
+    with pytest.raises(AcquireTimeout) as late:
+        steps.client.lock("x", slow_wait=None).acquire(1.0)
+    assert late.value.retry_after == after, "as the last answer has it"
+    assert steps.waits == pytest.approx([0.4, 0.4, 0.2])
+
+
 def test_a_waiter_looks_up_when_its_wait_becomes_slow_and_is_told_of_once(steps: Steps) -> None:
     steps.answers("join", placed(5.0, ahead=2))
     steps.answers("turn", placed(5.0, ahead=1), placed(5.0), placed(5.0), granted())

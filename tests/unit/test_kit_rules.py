@@ -73,7 +73,7 @@ class Door:
         if isinstance(answer, Grant):
             return ("grant", self.fences.index(answer.fence), answer.ttl, answer.abandoned)
         if isinstance(answer, Place):
-            return ("place", answer.ahead, answer.holder)
+            return ("place", answer.ahead, answer.holder, answer.retry_after and round(answer.retry_after, 3))
         if isinstance(answer, Refusal):
             after = answer.retry_after
             return ("refusal", answer.holder, None if after is None else round(after, 3), answer.queue)
@@ -332,6 +332,9 @@ def test_a_refusal_of_a_paused_name_says_when_the_pause_is_over_and_not_when_the
     refusal = rules.try_acquire(rows, exclusive(2))
     assert isinstance(refusal, Refusal)
     assert refusal.retry_after == pytest.approx(85.0)
+    queued = rules.join(rows, exclusive(2))
+    assert isinstance(queued, rules.Queued)
+    assert queued.retry_after == pytest.approx(85.0), "a place says the same"
 
 
 def test_those_who_wait_decide_what_kind_of_lock_a_name_is_when_its_holder_is_gone() -> None:

@@ -145,6 +145,16 @@ def test_names_that_are_only_ever_granted_anew_are_forgotten_too(store: MemorySt
 # --- waiters
 
 
+def test_a_place_says_when_the_grant_in_its_way_ends(store: MemoryStore, clock: Clock) -> None:
+    granted(store.join(claim(1, ttl=10.0), ThreadSignal()))
+    clock.instant += 4.0
+    assert placed(store, 2).retry_after == pytest.approx(6.0)
+    clock.instant += 1.0
+    again = store.turn(placed(store, 2))
+    assert isinstance(again, Place)
+    assert again.retry_after == pytest.approx(5.0), "as it is now"
+
+
 def test_whoever_finds_a_holder_gone_wakes_the_next(store: MemoryStore, clock: Clock) -> None:
     granted(store.try_acquire(claim(1, ttl=1.0)))
     place = placed(store, 2)

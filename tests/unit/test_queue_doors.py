@@ -128,7 +128,7 @@ def test_what_is_no_source_of_transactions_is_refused() -> None:
     with pytest.raises(ConfigurationError, match=r"for this one use run_async\(\)"):
         run(through(open_door(lambda: made, is_async=False)))
     assert made.closed
-    with pytest.raises(ConfigurationError, match="a int, which is no connection and no block"):
+    with pytest.raises(ConfigurationError, match="an int, which is no connection and no block"):
         run(through(open_door(lambda: 7, is_async=False)))
     with pytest.raises(ConfigurationError, match=r"Django database is used with run\(\)"):
         open_door("default", is_async=True)

@@ -13,6 +13,7 @@ from leasehold._core.names import key_for
 from leasehold._face.operator_events import NamePaused
 from leasehold._fence_command import raise_command
 from leasehold._shown import printable, show_duration
+from leasehold._words import kind_of, with_article
 from leasehold.findings import Finding, Level
 from leasehold.values import Claim, Mode
 
@@ -140,3 +141,22 @@ def test_the_command_that_raises_a_fence_can_be_pasted_into_a_shell(
 ) -> None:
     command = raise_command(key_for(namespace, name), 18, "redis://h")
     assert shlex.split(command) == ["leasehold", "fence", "raise", *words, "--reason", "replaced"]
+
+
+class AsyncSession:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(1, "an int"), ("x", "a str"), (object(), "an object"), (AsyncSession(), "an AsyncSession"), (None, "a NoneType")],
+)
+def test_what_is_refused_is_named_with_its_article(value: object, words: str) -> None:
+    assert kind_of(value) == words
+
+
+@pytest.mark.parametrize(
+    ("noun", "words"), [("asyncpg.pool.Pool", "an asyncpg.pool.Pool"), ("URL", "a URL"), ("unit", "a unit"), ("", "a ")]
+)
+def test_an_article_is_chosen_by_the_first_letter(noun: str, words: str) -> None:
+    assert with_article(noun) == words

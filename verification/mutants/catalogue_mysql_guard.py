@@ -11,6 +11,7 @@ _TABLE = "sql/mysql_table.py"
 _TRIGGERS = "sql/guards/fence_mysql.sql"
 _KEYS = "sql/idempotency/mysql.py"
 _OF_GUARD = "tests/sql/test_guard_mysql.py"
+_OF_ALL_GUARDS = "tests/sql/test_guard.py"
 _OF_TRIGGERS = "tests/sql/test_triggers_mysql.py"
 _OF_KEYS = "tests/sql/test_idempotency_mysql.py"
 
@@ -30,6 +31,22 @@ MYSQL_GUARD_MUTANTS: tuple[Mutant, ...] = (
         "  passes = passes + IF({_IF_NEWER}, 1, 0),\n",
         "  passes = 1,\n",
         (_OF_GUARD, "-k", "exactly_if_another_has_committed_since and REPEATABLE"),
+    ),
+    Mutant(
+        "MG-number-frees-lock",
+        "a guard by number frees the resource from its lock; another lock's fences then pass",
+        _GUARD,
+        "  `lock` = IF({_IF_NEWER}, COALESCE(`lock`, UNHEX(%(lock)s)), `lock`),\n  exclusive_grant",
+        "  `lock` = IF({_IF_NEWER}, UNHEX(%(lock)s), `lock`),\n  exclusive_grant",
+        (_OF_ALL_GUARDS, "-k", "by_number and pymysql"),
+    ),
+    Mutant(
+        "MG-number-opens-grant",
+        "after a guard by number another grant with the same number passes",
+        _GUARD,
+        "    IF(%(fence)s = exclusive_fence, COALESCE(exclusive_grant, %(grant)s), %(grant)s), exclusive_grant),\n",
+        "    %(grant)s, exclusive_grant),\n",
+        (_OF_ALL_GUARDS, "-k", "by_number and pymysql"),
     ),
     Mutant(
         "MG-status-of-the-driver",

@@ -40,7 +40,7 @@ POSTGRES_MUTANTS: tuple[Mutant, ...] = (
         _GUARD,
         "      THEN coalesce(kept.exclusive_grant, excluded.exclusive_grant) ELSE excluded.exclusive_grant END\n",
         "      THEN excluded.exclusive_grant ELSE excluded.exclusive_grant END\n",
-        (_OF_GUARD, "-k", "by_number"),
+        ("tests/sql/test_guard.py", "-k", "by_number and psycopg"),
     ),
     Mutant(
         "PG-two-guard-tables",

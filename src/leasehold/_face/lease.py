@@ -73,8 +73,8 @@ class AsyncLease:
     def ttl(self) -> float:
         """Seconds that the store gives this lease at a time: the ttl of the lock, or what the store made of it.
 
-        Some stores round up, and some cannot give more than their sessions have. After a hand-over it is the short time
-        until the first renewal, which follows at once.
+        Some stores round up, and some cannot give more than their sessions have. After a hand-over it is a short
+        time at first; a tenth of a second later, if the lease is still held, a renewal makes it the whole.
         """
         return self._tenure.ttl
 

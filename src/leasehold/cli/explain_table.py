@@ -25,8 +25,10 @@ EXPLANATIONS = {
     ),
     "AcquireTimeout": Explanation(
         "From `acquire`, `hold` and `leasehold run` when the wait is over and another holder has the lock. Also a "
-        "TimeoutError. `holder` is the one that has it, `waited` how long this call waited, `retry_after` when to ask "
-        "again. `try_acquire` gives None instead.",
+        "TimeoutError. `holder` is the one that has it, `waited` how long this call waited. `retry_after`: "
+        "the seconds until the grant in the way ends, unless it is renewed, or released before. It is None on etcd and "
+        "ZooKeeper, whose answers do not say it, on Redlock while no holder has a majority, and for a call behind "
+        "others of its own client before the store was asked. `try_acquire` gives None instead of the error.",
         (
             "Answer `busy` (409 or 423 with Retry-After), or try again later; do not work without the lock.",
             "If it happens often, look at who holds it and for how long: leasehold info NAME, leasehold watch.",

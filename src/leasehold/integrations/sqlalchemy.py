@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import event
 from sqlalchemy.orm import Session, scoped_session
 
+from leasehold._words import kind_of
 from leasehold.errors import ConfigurationError
 from leasehold.sql import guard
 
@@ -60,5 +61,5 @@ def _blocking(session: Any) -> Session:
         session = session()
     found = getattr(session, "sync_session", session)  # an AsyncSession
     if not isinstance(found, Session):
-        raise ConfigurationError(f"fenced() takes a Session or AsyncSession, not a {type(session).__name__}")
+        raise ConfigurationError(f"fenced() takes a Session or AsyncSession, not {kind_of(session)}")
     return found

@@ -263,11 +263,11 @@ class ClocklessBackend:
             return error  # the answer for this grant: others may be renewed
 
     def _place(self, queued: Queued, signal: Signal) -> Place:
-        recheck = queued.early_recheck
+        claim, recheck, after = queued.row.claim, queued.early_recheck, queued.retry_after
         if self._notifications is None:
             recheck = min(recheck, RECHECK_WITHOUT_NOTIFICATIONS)
         self._waiters.add(signal)
-        return Place(queued.row.claim, signal, recheck, queued.ahead, queued.holder, paused=queued.paused)
+        return Place(claim, signal, recheck, queued.ahead, queued.holder, retry_after=after, paused=queued.paused)
 
     async def waiters_to_notify(self, key: str) -> Sequence[str]:
         """The owners of this name whose turn it may be."""

@@ -101,6 +101,11 @@ class Queued(NamedTuple):
             return self.recheck
         return min(self.recheck, max(self.ends, SHORTEST_RECHECK))
 
+    @property
+    def retry_after(self) -> float | None:
+        """When one who gives up may ask again, as a refusal would say it."""
+        return self.ends if self.paused is None else self.paused.expires_in
+
 
 def admits(claim: Claim, holders: Crowd, ahead: Crowd) -> bool:
     """Whether nothing that holds or waits ahead is in the way of this claim."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from leasehold._runtimes.threads import run
+from leasehold._words import kind_of
 from leasehold.errors import ConfigurationError
 from leasehold.sql.wires import Transaction, async_twin, wire_of
 
@@ -24,13 +25,13 @@ def call(tx: Any, name: str, work: Callable[[Wire], Coroutine[Any, Any, T]]) -> 
         wire = wire_of(tx)
         if not wire.is_async:
             return run(work(wire))
-    raise ConfigurationError(f"a {type(tx).__name__} is async: write await {name}_async(tx, ...)")
+    raise ConfigurationError(f"{kind_of(tx)} is async: write await {name}_async(tx, ...)")
 
 
 async def call_async(tx: Any, name: str, work: Callable[[Wire], Coroutine[Any, Any, T]]) -> T:
     """The same over one that is awaited; one that blocks is refused, for it would stop the event loop."""
     if async_twin(tx) is None and not wire_of(tx).is_async:
-        raise ConfigurationError(f"a {type(tx).__name__} is not async: write {name}(tx, ...)")
+        raise ConfigurationError(f"{kind_of(tx)} is not async: write {name}(tx, ...)")
     return await call_either(tx, work)
 
 

@@ -78,7 +78,7 @@ def _perform(store: MemoryStore, verb: str, arguments: Any, options: Any, signal
     except Exception as error:
         return error
     if isinstance(answer, Place):
-        return (answer.ahead, answer.holder, answer.paused)
+        return (answer.ahead, answer.holder, answer.retry_after, answer.paused)
     return answer
 
 
@@ -155,7 +155,8 @@ class _SharedBackend:
 
     def _placed(self, claim: Claim, answer: Any) -> Any:
         if isinstance(answer, tuple):
-            return Place(claim, self._runtime.signal(), RECHECK, answer[0], answer[1], paused=answer[2])
+            ahead, holder, after, paused = answer
+            return Place(claim, self._runtime.signal(), RECHECK, ahead, holder, retry_after=after, paused=paused)
         return answer
 
     def _ask(self, verb: str, *arguments: Any, **options: Any) -> Any:

@@ -11,10 +11,12 @@ import pytest
 from leasehold._backends.etcd import rpc
 from leasehold._backends.etcd.connection import CLOCK_KEPT, Connection, limit, until
 from leasehold._backends.etcd.errors import CallFailed, LeaseGone, is_surely_not_applied, to_backend_error
+from leasehold._backends.etcd.options import read_url
 from leasehold._backends.etcd.protobuf import block, fields, number
 from leasehold._backends.etcd.rpc import Method
 from leasehold._runtimes.threads import ThreadRuntime, run
 from leasehold.errors import BackendError, BackendRejected, BackendUnavailable, ClientClosed, OutcomeUnknown
+from leasehold.store_url import StoreURL
 from tests.stores.etcd.etcd_bench import DENIED, GONE, LABEL, LOST, REFUSED, RESET
 from tests.unit.kit_support import HandClock
 
@@ -200,7 +202,7 @@ def test_what_the_first_member_took_is_missing_at_the_next_one() -> None:
 
 def test_a_call_without_time_is_not_sent() -> None:
     cluster = Cluster()
-    with until(999.0), pytest.raises(BackendUnavailable, match="no time left") as refused:
+    with until(999.0), pytest.raises(BackendUnavailable, match=f"^{LABEL}: there was no time left") as refused:
         run(cluster.connection.call(Method.TXN, b""))
     assert refused.value.backend == LABEL
     assert cluster.counts() == [0, 0, 0]
@@ -290,7 +292,11 @@ def test_without_a_user_a_refused_token_is_an_error_at_once() -> None:
 @pytest.mark.parametrize(
     ("failure", "error", "word"),
     [
-        (CallFailed("FAILED_PRECONDITION", "etcdserver: authentication is not enabled"), BackendRejected, "no users"),
+        (
+            CallFailed("FAILED_PRECONDITION", "etcdserver: authentication is not enabled"),
+            BackendRejected,
+            f"^{LABEL} has no users",
+        ),
         (CallFailed("INVALID_ARGUMENT", "etcdserver: authentication failed"), BackendRejected, "authentication failed"),
         (LOST, BackendUnavailable, "try again"),
         (REFUSED, BackendUnavailable, "no etcd member"),
@@ -467,7 +473,7 @@ def test_a_member_that_does_not_tell_the_time_is_left_for_the_next_one() -> None
     cluster = Cluster(2)
     cluster.members[0].date_or_error = OSError("no route to host")
     cluster.members[1].date_or_error = head(1_800_000_000)
-    with pytest.raises(BackendUnavailable, match="no route to host") as refused:
+    with pytest.raises(BackendUnavailable, match=f"^{LABEL}: .*no route to host") as refused:
         run(cluster.connection.time())
     assert refused.value.backend == LABEL
     assert run(cluster.connection.time()) == 1_800_000_000
@@ -476,7 +482,7 @@ def test_a_member_that_does_not_tell_the_time_is_left_for_the_next_one() -> None
 def test_a_cluster_that_gives_no_time_is_told_where_it_may_be_found() -> None:
     cluster = Cluster(1)
     cluster.members[0].date_or_error = "HTTP/1.1 400 Bad Request\r\n\r\n"
-    with pytest.raises(BackendRejected, match=r"\?http_port=N"):
+    with pytest.raises(BackendRejected, match=rf"^{LABEL} .*\?http_port=N"):
         run(cluster.connection.time())
 
 
@@ -556,10 +562,27 @@ def test_each_refusal_comes_with_its_advice(code: str, advice: str) -> None:
     assert advice in str(error)
 
 
+@pytest.mark.parametrize(
+    ("code", "details"),
+    [
+        ("UNAVAILABLE", "failed to connect to all addresses"),
+        ("UNAVAILABLE", "tls: handshake failed"),
+        ("PERMISSION_DENIED", "etcdserver: permission denied"),
+        ("DEADLINE_EXCEEDED", ""),
+    ],
+)
+@pytest.mark.parametrize("reads", [True, False])
+def test_an_error_says_which_etcd_it_speaks_of_and_has_no_password(code: str, details: str, reads: bool) -> None:
+    label = read_url(StoreURL.parse("etcd://ana:secret@h1,h2:2479/locks")).label
+    text = str(to_backend_error(CallFailed(code, details), label, reads=reads))
+    assert text.startswith("etcd://ana@h1,h2:2479/locks: ")
+    assert "secret" not in text
+
+
 @pytest.mark.parametrize(("reads", "end"), [(True, "try again"), (False, "the request may have been applied")])
 def test_a_missing_answer_says_what_may_have_happened(reads: bool, end: str) -> None:
     error = to_backend_error(CallFailed("DEADLINE_EXCEEDED", ""), LABEL, reads=reads)
     assert type(error) is (BackendUnavailable if reads else OutcomeUnknown)
-    assert str(error) == f"etcd did not answer in time: no details; {end}"
+    assert str(error) == f"{LABEL}: etcd did not answer in time: no details; {end}"
     assert isinstance(error, BackendError)
     assert error.backend == LABEL

@@ -64,6 +64,7 @@ def test_release_grants_to_the_next_waiter_in_one_query_and_its_turn_is_one_read
         places = [await crowd.join(claim()) for _ in range(2)]
         eventually(lambda: listens(crowd))
         places = [await crowd.turn(place) for place in places]
+        assert all(0 < place.retry_after <= held.ttl for place in places), "when the grant in their way ends"
         holder._crowded.add(KEY)  # as it is, once it has seen that others wait
         releases, turns = Queries(holder), Queries(crowd)
         assert await holder.release(held) is True

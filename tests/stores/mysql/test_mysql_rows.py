@@ -339,6 +339,7 @@ def test_a_place_says_who_holds_and_when_to_look_again() -> None:
     assert queued is not None
     assert (queued.ahead, queued.holder, queued.ends, queued.recheck) == (2, HOLDER, 30.0, 1.0)
     assert (queued.row.number, queued.row.state, queued.row.expires) == (5, State.WAITING, NOW / 1e6 + 2)
+    assert queued.retry_after == 30.0
     first = place(ahead=b"0", ends=b"%d" % (NOW + 400_000)).queued()
     assert first is not None
     assert first.early_recheck == pytest.approx(0.4)
@@ -364,6 +365,9 @@ def test_a_waiter_behind_others_stays_when_nobody_holds() -> None:
     queued = place(ahead=b"1", ends=None, holder=None).queued()
     assert queued is not None
     assert (queued.ahead, queued.holder, queued.ends) == (1, None, None)
+    dead = place(ahead=b"1", ends=b"%d" % (NOW - 1_000_000)).queued()
+    assert dead is not None
+    assert dead.retry_after is None, "a grant that is over ends at no later time"
 
 
 def test_what_was_handed_over_lasts_for_what_is_left_of_it() -> None:

@@ -151,6 +151,12 @@ def test_a_place_knows_who_is_in_the_way(bench: Bench) -> None:
     assert (place.ahead, place.holder, place.paused, place.waiter.ahead) == (3, HOLDER, None, 3)
     paused = bench.place(facts=PAUSE, ends=12.5)
     assert (paused.holder, paused.paused.reason, paused.paused.expires_in) == (None, "moving", 12.5)
+    assert paused.retry_after == 12.5
+
+
+@pytest.mark.parametrize(("ends", "after"), [(12.5, 12.5), (0.0, None), (-3.0, None), (None, None)])
+def test_a_place_says_when_the_grant_in_its_way_ends(bench: Bench, ends: float | None, after: float | None) -> None:
+    assert bench.place(ends=ends).retry_after == after
 
 
 def test_a_place_whose_row_has_another_channel_asks_for_its_turn_at_once(bench: Bench) -> None:

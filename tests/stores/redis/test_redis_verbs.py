@@ -312,10 +312,11 @@ def test_place_is_looked_after_in_time(ttl: float, ahead: int, left: int, woken:
 @pytest.mark.parametrize(
     ("stored", "left", "off", "holder", "retry_after", "paused", "holds_off"),
     [
-        (STORED, 5_000, 0, ANA, None, None, False),
+        (STORED, 5_000, 0, ANA, 5.0, None, False),
+        (STORED, -1, 0, ANA, None, None, False),
         (b"", 7_000, 7_000, None, 7.0, None, True),
         (PAUSED, 5_000, 0, None, 5.0, Pause("moving", "ana", 5.0), False),
-        (STORED, 7_000, 7_000, ANA, None, None, False),
+        (STORED, 7_000, 7_000, ANA, 7.0, None, False),
     ],
 )
 def test_place_names_what_is_waited_for(

@@ -185,7 +185,9 @@ class Connection:
         return left
 
     def _no_time(self) -> BackendUnavailable:
-        return BackendUnavailable("there was no time left for a request to etcd; allow more", backend=self.label)
+        return BackendUnavailable(
+            f"{self.label}: there was no time left for the request; allow more", backend=self.label
+        )
 
     async def time(self) -> float:
         """The time of day of the member in use; its clock is the one that all clients share."""
@@ -200,11 +202,11 @@ class Connection:
         except OSError as error:
             self.move_on(self._current)
             raise BackendUnavailable(
-                f"the time of day could not be read from etcd over HTTP: {error}; try again", backend=self.label
+                f"{self.label}: the time of day could not be read over HTTP: {error}; try again", backend=self.label
             ) from None
         if found is None:
             raise BackendRejected(
-                "etcd gives no time of day over HTTP on its client port; name its HTTP port: ?http_port=N",
+                f"{self.label} gives no time of day over HTTP on its client port; name its HTTP port: ?http_port=N",
                 backend=self.label,
             )
         self._clock = (now + CLOCK_KEPT, found - self._runtime.now())
@@ -253,7 +255,7 @@ class Connection:
                 raise ClientClosed(backend=self.label) from None
             if failure.code == "FAILED_PRECONDITION":
                 raise BackendRejected(
-                    "this etcd has no users: authentication is not enabled; leave user and password out of the URL",
+                    f"{self.label} has no users: authentication is not enabled; leave user and password out of the URL",
                     backend=self.label,
                 ) from None
             raise to_backend_error(failure, self.label, reads=True) from None

@@ -79,23 +79,23 @@ def to_backend_error(failure: CallFailed, label: str, *, reads: bool) -> Backend
         return LeaseGone(details)
     if failure.code == "UNAVAILABLE" and any(text in details for text in _BAD_TLS):
         return BackendRejected(
-            f"the TLS handshake with etcd failed: {_short(details)}; check tls_ca, tls_cert and tls_key, "
+            f"{label}: the TLS handshake failed: {_short(details)}; check tls_ca, tls_cert and tls_key, "
             "and that the certificate has the host name of the URL",
             backend=label,
         )
     if is_surely_not_applied(failure):
         return BackendUnavailable(
-            f"no etcd member can be reached, or none has a leader: {_short(details)}; check the hosts in the URL, and "
-            "whether etcd is running",
+            f"{label}: no etcd member can be reached, or none has a leader: {_short(details)}; check the hosts in "
+            "the URL, and whether etcd is running",
             backend=label,
         )
     if failure.code in _REJECTED:
         advice = _ADVICE.get(failure.code, "look into etcd's log for the reason")
-        return BackendRejected(f"etcd refused the request: {_short(details)}; {advice}", backend=label)
+        return BackendRejected(f"{label}: etcd refused the request: {_short(details)}; {advice}", backend=label)
     if reads:
-        return BackendUnavailable(f"etcd did not answer in time: {_short(details)}; try again", backend=label)
+        return BackendUnavailable(f"{label}: etcd did not answer in time: {_short(details)}; try again", backend=label)
     return OutcomeUnknown(
-        f"etcd did not answer in time: {_short(details)}; the request may have been applied", backend=label
+        f"{label}: etcd did not answer in time: {_short(details)}; the request may have been applied", backend=label
     )
 
 

@@ -252,8 +252,10 @@ def notify(rows: LocalRows) -> None:
 
 def _placed(answer: Grant | Queued | Refusal) -> Grant | Place | Refusal:
     if isinstance(answer, Queued):
-        row = answer.row
-        return Place(row.claim, row.listener, answer.recheck, answer.ahead, answer.holder, paused=answer.paused)
+        row, after, paused = answer.row, answer.retry_after, answer.paused
+        return Place(
+            row.claim, row.listener, answer.recheck, answer.ahead, answer.holder, retry_after=after, paused=paused
+        )
     return answer
 
 

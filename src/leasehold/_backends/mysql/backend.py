@@ -132,8 +132,9 @@ class RowsBackend(BaseBackend):
         waiter.number, waiter.listener, recheck = queued.row.number, listener, queued.early_recheck
         if self._listener.name is None:
             recheck = min(recheck, RECHECK_WITHOUT_LISTENER)
+        claim, after, paused = waiter.claim, queued.retry_after, queued.paused
         return _QueuePlace(
-            waiter.claim, waiter.signal, recheck, queued.ahead, queued.holder, waiter, paused=queued.paused
+            claim, waiter.signal, recheck, queued.ahead, queued.holder, waiter, retry_after=after, paused=paused
         )
 
     def _notify(self, waiters: Sequence[Row]) -> None:

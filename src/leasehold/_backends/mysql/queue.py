@@ -179,6 +179,6 @@ class PlaceRow(NamedTuple):
         if self.state != State.WAITING or self.expires <= self.now or self.is_kept or not (self.ahead or is_held):
             return None
         row = Row(self.claim, self.state, self.since / MICRO, self.expires / MICRO, number=self.number)
-        ends = None if self.holder_expires is None else (self.holder_expires - self.now) / MICRO
+        ends = (self.holder_expires - self.now) / MICRO if self.holder_expires is not None and is_held else None
         holder = None if self.holder_expires is None else holder_from(self.holder)
         return Queued(row, self.ahead, place_lifetime(self.claim) / RECHECKS_MISSED, holder, ends)

@@ -44,8 +44,8 @@ class AdoptedPool:
 
     def __init__(self, lender: Lender, options: PostgresOptions, runtime: Runtime, greet: Statement) -> None:
         if lender.blocking != runtime.blocking:
-            kind, other = ("blocking", "connect()") if lender.blocking else ("asyncio", "connect_async()")
-            raise ConfigurationError(f"this is a {kind} pool or engine; give it to {other}")
+            kind, other = ("a blocking", "connect()") if lender.blocking else ("an asyncio", "connect_async()")
+            raise ConfigurationError(f"this is {kind} pool or engine; give it to {other}")
         self._lender = lender
         self._options = options
         self._runtime = runtime

@@ -143,7 +143,8 @@ class RowsBackend(BaseBackend):
             recheck = min(recheck, max(ends, SHORTEST_RECHECK))
         paused = pause_from_json(answer.value(6), ends)
         holder = sql.holder_from(answer.value(6)) if paused is None else None
-        return _QueuePlace(claim, waiter.signal, recheck, ahead, holder, waiter, paused=paused)
+        after = None if ends is None or ends <= 0 else ends  # a holder that is dead may not be cleared away yet
+        return _QueuePlace(claim, waiter.signal, recheck, ahead, holder, waiter, retry_after=after, paused=paused)
 
     def _believed_since(self, waiter: Waiter, moment: float) -> float | None:
         """From when on our clock a grant counts that was made at this moment of the database's; None: send a query.

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any, Protocol
 
 from leasehold._backends.postgres.patience import in_time, in_time_async
+from leasehold._words import kind_of
 from leasehold.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ def lender_for(client: Any) -> Lender:
     if hasattr(client, "dialect") and hasattr(client, "url"):
         return _for_engine(client)
     raise ConfigurationError(
-        f"cannot lock with a {type(client).__name__}: a lock needs connections that are in no transaction of yours; "
+        f"cannot lock with {kind_of(client)}: a lock needs connections that are in no transaction of yours; "
         "pass a pool of psycopg_pool or asyncpg, a SQLAlchemy engine or a postgresql:// URL"
     )
 

@@ -340,7 +340,7 @@ class RedisBackend:
             recheck = min(recheck, POLL_AT_THE_HEAD if ahead == 0 else 5 * POLL_AT_THE_HEAD)
         holder, paused, retry_after = read_obstacle(stored, left)
         why = None if holder or paused else hold_off_reason(off)
-        retry_after = off / 1000 if why else retry_after if paused else None
+        retry_after = off / 1000 if why else retry_after
         return Place(claim, signal, recheck, ahead, holder, retry_after=retry_after, why=why, paused=paused)
 
     def _note(self, fence: int, time_ms: int) -> None:

@@ -23,6 +23,7 @@ from leasehold._backends.redis.options import (
 from leasehold._backends.redis.router import Router
 from leasehold._backends.redis.topology import Cluster, OneServer, SentinelGroup
 from leasehold._backends.redis.wire import CONNECT_TIMEOUT, Dialer, Node
+from leasehold._words import kind_of
 from leasehold.errors import ConfigurationError
 from leasehold.kit.options import TLS_OPTIONS, read_options, read_tls
 
@@ -192,12 +193,12 @@ def adopt(client: Any, given: Mapping[str, str]) -> Store:
     replies would not do for a lock, and its pool stays its own.
     """
     require_driver()
-    options = Options.read(given, f"a {type(client).__name__} client")
+    options = Options.read(given, f"{kind_of(client)} client")
     if type(client).__name__ in ("RedisCluster", "ValkeyCluster"):
         return _adopt_cluster(client, options)
     pool = getattr(client, "connection_pool", None)
     if pool is None:
-        raise ConfigurationError(f"cannot lock with a {type(client).__name__}: pass a redis-py client or a URL")
+        raise ConfigurationError(f"cannot lock with {kind_of(client)}: pass a redis-py client or a URL")
     kind = pool.connection_class.__name__
     arguments = dict(pool.connection_kwargs)
     if "Sentinel" in kind:

@@ -16,6 +16,7 @@ from leasehold._backends.redlock.nodes import Nodes
 from leasehold._backends.redlock.options import OPTIONS, RENAMED, Options
 from leasehold._backends.redlock.undelivered import Undelivered
 from leasehold._core.quorum import majority
+from leasehold._words import kind_of
 from leasehold.errors import ConfigurationError
 from leasehold.kit.options import read_options
 
@@ -90,7 +91,7 @@ def adopt(clients: Iterable[Any], given: Mapping[str, str]) -> Store:
         pool = getattr(client, "connection_pool", None)
         if pool is None or "Sentinel" in pool.connection_class.__name__:
             raise ConfigurationError(
-                f"a {type(client).__name__} cannot be a node of Redlock: each node is one server that fails by itself"
+                f"{kind_of(client)} cannot be a node of Redlock: each node is one server that fails by itself"
             )
         settings = pool.connection_kwargs
         address = Address(settings.get("host", "localhost"), int(settings.get("port", PORT)), settings.get("path", ""))

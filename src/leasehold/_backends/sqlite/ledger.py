@@ -208,7 +208,8 @@ class Ledger:
             self._notifications.expect(answer.row.number, flag)
             if answer.row.listener is None:
                 recheck = min(recheck, RECHECK_WITHOUT_LISTENER)
-            return Place(claim, flag, recheck, answer.ahead, answer.holder, paused=answer.paused)
+            after, paused = answer.retry_after, answer.paused
+            return Place(claim, flag, recheck, answer.ahead, answer.holder, retry_after=after, paused=paused)
 
         return self._visit(connection, claim.key, apply)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from leasehold._runtimes.threads import run
+from leasehold._words import kind_of
 from leasehold.errors import ConfigurationError, StaleFence
 from leasehold.fencing.token import feed_back, refused, token_of
 from leasehold.sql.tables.rows import Rows
@@ -46,7 +47,7 @@ def fenced_update(
     """
     wire = wire_of(tx)
     if wire.is_async:
-        raise ConfigurationError(f"a {type(tx).__name__} is async: write await fenced_update_async(tx, ...)")
+        raise ConfigurationError(f"{kind_of(tx)} is async: write await fenced_update_async(tx, ...)")
     try:
         return run(_update(wire, _token(lease, table), table, values, where=where, column=column))
     except StaleFence as refusal:
@@ -71,7 +72,7 @@ async def fenced_update_async(
         return bool(done)
     wire = wire_of(tx)
     if not wire.is_async:
-        raise ConfigurationError(f"a {type(tx).__name__} is not async: write fenced_update(tx, ...)")
+        raise ConfigurationError(f"{kind_of(tx)} is not async: write fenced_update(tx, ...)")
     try:
         return await _update(wire, _token(lease, table), table, values, where=where, column=column)
     except StaleFence as refusal:

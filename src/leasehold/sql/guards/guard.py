@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from leasehold._runtimes.threads import run
+from leasehold._words import kind_of
 from leasehold.errors import ConfigurationError, StaleFence
 from leasehold.fencing.checks import note_passed
 from leasehold.fencing.token import feed_back, token_of
@@ -69,7 +70,7 @@ def guard(
     token = token_of(lease, resource)
     wire = wire_of(tx)
     if wire.is_async:
-        raise ConfigurationError(f"a {type(tx).__name__} is async: write await guard_async(tx, lease)")
+        raise ConfigurationError(f"{kind_of(tx)} is async: write await guard_async(tx, lease)")
     try:
         run(_load(wire.dialect).raise_fence(wire, token, trust_earlier_reads=trust_earlier_reads, schema=schema))
     except StaleFence as refusal:
@@ -103,7 +104,7 @@ async def guard_async(
         return
     wire = wire_of(tx)
     if not wire.is_async:
-        raise ConfigurationError(f"a {type(tx).__name__} is not async: write guard(tx, lease)")
+        raise ConfigurationError(f"{kind_of(tx)} is not async: write guard(tx, lease)")
     try:
         await _load(wire.dialect).raise_fence(wire, token, trust_earlier_reads=trust_earlier_reads, schema=schema)
     except StaleFence as refusal:

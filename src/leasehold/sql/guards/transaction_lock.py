@@ -11,6 +11,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from leasehold._runtimes.threads import run
+from leasehold._words import kind_of
 from leasehold.errors import ConfigurationError
 from leasehold.sql.wires import Transaction, async_twin, wire_of
 
@@ -45,7 +46,7 @@ def transaction_lock(
     """
     wire = wire_of(tx)
     if wire.is_async:
-        raise ConfigurationError(f"a {type(tx).__name__} is async: write await transaction_lock_async(tx, name)")
+        raise ConfigurationError(f"{kind_of(tx)} is async: write await transaction_lock_async(tx, name)")
     return run(_lock(wire, name, namespace, wait=wait, shared=shared))
 
 
@@ -61,7 +62,7 @@ async def transaction_lock_async(
         return had
     wire = wire_of(tx)
     if not wire.is_async:
-        raise ConfigurationError(f"a {type(tx).__name__} is not async: write transaction_lock(tx, name)")
+        raise ConfigurationError(f"{kind_of(tx)} is not async: write transaction_lock(tx, name)")
     return await _lock(wire, name, namespace, wait=wait, shared=shared)
 
 

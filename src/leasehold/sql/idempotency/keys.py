@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from leasehold._durations import optional_seconds, seconds, ttl_seconds
 from leasehold._runtimes.threads import run
+from leasehold._words import kind_of
 from leasehold.errors import ConfigurationError
 from leasehold.sql.idempotency.record import (
     Kept,
@@ -283,13 +284,13 @@ def _blocking_wire(tx: Any, other: str) -> Wire:
         wire = wire_of(tx)
         if not wire.is_async:
             return wire
-    raise ConfigurationError(f"a {type(tx).__name__} is async: use {other} for it, and await")
+    raise ConfigurationError(f"{kind_of(tx)} is async: use {other} for it, and await")
 
 
 def _async_wire(tx: Any, other: str) -> Wire:
     wire = wire_of(tx)
     if not wire.is_async:
-        raise ConfigurationError(f"a {type(tx).__name__} is not async: use {other} for it")
+        raise ConfigurationError(f"{kind_of(tx)} is not async: use {other} for it")
     return wire
 
 

@@ -6,6 +6,7 @@ import inspect
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from leasehold._words import kind_of
 from leasehold.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def _committing(manager: Any) -> Any:
     if maker in _CLOSE_WITHOUT_COMMIT and hasattr(manager, "commit"):
         instead = _INSTEAD.get(maker, "write a function with @contextmanager that connects, commits and closes")
         raise ConfigurationError(
-            f"begin() gave a {type(manager).__name__} of {maker}, which does not commit at the end of a with block, so "
+            f"begin() gave {kind_of(manager)} of {maker}, which does not commit at the end of a with block, so "
             f"the work of the unit would be lost: {instead}"
         )
     return manager
@@ -79,6 +80,5 @@ def _mismatch(what: str, kind: str) -> ConfigurationError:
 
 def _no_manager(manager: object) -> ConfigurationError:
     return ConfigurationError(
-        f"begin() must give a context manager that is one transaction, as engine.begin does, not a "
-        f"{type(manager).__name__}"
+        f"begin() must give a context manager that is one transaction, as engine.begin does, not {kind_of(manager)}"
     )

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from leasehold._words import kind_of
 from leasehold.errors import ConfigurationError
 from leasehold.sql.calls import call_either
 from leasehold.sql.wires import Transaction
@@ -48,8 +49,8 @@ def open_door(database: Any, *, is_async: bool) -> Door:
         return _FunctionDoor(database.connect, is_async=is_async, keeps=False)
     if not callable(database) or hasattr(database, "cursor"):
         raise ConfigurationError(
-            f"a worker needs an Engine, the alias of a Django database, or a function that gives a connection, not a "
-            f"{type(database).__name__}: a connection can serve only one thread"
+            f"a worker needs an Engine, the alias of a Django database, or a function that gives a connection, not "
+            f"{kind_of(database)}: a connection can serve only one thread"
         )
     return _FunctionDoor(database, is_async=is_async, keeps=True)
 
@@ -149,9 +150,7 @@ class _FunctionDoor:
             with transaction as tx:
                 yield tx
         else:
-            raise ConfigurationError(
-                f"the function gave a {type(transaction).__name__}, which is no connection and no block"
-            )
+            raise ConfigurationError(f"the function gave {kind_of(transaction)}, which is no connection and no block")
 
 
 class _Begun:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from leasehold._backoff import Backoff
 from leasehold._durations import seconds, ttl_seconds
 from leasehold._runtimes.randomness import jitter
+from leasehold._words import kind_of
 from leasehold.errors import ConfigurationError
 from leasehold.sql.calls import call, call_async
 from leasehold.sql.idempotency.record import check_text
@@ -70,7 +71,7 @@ class Queue:
         schema: str | None = None,
     ) -> None:
         if not isinstance(backoff, Backoff):
-            raise ConfigurationError(f"backoff must be a leasehold.Backoff, not a {type(backoff).__name__}")
+            raise ConfigurationError(f"backoff must be a leasehold.Backoff, not {kind_of(backoff)}")
         if backoff.tries is not None:
             raise ConfigurationError("set how often a job is tried with max_attempts=, not with tries= of a Backoff")
         self.name: str = check_text(name, "the name of a queue")

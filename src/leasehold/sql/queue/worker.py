@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from leasehold._backoff import Backoff
 from leasehold._log import logger
 from leasehold._runtimes.threads import ThreadRuntime, run
+from leasehold._words import kind_of
 from leasehold.errors import ConfigurationError, StaleFence
 from leasehold.sql.calls import call_either
 from leasehold.sql.errors import is_retryable
@@ -56,7 +57,7 @@ class Plan:
     def __post_init__(self) -> None:
         check_whole(self.concurrency, "concurrency", 1)
         if not isinstance(self.poll, Backoff):
-            raise ConfigurationError(f"poll must be a leasehold.Backoff, not a {type(self.poll).__name__}")
+            raise ConfigurationError(f"poll must be a leasehold.Backoff, not {kind_of(self.poll)}")
 
 
 @dataclass(slots=True)

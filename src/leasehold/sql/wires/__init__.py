@@ -10,6 +10,7 @@ from enum import Enum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from leasehold._words import with_article
 from leasehold.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -97,7 +98,8 @@ def _maker_of(tx: object) -> str:
         maker = kind.__module__.partition(".")[0]
         if maker in WIRES:
             return maker
+    what = with_article(f"{type(tx).__module__}.{type(tx).__qualname__}")
     raise ConfigurationError(
-        f"leasehold.sql does not know a {type(tx).__module__}.{type(tx).__qualname__}; it takes a connection, cursor "
+        f"leasehold.sql does not know {what}; it takes a connection, cursor "
         f"or session of {', '.join(sorted(WIRES))}, inside a transaction"
     )

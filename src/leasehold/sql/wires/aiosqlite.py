@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import aiosqlite
 
+from leasehold._words import kind_of
 from leasehold.errors import ConfigurationError
 from leasehold.sql.wires import Answer, Transaction, column_names
 from leasehold.sql.wires.names import with_colons
@@ -47,7 +48,5 @@ def make_wire(tx: Any) -> AiosqliteWire:
     """For a connection or a cursor of one."""
     connection = getattr(tx, "_conn", None) if isinstance(tx, aiosqlite.Cursor) else tx
     if not isinstance(connection, aiosqlite.Connection):
-        raise ConfigurationError(
-            f"leasehold.sql takes a connection or cursor of aiosqlite, not a {type(tx).__qualname__}"
-        )
+        raise ConfigurationError(f"leasehold.sql takes a connection or cursor of aiosqlite, not {kind_of(tx)}")
     return AiosqliteWire(connection)

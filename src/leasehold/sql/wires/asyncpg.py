@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from asyncpg import Connection
 from asyncpg.transaction import Transaction as Block
 
+from leasehold._words import kind_of
 from leasehold.errors import ConfigurationError
 from leasehold.sql.wires import Answer, Transaction
 from leasehold.sql.wires.names import in_style
@@ -73,7 +74,7 @@ def make_wire(tx: Any) -> AsyncpgWire:
     connection = getattr(tx, "_connection", None) if isinstance(tx, Block) else tx
     if not isinstance(connection, Connection):
         raise ConfigurationError(
-            f"leasehold.sql takes a connection or transaction of asyncpg, not a {type(tx).__qualname__}: "
+            f"leasehold.sql takes a connection or transaction of asyncpg, not {kind_of(tx)}: "
             "async with pool.acquire() as connection, connection.transaction(): await guard_async(connection, lease)"
         )
     if connection.is_closed():

@@ -8,6 +8,7 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils.connection import ConnectionProxy
 
+from leasehold._words import kind_of
 from leasehold.errors import ConfigurationError
 from leasehold.sql.wires import Answer, Transaction, column_names
 from leasehold.sql.wires.mysql import mysql_transaction
@@ -60,7 +61,7 @@ def make_wire(tx: Any) -> DjangoWire:
     connection = connections[alias] if isinstance(alias, str) else tx
     if not isinstance(connection, BaseDatabaseWrapper):
         raise ConfigurationError(
-            f"leasehold.sql takes a connection of django.db or the alias of one, not a {type(tx).__name__}: "
+            f"leasehold.sql takes a connection of django.db or the alias of one, not {kind_of(tx)}: "
             "with transaction.atomic(using=alias): guard(alias, lease)"
         )
     return DjangoWire(connection)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from leasehold._words import kind_of
 from leasehold.errors import ConfigurationError
 from leasehold.sql.wires import Answer, Transaction, column_names
 
@@ -82,9 +83,7 @@ def make_wire(tx: Any) -> MysqlWire | AsyncMysqlWire:
     makers = [kind.__module__.partition(".")[0] for kind in type(connection).__mro__]
     maker = next((each for each in makers if each in ("aiomysql", "asyncmy", "pymysql")), makers[0])
     if not hasattr(connection, "get_autocommit"):
-        raise ConfigurationError(
-            f"leasehold.sql takes a connection or cursor of {maker}, not a {type(tx).__qualname__}"
-        )
+        raise ConfigurationError(f"leasehold.sql takes a connection or cursor of {maker}, not {kind_of(tx)}")
     if maker == "aiomysql":
         import aiomysql  # noqa: PLC0415 - it is loaded already
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy.engine import Connection
 from sqlalchemy.orm import Session, scoped_session
 
+from leasehold._words import kind_of
 from leasehold.errors import ConfigurationError
 from leasehold.sql.wires import Answer, Transaction
 from leasehold.sql.wires.names import in_style
@@ -89,7 +90,7 @@ def async_twin(tx: object) -> Any | None:
 def make_wire(tx: object) -> SqlalchemyWire:
     """For a connection or session; a session takes its connection now."""
     if async_twin(tx) is not None:
-        raise ConfigurationError(f"a {type(tx).__name__} is async: write await guard_async(tx, lease)")
+        raise ConfigurationError(f"{kind_of(tx)} is async: write await guard_async(tx, lease)")
     if isinstance(tx, scoped_session):
         tx = tx()
     if isinstance(tx, Session):
@@ -97,6 +98,6 @@ def make_wire(tx: object) -> SqlalchemyWire:
     if isinstance(tx, Connection):
         return SqlalchemyWire(tx, None)
     raise ConfigurationError(
-        f"leasehold.sql takes a Connection or Session of SQLAlchemy, not a {type(tx).__name__}: "
+        f"leasehold.sql takes a Connection or Session of SQLAlchemy, not {kind_of(tx)}: "
         "with engine.begin() as tx: guard(tx, lease)"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import TYPE_CHECKING
 
+from leasehold._words import kind_of
 from leasehold.errors import ConfigurationError
 from leasehold.sql.wires import Answer, Transaction, column_names
 from leasehold.sql.wires.names import with_colons
@@ -49,7 +50,5 @@ def make_wire(tx: object) -> Sqlite3Wire:
     """For a connection or a cursor of one."""
     connection = tx.connection if isinstance(tx, sqlite3.Cursor) else tx
     if not isinstance(connection, sqlite3.Connection):
-        raise ConfigurationError(
-            f"leasehold.sql takes a connection or cursor of sqlite3, not a {type(tx).__qualname__}"
-        )
+        raise ConfigurationError(f"leasehold.sql takes a connection or cursor of sqlite3, not {kind_of(tx)}")
     return Sqlite3Wire(connection)

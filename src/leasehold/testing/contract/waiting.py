@@ -50,6 +50,7 @@ async def a_call_that_gives_up_says_who_held_the_lock_and_leaves_nothing(lab: La
     assert error.holder.label == "first"
     assert "first" in str(error)
     assert 0 < error.waited <= elapsed
+    assert error.retry_after is None or 0 < error.retry_after <= lab.ttl * 20
     await lease.release()
     assert await lab.free("x")
 
