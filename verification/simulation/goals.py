@@ -19,9 +19,13 @@ from verification.simulation.run import FORGETFUL, STORES
 from verification.simulation.shrink import SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 __all__ = ["Goal", "main", "pursue"]
+
+# Of all updates and grants, the share of each store: fewer where a seed takes longer.
+SHARES = {"memory": 40, "sqlite": 20, "redis": 15, "etcd": 8, "nats": 8, "zookeeper": 8, "redlock": 1}
+GRANTS = {"redis": 45, "nats": 45, "redlock": 10}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,17 +97,25 @@ def _goals(stores: Sequence[str], updates: int, grants: int, forgotten: int) -> 
     forgetful = [store for store in stores if store in FORGETFUL]
     goals = []
     if updates:
-        goals += [Goal("updates", store, {"fenced_updates": -(-updates // len(stores))}) for store in stores]
+        goals += [Goal("updates", store, {"fenced_updates": _share(updates, store, stores, SHARES)}) for store in stores]
     if grants:
         goals += [
             Goal(
                 "grants",
                 store,
-                {"grants": -(-grants // len(forgetful)), "failovers+empty_restarts": -(-forgotten // len(forgetful))},
+                {
+                    "grants": _share(grants, store, forgetful, GRANTS),
+                    "failovers+empty_restarts": -(-forgotten // len(forgetful)),
+                },
             )
             for store in forgetful
         ]
     return goals
+
+
+def _share(number: int, store: str, stores: Sequence[str], shares: Mapping[str, int]) -> int:
+    """Rounded up, so that all of them together are enough."""
+    return -(-number * shares[store] // sum(shares[each] for each in stores))
 
 
 if __name__ == "__main__":
