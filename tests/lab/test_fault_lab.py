@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.forms import sized
-from verification.lab.__main__ import main
+from verification.lab.__main__ import _is_done, main
 from verification.lab.adapters import PEERS
 from verification.lab.faults import FAULTS
 from verification.lab.history import Kind, read_history
@@ -16,7 +16,7 @@ from verification.lab.matrix import Plan, choose, many_updates, may_overlap, sho
 from verification.lab.progress import Progress
 from verification.lab.report.page import draw_page
 from verification.lab.report.results import read_compact, read_folder, write_compact
-from verification.lab.running import is_spoiled, run_cell, run_side_by_side
+from verification.lab.running import is_spoiled, run_cell, run_side_by_side, write_result
 from verification.lab.stages import STORES
 from verification.lab.verdict import BROKEN, FAILED, IMPOSSIBLE, PASSED, VOID, Result, judge
 
@@ -126,6 +126,20 @@ def test_a_cell_that_may_be_spoiled_is_run_again_alone_and_says_what_it_said_bef
 def test_no_repetition_takes_away_a_broken_promise_of_safety(verdict: str, checks: list[str], *, spoiled: bool) -> None:
     found = [{"check": check, "count": 1, "detail": ""} for check in checks]
     assert is_spoiled(Result({}, "", verdict, violations=found)) == spoiled
+
+
+@pytest.mark.parametrize(
+    ("verdict", "before", "done"),
+    [(PASSED, "", True), (BROKEN, "", False), (BROKEN, "broken beside another cell", True), (IMPOSSIBLE, "", True)],
+)
+def test_a_run_that_goes_on_runs_again_what_was_spoiled_before_it_was_interrupted(
+    verdict: str, before: str, tmp_path: Path, *, done: bool
+) -> None:
+    plan = Plan("memory", "none")
+    write_result(tmp_path, plan, Result(plan.to_dict(), "", verdict, before=before))
+    assert _is_done(plan, tmp_path) == done
+    assert not _is_done(Plan("memory", "clock"), tmp_path)
+    assert not _is_done(Plan("memory", "none", seed=2), tmp_path), "another plan with the same file"
 
 
 def test_many_updates_are_shared_out_among_the_chosen_cells() -> None:

@@ -407,7 +407,9 @@ async def test_a_delegate_whose_request_is_under_way_is_passed_over(scene: Scene
 
 
 @story
-async def test_a_delegate_that_a_batch_will_serve_takes_a_place_when_the_time_of_the_batch_is_over(scene: Scene) -> None:
+async def test_a_delegate_that_a_batch_will_serve_takes_a_place_when_the_time_of_the_batch_is_over(
+    scene: Scene,
+) -> None:
     await scene.batch(3)
     before = scene.calls.count("join")
     scene.store.clock.advance(local_queue.LONGEST * 0.99)

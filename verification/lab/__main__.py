@@ -27,7 +27,7 @@ from verification.lab.report.page import draw_page
 from verification.lab.report.picture import draw
 from verification.lab.report.results import read_folders, write_compact
 from verification.lab.report.tables import TITLES
-from verification.lab.running import run_alone, run_cell, run_side_by_side, write_result
+from verification.lab.running import is_spoiled, run_alone, run_cell, run_side_by_side, write_result
 from verification.lab.stages import STORES
 from verification.lab.stages.base import Stage
 from verification.lab.verdict import BROKEN, FAILED, VOID, Result, judge
@@ -67,9 +67,15 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _is_done(plan: Plan, folder: Path) -> bool:
-    """Whether there is a result of the very same plan, from a run that was interrupted later."""
+    """Whether there is a result of the very same plan, from a run that was interrupted later.
+
+    What the neighbours may have spoiled does not count before it was run alone.
+    """
     path = folder / f"{plan.file_name}.json"
-    return path.exists() and json.loads(path.read_text())["plan"] == plan.to_dict()
+    if not path.exists():
+        return False
+    result = Result(**json.loads(path.read_text()))
+    return result.plan == plan.to_dict() and (bool(result.before) or not is_spoiled(result))
 
 
 def _chosen(arguments: argparse.Namespace) -> list[Plan]:

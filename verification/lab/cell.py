@@ -36,6 +36,7 @@ __all__ = ["Cell"]
 
 STOP_RATE = 0.03  # how often a client stops itself in the middle of an update, where clients are paused
 STOP_RATE_OF_MANY = 0.004  # where a number of updates is asked for: a stop costs a ttl
+BRISK = (0.004, 16)  # there: seconds of thinking, and updates in a turn
 LONG_RATE = 0.15  # how often a hold is long, where a fault has to hit one that lives on renewals
 CONTROL = 5.0  # times the seconds of a cell, at most
 RENEWED = (*NETWORK, "clock", "restart empty", "failover")
@@ -124,6 +125,7 @@ class Cell:
             self._stop_rate(),
             self._long_rate(),
             self.stage.threads,
+            *(BRISK if self.plan.updates else ()),
         )
 
     def _stop_rate(self) -> float:

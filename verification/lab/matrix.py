@@ -79,7 +79,7 @@ def _said(part: str, store: str, fault: str) -> str:
 def why_impossible(plan: Plan) -> str:
     """Why a cell makes no sense; empty if it does."""
     if plan.library != OURS and plan.store not in PEERS[plan.library].stores:
-        return f"{plan.library} does not know this store"
+        return f"the lab has no adapter of {plan.library} for this store"
     return _said("impossible", plan.store, plan.fault)
 
 

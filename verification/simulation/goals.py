@@ -97,7 +97,9 @@ def _goals(stores: Sequence[str], updates: int, grants: int, forgotten: int) -> 
     forgetful = [store for store in stores if store in FORGETFUL]
     goals = []
     if updates:
-        goals += [Goal("updates", store, {"fenced_updates": _share(updates, store, stores, SHARES)}) for store in stores]
+        goals += [
+            Goal("updates", store, {"fenced_updates": _share(updates, store, stores, SHARES)}) for store in stores
+        ]
     if grants:
         goals += [
             Goal(

@@ -40,6 +40,8 @@ class Order:
     stop_rate: float = 0.0  # how often a client stops itself as a whole in the middle of an update
     long_rate: float = 0.02  # how often a holder thinks for longer than the ttl, and lives on renewals
     threads: int = 1
+    think: float = 0.02  # seconds between a read and its write, at most, where nothing else is drawn
+    in_a_row: int = 4  # updates in one turn, at most
 
     def to_json(self) -> str:
         """For the command line."""

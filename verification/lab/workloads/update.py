@@ -26,10 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["make_tables", "run"]
 
-THINK = (0.0, 0.02)
 LONG = 1.3  # in ttls
 TRIES = 50
-MOST_IN_A_ROW = 4
 
 
 def make_tables(url: str) -> None:
@@ -47,7 +45,7 @@ def run(client: Client) -> None:
         updates = _Updates(client, database)
 
         def section(grant: Grant, call: int) -> None:
-            for _ in range(client.random.randint(1, MOST_IN_A_ROW)):
+            for _ in range(client.random.randint(1, client.order.in_a_row)):
                 if grant.remaining() <= 0 or client.stop.is_set():
                     return
                 updates.one(grant, call)
@@ -119,4 +117,4 @@ class _Updates:
         elif chance > 1 - self._client.order.long_rate:
             time.sleep(LONG * self._client.order.ttl)
         else:
-            time.sleep(self._client.random.uniform(*THINK))
+            time.sleep(self._client.random.uniform(0.0, self._client.order.think))
