@@ -407,7 +407,7 @@ async def test_a_delegate_whose_request_is_under_way_is_passed_over(scene: Scene
 
 
 @story
-async def test_a_delegate_that_a_batch_will_serve_takes_a_place_when_the_time_of_the_batch_is_over(
+async def test_a_delegate_that_a_batch_may_serve_takes_a_place_when_the_batch_has_had_its_time(
     scene: Scene,
 ) -> None:
     await scene.batch(3)
