@@ -109,7 +109,7 @@ def find_store(target: object, options: Mapping[str, object] | None = None) -> S
             )
     if options and (isinstance(target, str) or hasattr(target, "open_backend")):
         raise ConfigurationError(
-            "options= goes with a client of your own; a URL says them itself: redis://host?acks=1&strict=1"
+            "options= goes with a client of your own; with a URL they are part of it: redis://host?acks=1&strict=1"
         )
     if isinstance(target, str):
         url = StoreURL.parse(target)

@@ -188,7 +188,7 @@ def auth_of(host: str, *words: str) -> Any:
 )  # fmt: skip
 def test_only_the_loopback_is_served_without_users(host: str, is_loopback: bool) -> None:
     if not is_loopback:
-        with pytest.raises(ConfigurationError, match="there is no --auth: everybody could see all locks"):
+        with pytest.raises(ConfigurationError, match="there is no --auth: they could see all locks"):
             auth_of(host)
         return
     viewer = auth_of(host)(None)

@@ -147,9 +147,9 @@ def test_nothing_is_granted_while_a_name_is_paused(mode: Mode) -> None:
         ((Mode.EXCLUSIVE, 1), (Mode.SHARED, 1), None),
         ((Mode.SHARED, 1), (Mode.EXCLUSIVE, 1), None),
         ((Mode.PERMIT, 3), (Mode.PERMIT, 3), None),
-        ((Mode.PERMIT, 3), (Mode.PERMIT, 2), "in use as a semaphore of 2, and was asked for as a semaphore of 3"),
-        ((Mode.PERMIT, 1), (Mode.EXCLUSIVE, 1), "in use as a lock, and was asked for as a semaphore of 1"),
-        ((Mode.SHARED, 1), (Mode.PERMIT, 1), "in use as a semaphore of 1, and was asked for as a lock"),
+        ((Mode.PERMIT, 3), (Mode.PERMIT, 2), "in use as a semaphore of 2, and cannot be taken as a semaphore of 3"),
+        ((Mode.PERMIT, 1), (Mode.EXCLUSIVE, 1), "in use as a lock, and cannot be taken as a semaphore of 1"),
+        ((Mode.SHARED, 1), (Mode.PERMIT, 1), "in use as a semaphore of 1, and cannot be taken as a lock"),
     ],
 )
 def test_one_name_is_one_kind_of_lock(wanted: Any, present: Any, conflict: str | None) -> None:

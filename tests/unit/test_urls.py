@@ -81,7 +81,7 @@ def test_what_is_no_store_is_refused_by_its_type() -> None:
 
 @pytest.mark.parametrize("face", [leasehold.connect, leasehold.connect_async])
 def test_options_beside_a_url_are_refused_because_the_url_says_them(face: Callable[..., object]) -> None:
-    with pytest.raises(ConfigurationError, match="a URL says them itself"):
+    with pytest.raises(ConfigurationError, match="with a URL they are part of it"):
         face("redis://localhost", options={"acks": 1})
 
 

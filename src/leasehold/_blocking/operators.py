@@ -72,7 +72,7 @@ class Operators:
         run(self._twin.pause(name, reason=reason, by=by, duration=duration))
 
     def resume(self, name: str, *, by: str | None = None) -> bool:
-        """End the pause of a name, by an operator's order: the next in line gets it. False if it was not paused."""
+        """End the pause of a name, by an operator's order: the next waiter gets it. False if it was not paused."""
         return run(self._twin.resume(name, by=by))
 
     def last_run(self, name: str, *, slot: str | None = None) -> LastRun | None:

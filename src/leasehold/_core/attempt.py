@@ -171,7 +171,7 @@ class Attempt:
         else:
             tenure = spec.make_tenure(spec.name, answer, since)
         if runtime.now() >= tenure.deadline:
-            logger.warning("a grant of %r ran out before it arrived; asking again", spec.name)
+            logger.warning("a grant of %r ran out before it arrived; trying again", spec.name)
             await self._withdraw(claim)
             return None
         tenure.doubtful = self._doubt

@@ -75,7 +75,7 @@ class LocalAttempt(Attempt):
         else:
             since = self._sent if answer.since is None else answer.since
             if not local.serve(waiter, answer, since, doubtful=self._doubt):
-                logger.warning("a grant of %r ran out before it arrived; asking again", self._spec.name)
+                logger.warning("a grant of %r ran out before it arrived; trying again", self._spec.name)
                 await self._withdraw(self._claim)
                 self.go_on()
 

@@ -220,7 +220,7 @@ def _check_linger(spec: LockSpec) -> None:
         )
     for option, is_given, why in (
         ("renew=False", not spec.renew, "a lock that lingers is renewed until it is given back"),
-        ("min_hold", spec.min_hold > 0, "min_hold keeps a lock from everyone after a release, linger keeps it ready"),
+        ("min_hold", spec.min_hold > 0, "min_hold keeps a lock closed after a release, linger keeps it ready"),
         ("reentrant=True", spec.reentrant, "a reentrant lock belongs to one thread or task, and lingers for none"),
         ('fair="strict"', spec.fair == "strict", "a lock that lingers is taken again before those who wait elsewhere"),
     ):

@@ -131,7 +131,7 @@ class AsyncOperators:
         self._events.emit(NamePaused(name, reason, author, seconds))
 
     async def resume(self, name: str, *, by: str | None = None) -> bool:
-        """End the pause of a name, by an operator's order: the next in line gets it. False if it was not paused."""
+        """End the pause of a name, by an operator's order: the next waiter gets it. False if it was not paused."""
         author = check_fact(by, "by") or str(self._holder(None))
         key = key_for(self._namespace, check_name(name))
         resumed = await pausing(self._open().backend).resume(key)

@@ -42,7 +42,7 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
     finally:
         coroutine.close()
     name = getattr(coroutine, "__qualname__", coroutine)
-    raise RuntimeError(f"{name} suspended under the blocking runtime; its store's wire must block")
+    raise RuntimeError(f"{name} suspended under the blocking runtime, where each call of a store has to block")
 
 
 class ThreadSignal:

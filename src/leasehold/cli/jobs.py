@@ -52,7 +52,7 @@ def resume(arguments: Namespace, console: Console) -> int:
     if arguments.json:
         print_json({"name": arguments.name, "by": by, "resumed": resumed})
     else:
-        print_lines([f"resumed {name}: the next in line gets it" if resumed else f"{name} was not paused"])
+        print_lines([f"resumed {name}: the next waiter gets it" if resumed else f"{name} was not paused"])
     return exit_codes.OK if resumed else exit_codes.PROBLEM
 
 

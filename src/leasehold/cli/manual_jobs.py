@@ -32,7 +32,7 @@ examples:
 _RESUME = Page(
     "end a pause",
     "leasehold resume NAME [OPTIONS]",
-    "Ends the pause of NAME: the next in line gets it at once. It is logged, with the user.",
+    "Ends the pause of NAME: the next waiter gets it at once. It is logged, with the user.",
     """
 exit codes:
   0                  resumed

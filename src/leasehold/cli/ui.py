@@ -118,7 +118,7 @@ def _auth(arguments: Namespace, host: str) -> Auth:
         return ProxyHeader(arguments.proxy_user, addresses=addresses, writers=arguments.writer or ())
     if not _is_loopback(host):
         raise ConfigurationError(
-            f"{host} can be reached by others, and there is no --auth: everybody could see all locks. Add --auth FILE "
+            f"{host} can be reached by others, and there is no --auth: they could see all locks. Add --auth FILE "
             "or --proxy-user HEADER, or listen at 127.0.0.1"
         )
     viewer = Viewer(operator(), Role.WRITE if arguments.write else Role.READ)
@@ -146,6 +146,6 @@ def _print_hash() -> int:
 
     password = getpass("password: ")
     if not password:
-        raise ConfigurationError("an empty password lets everybody in; nothing was hashed")
+        raise ConfigurationError("an empty password would protect nothing; nothing was hashed")
     print_lines([hash_password(password)])
     return exit_codes.OK

@@ -133,7 +133,7 @@ def _ui(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--listen", default="127.0.0.1:9480", metavar="HOST:PORT", help="where to answer (127.0.0.1:9480)"
     )
-    parser.add_argument("--write", action="store_true", help="let everybody who reaches it break and pause locks")
+    parser.add_argument("--write", action="store_true", help="let all who can reach it break and pause locks")
     parser.add_argument("--auth", metavar="FILE", help="only these users, each with a role; see above")
     parser.add_argument("--proxy-user", metavar="HEADER", help="a proxy names the user in this header")
     parser.add_argument(

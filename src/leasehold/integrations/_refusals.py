@@ -57,7 +57,7 @@ _TABLE = (
     _Refusal(RowBusy, 409, "Busy", "another request works on this resource; try again", SOON),
     _Refusal(RetryTransaction, 503, "Try again", "two requests met in the database; nothing was written", SOON),
     _Refusal(Conflict, 409, "Conflict", "another request was first, or the resource is not as this one expects it"),
-    _Refusal(BackendUnavailable, 503, "Locks not available", "the lock of this resource cannot be asked for now", SOON),
+    _Refusal(BackendUnavailable, 503, "Locks not available", "the lock of this resource cannot be taken now", SOON),
     _Refusal(ClientClosed, 503, "Shutting down", "this server is about to stop; try again", SOON),
     _Refusal(OutcomeUnknown, 503, "Outcome unknown", "the store of locks did not answer; look before you repeat it"),
 )

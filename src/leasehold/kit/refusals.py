@@ -18,7 +18,7 @@ def check_kind(claim: Claim, mode: Mode, capacity: int, store: str) -> None:
     wanted, present = _kind(claim.mode, claim.capacity), _kind(mode, capacity)
     if wanted != present:
         raise ModeConflict(
-            f"{claim.key!r} is in use as a {present}, and was asked for as a {wanted}; use one kind for one name",
+            f"{claim.key!r} is in use as a {present}, and cannot be taken as a {wanted}; use one kind for one name",
             backend=store,
         )
 

@@ -195,7 +195,7 @@ ACTIONS = {
             "End the pause of a name.",
             {"name": _NAME},
             _resume,
-            "Resumed: the next in line gets it.",
+            "Resumed: the next waiter gets it.",
             "It was not paused.",
             "lock",
         ),

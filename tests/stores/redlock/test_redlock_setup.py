@@ -228,7 +228,7 @@ def test_doctor_names_a_max_ttl_that_differs_and_an_even_number(nodes: RedlockNo
     with leasehold.connect(nodes.url(addresses=[server.address for server in nodes.servers[:2]], max_ttl=7)) as client:
         findings = {finding.check: finding for finding in client.examine()}
     assert findings["number of nodes"].level is Level.WARNING
-    mismatch = findings[f"terms of 127.0.0.1:{nodes.servers[0].port}"]
+    mismatch = findings[f"settings of 127.0.0.1:{nodes.servers[0].port}"]
     assert mismatch.level is Level.PROBLEM
     assert "max_ttl=60 as one of 3 nodes" in mismatch.found
 

@@ -30,7 +30,7 @@ SYNCHRONOUS = {0: "off", 1: "normal", 2: "full", 3: "extra"}
 def examine_file(location: Location, mounts: str | Path = MOUNTS) -> Iterator[Finding]:
     """What can be seen from outside."""
     path = Path(location.path)
-    yield Finding("file", Level.OK, str(path), "everybody who shall share a lock must name this very file")
+    yield Finding("file", Level.OK, str(path), "all processes that share locks must name this very file")
     folder, table = path.parent, mount_table(mounts)
     if not folder.is_dir():
         return  # that it does not open, and why, is a finding of every doctor
