@@ -169,7 +169,7 @@ LOSS = Loss(LossReason.EXPIRED, "its time ran out")
     ids=lambda value: type(value).__name__ if isinstance(value, events.Event) else "",
 )  # fmt: skip
 def test_what_each_event_is_counted_as(notes: Notes, event: events.Event, counted: list[tuple[Any, ...]]) -> None:
-    recorder(notes).hear(event)
+    recorder(notes).record(event)
     assert notes.take() == counted
 
 
@@ -199,11 +199,11 @@ def test_a_lock_that_is_held_ends_once_whatever_ends_it(
     made.acquired("x", 1, 0.5, "g", "exclusive", 0)
     assert notes.take() == [("pair", "redis", "g", "exclusive"), ("acquired", 0.5)]
     assert list(made.held()) == [("redis", "g")]
-    made.hear(event)
+    made.record(event)
     assert notes.take() == [*counted, ("shift", "lock.held", -1, "redis", "g")]
     assert list(made.held()) == []
     made.released("x", 1)
-    made.hear(events.Dropped("x", 1))
+    made.record(events.Dropped("x", 1))
     assert notes.take() == []
 
 
@@ -223,12 +223,12 @@ def test_a_call_that_waits_is_counted_until_it_ends_in_any_way(notes: Notes) -> 
     made = recorder(notes)
     ends: tuple[Callable[[], None], ...] = (
         lambda: made.acquired("x", 1, 0.5, "g", "exclusive", 7),
-        lambda: made.hear(events.TimedOut("x", 2.0, "g", call=7)),
-        lambda: made.hear(events.Refused("x", 2.0, "g", call=7)),
-        lambda: made.hear(events.AcquireFailed("x", 0.5, "no route", False, group="g", call=7)),
+        lambda: made.record(events.TimedOut("x", 2.0, "g", call=7)),
+        lambda: made.record(events.Refused("x", 2.0, "g", call=7)),
+        lambda: made.record(events.AcquireFailed("x", 0.5, "no route", False, group="g", call=7)),
     )
     for end in ends:
-        made.hear(events.WaitBegan("x", "g", "exclusive", 7))
+        made.record(events.WaitBegan("x", "g", "exclusive", 7))
         assert notes.take() == [("shift", "lock.waiters", 1, "redis", "g")]
         end()
         assert ("shift", "lock.waiters", -1, "redis", "g") in notes.take()
@@ -241,14 +241,14 @@ def test_a_leader_and_a_partition_are_counted_while_their_lock_is_held(notes: No
     made.acquired("x", 1, 0.5, None, "exclusive", 0)
     made.acquired("p/1", 2, 0.5, None, "exclusive", 0)
     notes.take()
-    made.hear(events.Elected("x", 1, "boss"))
-    made.hear(events.PartitionTaken("p/1", "p", 1, 2))
+    made.record(events.Elected("x", 1, "boss"))
+    made.record(events.PartitionTaken("p/1", "p", 1, 2))
     assert notes.take() == [
         ("put", "leader.status", 1, "redis", "boss"),
         ("shift", "partitions.owned", 1, "redis", "p"),
     ]
     made.released("x", 1)
-    made.hear(events.Lost("p/1", 2, LOSS))
+    made.record(events.Lost("p/1", 2, LOSS))
     seen = notes.take()
     assert ("put", "leader.status", 0, "redis", "boss") in seen
     assert ("shift", "partitions.owned", -1, "redis", "p") in seen
@@ -258,8 +258,8 @@ def test_switching_off_takes_back_all_that_is_open(notes: Notes) -> None:
     notes.traces = True
     made = recorder(notes)
     made.acquired("x", 1, 0.5, "g", "exclusive", 0)
-    made.hear(events.Elected("x", 1, None))
-    made.hear(events.WaitBegan("y", "h", "exclusive", 7))
+    made.record(events.Elected("x", 1, None))
+    made.record(events.WaitBegan("y", "h", "exclusive", 7))
     notes.take()
     made.close()
     assert notes.take() == [
@@ -277,9 +277,9 @@ def test_in_a_child_everything_that_its_parent_had_is_zero_and_no_span_ends(note
     made = recorder(notes)
     made.acquired("x", 1, 0.5, "g", "exclusive", 0)
     made.acquired("p/1", 2, 0.5, "p", "exclusive", 0)
-    made.hear(events.Elected("x", 1, "boss"))
-    made.hear(events.PartitionTaken("p/1", "p", 1, 2))
-    made.hear(events.WaitBegan("y", "h", "exclusive", 7))
+    made.record(events.Elected("x", 1, "boss"))
+    made.record(events.PartitionTaken("p/1", "p", 1, 2))
+    made.record(events.WaitBegan("y", "h", "exclusive", 7))
     notes.take()
     made.after_fork()
     seen = notes.take()
@@ -289,7 +289,7 @@ def test_in_a_child_everything_that_its_parent_had_is_zero_and_no_span_ends(note
         ("zero", "partitions.owned", "redis", "p"),
     ])  # fmt: skip
     made.released("x", 1)
-    made.hear(events.TimedOut("y", 2.0, "h", call=7))
+    made.record(events.TimedOut("y", 2.0, "h", call=7))
     assert {fact[0] for fact in notes.take()} == {"observe", "not acquired"}
 
 
@@ -298,14 +298,14 @@ def test_a_hold_has_a_span_with_what_happened_during_it(notes: Notes) -> None:
     made = recorder(notes)
     made.acquired("x", 1, 0.5, "g", "exclusive", 0)
     assert notes.take()[-1] == ("begin", "g", "x", 1, 0.5)
-    made.hear(events.RenewalFailed("x", 2.0, "no route", fence=1))
-    made.hear(events.RenewalFailed("x", 2.0, "no route", fence=2))  # of another
+    made.record(events.RenewalFailed("x", 2.0, "no route", fence=1))
+    made.record(events.RenewalFailed("x", 2.0, "no route", fence=2))  # of another
     assert [fact for fact in notes.take() if fact[0] == "during"] == [("during", "x", "RenewalFailed")]
     made.released("x", 1)
     assert notes.take() == [("released",), ("end", "x", "released")]
     made.acquired("x", 2, 0.5, "g", "exclusive", 0)
     notes.take()
-    made.hear(events.Lost("x", 2, LOSS))
+    made.record(events.Lost("x", 2, LOSS))
     assert [fact for fact in notes.take() if fact[0] in ("during", "end")] == [
         ("during", "x", "Lost"),
         ("end", "x", "lost"),

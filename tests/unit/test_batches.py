@@ -94,23 +94,23 @@ def test_who_is_next_came_before_the_batch_began_and_is_not_the_delegate_while_i
     queue, (first, second) = line(2)
     batch = Batch(queue, grant_of(), NOW, SURE)
     late = waiter_of(queue)
-    assert queue.next_in_line(batch) is first
+    assert queue.next_waiter(batch) is first
     queue.delegate = first
-    assert queue.next_in_line(batch) is first, "it has no place, and asks for none yet"
+    assert queue.next_waiter(batch) is first, "it has no place, and asks for none yet"
     queue.is_asking = True
-    assert queue.next_in_line(batch) is second, "a request of the first is under way"
+    assert queue.next_waiter(batch) is second, "a request of the first is under way"
     queue.place, queue.is_asking = place_of(0), False
-    assert queue.next_in_line(batch) is first
+    assert queue.next_waiter(batch) is first
     queue.delegate, queue.place, queue.is_asking = second, None, True
-    assert queue.next_in_line(batch) is first
+    assert queue.next_waiter(batch) is first
     queue.drop(first)
     queue.drop(second)
     assert list(queue.waiting) == [late]
-    assert queue.next_in_line(batch) is None
+    assert queue.next_waiter(batch) is None
     queue.delegate = late
-    assert queue.next_in_line(Batch(queue, grant_of(), NOW, SURE)) is None, "there is no second one"
+    assert queue.next_waiter(Batch(queue, grant_of(), NOW, SURE)) is None, "there is no second one"
     queue.drop(late)
-    assert queue.next_in_line(batch) is None
+    assert queue.next_waiter(batch) is None
 
 
 def test_a_batch_serves_all_in_line_if_it_has_a_fence_for_each_and_time() -> None:

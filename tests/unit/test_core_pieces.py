@@ -249,7 +249,7 @@ def test_each_listener_hears_of_everything_until_it_is_taken_away_itself() -> No
         def released(self, *facts: Any) -> None:
             self.seen.append(("released", *facts))
 
-        def hear(self, event: object) -> None:
+        def record(self, event: object) -> None:
             self.seen.append(event)
 
     news, one, two = Events(), Recorder(), Recorder()

@@ -57,7 +57,7 @@ class Spoilt:
         self.calls.append(f"released {name}")
         raise ValueError("of the recorder")
 
-    def hear(self, event: events.Event) -> None:
+    def record(self, event: events.Event) -> None:
         self.calls.append(f"heard {type(event).__name__}")
         raise ValueError("of the recorder")
 

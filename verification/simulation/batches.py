@@ -130,7 +130,7 @@ class Batches:
 
     def _check_line(self, link: Link, queue: LocalQueue) -> None:
         delegate = queue.delegate
-        name = f"{link.process.name} {queue.terms[0]}"
+        name = f"{link.process.name} {queue.claim_fields[0]}"
         if delegate is None:
             if queue.waiting:
                 self._history.violate("a line without a delegate", name)

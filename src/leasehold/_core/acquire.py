@@ -94,23 +94,23 @@ class _Attempt(LocalAttempt):
     async def queue(self) -> Tenure | None:
         """Wait in the store's queue until it is our turn; None if the place or the grant ran out.
 
-        Where others of this client wait for the same lock, one of them stands there for all: see `local_queue`.
+        Where others of this client wait for the same lock, one of them waits there for all: see `local_queue`.
         """
         local = self._opened.local
         store: Any = self._backend  # with FIFO it is a `Queueing`
         try:
             if local is not None and (local.queues or local.marks) and local.enter(self):
-                return await self.stand_in_line(local)
+                return await self.wait_in_queue(local)
             claim = self._fresh_claim()
             answer: Grant | Place | Refusal = await self._send(store.join, claim)
             while isinstance(answer, Place):
-                if local is not None and local.has_lined_up(self, answer):
-                    return await self.stand_in_line(local)
+                if local is not None and local.has_become_delegate(self, answer):
+                    return await self.wait_in_queue(local)
                 await self._wait_for_turn(answer)
                 answer = await self._send(store.turn, answer)
-            if local is not None and local.marks and local.has_lined_up(self, answer):
-                await self.heard(local, answer)
-                return await self.stand_in_line(local)
+            if local is not None and local.marks and local.has_become_delegate(self, answer):
+                await self.handle(local, answer)
+                return await self.wait_in_queue(local)
             return await self._accept(claim, answer)
         except GeneratorExit:  # nothing can be awaited any more; the ttl frees what is left
             if local is not None:

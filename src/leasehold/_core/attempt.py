@@ -134,7 +134,7 @@ class Attempt:
         """
         now, pause = self._runtime.now(), OUTAGE.delay(failures, self._runtime.random())
         if self.waiter is not None:
-            self.waiter.queue.failure = str(failure)  # for those who stand in line behind this one
+            self.waiter.queue.failure = str(failure)  # for those that wait behind this one
         if (back_in := failure.back_in) is not None:  # it was reached, and says when: a call without end waits for that
             self._limit = max(self._limit, min(now + back_in + self._opened.connect_timeout, self._deadline))
         if now < self._limit:

@@ -266,7 +266,7 @@ class Recorder(Protocol):
     def released(self, name: str, fence: int) -> None:
         """What `Released` says."""
 
-    def hear(self, event: Event) -> None:
+    def record(self, event: Event) -> None:
         """Any other event."""
 
 
@@ -291,7 +291,7 @@ class Events:
 
     def _change(self, recorders: tuple[Recorder, ...], callbacks: tuple[Callable[[Event], object], ...]) -> None:
         self._recorders, self._callbacks = recorders, callbacks
-        self.listeners = (*(recorder.hear for recorder in recorders), *callbacks)
+        self.listeners = (*(recorder.record for recorder in recorders), *callbacks)
 
     def wanted(self, kind: type[Event]) -> bool:
         """Whether it is worth building an event of this kind."""

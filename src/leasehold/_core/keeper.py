@@ -175,7 +175,7 @@ class Keeper:
         with self.guard:
             self._closed = True
             lost = self._lose_all(Loss(LossReason.CLOSED, "its event loop has ended"), forget=True)
-        self._signal.set()  # a loop that only stands still may run again
+        self._signal.set()  # a loop that was only stopped may run again
         self._worker = self._notifier = None
         lost = [tenure for tenure in lost if not tenure.is_parked]  # its ttl frees what the program has released
         for tenure in lost:
@@ -222,8 +222,8 @@ class Keeper:
     def tenures(self) -> list[Tenure]:
         """The leases that are kept and still exist."""
         with self.guard:
-            everyone = list(self._known.values())
-        return [tenure for known in everyone if (tenure := known()) is not None]
+            all_known = list(self._known.values())
+        return [tenure for known in all_known if (tenure := known()) is not None]
 
     def _lose_all(self, loss: Loss, now: float = -math.inf, *, forget: bool = False) -> list[Tenure]:
         """End every lease that is held, and was not over by `now` before the worker looked; returns them."""
@@ -283,9 +283,9 @@ class Keeper:
         due: list[tuple[Known, Grant]] = []
         wake = now + LONGEST_SLEEP
         with self.guard:
-            everyone = list(self._known.values())
-        bundle = any((tenure := known()) is not None and tenure.wants_renewal(now) for known in everyone)
-        for known in everyone:
+            all_known = list(self._known.values())
+        bundle = any((tenure := known()) is not None and tenure.wants_renewal(now) for known in all_known)
+        for known in all_known:
             tenure = known()
             if tenure is None:
                 continue

@@ -6,10 +6,10 @@ grant (see `local_queue`). The program has released it; for the store this clien
 
 Others wait longer for that, so it is bounded: from the first release of a grant on, it stays for `linger` seconds at
 most, however often it is taken meanwhile, and for `MOST` fences. A grant that had to be waited for does not linger:
-most likely somebody else waits as well. Nor does one that another call of this client wants.
+most likely other clients wait as well. Nor does one that another call of this client wants.
 
-Whoever removes a parked tenure from `OpenClient.parked`, under the keeper's guard, has to see to it: a call that takes
-it, or one that ends it. Assignments without a call between them are one step here: no signal handler runs in there.
+A call that removes a parked tenure from `OpenClient.parked`, under the keeper's guard, is the one that has to use it or
+to end it. Assignments without a call between them are one step here: no signal handler runs in there.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ def _park(opened: OpenClient, tenure: LingeringTenure) -> bool:
         if tenure.state is not HELD:
             return False
         batch.until = min(batch.until, now + batch.linger)
-        is_wanted = local is not None and key in local.queues  # by a call that stands in line for it
+        is_wanted = local is not None and key in local.queues  # by a call that waits for it
         if is_wanted or opened.waiting_calls.is_leaving or not batch.passes_on(tenure, now):
             return False
         following = _following(tenure)

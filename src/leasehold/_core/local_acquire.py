@@ -1,4 +1,4 @@
-"""Waiting in the local queue, from the side of one call: stand in line, stand for all in the store, be served, leave.
+"""Waiting in the local queue, from the side of one call: wait here, wait for all in the store, be served, leave.
 
 `local_queue` decides who is served and who is the delegate; here a call does what follows for itself.
 """
@@ -28,7 +28,7 @@ LONGEST_WAIT = 3600.0  # a waiter without a timeout looks again after so long
 
 
 class LocalAttempt(Attempt):
-    """A call that may stand in a local queue."""
+    """A call that may wait in a local queue."""
 
     __slots__ = ()
 
@@ -47,8 +47,8 @@ class LocalAttempt(Attempt):
         """The claim is not this call's to withdraw any more."""
         self._traceless = True
 
-    async def stand_in_line(self, local: LocalQueues) -> Tenure | None:
-        """Wait to be served; None to go round again, because the line was given up or the tenure ran out."""
+    async def wait_in_queue(self, local: LocalQueues) -> Tenure | None:
+        """Wait to be served; None to go round again, because the queue was given up or the tenure ran out."""
         waiter = self.waiter
         assert waiter is not None  # noqa: S101 - for the type checker
         while (tenure := local.look(waiter)) is None:
@@ -58,15 +58,15 @@ class LocalAttempt(Attempt):
             if waiter.queue.delegate is waiter:
                 await self._be_the_delegate(local, waiter)
             else:
-                await self._wait_in_line(waiter, math.inf)
+                await self._wait_to_be_served(waiter, math.inf)
         return await self._pick_up(local, tenure)
 
-    async def heard(self, local: LocalQueues, answer: Grant | Place | Refusal) -> None:
-        """The store has answered the delegate."""
+    async def handle(self, local: LocalQueues, answer: Grant | Place | Refusal) -> None:
+        """What the store has answered to the delegate."""
         waiter = self.waiter
         assert waiter is not None  # noqa: S101 - for the type checker
         if isinstance(answer, Place):
-            local.stand(waiter, answer)
+            local.keep_place(waiter, answer)
         elif isinstance(answer, Refusal):
             self._refusal = waiter.queue.refusal = answer
             if self._doubt:  # an earlier copy of the request may still arrive, and would take the lock without a holder
@@ -80,7 +80,7 @@ class LocalAttempt(Attempt):
                 self.go_on()
 
     async def give_up(self, local: LocalQueues, waiter: LocalWaiter | None, *, store_failed: bool) -> None:
-        """The call has failed: leave the line, and nothing in the store. May be repeated."""
+        """The call has failed: leave the queue, and nothing in the store. May be repeated."""
         if waiter is not None and store_failed and waiter.queue.delegate is waiter:
             local.send_away(waiter.queue)
         local.leave(self)
@@ -97,19 +97,19 @@ class LocalAttempt(Attempt):
         if place is None:
             if (until := local.rests_until(waiter)) > 0.0:
                 if until < math.inf:
-                    await self._wait_in_line(waiter, until)
+                    await self._wait_to_be_served(waiter, until)
                 return
-            # It may be granted at once, and others stand in line.
+            # It may be granted at once, and others wait behind it.
             self._claim = claim = replace(self._fresh_claim(), spare=waiter.queue.fences_wanted)
-            await self.heard(local, await self._send(store.join, claim))
+            await self.handle(local, await self._send(store.join, claim))
             return
-        local.stand(waiter, place)  # it may be another's so far
+        local.keep_place(waiter, place)  # it may be another's so far
         await self._wait_for_turn(place)
         waiter.queue.refusal = self._refusal
         if local.may_ask(waiter):
-            await self.heard(local, await self._send(store.turn, place))
+            await self.handle(local, await self._send(store.turn, place))
 
-    async def _wait_in_line(self, waiter: LocalWaiter, until: float) -> None:
+    async def _wait_to_be_served(self, waiter: LocalWaiter, until: float) -> None:
         queue, spec = waiter.queue, self._spec
         self._refusal = queue.refusal or Refusal(spec.key, spec.holder)
         now = self._runtime.now()

@@ -1,19 +1,19 @@
-"""The local queue: calls of one client that wait for one lock stand in line here, and one for all in the store's queue.
+"""The local queue: calls of one client that wait for one lock wait here, and one for all of them in the store's queue.
 
 That one is the *delegate*.
 
-A grant out of the store's queue belongs to the first in line, and with it a *batch*: everyone who stood in line when
-the store granted, at most `MOST` and for at most `LONGEST` seconds. A release inside the batch passes the tenure on
+A grant out of the store's queue belongs to the first waiter, and with it a *batch*: all that waited here when the store
+granted, at most `MOST` and for at most `LONGEST` seconds. A release inside the batch passes the tenure on
 without a request, under the next of the fences that the store keeps free behind that of the grant (`Grant.spare`): it
 is higher than the one before, and lower than that of any other grant. Then the lock goes back to the store, where
 other clients wait. So a waiter elsewhere is overtaken by one batch at most.
 
-Whenever someone stands in line here, one of them is the delegate, also during a batch. So nothing has to be done for
+Whenever calls wait here, one of them is the delegate, also during a batch. So nothing has to be done for
 the others when a tenure is lost, broken or dropped: their place in the store comes to its turn. A delegate that a batch
 is going to serve asks for a place only when the batch has ended or its time is over: a request under way would keep it
-from being served. Whoever comes meanwhile is the delegate instead, and asks at once.
+from being served. A call that comes meanwhile is the delegate instead, and asks at once.
 
-The delegate is whoever came last, as far as there is a choice: it is served last here, and a place changes hands only
+The delegate is the last to arrive, as far as there is a choice: it is served last here, and a place changes hands only
 when its delegate leaves. Everything below that decides runs under the keeper's guard.
 """
 
@@ -51,7 +51,7 @@ class Call(Protocol):
     """A call of acquire, as far as the local queue knows it."""
 
     waiter: LocalWaiter | None
-    is_alone: bool  # it was sent away once, and does not stand in line again
+    is_alone: bool  # it was sent away once, and does not wait in a local queue again
 
     @property
     def spec(self) -> LockSpec:
@@ -65,7 +65,7 @@ class Call(Protocol):
 
 
 class LocalWaiter:
-    """One call that stands in line."""
+    """A call that waits in a local queue."""
 
     __slots__ = ("arrival", "call", "is_sent_away", "queue", "signal", "taker", "tenure")
 
@@ -77,16 +77,16 @@ class LocalWaiter:
         self.signal: Signal = signal  # the delegate's is that of its place
         self.taker: int = id(taker)
         self.tenure: LocalTenure | None = None  # it was served
-        self.is_sent_away: bool = False  # the line was given up: it has to go to the store by itself
+        self.is_sent_away: bool = False  # the queue was given up: it has to go to the store by itself
 
 
 class LocalQueue:
-    """Who stands in line for one name."""
+    """The calls that wait for one name."""
 
-    __slots__ = ("arrivals", "batch", "delegate", "failure", "is_asking", "place", "refusal", "terms", "waiting")
+    __slots__ = ("arrivals", "batch", "claim_fields", "delegate", "failure", "is_asking", "place", "refusal", "waiting")
 
     def __init__(self, spec: LockSpec) -> None:
-        self.terms: tuple[str, float, Holder] = (spec.key, spec.ttl, spec.holder)
+        self.claim_fields: tuple[str, float, Holder] = (spec.key, spec.ttl, spec.holder)
         self.arrivals: int = 0
         self.waiting: deque[LocalWaiter] = deque()
         self.delegate: LocalWaiter | None = None
@@ -98,7 +98,7 @@ class LocalQueue:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no one stands in line, and no one can come back from a batch."""
+        """Whether it is empty, and no call can come back from a batch."""
         return not self.waiting and self.delegate is None and (self.batch is None or self.batch.is_over())
 
     @property
@@ -108,7 +108,7 @@ class LocalQueue:
 
     @property
     def fences_wanted(self) -> int:
-        """How many fences a batch needs for those in line, beside that of the first."""
+        """How many fences a batch needs for those that wait, beside that of the first."""
         return min(max(0, len(self.waiting) - 1), MOST)
 
     def ahead_of(self, waiter: LocalWaiter) -> int:
@@ -118,14 +118,14 @@ class LocalQueue:
         return before + (self.waiting.index(waiter) if waiter in self.waiting else 0)
 
     def drop(self, waiter: LocalWaiter) -> None:
-        """Take it out of the line, if it still stands there."""
-        # Whoever was served was first or second: to look for it among a thousand others would cost a fifth of a grant.
-        line = self.waiting if waiter.tenure is None else tuple(islice(self.waiting, 2))
-        if waiter in line:
+        """Take it out, if it is still there."""
+        # A waiter that was served was first or second: to look for it among a thousand would cost a fifth of a grant.
+        there = self.waiting if waiter.tenure is None else tuple(islice(self.waiting, 2))
+        if waiter in there:
             self.waiting.remove(waiter)
 
-    def next_in_line(self, batch: Batch) -> LocalWaiter | None:
-        """Who is to be served next by this batch; not a delegate whose request is under way."""
+    def next_waiter(self, batch: Batch) -> LocalWaiter | None:
+        """The one to be served next by this batch; not a delegate whose request is under way."""
         waiting = self.waiting
         first = waiting[0] if waiting else None
         if first is not None and first is self.delegate and self.is_asking:
@@ -142,7 +142,7 @@ class Batch:
 
     def __init__(self, queue: LocalQueue, grant: Grant, now: float, trusted: float) -> None:
         self.queue: LocalQueue = queue
-        self.last: int = queue.arrivals  # who came later has to wait for the next one
+        self.last: int = queue.arrivals  # a later one has to wait for the next batch
         self.left: int = min(grant.spare, MOST)
         self.until: float = now + LONGEST
         self.trusted: float = trusted  # until when the grant may be trusted, whatever max_hold a holder has
@@ -183,7 +183,7 @@ class LocalTenure(Tenure):
 
 
 def first_tenure(queue: LocalQueue, waiter: LocalWaiter, grant: Grant, since: float, now: float) -> LocalTenure:
-    """The tenure of a grant of the store, for the first in line."""
+    """The tenure of a grant of the store, for the first waiter."""
     spec = waiter.call.spec
     tenure = LocalTenure(spec.name, grant, since, renew=True, max_hold=spec.max_hold)
     tenure.batch = batch = Batch(queue, grant, now, tenure.trusted_until(since, grant.ttl))
@@ -206,21 +206,21 @@ def next_tenure(before: LocalTenure, waiter: LocalWaiter, now: float) -> LocalTe
 
 
 class LocalQueues:
-    """The lines of one client, by key."""
+    """The queues of one client, by key."""
 
     def __init__(self, runtime: Runtime, backend: Backend, keeper: Keeper, waiting_calls: WaitingCalls) -> None:
         self._runtime = runtime
         self._keeper = keeper
         self._waiting_calls = waiting_calls
-        self.queues: dict[str, LocalQueue | Call] = {}  # a call: it has sent its first request, and no one waits
+        self.queues: dict[str, LocalQueue | Call] = {}  # a call: it has sent its first request, and there is no waiter
         # The requests of a store without a server are so short that no second one comes meanwhile.
         self.marks: bool = not isinstance(backend, Embedded)
         self._sweep_at = SWEEP_AT_LEAST
 
-    # --- getting in line
+    # --- joining
 
     def enter(self, call: Call) -> bool:
-        """Get in line; False if there is none, and this call has to ask the store. That it does is noted."""
+        """Join the queue; False if there is none, and this call has to ask the store. That it does is noted."""
         spec = call.spec
         if call.is_alone or not spec.in_batches:
             return False
@@ -231,18 +231,18 @@ class LocalQueues:
                     self.queues[spec.key] = call
                 return False
             queue = self._upgraded(spec.key, found)
-            if queue.terms != (spec.key, spec.ttl, spec.holder):
+            if queue.claim_fields != (spec.key, spec.ttl, spec.holder):
                 return False
-            waiter = self._line_up(queue, call)
+            waiter = self._append(queue, call)
             call.give_up_claim()  # of an earlier round: the store has nothing of it any more
             if queue.delegate is None or queue.is_resting:
                 queue.delegate = waiter
         return True
 
-    def has_lined_up(self, call: Call, answer: Grant | Place | Refusal) -> bool:
-        """Whether a call that asked the store as if alone is the delegate of a line, now that it has an answer.
+    def has_become_delegate(self, call: Call, answer: Grant | Place | Refusal) -> bool:
+        """Whether a call that asked the store as if alone is the delegate of a queue, now that it has an answer.
 
-        It is if others have got in line behind it meanwhile, or if it has to wait; unless there is a delegate already,
+        It is if others have queued up behind it meanwhile, or if it has to wait; unless there is a delegate already,
         and then it keeps a place of its own.
         """
         spec = call.spec
@@ -254,7 +254,7 @@ class LocalQueues:
             elif found is call:
                 del self.queues[spec.key]
             if call.waiter is not None and isinstance(answer, Place):
-                self.stand(call.waiter, answer)
+                self.keep_place(call.waiter, answer)
         if len(self.queues) >= self._sweep_at:
             self._sweep()
         return call.waiter is not None
@@ -288,22 +288,22 @@ class LocalQueues:
                 queue.place, queue.is_asking = None, True
             return waiter.tenure is None
 
-    def stand(self, waiter: LocalWaiter, place: Place) -> None:
+    def keep_place(self, waiter: LocalWaiter, place: Place) -> None:
         """The delegate has this place in the store."""
         queue = waiter.queue
         with self._keeper.guard:
             queue.place, queue.is_asking, waiter.signal = place, False, place.signal
 
     def _upgraded(self, key: str, found: LocalQueue | Call) -> LocalQueue:
-        """The line of a key; of one that has only asked so far it becomes the first, and the delegate."""
+        """The queue of a key; a call that has only asked so far becomes its first waiter, and its delegate."""
         if isinstance(found, LocalQueue):
             return found
         queue = LocalQueue(found.spec)
-        queue.delegate, queue.is_asking = self._line_up(queue, found), True
+        queue.delegate, queue.is_asking = self._append(queue, found), True
         self.queues[key] = queue
         return queue
 
-    def _line_up(self, queue: LocalQueue, call: Call) -> LocalWaiter:
+    def _append(self, queue: LocalQueue, call: Call) -> LocalWaiter:
         waiter = LocalWaiter(queue, call, self._runtime.signal(), self._runtime.current())
         queue.waiting.append(waiter)
         call.waiter = waiter
@@ -312,7 +312,7 @@ class LocalQueues:
     # --- being served
 
     def serve(self, waiter: LocalWaiter, grant: Grant, since: float, *, doubtful: bool) -> bool:
-        """The delegate got the lock: it is for the first in line. False if it came too late to be trusted.
+        """The delegate got the lock: it is for the first waiter. False if it came too late to be trusted.
 
         In the same step the delegate gives up its claim: from then on it is that of the tenure.
         """
@@ -331,12 +331,12 @@ class LocalQueues:
         return True
 
     def pass_on(self, tenure: LocalTenure) -> bool:
-        """Give the tenure to the next one of its batch; False if the store has to be told that it is over."""
+        """Give the tenure to the next one of its batch; False if it has to be given back to the store."""
         batch, keeper = tenure.batch, self._keeper
         queue = batch.queue
         with keeper.guard:
             now = self._runtime.now()
-            waiter = queue.next_in_line(batch)
+            waiter = queue.next_waiter(batch)
             tenure.settle(now)
             if (
                 waiter is None
@@ -361,7 +361,7 @@ class LocalQueues:
     # --- leaving
 
     def leave(self, call: Call) -> None:
-        """Leave the line, served or not. A delegate leaves its place, if it has one, to another one.
+        """Leave the queue, served or not. A delegate leaves its place, if it has one, to another one.
 
         If there is no other one, the claim stays with the call, which has to withdraw it.
         """
@@ -380,7 +380,7 @@ class LocalQueues:
             call.waiter = None  # last: all of this may be repeated after an interruption
 
     def _replace(self, queue: LocalQueue, delegate: LocalWaiter) -> None:
-        """Whoever came last is the delegate instead, and has the place, unless a request of it is under way."""
+        """The last to arrive is the delegate instead, and has the place, unless a request of it is under way."""
         other = queue.waiting[-1] if queue.waiting else None
         if other is None:
             queue.place = None
@@ -391,25 +391,25 @@ class LocalQueues:
         queue.failure, queue.delegate, queue.is_asking = None, other, False
 
     def send_away(self, queue: LocalQueue) -> None:
-        """Give up the line: the store failed its delegate, and each of the others has to find out for itself."""
+        """Give up the queue: the store failed its delegate, and each of the others has to find out for itself."""
         with self._keeper.guard:
             waiting, queue.waiting = list(queue.waiting), deque()
-            if self.queues.get(queue.terms[0]) is queue:
-                del self.queues[queue.terms[0]]
+            if self.queues.get(queue.claim_fields[0]) is queue:
+                del self.queues[queue.claim_fields[0]]
         for waiter in waiting:
             waiter.is_sent_away = True
             waiter.signal.set()
 
     def bury(self) -> None:
-        """Forget everything in a forked child: the threads that stand in line are the parent's."""
+        """Forget everything in a forked child: the threads that wait here are the parent's."""
         self.queues = {}
 
     def _forget(self, queue: LocalQueue) -> None:
-        if queue.is_idle and self.queues.get(queue.terms[0]) is queue:
-            del self.queues[queue.terms[0]]
+        if queue.is_idle and self.queues.get(queue.claim_fields[0]) is queue:
+            del self.queues[queue.claim_fields[0]]
 
     def _sweep(self) -> None:
-        """Forget lines whose last tenure was lost or dropped, and that no one has asked for since."""
+        """Forget queues whose last tenure was lost or dropped, and that no call has asked for since."""
         for queue in list(self.queues.values()):
             if isinstance(queue, LocalQueue):
                 with self._keeper.guard:
@@ -418,7 +418,7 @@ class LocalQueues:
 
 
 def local_queues(runtime: Runtime, backend: Backend, keeper: Keeper, waiting_calls: WaitingCalls) -> LocalQueues | None:
-    """The lines of a client whose store has a queue, and keeps fences free for hand-overs; None for others."""
+    """The local queues of a client whose store has a queue, and keeps fences free for hand-overs; None for others."""
     if not {Capability.FIFO, Capability.RANGES} <= backend.capabilities:
         return None
     return LocalQueues(runtime, backend, keeper, waiting_calls)

@@ -47,7 +47,7 @@ class OpenClient:
     waiting_calls: WaitingCalls
     cleanup: Cleanup
     has_queue: bool  # whether waiters of one lock come in order of their arrival
-    local: LocalQueues | None  # where those that wait for one lock stand in line
+    local: LocalQueues | None  # where calls that wait for one lock wait in turn
     close_patience: float  # 0 where the clock is turned by hand: it stands still while `close` waits
     current: Callable[[], Hashable]  # the running thread or task, for calls that run at home
     entered: WeakValueDictionary[tuple[str, Mode, Hashable], Tenure] = field(default_factory=WeakValueDictionary)
@@ -106,14 +106,14 @@ class OpenClient:
     async def end_parked(self, limit: float = math.inf) -> None:
         """Give back what the program has released."""
         if self.parked:
-            from leasehold._core.linger import end_parked  # noqa: PLC0415 - it was loaded by whoever parked one
+            from leasehold._core.linger import end_parked  # noqa: PLC0415 - the call that parked one has loaded it
 
             await end_parked(self, limit)
 
     async def unpark(self, key: str) -> None:
         """Give back the lease of this key if it is parked: a call waits for it that cannot take it."""
         if key in self.parked:
-            from leasehold._core.linger import unpark  # noqa: PLC0415 - it was loaded by whoever parked one
+            from leasehold._core.linger import unpark  # noqa: PLC0415 - the call that parked one has loaded it
 
             await unpark(self, key)
 

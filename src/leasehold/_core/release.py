@@ -85,7 +85,7 @@ def _report_passed_on(opened: OpenClient, tenure: Tenure) -> None:
         watcher.on_end(None)
     events = opened.events
     if events.listeners or is_logged(happened.Released.level):
-        events.released(tenure.name, tenure.grant.fence, True)  # noqa: FBT003 - freed for the next one in line
+        events.released(tenure.name, tenure.grant.fence, True)  # noqa: FBT003 - freed for the next waiter
 
 
 async def _try_again(opened: OpenClient, tenure: Tenure, limit: float, failure: BackendError) -> bool:

@@ -113,7 +113,7 @@ class Recorder:
         sink.follow(self)
         _RECORDERS.add(self)
 
-    def hear(self, event: happened.Event) -> None:
+    def record(self, event: happened.Event) -> None:
         """One event."""
         known = self._known.get(type(event))
         if known is not None:

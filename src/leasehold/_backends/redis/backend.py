@@ -83,7 +83,7 @@ class RedisBackend:
             await listener.listen(keys, _place_lifetime(claim) / LISTENING, until)
         waiter = Waiter(self._runtime.signal(), keys)
         listener.add(claim.owner, waiter)
-        return await self._stand(JOIN, claim, waiter, until)
+        return await self._take_place(JOIN, claim, waiter, until)
 
     async def turn(self, place: Place, until: float = math.inf, /) -> Grant | Place | Refusal:
         claim = place.claim
@@ -96,7 +96,7 @@ class RedisBackend:
             return grant
         if not self._listener.wake_address(keys):
             await self._listener.listen(keys, _place_lifetime(claim) / LISTENING, until)
-        return await self._stand(TURN, claim, waiter, until)
+        return await self._take_place(TURN, claim, waiter, until)
 
     async def renew(self, grants: Sequence[Grant], until: float = math.inf, /) -> Sequence[Grant | Loss | BackendError]:
         if not grants:
@@ -275,7 +275,7 @@ class RedisBackend:
         uptime = 0 if was_promoted else int(info[b"uptime_in_seconds"]) * 1000
         return f"{info[b'run_id'].decode()}:{info.get(b'master_replid', b'').decode()}", uptime
 
-    async def _stand(self, step: str, claim: Claim, waiter: Waiter, until: float) -> Grant | Place | Refusal:
+    async def _take_place(self, step: str, claim: Claim, waiter: Waiter, until: float) -> Grant | Place | Refusal:
         """Take or keep a place in the queue."""
         keys = waiter.keys
         address = self._listener.wake_address(keys)

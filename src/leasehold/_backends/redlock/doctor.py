@@ -170,7 +170,9 @@ async def _memory(send: Any, options: Options, count: int) -> list[Finding]:
     if terms.decode() != f"{milliseconds(options.max_ttl)}/{count}":
         found = f"it {agreed_on(terms)}, and this URL has max_ttl={options.max_ttl:g} and {count} nodes"
         advice = f"give all clients the same URL; to change it, stop them and delete the key {MARKER} on every node"
-        return [Finding("settings", Level.PROBLEM, found, "nodes sit out, and majorities meet, according to them", advice)]
+        return [
+            Finding("settings", Level.PROBLEM, found, "nodes sit out, and majorities meet, according to them", advice)
+        ]
     seconds, microseconds = await send("TIME")
     age = int(seconds) + int(microseconds) / 1e6 - int(since) / 1000
     if age < whole:
