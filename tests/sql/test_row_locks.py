@@ -14,7 +14,7 @@ import pytest
 
 from leasehold.errors import ConfigurationError, RetryTransaction, RowBusy
 from leasehold.sql import is_retryable, lock_free_rows, lock_row, lock_rows
-from leasehold.sql.row_locks.wishes import in_order
+from leasehold.sql.row_locks.lock_request import in_order
 from tests.sql.pairs import EACH_WAY, Pair, fresh_url, pair_of
 
 if TYPE_CHECKING:

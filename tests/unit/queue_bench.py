@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from leasehold import Backoff
 from leasehold.sql import Queue
-from leasehold.sql.queue.doors import open_door
+from leasehold.sql.queue.transactions import open_source
 from leasehold.sql.queue.worker import Plan, Worker
 from tests.unit.planned_waits import PlannedWaits
 
@@ -58,8 +58,8 @@ class Face:
         connection.notes = self.notes
         return connection
 
-    def door(self) -> Any:
-        return open_door(self.connect, is_async=False)
+    def transactions(self) -> Any:
+        return open_source(self.connect, is_async=False)
 
     def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
         self.spawned.append(name)

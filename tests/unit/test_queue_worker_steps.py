@@ -1,4 +1,4 @@
-"""The worker of a queue step by step: lanes, answers, the keeper and signals, on a file of SQLite."""
+"""The worker of a queue step by step: claim loops, answers, the keeper and signals, on a file of SQLite."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def busy() -> sqlite3.OperationalError:
     return error
 
 
-# --- a lane
+# --- a claim loop
 
 
 def test_a_lane_works_until_nothing_is_due_and_lets_go_of_its_connection(bench: Bench) -> None:
@@ -55,8 +55,8 @@ def test_a_lane_works_until_nothing_is_due_and_lets_go_of_its_connection(bench: 
             raise GiveUp("never")
 
     worker = bench.worker(handle)
-    worker._lanes = 1
-    run(worker._lane())
+    worker._loops = 1
+    run(worker._claim_loop())
     assert seen == ["a", "b", "c"]
     worked = worker.worked
     assert (worked.completed, worked.failed, worked.dead, worked.refused) == (1, 2, 1, 0)
@@ -68,12 +68,12 @@ def test_a_lane_works_until_nothing_is_due_and_lets_go_of_its_connection(bench: 
     assert worker.over.is_set()
 
 
-def test_the_run_is_over_when_the_last_lane_ends_and_not_before(bench: Bench) -> None:
+def test_the_run_is_over_when_the_last_claim_loop_ends_and_not_before(bench: Bench) -> None:
     worker = bench.worker()
-    worker._lanes = 2
-    run(worker._lane())
+    worker._loops = 2
+    run(worker._claim_loop())
     assert not worker.stop.is_set()
-    run(worker._lane())
+    run(worker._claim_loop())
     assert worker.over.is_set()
 
 
@@ -90,7 +90,7 @@ def test_a_lane_without_work_looks_again_after_pauses_that_begin_anew_with_every
         return step
 
     runtime.plan = [note(), note(), note(lambda: bench.enqueue(1)), note(), note(worker.stop.set)]
-    run(worker._claim_and_work(face_of(worker).door()))
+    run(worker._claim_and_work(face_of(worker).transactions()))
     assert waited == pytest.approx([1, 2, 4, 1, 2])
     assert worker.worked.completed == 1
 
@@ -111,15 +111,15 @@ def test_a_database_that_is_away_is_asked_again_after_pauses_that_begin_anew_onc
         step = next(steps)
         if step == "again":
             face.trouble.append(OSError("away"))
-            lane_door._connection = None
+            source._connection = None
         elif step == "stop":
             worker.stop.set()
 
-    lane_door = face.door()
+    source = face.transactions()
     runtime.plan = [note] * 4
     face.trouble = [OSError("away"), busy()]
     with caplog.at_level(logging.INFO, "leasehold"):
-        run(worker._claim_and_work(lane_door))
+        run(worker._claim_and_work(source))
     assert waited == pytest.approx([1, 2, 50, 1])
     assert worker.worked.completed == 1
     told = [(record.levelname, record.getMessage()) for record in caplog.records]
@@ -128,15 +128,15 @@ def test_a_database_that_is_away_is_asked_again_after_pauses_that_begin_anew_onc
         "the worker of <Queue 'mails'> could not claim a job: OSError: away; it tries again",
     )
     assert told[1][0] == "INFO", "that it is busy is no trouble"
-    run(lane_door.close())
+    run(source.close())
 
 
 @pytest.mark.parametrize("error", [ConfigurationError("wrong"), TypeError("wrong"), ImportError("wrong")], ids=repr)
 def test_what_no_waiting_heals_ends_the_run_with_its_error(bench: Bench, error: Exception) -> None:
     worker = bench.worker()
-    worker._lanes = 2
+    worker._loops = 2
     face_of(worker).trouble = [error]
-    run(worker._lane())
+    run(worker._claim_loop())
     assert worker._error is error
     assert worker.stop.is_set()
     assert face_of(worker).runtime.waits == []
@@ -165,7 +165,7 @@ def test_work_in_a_transaction_is_done_again_after_a_conflict_and_not_for_ever(b
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(module, "SAME_AGAIN", Backoff(("1ms",), longest="1ms", jitter="none", tries=5))
             worker = bench.worker(handle, in_transaction=True)
-            run(worker._claim_and_work(face_of(worker).door()))
+            run(worker._claim_and_work(face_of(worker).transactions()))
         assert (len(calls), bench.states()) == (tries, [(state, 1)])
         assert (worker.worked.completed, worker.worked.failed) == (int(state == "done"), int(state != "done"))
     assert bench.file.execute("SELECT count(*) FROM effect").fetchone() == (1,), "what was rolled back is not there"
@@ -180,7 +180,7 @@ def test_work_in_a_transaction_that_fails_by_itself_is_not_done_again_at_once(be
         raise ValueError("no")
 
     worker = bench.worker(handle, in_transaction=True)
-    run(worker._claim_and_work(face_of(worker).door()))
+    run(worker._claim_and_work(face_of(worker).transactions()))
     assert (calls, bench.states()) == ([1], [("ready", 1)])
 
 
@@ -189,7 +189,7 @@ def test_claim_is_good_for_its_visibility_from_the_moment_at_which_it_was_asked_
     ends: list[float] = []
     worker = bench.worker(lambda job: ends.append(worker._running[job.id].ends))
     begun = face_of(worker).runtime.now()
-    run(worker._claim_and_work(face_of(worker).door()))
+    run(worker._claim_and_work(face_of(worker).transactions()))
     assert ends == [begun + 40]
 
 
@@ -199,7 +199,7 @@ def test_work_in_a_transaction_is_not_begun_for_a_job_that_another_has(bench: Be
     bench.let_all_be_due()
     bench.claim()
     worker = bench.worker(lambda *_: pytest.fail("it must not run"), in_transaction=True)
-    run(worker._work(face_of(worker).door(), _Running(late, 100.0)))
+    run(worker._work(face_of(worker).transactions(), _Running(late, 100.0)))
     assert (worker.worked.refused, worker.worked.completed, worker.worked.failed) == (1, 0, 0)
     assert bench.states() == [("claimed", 2)]
 
@@ -214,7 +214,7 @@ def test_handler_that_ends_after_its_job_was_claimed_again_is_counted_as_refused
         raise ValueError("and it failed, too")
 
     worker = bench.worker(handle)
-    run(worker._work(face_of(worker).door(), _Running(late, 100.0)))
+    run(worker._work(face_of(worker).transactions(), _Running(late, 100.0)))
     assert (worker.worked.refused, worker.worked.failed, worker.worked.dead) == (1, 0, 0)
 
 
@@ -228,7 +228,8 @@ def test_answer_is_written_again_until_its_claim_runs_out(bench: Bench, monkeypa
         face = face_of(worker)
         begun = face.runtime.now()
         face.trouble = [OSError("away")] * failures
-        answered = worker._answer(face.door(), _Running(job, begun + ends), lambda rows: rows.complete(job), "complete")  # noqa: B023
+        source = face.transactions()
+        answered = worker._answer(source, _Running(job, begun + ends), lambda rows: rows.complete(job), "complete")  # noqa: B023
         if state == "done":
             assert run(answered) is True
         else:
@@ -244,7 +245,11 @@ def test_answer_that_no_waiting_heals_is_raised_at_once(bench: Bench) -> None:
     worker = bench.worker()
     face_of(worker).trouble = [NameError("wrong")]
     with pytest.raises(NameError):
-        run(worker._answer(face_of(worker).door(), _Running(job, 1e9), lambda rows: rows.complete(job), "complete"))
+        run(
+            worker._answer(
+                face_of(worker).transactions(), _Running(job, 1e9), lambda rows: rows.complete(job), "complete"
+            )
+        )
 
 
 def test_job_of_a_handler_that_is_cancelled_is_given_back(bench: Bench) -> None:
@@ -256,7 +261,7 @@ def test_job_of_a_handler_that_is_cancelled_is_given_back(bench: Bench) -> None:
 
     worker = bench.worker(handle)
     with pytest.raises(KeyboardInterrupt):
-        run(worker._work(face_of(worker).door(), _Running(job, 1e9)))
+        run(worker._work(face_of(worker).transactions(), _Running(job, 1e9)))
     assert bench.states() == [("ready", 0)]
     assert worker._running == {}
 
@@ -304,18 +309,18 @@ def test_keeper_marks_a_job_that_another_has_and_leaves_it_alone(
     worker = bench.worker()
     running = _Running(late, 7.0)
     worker._running[late.id] = running
-    door = face_of(worker).door()
+    source = face_of(worker).transactions()
     for _ in range(2):
-        run(worker._extend_all(door))
+        run(worker._extend_all(source))
     assert late.lost
     assert running.ends == 7.0
     assert len([record for record in caplog.records if "claimed again" in record.getMessage()]) == 1
     assert worker.worked.refused == 0, "the handler has not ended yet"
-    run(door.close())
+    run(source.close())
     inside = bench.worker(in_transaction=True)
     inside._running[late.id] = running
     late.lost = False
-    run(inside._extend_all(face_of(inside).door()))
+    run(inside._extend_all(face_of(inside).transactions()))
     assert (late.lost, face_of(inside).notes) == (False, [])
 
 
@@ -334,7 +339,7 @@ def test_keeper_goes_on_after_trouble(bench: Bench, caplog: pytest.LogCaptureFix
 # --- one run
 
 
-def test_run_starts_its_lanes_waits_for_the_end_and_tells_what_went_wrong(
+def test_run_starts_its_claim_loops_waits_for_the_end_and_tells_what_went_wrong(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     worker = bench.worker(concurrency=3)

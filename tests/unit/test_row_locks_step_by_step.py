@@ -8,8 +8,8 @@ import pytest
 
 from leasehold._runtimes.threads import run
 from leasehold.errors import ConfigurationError, RowBusy
-from leasehold.sql.row_locks import mysql, postgresql, wishes
-from leasehold.sql.row_locks.wishes import Free, Wish, check_free, in_order, make_wish
+from leasehold.sql.row_locks import lock_request, mysql, postgresql
+from leasehold.sql.row_locks.lock_request import Free, LockRequest, check_free, in_order, make_request
 from leasehold.sql.tables.rows import Rows
 from leasehold.sql.wires import Transaction
 from tests.unit.scripted_wire import ScriptedWire, rows
@@ -33,7 +33,7 @@ class Ticking(ScriptedWire):
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [1000.0]
-    monkeypatch.setattr(wishes, "monotonic", lambda: now[0])
+    monkeypatch.setattr(lock_request, "monotonic", lambda: now[0])
     return now
 
 
@@ -46,8 +46,8 @@ def asked(wire: ScriptedWire) -> list[str]:
     return found
 
 
-def lock(module: Any, wire: ScriptedWire, wish: Wish, keys: list[dict[str, int]] = KEYS) -> Any:
-    return run(module.lock_these(wire, Transaction.OPEN, Rows(wire, "stock"), keys, wish))
+def lock(module: Any, wire: ScriptedWire, request: LockRequest, keys: list[dict[str, int]] = KEYS) -> Any:
+    return run(module.lock_these(wire, Transaction.OPEN, Rows(wire, "stock"), keys, request))
 
 
 @pytest.mark.parametrize(
@@ -74,9 +74,9 @@ def lock(module: Any, wire: ScriptedWire, wish: Wish, keys: list[dict[str, int]]
 def test_a_lock_is_asked_for_in_the_words_of_each_server(
     words: dict[str, Any], postgresql_words: str, mysql_words: str, mariadb_words: str
 ) -> None:
-    wish = Wish(**words)
+    request = LockRequest(**words)
     wire = ScriptedWire()
-    lock(postgresql, wire, wish, [{"id": 1}])
+    lock(postgresql, wire, request, [{"id": 1}])
     assert [each for each in asked(wire) if "SAVEPOINT" not in each] == [postgresql_words]
     for version, wanted in (("8.0.36", mysql_words), ("10.11.6-MariaDB", mariadb_words)):
         wire = ScriptedWire(dialect="mysql")
@@ -86,7 +86,7 @@ def test_a_lock_is_asked_for_in_the_words_of_each_server(
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(mysql, "_is_mariadb", is_mariadb)
-            lock(mysql, wire, wish, [{"id": 1}])
+            lock(mysql, wire, request, [{"id": 1}])
         assert asked(wire) == [wanted]
 
 
@@ -94,7 +94,7 @@ def test_free_rows_are_asked_for_with_the_words_that_skip() -> None:
     for module, dialect, mark in ((postgresql, "postgresql", '"'), (mysql, "mysql", "`")):
         wire = ScriptedWire(dialect=dialect)
         free = check_free({"state": "new"}, 7, ["due", "id"])
-        run(module.lock_free(wire, Rows(wire, ("shop", "jobs")), free, Wish(share=False, skip_locked=True)))
+        run(module.lock_free(wire, Rows(wire, ("shop", "jobs")), free, LockRequest(share=False, skip_locked=True)))
         written = (
             'SELECT "jobs".* FROM "shop"."jobs" WHERE "jobs"."state" = %(key_0)s '
             'ORDER BY "jobs"."due", "jobs"."id" LIMIT 7 FOR UPDATE SKIP LOCKED'
@@ -109,7 +109,7 @@ def test_the_wait_of_postgresql_is_for_all_rows_together_and_its_setting_is_put_
         "SELECT pg_catalog.current_setting('lock_timeout'), pg_catalog.set_config('lock_timeout', %(limit)s, true)"
     )
     wire = Ticking(clock, 1.5, rows(), before, rows(), rows(("2500ms", "x")), dialect="postgresql")
-    lock(postgresql, wire, Wish(share=False, wait=2.5, begun=clock[0]))
+    lock(postgresql, wire, LockRequest(share=False, wait=2.5, begun=clock[0]))
     assert asked(wire) == [
         "SAVEPOINT leasehold_piece",
         f"{setting} 2500",
@@ -124,7 +124,7 @@ def test_the_wait_of_postgresql_is_for_all_rows_together_and_its_setting_is_put_
 
 def test_the_wait_of_mariadb_is_for_all_rows_together(clock: list[float]) -> None:
     wire = Ticking(clock, 1.5, rows(("10.11.6-MariaDB",)), dialect="mysql")
-    lock(mysql, wire, Wish(share=False, wait=2.0, begun=clock[0]))
+    lock(mysql, wire, LockRequest(share=False, wait=2.0, begun=clock[0]))
     assert asked(wire) == ["SELECT VERSION()", "FOR UPDATE WAIT 2", "FOR UPDATE WAIT 1", "FOR UPDATE NOWAIT"]
 
 
@@ -134,7 +134,7 @@ def test_the_wait_of_mysql_is_a_setting_of_the_session_that_is_put_back_also_aft
     answers = (rows(("8.0.36",)), rows((50,)), rows(), rows(), rows(), rows((50,)), rows(), busy)
     wire = Ticking(clock, 1.0, *answers, dialect="mysql")
     with pytest.raises(RowBusy) as caught:
-        lock(mysql, wire, Wish(share=True, wait=3.0, begun=clock[0]))
+        lock(mysql, wire, LockRequest(share=True, wait=3.0, begun=clock[0]))
     assert asked(wire) == [
         "SELECT VERSION()",
         "SELECT @@SESSION.innodb_lock_wait_timeout",
@@ -152,25 +152,25 @@ def test_the_wait_of_mysql_is_a_setting_of_the_session_that_is_put_back_also_aft
 def test_a_wait_that_mysql_cannot_keep_is_refused_before_anything_is_sent() -> None:
     wire = ScriptedWire(dialect="mysql")
     with pytest.raises(ConfigurationError, match=r"wait=1.2 s cannot be kept: write 2, or 0"):
-        lock(mysql, wire, Wish(share=False, wait=1.2))
+        lock(mysql, wire, LockRequest(share=False, wait=1.2))
     assert wire.asked == []
 
 
 def test_what_is_left_of_a_wait_never_falls_below_nothing(clock: list[float]) -> None:
-    wish = Wish(share=False, wait=2.0, begun=clock[0])
-    assert (wish.left(), Wish(share=False).left()) == (2.0, None)
+    request = LockRequest(share=False, wait=2.0, begun=clock[0])
+    assert (request.left(), LockRequest(share=False).left()) == (2.0, None)
     clock[0] += 1.5
-    assert wish.left() == 0.5
+    assert request.left() == 0.5
     clock[0] += 1.5
-    assert wish.left() == 0.0
+    assert request.left() == 0.0
 
 
 def test_what_a_caller_wants_is_checked() -> None:
-    assert make_wish(share=True, wait=None, skip_locked=True).skip_locked
-    wish = make_wish(share=True, wait="2s")
-    assert (wish.share, wish.wait, wish.skip_locked) == (True, 2.0, False)
+    assert make_request(share=True, wait=None, skip_locked=True).skip_locked
+    request = make_request(share=True, wait="2s")
+    assert (request.share, request.wait, request.skip_locked) == (True, 2.0, False)
     with pytest.raises(ConfigurationError, match="skip_locked does not wait"):
-        make_wish(share=False, wait=0, skip_locked=True)
+        make_request(share=False, wait=0, skip_locked=True)
     assert check_free({}, 1, "id") == Free({}, 1, ("id",))
     for limit, order in ((0, "id"), (1, ())):
         with pytest.raises(ConfigurationError, match="limit must be at least 1"):

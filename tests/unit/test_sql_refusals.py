@@ -31,7 +31,7 @@ from leasehold.sql.reservations import sqlite as lite_stock
 from leasehold.sql.row_locks import mysql as my_rows
 from leasehold.sql.row_locks import postgresql as pg_rows
 from leasehold.sql.row_locks import sqlite as lite_rows
-from leasehold.sql.row_locks.wishes import Wish
+from leasehold.sql.row_locks.lock_request import LockRequest
 from leasehold.sql.tables.rows import Rows
 from tests.unit.scripted_wire import ScriptedWire
 
@@ -221,11 +221,11 @@ def rows_of(dialect: str) -> Rows:
     return Rows(ScriptedWire(dialect=dialect), "stock")
 
 
-WAITED, PATIENT = Wish(share=False, wait=2.0), Wish(share=False)
+WAITED, PATIENT = LockRequest(share=False, wait=2.0), LockRequest(share=False)
 
 
 @pytest.mark.parametrize(
-    ("error", "wish", "kind", "words"),
+    ("error", "asked", "kind", "words"),
     [
         (pg("40001"), PATIENT, RETRY, "changed after the moment"),
         (pg("40P01"), PATIENT, RETRY, "each other's locks"),
@@ -244,7 +244,7 @@ WAITED, PATIENT = Wish(share=False, wait=2.0), Wish(share=False)
     ],
 )
 def test_a_row_that_cannot_be_locked_is_told_with_its_reason(
-    error: Exception, wish: Wish, kind: type[Exception] | None, words: str
+    error: Exception, asked: LockRequest, kind: type[Exception] | None, words: str
 ) -> None:
     dialect, module, key = {
         "psycopg": ("postgresql", pg_rows, {"id": 7}),
@@ -253,10 +253,10 @@ def test_a_row_that_cannot_be_locked_is_told_with_its_reason(
     }[type(error).__module__.partition(".")[0]]
     explain: Any = module._explain
     if kind is None:
-        explain(error, rows_of(dialect), key, wish)
+        explain(error, rows_of(dialect), key, asked)
         return
     with pytest.raises(kind, match=words) as told:
-        explain(error, rows_of(dialect), key, wish)
+        explain(error, rows_of(dialect), key, asked)
     assert "{'id': 7} of stock" in str(told.value)
     assert told.value.__cause__ is error
     if isinstance(told.value, RowBusy):

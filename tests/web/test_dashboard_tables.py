@@ -9,7 +9,7 @@ import pytest
 from leasehold.fleet import FleetState
 from leasehold.values import Holder, Holding, LockState, Mode, Pause
 from leasehold.web.drawing import FILES, _clock, _iso, _link, _when, _where, _who
-from leasehold.web.facts import SHOWN_WAITERS, Wish, lock_facts, lock_table
+from leasehold.web.facts import SHOWN_WAITERS, TableQuery, lock_facts, lock_table
 from leasehold.web.history import CLOSED_KEPT, History
 from leasehold.web.partitions import SHOWN, partition_groups
 from tests.web.clocks import Clock, clock_of
@@ -38,7 +38,7 @@ def lock(name: str, *holdings: Holding, waiting: Sequence[Holder] = (), **more: 
 
 def table(locks: Sequence[LockState], age: float = 0.0, error: str | None = None, **query: Any) -> dict[str, Any]:
     state = FleetState(locks, error, NOW - age, stalled={"b": 12.0})
-    return lock_table(state, History(), Wish.of(query))
+    return lock_table(state, History(), TableQuery.of(query))
 
 
 def names(found: dict[str, Any]) -> str:
@@ -49,28 +49,28 @@ def names(found: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("query", "wish"),
+    ("query", "wanted"),
     [
-        ({}, Wish("", False, False, "name", False, 1)),
-        ({"q": "  cart "}, Wish(search="cart")),
-        ({"long": "1"}, Wish(long_held=True)),
-        ({"waiters": "1"}, Wish(has_waiters=True)),
-        ({"sort": "held"}, Wish(sort="held")),
-        ({"sort": "secret"}, Wish()),
-        ({"order": "desc"}, Wish(descending=True)),
-        ({"order": "asc"}, Wish()),
-        ({"page": "7"}, Wish(page=7)),
-        ({"page": "99999"}, Wish(page=99_999)),
-        ({"page": "100000"}, Wish()),
-        ({"page": "0"}, Wish()),
-        ({"page": "-1"}, Wish()),
-        ({"page": "x"}, Wish()),
-        ({"page": "²"}, Wish()),
+        ({}, TableQuery("", False, False, "name", False, 1)),
+        ({"q": "  cart "}, TableQuery(search="cart")),
+        ({"long": "1"}, TableQuery(long_held=True)),
+        ({"waiters": "1"}, TableQuery(has_waiters=True)),
+        ({"sort": "held"}, TableQuery(sort="held")),
+        ({"sort": "secret"}, TableQuery()),
+        ({"order": "desc"}, TableQuery(descending=True)),
+        ({"order": "asc"}, TableQuery()),
+        ({"page": "7"}, TableQuery(page=7)),
+        ({"page": "99999"}, TableQuery(page=99_999)),
+        ({"page": "100000"}, TableQuery()),
+        ({"page": "0"}, TableQuery()),
+        ({"page": "-1"}, TableQuery()),
+        ({"page": "x"}, TableQuery()),
+        ({"page": "²"}, TableQuery()),
     ],
     ids=str,
 )
-def test_what_makes_no_sense_in_a_query_is_the_default(query: dict[str, str], wish: Wish) -> None:
-    assert Wish.of(query) == wish
+def test_what_makes_no_sense_in_a_query_is_the_default(query: dict[str, str], wanted: TableQuery) -> None:
+    assert TableQuery.of(query) == wanted
 
 
 THREE = (

@@ -59,7 +59,7 @@ OPTIMISTIC_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "RL-order-as-named",
         "rows are locked in the order in which they were named, and two transactions deadlock",
-        "sql/row_locks/wishes.py",
+        "sql/row_locks/lock_request.py",
         "        ordered = sorted(checked, key=_values)\n",
         "        sorted(checked, key=_values)\n        ordered = checked\n",
         (_LOCKS, "-k", "order"),
@@ -76,7 +76,7 @@ OPTIMISTIC_MUTANTS: tuple[Mutant, ...] = (
         "RL-silent-on-sqlite",
         "SQLite reads the row and locks nothing",
         "sql/row_locks/sqlite.py",
-        "        await with_busy_timeout(wire, wish.wait, lambda: _take(wire, state, rows))\n",
+        "        await with_busy_timeout(wire, request.wait, lambda: _take(wire, state, rows))\n",
         "        pass\n",
         (_LOCKS, "-k", "sqlite3"),
     ),
@@ -108,8 +108,8 @@ OPTIMISTIC_MUTANTS: tuple[Mutant, ...] = (
         "RL-wait-for-each-row",
         "the wait of lock_rows begins anew with every row",
         "sql/row_locks/postgresql.py",
-        "int((wish.left() or 0) * 1000)",
-        "int((wish.wait or 0) * 1000)",
+        "int((request.left() or 0) * 1000)",
+        "int((request.wait or 0) * 1000)",
         ("tests/unit/test_row_locks_step_by_step.py", "-k", "all_rows_together"),
     ),
 )

@@ -74,17 +74,17 @@ QUEUE_MUTANTS: tuple[Mutant, ...] = (
         "Q-completed-apart",
         "the work is committed without the completion of its job, and done again after a kill",
         _WORKER,
-        "                async with door.begin() as tx:\n                    try:\n",
-        "                async with self.face.door().begin() as tx:\n"
+        "                async with source.begin() as tx:\n                    try:\n",
+        "                async with self.face.transactions().begin() as tx:\n"
         "                    await self.face.handle(tx, job)\n"
-        "                async with door.begin() as tx:\n                    try:\n",
+        "                async with source.begin() as tx:\n                    try:\n",
         (_OF_WORKER, "-k", "inside_and_outside_transactions and sqlite and function"),
     ),
     Mutant(
         "Q-not-extended",
         "a job whose handler runs for long is claimed by another meanwhile",
         _WORKER,
-        "                    await self._extend_all(door)\n",
+        "                    await self._extend_all(source)\n",
         "                    pass\n",
         (_OF_WORKER, "-k", "extended_as_long_as", "--timeout", "20"),
     ),
@@ -107,9 +107,9 @@ QUEUE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "Q-connections-of-a-pool-are-kept",
         "a worker keeps the connections that an engine lends it after each transaction",
-        "sql/queue/doors.py",
+        "sql/queue/transactions.py",
         "        if not self._keeps:\n            await self.close()\n",
         "",
-        ("tests/unit/test_queue_doors.py", "-k", "goes_back"),
+        ("tests/unit/test_queue_transactions.py", "-k", "goes_back"),
     ),
 )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from leasehold.values import Holder, Holding, LockState, Pause
     from leasehold.web.history import GrantSeen, History
 
-__all__ = ["PAGE_SIZE", "SORTS", "Wish", "holder_facts", "lock_facts", "lock_table", "pause_facts"]
+__all__ = ["PAGE_SIZE", "SORTS", "TableQuery", "holder_facts", "lock_facts", "lock_table", "pause_facts"]
 
 PAGE_SIZE = 100
 LONG_HOLD = 60.0
@@ -24,7 +24,7 @@ SORTS = ("name", "held", "left", "fence", "waiters")
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class TableQuery:
     """Which locks are wanted, in which order."""
 
     search: str = ""
@@ -35,7 +35,7 @@ class Wish:
     page: int = 1
 
     @classmethod
-    def of(cls, query: Mapping[str, str]) -> Wish:
+    def of(cls, query: Mapping[str, str]) -> TableQuery:
         """Read from a query; what makes no sense is the default."""
         page = query.get("page", "")
         sort = query.get("sort", "")
@@ -49,13 +49,13 @@ class Wish:
         )
 
 
-def lock_table(state: FleetState, history: History, wish: Wish) -> dict[str, Any]:
+def lock_table(state: FleetState, history: History, query: TableQuery) -> dict[str, Any]:
     """One page of the locks that are wanted, and the figures of all."""
     age = 0.0 if state.error else time.monotonic() - state.read_at
-    chosen = [lock for lock in state.locks if _is_wanted(lock, wish, age)]
-    chosen.sort(key=_sort_key(wish.sort), reverse=wish.descending)
+    chosen = [lock for lock in state.locks if _is_wanted(lock, query, age)]
+    chosen.sort(key=_sort_key(query.sort), reverse=query.descending)
     pages = max(1, -(-len(chosen) // PAGE_SIZE))
-    page = min(wish.page, pages)
+    page = min(query.page, pages)
     rows = chosen[(page - 1) * PAGE_SIZE : page * PAGE_SIZE]
     return {
         "totals": _totals(state.locks, age),
@@ -66,12 +66,12 @@ def lock_table(state: FleetState, history: History, wish: Wish) -> dict[str, Any
     }
 
 
-def _is_wanted(lock: LockState, wish: Wish, age: float) -> bool:
-    if wish.has_waiters and not lock.waiting:
+def _is_wanted(lock: LockState, query: TableQuery, age: float) -> bool:
+    if query.has_waiters and not lock.waiting:
         return False
-    if wish.long_held and _longest(lock) + age < LONG_HOLD:
+    if query.long_held and _longest(lock) + age < LONG_HOLD:
         return False
-    return not wish.search or _contains(lock, wish.search.casefold())
+    return not query.search or _contains(lock, query.search.casefold())
 
 
 def _contains(lock: LockState, search: str) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from leasehold.errors import ConfigurationError
 from leasehold.values import Capability, Mode
-from leasehold.web.facts import Wish, holder_facts, lock_facts, lock_table, pause_facts
+from leasehold.web.facts import TableQuery, holder_facts, lock_facts, lock_table, pause_facts
 from leasehold.web.partitions import partition_groups
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ async def _locks(board: Board, query: Mapping[str, str]) -> dict[str, Any]:
     return {
         **_reading(state),
         "queues": board.source.has(Capability.FIFO),
-        **lock_table(state, board.source.history, Wish.of(query)),
+        **lock_table(state, board.source.history, TableQuery.of(query)),
     }
 
 

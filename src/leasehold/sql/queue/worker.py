@@ -1,7 +1,7 @@
 """The worker of a queue: claims in a short transaction, works, and answers; once for threads and for asyncio.
 
-A lane claims one job at a time and works on it. One more loop, the keeper, extends the claims of jobs that run long,
-and removes completed jobs. Nothing here decides whether a late answer counts: the row does, by its fence.
+A claim loop claims one job at a time and works on it. One more loop, the keeper, extends the claims of jobs that run
+long, and removes completed jobs. Nothing here decides whether a late answer counts: the row does, by its fence.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from leasehold._words import kind_of
 from leasehold.errors import ConfigurationError, StaleFence
 from leasehold.sql.calls import call_either
 from leasehold.sql.errors import is_retryable
-from leasehold.sql.queue.doors import open_door
 from leasehold.sql.queue.job import check_whole, error_text
+from leasehold.sql.queue.transactions import open_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Iterator
 
     from leasehold.spi import Runtime
-    from leasehold.sql.queue.doors import Door
     from leasehold.sql.queue.job import Job
     from leasehold.sql.queue.queue import Queue
     from leasehold.sql.queue.rows import Rows
+    from leasehold.sql.queue.transactions import TransactionSource
 
 __all__ = ["Face", "Plan", "Worked", "Worker", "handler_is_async", "run_blocking", "stopping"]
 
@@ -83,8 +83,8 @@ class Face(Protocol):
 
     runtime: Runtime
 
-    def door(self) -> Door:
-        """Transactions for one lane."""
+    def transactions(self) -> TransactionSource:
+        """Transactions for one loop."""
 
     def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
         """Run it beside this."""
@@ -101,7 +101,7 @@ class Worker:
     face: Face
     worked: Worked = field(default_factory=Worked)
     _running: dict[int, _Running] = field(default_factory=dict)
-    _lanes: int = 0
+    _loops: int = 0
     _error: BaseException | None = None
 
     def __post_init__(self) -> None:
@@ -110,15 +110,15 @@ class Worker:
         self._guard: Any = self.face.runtime.guard()
 
     async def run(self) -> Worked:
-        """Work until `stop`, or until there is nothing to do; what one lane could not survive is raised."""
+        """Work until `stop`, or until there is nothing to do; what ended one of its loops is raised."""
         runtime = self.face.runtime
         await self._make_tables()
-        self._lanes = self.plan.concurrency
+        self._loops = self.plan.concurrency
         for number in range(self.plan.concurrency):
-            self.face.spawn(self._lane(), f"leasehold queue {self.plan.queue.name} {number + 1}")
+            self.face.spawn(self._claim_loop(), f"leasehold queue {self.plan.queue.name} {number + 1}")
         self.face.spawn(self._keep(), f"leasehold queue {self.plan.queue.name} keeper")
         try:
-            # Not without end: a signal that the system gives to another thread wakes nobody here.
+            # Not without end: a signal that the system gives to another thread does not wake this one.
             while not await runtime.wait(self.stop, runtime.now() + SIGNALS_SEEN_WITHIN):
                 pass
             if not await runtime.wait(self.over, runtime.now() + self.plan.grace):
@@ -131,37 +131,37 @@ class Worker:
         return self.worked
 
     async def _make_tables(self) -> None:
-        door = self.face.door()
+        source = self.face.transactions()
         try:
-            async with door.plain() as connection:
+            async with source.plain() as connection:
                 await call_either(connection, lambda wire: self._rows(wire).make())
         finally:
-            await door.close()
+            await source.close()
 
-    # --- a lane
+    # --- a claim loop
 
-    async def _lane(self) -> None:
-        door = self.face.door()
+    async def _claim_loop(self) -> None:
+        source = self.face.transactions()
         try:
-            await self._claim_and_work(door)
+            await self._claim_and_work(source)
         except Exception as error:  # noqa: BLE001 - raised by `run`, which has its own thread or task
             self._error = error
             self.stop.set()
         finally:
-            await door.close()
+            await source.close()
             with self._guard:
-                self._lanes -= 1
-                if self._lanes == 0:
+                self._loops -= 1
+                if self._loops == 0:
                     self.stop.set()
                     self.over.set()
 
-    async def _claim_and_work(self, door: Door) -> None:
+    async def _claim_and_work(self, source: TransactionSource) -> None:
         idle = trouble = 0
         while not self.stop.is_set():
             job: Job | None = None
             asked = self.face.runtime.now()
             try:
-                job = await self._claim(door)
+                job = await self._claim(source)
                 trouble = 0
             except HOPELESS:
                 raise
@@ -172,54 +172,54 @@ class Worker:
                 continue
             if job is not None:
                 idle = 0
-                await self._work(door, _Running(job, asked + self.plan.queue.visibility))
+                await self._work(source, _Running(job, asked + self.plan.queue.visibility))
             elif self.plan.until_idle:
                 return
             else:
                 await self._pause(self.plan.poll.delay(idle, self.face.runtime.random()))
                 idle += 1
 
-    async def _claim(self, door: Door) -> Job | None:
-        """A claim whose commit got no answer may be ours: then nobody has the job until its visibility is over."""
+    async def _claim(self, source: TransactionSource) -> Job | None:
+        """A claim whose commit got no answer may be ours: then no worker has the job until its visibility is over."""
         queue = self.plan.queue
         claim = queue._claim(1, None)  # noqa: SLF001 - the worker is a part of the queue
-        async with door.begin(claims=True) as tx:
+        async with source.begin(claims=True) as tx:
             jobs = await call_either(tx, claim)
         return jobs[0] if jobs else None
 
-    async def _work(self, door: Door, running: _Running) -> None:
+    async def _work(self, source: TransactionSource, running: _Running) -> None:
         job = running.job
         with self._guard:
             self._running[job.id] = running
         try:
             if self.plan.in_transaction:
-                done = await self._work_inside(door, job)
+                done = await self._work_inside(source, job)
             else:
                 await self.face.handle(job)
-                done = await self._answer(door, running, lambda rows: rows.complete(job), "complete")
+                done = await self._answer(source, running, lambda rows: rows.complete(job), "complete")
             self.worked.completed += done
         except Exception as error:  # noqa: BLE001 - whatever the handler raised is kept with the job
-            await self._fail(door, running, error)
+            await self._fail(source, running, error)
         except GeneratorExit:
             raise
-        except BaseException:  # cancelled: the job is given back, for whoever comes next
+        except BaseException:  # cancelled: the job is given back, for another worker
             await self.face.runtime.shielded(
-                lambda: self._answer(door, running, lambda rows: rows.release(job), "give back")
+                lambda: self._answer(source, running, lambda rows: rows.release(job), "give back")
             )
             raise
         finally:
             with self._guard:
                 self._running.pop(job.id, None)
 
-    async def _work_inside(self, door: Door, job: Job) -> bool:
+    async def _work_inside(self, source: TransactionSource, job: Job) -> bool:
         """The work and its completion, committed together.
 
-        The completion comes first: it locks the job's row until the commit, so that nobody can claim the job while
-        the handler runs, however long that takes; and a claim that is over is refused before any work is done.
+        The completion comes first: it locks the job's row until the commit, so that no other worker can claim the
+        job while the handler runs, however long that takes. And a claim that is over is refused before work is done.
         """
         for attempt in SAME_AGAIN:  # pragma: no branch - it ends inside
             try:
-                async with door.begin() as tx:
+                async with source.begin() as tx:
                     try:
                         await call_either(tx, lambda wire: self._rows(wire).complete(job))
                     except StaleFence as refusal:
@@ -233,21 +233,25 @@ class Worker:
                 return True
         return False  # pragma: no cover
 
-    async def _fail(self, door: Door, running: _Running, error: Exception) -> None:
+    async def _fail(self, source: TransactionSource, running: _Running, error: Exception) -> None:
         job, text = running.job, error_text(error)
         pause = self.plan.queue.pause_after(job, error)
         logger.warning("job %d of %r failed in attempt %d: %s", job.id, job.queue, job.attempt, text)
-        if await self._answer(door, running, lambda rows: rows.fail(job, text, pause), "fail"):
+        if await self._answer(source, running, lambda rows: rows.fail(job, text, pause), "fail"):
             self.worked.failed += 1
             self.worked.dead += pause is None
 
     async def _answer(
-        self, door: Door, running: _Running, answer: Callable[[Rows], Coroutine[Any, Any, None]], verb: str
+        self,
+        source: TransactionSource,
+        running: _Running,
+        answer: Callable[[Rows], Coroutine[Any, Any, None]],
+        verb: str,
     ) -> bool:
         """Write the answer, again until it is confirmed: the same answer twice is one. False if it was too late."""
         for attempt in range(1_000_000):
             try:
-                async with door.begin() as tx:
+                async with source.begin() as tx:
                     await call_either(tx, lambda wire: answer(self._rows(wire)))
             except StaleFence as refusal:
                 self._log_refusal(verb, refusal)
@@ -265,22 +269,22 @@ class Worker:
     # --- the keeper
 
     async def _keep(self) -> None:
-        runtime, door = self.face.runtime, self.face.door()
+        runtime, source = self.face.runtime, self.face.transactions()
         next_purge = runtime.now()
         try:
             while not self.over.is_set():
                 try:
-                    await self._extend_all(door)
+                    await self._extend_all(source)
                     if runtime.now() >= next_purge:
-                        await self._purge(door)
+                        await self._purge(source)
                         next_purge = runtime.now() + PURGE_EVERY
                 except Exception as error:  # noqa: BLE001 - tried again soon; the claims last for a few times that
                     self._log_trouble("extend claims", error)
                 await runtime.wait(self.over, runtime.now() + min(self.plan.queue.visibility / 4, PURGE_EVERY))
         finally:
-            await door.close()
+            await source.close()
 
-    async def _extend_all(self, door: Door) -> None:
+    async def _extend_all(self, source: TransactionSource) -> None:
         """Not where the work is in a transaction, which has locked the row already."""
         with self._guard:
             running = () if self.plan.in_transaction else tuple(self._running.values())
@@ -289,7 +293,7 @@ class Worker:
                 continue
             until = self.face.runtime.now() + self.plan.queue.visibility
             try:
-                async with door.begin() as tx:
+                async with source.begin() as tx:
                     await call_either(tx, lambda wire: self._rows(wire).extend(each.job, self.plan.queue.visibility))  # noqa: B023
             except StaleFence as refusal:
                 if each.job.id in self._running:  # it was not answered meanwhile
@@ -298,9 +302,9 @@ class Worker:
             else:
                 each.ends = until
 
-    async def _purge(self, door: Door) -> None:
+    async def _purge(self, source: TransactionSource) -> None:
         purge = self.plan.queue._purge(None, None, 1000, dead=False)  # noqa: SLF001
-        async with door.begin(claims=True) as tx:
+        async with source.begin(claims=True) as tx:
             await call_either(tx, purge)
 
     # --- small things
@@ -325,15 +329,15 @@ class Worker:
 
 
 class _Threads:
-    """Lanes are daemon threads: a handler that never ends does not keep the process."""
+    """The loops are daemon threads: a handler that never ends does not keep the process."""
 
     def __init__(self, handler: Callable[..., object], database: Any) -> None:
         self.runtime: Runtime = ThreadRuntime()
         self._handler = handler
         self._database = database
 
-    def door(self) -> Door:
-        return open_door(self._database, is_async=False)
+    def transactions(self) -> TransactionSource:
+        return open_source(self._database, is_async=False)
 
     def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
         self.runtime.spawn(coroutine, name)
@@ -362,7 +366,7 @@ def run_blocking(
 
 @contextmanager
 def stopping(stop: Callable[[], object], signals: Iterable[int] | None) -> Iterator[None]:
-    """Call `stop` for the first signal, and leave a second one to whoever had it before; only in the main thread."""
+    """Call `stop` for the first signal, and leave a second one to its handler of before; only in the main thread."""
     in_main = threading.current_thread() is threading.main_thread()
     if signals is not None and not in_main and tuple(signals):
         raise ConfigurationError("only the main thread can have signal handlers; leave signals= out in this one")

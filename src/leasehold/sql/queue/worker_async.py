@@ -1,4 +1,4 @@
-"""The worker of a queue on an event loop: lanes are tasks, and end with the one that runs them."""
+"""The worker of a queue on an event loop: its loops are tasks, and end with the one that runs them."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from leasehold._runtimes.asyncio import AsyncioRuntime
 from leasehold.errors import ConfigurationError
-from leasehold.sql.queue.doors import open_door
+from leasehold.sql.queue.transactions import open_source
 from leasehold.sql.queue.worker import Worker, handler_is_async, stopping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
 
     from leasehold.spi import Runtime
-    from leasehold.sql.queue.doors import Door
+    from leasehold.sql.queue.transactions import TransactionSource
     from leasehold.sql.queue.worker import Plan, Worked
 
 __all__ = ["run_tasks"]
@@ -27,8 +27,8 @@ class _Tasks:
         self._database = database
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def door(self) -> Door:
-        return open_door(self._database, is_async=True)
+    def transactions(self) -> TransactionSource:
+        return open_source(self._database, is_async=True)
 
     def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
         task = asyncio.get_running_loop().create_task(coroutine, name=name)
@@ -39,7 +39,7 @@ class _Tasks:
         await self._handler(*arguments)
 
     async def cancel(self) -> None:
-        """End what is left; each lane gives its job back."""
+        """End what is left; each loop gives its job back."""
         left = list(self._tasks)
         for task in left:
             if "keeper" not in task.get_name():  # it ends by itself

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from leasehold.errors import ConfigurationError
 from leasehold.sql.calls import call, call_async, require_transaction
-from leasehold.sql.row_locks.wishes import Wish, check_free, in_order, make_wish
+from leasehold.sql.row_locks.lock_request import LockRequest, check_free, in_order, make_request
 from leasehold.sql.tables.rows import Rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from leasehold._durations import Duration
-    from leasehold.sql.row_locks.wishes import Dialect, Free
+    from leasehold.sql.row_locks.lock_request import Dialect, Free
     from leasehold.sql.tables.rows import Row
     from leasehold.sql.wires import Transaction, Wire
 
@@ -50,14 +50,14 @@ def lock_row(
     REPEATABLE READ of PostgreSQL, and in SQLite). `ConfigurationError` outside a transaction, where the lock would be
     gone at once. SQLite has no row locks: there this takes the write lock of the whole file, and `share` is refused.
     """
-    return call(tx, "lock_row", _These(table, [where], make_wish(share=share, wait=wait)).lock)[0]
+    return call(tx, "lock_row", _These(table, [where], make_request(share=share, wait=wait)).lock)[0]
 
 
 async def lock_row_async(
     tx: Any, table: Any, where: Mapping[str, Any], *, share: bool = False, wait: Duration | None = None
 ) -> Row | None:
     """The same as `lock_row` for asyncio; see `guard_async` for what it takes."""
-    these = _These(table, [where], make_wish(share=share, wait=wait))
+    these = _These(table, [where], make_request(share=share, wait=wait))
     return (await call_async(tx, "lock_row", these.lock))[0]
 
 
@@ -78,7 +78,7 @@ def lock_rows(
     columns, the same types, the same case where the database ignores it. With `wait`, `RowBusy` leaves none of them
     locked in PostgreSQL; MySQL and MariaDB keep those that they had until the end of the transaction.
     """
-    these = _These(table, list(keys), make_wish(share=share, wait=wait, skip_locked=skip_locked))
+    these = _These(table, list(keys), make_request(share=share, wait=wait, skip_locked=skip_locked))
     return call(tx, "lock_rows", these.lock)
 
 
@@ -92,7 +92,7 @@ async def lock_rows_async(
     skip_locked: bool = False,
 ) -> list[Row | None]:
     """The same as `lock_rows` for asyncio."""
-    these = _These(table, list(keys), make_wish(share=share, wait=wait, skip_locked=skip_locked))
+    these = _These(table, list(keys), make_request(share=share, wait=wait, skip_locked=skip_locked))
     return await call_async(tx, "lock_rows", these.lock)
 
 
@@ -106,7 +106,7 @@ def lock_free_rows(
     nothing to pass over, and refuses.
     """
     free = check_free(where, limit, order_by)
-    return call(tx, "lock_free_rows", _Free(table, free, Wish(bool(share), skip_locked=True)).lock)
+    return call(tx, "lock_free_rows", _Free(table, free, LockRequest(bool(share), skip_locked=True)).lock)
 
 
 async def lock_free_rows_async(
@@ -114,7 +114,7 @@ async def lock_free_rows_async(
 ) -> list[Row]:
     """The same as `lock_free_rows` for asyncio."""
     free = check_free(where, limit, order_by)
-    return await call_async(tx, "lock_free_rows", _Free(table, free, Wish(bool(share), skip_locked=True)).lock)
+    return await call_async(tx, "lock_free_rows", _Free(table, free, LockRequest(bool(share), skip_locked=True)).lock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class _These:
 
     table: Any
     keys: list[Mapping[str, Any]]
-    wish: Wish
+    request: LockRequest
 
     def __post_init__(self) -> None:
         in_order(self.keys)
@@ -132,7 +132,7 @@ class _These:
         dialect, state = _ready(wire, "lock_row")
         rows = Rows(wire, self.table)
         ordered = in_order(self.keys)
-        found = await dialect.lock_these(wire, state, rows, ordered, self.wish)
+        found = await dialect.lock_these(wire, state, rows, ordered, self.request)
         for row in found:
             if row is not None:
                 rows.refresh(row)
@@ -145,12 +145,12 @@ class _Free:
 
     table: Any
     free: Free
-    wish: Wish
+    request: LockRequest
 
     async def lock(self, wire: Wire) -> list[Row]:
         dialect, _ = _ready(wire, "lock_free_rows")
         rows = Rows(wire, self.table)
-        found = await dialect.lock_free(wire, rows, self.free, self.wish)
+        found = await dialect.lock_free(wire, rows, self.free, self.request)
         for row in found:
             rows.refresh(row)
         return found

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from leasehold.errors import ConfigurationError
 from leasehold.sql.errors import mysql_code
-from leasehold.sql.row_locks.wishes import changed_since, deadlock
+from leasehold.sql.row_locks.lock_request import changed_since, deadlock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from leasehold.sql.row_locks.wishes import Free, Wish
+    from leasehold.sql.row_locks.lock_request import Free, LockRequest
     from leasehold.sql.tables.rows import Row, Rows
     from leasehold.sql.wires import Transaction, Wire
 
@@ -34,38 +34,38 @@ async def lock_these(
     state: Transaction,  # noqa: ARG001 - a port
     rows: Rows,
     keys: Sequence[Mapping[str, Any]],
-    wish: Wish,
+    request: LockRequest,
 ) -> list[Row | None]:
     """Lock one row after the other."""
-    if wish.wait is not None and wish.wait != int(wish.wait):
+    if request.wait is not None and request.wait != int(request.wait):
         raise ConfigurationError(
-            f"MySQL and MariaDB count the wait for a lock in whole seconds, so wait={wish.wait:g} s cannot be kept: "
-            f"write {math.ceil(wish.wait)}, or 0 for none"
+            f"MySQL and MariaDB count the wait for a lock in whole seconds, so wait={request.wait:g} s cannot be kept: "
+            f"write {math.ceil(request.wait)}, or 0 for none"
         )
-    if wish.wait is None:
-        return [await _lock(wire, rows, key, wish, await _words(wire, wish)) for key in keys]
+    if request.wait is None:
+        return [await _lock(wire, rows, key, request, await _words(wire, request)) for key in keys]
     mariadb = await _is_mariadb(wire)
-    return [await _lock_in_time(wire, rows, key, wish, mariadb=mariadb) for key in keys]
+    return [await _lock_in_time(wire, rows, key, request, mariadb=mariadb) for key in keys]
 
 
-async def lock_free(wire: Wire, rows: Rows, free: Free, wish: Wish) -> list[Row]:
+async def lock_free(wire: Wire, rows: Rows, free: Free, request: LockRequest) -> list[Row]:
     """Lock what is not locked."""
-    words = await _words(wire, wish)
+    words = await _words(wire, request)
     try:
         return rows.read(await wire.query(free.select(rows, words), rows.bound("key", free.where)))
     except Exception as error:
-        _explain(error, rows, free.where, wish)
+        _explain(error, rows, free.where, request)
         raise
 
 
-async def _words(wire: Wire, wish: Wish) -> str:
-    if wish.skip_locked:
-        return _lock_words(wish, mariadb=not wish.share or await _is_mariadb(wire)) + " SKIP LOCKED"
-    return _lock_words(wish, mariadb=True)
+async def _words(wire: Wire, request: LockRequest) -> str:
+    if request.skip_locked:
+        return _lock_words(request, mariadb=not request.share or await _is_mariadb(wire)) + " SKIP LOCKED"
+    return _lock_words(request, mariadb=True)
 
 
-def _lock_words(wish: Wish, *, mariadb: bool) -> str:
-    if not wish.share:
+def _lock_words(request: LockRequest, *, mariadb: bool) -> str:
+    if not request.share:
         return " FOR UPDATE"
     return " LOCK IN SHARE MODE" if mariadb else " FOR SHARE"  # MySQL has limits only for its newer form
 
@@ -74,35 +74,37 @@ async def _is_mariadb(wire: Wire) -> bool:
     return "mariadb" in str((await wire.query("SELECT VERSION()", {})).rows[0][0]).lower()
 
 
-async def _lock_in_time(wire: Wire, rows: Rows, key: Mapping[str, Any], wish: Wish, *, mariadb: bool) -> Row | None:
-    words = _lock_words(wish, mariadb=mariadb)
-    limit = math.ceil(wish.left() or 0)
+async def _lock_in_time(
+    wire: Wire, rows: Rows, key: Mapping[str, Any], request: LockRequest, *, mariadb: bool
+) -> Row | None:
+    words = _lock_words(request, mariadb=mariadb)
+    limit = math.ceil(request.left() or 0)
     if not limit:
-        return await _lock(wire, rows, key, wish, f"{words} NOWAIT")
+        return await _lock(wire, rows, key, request, f"{words} NOWAIT")
     if mariadb:
-        return await _lock(wire, rows, key, wish, f"{words} WAIT {limit}")
+        return await _lock(wire, rows, key, request, f"{words} WAIT {limit}")
     before = (await wire.query("SELECT @@SESSION.innodb_lock_wait_timeout", {})).rows[0][0]
     await wire.query("SET SESSION innodb_lock_wait_timeout = %(limit)s", {"limit": limit})
     try:
-        return await _lock(wire, rows, key, wish, words)
+        return await _lock(wire, rows, key, request, words)
     finally:
         await wire.query("SET SESSION innodb_lock_wait_timeout = %(limit)s", {"limit": before})
 
 
-async def _lock(wire: Wire, rows: Rows, key: Mapping[str, Any], wish: Wish, words: str) -> Row | None:
+async def _lock(wire: Wire, rows: Rows, key: Mapping[str, Any], request: LockRequest, words: str) -> Row | None:
     try:
         return rows.one(rows.read(await wire.query(rows.select(key, words), rows.bound("key", key))), key)
     except Exception as error:
-        _explain(error, rows, key, wish)
+        _explain(error, rows, key, request)
         raise
 
 
-def _explain(error: Exception, rows: Rows, key: Mapping[str, Any], wish: Wish) -> None:
+def _explain(error: Exception, rows: Rows, key: Mapping[str, Any], request: LockRequest) -> None:
     code = mysql_code(error)
     if code == _CHANGED:
         raise changed_since(rows, key) from error
     if code == _DEADLOCK:
         raise deadlock(rows, key) from error
     if code in (_LOCK_WAIT_TIMEOUT, _NOWAIT):
-        limit = "innodb_lock_wait_timeout of this connection" if wish.wait is None else f"wait={wish.wait:g} s"
-        raise wish.busy(rows, key, limit, _THEN) from error
+        limit = "innodb_lock_wait_timeout of this connection" if request.wait is None else f"wait={request.wait:g} s"
+        raise request.busy(rows, key, limit, _THEN) from error

@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from leasehold.sql.errors import sqlstate
-from leasehold.sql.row_locks.wishes import changed_since, deadlock
+from leasehold.sql.row_locks.lock_request import changed_since, deadlock
 from leasehold.sql.savepoints import behind_a_savepoint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from leasehold.sql.row_locks.wishes import Free, Wish
+    from leasehold.sql.row_locks.lock_request import Free, LockRequest
     from leasehold.sql.tables.rows import Row, Rows
     from leasehold.sql.wires import Transaction, Wire
 
@@ -33,59 +33,61 @@ async def lock_these(
     state: Transaction,  # noqa: ARG001 - a port
     rows: Rows,
     keys: Sequence[Mapping[str, Any]],
-    wish: Wish,
+    request: LockRequest,
 ) -> list[Row | None]:
     """Lock one row after the other."""
-    if wish.wait is None:
-        return [await _lock(wire, rows, key, wish, _words(wish)) for key in keys]
-    return await behind_a_savepoint(wire, lambda: _lock_in_time(wire, rows, keys, wish))
+    if request.wait is None:
+        return [await _lock(wire, rows, key, request, _words(request)) for key in keys]
+    return await behind_a_savepoint(wire, lambda: _lock_in_time(wire, rows, keys, request))
 
 
-async def lock_free(wire: Wire, rows: Rows, free: Free, wish: Wish) -> list[Row]:
+async def lock_free(wire: Wire, rows: Rows, free: Free, request: LockRequest) -> list[Row]:
     """Lock what is not locked."""
     try:
-        return rows.read(await wire.query(free.select(rows, _words(wish)), rows.bound("key", free.where)))
+        return rows.read(await wire.query(free.select(rows, _words(request)), rows.bound("key", free.where)))
     except Exception as error:
-        _explain(error, rows, free.where, wish)
+        _explain(error, rows, free.where, request)
         raise
 
 
-async def _lock_in_time(wire: Wire, rows: Rows, keys: Sequence[Mapping[str, Any]], wish: Wish) -> list[Row | None]:
+async def _lock_in_time(
+    wire: Wire, rows: Rows, keys: Sequence[Mapping[str, Any]], request: LockRequest
+) -> list[Row | None]:
     found: list[Row | None] = []
     before: str | None = None
     for key in keys:
-        limit = int((wish.left() or 0) * 1000)
+        limit = int((request.left() or 0) * 1000)
         if limit:  # 0 would mean: no limit
             was = (await wire.query(_SET, {"limit": str(limit)})).rows[0][0]
             before = was if before is None else before
-        found.append(await _lock(wire, rows, key, wish, _words(wish) + ("" if limit else " NOWAIT")))
+        found.append(await _lock(wire, rows, key, request, _words(request) + ("" if limit else " NOWAIT")))
     if before is not None:
         await wire.query(_RESTORE, {"limit": before})
     return found
 
 
-def _words(wish: Wish) -> str:
-    return (" FOR SHARE" if wish.share else " FOR UPDATE") + (" SKIP LOCKED" if wish.skip_locked else "")
+def _words(request: LockRequest) -> str:
+    return (" FOR SHARE" if request.share else " FOR UPDATE") + (" SKIP LOCKED" if request.skip_locked else "")
 
 
-async def _lock(wire: Wire, rows: Rows, key: Mapping[str, Any], wish: Wish, words: str) -> Row | None:
+async def _lock(wire: Wire, rows: Rows, key: Mapping[str, Any], request: LockRequest, words: str) -> Row | None:
     try:
         return rows.one(rows.read(await wire.query(rows.select(key, words), rows.bound("key", key))), key)
     except Exception as error:
-        _explain(error, rows, key, wish)
+        _explain(error, rows, key, request)
         raise
 
 
-def _explain(error: Exception, rows: Rows, key: Mapping[str, Any], wish: Wish) -> None:
+def _explain(error: Exception, rows: Rows, key: Mapping[str, Any], request: LockRequest) -> None:
     code = sqlstate(error)
     if code == "40001":
         raise changed_since(rows, key) from error
     if code == "40P01":
         raise deadlock(rows, key) from error
     if code == "55P03":
-        if wish.wait is None:
+        if request.wait is None:
             limit, then = "the lock_timeout of this connection", "roll back and try again, as retry_on_conflict does"
         else:
-            limit = f"wait={wish.wait:g} s"
+            limit = f"wait={request.wait:g} s"
             then = "the transaction can go on without it, or be run again later, as retry_on_conflict does"
-        raise wish.busy(rows, key, limit, then) from error
+        raise request.busy(rows, key, limit, then) from error

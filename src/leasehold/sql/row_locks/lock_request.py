@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from leasehold.sql.tables.rows import Row, Rows
     from leasehold.sql.wires import Transaction, Wire
 
-__all__ = ["Dialect", "Free", "Wish", "changed_since", "check_free", "deadlock", "in_order", "make_wish"]
+__all__ = ["Dialect", "Free", "LockRequest", "changed_since", "check_free", "deadlock", "in_order", "make_request"]
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class LockRequest:
     """How to lock."""
 
     share: bool
@@ -48,11 +48,11 @@ class Dialect(Protocol):
     """A module that locks rows in one kind of database."""
 
     async def lock_these(
-        self, wire: Wire, state: Transaction, rows: Rows, keys: Sequence[Mapping[str, Any]], wish: Wish
+        self, wire: Wire, state: Transaction, rows: Rows, keys: Sequence[Mapping[str, Any]], request: LockRequest
     ) -> list[Row | None]:
         """Lock the rows with these keys, in this order: all of them, or none."""
 
-    async def lock_free(self, wire: Wire, rows: Rows, free: Free, wish: Wish) -> list[Row]:
+    async def lock_free(self, wire: Wire, rows: Rows, free: Free, request: LockRequest) -> list[Row]:
         """Lock rows that are not locked."""
 
 
@@ -79,16 +79,16 @@ def check_free(where: Mapping[str, Any], limit: int, order_by: str | Sequence[st
     return Free(check_key(where) if where else {}, limit, names)
 
 
-def make_wish(*, share: bool, wait: Duration | None, skip_locked: bool = False) -> Wish:
+def make_request(*, share: bool, wait: Duration | None, skip_locked: bool = False) -> LockRequest:
     """Check what the caller gave."""
     limit = optional_seconds(wait, "wait")
     if skip_locked and limit is not None:
         raise ConfigurationError("skip_locked does not wait for any row, so wait= has no meaning there; leave it out")
-    return Wish(bool(share), limit, bool(skip_locked))
+    return LockRequest(bool(share), limit, bool(skip_locked))
 
 
 def in_order(keys: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Each key once, in the one order in which everybody locks."""
+    """Each key once, in the one order in which all transactions lock."""
     checked = [check_key(key) for key in keys]
     if len({tuple(sorted(key)) for key in checked}) > 1:
         raise ConfigurationError("all keys must name the same columns: otherwise there is no order to lock them in")

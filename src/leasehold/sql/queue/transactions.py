@@ -1,6 +1,6 @@
 """Where a worker gets its transactions: an engine, a Django alias, or a function that gives a connection or a block.
 
-A door belongs to one thread or task, keeps its connection, and opens one transaction after the other. The same code
+A source belongs to one thread or task, keeps its connection, and begins one transaction after the other. The same code
 serves both faces: what has to be awaited is awaited, and with a driver that blocks there is nothing to await.
 """
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     from leasehold.sql.wires import Wire
 
-__all__ = ["Door", "open_door"]
+__all__ = ["TransactionSource", "open_source"]
 
 
-class Door(Protocol):
+class TransactionSource(Protocol):
     """Transactions, one after the other."""
 
     def begin(self, *, claims: bool = False) -> AbstractAsyncContextManager[Any]:
@@ -37,25 +37,25 @@ class Door(Protocol):
         """Let go of the connection."""
 
 
-def open_door(database: Any, *, is_async: bool) -> Door:
+def open_source(database: Any, *, is_async: bool) -> TransactionSource:
     """For what was given to `run` or `run_async`."""
     if isinstance(database, str):
         if is_async:
             raise ConfigurationError("a Django database is used with run(): Django's connections are not async")
-        return _DjangoDoor(database)
+        return _DjangoSource(database)
     if hasattr(database, "sync_engine") or (hasattr(database, "begin") and hasattr(database, "dialect")):
         if hasattr(database, "sync_engine") != is_async:
             raise ConfigurationError("run() needs an Engine, and run_async() an AsyncEngine")
-        return _FunctionDoor(database.connect, is_async=is_async, keeps=False)
+        return _FunctionSource(database.connect, is_async=is_async, keeps=False)
     if not callable(database) or hasattr(database, "cursor"):
         raise ConfigurationError(
             f"a worker needs an Engine, the alias of a Django database, or a function that gives a connection, not "
             f"{kind_of(database)}: a connection can serve only one thread"
         )
-    return _FunctionDoor(database, is_async=is_async, keeps=True)
+    return _FunctionSource(database, is_async=is_async, keeps=True)
 
 
-class _DjangoDoor:
+class _DjangoSource:
     """`transaction.atomic`, on the connection of this thread."""
 
     def __init__(self, alias: str) -> None:
@@ -79,7 +79,7 @@ class _DjangoDoor:
         connections[self._alias].close()
 
 
-class _FunctionDoor:
+class _FunctionSource:
     """A function that gives a connection, or a block that is a transaction."""
 
     def __init__(self, function: Any, *, is_async: bool, keeps: bool) -> None:
@@ -167,7 +167,7 @@ class _Begun:
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None and not issubclass(kind, Exception):
-            return  # the connection is closed by whoever called: nothing is sent while a task is being cancelled
+            return  # the caller closes the connection: nothing is sent while a task is being cancelled
         verb = "commit" if kind is None else "rollback"
         if self._by_statement:
             await call_either(self._tx, lambda wire: self._send(wire, verb.upper()))
