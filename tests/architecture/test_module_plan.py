@@ -71,10 +71,10 @@ EXTRAS: dict[str, dict[str, str]] = {
         "undelivered": "releases that a node may have missed",
     },
     "sqlite": {
-        "cleaning": "old rows, removed a slice at a time",
         "host": "the host's clocks, which are the store's",
         "ledger": "each request as one transaction",
         "lock_file": "where the file is, and whether SQLite can keep a promise there",
+        "maintenance": "old rows, removed a slice at a time",
         "rows": "the kit's `Rows` over the tables",
         "statements": "the SQL",
     },

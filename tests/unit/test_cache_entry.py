@@ -10,13 +10,13 @@ import pytest
 from leasehold._patterns.cache_entry import (
     FORGOTTEN,
     Entry,
+    Freshness,
     Policy,
-    Standing,
+    freshness,
     is_due,
     lifetime,
     pack,
     readable,
-    standing,
 )
 from leasehold.values import Record
 
@@ -58,21 +58,21 @@ def test_of_many_readers_one_begins_early_as_a_rule_and_few_do() -> None:
 @pytest.mark.parametrize(
     ("now", "expected"),
     [
-        (0.0, Standing.FRESH),
-        (99.9, Standing.FRESH),
-        (100.0, Standing.DUE),
-        (129.9, Standing.DUE),
-        (130.0, Standing.GONE),
+        (0.0, Freshness.FRESH),
+        (99.9, Freshness.FRESH),
+        (100.0, Freshness.DUE),
+        (129.9, Freshness.DUE),
+        (130.0, Freshness.GONE),
     ],
 )
-def test_what_a_reader_may_do(now: float, expected: Standing) -> None:
-    assert standing(entry(100.0), now, POLICY, 1.0) is expected
-    assert standing(None, now, POLICY, 1.0) is Standing.GONE
+def test_what_a_reader_may_do(now: float, expected: Freshness) -> None:
+    assert freshness(entry(100.0), now, POLICY, 1.0) is expected
+    assert freshness(None, now, POLICY, 1.0) is Freshness.GONE
 
 
 def test_no_value_is_built_again_in_the_first_half_of_its_life() -> None:
-    assert standing(entry(100.0, took=1000.0), 69.9, POLICY, 0.01) is Standing.FRESH
-    assert standing(entry(100.0, took=1000.0), 70.0, POLICY, 0.01) is Standing.DUE
+    assert freshness(entry(100.0, took=1000.0), 69.9, POLICY, 0.01) is Freshness.FRESH
+    assert freshness(entry(100.0, took=1000.0), 70.0, POLICY, 0.01) is Freshness.DUE
 
 
 def test_jitter_only_shortens() -> None:

@@ -19,7 +19,7 @@ from leasehold import (
     events,
 )
 from leasehold._patterns.cache import _found
-from leasehold._patterns.cache_entry import Entry, Standing
+from leasehold._patterns.cache_entry import Entry, Freshness
 from leasehold._patterns.idempotency import MAX_KEY_BYTES
 from leasehold._patterns.retry import retry_until
 from leasehold._patterns.single_flight import GAVE_UP, Outcome, SharedBuild, finish, join_or_start, wait_for
@@ -239,18 +239,18 @@ def test_on_an_event_loop_a_cancelled_run_gives_its_lock_back_and_may_run_again(
 
 
 @pytest.mark.parametrize(
-    ("has_entry", "standing", "time", "word"),
+    ("has_entry", "freshness", "time", "word"),
     [
-        (False, Standing.GONE, 0.0, "miss"),
-        (False, Standing.FRESH, 0.0, "miss"),
-        (True, Standing.GONE, 0.0, "miss"),
-        (True, Standing.FRESH, 0.0, "hit"),
-        (True, Standing.DUE, 99.9, "early"),
-        (True, Standing.DUE, 100.0, "stale"),
+        (False, Freshness.GONE, 0.0, "miss"),
+        (False, Freshness.FRESH, 0.0, "miss"),
+        (True, Freshness.GONE, 0.0, "miss"),
+        (True, Freshness.FRESH, 0.0, "hit"),
+        (True, Freshness.DUE, 99.9, "early"),
+        (True, Freshness.DUE, 100.0, "stale"),
     ],
 )
-def test_what_a_reader_of_a_cache_found(has_entry: bool, standing: Standing, time: float, word: str) -> None:
-    assert _found(Entry(b"1", 1, 100.0, 2.0) if has_entry else None, standing, time) == word
+def test_what_a_reader_of_a_cache_found(has_entry: bool, freshness: Freshness, time: float, word: str) -> None:
+    assert _found(Entry(b"1", 1, 100.0, 2.0) if has_entry else None, freshness, time) == word
 
 
 def test_every_refusal_of_a_key_is_told_with_its_reason(steps: Steps) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from leasehold._backends.etcd import rpc
-from leasehold._backends.etcd.inspect import Inspect, count_holders
+from leasehold._backends.etcd.inspect import Inspector, count_holders
 from leasehold._backends.etcd.keys import ClaimKey
 from leasehold._backends.etcd.rpc import Header, KeyValue, RangeResponse
 from leasehold._backends.nats.documents import NatsDocuments
@@ -121,7 +121,7 @@ def test_a_list_of_etcd_goes_on_behind_the_last_key_of_each_page(monkeypatch: py
 
     monkeypatch.setattr(rpc, "range_", ask)
     claims: Any = SimpleNamespace(connection=SimpleNamespace(range=answer), keys=None, sessions=None, fences=None)
-    assert run(Inspect(claims)._pages((b"0", b"9"))) == stored
+    assert run(Inspector(claims)._pages((b"0", b"9"))) == stored
     assert asked == [(b"0", 0), (b"1\x00", 9), (b"3\x00", 9)], "all pages are of one moment"
 
 

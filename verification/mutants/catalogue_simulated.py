@@ -64,8 +64,8 @@ SIMULATED_MUTANTS: tuple[Mutant, ...] = (
         "B36-forgotten-before-it-is-created",
         "a claim whose time ends while its parent is created is forgotten, and its node blocks the lock for ever",
         _ZOOKEEPER + "session_worker.py",
-        "node.stage is Stage.GONE and node.fence is not None and node.expires <= now:",
-        "node.stage is Stage.GONE and node.expires <= now:",
+        "node.state is ClaimState.GONE and node.fence is not None and node.expires <= now:",
+        "node.state is ClaimState.GONE and node.expires <= now:",
         tests=(
             "tests/stores/zookeeper/test_zookeeper_sessions.py::test_a_claim_whose_time_ends_while_its_parent_is_created_is_given_up_and_not_just_forgotten",
         ),

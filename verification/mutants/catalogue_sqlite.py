@@ -146,7 +146,7 @@ SQLITE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "sqlite-first-slice",
         "cleaning never passes the first slice",
-        "_backends/sqlite/cleaning.py",
+        "_backends/sqlite/maintenance.py",
         'return last if number == SLICE else ""',
         'return ""',
         ("tests/stores/sqlite/test_sqlite_cleaning.py::test_use_alone_cleans_also_what_sorts_behind_the_first_slice",),

@@ -247,7 +247,7 @@ ZOOKEEPER_MUTANTS: tuple[Mutant, ...] = (
         "zookeeper-crowd-lists-the-queue",
         "every claim of a crowd lists the queue again, so that a grant costs more the more wait",
         "_backends/zookeeper/session.py",
-        "        return last if are_exclusive and last.stage is Stage.PRESENT and last.wanted else None\n",
+        "        return last if are_exclusive and last.state is ClaimState.PRESENT and last.wanted else None\n",
         "        return None\n",
         ("tests/stores/zookeeper/test_zookeeper_queue.py", "-k", "lists_the_queue_no_more_often"),
     ),

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from leasehold._backends.sqlite import inspect, records
 from leasehold._backends.sqlite.backend import SqliteBackend
-from leasehold._backends.sqlite.cleaning import Cleaner
 from leasehold._backends.sqlite.connection import _CommitFailed
 from leasehold._backends.sqlite.ledger import Ledger
+from leasehold._backends.sqlite.maintenance import Cleaning
 from leasehold._backends.sqlite.schema import _create
 from leasehold.errors import OutcomeUnknown
 from leasehold.kit.rules import RECHECKS_MISSED, place_lifetime
@@ -104,7 +104,7 @@ class SimLedger:
         host = self._host = SimHost(world)
         self.connection = sqlite3.connect(":memory:", isolation_level=None, factory=_Connection)
         _create(self.connection, host)
-        self.cleaner = Cleaner(host, self._clean)
+        self.cleaner = Cleaning(host, self._clean)
         notifications: Any = SimNotifications()
         self._ledger = Ledger(host, notifications, self.cleaner, LABEL, 0, now=host.now)
 

@@ -18,7 +18,7 @@ from leasehold._durations import optional_seconds, seconds, ttl_seconds
 from leasehold._face.lock_spec import LockOptions, is_whole
 from leasehold._face.name_template import NameTemplate
 from leasehold._patterns.cache_build import Building, let_go, read_record, write_record
-from leasehold._patterns.cache_entry import FORGOTTEN, Policy, Standing, lifetime, pack, readable, standing
+from leasehold._patterns.cache_entry import FORGOTTEN, Freshness, Policy, freshness, lifetime, pack, readable
 from leasehold._patterns.cache_events import CacheRead
 from leasehold._patterns.single_flight import GAVE_UP
 from leasehold.errors import ConfigurationError
@@ -115,13 +115,13 @@ class AsyncCache:
             opened = self._client._open()
             reading = await self._look(opened, name)
             entry = readable(reading.record, self._policy)
-            now = standing(entry, reading.time, self._policy, 1.0 - opened.runtime.random())
+            now = freshness(entry, reading.time, self._policy, 1.0 - opened.runtime.random())
             if building is None and opened.events.wanted(CacheRead):
                 opened.events.emit(CacheRead(name, self._name, _found(entry, now, reading.time)))
-            if entry is not None and now is Standing.FRESH:
+            if entry is not None and now is Freshness.FRESH:
                 return entry.value  # type: ignore[no-any-return]
             building = building or self._building(opened, name, build)
-            if entry is not None and now is Standing.DUE:
+            if entry is not None and now is Freshness.DUE:
                 return await building.renew(entry, reading)  # type: ignore[no-any-return]
             value = await building.first(entry, reading, deadline)
             if value is not GAVE_UP:
@@ -273,11 +273,11 @@ class AsyncCached(Generic[P, R]):
         return functools.partial(self._function, *self._before, *args, **kwargs)
 
 
-def _found(entry: Entry | None, now: Standing, time: float) -> str:
+def _found(entry: Entry | None, now: Freshness, time: float) -> str:
     """What a reader found, in a word."""
-    if entry is None or now is Standing.GONE:
+    if entry is None or now is Freshness.GONE:
         return "miss"
-    if now is Standing.FRESH:
+    if now is Freshness.FRESH:
         return "hit"
     return "early" if time < entry.expires else "stale"
 

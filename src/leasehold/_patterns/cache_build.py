@@ -11,7 +11,7 @@ import math
 from typing import TYPE_CHECKING, Any, cast
 
 from leasehold._fence_command import raise_command
-from leasehold._patterns.cache_entry import Standing, lifetime, pack, readable, standing
+from leasehold._patterns.cache_entry import Freshness, freshness, lifetime, pack, readable
 from leasehold._patterns.cache_events import BuildFailed, Built, FillFailed, FillRefused
 from leasehold._patterns.retry import retry_until
 from leasehold._patterns.single_flight import GAVE_UP, Outcome, SharedBuild, finish, join_or_start, wait_for
@@ -187,7 +187,7 @@ class Building:
             self._fill_failed(str(error))
             return Outcome(payload)
         newer = readable(now.record, self._policy)
-        is_usable = newer is not None and standing(newer, now.time, self._policy, 1.0) is not Standing.GONE
+        is_usable = newer is not None and freshness(newer, now.time, self._policy, 1.0) is not Freshness.GONE
         return Outcome(newer.payload if newer is not None and is_usable else payload)
 
     # --- what can go wrong

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
     from leasehold.values import Record
 
-__all__ = ["FORGOTTEN", "Entry", "Policy", "Standing", "is_due", "lifetime", "pack", "readable", "standing"]
+__all__ = ["FORGOTTEN", "Entry", "Freshness", "Policy", "freshness", "is_due", "lifetime", "pack", "readable"]
 
 FORM = 1
 FORGOTTEN = b'{"form":1,"forgotten":true}\n'
 
 
-class Standing(Enum):
+class Freshness(Enum):
     """What a reader may do with a value."""
 
     FRESH = auto()  # give it out
@@ -89,14 +89,14 @@ def is_due(now: float, expires: float, took: float, beta: float, draw: float) ->
     return now - took * beta * math.log(draw) >= expires
 
 
-def standing(entry: Entry | None, now: float, policy: Policy, draw: float) -> Standing:
+def freshness(entry: Entry | None, now: float, policy: Policy, draw: float) -> Freshness:
     """What a reader may do with what it found."""
     if entry is None or now >= entry.expires + policy.stale:
-        return Standing.GONE
+        return Freshness.GONE
     # Never in the first half of its life: else a source that gets slower would be asked more and more often.
     is_young = now < entry.expires - policy.ttl / 2
     is_built_again = not is_young and is_due(now, entry.expires, entry.took, policy.beta, draw)
-    return Standing.DUE if is_built_again else Standing.FRESH
+    return Freshness.DUE if is_built_again else Freshness.FRESH
 
 
 def lifetime(policy: Policy, draw: float) -> float:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold._backends.sqlite import cleaning
+from leasehold._backends.sqlite import maintenance
 from leasehold._runtimes.threads import run
 from leasehold.values import UNLIMITED, Grant, Holder, Loss, Mode, Pause, Record
 from tests.stores.sqlite.sqlite_support import FakeHost, Verbs, claim, granted, placed, refused
@@ -84,7 +84,7 @@ def clean_at_once(store: Verbs) -> None:
 def test_a_worker_cleans_beside_the_requests_and_ends_with_close(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cleaning, "EVERY", 8)
+    monkeypatch.setattr(maintenance, "EVERY", 8)
     host = FakeHost()
     store = Verbs(tmp_path / "locks.db", host)
     for number in range(20):
@@ -101,8 +101,8 @@ def test_a_worker_cleans_beside_the_requests_and_ends_with_close(
 
 
 def test_use_alone_keeps_the_file_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cleaning, "EVERY", 8)
-    monkeypatch.setattr(cleaning, "SLICE", 32)
+    monkeypatch.setattr(maintenance, "EVERY", 8)
+    monkeypatch.setattr(maintenance, "SLICE", 32)
     host = FakeHost()
     store = Verbs(tmp_path / "locks.db", host)
     clean_at_once(store)
@@ -199,8 +199,8 @@ def test_fence_of_a_record_that_ran_out_is_kept_for_a_day(tmp_path: Path) -> Non
 def test_use_alone_cleans_also_what_sorts_behind_the_first_slice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cleaning, "EVERY", 2)
-    monkeypatch.setattr(cleaning, "SLICE", 4)
+    monkeypatch.setattr(maintenance, "EVERY", 2)
+    monkeypatch.setattr(maintenance, "SLICE", 4)
     host = FakeHost()
     store = Verbs(tmp_path / "locks.db", host)
     clean_at_once(store)
@@ -239,8 +239,8 @@ def test_pause_outlives_a_boot(tmp_path: Path) -> None:
 
 
 def test_use_alone_forgets_records_that_are_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cleaning, "EVERY", 2)
-    monkeypatch.setattr(cleaning, "SLICE", 5)
+    monkeypatch.setattr(maintenance, "EVERY", 2)
+    monkeypatch.setattr(maintenance, "SLICE", 5)
     host = FakeHost()
     store = Verbs(tmp_path / "locks.db", host)
     clean_at_once(store)

@@ -8,8 +8,8 @@ import pytest
 
 from leasehold._backends.sqlite import backend as module
 from leasehold._backends.sqlite.backend import SqliteBackend
-from leasehold._backends.sqlite.cleaning import EVERY, SLICE, Cleaner
 from leasehold._backends.sqlite.connection import Busy
+from leasehold._backends.sqlite.maintenance import EVERY, SLICE, Cleaning
 from leasehold._backends.sqlite.options import Location
 from leasehold._runtimes.threads import run
 from leasehold.errors import BackendUnavailable
@@ -123,7 +123,7 @@ def test_many_renewals_let_others_at_the_file_in_between(
 
 def test_a_slice_is_cleaned_once_in_so_many_requests() -> None:
     started: list[str] = []
-    cleaner = Cleaner(FakeHost(), lambda: started.append("cleaning"))
+    cleaner = Cleaning(FakeHost(), lambda: started.append("cleaning"))
     for times in (0, 1, 2):
         for _ in range(EVERY - 1):
             cleaner.tick()

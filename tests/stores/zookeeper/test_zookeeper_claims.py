@@ -11,7 +11,7 @@ from kazoo.exceptions import BadVersionError, ConnectionLoss, NoAuthError, NodeE
 
 from leasehold._backends.zookeeper import claim_node
 from leasehold._backends.zookeeper.calls import Calls
-from leasehold._backends.zookeeper.claim_node import Notification, Registry, Stage
+from leasehold._backends.zookeeper.claim_node import ClaimState, Notification, Registry
 from leasehold._backends.zookeeper.fences import Fences
 from leasehold._backends.zookeeper.keys import LAST_SEQUENCE, NodeData, node_prefix, parse_node
 from leasehold._backends.zookeeper.pool import CLOSE_TIMEOUT, MOST_SESSIONS, RESERVED_FOR, Pool
@@ -45,36 +45,40 @@ def answer(node: ClaimNode, then: Any, value: object) -> None:
 
 def test_a_node_that_was_created_is_known_by_its_name_its_number_and_its_transaction(bench: Bench) -> None:
     session = bench.session()
-    node = bench.node(session, stage=Stage.SENT)
+    node = bench.node(session, state=ClaimState.SENT)
     node.failure = ConnectionLoss()
     answer(node, node.on_created, (f"{node.parent}/{node.prefix}0000000042", stat(czxid=77, version=3)))
-    assert (node.stage, node.failure) == (Stage.PRESENT, None)
+    assert (node.state, node.failure) == (ClaimState.PRESENT, None)
     assert (node.name, node.sequence, node.czxid, node.version) == (f"{node.prefix}0000000042", 42, 77, 3)
     assert session.claim_at(node.path) is node
     assert node not in session.unwanted
 
 
-@pytest.mark.parametrize(("error", "stage"), [(ConnectionLoss(), Stage.DOUBT), (NoNodeError(), Stage.GONE)])
+@pytest.mark.parametrize(("error", "state"), [(ConnectionLoss(), ClaimState.DOUBT), (NoNodeError(), ClaimState.GONE)])
 def test_a_creation_without_an_answer_is_a_doubt_and_a_refused_one_is_none(
-    bench: Bench, error: Exception, stage: Stage
+    bench: Bench, error: Exception, state: ClaimState
 ) -> None:
-    node = bench.node(bench.session(), stage=Stage.SENT)
+    node = bench.node(bench.session(), state=ClaimState.SENT)
     answer(node, node.on_created, error)
-    assert (node.stage, node.failure) == (stage, error)
-    assert node.may_exist is (stage is Stage.DOUBT)
+    assert (node.state, node.failure) == (state, error)
+    assert node.may_exist is (state is ClaimState.DOUBT)
 
 
 def test_a_node_may_exist_from_its_creation_to_its_deletion_and_while_its_session_lives(bench: Bench) -> None:
     session = bench.session()
     node = bench.node(session)
     expected = {
-        Stage.NEW: False, Stage.SENT: True, Stage.DOUBT: True, Stage.PRESENT: True, Stage.GONE: False,
-    }  # fmt: skip
-    for stage, may in expected.items():
-        node.stage = stage
+        ClaimState.NEW: False,
+        ClaimState.SENT: True,
+        ClaimState.DOUBT: True,
+        ClaimState.PRESENT: True,
+        ClaimState.GONE: False,
+    }
+    for state, may in expected.items():
+        node.state = state
         assert node.may_exist is may
     session.mark_over()
-    node.stage = Stage.DOUBT
+    node.state = ClaimState.DOUBT
     assert not node.may_exist
 
 
@@ -89,17 +93,17 @@ def test_a_node_may_exist_from_its_creation_to_its_deletion_and_while_its_sessio
     ],
 )
 def test_a_deletion_that_was_not_done_is_tried_again(bench: Bench, value: object, is_gone: bool, wakes: bool) -> None:
-    node = bench.node(bench.session(), stage=Stage.PRESENT)
+    node = bench.node(bench.session(), state=ClaimState.PRESENT)
     node.deleting = True
     before = bench.worker.woken
     answer(node, node.on_deleted, value)
     assert node.deleting is False
-    assert (node.stage is Stage.GONE) is is_gone
+    assert (node.state is ClaimState.GONE) is is_gone
     assert (bench.worker.woken > before) is wakes
 
 
 def test_a_write_that_was_refused_has_the_next_renewal_look_at_the_node(bench: Bench) -> None:
-    node = bench.node(bench.session(), stage=Stage.PRESENT)
+    node = bench.node(bench.session(), state=ClaimState.PRESENT)
     node.is_watched = True
     answer(node, node.on_written, "stat")
     assert node.is_watched
@@ -114,10 +118,10 @@ def test_only_a_grant_is_known_after_its_node_is_gone(
     bench: Bench, fence: int | None, wanted: bool, is_known: bool
 ) -> None:
     session = bench.session()
-    node = bench.node(session, stage=Stage.PRESENT)
+    node = bench.node(session, state=ClaimState.PRESENT)
     node.fence, node.wanted, node.gone = fence, wanted, bench.runtime.signal()
     node.mark_gone()
-    assert node.stage is Stage.GONE
+    assert node.state is ClaimState.GONE
     assert node.gone.is_set()
     assert bool(session.nodes) is is_known
 
@@ -134,7 +138,7 @@ def test_the_data_of_a_node_says_its_holder_its_time_and_its_floor(bench: Bench)
 
 
 def test_notifications_are_applied_in_order(bench: Bench) -> None:
-    node = bench.node(bench.session(), stage=Stage.PRESENT)
+    node = bench.node(bench.session(), state=ClaimState.PRESENT)
     node.listed([parse_node(f"x-{number}-{number:010d}") for number in range(1)])
     ahead = node.queue.ahead[0].name
     node.queue.watched.add(ahead)
@@ -153,7 +157,7 @@ def test_notifications_are_applied_in_order(bench: Bench) -> None:
 
 def place(bench: Bench, number: int, session: Any) -> ClaimNode:
     """A claim with this number, all of one name."""
-    node = bench.node(session, stage=Stage.SENT)
+    node = bench.node(session, state=ClaimState.SENT)
     node.adopt(f"{node.prefix}{number:010d}", 100 + number, 0)
     session.created(node)
     return node
@@ -387,7 +391,7 @@ def test_closing_waits_for_a_bounded_time(bench: Bench) -> None:
 
 def test_closing_does_not_wait_for_sessions_with_grants(bench: Bench) -> None:
     pool = pool_of(bench)
-    node = bench.node(pool.session_for(20.0, "a"), stage=Stage.PRESENT)
+    node = bench.node(pool.session_for(20.0, "a"), state=ClaimState.PRESENT)
     node.fence = 7
     run(pool.close())
     assert bench.runtime.waits == []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from leasehold import LossReason
-from leasehold._backends.zookeeper.claim_node import Stage
+from leasehold._backends.zookeeper.claim_node import ClaimState
 from leasehold._backends.zookeeper.keys import node_id
 from leasehold._runtimes.threads import run
 from leasehold.errors import ClientClosed
@@ -60,7 +60,7 @@ def test_a_node_that_an_older_session_made_for_the_same_claim_is_not_adopted(
     node = run(backend._acquirer._enter(again, math.inf))
     # The parent is a container, which ZooKeeper removes whenever it is empty: made with the node, not before it.
     older = eye.create(f"{node.parent}/{node.prefix}", node.data(0), ephemeral=True, sequence=True, makepath=True)
-    node.stage = Stage.DOUBT  # the answer to its own creation was lost
+    node.state = ClaimState.DOUBT  # the answer to its own creation was lost
     assert run(backend._acquirer._adopt(node, math.inf)) is False
     answer = run(backend.join(again))
     wait_until(lambda: eye.exists(older) is None, "its own old node is deleted", LIMIT)

@@ -9,7 +9,7 @@ import pytest
 from kazoo.exceptions import BadVersionError, NoAuthError, NoNodeError
 from kazoo.protocol.states import KazooState
 
-from leasehold._backends.zookeeper.claim_node import Stage
+from leasehold._backends.zookeeper.claim_node import ClaimState
 from leasehold._backends.zookeeper.inspect import BATCH
 from leasehold._backends.zookeeper.keys import NodeData
 from leasehold._backends.zookeeper.session import UNCONFIRMED
@@ -163,9 +163,9 @@ def test_a_withdrawal_in_doubt_refuses_a_late_copy_for_a_ttl(store: Store, doubt
         assert run(store.backend.try_acquire(claim)) == Refusal(claim.key)
 
 
-@pytest.mark.parametrize("stage", [Stage.NEW, Stage.GONE])
-def test_a_claim_without_a_node_leaves_at_once(store: Store, stage: Stage) -> None:
-    node = store.node(store.first, stage=stage)
+@pytest.mark.parametrize("state", [ClaimState.NEW, ClaimState.GONE])
+def test_a_claim_without_a_node_leaves_at_once(store: Store, state: ClaimState) -> None:
+    node = store.node(store.first, state=state)
     run(store.backend.withdraw(node.claim))
     assert store.runtime.waits == []
     assert not store.first.nodes
@@ -173,7 +173,7 @@ def test_a_claim_without_a_node_leaves_at_once(store: Store, stage: Stage) -> No
 
 
 def test_a_withdrawal_waits_until_the_worker_has_deleted_the_node(store: Store) -> None:
-    node = store.node(store.first, stage=Stage.PRESENT)
+    node = store.node(store.first, state=ClaimState.PRESENT)
     store.play(("Delete", True))
     store.runtime.plan = [store.worker.visit_all]
     woken = store.worker.woken
@@ -184,7 +184,7 @@ def test_a_withdrawal_waits_until_the_worker_has_deleted_the_node(store: Store) 
 
 
 def test_a_withdrawal_that_is_not_confirmed_is_unknown_and_repeated(store: Store) -> None:
-    node = store.node(store.first, stage=Stage.PRESENT)
+    node = store.node(store.first, state=ClaimState.PRESENT)
     with pytest.raises(OutcomeUnknown, match="it is repeated") as unknown:
         run(store.backend.withdraw(node.claim))
     assert unknown.value.backend == store.options.label

@@ -11,7 +11,7 @@ from kazoo.exceptions import AuthFailedError, NoNodeError
 from kazoo.protocol.serialization import Sync
 from kazoo.protocol.states import EventType, KazooState
 
-from leasehold._backends.zookeeper.claim_node import Notification, Stage
+from leasehold._backends.zookeeper.claim_node import ClaimState, Notification
 from leasehold._backends.zookeeper.session import SHORTEST_SILENCE, UNCONFIRMED, State
 from leasehold.errors import BackendUnavailable
 from leasehold.values import LossReason, Mode
@@ -141,7 +141,7 @@ def test_a_stalled_session_is_lost_as_soon_as_its_validity_is_over(bench: Bench)
 
 def test_a_connection_that_is_lost_takes_its_watches_along(bench: Bench) -> None:
     session = bench.session()
-    node = bench.node(session, stage=Stage.PRESENT)
+    node = bench.node(session, state=ClaimState.PRESENT)
     node.is_watched = True
     session.send(Sync("/"), then=session.watcher(f"{node.parent}/ahead", node)).set("data")
     before = bench.worker.woken
@@ -183,9 +183,9 @@ def test_a_session_that_is_given_up_is_cut_off_and_closed_over_another_connectio
 @pytest.mark.parametrize("refused", [True, False])
 def test_the_end_of_a_session_ends_all_that_is_in_it(bench: Bench, refused: bool) -> None:
     session = bench.session()
-    waiter = bench.node(session, stage=Stage.PRESENT)
-    holder = bench.node(session, stage=Stage.PRESENT)
-    gone = bench.node(session, stage=Stage.PRESENT)
+    waiter = bench.node(session, state=ClaimState.PRESENT)
+    holder = bench.node(session, state=ClaimState.PRESENT)
+    gone = bench.node(session, state=ClaimState.PRESENT)
     holder.fence = 42
     gone.gone = bench.runtime.signal()
     session.give_up(gone)
@@ -200,7 +200,7 @@ def test_the_end_of_a_session_ends_all_that_is_in_it(bench: Bench, refused: bool
     assert session.settled.is_set()
     assert not session.break_notes
     assert not session.unwanted
-    assert [node.stage for node in (waiter, holder, gone)] == [Stage.GONE] * 3
+    assert [node.state for node in (waiter, holder, gone)] == [ClaimState.GONE] * 3
     assert all(node.signal.is_set() for node in (waiter, holder))
     assert gone.gone.is_set()
     assert list(session.nodes.values()) == [holder], "its renewal has to find out"
@@ -210,11 +210,11 @@ def test_the_end_of_a_session_ends_all_that_is_in_it(bench: Bench, refused: bool
 
 def test_a_node_that_was_made_for_a_forgotten_claim_ends_with_the_session(bench: Bench) -> None:
     session = bench.session()
-    node = bench.node(session, stage=Stage.PRESENT)
+    node = bench.node(session, state=ClaimState.PRESENT)
     session.forget(node)
     session.give_up(node)
     session.mark_over()
-    assert node.stage is Stage.GONE
+    assert node.state is ClaimState.GONE
     assert not session.unwanted
 
 
@@ -264,7 +264,7 @@ def test_a_claim_that_is_given_up_again_is_not_given_more_time(bench: Bench) -> 
 
 def test_at_close_waiters_are_given_up_and_woken_and_grants_are_left(bench: Bench) -> None:
     session = bench.session()
-    waiter, holder = bench.node(session, stage=Stage.PRESENT), bench.node(session, stage=Stage.PRESENT)
+    waiter, holder = bench.node(session, state=ClaimState.PRESENT), bench.node(session, state=ClaimState.PRESENT)
     holder.fence = 7
     session.give_up_waiters()
     assert (waiter.wanted, holder.wanted) == (False, True)
@@ -274,7 +274,7 @@ def test_at_close_waiters_are_given_up_and_woken_and_grants_are_left(bench: Benc
 
 def test_nothing_is_left_of_a_claim_that_is_forgotten(bench: Bench) -> None:
     session = bench.session()
-    node = bench.node(session, stage=Stage.PRESENT)
+    node = bench.node(session, state=ClaimState.PRESENT)
     session.last_before(node)
     session.mixed.add(node.parent)
     node.queue.watched.add("ahead")
@@ -296,8 +296,8 @@ def test_nothing_is_left_of_a_claim_that_is_forgotten(bench: Bench) -> None:
 def test_another_node_of_the_same_claim_is_not_forgotten_with_it(bench: Bench) -> None:
     session = bench.session()
     claim = bench.claim()
-    old = bench.node(session, claim, Stage.PRESENT)
-    new = bench.node(session, claim, Stage.PRESENT)
+    old = bench.node(session, claim, ClaimState.PRESENT)
+    new = bench.node(session, claim, ClaimState.PRESENT)
     session.last_before(old)
     session.last_before(new)
     session.mixed.add(new.parent)
@@ -325,7 +325,7 @@ def test_a_claim_comes_right_behind_the_last_one_of_its_session_only_where_that_
 ) -> None:
     session = bench.session()
     mode = Mode.SHARED if change == "a reader before" else Mode.EXCLUSIVE
-    last = bench.node(session, bench.claim(mode=mode), Stage.PRESENT)
+    last = bench.node(session, bench.claim(mode=mode), ClaimState.PRESENT)
     assert session.last_before(last) is None
     assert session.last_before(last) is None, "it is not behind itself"
     mode = Mode.SHARED if change == "a reader behind" else Mode.EXCLUSIVE
@@ -335,7 +335,7 @@ def test_a_claim_comes_right_behind_the_last_one_of_its_session_only_where_that_
     elif change == "lost":
         bench.registry.lost_until = bench.runtime.now() + 0.1
     elif change == "not there yet":
-        last.stage = Stage.SENT
+        last.state = ClaimState.SENT
     elif change == "given up":
         session.give_up(last)
     assert (session.last_before(node) is last) is follows
@@ -366,7 +366,7 @@ def test_a_session_is_idle_when_nothing_is_in_it_or_about_to_be(bench: Bench, wh
 
 def test_an_event_reaches_all_who_watch_its_node_once(bench: Bench) -> None:
     session = bench.session()
-    first, second, third = (bench.node(session, stage=Stage.PRESENT) for _ in range(3))
+    first, second, third = (bench.node(session, state=ClaimState.PRESENT) for _ in range(3))
     path = f"{first.parent}/x-ahead-0000000001"
     for node in (first, second):
         session.send(Sync("/"), then=session.watcher(path, node)).set("data")
@@ -385,7 +385,7 @@ def test_an_event_reaches_all_who_watch_its_node_once(bench: Bench) -> None:
 )
 def test_an_event_says_what_became_of_a_node(bench: Bench, kind: str, notification: Notification) -> None:
     session = bench.session()
-    node = bench.node(session, stage=Stage.PRESENT)
+    node = bench.node(session, state=ClaimState.PRESENT)
     session.send(Sync("/"), then=session.watcher(f"{node.parent}/ahead", node)).set("data")
     session.on_event(event(kind, f"{node.parent}/ahead"))
     assert list(node.notifications) == [(notification, "ahead")]
@@ -393,7 +393,7 @@ def test_an_event_says_what_became_of_a_node(bench: Bench, kind: str, notificati
 
 def test_an_event_of_the_connection_is_nobodys(bench: Bench) -> None:
     session = bench.session()
-    node = bench.node(session, stage=Stage.PRESENT)
+    node = bench.node(session, state=ClaimState.PRESENT)
     session.send(Sync("/"), then=session.watcher(f"{node.parent}/ahead", node)).set("data")
     session.fence_floor = 3
     session.on_event(event(EventType.NONE, ""))
@@ -404,7 +404,7 @@ def test_an_event_of_the_connection_is_nobodys(bench: Bench) -> None:
 @pytest.mark.parametrize("answer", [None, NoNodeError()])
 def test_a_node_that_is_not_there_is_not_watched(bench: Bench, answer: object) -> None:
     session = bench.session()
-    node = bench.node(session, stage=Stage.PRESENT)
+    node = bench.node(session, state=ClaimState.PRESENT)
     bench.wire.answer = lambda _: answer
     session.send(Sync("/"), then=session.watcher(node.path, node))
     session.on_event(event(EventType.CHANGED, node.path))
@@ -414,7 +414,7 @@ def test_a_node_that_is_not_there_is_not_watched(bench: Bench, answer: object) -
 
 def test_a_claims_own_node_is_watched_until_its_event_comes(bench: Bench) -> None:
     session = bench.session()
-    node = bench.node(session, stage=Stage.PRESENT)
+    node = bench.node(session, state=ClaimState.PRESENT)
     bench.wire.answer = lambda _: "stat"
     session.send(Sync("/"), then=session.watcher(f"{node.parent}/ahead", node))
     assert [node.is_watched] == [False]
@@ -422,10 +422,10 @@ def test_a_claims_own_node_is_watched_until_its_event_comes(bench: Bench) -> Non
     assert [node.is_watched] == [True]
     session.on_event(event(EventType.CHANGED, node.path))
     assert [node.is_watched] == [False]
-    assert node.is_at(Stage.PRESENT)
+    assert node.is_at(ClaimState.PRESENT)
     session.send(Sync("/"), then=session.watcher(node.path, node))
     session.on_event(event(EventType.DELETED, node.path))
-    assert node.is_at(Stage.GONE)
+    assert node.is_at(ClaimState.GONE)
     assert not node.notifications, "it is not one ahead"
     assert node.signal.is_set()
 

@@ -12,7 +12,7 @@ from kazoo.exceptions import NoNodeError
 from kazoo.protocol.states import KazooState
 
 from leasehold._backends.zookeeper.calls import Calls
-from leasehold._backends.zookeeper.claim_node import ClaimNode, Registry, Stage
+from leasehold._backends.zookeeper.claim_node import ClaimNode, ClaimState, Registry
 from leasehold._backends.zookeeper.keys import Paths
 from leasehold._backends.zookeeper.options import Options
 from leasehold._backends.zookeeper.session import UNCONFIRMED, Session
@@ -123,13 +123,13 @@ def test_a_node_that_is_made_after_its_claim_was_given_up_for_good_is_deleted() 
     """Its caller was interrupted, and the session worker had found nothing to delete yet."""
     one = session()
     node = node_in(one)
-    node.stage = Stage.SENT
+    node.state = ClaimState.SENT
     one.give_up(node)
     node.mark_gone()
     assert not one.unwanted
     made = Reply(RUNTIME.now(), None, node.on_created, lambda _: None)
     made.set((f"{node.parent}/{node.prefix}0000000001", SimpleNamespace(czxid=7, version=0)))
-    assert node.is_at(Stage.PRESENT)
+    assert node.is_at(ClaimState.PRESENT)
     assert node in one.unwanted
 
 
@@ -137,7 +137,7 @@ def test_a_claim_whose_time_ends_while_its_parent_is_created_is_given_up_and_not
     """The node that is created afterwards would stay in the queue for as long as the session lives."""
     one = session()
     node = node_in(one)
-    node.stage = Stage.SENT
+    node.state = ClaimState.SENT
     refused = Reply(RUNTIME.now(), None, node.on_created, lambda _: None)
     refused.set_exception(NoNodeError())  # its caller goes on to create the parent
     node.expires = one.next_expiry = RUNTIME.now()

@@ -11,7 +11,7 @@ from kazoo.exceptions import ConnectionLoss, NoAuthError, NodeExistsError, NoNod
 from kazoo.protocol.states import KazooState
 
 from leasehold._backends.zookeeper.acquire import PARENT_TRIES
-from leasehold._backends.zookeeper.claim_node import Stage
+from leasehold._backends.zookeeper.claim_node import ClaimState
 from leasehold._backends.zookeeper.keys import NodeData, node_prefix
 from leasehold._runtimes.threads import run
 from leasehold.errors import BackendRejected, ClientClosed, ModeConflict, OutcomeUnknown
@@ -127,7 +127,7 @@ def test_the_same_claim_again_is_the_same_grant_with_a_new_expiry(store: Store) 
 
 
 def test_a_claim_that_was_given_up_is_not_taken_up_again(store: Store) -> None:
-    node = store.node(store.first, stage=Stage.PRESENT)
+    node = store.node(store.first, state=ClaimState.PRESENT)
     store.first.give_up(node)
     store.play()
     assert run(store.backend.join(node.claim)) == Refusal(node.claim.key)
@@ -393,7 +393,7 @@ def test_a_grant_that_comes_while_its_client_is_closed_is_given_up(store: Store)
 
 
 def test_after_a_doubt_a_node_of_this_session_is_adopted_and_no_other(store: Store) -> None:
-    node = store.node(store.first, stage=Stage.DOUBT)
+    node = store.node(store.first, state=ClaimState.DOUBT)
     mine = [named(node.claim, number) for number in (2, 3)]
     script = store.play(
         ("Sync", PARENT),
@@ -413,7 +413,7 @@ def test_after_a_doubt_a_node_of_this_session_is_adopted_and_no_other(store: Sto
 
 @pytest.mark.parametrize("listing", [[], NoNodeError(), ["x-a-0000000009"]])
 def test_after_a_doubt_a_node_that_is_not_there_is_created(store: Store, listing: object) -> None:
-    node = store.node(store.first, stage=Stage.DOUBT)
+    node = store.node(store.first, state=ClaimState.DOUBT)
     store.play(
         ("Sync", PARENT), ("GetChildren", listing), ("Create2", created(3)), ("GetChildren", [named(node.claim)])
     )
@@ -421,11 +421,11 @@ def test_after_a_doubt_a_node_that_is_not_there_is_created(store: Store, listing
 
 
 def test_a_doubt_that_cannot_be_resolved_stays_one(store: Store) -> None:
-    node = store.node(store.first, stage=Stage.DOUBT)
+    node = store.node(store.first, state=ClaimState.DOUBT)
     store.play(("Sync", PARENT), ("GetChildren", ConnectionLoss()))
     with pytest.raises(OutcomeUnknown):
         run(store.backend.join(node.claim))
-    assert node.stage is Stage.DOUBT
+    assert node.state is ClaimState.DOUBT
 
 
 def test_a_call_ends_when_its_caller_has_no_use_for_it(store: Store) -> None:

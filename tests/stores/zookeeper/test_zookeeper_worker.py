@@ -12,7 +12,7 @@ from kazoo.exceptions import ConnectionLoss, NoAuthError, NoNodeError
 from kazoo.protocol.states import KazooState
 
 from leasehold._backends.zookeeper import session_worker
-from leasehold._backends.zookeeper.claim_node import Stage
+from leasehold._backends.zookeeper.claim_node import ClaimState
 from leasehold._backends.zookeeper.session import UNCONFIRMED
 from leasehold._backends.zookeeper.session_worker import LONGEST_SLEEP, SessionWorker
 from leasehold.errors import BackendUnavailable
@@ -105,7 +105,7 @@ def test_a_server_that_is_silent_is_given_up_for_another_one(bench: Bench) -> No
 
 def test_a_session_that_is_lost_is_relinquished_and_let_go(bench: Bench) -> None:
     session = bench.session()
-    holder = bench.node(session, stage=Stage.PRESENT)
+    holder = bench.node(session, state=ClaimState.PRESENT)
     holder.fence = 7
     bench.wire.on_state(KazooState.SUSPENDED)
     bench.advance(19.9)
@@ -115,12 +115,12 @@ def test_a_session_that_is_lost_is_relinquished_and_let_go(bench: Bench) -> None
     look(bench)
     assert session.loss == UNCONFIRMED
     assert bench.wire.told[:4] == ["start", "end", "cut", "close elsewhere"]
-    assert not holder.wanted or holder.stage is Stage.GONE
+    assert not holder.wanted or holder.state is ClaimState.GONE
 
 
 def test_without_a_connection_nothing_is_sent_and_claims_still_expire(bench: Bench) -> None:
     session = bench.session(connected=False)
-    node = bench.node(session, bench.claim(ttl=2.0), Stage.SENT)
+    node = bench.node(session, bench.claim(ttl=2.0), ClaimState.SENT)
     assert look(bench) == 2.0
     bench.advance(2)
     assert look(bench) == session.silence_limit
@@ -138,7 +138,7 @@ def deletions(bench: Bench) -> list[str]:
 def test_a_node_that_is_not_wanted_is_deleted_once_and_again_if_that_failed(bench: Bench) -> None:
     session = bench.session()
     confirmed(bench, session)
-    node = bench.node(session, stage=Stage.PRESENT)
+    node = bench.node(session, state=ClaimState.PRESENT)
     session.give_up(node)
     look(bench)
     look(bench)
@@ -153,12 +153,12 @@ def test_a_node_that_is_not_wanted_is_deleted_once_and_again_if_that_failed(benc
     bench.wire.sent[-1][1].set(True)
     assert not session.unwanted
     assert not session.nodes
-    assert node.stage is Stage.GONE
+    assert node.state is ClaimState.GONE
 
 
 def test_a_deletion_confirms_the_session(bench: Bench) -> None:
     session = bench.session()
-    session.give_up(bench.node(session, stage=Stage.PRESENT))
+    session.give_up(bench.node(session, state=ClaimState.PRESENT))
     bench.advance(1)
     look(bench)
     bench.wire.sent[-1][1].set(True)
@@ -167,17 +167,17 @@ def test_a_deletion_confirms_the_session(bench: Bench) -> None:
 
 def test_nodes_of_older_sessions_for_the_same_claim_are_deleted_with_it(bench: Bench) -> None:
     session = bench.session()
-    node = bench.node(session, stage=Stage.PRESENT)
+    node = bench.node(session, state=ClaimState.PRESENT)
     node.stale_nodes = ["one", "two"]
     session.give_up(node)
     look(bench)
     assert deletions(bench) == [f"{node.parent}/one", f"{node.parent}/two", node.path]
 
 
-@pytest.mark.parametrize("stage", [Stage.NEW, Stage.GONE])
-def test_a_claim_that_has_no_node_is_just_forgotten(bench: Bench, stage: Stage) -> None:
+@pytest.mark.parametrize("state", [ClaimState.NEW, ClaimState.GONE])
+def test_a_claim_that_has_no_node_is_just_forgotten(bench: Bench, state: ClaimState) -> None:
     session = bench.session()
-    node = bench.node(session, stage=stage)
+    node = bench.node(session, state=state)
     session.give_up(node)
     look(bench)
     assert (bench.wire.sent, session.nodes, session.unwanted) == ([], {}, {})
@@ -187,7 +187,7 @@ def test_a_claim_that_has_no_node_is_just_forgotten(bench: Bench, stage: Stage) 
 def test_a_creation_whose_caller_was_interrupted_is_waited_for(bench: Bench, answer: str) -> None:
     session = bench.session()
     confirmed(bench, session)
-    node = bench.node(session, stage=Stage.SENT)
+    node = bench.node(session, state=ClaimState.SENT)
     session.give_up(node)
     look(bench)
     look(bench)
@@ -211,7 +211,7 @@ def test_a_creation_whose_caller_was_interrupted_is_waited_for(bench: Bench, ans
 def test_after_a_doubt_the_node_is_looked_for(bench: Bench, found: str) -> None:
     session = bench.session()
     confirmed(bench, session)
-    node = bench.node(session, stage=Stage.DOUBT)
+    node = bench.node(session, state=ClaimState.DOUBT)
     session.give_up(node)
     look(bench)
     look(bench)
@@ -226,16 +226,16 @@ def test_after_a_doubt_the_node_is_looked_for(bench: Bench, found: str) -> None:
         listing.set_exception(NoNodeError() if found == "no parent" else ConnectionLoss())
     assert node.deleting is False
     if found in ("one", "two"):
-        assert (node.stage, node.name) == (Stage.PRESENT, own[0])
+        assert (node.state, node.name) == (ClaimState.PRESENT, own[0])
         assert node.stale_nodes == own[1:] * (found == "two")
         assert bench.worker.woken == woken + 1
         look(bench)
         assert deletions(bench)[-1] == node.path
     elif found == "no answer":
-        assert node.stage is Stage.DOUBT
+        assert node.state is ClaimState.DOUBT
         assert node in session.unwanted
     else:
-        assert node.stage is Stage.GONE
+        assert node.state is ClaimState.GONE
         assert not session.unwanted
 
 
@@ -243,7 +243,7 @@ def test_a_session_with_a_node_that_cannot_be_deleted_ends_after_its_timeout(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     session = bench.session()
-    node = bench.node(session, stage=Stage.PRESENT)
+    node = bench.node(session, state=ClaimState.PRESENT)
     session.give_up(node)
     bench.wire.answer = lambda request: NoAuthError() if type(request).__name__ == "Delete" else "value"
     for _ in range(30):
@@ -278,8 +278,8 @@ def test_a_break_note_is_deleted_when_its_time_is_over(bench: Bench) -> None:
 def test_a_claim_that_is_not_repeated_in_time_is_given_up_and_the_next_look_is_known(bench: Bench) -> None:
     session = bench.session()
     confirmed(bench, session)
-    early = bench.node(session, bench.claim(ttl=1.0), Stage.PRESENT)
-    late = bench.node(session, bench.claim(ttl=3.0), Stage.PRESENT)
+    early = bench.node(session, bench.claim(ttl=1.0), ClaimState.PRESENT)
+    late = bench.node(session, bench.claim(ttl=3.0), ClaimState.PRESENT)
     assert look(bench) == 1.0
     bench.advance(1)
     assert look(bench) == 2.0
@@ -293,10 +293,10 @@ def test_a_grant_that_is_gone_is_known_until_its_ttl_is_over(bench: Bench) -> No
     """Its holder has to find out with its next renewal."""
     session = bench.session()
     confirmed(bench, session)
-    node = bench.node(session, bench.claim(ttl=2.0), Stage.PRESENT)
+    node = bench.node(session, bench.claim(ttl=2.0), ClaimState.PRESENT)
     node.fence = 7
     node.mark_gone()
-    bench.node(session, bench.claim(ttl=1.0), Stage.GONE)  # for whose sake it looks earlier
+    bench.node(session, bench.claim(ttl=1.0), ClaimState.GONE)  # for whose sake it looks earlier
     bench.advance(1.9)
     look(bench)
     assert list(session.nodes.values()) == [node]
@@ -309,7 +309,7 @@ def test_a_grant_that_is_gone_is_known_until_its_ttl_is_over(bench: Bench) -> No
 def test_a_claim_that_was_kept_for_longer_does_not_expire_at_its_first_end(bench: Bench) -> None:
     session = bench.session()
     confirmed(bench, session)
-    node = bench.node(session, bench.claim(ttl=2.0), Stage.PRESENT)
+    node = bench.node(session, bench.claim(ttl=2.0), ClaimState.PRESENT)
     session.extend(node, node.expires + 1)
     bench.advance(2)
     look(bench)
@@ -330,7 +330,7 @@ def test_the_worker_ends_with_its_last_session(bench: Bench) -> None:
 
 def test_a_session_that_is_over_stays_for_as_long_as_a_holder_has_not_found_out(bench: Bench) -> None:
     session = bench.session()
-    node = bench.node(session, stage=Stage.PRESENT)
+    node = bench.node(session, state=ClaimState.PRESENT)
     node.fence = 7
     session.mark_over()
     assert look(bench) is not None
@@ -346,7 +346,7 @@ def test_at_close_only_sessions_with_grants_are_left(bench: Bench, closing: bool
     if what == "a note":
         session.break_notes["/note"] = bench.runtime.now() + 5
     elif what != "nothing":
-        node = bench.node(session, stage=Stage.PRESENT)
+        node = bench.node(session, state=ClaimState.PRESENT)
         node.fence = None if what == "a waiter" else 7
         if what == "a grant that was given up":
             session.give_up(node)
@@ -359,14 +359,14 @@ def test_at_close_only_sessions_with_grants_are_left(bench: Bench, closing: bool
 
 def test_one_session_with_a_grant_is_enough_to_take_a_while_at_close(bench: Bench) -> None:
     bench.session()
-    node = bench.node(bench.session(), stage=Stage.PRESENT)
+    node = bench.node(bench.session(), state=ClaimState.PRESENT)
     node.fence = 7
     assert bench.worker.close() is False
 
 
 def test_a_session_that_was_retired_ends_when_it_has_no_grants(bench: Bench) -> None:
     retired, other = bench.session(), bench.session()
-    node = bench.node(retired, stage=Stage.PRESENT)
+    node = bench.node(retired, state=ClaimState.PRESENT)
     node.fence = 7
     retired.is_retired = True
     look(bench)
@@ -408,7 +408,7 @@ def test_the_next_look_is_the_earliest_of_all_sessions(bench: Bench) -> None:
     first, second = bench.session(), bench.session()
     for session in (first, second):
         confirmed(bench, session)
-    bench.node(second, bench.claim(ttl=1.5), Stage.PRESENT)
+    bench.node(second, bench.claim(ttl=1.5), ClaimState.PRESENT)
     assert look(bench) == 1.5
 
 

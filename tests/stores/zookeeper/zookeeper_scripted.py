@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from leasehold._backends.zookeeper.backend import ZooKeeperBackend
-from leasehold._backends.zookeeper.claim_node import ClaimNode, Registry, Stage
+from leasehold._backends.zookeeper.claim_node import ClaimNode, ClaimState, Registry
 from leasehold._backends.zookeeper.keys import NodeData, Paths
 from leasehold._backends.zookeeper.options import Options
 from leasehold._backends.zookeeper.session import Session
@@ -126,15 +126,15 @@ class Bench:
     def claim(self, key: str = "ns:x", ttl: float = 20.0, mode: Mode = Mode.EXCLUSIVE, capacity: int = 1) -> Claim:
         return Claim(key, self.runtime.owner(), ttl, mode, capacity, 0.0, Holder("host", 1))
 
-    def node(self, session: Session, claim: Claim | None = None, stage: Stage = Stage.NEW) -> ClaimNode:
+    def node(self, session: Session, claim: Claim | None = None, state: ClaimState = ClaimState.NEW) -> ClaimNode:
         """A claim in a session; one that is present has the next number of its parent."""
         claim = claim or self.claim()
         node = ClaimNode(claim, session, self.paths.lock(claim.key), self.runtime.signal(), self.runtime.now())
         session.admit(node)
-        if stage is Stage.PRESENT:
+        if state is ClaimState.PRESENT:
             made(node, len(session._created) + 1)
         else:
-            node.stage = stage
+            node.state = state
         return node
 
     def advance(self, seconds: float) -> None:
@@ -205,7 +205,7 @@ class Store(Bench):
 
     def held(self, key: str = "ns:x", session: Session | None = None) -> tuple[Grant, ClaimNode]:
         """A grant whose node is there."""
-        node = self.node(session or self.first, self.claim(key), Stage.PRESENT)
+        node = self.node(session or self.first, self.claim(key), ClaimState.PRESENT)
         node.fence = 40 + node.sequence
         return Grant(node.claim, node.fence, 20.0), node
 

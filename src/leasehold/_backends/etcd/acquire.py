@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from leasehold._backends.etcd.rpc import TxnResponse
     from leasehold.values import Claim
 
-__all__ = ["Acquire"]
+__all__ = ["Acquirer"]
 
 MISSED = 3  # rechecks after which a waiter of the local queue is dead
 LATEST_COPY = 600.0  # seconds in which a member that stood still may apply a request that was withdrawn
@@ -44,7 +44,7 @@ class _Attempt:
     room_at: int = 0  # the revision at which a permit was free
 
 
-class Acquire:
+class Acquirer:
     """New claims of one client."""
 
     def __init__(self, claims: Claims, queue: StoreQueue) -> None:

@@ -17,18 +17,18 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from leasehold._backends.etcd.acquire import Acquire
+from leasehold._backends.etcd.acquire import Acquirer
 from leasehold._backends.etcd.claims import Claims
 from leasehold._backends.etcd.connection import Connection, until
 from leasehold._backends.etcd.doctor import Doctor
 from leasehold._backends.etcd.fences import Fences
-from leasehold._backends.etcd.inspect import Inspect
+from leasehold._backends.etcd.inspect import Inspector
 from leasehold._backends.etcd.keys import KeySpace, KeySuffixes
 from leasehold._backends.etcd.notifications import Notifications
 from leasehold._backends.etcd.queue import LocalQueue, StoreQueue
 from leasehold._backends.etcd.records import Records
-from leasehold._backends.etcd.release import Release
-from leasehold._backends.etcd.renew import Renew
+from leasehold._backends.etcd.release import Releaser
+from leasehold._backends.etcd.renew import Renewer
 from leasehold._backends.etcd.sessions import Sessions
 from leasehold._backends.etcd.wire import open_wires
 from leasehold.values import Capability
@@ -69,10 +69,10 @@ class EtcdBackend:
             runtime=runtime,
         )
         self._queue = StoreQueue(claims)
-        self._acquire = Acquire(claims, self._queue)
-        self._renew = Renew(claims)
-        self._release = Release(claims)
-        self._inspect = Inspect(claims)
+        self._acquire = Acquirer(claims, self._queue)
+        self._renew = Renewer(claims)
+        self._release = Releaser(claims)
+        self._inspect = Inspector(claims)
         self._records = Records(claims)
         self._doctor = Doctor(claims, options)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from leasehold._backends.etcd.keys import ClaimKey, Range
     from leasehold._backends.etcd.rpc import KeyValue
 
-__all__ = ["Inspect"]
+__all__ = ["Inspector"]
 
 PAGE = 2_000
 NOTE_KEPT = 10  # seconds for which a holder can learn why its key is gone
@@ -26,7 +26,7 @@ ROUNDS = 5
 Claimant = tuple["ClaimKey", "StoredClaim"]
 
 
-class Inspect:
+class Inspector:
     """Reads the locks of all clients."""
 
     def __init__(self, claims: Claims) -> None:

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from leasehold._backends.etcd.rpc import KeyValue
     from leasehold.values import Claim, Grant
 
-__all__ = ["Release"]
+__all__ = ["Releaser"]
 
 ROUNDS = 5  # how often a release is made anew because the key was written meanwhile
 
 
-class Release:
+class Releaser:
     """Releases of one client's grants."""
 
     def __init__(self, claims: Claims) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from leasehold._backends.etcd.rpc import KeyValue
     from leasehold._backends.etcd.sessions import KeepAlive, Session
 
-__all__ = ["Renew", "reason_of_loss"]
+__all__ = ["Renewer", "reason_of_loss"]
 
 _TAKEN = Loss(LossReason.TAKEN, "the store does not know this grant any more")
 _ENDED = Loss(LossReason.SESSION_ENDED, "the etcd lease expired, or its expiry could not be ruled out")
@@ -30,7 +30,7 @@ async def reason_of_loss(claims: Claims, note: bytes) -> Loss:
     return Loss(LossReason.BROKEN, found[0].value.decode()) if found else _TAKEN
 
 
-class Renew:
+class Renewer:
     """Renewals of one client's grants."""
 
     def __init__(self, claims: Claims) -> None:

@@ -13,9 +13,9 @@ import math
 from typing import TYPE_CHECKING, TypeVar, TypeVarTuple, Unpack
 
 from leasehold._backends.sqlite import inspect, records
-from leasehold._backends.sqlite.cleaning import Cleaner
 from leasehold._backends.sqlite.connection import Busy, LockFile
 from leasehold._backends.sqlite.ledger import Ledger
+from leasehold._backends.sqlite.maintenance import Cleaning
 from leasehold._backends.sqlite.notifications import Notifications
 from leasehold.errors import BackendError, BackendUnavailable
 from leasehold.kit.worker import Worker
@@ -56,7 +56,7 @@ class SqliteBackend:
         self._file = LockFile(location, host, synchronous)
         self._notifications = Notifications(location.path)
         self._worker = Worker(runtime, self._clean, "leasehold sqlite cleaning")
-        self._cleaner = Cleaner(host, self._worker.start)
+        self._cleaner = Cleaning(host, self._worker.start)
         self._ledger = Ledger(host, self._notifications, self._cleaner, location.label, fence_floor, now=runtime.now)
         self.label = location.label
 

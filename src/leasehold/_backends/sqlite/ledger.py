@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Sequence
 
-    from leasehold._backends.sqlite.cleaning import Cleaner
     from leasehold._backends.sqlite.host import Host
+    from leasehold._backends.sqlite.maintenance import Cleaning
     from leasehold._backends.sqlite.notifications import Notifications
     from leasehold.spi import Signal
     from leasehold.values import Claim, Holder, Loss, Refusal
@@ -42,7 +42,7 @@ class Ledger:
         self,
         host: Host,
         notifications: Notifications,
-        cleaner: Cleaner,
+        cleaner: Cleaning,
         label: str,
         fence_floor: int,
         *,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from kazoo.exceptions import NodeExistsError, NoNodeError
 from kazoo.protocol.serialization import Create2, Delete, Exists, GetChildren, GetData, SetData, Sync
 
-from leasehold._backends.zookeeper.claim_node import ClaimNode, Stage
+from leasehold._backends.zookeeper.claim_node import ClaimNode, ClaimState
 from leasehold._backends.zookeeper.keys import BREAK_NOTE, NodeData, parse_node
 from leasehold._backends.zookeeper.wire import EPHEMERAL_SEQUENTIAL, CreateContainer
 from leasehold.errors import BackendRejected, BackendUnavailable, OutcomeUnknown
@@ -86,13 +86,13 @@ class Acquirer:
         elif not node.session.extend(node, started + claim.ttl):
             return Refusal(claim.key)  # it was given up, and its node is being deleted
         try:
-            if node.stage is not Stage.PRESENT:
+            if node.state is not ClaimState.PRESENT:
                 await self._settle(node, until)
             return await self._advance(node, started, until)
         except (BackendUnavailable, OutcomeUnknown) as error:
             if node.may_exist:
                 raise OutcomeUnknown(str(error), backend=self._calls.label) from None
-            if node.is_at(Stage.NEW):  # only reads were sent
+            if node.is_at(ClaimState.NEW):  # only reads were sent
                 raise BackendUnavailable(str(error), backend=self._calls.label) from None
             raise
 
@@ -125,7 +125,7 @@ class Acquirer:
 
     async def _repeat(self, node: ClaimNode, started: float, until: float) -> Grant | Refusal:
         """The same claim again, because its answer was lost: the same grant with a new expiry, unless it was broken."""
-        if node.broken is not None or node.stage is not Stage.PRESENT:
+        if node.broken is not None or node.state is not ClaimState.PRESENT:
             return Refusal(node.claim.key)
         await self._calls.connect(node.session, until)
         await self._probe(node.session, until)
@@ -139,11 +139,11 @@ class Acquirer:
         """Learn whether the node was created, and create it if it was not."""
         if not node.session.is_connected():
             await self._calls.connect(node.session, until)
-        if node.stage is Stage.SENT:
+        if node.state is ClaimState.SENT:
             await self._probe(node.session, until)  # answered behind the creation
-        if node.stage is Stage.DOUBT and not await self._adopt(node, until):
-            node.stage = Stage.NEW
-        if node.stage is Stage.NEW:
+        if node.state is ClaimState.DOUBT and not await self._adopt(node, until):
+            node.state = ClaimState.NEW
+        if node.state is ClaimState.NEW:
             await self._create(node, until)
 
     async def _create(self, node: ClaimNode, until: float) -> None:
@@ -160,7 +160,7 @@ class Acquirer:
                 break
             await self._create_parents(session, node.parent, until)
         if node.failure is not None:
-            if node.stage is Stage.GONE:
+            if node.state is ClaimState.GONE:
                 session.forget(node)
             raise self._calls.translated(node.failure)
         if last is not None:
@@ -177,12 +177,12 @@ class Acquirer:
         """The creation, and right behind it the listing, which includes the node; or a look at the one before it."""
         session, parent = node.session, node.parent
         data = node.data(floor)
-        node.stage, node.failure = Stage.SENT, None
+        node.state, node.failure = ClaimState.SENT, None
         creation = Create2(f"{parent}/{node.prefix}", data, self._options.acl, EPHEMERAL_SEQUENTIAL)
         try:
             session.send(creation, confirms=True, then=node.on_created)
         except BackendUnavailable:  # it was not sent
-            node.stage = Stage.NEW
+            node.state = ClaimState.NEW
             raise
         signal = self._runtime.signal()
         if last is None:
@@ -255,7 +255,7 @@ class Acquirer:
     async def _advance(self, node: ClaimNode, started: float, until: float) -> Grant | Place | Refusal:
         """Grant the claim if it is its turn; else watch the nodes that decide it."""
         queue, claim = node.queue, node.claim
-        while node.stage is Stage.PRESENT:
+        while node.state is ClaimState.PRESENT:
             if node.notifications:
                 node.apply_notifications()
             if queue.is_stale:
@@ -357,7 +357,7 @@ class Acquirer:
         validity = session.validity
         if validity.until < started + validity.ttl / 2:
             await self._probe(session, until)
-        if node.stage is not Stage.PRESENT or not session.extend(node, started + validity.ttl):
+        if node.state is not ClaimState.PRESENT or not session.extend(node, started + validity.ttl):
             return Refusal(node.claim.key)
         if node.expires < session.next_expiry:
             session.expires_at(node.expires)

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from leasehold.spi import Signal
     from leasehold.values import Claim, Holder
 
-__all__ = ["ClaimNode", "Notification", "Registry", "Stage", "registry_for"]
+__all__ = ["ClaimNode", "ClaimState", "Notification", "Registry", "registry_for"]
 
 
-class Stage(Enum):
+class ClaimState(Enum):
     """What is known about the node."""
 
     NEW = "new"  # nothing was sent yet
@@ -76,8 +76,8 @@ class ClaimNode:
         "sequence",
         "session",
         "signal",
-        "stage",
         "stale_nodes",
+        "state",
         "version",
         "wanted",
     )
@@ -90,7 +90,7 @@ class ClaimNode:
         self.id = self.prefix.split("-")[1]
         self.signal = signal
         self.queue = QueueView(claim.mode, claim.capacity)
-        self.stage = Stage.NEW
+        self.state = ClaimState.NEW
         self.failure: Exception | None = None  # why the node could not be created
         self.name = ""
         self.sequence = -1
@@ -112,14 +112,14 @@ class ClaimNode:
         self.holder: Holder | None = None  # of the node that is first in the queue
         self.holder_name: str | None = None
 
-    def is_at(self, stage: Stage) -> bool:
+    def is_at(self, state: ClaimState) -> bool:
         """Whether this is known about the node now; another thread may learn more at any moment."""
-        return self.stage is stage
+        return self.state is state
 
     @property
     def may_exist(self) -> bool:
         """Whether the node may exist, now or later."""
-        return self.stage not in (Stage.NEW, Stage.GONE) and not self.session.is_over()
+        return self.state not in (ClaimState.NEW, ClaimState.GONE) and not self.session.is_over()
 
     @property
     def path(self) -> str:
@@ -140,9 +140,9 @@ class ClaimNode:
             self.adopt(path.rpartition("/")[2], stat.czxid, stat.version)
             self.session.created(self)
         elif isinstance(reply.error, ConnectionLoss):
-            self.failure, self.stage = reply.error, Stage.DOUBT
+            self.failure, self.state = reply.error, ClaimState.DOUBT
         else:
-            self.failure, self.stage = reply.error, Stage.GONE
+            self.failure, self.state = reply.error, ClaimState.GONE
         if not self.wanted:  # it may have been given up for good before its creation was even sent
             self.session.give_up(self)
             self.session.wake()
@@ -151,7 +151,7 @@ class ClaimNode:
         """The node exists, and has this name."""
         self.name, self.sequence = name, parse_node(name).sequence
         self.czxid, self.version = czxid, version
-        self.failure, self.stage = None, Stage.PRESENT
+        self.failure, self.state = None, ClaimState.PRESENT
 
     def on_deleted(self, reply: Reply) -> None:
         """The answer to the deletion; after an error it has to be sent again."""
@@ -183,7 +183,7 @@ class ClaimNode:
 
     def mark_gone(self) -> None:
         """The node does not exist any more. A grant stays known, so that its next renewal answers the loss."""
-        self.stage = Stage.GONE
+        self.state = ClaimState.GONE
         if self.fence is None or not self.wanted:
             self.session.forget(self)
         if self.gone is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kazoo.exceptions import BadVersionError, NoNodeError
 from kazoo.protocol.serialization import Delete, GetChildren, GetData
 
-from leasehold._backends.zookeeper.claim_node import Stage
+from leasehold._backends.zookeeper.claim_node import ClaimState
 from leasehold._backends.zookeeper.keys import BREAK_NOTE, NodeData
 from leasehold.errors import BackendError, BackendUnavailable, OutcomeUnknown
 from leasehold.values import Loss, LossReason
@@ -36,7 +36,7 @@ class Releaser:
         node = self._registry.nodes.get(grant.claim.owner)
         if node is None or node.fence != grant.fence:
             return False
-        if node.stage is not Stage.PRESENT or not await self._calls.connected(node.session, until):
+        if node.state is not ClaimState.PRESENT or not await self._calls.connected(node.session, until):
             reason = node.broken or await self.break_note(node, until)
             node.session.forget(node)
             return False if reason is None else Loss(LossReason.BROKEN, reason)
@@ -61,14 +61,14 @@ class Releaser:
         """Leave the queue. If the deletion of the node is not confirmed, the session worker repeats it."""
         session = node.session
         session.give_up(node)
-        if node.is_at(Stage.NEW) or node.is_at(Stage.GONE) or session.is_over():
+        if node.is_at(ClaimState.NEW) or node.is_at(ClaimState.GONE) or session.is_over():
             node.mark_gone()
             return
         node.gone = self._runtime.signal()
         session.wake()
-        if not node.is_at(Stage.GONE):
+        if not node.is_at(ClaimState.GONE):
             await self._calls.wait(node.gone, self._calls.deadline(session, until))
-        if not node.is_at(Stage.GONE):
+        if not node.is_at(ClaimState.GONE):
             raise OutcomeUnknown(
                 "the deletion of a claim's node was not confirmed in time; it is repeated, and ends with its session",
                 backend=self._calls.label,
@@ -104,7 +104,7 @@ class Releaser:
         node.deleting = True  # so that the session worker leaves it to us
         session.give_up(node)
         deleted = await self._delete(node, node.version, until)
-        if not deleted and not node.is_at(Stage.GONE):
+        if not deleted and not node.is_at(ClaimState.GONE):
             await self.read_own(node, until)  # another client has written into it
             deleted = await self._delete(node, -1, until)
         if not deleted and node.broken is None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kazoo.protocol.serialization import Exists, Sync
 
 from leasehold._backends.zookeeper.calls import LONGEST_ANSWER_TIMEOUT
-from leasehold._backends.zookeeper.claim_node import Stage
+from leasehold._backends.zookeeper.claim_node import ClaimState
 from leasehold._backends.zookeeper.session import UNCONFIRMED
 from leasehold.errors import BackendError, BackendUnavailable
 from leasehold.values import Grant, Loss, LossReason
@@ -65,7 +65,7 @@ class Renewer:
         try:
             replies: dict[ClaimNode | None, Reply] = {}
             for node in nodes:
-                if node.stage is Stage.PRESENT and not node.is_watched:
+                if node.state is ClaimState.PRESENT and not node.is_watched:
                     look = Exists(node.path, session.on_event)
                     replies[node] = session.send(look, then=session.watcher(node.path, node))
             probe = Sync(nodes[0].parent)
@@ -102,11 +102,11 @@ class Renewer:
         if node is None:
             return _TAKEN
         session = node.session
-        if node.stage is not Stage.PRESENT and node.broken is None:
+        if node.state is not ClaimState.PRESENT and node.broken is None:
             node.broken = await self._releaser.break_note(node, until)
         if node.broken is not None:  # the claim stays known until its ttl is over: its release gets the same answer
             return Loss(LossReason.BROKEN, node.broken)
-        if node.stage is not Stage.PRESENT:
+        if node.state is not ClaimState.PRESENT:
             session.forget(node)
             return session.loss or _TAKEN
         valid_until = session.validity.until

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from kazoo.exceptions import AuthFailedError
 from kazoo.protocol.states import EventType, KazooState
 
-from leasehold._backends.zookeeper.claim_node import Notification, Stage
+from leasehold._backends.zookeeper.claim_node import ClaimState, Notification
 from leasehold._backends.zookeeper.validity import Validity, session_timeout
 from leasehold._backends.zookeeper.wire import KazooWire, Reply
 from leasehold.errors import BackendUnavailable
@@ -252,7 +252,7 @@ class Session:
         if last is None or last is node or node.parent in self.mixed or self._now() < self._registry.lost_until:
             return None
         are_exclusive = node.claim.mode is last.claim.mode is Mode.EXCLUSIVE
-        return last if are_exclusive and last.stage is Stage.PRESENT and last.wanted else None
+        return last if are_exclusive and last.state is ClaimState.PRESENT and last.wanted else None
 
     def claim_at(self, path: str) -> ClaimNode | None:
         """The claim of this session that has this node."""

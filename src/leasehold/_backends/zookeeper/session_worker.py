@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from kazoo.exceptions import NoNodeError
 from kazoo.protocol.serialization import Delete, GetChildren, Sync
 
-from leasehold._backends.zookeeper.claim_node import Stage
+from leasehold._backends.zookeeper.claim_node import ClaimState
 from leasehold.errors import BackendUnavailable
 
 if TYPE_CHECKING:
@@ -180,19 +180,19 @@ class SessionWorker:
 
     def _delete(self, node: ClaimNode) -> None:
         session = node.session
-        if node.stage in (Stage.NEW, Stage.GONE):
+        if node.state in (ClaimState.NEW, ClaimState.GONE):
             node.mark_gone()
         elif node.deleting:
             return
-        elif node.stage is Stage.PRESENT:
+        elif node.state is ClaimState.PRESENT:
             node.deleting = True
             for name in node.stale_nodes:
                 session.send(Delete(f"{node.parent}/{name}", -1), confirms=True)
             session.send(Delete(node.path, -1), confirms=True, then=node.on_deleted)
-        elif node.stage is Stage.SENT:
+        elif node.state is ClaimState.SENT:
             node.deleting = True
             session.send(Sync(node.parent), confirms=True, then=partial(_never_sent, node))
-        elif node.stage is Stage.DOUBT:
+        elif node.state is ClaimState.DOUBT:
             node.deleting = True
             session.send(Sync(node.parent), confirms=True)
             session.send(GetChildren(node.parent, None), then=partial(_found_or_not, node))
@@ -228,7 +228,7 @@ def _expire(session: Session, now: float) -> None:
         return
     session.next_expiry = math.inf
     for node in list(session.nodes.values()):
-        if node.stage is Stage.GONE and node.fence is not None and node.expires <= now:
+        if node.state is ClaimState.GONE and node.fence is not None and node.expires <= now:
             session.forget(node)
         elif not session.expire(node, now):
             session.next_expiry = min(session.next_expiry, node.expires)
@@ -237,7 +237,7 @@ def _expire(session: Session, now: float) -> None:
 def _never_sent(node: ClaimNode, reply: Reply) -> None:
     """Answers come in order: if the creation has none by now, its caller was interrupted before it was sent."""
     node.deleting = False
-    if reply.error is None and node.stage is Stage.SENT:
+    if reply.error is None and node.state is ClaimState.SENT:
         node.mark_gone()
     else:
         node.session.wake()

@@ -163,7 +163,7 @@ class Lab:
         raise AssertionError(f"did not happen: {what}")
 
     async def waiting(self, name: str, number: int) -> None:
-        """Wait until so many stand in the queue of a name."""
+        """Wait until so many wait in the queue of a name."""
         client = self.client()
         for _ in range(PATIENCE):
             state = await client.inspect(name)
@@ -172,7 +172,7 @@ class Lab:
             await self.driver.breathe()
         raise AssertionError(f"there were never {number} waiting for {name!r}")
 
-    async def standing(self, client: AsyncClient, number: int) -> None:
+    async def calls_waiting(self, client: AsyncClient, number: int) -> None:
         """Wait until so many calls of this client wait; they may share one place in the queue."""
         await self.eventually(
             lambda: client._opened is not None and client._opened.waiting_calls.number == number, f"{number} wait"

@@ -35,7 +35,7 @@ async def closing_ends_the_calls_that_wait(lab: Lab) -> None:
     client = lab.client()
     tasks = [lab.spawn(client.lock("x", ttl=lab.ttl * 50).acquire(timeout=None)) for _ in range(3)]
     if Capability.FIFO in lab.capabilities:
-        await lab.standing(client, 3)
+        await lab.calls_waiting(client, 3)
     else:
         await lab.eventually(lambda: client._opened is not None, "they ask")
     await client.close()

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
     from leasehold._backends.sqlite.host import Host
 
-__all__ = ["Cleaner"]
+__all__ = ["Cleaning"]
 
 EVERY = 256  # requests that may each add a row
 SLICE = 1024  # rows looked at then: far more than can have been added, so that cleaning keeps up
 SPARE = 86_400.0
 
 
-class Cleaner:
+class Cleaning:
     """Walks round and round through the keys. `start` has `clean` performed soon, by a worker."""
 
     def __init__(self, host: Host, start: Callable[[], None]) -> None:
