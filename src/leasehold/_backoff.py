@@ -74,12 +74,12 @@ class Backoff:
         for name, value in zip(self.__slots__, (pauses, float(factor), most, jitter, tries), strict=True):
             object.__setattr__(self, name, value)
 
-    def delay(self, attempt: int, chance: float) -> float:
-        """The pause after the try with this number, counted from 0; `chance` is in [0, 1)."""
+    def delay(self, attempt: int, draw: float) -> float:
+        """The pause after the try with this number, counted from 0; `draw` is in [0, 1)."""
         pause = self._pause(attempt)
         if self.jitter == "equal":
-            return pause * (0.5 + chance / 2)
-        return pause * chance if self.jitter == "full" else pause
+            return pause * (0.5 + draw / 2)
+        return pause * draw if self.jitter == "full" else pause
 
     def is_last(self, attempt: int) -> bool:
         """Whether there is no other try after the one with this number, counted from 0."""
@@ -89,28 +89,28 @@ class Backoff:
         """The number of each try, from 0; sleeps before every one but the first."""
         from time import sleep  # noqa: PLC0415 - the core, which has no clock, uses the other methods
 
-        from leasehold._runtimes.randomness import jitter as chance  # noqa: PLC0415
+        from leasehold._runtimes.randomness import jitter as draw  # noqa: PLC0415
 
         attempt = 0
         while True:
             yield attempt
             if self.is_last(attempt):
                 return
-            sleep(self.delay(attempt, chance()))
+            sleep(self.delay(attempt, draw()))
             attempt += 1
 
     async def __aiter__(self) -> AsyncIterator[int]:
         """The same on an event loop."""
         from asyncio import sleep  # noqa: PLC0415
 
-        from leasehold._runtimes.randomness import jitter as chance  # noqa: PLC0415
+        from leasehold._runtimes.randomness import jitter as draw  # noqa: PLC0415
 
         attempt = 0
         while True:
             yield attempt
             if self.is_last(attempt):
                 return
-            await sleep(self.delay(attempt, chance()))
+            await sleep(self.delay(attempt, draw()))
             attempt += 1
 
     def _pause(self, attempt: int) -> float:

@@ -46,13 +46,13 @@ class Face:
         self.runtime = PlannedWaits()
         self.notes: list[str] = []
         self.spawned: list[str] = []
-        self.trouble: list[Exception] = []  # of the next transactions
+        self.failures: list[Exception] = []  # of the next transactions
         self._path = path
         self._handler = handler
 
     def connect(self) -> sqlite3.Connection:
-        if self.trouble:
-            raise self.trouble.pop(0)
+        if self.failures:
+            raise self.failures.pop(0)
         self.notes.append("open")
         connection = sqlite3.connect(self._path / "queue.db", factory=Noted, timeout=0)
         connection.notes = self.notes

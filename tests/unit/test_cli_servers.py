@@ -393,7 +393,7 @@ def test_the_demonstration_fails_where_it_does_not_show_what_it_should(
     said: list[str] = []
     console: Any = SimpleNamespace(error=said.append)
     monkeypatch.setattr(demo_module, "_play", play)
-    assert demo_module._tell("nowhere", console) == code
+    assert demo_module._play_both("nowhere", console) == code
     assert bool(said) is (facts is None)
     assert "WITHOUT" not in capsys.readouterr().out
 

@@ -98,7 +98,7 @@ def test_a_lane_without_work_looks_again_after_pauses_that_begin_anew_with_every
 def test_a_database_that_is_away_is_asked_again_after_pauses_that_begin_anew_once_it_answers(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(module, "TROUBLE", Backoff(("1s",), factor=2, longest="8s", jitter="none"))
+    monkeypatch.setattr(module, "AFTER_A_FAILURE", Backoff(("1s",), factor=2, longest="8s", jitter="none"))
     bench.enqueue(1)
     worker = bench.worker(until_idle=False, poll=Backoff(("50s",), longest="50s", jitter="none"))
     face = face_of(worker)
@@ -110,14 +110,14 @@ def test_a_database_that_is_away_is_asked_again_after_pauses_that_begin_anew_onc
         waited.append((runtime.waits[-1] or 0.0) - runtime.now())
         step = next(steps)
         if step == "again":
-            face.trouble.append(OSError("away"))
+            face.failures.append(OSError("away"))
             source._connection = None
         elif step == "stop":
             worker.stop.set()
 
     source = face.transactions()
     runtime.plan = [note] * 4
-    face.trouble = [OSError("away"), busy()]
+    face.failures = [OSError("away"), busy()]
     with caplog.at_level(logging.INFO, "leasehold"):
         run(worker._claim_and_work(source))
     assert waited == pytest.approx([1, 2, 50, 1])
@@ -135,7 +135,7 @@ def test_a_database_that_is_away_is_asked_again_after_pauses_that_begin_anew_onc
 def test_what_no_waiting_heals_ends_the_run_with_its_error(bench: Bench, error: Exception) -> None:
     worker = bench.worker()
     worker._loops = 2
-    face_of(worker).trouble = [error]
+    face_of(worker).failures = [error]
     run(worker._claim_loop())
     assert worker._error is error
     assert worker.stop.is_set()
@@ -219,7 +219,7 @@ def test_handler_that_ends_after_its_job_was_claimed_again_is_counted_as_refused
 
 
 def test_answer_is_written_again_until_its_claim_runs_out(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "TROUBLE", Backoff(("10s",), factor=1, longest="10s", jitter="none"))
+    monkeypatch.setattr(module, "AFTER_A_FAILURE", Backoff(("10s",), factor=1, longest="10s", jitter="none"))
     bench.enqueue(1)
     for failures, ends, state in ((2, 25, "done"), (3, 25, "claimed")):
         bench.file.execute("UPDATE leasehold_queue SET state = 'ready', due_at = 1, attempts = 0")
@@ -227,7 +227,7 @@ def test_answer_is_written_again_until_its_claim_runs_out(bench: Bench, monkeypa
         worker = bench.worker()
         face = face_of(worker)
         begun = face.runtime.now()
-        face.trouble = [OSError("away")] * failures
+        face.failures = [OSError("away")] * failures
         source = face.transactions()
         answered = worker._answer(source, _Running(job, begun + ends), lambda rows: rows.complete(job), "complete")  # noqa: B023
         if state == "done":
@@ -243,7 +243,7 @@ def test_answer_that_no_waiting_heals_is_raised_at_once(bench: Bench) -> None:
     bench.enqueue(1)
     job = bench.claim()
     worker = bench.worker()
-    face_of(worker).trouble = [NameError("wrong")]
+    face_of(worker).failures = [NameError("wrong")]
     with pytest.raises(NameError):
         run(
             worker._answer(
@@ -327,7 +327,7 @@ def test_keeper_marks_a_job_that_another_has_and_leaves_it_alone(
 def test_keeper_goes_on_after_trouble(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     worker = bench.worker()
     face = face_of(worker)
-    face.trouble = [OSError("away")]
+    face.failures = [OSError("away")]
     bench.enqueue(1)
     bench.file.execute("UPDATE leasehold_queue SET state = 'done', due_at = NULL, changed_at = 1")
     face.runtime.plan = [lambda: None, worker.over.set]

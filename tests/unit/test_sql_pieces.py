@@ -1,4 +1,4 @@
-"""The small parts that all of `leasehold.sql` is made of: names, patience, savepoints, wires, and what opens them."""
+"""The small parts that all of `leasehold.sql` is made of: names, pauses, savepoints, wires, and what opens them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 
 from leasehold._runtimes.threads import run
 from leasehold.errors import BackendUnavailable, ConfigurationError
-from leasehold.sql import patience as patience_module
+from leasehold.sql import pauses as pauses_module
 from leasehold.sql import store_schema
 from leasehold.sql.calls import call, require_transaction
 from leasehold.sql.database_url import PATIENCE, database_name, open_database
 from leasehold.sql.identifiers import escaped, literal, quoted, table_name
-from leasehold.sql.patience import Patience
+from leasehold.sql.pauses import Pauses
 from leasehold.sql.savepoints import behind_a_savepoint
 from leasehold.sql.sqlite_busy import with_busy_timeout
 from leasehold.sql.wires import Transaction, wire_of
@@ -88,7 +88,7 @@ def test_the_tables_of_the_store_are_printed_for_a_role_and_a_schema() -> None:
             store_schema(**words)
 
 
-# --- patience
+# --- pauses
 
 
 class Clock:
@@ -114,11 +114,11 @@ def test_pauses_grow_to_a_fifth_of_a_second_and_end_with_the_wait(
     monkeypatch: pytest.MonkeyPatch, wait: float | None, pauses: list[float]
 ) -> None:
     clock, wire = Clock(), ScriptedWire()
-    monkeypatch.setattr(patience_module, "time", clock)
-    patience = Patience(wire, wait, "SLEEP %(pause)s")
-    used = [patience.used]
-    while run(patience.pause()):
-        used.append(patience.used)
+    monkeypatch.setattr(pauses_module, "time", clock)
+    waits = Pauses(wire, wait, "SLEEP %(pause)s")
+    used = [waits.used]
+    while run(waits.pause()):
+        used.append(waits.used)
         clock.now += float(str(wire.asked[-1][1]["pause"]))
     assert [float(str(values["pause"])) for _, values in wire.asked] == pytest.approx(pauses)
     assert {statement for statement, _ in wire.asked} <= {"SLEEP %(pause)s"}

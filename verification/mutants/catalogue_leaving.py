@@ -21,8 +21,8 @@ LEAVING_MUTANTS: tuple[Mutant, ...] = (
         "backoff-full-is-equal",
         "full jitter is drawn from the upper half only: contenders come back in a crowd",
         "_backoff.py",
-        '        return pause * chance if self.jitter == "full" else pause\n',
-        '        return pause * (0.5 + chance / 2) if self.jitter == "full" else pause\n',
+        '        return pause * draw if self.jitter == "full" else pause\n',
+        '        return pause * (0.5 + draw / 2) if self.jitter == "full" else pause\n',
         _BUSY,
     ),
     Mutant(

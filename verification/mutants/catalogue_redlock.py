@@ -63,7 +63,7 @@ REDLOCK_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "redlock-looking-sets-up",
-        "looking at locks through a wrong URL sets the nodes up with its terms",
+        "looking at locks through a wrong URL sets the nodes up with its settings",
         _SCRIPTS + "greet.lua",
         "sits_out(KEYS[1], ARGV[1], false)",
         "sits_out(KEYS[1], ARGV[1], true)",

@@ -136,7 +136,7 @@ class AsyncRun:
         )
         loss = await self._close_slot(json.dumps(facts).encode(), error) if closed else None
         if loss is None and (not closed or self._slot.start is None):
-            await self._tell(json.dumps(facts).encode())
+            await self._write_last_run(json.dumps(facts).encode())
         return loss
 
     async def _close_slot(self, facts: bytes, error: BaseException | None) -> Loss | None:
@@ -159,7 +159,7 @@ class AsyncRun:
             error.add_note(f"leasehold: {text}: {failure}")
             return None
 
-    async def _tell(self, facts: bytes) -> None:
+    async def _write_last_run(self, facts: bytes) -> None:
         """Write what `last_run` shows. Nothing depends on it: it is tried once."""
         store, key = cast("Recording", self._opened.backend), last_key(self._job._client._namespace, self.name)
         try:

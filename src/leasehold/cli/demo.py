@@ -45,15 +45,15 @@ def demo(arguments: Namespace, console: Console) -> int:
         store = f"sqlite:///{folder}/locks.db"
         console.note(f"store: {store}")
         if not arguments.ui:
-            code = _tell(folder, console)
+            code = _play_both(folder, console)
             console.note("to see such a store in a browser: leasehold demo --ui")
             return code
         from leasehold.cli.demo_ui import dashboard_of  # noqa: PLC0415 - the extra `web`
 
-        return dashboard_of(store, console, lambda: _tell(folder, console))
+        return dashboard_of(store, console, lambda: _play_both(folder, console))
 
 
-def _tell(folder: str, console: Console) -> int:
+def _play_both(folder: str, console: Console) -> int:
     print_lines([INTRODUCTION])
     plain = _play(Path(folder), "plain", "\nWITHOUT A GUARD: the lock alone")
     guarded = _play(Path(folder), "guarded", "\nWITH THE GUARD: guard(tx, lease) comes first in each transaction")

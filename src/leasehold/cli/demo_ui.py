@@ -18,8 +18,8 @@ __all__ = ["dashboard_of"]
 HOST = "127.0.0.1"
 
 
-def dashboard_of(store: str, console: Console, tell: Callable[[], int]) -> int:
-    """Serve the dashboard, tell the stories beside it, and wait for a signal."""
+def dashboard_of(store: str, console: Console, play: Callable[[], int]) -> int:
+    """Serve the dashboard, play the stories beside it, and wait for a signal."""
     from leasehold.web import Role, Viewer, dashboard  # noqa: PLC0415 - the extra `web`
 
     viewer = Viewer("you", Role.WRITE)
@@ -27,7 +27,7 @@ def dashboard_of(store: str, console: Console, tell: Callable[[], int]) -> int:
         app = dashboard(client, auth=lambda _: viewer, hosts=LOCAL_NAMES, title="leasehold demo")
         with serving(app, HOST, 0) as url:
             console.note(f"dashboard: {url} (you may break and pause everything there)")
-            code = tell()
+            code = play()
             console.note(f"the dashboard stays at {url} until Ctrl-C")
             wait_for_a_signal()
     return code

@@ -59,7 +59,7 @@ class PoolQueue:
         """There may be a slot: wake the head."""
         if self.first or self.rest:
             with suppress(IndexError):
-                self._lane()[0].set()
+                self._served()[0].set()
 
     def call_all(self) -> None:
         """Wake all: the pool is closed."""
@@ -75,37 +75,37 @@ class PoolQueue:
         first: bool = False,
     ) -> T | None:
         """Wait until `look` gives something; None if the deadline is reached before; `check` may raise."""
-        signal, lane = self._runtime.signal(), self.first if first else self.rest
+        signal, waiters = self._runtime.signal(), self.first if first else self.rest
         if not self.first and not self.rest:
             self._moved = self._runtime.now()
-        lane.append(signal)
+        waiters.append(signal)
         try:
             while True:
                 signal.clear()
                 check()
-                found = look() if self._is_head(signal, lane) else None
+                found = look() if self._is_head(signal, waiters) else None
                 now = self._runtime.now()
                 if found is not None or now >= deadline:
                     return found
                 await self._runtime.wait(signal, min(deadline, now + LOOK_AGAIN))
         finally:
             with suppress(ValueError):
-                lane.remove(signal)
+                waiters.remove(signal)
             self._moved = self._runtime.now()
             self.call_one()
 
-    def _lane(self) -> deque[Signal]:
+    def _served(self) -> deque[Signal]:
         return self.first or self.rest
 
-    def _is_head(self, signal: Signal, lane: deque[Signal]) -> bool:
+    def _is_head(self, signal: Signal, waiters: deque[Signal]) -> bool:
         with suppress(IndexError, ValueError):  # another thread may change the queue meanwhile
-            head = self._lane()[0]
+            head = self._served()[0]
             if head is not signal and self._runtime.now() > self._moved + STUCK:
                 self._moved = self._runtime.now()
-                self._lane().remove(head)
-                head = self._lane()[0]
+                self._served().remove(head)
+                head = self._served()[0]
             if head is signal:
                 return True
-        if signal not in lane:
-            lane.append(signal)
+        if signal not in waiters:
+            waiters.append(signal)
         return False

@@ -9,7 +9,7 @@ import pytest
 from leasehold._backends.redlock.scripts import script
 from tests.stores.script_bench import DAY, START, ScriptBench
 
-TERMS = "30000/5"
+SETTINGS = "30000/5"
 OUT = 34_000  # for so long a node that knows nothing sits out
 WINDOW = 2_000_000
 
@@ -20,16 +20,16 @@ class Node(ScriptBench):
     def __init__(self, *, is_new: bool = False) -> None:
         super().__init__()
         if not is_new:
-            self.do("HSET", "m", "r", "abc", "s", "1000", "x", TERMS)
+            self.do("HSET", "m", "r", "abc", "s", "1000", "x", SETTINGS)
 
-    def vote(self, owner: str, number: int, *, ttl: int = 10_000, terms: str = TERMS) -> Any:
-        return self.call(script("vote"), ["m", "l", f"x:{owner}"], owner, number, ttl, f"about {owner}", terms)
+    def vote(self, owner: str, number: int, *, ttl: int = 10_000, settings: str = SETTINGS) -> Any:
+        return self.call(script("vote"), ["m", "l", f"x:{owner}"], owner, number, ttl, f"about {owner}", settings)
 
     def release(self, owner: str, number: int) -> Any:
         return self.call(script("release"), ["l"], owner, number)
 
-    def renew(self, owner: str, number: int, *, ttl: int = 10_000, terms: str = TERMS) -> Any:
-        return self.call(script("renew"), ["m", "l"], terms, owner, number, ttl)
+    def renew(self, owner: str, number: int, *, ttl: int = 10_000, settings: str = SETTINGS) -> Any:
+        return self.call(script("renew"), ["m", "l"], settings, owner, number, ttl)
 
     def repair(self, owner: str, number: int, *, ttl: int = 10_000) -> Any:
         return self.call(script("repair"), ["l", f"x:{owner}"], owner, number, ttl, f"about {owner}")
@@ -43,8 +43,8 @@ class Node(ScriptBench):
     def raise_fence(self, number: int) -> Any:
         return self.call(script("raise_fence"), ["l"], number)
 
-    def greet(self, terms: str = TERMS) -> Any:
-        return self.call(script("greet"), ["m"], terms)
+    def greet(self, settings: str = SETTINGS) -> Any:
+        return self.call(script("greet"), ["m"], settings)
 
     def look(self, *keys: str) -> Any:
         return self.call(script("look"), list(keys or ("l",)))
@@ -71,7 +71,7 @@ def voted(node: Node, owner: str = "a", ttl: int = 10_000) -> int:
 def test_new_node_sits_out_from_its_first_vote_on() -> None:
     node = Node(is_new=True)
     assert node.vote("a", node.now_us) == [4, node.now_us, OUT]
-    assert node.fields("m") == {"r": "abc", "s": str(START), "x": TERMS}
+    assert node.fields("m") == {"r": "abc", "s": str(START), "x": SETTINGS}
     node.pass_time(OUT - 1)
     assert node.vote("a", node.now_us) == [4, node.now_us, 1]
     node.pass_time(1)
@@ -93,7 +93,7 @@ def test_node_that_was_started_again_sits_out_whatever_it_has(node: Node) -> Non
     node.run_id = "def"
     assert node.greet()[2] == OUT
     assert node.renew("a", number) == [3, b""], "extended, and it does not count"
-    assert node.fields("m") == {"r": "def", "s": str(START), "x": TERMS}, "a renewal begins its time"
+    assert node.fields("m") == {"r": "def", "s": str(START), "x": SETTINGS}, "a renewal begins its time"
     assert node.vote("b", node.now_us)[0] == 4
     node.pass_time(OUT)
     assert node.vote("b", node.now_us)[0] == 1
@@ -102,7 +102,7 @@ def test_node_that_was_started_again_sits_out_whatever_it_has(node: Node) -> Non
 def test_marker_of_another_process_is_replaced_as_a_whole(node: Node) -> None:
     node.do("HSET", "m", "r", "older", "s", str(START - 60_000), "x", "60000/3", "y", "1")
     node.vote("a", node.now_us)
-    assert node.fields("m") == {"r": "abc", "s": str(START), "x": TERMS}
+    assert node.fields("m") == {"r": "abc", "s": str(START), "x": SETTINGS}
     node.do("DEL", "m")
     node.do("HSET", "m", "r", "abc")
     assert node.vote("a", node.now_us)[0] == 4, "it does not say since when"
@@ -118,12 +118,12 @@ def test_node_whose_clock_was_set_back_sits_out_again_and_not_for_longer(node: N
 
 def test_node_with_other_terms_says_which_and_confirms_nothing(node: Node) -> None:
     number = voted(node)
-    for terms in ("60000/5", "30000/3"):
-        assert node.vote("b", node.now_us, terms=terms) == [6, node.now_us, TERMS.encode()]
-        assert node.greet(terms)[3] == TERMS.encode()
-        assert node.renew("a", number, terms=terms) == [3, b""]
-    assert node.fields("m")["x"] == TERMS
-    assert Node(is_new=True).vote("a", node.now_us, terms="60000/5")[2] == 64_000
+    for settings in ("60000/5", "30000/3"):
+        assert node.vote("b", node.now_us, settings=settings) == [6, node.now_us, SETTINGS.encode()]
+        assert node.greet(settings)[3] == SETTINGS.encode()
+        assert node.renew("a", number, settings=settings) == [3, b""]
+    assert node.fields("m")["x"] == SETTINGS
+    assert Node(is_new=True).vote("a", node.now_us, settings="60000/5")[2] == 64_000
 
 
 # --- votes
@@ -264,7 +264,9 @@ def test_lock_may_be_put_back_where_no_higher_number_was_accepted(node: Node, be
 def test_several_grants_are_renewed_in_one_call(node: Node) -> None:
     number = voted(node)
     node.do("HSET", "k", "o", "b", "f", 7, "e", node.ms + 10, "c", 7, "b", "stuck")
-    reply = node.call(script("renew"), ["m", "l", "k", "j"], TERMS, "a", number, 20_000, "b", 7, 30_000, "c", 9, 40_000)
+    reply = node.call(
+        script("renew"), ["m", "l", "k", "j"], SETTINGS, "a", number, 20_000, "b", 7, 30_000, "c", 9, 40_000
+    )
     assert reply == [1, b"", 2, b"stuck", 4, b""]
     assert node.lock["e"] == str(node.ms + 20_000)
 

@@ -108,9 +108,9 @@ class RedlockStage(ServerStage):
     def _greet_all(self) -> None:
         """The nodes have been there for long: their markers are older than they would sit out."""
         for server in self._servers:
-            run_id, terms = server.run_id.encode(), f"{round(MAX_TTL * 1000)}/{NODES}".encode()
+            run_id, settings = server.run_id.encode(), f"{round(MAX_TTL * 1000)}/{NODES}".encode()
             since = b"%d" % (server.now_us // 1000 - 100_000)
-            server.database.run([b"HSET", b"leasehold:redlock:node", b"r", run_id, b"s", since, b"x", terms])
+            server.database.run([b"HSET", b"leasehold:redlock:node", b"r", run_id, b"s", since, b"x", settings])
 
     def open_plain(self, link: Link, runtime: Any) -> RedlockBackend:
         """See `ServerStage`."""

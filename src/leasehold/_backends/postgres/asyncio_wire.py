@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from leasehold._backends.postgres.blocking_wire import shut_down
-from leasehold._backends.postgres.patience import in_time_async
+from leasehold._backends.postgres.deadlines import in_time_async
 from leasehold.kit.asyncio_waits import AsyncioWaits
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import asyncpg
 
 from leasehold._backends.postgres import errors
 from leasehold._backends.postgres.asyncpg_connection import AsyncpgConnection
+from leasehold._backends.postgres.deadlines import in_time_async
 from leasehold._backends.postgres.lender import EngineLender, OneLoop, label_of, require_process
-from leasehold._backends.postgres.patience import in_time_async
 from leasehold.errors import BackendUnavailable, ConfigurationError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from leasehold._backends.postgres.connection import poller_for
-from leasehold._backends.postgres.patience import in_time
+from leasehold._backends.postgres.deadlines import in_time
 from leasehold.kit.waits import shut_down as shut_down_socket
 
 if TYPE_CHECKING:

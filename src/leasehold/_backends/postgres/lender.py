@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Protocol
 
-from leasehold._backends.postgres.patience import in_time, in_time_async
+from leasehold._backends.postgres.deadlines import in_time, in_time_async
 from leasehold._words import kind_of
 from leasehold.errors import ConfigurationError
 

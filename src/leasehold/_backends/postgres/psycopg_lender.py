@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from leasehold._backends.postgres.connection import Connection, open_connection
+from leasehold._backends.postgres.deadlines import in_time, in_time_async
 from leasehold._backends.postgres.lender import EngineLender, OneLoop, label_of, require_process
-from leasehold._backends.postgres.patience import in_time, in_time_async
 from leasehold._backends.postgres.wire import wire_for
 
 if TYPE_CHECKING:

@@ -52,9 +52,9 @@ def may_have_voted_for(answer: Any, proposed: int, earlier: Sequence[int]) -> Se
     return (answer[2],) if type(answer) is list and answer[0] == VOTE else ()
 
 
-def agreed_on(terms: bytes) -> str:
-    """The terms that the first client of a node set, in words."""
-    max_ttl, _, nodes = terms.decode(errors="replace").partition("/")
+def agreed_on(settings: bytes) -> str:
+    """The settings that the first client of a node set, in words."""
+    max_ttl, _, nodes = settings.decode(errors="replace").partition("/")
     return f"was set up with max_ttl={int(max_ttl) / 1000:g} as one of {nodes} nodes"
 
 

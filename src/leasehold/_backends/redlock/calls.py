@@ -64,12 +64,12 @@ class Calls:
     """Every call that the store makes."""
 
     def __init__(self, max_ttl: float, nodes: int) -> None:
-        self._terms = f"{milliseconds(max_ttl)}/{nodes}"
+        self._settings = f"{milliseconds(max_ttl)}/{nodes}"
         self._vote, self._release = script("vote"), script("release")
 
     def greet(self) -> Call:
         """Find out which process a node is, and its time."""
-        return _call("greet", [MARKER], [self._terms])
+        return _call("greet", [MARKER], [self._settings])
 
     def vote(self, claim: Claim, number: int) -> Call:
         """Ask for a vote."""
@@ -78,7 +78,7 @@ class Calls:
             _lock(claim.key),
             len(GONE) + len(claim.owner),
             (GONE + claim.owner).encode(),
-            _words(claim.owner, str(number), milliseconds(claim.ttl), holder_to_json(claim.holder), self._terms),
+            _words(claim.owner, str(number), milliseconds(claim.ttl), holder_to_json(claim.holder), self._settings),
         )
         return Call((self._vote, rest, 9))
 
@@ -100,7 +100,7 @@ class Calls:
             some = grants[start : start + RENEWED_TOGETHER]
             keys = [MARKER, *(LOCK + grant.claim.key for grant in some)]
             fields = [(grant.claim.owner, str(grant.fence), milliseconds(grant.claim.ttl)) for grant in some]
-            parts.append(_part("renew", keys, [self._terms, *(word for words in fields for word in words)]))
+            parts.append(_part("renew", keys, [self._settings, *(word for words in fields for word in words)]))
         return Call(*parts, all=True)
 
     def repair(self, grant: Grant) -> Call:

@@ -161,14 +161,14 @@ def _persistence(alone: list[Finding], options: Options) -> Iterator[Finding]:
 async def _memory(send: Any, options: Options, count: int) -> list[Finding]:
     """How long the node has known what it granted."""
     run_id = _field((await send("INFO", "server")).decode(errors="replace"), "run_id")
-    known, since, terms = await send("HMGET", MARKER, "r", "s", "x")
+    known, since, settings = await send("HMGET", MARKER, "r", "s", "x")
     why = "a node that lost what it knew must not vote until every grant from before is over"
     whole = sits_out(options.max_ttl)
     advice = f"wait {whole:g} s after the first client has reached it"
     if known is None or known.decode() != run_id:
         return [Finding("memory of grants", Level.WARNING, "it has not been used since it started", why, advice)]
-    if terms.decode() != f"{milliseconds(options.max_ttl)}/{count}":
-        found = f"it {agreed_on(terms)}, and this URL has max_ttl={options.max_ttl:g} and {count} nodes"
+    if settings.decode() != f"{milliseconds(options.max_ttl)}/{count}":
+        found = f"it {agreed_on(settings)}, and this URL has max_ttl={options.max_ttl:g} and {count} nodes"
         advice = f"give all clients the same URL; to change it, stop them and delete the key {MARKER} on every node"
         return [
             Finding("settings", Level.PROBLEM, found, "nodes sit out, and majorities meet, according to them", advice)

@@ -26,7 +26,7 @@ from leasehold.sql.idempotency.record import (
     retry,
 )
 from leasehold.sql.mysql_table import MysqlTable, abort, as_hex, as_text, at_once, explain, fresh_state, level_variable
-from leasehold.sql.patience import Patience
+from leasehold.sql.pauses import Pauses
 from leasehold.sql.wires import Transaction
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ async def begin(wire: Wire, claim: Claim, rules: Rules) -> Kept | Opened:
 
 async def _take(wire: Wire, claim: Claim, rules: Rules, state: Transaction) -> Kept | None:
     """Lock the row, or find the key completed beside the transaction that has it."""
-    patience = Patience(wire, rules.wait, _SLEEP)
+    pauses = Pauses(wire, rules.wait, _SLEEP)
     values = {**_place(claim), "keep": rules.keep}
     while True:
         try:
@@ -134,7 +134,7 @@ async def _take(wire: Wire, claim: Claim, rules: Rules, state: Transaction) -> K
         rows = (await wire.query(TABLE.named(_LOOK, rules.schema), _place(claim))).rows
         if rows:
             return Kept(as_text(rows[0][0]), rows[0][1])
-        if not await patience.pause():
+        if not await pauses.pause():
             raise in_flight(claim, rules, "the attempt that came first is not over")
 
 

@@ -31,7 +31,7 @@ from leasehold.sql.idempotency.record import (
     retry,
 )
 from leasehold.sql.one_table import OneTable, in_schema
-from leasehold.sql.patience import Patience
+from leasehold.sql.pauses import Pauses
 
 if TYPE_CHECKING:
     from leasehold.sql.idempotency.record import Claim, Rules
@@ -128,11 +128,11 @@ async def begin(wire: Wire, claim: Claim, rules: Rules) -> Kept | Opened:
     """Find the key completed, or take it until the end of the transaction."""
     require_transaction(wire)
     try:
-        patience = Patience(wire, rules.wait, _SLEEP)
+        pauses = Pauses(wire, rules.wait, _SLEEP)
         while (home := await TABLE.home(wire, rules.schema)) is None:
-            if not await patience.pause():
+            if not await pauses.pause():
                 raise in_flight(claim, rules, "the table of keys is made by a transaction that is not over")
-        return await _take(wire, claim, rules, home, patience)
+        return await _take(wire, claim, rules, home, pauses)
     except LeaseholdError:
         raise
     except Exception as error:
@@ -140,7 +140,7 @@ async def begin(wire: Wire, claim: Claim, rules: Rules) -> Kept | Opened:
         raise
 
 
-async def _take(wire: Wire, claim: Claim, rules: Rules, home: str, patience: Patience) -> Kept | Opened:
+async def _take(wire: Wire, claim: Claim, rules: Rules, home: str, pauses: Pauses) -> Kept | Opened:
     values = {**claim.place(), "number": claim.number()}
     while True:
         ((fingerprint, result, ours, level),) = (await _query(wire, _TAKE, home, values)).rows
@@ -148,9 +148,9 @@ async def _take(wire: Wire, claim: Claim, rules: Rules, home: str, patience: Pat
             return Kept(fingerprint, result)
         if ours:
             break
-        if not await patience.pause():
+        if not await pauses.pause():
             raise in_flight(claim, rules, "the attempt that came first is not over")
-    if patience.used and level not in _SEES_COMMITS:
+    if pauses.used and level not in _SEES_COMMITS:
         raise retry("the attempt that came first is over, and this transaction sees the database as it was before that")
     token = secrets.token_hex(8)
     ((fingerprint, result, _),) = (await _query(wire, _LOOK_AGAIN, home, {**claim.place(), "token": token})).rows

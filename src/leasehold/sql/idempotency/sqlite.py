@@ -81,7 +81,7 @@ async def begin(wire: Wire, claim: Claim, rules: Rules) -> Kept | Opened:
     _refuse_schema(rules.schema)
     opens = require_transaction(wire) is Transaction.OPENS
     try:
-        await _take_with_patience(wire, claim, rules.wait, opens=opens)
+        await _take_in_time(wire, claim, rules.wait, opens=opens)
     except LeaseholdError:
         raise
     except Exception as error:
@@ -102,7 +102,7 @@ async def _open(wire: Wire) -> Opened:
     return opened
 
 
-async def _take_with_patience(wire: Wire, claim: Claim, wait: float | None, *, opens: bool) -> None:
+async def _take_in_time(wire: Wire, claim: Claim, wait: float | None, *, opens: bool) -> None:
     """Take the write lock; `wait` replaces the busy timeout of the connection meanwhile."""
     await with_busy_timeout(wire, wait, lambda: _take(wire, claim, opens=opens))
 

@@ -82,7 +82,7 @@ class Attempts:
         """The pause before the next attempt; raises the error if there is none."""
         unknown = committing and not is_conflict(error) and commit_is_unknown(error)
         if not unknown and not is_conflict(error):
-            raise self._told(error)
+            raise self._with_notes(error)
         pause = self._rules.backoff.delay(self._made, jitter())
         if unknown and (not self._rules.idempotent or self._is_over(pause)):
             raise OutcomeUnknown(
@@ -91,7 +91,7 @@ class Attempts:
                 "with idempotent=True"
             ) from error
         if self._is_over(pause):
-            raise self._told(error, "gave up")
+            raise self._with_notes(error, "gave up")
         self._unknown = self._unknown or unknown
         self._made += 1
         if self._rules.on_retry is not None:
@@ -103,7 +103,7 @@ class Attempts:
             return True
         return self._rules.timeout is not None and monotonic() + pause >= self._begun + self._rules.timeout
 
-    def _told(self, error: Exception, what: str | None = None) -> Exception:
+    def _with_notes(self, error: Exception, what: str | None = None) -> Exception:
         if what is not None:
             error.add_note(
                 f"retry_on_conflict {what} after {self._made + 1} tries in {monotonic() - self._begun:.2f} s"

@@ -38,7 +38,7 @@ ENDING = (signal.SIGTERM, signal.SIGINT)
 PURGE_EVERY = 60.0
 SIGNALS_SEEN_WITHIN = 0.5
 HOPELESS = (ConfigurationError, AttributeError, ImportError, NameError, TypeError)  # no waiting heals these
-TROUBLE = Backoff(("100ms", "500ms"), factor=2, longest="10s", jitter="full")
+AFTER_A_FAILURE = Backoff(("100ms", "500ms"), factor=2, longest="10s", jitter="full")
 SAME_AGAIN = Backoff(("20ms",), factor=3, longest="1s", jitter="full", tries=5)  # deadlocks, serialization failures
 
 
@@ -156,19 +156,19 @@ class Worker:
                     self.over.set()
 
     async def _claim_and_work(self, source: TransactionSource) -> None:
-        idle = trouble = 0
+        idle = failures = 0
         while not self.stop.is_set():
             job: Job | None = None
             asked = self.face.runtime.now()
             try:
                 job = await self._claim(source)
-                trouble = 0
+                failures = 0
             except HOPELESS:
                 raise
             except Exception as error:  # noqa: BLE001 - the database is away, or busy
-                self._log_trouble("claim a job", error)
-                await self._pause(TROUBLE.delay(trouble, self.face.runtime.random()))
-                trouble += 1
+                self._log_failure("claim a job", error)
+                await self._pause(AFTER_A_FAILURE.delay(failures, self.face.runtime.random()))
+                failures += 1
                 continue
             if job is not None:
                 idle = 0
@@ -257,8 +257,8 @@ class Worker:
                 self._log_refusal(verb, refusal)
                 return False
             except Exception as error:
-                self._log_trouble(f"{verb} job {running.job.id}", error)
-                pause = TROUBLE.delay(attempt, self.face.runtime.random())
+                self._log_failure(f"{verb} job {running.job.id}", error)
+                pause = AFTER_A_FAILURE.delay(attempt, self.face.runtime.random())
                 if isinstance(error, HOPELESS) or self.face.runtime.now() + pause > running.ends:
                     raise
                 await self.face.runtime.sleep(pause)
@@ -279,7 +279,7 @@ class Worker:
                         await self._purge(source)
                         next_purge = runtime.now() + PURGE_EVERY
                 except Exception as error:  # noqa: BLE001 - tried again soon; the claims last for a few times that
-                    self._log_trouble("extend claims", error)
+                    self._log_failure("extend claims", error)
                 await runtime.wait(self.over, runtime.now() + min(self.plan.queue.visibility / 4, PURGE_EVERY))
         finally:
             await source.close()
@@ -320,7 +320,7 @@ class Worker:
             self.worked.refused += 1
         logger.warning("%s", refusal)
 
-    def _log_trouble(self, what: str, error: Exception) -> None:
+    def _log_failure(self, what: str, error: Exception) -> None:
         level = logger.info if is_retryable(error) else logger.warning
         level("the worker of %r could not %s: %s; it tries again", self.plan.queue, what, error_text(error))
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from leasehold.sql.reservations.steps import Ledger
     from leasehold.sql.wires import Wire
 
-__all__ = ["begin", "bound", "claim", "enter", "explain", "plain", "schema", "spoil"]
+__all__ = ["begin", "bound", "claim", "enter", "explain", "plain", "prevent_commit", "schema"]
 
 # Names are binary: no two that differ, in case, blanks at the end or the form of an accent, are the same.
 _TABLES = (
@@ -136,7 +136,7 @@ async def claim(ledger: Ledger, values: Mapping[str, object]) -> Reservation | N
     return await ledger.found(str(values["id"]), _LOCK)
 
 
-async def spoil(wire: Wire) -> None:
+async def prevent_commit(wire: Wire) -> None:
     """End the transaction, of which a half could be committed else: not every error does that here."""
     await wire.query("ROLLBACK", {})
 

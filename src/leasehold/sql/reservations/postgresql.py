@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from leasehold.sql.reservations.steps import Ledger
     from leasehold.sql.wires import Wire
 
-__all__ = ["begin", "bound", "claim", "enter", "explain", "plain", "schema", "spoil"]
+__all__ = ["begin", "bound", "claim", "enter", "explain", "plain", "prevent_commit", "schema"]
 
 STOCK = OneTable(
     "leasehold_stock",
@@ -151,7 +151,7 @@ async def claim(ledger: Ledger, values: Mapping[str, object]) -> Reservation | N
     return Reservation.from_row(str(values["id"]), *rows[0]) if rows else None
 
 
-async def spoil(wire: Wire) -> None:
+async def prevent_commit(wire: Wire) -> None:
     """Nothing to do: PostgreSQL lets a transaction do nothing more after an error."""
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from leasehold.sql.reservations.steps import Ledger
     from leasehold.sql.wires import Wire
 
-__all__ = ["begin", "bound", "claim", "enter", "explain", "plain", "schema", "spoil"]
+__all__ = ["begin", "bound", "claim", "enter", "explain", "plain", "prevent_commit", "schema"]
 
 _TABLES = (
     """
@@ -131,7 +131,7 @@ async def claim(ledger: Ledger, values: Mapping[str, object]) -> Reservation | N
     return await ledger.found(str(values["id"]), _FIND)
 
 
-async def spoil(wire: Wire) -> None:
+async def prevent_commit(wire: Wire) -> None:
     """End the transaction, of which a half could be committed else."""
     await wire.query("ROLLBACK", {})
 

@@ -88,7 +88,7 @@ class Dialect(Protocol):
     async def claim(self, ledger: Ledger, values: Mapping[str, object]) -> Reservation | None:
         """Write the row of a reservation; None if there is one under this key."""
 
-    async def spoil(self, wire: Wire) -> None:
+    async def prevent_commit(self, wire: Wire) -> None:
         """An error has come between two steps: what is half done must not be committed."""
 
     def explain(self, wire: Wire, error: Exception) -> None:
@@ -111,10 +111,10 @@ async def writing(wire: Wire, dialect: Dialect, rules: Rules, work: Callable[[Le
         return await work(ledger)
     except LeaseholdError:
         if opened:
-            await _spoil(dialect, wire)
+            await _prevent_commit(dialect, wire)
         raise
     except Exception as error:
-        await _spoil(dialect, wire)
+        await _prevent_commit(dialect, wire)
         dialect.explain(wire, error)
         raise
 
@@ -130,9 +130,9 @@ async def reading(wire: Wire, dialect: Dialect, rules: Rules, work: Callable[[Le
         raise
 
 
-async def _spoil(dialect: Dialect, wire: Wire) -> None:
+async def _prevent_commit(dialect: Dialect, wire: Wire) -> None:
     with suppress(Exception):
-        await dialect.spoil(wire)
+        await dialect.prevent_commit(wire)
 
 
 class Ledger:
@@ -164,7 +164,7 @@ class Ledger:
         short = await self._take(items)
         if short is not None:
             await self.ask(self.statements.remove, id=key)
-            raise out_of_stock(self.rules, short, items[short], await self._on_the_shelf(short))
+            raise out_of_stock(self.rules, short, items[short], await self._in_stock(short))
         return made
 
     async def confirm(self, key: str, *, late: bool) -> Reservation:
@@ -197,7 +197,7 @@ class Ledger:
                 if count < 1 and change > 0:  # MySQL does not count a change by nothing
                     raise ConfigurationError(f"the stock table of {self.rules.name!r} has no row for {item!r}")
             elif not await self._change(item, change):
-                raise out_of_stock(self.rules, item, -change, await self._on_the_shelf(item))
+                raise out_of_stock(self.rules, item, -change, await self._in_stock(item))
 
     async def sweep(self, limit: int) -> int:
         """Give back what is overdue, and remove old records."""
@@ -217,7 +217,7 @@ class Ledger:
     async def available(self, item: Item) -> int:
         """What a reservation of this item alone would find: a hold that is over is as good as given back."""
         over = await self._overdue(LOOKED_AT)
-        return (await self._on_the_shelf(item) or 0) + sum(items.get(item, 0) for _, items in over)
+        return (await self._in_stock(item) or 0) + sum(items.get(item, 0) for _, items in over)
 
     async def levels(self) -> list[StockLevel]:
         """Every item."""
@@ -303,7 +303,7 @@ class Ledger:
             return bool(is_over) and (self._dialect.plain(state) == HELD) == is_held
         return False
 
-    async def _on_the_shelf(self, item: Item) -> int | None:
+    async def _in_stock(self, item: Item) -> int | None:
         rows = (await self.ask(self.statements.level, item=item)).rows
         return int(rows[0][0]) if rows else None
 

@@ -1,7 +1,7 @@
 -- Extend grants on a node.
 --
 -- KEYS   1 the marker   2.. a lock each, as in vote.lua
--- ARGV   1 terms, as in marker.lua, then for each lock: owner, number, ttl (ms)
+-- ARGV   1 settings, as in marker.lua, then for each lock: owner, number, ttl (ms)
 -- Reply  {code, why, code, why, ...}
 --        1 extended   2 broken, and why   3 extended, but the node sits out: it does not count
 --        4 not there, and may be repaired   0 not there

@@ -4,14 +4,14 @@
 --                                   c the highest number ever accepted, u whether an operator raised it, w and v owner
 --                                   and why of the last one that was broken and is gone}
 --        3 the mark of an owner that withdrew its claim
--- ARGV   1 owner   2 number   3 ttl (ms)   4 description   5 terms, as in marker.lua
+-- ARGV   1 owner   2 number   3 ttl (ms)   4 description   5 settings, as in marker.lua
 -- Reply  {1, now, number}              the vote; the number is an earlier one if this owner has the lock already
 --        {0, now, highest, left, description} another claim has it
 --        {2, now, highest}             a number as high was accepted before
 --        {3, now, highest}             the number is outside the window of this node's clock
 --        {4, now, left}                it sits out
 --        {5, now}                      this claim was withdrawn
---        {6, now, terms}               its marker has other terms
+--        {6, now, settings}               its marker has other settings
 -- Invariant: numbers accepted for a key rise strictly, and lie within the window of the node's clock (where an operator
 -- raised them, also of the highest). The key outlives its highest number by a day, so it is forgotten only when no
 -- number up to it would be accepted any more.

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from leasehold.sql.wires import Wire
 
-__all__ = ["Patience"]
+__all__ = ["Pauses"]
 
 _PAUSES = (0.01, 0.02, 0.05, 0.1, 0.2)
 
 
-class Patience:
+class Pauses:
     """Pauses until a deadline; `sleep` is the statement for one, of `%(pause)s` seconds."""
 
     def __init__(self, wire: Wire, wait: float | None, sleep: str) -> None:

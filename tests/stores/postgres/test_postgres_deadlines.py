@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold._backends.postgres import patience
-from leasehold._backends.postgres.patience import in_time, in_time_async
+from leasehold._backends.postgres import deadlines
+from leasehold._backends.postgres.deadlines import in_time, in_time_async
 from tests.waiting import LIMIT, eventually
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def test_an_error_of_the_making_is_raised() -> None:
 
 @pytest.mark.parametrize(("seconds", "is_over"), [(0.0, False), (LIMIT, True)])
 def test_what_comes_too_late_is_undone(monkeypatch: pytest.MonkeyPatch, seconds: float, is_over: bool) -> None:
-    monkeypatch.setattr(patience, "CHECK_EVERY", 0.001)
+    monkeypatch.setattr(deadlines, "CHECK_EVERY", 0.001)
     making = Making()
     with pytest.raises(TimeoutError):
         in_time(making.make, making.undo, seconds, lambda: is_over)
@@ -154,7 +154,7 @@ def test_a_task_that_is_ready_in_time_gives_its_result_or_its_error() -> None:
 def test_a_task_that_is_too_late_is_cancelled_and_what_it_made_is_undone(
     monkeypatch: pytest.MonkeyPatch, seconds: float, is_over: bool, stubborn: bool
 ) -> None:
-    monkeypatch.setattr(patience, "CHECK_EVERY", 0.001)
+    monkeypatch.setattr(deadlines, "CHECK_EVERY", 0.001)
 
     async def story() -> None:
         making = AsyncMaking(stubborn=stubborn)
