@@ -103,7 +103,7 @@ def _listener(host: str, port: int) -> socket.socket:
 
 
 def _auth(arguments: Namespace, host: str) -> Auth:
-    """Who may look: the users of a file, those of a proxy, or on the loopback address everybody."""
+    """Who may look: the users of a file, those of a proxy, or on the loopback address all of this host."""
     from leasehold.web import BasicAuth, ProxyHeader, Role, Viewer  # noqa: PLC0415
     from leasehold.web.auth import read_users  # noqa: PLC0415
 

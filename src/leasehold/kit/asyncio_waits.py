@@ -17,17 +17,14 @@ class AsyncioWaits:
     """Suspends the calling task."""
 
     async def readable(self, descriptor: int, seconds: float) -> bool:
-        """See `Waits`."""
         loop = asyncio.get_running_loop()
         return await _ready(loop, descriptor, seconds, loop.add_reader, loop.remove_reader)
 
     async def writable(self, descriptor: int, seconds: float) -> bool:
-        """See `Waits`."""
         loop = asyncio.get_running_loop()
         return await _ready(loop, descriptor, seconds, loop.add_writer, loop.remove_writer)
 
     async def watch(self, descriptor: int, seconds: float) -> bool:
-        """See `Waits`."""
         try:  # a loop takes one reader for each descriptor, so this is a second one of the same socket
             loop, second = asyncio.get_running_loop(), os.dup(descriptor)
         except OSError:  # closed

@@ -1,4 +1,4 @@
-"""The door of SQL stores to the rules: the rows of one name, inside one transaction.
+"""The way of SQL stores to the rules: the rows of one name, inside one transaction.
 
 What a row is, and the questions and changes that `leasehold.kit.rules` has for the place where rows are kept.
 `LocalRows` answers them from dictionaries, `leasehold._backends.sqlite.rows` from tables.

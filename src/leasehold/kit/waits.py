@@ -43,15 +43,12 @@ class BlockingWaits:
     """Blocks the calling thread; a signal handler that raises ends the wait."""
 
     async def readable(self, descriptor: int, seconds: float) -> bool:
-        """See `Waits`."""
         return _ready(descriptor, seconds, write=False)
 
     async def writable(self, descriptor: int, seconds: float) -> bool:
-        """See `Waits`."""
         return _ready(descriptor, seconds, write=True)
 
     async def watch(self, descriptor: int, seconds: float) -> bool:
-        """See `Waits`."""
         return descriptor < 0 or _ready(descriptor, seconds, write=False)
 
 

@@ -1,4 +1,4 @@
-"""A clock that moves in `advance`, and by itself when everybody waits for it."""
+"""A clock that moves in `advance`, and by itself when all of the program waits for it."""
 
 from __future__ import annotations
 

@@ -33,8 +33,8 @@ PATIENCE = 10.0  # real seconds that a keeper may take to do what is due
 class ManualStore:
     """One store, one clock and one script of faults, shared by all clients made from it.
 
-    Its clock jumps when everybody waits: a call with a timeout of a minute ends at once when nothing in the process has
-    moved for `autojump` real seconds. With None the clock moves only when it is turned.
+    Its clock jumps when all of the program waits: a call with a timeout of a minute ends at once when nothing in the
+    process has moved for `autojump` real seconds. With None the clock moves only when it is turned.
     """
 
     def __init__(self, *, autojump: float | None = AUTOJUMP) -> None:

@@ -1,4 +1,4 @@
-"""Finds out that everybody waits, and then lets the clocks of tests jump to the next instant that is waited for.
+"""Finds out that all of a program waits, and then lets the clocks of tests jump to the next instant that is waited for.
 
 Two things have to be known. Waits on a manual clock are registered here: each is idle until its signal is set or its
 deadline is reached. All else that a program may be doing, in threads and event loops of its own, is seen from outside:

@@ -1,4 +1,4 @@
-"""What a viewer with the role `write` may order: one door for forms and for the JSON interface.
+"""What a viewer with the role `write` may order: one way for forms and for the JSON interface.
 
 An order passes the role, the token and its fields, is written into the audit, carried out through the same public
 calls as the command line's, and written down again with its outcome.

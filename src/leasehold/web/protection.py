@@ -136,7 +136,7 @@ def _path(scope: Scope) -> str:
 
 
 def _with_headers(send: Send, *, keep: bool) -> Send:
-    """Send with our headers; only files that are the same for everybody may be kept by caches."""
+    """Send with our headers; only files that are the same for all viewers may be kept by caches."""
 
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":

@@ -6,7 +6,7 @@ again. When a stream ends, for whatever reason, the watches that are left begin 
 So no deletion is missed, and no watch needs history that etcd may have compacted.
 
 A watch is over with its first event. etcd learns that later: with the next watch, after two seconds, or when it sends
-one more event. At that moment the waiter sends its read, which is not to stand behind a message that nobody waits for.
+one more event. At that moment the waiter sends its read, which is not to queue behind a message of no use.
 """
 
 from __future__ import annotations

@@ -330,7 +330,7 @@ def read_lease(message: bytes) -> LeaseResponse:
 
 
 def read_watch(message: bytes) -> WatchResponse:
-    """A message of the stream of watches. What has changed is left unread: whoever is woken by it reads the store."""
+    """A message of the stream of watches. What has changed is left unread: the waiter reads the store."""
     get = dict(fields(message)).get
     revision = read_header(get(1, b"")).revision if get(3, 0) else 0
     return WatchResponse(signed(get(2, 0)), revision, bool(get(3, 0)), bool(get(4, 0)), get(11) is not None)

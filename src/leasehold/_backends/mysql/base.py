@@ -1,7 +1,7 @@
 """What both modes share: a verb reads the rows of a name, decides by the kit's rules, and writes the difference.
 
 Reading locks nothing, and what is refused writes nothing. A change that another client was faster than is decided
-again, for a bounded time. The common case, an exclusive claim that nobody competes with, is one statement.
+again, for a bounded time. The common case, an exclusive claim without competitors, is one statement.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ The rules of `leasehold.kit.rules` decide everything else. Here is the one case 
 one exclusive claim holds, others wait, nothing has run out, nothing is paused or kept for a min_hold. Where a query
 finds anything else it changes nothing, and the caller goes by the rules.
 
-The row of the name is written first, so it is locked from there to the commit, and what is read after that nobody
-changes but a waiter that keeps its place alive. A query is sent as a whole: no client is waited for in between.
+The row of the name is written first, so it is locked from there to the commit, and what is read after that is
+changed only by a waiter that keeps its place alive. A query is sent as a whole: no client is waited for in between.
 
 A release grants to the first waiter in its own transaction, for three re-checks, until the new holder has shown that it
 lives. The waiter is woken after that, by another query (see `notifications`): to end a statement may take the server a
@@ -140,7 +140,7 @@ class PlaceRow(NamedTuple):
     abandoned: bool
     is_broken: bool
     ahead: int
-    is_kept: bool  # somebody keeps the name without holding it: a pause, or a min_hold
+    is_kept: bool  # the name is kept without a holder: by a pause, or a min_hold
     holder_expires: int | None
     holder: bytes | None
     spare: int  # fences behind that of a holder which no other gets: no grant came after it
@@ -174,7 +174,7 @@ class PlaceRow(NamedTuple):
         return Grant(self.claim, self.fence, left / MICRO, None, self.abandoned, min(self.spare, SPARE))
 
     def queued(self) -> Queued | None:
-        """The place, while somebody is in the way; None if the rules have to decide."""
+        """The place, while another claim is in the way; None if the rules have to decide."""
         is_held = self.holder_expires is not None and self.holder_expires > self.now
         if self.state != State.WAITING or self.expires <= self.now or self.is_kept or not (self.ahead or is_held):
             return None

@@ -260,7 +260,7 @@ class Listener:
         self._worker = Worker(runtime, self._listen, "leasehold nats notifications", is_needed=self._is_needed)
 
     async def watch(self, subject: str, changed: Callable[[], None]) -> Callable[[], None]:
-        """See `Wire`; waits for the server's confirmation, but not for long."""
+        """Waits for the server's confirmation, but not for long."""
         number = self._watches.add(subject, changed)
         confirmed = self._runtime.signal()
         with self._guard:

@@ -120,7 +120,7 @@ class AnyConnection(Protocol):
 async def greet(
     connection: AnyConnection, statement: Statement, process: int, label: str, *, own: bool, until: float
 ) -> None:
-    """See `AnyConnection`. `process` is the server's process, by its message at the connect."""
+    """`AnyConnection.greet` for both drivers; `process` is the server's process, by its message at the connect."""
     try:
         answer = await connection.execute(statement, (), until)
         if answer.status not in GOOD:

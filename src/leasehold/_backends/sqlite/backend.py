@@ -61,7 +61,6 @@ class SqliteBackend:
         self.label = location.label
 
     def exists(self) -> bool:
-        """See `Embedded`."""
         return not self._file.is_missing()
 
     async def try_acquire(self, claim: Claim, until: float = math.inf, /) -> Grant | Refusal:

@@ -302,18 +302,15 @@ class KazooWire:
         self.send: Callable[[Any, Reply], None] = self._client._call  # noqa: SLF001 - its public methods wrap each answer twice
 
     def start(self) -> None:
-        """See `Wire`."""
         self._client.start_async()
 
     @property
     def session_id(self) -> int | None:
-        """See `Wire`."""
         number: int | None = self._client._session_id  # noqa: SLF001 - the public name loses it with each connection
         return number
 
     @property
     def last_zxid(self) -> int:
-        """See `Wire`."""
         return int(self._client.last_zxid)
 
     @property
@@ -323,22 +320,19 @@ class KazooWire:
 
     @property
     def is_refused(self) -> bool:
-        """See `Wire`."""
         return self._client.client_state == KeeperState.AUTH_FAILED and not self._handler.is_over
 
     def end(self) -> None:
-        """See `Wire`."""
         self._handler.is_over = True
 
     def cut(self) -> None:
-        """See `Wire`."""
         sock = self._handler.socket_in_use
         if sock is not None:
             with suppress(OSError):  # it is gone already
                 sock.shutdown(SHUT_RDWR)
 
     def close_elsewhere(self) -> None:
-        """See `Wire`. On a thread of its own: each host may take its time."""
+        """Runs on a thread of its own: each host may take its time."""
         threading.Thread(target=self._close_elsewhere, name="leasehold zookeeper end", daemon=True).start()
 
     def _close_elsewhere(self) -> None:
@@ -347,7 +341,7 @@ class KazooWire:
             close_session(self._options.hosts, session, self._handler.host_timeout, **self._options.socket_options)
 
     def close(self, *, notify: bool) -> None:
-        """See `Wire`. The thread ends with it."""
+        """Ends kazoo's thread as well."""
         if not notify:
             self.end()
             self.cut()

@@ -162,7 +162,7 @@ class _Attempt:
 
     @property
     def result(self) -> Any:
-        """What the work gave, now or before: the same value for everybody, as JSON kept it."""
+        """What the work gave, now or before: the same value for all callers, as JSON kept it."""
         if self._result is None:
             raise ConfigurationError(f"the idempotency key {self.key!r} has no result: this attempt was not completed")
         return read_result(self._result)

@@ -121,7 +121,7 @@ def check_text(value: object, what: str) -> str:
 
 
 def write_result(result: object, limit: int) -> str:
-    """A result as JSON that gives the same value to everybody who reads it."""
+    """A result as JSON that gives the same value whenever it is read."""
     try:
         text = json.dumps(result, allow_nan=False, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:

@@ -119,7 +119,7 @@ class Queue:
     def claim(self, tx: Any, *, limit: int = 1, visibility: Duration | None = None) -> list[Job]:
         """Take at most so many due jobs, the oldest first, until `visibility` is over; commit at once.
 
-        Each gets a fence that is higher than those of all its earlier claims. A job that somebody else is claiming is
+        Each gets a fence that is higher than those of all its earlier claims. A job that another transaction claims is
         skipped. One whose attempts are used up, because its workers vanished, is dead and not given out.
         """
         return call(tx, "claim", self._claim(limit, visibility))
@@ -137,7 +137,7 @@ class Queue:
         """The work of this claim is done; in the transaction of that work, both are committed or neither.
 
         Raises `StaleFence` if the job was claimed again since: roll back what this claim has written. A claim whose
-        visibility is over and whose job nobody has taken is not late.
+        visibility is over and whose job was not claimed again is not late.
         """
         call(tx, "complete", lambda wire: self._rows(wire).complete(job))
 

@@ -1,7 +1,7 @@
 """The rows of queues: every statement once, in words that each database has its own spelling for.
 
-A job that may be claimed has a due time: when it is ready, or when the claim of somebody else runs out. What is done or
-dead has none. So one range of one index holds all that a claim looks at, and jobs that were made for later cost it
+A job that may be claimed has a due time: when it is ready, or when the claim of another worker runs out. What is done
+or dead has none. So one range of one index holds all that a claim looks at, and jobs that were made for later cost it
 nothing.
 
     ready    -> claimed              claim: the fence grows by one, the attempt counts
@@ -181,7 +181,7 @@ class Rows:
 
     async def claim(self, limit: int, visibility: float, worker: str) -> list[Job]:
         """Take due jobs, oldest first; those that had their last attempt are dead now."""
-        self._require_transaction("claim()", "what is read there belongs to nobody when it is written")
+        self._require_transaction("claim()", "the jobs that it reads may be claimed by others before it writes")
         return await self._do(lambda: self._claim(limit, visibility, worker))
 
     async def _claim(self, limit: int, visibility: float, worker: str) -> list[Job]:

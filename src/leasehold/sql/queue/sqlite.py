@@ -63,7 +63,7 @@ WORDS: Mapping[str, Any] = {
     "hexadecimal": frozenset(),
 }
 
-# It changes nothing, and takes the write lock: what is read after that nobody else changes.
+# It changes nothing, and takes the write lock: what is read after that no other connection changes.
 _LOCK = "UPDATE leasehold_queue SET fence = fence WHERE id = -1"
 
 

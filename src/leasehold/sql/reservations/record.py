@@ -108,7 +108,7 @@ def check_quantity(value: object, item: object, lowest: int = 1) -> int:
 
 
 def check_items(items: object, *, own: bool, lowest: int = 1) -> dict[Item, int]:
-    """What is wanted, in the one order in which everybody takes it, so that no two wait for each other."""
+    """What is wanted, in the one order in which all calls take it, so that no two wait for each other."""
     if not isinstance(items, Mapping) or not 1 <= len(items) <= MOST_ITEMS:
         raise ConfigurationError(f"items are written as {{item: quantity}}, 1 to {MOST_ITEMS} of them, not {items!r}")
     kinds = {type(item) for item in items}
