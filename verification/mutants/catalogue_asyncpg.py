@@ -89,9 +89,9 @@ ASYNCPG_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "AIOSQLITE-begin-goes-on",
         "an attempt that is cancelled while it waits for the file leaves a transaction open, and the file locked",
-        "sql/idempotency/sqlite.py",
-        "        if opens:  # also if BEGIN itself was cancelled: on a thread of its own it may have gone on\n",
-        "        if opens and isinstance(error, Exception):\n",
+        "sql/sqlite_busy.py",
+        "    except BaseException:\n        if opens:  # also if BEGIN",
+        "    except Exception:\n        if opens:  # also if BEGIN",
         (_OF_AIOSQLITE, "-k", "is_cancelled"),
     ),
 )

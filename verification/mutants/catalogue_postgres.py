@@ -45,7 +45,7 @@ POSTGRES_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "PG-two-guard-tables",
         "two programs with different search paths each have a table of the guard, and a late write passes",
-        _GUARD,
+        "sql/one_table.py",
         "    if len(found) > 1:\n",
         "    if len(found) > 2:\n",
         (_OF_GUARD, "-k", "two_tables"),

@@ -74,8 +74,8 @@ SQL_IDEMPOTENCY_MUTANTS: tuple[Mutant, ...] = (
         "SI-sqlite-looks-before-the-lock",
         "the attempt takes no write lock, so two of them find the key absent",
         _SQLITE,
-        "            await wire.query(_TAKE, claim.place())\n",
-        "            await _look(wire, claim)\n",
+        "        await wire.query(_TAKE, claim.place())\n",
+        "        await _look(wire, claim)\n",
         (_OF_SQLITE, "-k", "itself_takes_the_write_lock"),
     ),
     Mutant(

@@ -17,9 +17,11 @@ from leasehold.errors import ConfigurationError
 from leasehold.sql.identifiers import escaped, quoted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from leasehold.sql.wires import Wire
 
-__all__ = ["OneTable", "in_schema"]
+__all__ = ["OneTable", "home_among", "in_schema", "no_schema"]
 
 # table -> the schemas that have such a table, the one in which it would be made, and what this transaction has made
 _LOOK = """
@@ -68,7 +70,7 @@ class OneTable:
             if seen is not None and schema in (None, seen):
                 return seen
         found, _, made = await self._look(wire)
-        home = self._among(found, schema)
+        home = home_among(found, schema, self.name)
         if home is None:
             return await self._make(wire, schema)
         if not made:
@@ -78,7 +80,7 @@ class OneTable:
 
     async def found(self, wire: Wire, schema: str | None) -> str | None:
         """The schema that it is in; None if there is no such table. Makes nothing."""
-        return self._among((await self._look(wire))[0], schema)
+        return home_among((await self._look(wire))[0], schema, self.name)
 
     def forget(self, wire: Wire) -> None:
         """It is not where it was."""
@@ -89,15 +91,12 @@ class OneTable:
         if not (await wire.query(_ALONE, {"table": self.name})).rows[0][0]:
             return None
         found, current, _ = await self._look(wire)  # another transaction may have been faster, in another schema
-        home = self._among(found, schema)
+        home = home_among(found, schema, self.name)
         if home is not None:
             return home
         home = schema or current
         if home is None:
-            raise ConfigurationError(
-                f"there is no table {self.name}, and the search path names no schema to make it in: name one with "
-                f"schema=, or let the owner of the database run the output of `{self._printed_by}`"
-            )
+            raise no_schema(self.name, self._printed_by)
         for statement in self._statements:
             await wire.query(in_schema(statement, home, self.name), {})
         await wire.query(_MADE, {"table": self.name})
@@ -107,17 +106,26 @@ class OneTable:
         ((found, current, made),) = (await wire.query(_LOOK, {"table": self.name})).rows
         return sorted(json.loads(found or "[]")), current, made != ""
 
-    def _among(self, found: list[str], schema: str | None) -> str | None:
-        """Where it is; None if it has to be made."""
-        if schema is not None:
-            return schema if schema in found else None
-        if len(found) > 1:
-            raise ConfigurationError(
-                f"there is a table {self.name} in each of the schemas {', '.join(map(repr, found))}, and none of them "
-                "knows what the others have seen: keep one, and drop the others; or, where each belongs to data of its "
-                "own, say which with schema="
-            )
-        return found[0] if found else None
+
+def home_among(found: Sequence[str], schema: str | None, table: str) -> str | None:
+    """The schema that the one table is in; None if it has to be made."""
+    if schema is not None:
+        return schema if schema in found else None
+    if len(found) > 1:
+        raise ConfigurationError(
+            f"there is a table {table} in each of the schemas {', '.join(map(repr, found))}, and none of them knows "
+            "what the others have seen: keep one, move it with ALTER TABLE ... SET SCHEMA if need be, and drop the "
+            "others; or, where each belongs to data of its own, say which with schema="
+        )
+    return found[0] if found else None
+
+
+def no_schema(table: str, printed_by: str) -> ConfigurationError:
+    """There is no schema to make the table in."""
+    return ConfigurationError(
+        f"there is no table {table}, and the search path names no schema to make it in: name one with schema=, or let "
+        f"the owner of the database run the output of `{printed_by}`"
+    )
 
 
 @functools.lru_cache(256)

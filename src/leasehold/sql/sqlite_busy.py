@@ -1,7 +1,8 @@
-"""How long a connection of SQLite waits for another one that writes."""
+"""The write lock of SQLite: how long a connection waits for it, and a transaction that begins with it."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -9,7 +10,7 @@ if TYPE_CHECKING:
 
     from leasehold.sql.wires import Wire
 
-__all__ = ["with_busy_timeout"]
+__all__ = ["with_busy_timeout", "with_write_lock"]
 
 T = TypeVar("T")
 
@@ -24,3 +25,18 @@ async def with_busy_timeout(wire: Wire, wait: float | None, work: Callable[[], C
         return await work()
     finally:
         await wire.query(f"PRAGMA busy_timeout = {int(before)}", {})
+
+
+async def with_write_lock(wire: Wire, work: Callable[[], Coroutine[Any, Any, T]], *, opens: bool) -> T:
+    """Do the work; if this `opens` the transaction, it begins with the write lock, and an error rolls it back."""
+    try:
+        if opens:
+            await wire.query("BEGIN IMMEDIATE", {})
+        return await work()
+    except GeneratorExit:
+        raise
+    except BaseException:
+        if opens:  # also if BEGIN itself was cancelled: on a thread of its own it may have gone on
+            with suppress(Exception):
+                await wire.query("ROLLBACK", {})
+        raise

@@ -26,16 +26,16 @@ from leasehold.errors import ConfigurationError, LeaseholdError, RetryTransactio
 from leasehold.fencing.token import refused, wrong_lock
 from leasehold.sql.errors import is_retryable, objects_from_before, sqlstate
 from leasehold.sql.identifiers import escaped, literal, quoted
+from leasehold.sql.one_table import home_among, no_schema
 from leasehold.sql.wires import Transaction
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from leasehold.fencing.token import Token
     from leasehold.sql.wires import Wire
 
 __all__ = ["SCHEMA", "raise_fence"]
 
+_TABLE = "leasehold_guard"
 SCHEMA = """\
 CREATE TABLE IF NOT EXISTS leasehold_guard (
   resource pg_catalog.text COLLATE pg_catalog."C" NOT NULL,
@@ -229,7 +229,7 @@ async def _find_table(wire: Wire, schema: str | None, trust: bool) -> str:  # no
     if seen is not None and schema in (None, seen):
         return seen
     found, _, touched = await _look(wire)
-    home = _home_among(found, schema)
+    home = home_among(found, schema, _TABLE)
     if home is not None:
         with suppress(TypeError):  # without weak references to its connections, the table is looked for every time
             _SEEN[driver] = home
@@ -242,14 +242,11 @@ async def _find_table(wire: Wire, schema: str | None, trust: bool) -> str:  # no
 async def _make_table(wire: Wire, schema: str | None) -> str:
     await wire.query(_ALONE, {})
     found, current, _ = await _look(wire)  # another transaction may have been faster, in another schema
-    home = _home_among(found, schema)
+    home = home_among(found, schema, _TABLE)
     if home is None:
         home = schema or current
         if home is None:
-            raise ConfigurationError(
-                "there is no table leasehold_guard, and the search path names no schema to make it in: name one with "
-                "schema=, or let the owner of the database run the output of `leasehold schema guard`"
-            )
+            raise no_schema(_TABLE, "leasehold schema guard")
         await wire.query(_in_schema(SCHEMA.replace("leasehold_guard (", "@table@ ("), home), {})
     await wire.query(_MADE_HERE, {})  # not remembered: the table goes again if this transaction is rolled back
     return home
@@ -265,19 +262,6 @@ def _seen_at(driver: object) -> str | None:
 async def _look(wire: Wire) -> tuple[list[str], str | None, int]:
     ((found, current, touched),) = (await wire.query(_LOOK, {})).rows
     return sorted(json.loads(found or "[]")), current, touched
-
-
-def _home_among(found: Sequence[str], schema: str | None) -> str | None:
-    """Where the table is; None if it has to be made."""
-    if schema is not None:
-        return schema if schema in found else None
-    if len(found) > 1:
-        raise ConfigurationError(
-            f"there is a table leasehold_guard in each of the schemas {', '.join(map(repr, found))}, and none of them "
-            "knows the fences that the others have seen: keep one, move it with ALTER TABLE ... SET SCHEMA if need be, "
-            "and drop the others; or, where each belongs to data of its own, say which with schema="
-        )
-    return found[0] if found else None
 
 
 def _used_before() -> ConfigurationError:

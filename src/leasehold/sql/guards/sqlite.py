@@ -8,12 +8,12 @@ the transaction was opened cannot be known here.
 from __future__ import annotations
 
 import sqlite3
-from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
 
 from leasehold.errors import ConfigurationError, RetryTransaction
 from leasehold.fencing.token import refused, wrong_lock
 from leasehold.sql.errors import is_retryable, objects_from_before, sqlite_code
+from leasehold.sql.sqlite_busy import with_write_lock
 from leasehold.sql.wires import Transaction
 
 if TYPE_CHECKING:
@@ -68,21 +68,18 @@ async def raise_fence(
     """Let the token pass and remember it, or refuse it."""
     if schema is not None:
         raise ConfigurationError("schema= is for PostgreSQL: a file of SQLite has one table of the guard")
-    opens = _opens_transaction(wire)
-    try:
-        if opens:
-            await wire.query("BEGIN IMMEDIATE", {})
+
+    async def work() -> None:
         if not trust_earlier_reads:
             await _require_fresh_objects(wire, token)
         if not await _raise(wire, token):
             await _refuse(wire, token)
-    except GeneratorExit:
-        raise
-    except BaseException as error:
-        if opens:  # also if BEGIN itself was cancelled: on a thread of its own it may have gone on
-            with suppress(Exception):
-                await wire.query("ROLLBACK", {})
-        if isinstance(error, Exception) and is_retryable(error):
+
+    opens = _opens_transaction(wire)
+    try:
+        await with_write_lock(wire, work, opens=opens)
+    except Exception as error:
+        if is_retryable(error):
             raise _retry(error) from error
         raise
 

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from leasehold._fingerprint import fingerprint_of
 from leasehold.errors import ConfigurationError, InFlight, KeyReused, RetryTransaction
+from leasehold.sql.json_text import json_text
 from leasehold.sql.wires import Transaction, Wire
 
 __all__ = [
@@ -122,19 +123,8 @@ def check_text(value: object, what: str) -> str:
 
 def write_result(result: object, limit: int) -> str:
     """A result as JSON that gives the same value whenever it is read."""
-    try:
-        text = json.dumps(result, allow_nan=False, separators=(",", ":"))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ConfigurationError(
-            f"a result is kept as JSON, which cannot write this {type(result).__name__} ({error}): complete the "
-            "attempt with the parts that an answer needs"
-        ) from error
-    if len(text) > limit:  # JSON is written in ASCII here
-        raise ConfigurationError(
-            f"the result has {len(text)} bytes as JSON, and max_result is {limit}: keep what is large in a table of "
-            "your own, and complete the attempt with its id"
-        )
-    return text
+    parts = "complete the attempt with the parts that an answer needs"
+    return json_text(result, "result", limit, parts=parts, reference="complete the attempt with its id")
 
 
 def read_result(text: str) -> Any:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import secrets
 import sqlite3
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from leasehold.errors import ConfigurationError, LeaseholdError
@@ -25,7 +24,7 @@ from leasehold.sql.idempotency.record import (
     require_transaction,
     retry,
 )
-from leasehold.sql.sqlite_busy import with_busy_timeout
+from leasehold.sql.sqlite_busy import with_busy_timeout, with_write_lock
 from leasehold.sql.wires import Transaction
 
 if TYPE_CHECKING:
@@ -104,29 +103,22 @@ async def _open(wire: Wire) -> Opened:
 
 async def _take_in_time(wire: Wire, claim: Claim, wait: float | None, *, opens: bool) -> None:
     """Take the write lock; `wait` replaces the busy timeout of the connection meanwhile."""
-    await with_busy_timeout(wire, wait, lambda: _take(wire, claim, opens=opens))
-
-
-async def _take(wire: Wire, claim: Claim, *, opens: bool) -> None:
     try:
-        if opens:
-            await wire.query("BEGIN IMMEDIATE", {})
-        try:
-            await wire.query(_TAKE, claim.place())
-        except Exception as error:
-            if not _is_missing_table(error):
-                raise
-            for statement in _STATEMENTS:
-                await wire.query(statement, {})
-    except GeneratorExit:
-        raise
-    except BaseException as error:
-        if opens:  # also if BEGIN itself was cancelled: on a thread of its own it may have gone on
-            with suppress(Exception):
-                await wire.query("ROLLBACK", {})
-        if isinstance(error, Exception) and sqlite_code(error) == sqlite3.SQLITE_BUSY_SNAPSHOT:
+        await with_busy_timeout(wire, wait, lambda: with_write_lock(wire, lambda: _take(wire, claim), opens=opens))
+    except Exception as error:
+        if sqlite_code(error) == sqlite3.SQLITE_BUSY_SNAPSHOT:
             raise retry("this transaction had read before the attempt, and the database has changed since") from error
         raise
+
+
+async def _take(wire: Wire, claim: Claim) -> None:
+    try:
+        await wire.query(_TAKE, claim.place())
+    except Exception as error:
+        if not _is_missing_table(error):
+            raise
+        for statement in _STATEMENTS:
+            await wire.query(statement, {})
 
 
 async def _look(wire: Wire, claim: Claim) -> Kept | None:

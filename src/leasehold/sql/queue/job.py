@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from leasehold.errors import ConfigurationError, KeyReused, StaleFence
+from leasehold.sql.json_text import json_text
 
 __all__ = [
     "GiveUp",
@@ -103,20 +104,9 @@ class Rules:
 
 
 def write_payload(payload: object, limit: int) -> str:
-    """A payload as JSON, in ASCII."""
-    try:
-        text = json.dumps(payload, allow_nan=False, separators=(",", ":"))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ConfigurationError(
-            f"a payload is kept as JSON, which cannot write this {type(payload).__name__} ({error}): enqueue what "
-            "names the work, such as ids"
-        ) from error
-    if len(text) > limit:
-        raise ConfigurationError(
-            f"the payload has {len(text)} bytes as JSON, and max_payload is {limit}: keep what is large in a table of "
-            "your own, and enqueue its id"
-        )
-    return text
+    """A payload as JSON."""
+    parts = "enqueue what names the work, such as ids"
+    return json_text(payload, "payload", limit, parts=parts, reference="enqueue its id")
 
 
 def read_payload(text: str) -> Any:

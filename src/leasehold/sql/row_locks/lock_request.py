@@ -11,13 +11,28 @@ from leasehold.errors import ConfigurationError, RetryTransaction, RowBusy
 from leasehold.sql.tables.rows import check_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import TypeAlias
 
     from leasehold._durations import Duration
     from leasehold.sql.tables.rows import Row, Rows
     from leasehold.sql.wires import Transaction, Wire
 
-__all__ = ["Dialect", "Free", "LockRequest", "changed_since", "check_free", "deadlock", "in_order", "make_request"]
+    Explain: TypeAlias = Callable[[Exception, Rows, Mapping[str, Any], "LockRequest"], None]
+    """Raises an error that says what to do, for those that are to be expected."""
+
+__all__ = [
+    "Dialect",
+    "Free",
+    "LockRequest",
+    "changed_since",
+    "check_free",
+    "deadlock",
+    "in_order",
+    "lock_one",
+    "lock_some",
+    "make_request",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +92,28 @@ def check_free(where: Mapping[str, Any], limit: int, order_by: str | Sequence[st
     if limit < 1 or not names:
         raise ConfigurationError(f"limit must be at least 1, and order_by must name columns, not {limit!r}, {names!r}")
     return Free(check_key(where) if where else {}, limit, names)
+
+
+async def lock_one(
+    wire: Wire, rows: Rows, key: Mapping[str, Any], request: LockRequest, *, words: str, explain: Explain
+) -> Row | None:
+    """Read the row with this key, with the words that lock it."""
+    try:
+        return rows.one(rows.read(await wire.query(rows.select(key, words), rows.bound("key", key))), key)
+    except Exception as error:
+        explain(error, rows, key, request)
+        raise
+
+
+async def lock_some(
+    wire: Wire, rows: Rows, free: Free, request: LockRequest, *, words: str, explain: Explain
+) -> list[Row]:
+    """Read rows that are not locked, with the words that lock them."""
+    try:
+        return rows.read(await wire.query(free.select(rows, words), rows.bound("key", free.where)))
+    except Exception as error:
+        explain(error, rows, free.where, request)
+        raise
 
 
 def make_request(*, share: bool, wait: Duration | None, skip_locked: bool = False) -> LockRequest:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from leasehold.errors import ConfigurationError
 from leasehold.sql.errors import mysql_code
-from leasehold.sql.row_locks.lock_request import changed_since, deadlock
+from leasehold.sql.row_locks.lock_request import changed_since, deadlock, lock_one, lock_some
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -51,11 +51,7 @@ async def lock_these(
 async def lock_free(wire: Wire, rows: Rows, free: Free, request: LockRequest) -> list[Row]:
     """Lock what is not locked."""
     words = await _words(wire, request)
-    try:
-        return rows.read(await wire.query(free.select(rows, words), rows.bound("key", free.where)))
-    except Exception as error:
-        _explain(error, rows, free.where, request)
-        raise
+    return await lock_some(wire, rows, free, request, words=words, explain=_explain)
 
 
 async def _words(wire: Wire, request: LockRequest) -> str:
@@ -92,11 +88,7 @@ async def _lock_in_time(
 
 
 async def _lock(wire: Wire, rows: Rows, key: Mapping[str, Any], request: LockRequest, words: str) -> Row | None:
-    try:
-        return rows.one(rows.read(await wire.query(rows.select(key, words), rows.bound("key", key))), key)
-    except Exception as error:
-        _explain(error, rows, key, request)
-        raise
+    return await lock_one(wire, rows, key, request, words=words, explain=_explain)
 
 
 def _explain(error: Exception, rows: Rows, key: Mapping[str, Any], request: LockRequest) -> None:

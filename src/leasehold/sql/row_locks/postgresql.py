@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from leasehold.sql.errors import sqlstate
-from leasehold.sql.row_locks.lock_request import changed_since, deadlock
+from leasehold.sql.row_locks.lock_request import changed_since, deadlock, lock_one, lock_some
 from leasehold.sql.savepoints import behind_a_savepoint
 
 if TYPE_CHECKING:
@@ -43,11 +43,7 @@ async def lock_these(
 
 async def lock_free(wire: Wire, rows: Rows, free: Free, request: LockRequest) -> list[Row]:
     """Lock what is not locked."""
-    try:
-        return rows.read(await wire.query(free.select(rows, _words(request)), rows.bound("key", free.where)))
-    except Exception as error:
-        _explain(error, rows, free.where, request)
-        raise
+    return await lock_some(wire, rows, free, request, words=_words(request), explain=_explain)
 
 
 async def _lock_in_time(
@@ -71,11 +67,7 @@ def _words(request: LockRequest) -> str:
 
 
 async def _lock(wire: Wire, rows: Rows, key: Mapping[str, Any], request: LockRequest, words: str) -> Row | None:
-    try:
-        return rows.one(rows.read(await wire.query(rows.select(key, words), rows.bound("key", key))), key)
-    except Exception as error:
-        _explain(error, rows, key, request)
-        raise
+    return await lock_one(wire, rows, key, request, words=words, explain=_explain)
 
 
 def _explain(error: Exception, rows: Rows, key: Mapping[str, Any], request: LockRequest) -> None:

@@ -35,11 +35,8 @@ def _in_transaction(driver: Any) -> bool:
     return bool(status & _IN_TRANSACTION)
 
 
-class MysqlWire:
-    """A connection that blocks."""
-
+class _Base:
     dialect = "mysql"
-    is_async = False
     holds_objects = False
 
     def __init__(self, connection: Any, rows: Any) -> None:
@@ -48,6 +45,12 @@ class MysqlWire:
 
     def transaction(self) -> Transaction:
         return mysql_transaction(self.driver)
+
+
+class MysqlWire(_Base):
+    """A connection that blocks."""
+
+    is_async = False
 
     async def query(self, statement: str, values: Mapping[str, object]) -> Answer:
         with self.driver.cursor(self._rows) as cursor:  # the connection's own class may give other rows
@@ -56,19 +59,10 @@ class MysqlWire:
             return Answer(rows, cursor.rowcount, column_names(cursor.description))
 
 
-class AsyncMysqlWire:
+class AsyncMysqlWire(_Base):
     """A connection that is awaited."""
 
-    dialect = "mysql"
     is_async = True
-    holds_objects = False
-
-    def __init__(self, connection: Any, rows: Any) -> None:
-        self.driver = connection
-        self._rows = rows
-
-    def transaction(self) -> Transaction:
-        return mysql_transaction(self.driver)
 
     async def query(self, statement: str, values: Mapping[str, object]) -> Answer:
         async with self.driver.cursor(self._rows) as cursor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import psycopg
 from psycopg.pq import PipelineStatus, TransactionStatus
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["AsyncPsycopgWire", "PsycopgWire", "make_wire", "psycopg_transaction"]
 
 AnyConnection = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
+C = TypeVar("C", bound=AnyConnection)
 
 
 def psycopg_transaction(driver: AnyConnection) -> Transaction:
@@ -31,18 +32,21 @@ def psycopg_transaction(driver: AnyConnection) -> Transaction:
     return Transaction.AUTOCOMMIT if driver.autocommit else Transaction.OPENS
 
 
-class PsycopgWire:
-    """A `psycopg.Connection`."""
-
+class _Base(Generic[C]):
     dialect = "postgresql"
-    is_async = False
     holds_objects = False
 
-    def __init__(self, connection: psycopg.Connection[Any]) -> None:
-        self.driver = connection
+    def __init__(self, connection: C) -> None:
+        self.driver: C = connection
 
     def transaction(self) -> Transaction:
         return psycopg_transaction(self.driver)
+
+
+class PsycopgWire(_Base[psycopg.Connection[Any]]):
+    """A `psycopg.Connection`."""
+
+    is_async = False
 
     async def query(self, statement: str, values: Mapping[str, object]) -> Answer:
         # A cursor of our own: the connection's default may give other rows, or take values in another form.
@@ -52,18 +56,10 @@ class PsycopgWire:
             return Answer(rows, cursor.rowcount, column_names(cursor.description))
 
 
-class AsyncPsycopgWire:
+class AsyncPsycopgWire(_Base[psycopg.AsyncConnection[Any]]):
     """A `psycopg.AsyncConnection`."""
 
-    dialect = "postgresql"
     is_async = True
-    holds_objects = False
-
-    def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
-        self.driver = connection
-
-    def transaction(self) -> Transaction:
-        return psycopg_transaction(self.driver)
 
     async def query(self, statement: str, values: Mapping[str, object]) -> Answer:
         async with psycopg.AsyncCursor(self.driver, row_factory=tuple_row) as cursor:
