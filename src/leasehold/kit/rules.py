@@ -96,7 +96,7 @@ class Queued(NamedTuple):
 
     @property
     def early_recheck(self) -> float:
-        """For a store that does not notify when a holder expires: the first in line looks at that very moment."""
+        """For a store that does not notify when a holder expires: the first waiter looks at that very moment."""
         if self.ahead or self.ends is None:
             return self.recheck
         return min(self.recheck, max(self.ends, SHORTEST_RECHECK))

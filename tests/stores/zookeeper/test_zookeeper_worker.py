@@ -425,7 +425,7 @@ def test_the_thread_sleeps_until_its_next_look_or_until_it_is_woken(bench: Bench
         sleeping.start()
         sleeping.join(LIMIT)
         assert not sleeping.is_alive()
-        assert worker._bell.empty(), "it was woken for all of that"
+        assert worker._wakeups.empty(), "it was woken for all of that"
 
 
 class Bell:
@@ -447,7 +447,7 @@ class Bell:
 def test_the_thread_sleeps_no_longer_than_timers_can_be_trusted(bench: Bench, wake: float, sleeps: float) -> None:
     worker = SessionWorker(bench.runtime.now, "/tree")
     bell: Any = Bell()
-    worker._bell = bell
+    worker._wakeups = bell
     worker._sleep(bench.runtime.now() + wake)
     assert bell.timeouts == [pytest.approx(sleeps)]
     worker.wake()
@@ -473,7 +473,7 @@ def test_a_thread_is_started_for_the_first_session_and_no_second_one(
     monkeypatch.setattr(session_worker, "start_new_thread", lambda start, _: started.append(start.__self__))
     worker = SessionWorker(bench.runtime.now, "/tree")
     bell: Any = Bell()
-    worker._bell = bell
+    worker._wakeups = bell
     assert worker.close() is True
     assert started == []
     worker.add(bench.session())

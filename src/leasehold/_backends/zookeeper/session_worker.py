@@ -46,7 +46,7 @@ class SessionWorker:
     def __init__(self, now: Callable[[], float], root: str) -> None:
         self._now = now
         self._root = root
-        self._bell: SimpleQueue[None] = SimpleQueue()
+        self._wakeups: SimpleQueue[None] = SimpleQueue()
         self._sessions: list[Session] = []
         self._mutex = threading.RLock()
         self._thread: int | None = None
@@ -54,7 +54,7 @@ class SessionWorker:
 
     def wake(self) -> None:
         """Make it look at its sessions now. May be called from any thread, and from a signal handler."""
-        self._bell.put(None)
+        self._wakeups.put(None)
 
     def add(self, session: Session) -> None:
         """Keep a new session."""
@@ -113,9 +113,9 @@ class SessionWorker:
 
     def _sleep(self, wake: float) -> None:
         try:
-            self._bell.get(timeout=min(max(wake - self._now(), 0.0), LONGEST_SLEEP))
+            self._wakeups.get(timeout=min(max(wake - self._now(), 0.0), LONGEST_SLEEP))
             while True:
-                self._bell.get_nowait()
+                self._wakeups.get_nowait()
         except Empty:
             return
 

@@ -56,7 +56,7 @@ async def a_paused_waiter_does_not_stop_the_queue_for_ever(lab: Lab) -> None:
     lease = await client.lock("x").acquire(timeout=lab.ttl * 30)
     await lease.release()
     child.signal(signal.SIGCONT)
-    assert child.line().startswith("held"), "it stands in line again when it wakes"
+    assert child.line().startswith("held"), "it waits in the queue again when it wakes"
     child.say("check")
     assert child.line() == "ok", "and never returns a lease that is over"
 

@@ -3,7 +3,7 @@
 -- KEYS   1-6 as in queue.lua; 7 a key that is there while the name is paused, by which a list of all names finds it
 -- ARGV   1 for how long (ms); 0: resume   2 description of who and why
 -- Reply  1 paused, or resumed; 0 it was not paused
--- Invariant: touches no grant and no place. Resuming hands the lock to the next in line.
+-- Invariant: touches no grant and no place. Resuming hands the lock to the next waiter.
 -- include clock.lua
 -- include queue.lua
 write_first()

@@ -1,4 +1,4 @@
--- Give a lock back, and hand it to the next in line.
+-- Give a lock back, and hand it to the next waiter.
 --
 -- KEYS   1-6 as in queue.lua; 7 the mark from which the holder learns that it was broken at once
 -- ARGV   1 owner   2 fence
