@@ -447,7 +447,7 @@ async def test_a_batch_that_ends_early_has_its_delegate_take_a_place_at_once(sce
     assert scene.line.batch is not None
     scene.line.batch.left = 0
     await first.release()
-    await scene.until(lambda: scene.tasks[1].done())
+    await scene.until(scene.tasks[1].done)
     await (await scene.tasks[1]).release()
     await (await scene.tasks[2]).release()
     assert await scene.in_the_store() == ([], 0)
