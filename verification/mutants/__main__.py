@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import TYPE_CHECKING
 
 from verification.mutants import MUTANTS
 from verification.mutants.runner import SLOWNESS, hunt
-from verification.mutants.table import record
+from verification.mutants.table import record, results
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,17 +21,22 @@ if TYPE_CHECKING:
 def main(arguments: list[str] | None = None) -> int:
     """0: all were caught. 1: one survived, or the library itself did not."""
     options = _parser().parse_args(arguments)
-    if not options.only and not options.after:
+    if not options.only and not options.after and not options.missing:
         for store in SLOWNESS:
             baseline = hunt(None, options.baseline, store)
             if baseline.caught_by is not None:
                 print(f"the library itself fails: {baseline.caught_by}; run python -m verification.simulation")
                 return 1
     chosen = [mutant for mutant in _after(options.after) if not options.only or options.only in mutant.id]
+    if options.missing:
+        known = results()
+        chosen = [mutant for mutant in chosen if not known.get(mutant.id, {}).get("caught_by")]
     survivors, needed, found = [], [], {}
     print(f"{'mutant':34} {'caught by':44} {'seeds':>6} {'seconds':>8}")
     with ThreadPoolExecutor(options.at_once) as pool:
-        for mutant, verdict in zip(chosen, pool.map(lambda mutant: hunt(mutant, options.seeds), chosen), strict=True):
+        hunts = {pool.submit(hunt, mutant, options.seeds): mutant for mutant in chosen}
+        for done in as_completed(hunts):
+            mutant, verdict = hunts[done], done.result()
             caught = verdict.caught_by or "SURVIVED"
             print(f"{mutant.id:34} {caught:44} {verdict.seeds:6} {verdict.seconds:8.1f}", flush=True)
             found[mutant.id] = verdict
@@ -63,6 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--at-once", type=int, default=2, help="how many hunts run side by side")
     parser.add_argument("--only", help="hunt only mutants whose id contains this text")
     parser.add_argument("--after", help="go on behind this mutant, after a hunt that was interrupted")
+    parser.add_argument("--missing", action="store_true", help="hunt only mutants that results.toml has not as caught")
     parser.add_argument("--record", action="store_true", help="keep what caught each in results.toml, for the table")
     return parser
 

@@ -75,7 +75,7 @@ def planted(mutant: Mutant | None) -> Iterator[dict[str, str]]:
     """The environment of programs that use a copy of the library with this bug."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "src"
-        shutil.copytree(SOURCE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(SOURCE, copy)  # with what is compiled: the times of files are kept, so Python believes it
         if mutant is not None:
             apply(mutant, copy)
         yield {**os.environ, "PYTHONPATH": os.pathsep.join((str(copy), str(ROOT)))}
