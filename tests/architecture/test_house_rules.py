@@ -210,7 +210,7 @@ def test_every_module_says_what_it_is() -> None:
 
 def test_the_core_stays_small() -> None:
     lines = sum(path.read_text().count("\n") for path in (SOURCE / "_core").glob("*.py"))
-    assert lines <= 3_700  # of which the local queue has 600, and lingering 300
+    assert lines <= 3_750  # of which the local queue has 650, and lingering 300
 
 
 def test_every_test_file_has_a_name_of_its_own() -> None:

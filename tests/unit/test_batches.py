@@ -10,10 +10,11 @@ import pytest
 
 from leasehold import Holder, Mode
 from leasehold._core import linger
+from leasehold._core.batch import LONGEST, MOST, Batch, LocalTenure
+from leasehold._core.batch import first_tenure as first_of
+from leasehold._core.batch import next_tenure as next_of
 from leasehold._core.linger import LingeringBatch, LingeringTenure
-from leasehold._core.local_queue import LONGEST, MOST, Batch, LocalQueue, LocalTenure, LocalWaiter
-from leasehold._core.local_queue import first_tenure as first_of
-from leasehold._core.local_queue import next_tenure as next_of
+from leasehold._core.local_queue import LocalQueue, LocalWaiter
 from leasehold._core.states import State
 from leasehold._core.validity import believed_until
 from leasehold.spi import Place

@@ -14,8 +14,8 @@ import pytest
 import leasehold
 from leasehold import BackendError, ConfigurationError, LeaseLost, UnsupportedCapability, events
 from leasehold._core.backoff import GRACE
+from leasehold._core.batch import MOST
 from leasehold._core.linger import LingeringTenure
-from leasehold._core.local_queue import MOST
 from leasehold.testing import ManualStore
 from leasehold.testing.leaks import held_names
 from leasehold.values import Loss, LossReason

@@ -20,7 +20,7 @@ from leasehold import (
     LeaseLost,
     events,
 )
-from leasehold._core import local_queue
+from leasehold._core import batch
 from leasehold._core.local_queue import LocalQueue, LocalWaiter
 from leasehold.testing import ManualStore
 from leasehold.values import Grant, Loss, LossReason
@@ -208,7 +208,7 @@ async def test_fair_is_one_of_two_words(scene: Scene) -> None:
 @story
 async def test_a_batch_ends_after_its_time(scene: Scene) -> None:
     first = await scene.batch(3)
-    scene.store.clock.advance(local_queue.LONGEST)
+    scene.store.clock.advance(batch.LONGEST)
     before = scene.calls.count("release")
     await first.release()
     assert scene.calls.count("release") == before + 1
@@ -219,21 +219,21 @@ async def test_a_batch_ends_after_its_time(scene: Scene) -> None:
 
 @story
 async def test_a_batch_ends_after_so_many(scene: Scene) -> None:
-    lease = await scene.batch(local_queue.MOST + 3)
+    lease = await scene.batch(batch.MOST + 3)
     first, before = lease.fence, scene.calls.count("release")
-    for task in scene.tasks[1 : local_queue.MOST + 1]:
+    for task in scene.tasks[1 : batch.MOST + 1]:
         await lease.release()
         lease = await task
-    assert lease.fence == first + local_queue.MOST
+    assert lease.fence == first + batch.MOST
     assert scene.calls.count("release") == before
     await lease.release()
     assert scene.calls.count("release") == before + 1
-    assert (await scene.tasks[local_queue.MOST + 1]).fence > first + local_queue.MOST
+    assert (await scene.tasks[batch.MOST + 1]).fence > first + batch.MOST
 
 
 @story
 async def test_a_lease_with_less_than_half_its_time_is_not_passed_on(scene: Scene) -> None:
-    local_queue_longest, local_queue.LONGEST = local_queue.LONGEST, 1000.0
+    longest, batch.LONGEST = batch.LONGEST, 1000.0
     try:
         first = await scene.batch(2, ttl=30)
         assert scene.client._opened is not None
@@ -243,7 +243,7 @@ async def test_a_lease_with_less_than_half_its_time_is_not_passed_on(scene: Scen
         await first.release()
         assert scene.calls.count("release") == before + 1
     finally:
-        local_queue.LONGEST = local_queue_longest
+        batch.LONGEST = longest
 
 
 @story
@@ -412,10 +412,10 @@ async def test_a_delegate_that_a_batch_may_serve_takes_a_place_when_the_batch_ha
 ) -> None:
     await scene.batch(3)
     before = scene.calls.count("join")
-    scene.store.clock.advance(local_queue.LONGEST * 0.99)
+    scene.store.clock.advance(batch.LONGEST * 0.99)
     await asyncio.sleep(0)
     assert scene.calls.count("join") == before
-    scene.store.clock.advance(local_queue.LONGEST * 0.01)
+    scene.store.clock.advance(batch.LONGEST * 0.01)
     await scene.until(lambda: scene.line.place is not None)
     assert scene.calls.count("join") == before + 1
 

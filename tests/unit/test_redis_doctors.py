@@ -428,8 +428,13 @@ def test_a_replica_of_a_node_is_a_warning(count: str, level: Level) -> None:
     [
         ([None, None, None], "memory of grants", WARNING, "not been used since it started"),
         ([b"other", b"1000", b"30000/3"], "memory of grants", WARNING, "not been used since it started"),
-        ([b"abc", b"1000", b"60000/3"], "terms", PROBLEM, "max_ttl=60 as one of 3 nodes, and this URL has max_ttl=30"),
-        ([b"abc", b"1000", b"30000/5"], "terms", PROBLEM, "as one of 5 nodes"),
+        (
+            [b"abc", b"1000", b"60000/3"],
+            "settings",
+            PROBLEM,
+            "max_ttl=60 as one of 3 nodes, and this URL has max_ttl=30",
+        ),
+        ([b"abc", b"1000", b"30000/5"], "settings", PROBLEM, "as one of 5 nodes"),
         ([b"abc", b"1000", b"30000/3"], "memory of grants", OK, "it votes"),
         ([b"abc", b"66000", b"30000/3"], "memory of grants", OK, "it votes"),
         ([b"abc", b"66100", b"30000/3"], "memory of grants", WARNING, "it sits out for 0.1 s more"),

@@ -31,7 +31,9 @@ PAGES = ("", "leaders", "jobs", "keys", "queue", "partitions", "doctor", "audit"
 def waiting_for(client: leasehold.Client, name: str, count: int = 1) -> Iterator[None]:
     """So many waiters in the queue of a lock that somebody holds."""
     threads = [
-        threading.Thread(target=lambda: client.lock(name, reason="my turn").acquire(60).release()) for _ in range(count)
+        # Waiters of one client that share a place would be one line in the store's queue.
+        threading.Thread(target=lambda: client.lock(name, reason="my turn", fair="strict").acquire(60).release())
+        for _ in range(count)
     ]
     for thread in threads:
         thread.start()

@@ -7,6 +7,7 @@ from verification.mutants.catalogue import Mutant
 __all__ = ["LOCAL_QUEUE_MUTANTS"]
 
 _QUEUE = "_core/local_queue.py"
+_BATCH = "_core/batch.py"
 _TESTS = "tests/unit/test_local_queue.py"
 _LINGER = "_core/linger.py"
 _LINGER_TESTS = "tests/unit/test_linger.py"
@@ -17,14 +18,14 @@ LOCAL_QUEUE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "local-fence-reused",
         "a lease that is passed on has the fence of the one before",
-        _QUEUE,
+        _BATCH,
         "Grant(grant.claim, grant.fence + 1, ",
         "Grant(grant.claim, grant.fence, ",
     ),
     Mutant(
         "local-trusted-anew",
         "a lease that is passed on is trusted as if the store had just granted it",
-        _QUEUE,
+        _BATCH,
         "    tenure.deadline = min(batch.trusted, tenure.ends)\n",
         "",
     ),
@@ -45,7 +46,7 @@ LOCAL_QUEUE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "local-batch-without-end",
         "a batch goes on for as long as its fences last",
-        _QUEUE,
+        _BATCH,
         "self.left > 0 and now < self.until and is_long_enough",
         "self.left > 0 and is_long_enough",
     ),
@@ -198,7 +199,7 @@ LOCAL_QUEUE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "local-delegate-asks-during-its-batch",
         "the last of a batch asks for its next place and is passed over: four threads have three grants a batch",
-        _QUEUE,
+        _BATCH,
         "is_enough and now < self.until and not self.is_over()",
         "False",
         (f"{_TESTS}::test_who_comes_during_a_batch_takes_the_place_for_the_next_and_all_of_the_batch_are_served",),
@@ -222,7 +223,7 @@ LOCAL_QUEUE_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "local-batch-serves-more-than-it-has",
         "a line that is longer than a batch has no place in the store while the batch goes on",
-        _QUEUE,
+        _BATCH,
         "len(self.queue.waiting) <= self.left",
         "True",
         ("tests/unit/test_batches.py::test_a_batch_serves_all_in_line_if_it_has_a_fence_for_each_and_time",),

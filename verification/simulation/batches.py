@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from leasehold._core import local_queue
+from leasehold._core import batch
+from leasehold._core.batch import LocalTenure
 from leasehold._core.linger import LingeringTenure
-from leasehold._core.local_queue import LocalQueue, LocalTenure
+from leasehold._core.local_queue import LocalQueue
 from leasehold._core.states import State
 
 if TYPE_CHECKING:
@@ -103,12 +104,12 @@ class Batches:
             self._lingered(tenure, first)
         elif called_at > self._began.get(grant.claim.owner, math.inf):
             self._history.violate("served before those who wait elsewhere", f"{what} was asked for after its grant")
-        if grant.fence > first + local_queue.MOST:
+        if grant.fence > first + batch.MOST:
             self._history.violate("a batch without bound", f"{what}, the first had {first}")
         if isinstance(tenure, LingeringTenure):
             return
         passed_at = self._released.get((tenure.name, grant.fence - 1), -math.inf)
-        if passed_at > self._began.get(grant.claim.owner, math.inf) + local_queue.LONGEST * 1.02 + SLACK:
+        if passed_at > self._began.get(grant.claim.owner, math.inf) + batch.LONGEST * 1.02 + SLACK:
             self._history.violate("a batch that lasts too long", f"{what}, granted at {granted_at:.3f}")
 
     def _lingered(self, tenure: LingeringTenure, first: int) -> None:

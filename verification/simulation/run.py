@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from leasehold._core import local_queue
+from leasehold._core import batch
 from verification.simulation.batches import Batches
 from verification.simulation.checkers import Beliefs, fence_disorder
 from verification.simulation.history import History, Violation, last_lines, trace_hash
@@ -120,7 +120,7 @@ class _Run:
         world.on_step = look
         ttl = random.choice([0.6, 1.0, 2.0, 3.0])
         stage.prepare(ttl, queueing=queueing, forgetful=program.forgetful)
-        local_queue.LONGEST = random.choice([0.05, ttl, 3 * ttl])
+        batch.LONGEST = random.choice([0.05, ttl, 3 * ttl])
         mutexes = ("one", "two")[: random.choice([1, 2])]
         self._scene = Scene(
             self._history,
@@ -266,7 +266,7 @@ def _quiet() -> Iterator[list[str]]:
     """No logging, no warnings about leases that were dropped on purpose, no garbage collector to disturb the order."""
     logger = logging.getLogger("leasehold")
     level, propagate, collecting = logger.level, logger.propagate, gc.isenabled()
-    longest = local_queue.LONGEST
+    longest = batch.LONGEST
     complaints = _Complaints()
     logger.addHandler(complaints)
     logger.setLevel(logging.ERROR)
@@ -277,7 +277,7 @@ def _quiet() -> Iterator[list[str]]:
             warnings.simplefilter("ignore", ResourceWarning)
             yield complaints.seen
     finally:
-        local_queue.LONGEST = longest
+        batch.LONGEST = longest
         if collecting:
             gc.enable()
         logger.setLevel(level)

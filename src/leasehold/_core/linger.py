@@ -19,9 +19,9 @@ import weakref
 from typing import TYPE_CHECKING
 
 from leasehold._core.backoff import GRACE
+from leasehold._core.batch import MOST, Batch, LocalTenure
 from leasehold._core.events import Acquired
 from leasehold._core.local_acquire import LocalAttempt
-from leasehold._core.local_queue import MOST, Batch, LocalTenure
 from leasehold._core.release import give_back
 from leasehold._core.states import HELD, LOST, RELEASED
 from leasehold._log import is_logged

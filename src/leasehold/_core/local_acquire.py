@@ -18,7 +18,8 @@ from leasehold.spi import Place
 from leasehold.values import Grant, Refusal
 
 if TYPE_CHECKING:
-    from leasehold._core.local_queue import LocalQueues, LocalTenure, LocalWaiter
+    from leasehold._core.batch import LocalTenure
+    from leasehold._core.local_queue import LocalQueues, LocalWaiter
     from leasehold._core.tenure import Tenure
     from leasehold._face.lock_spec import LockSpec
 

@@ -3,7 +3,7 @@
 That one is the *delegate*.
 
 A grant out of the store's queue belongs to the first waiter, and with it a *batch*: all that waited here when the store
-granted, at most `MOST` and for at most `LONGEST` seconds. A release inside the batch passes the tenure on
+granted, at most `batch.MOST` and for at most `batch.LONGEST` seconds. A release inside the batch passes the tenure on
 without a request, under the next of the fences that the store keeps free behind that of the grant (`Grant.spare`): it
 is higher than the one before, and lower than that of any other grant. Then the lock goes back to the store, where
 other clients wait. So a waiter elsewhere is overtaken by one batch at most.
@@ -25,25 +25,23 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
+from leasehold._core.batch import MOST, first_tenure, next_tenure
 from leasehold._core.states import HELD, State
-from leasehold._core.tenure import Tenure
 from leasehold.spi import Embedded, Place
-from leasehold.values import Capability, Grant
+from leasehold.values import Capability
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
+    from leasehold._core.batch import Batch, LocalTenure
     from leasehold._core.keeper import Keeper
-    from leasehold._core.open_client import OpenClient
     from leasehold._core.waiting_calls import WaitingCalls
     from leasehold._face.lock_spec import LockSpec
     from leasehold.spi import Backend, Runtime, Signal
-    from leasehold.values import Holder, Refusal
+    from leasehold.values import Grant, Holder, Refusal
 
-__all__ = ["Batch", "LocalQueue", "LocalQueues", "LocalTenure", "LocalWaiter", "local_queues"]
+__all__ = ["LocalQueue", "LocalQueues", "LocalWaiter", "local_queues"]
 
-MOST = 64  # hand-overs of one batch
-LONGEST = 0.05  # seconds after the grant in which a batch passes its tenure on
 SWEEP_AT_LEAST = 64
 
 
@@ -131,78 +129,6 @@ class LocalQueue:
         if first is not None and first is self.delegate and self.is_asking:
             first = waiting[1] if len(waiting) > 1 else None
         return first if first is not None and first.arrival <= batch.last else None
-
-
-class Batch:
-    """One grant of the store that several calls use, one after the other."""
-
-    __slots__ = ("last", "left", "present", "queue", "trusted", "until")
-
-    is_parked = False  # see `linger`
-
-    def __init__(self, queue: LocalQueue, grant: Grant, now: float, trusted: float) -> None:
-        self.queue: LocalQueue = queue
-        self.last: int = queue.arrivals  # a later one has to wait for the next batch
-        self.left: int = min(grant.spare, MOST)
-        self.until: float = now + LONGEST
-        self.trusted: float = trusted  # until when the grant may be trusted, whatever max_hold a holder has
-        self.present: weakref.ref[LocalTenure] | None = None
-
-    def is_over(self) -> bool:
-        """Whether its tenure has ended."""
-        tenure = None if self.present is None else self.present()
-        return tenure is None or tenure.state is not HELD
-
-    def serves_all_until(self, waiter: LocalWaiter, now: float) -> float:
-        """Until when it may still serve this waiter and all ahead of it; 0 if it cannot."""
-        is_enough = waiter.arrival <= self.last and len(self.queue.waiting) <= self.left
-        return self.until if is_enough and now < self.until and not self.is_over() else 0.0
-
-    def passes_on(self, tenure: LocalTenure, now: float) -> bool:
-        """Whether another one may have it now: with at least half of what the store gave still to go."""
-        is_long_enough = self.trusted - now >= tenure.grant.ttl / 2
-        return self.left > 0 and now < self.until and is_long_enough and not tenure.perhaps_freed
-
-
-class LocalTenure(Tenure):
-    """A tenure of a batch."""
-
-    __slots__ = ()
-
-    batch: Batch
-
-    def confirm(self, answer: Grant, sent: float, now: float) -> None:
-        """A renewal is one of the whole batch."""
-        super().confirm(answer, sent, now)
-        if self.state is HELD:
-            self.batch.trusted = max(self.batch.trusted, self.trusted_until(sent, answer.ttl))
-
-    def pass_on(self, opened: OpenClient) -> bool:
-        """Give it to the next one; False if it has to be given back to the store."""
-        return opened.local is not None and opened.local.pass_on(self)
-
-
-def first_tenure(queue: LocalQueue, waiter: LocalWaiter, grant: Grant, since: float, now: float) -> LocalTenure:
-    """The tenure of a grant of the store, for the first waiter."""
-    spec = waiter.call.spec
-    tenure = LocalTenure(spec.name, grant, since, renew=True, max_hold=spec.max_hold)
-    tenure.batch = batch = Batch(queue, grant, now, tenure.trusted_until(since, grant.ttl))
-    tenure.taker = waiter.taker
-    batch.present = weakref.ref(tenure)
-    return tenure
-
-
-def next_tenure(before: LocalTenure, waiter: LocalWaiter, now: float) -> LocalTenure:
-    """The tenure of the next one in a batch: the same grant of the store, under the next fence."""
-    batch, grant, spec = before.batch, before.grant, waiter.call.spec
-    grant = Grant(grant.claim, grant.fence + 1, grant.ttl, grant.since, False, grant.spare - 1)  # noqa: FBT003
-    tenure = LocalTenure(spec.name, grant, now, renew=True, max_hold=spec.max_hold)
-    tenure.batch = batch
-    tenure.deadline = min(batch.trusted, tenure.ends)
-    tenure.due, tenure.ttl, tenure.confirmed = before.due, before.ttl, before.confirmed
-    tenure.under_way, tenure.failure, tenure.doubtful = before.under_way, before.failure, before.doubtful
-    tenure.taker = waiter.taker
-    return tenure
 
 
 class LocalQueues:

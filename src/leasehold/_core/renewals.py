@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractContextManager
 
+    from leasehold._core.batch import Batch
     from leasehold._core.event_dispatcher import EventDispatcher
     from leasehold._core.events import Events
-    from leasehold._core.local_queue import Batch
     from leasehold._core.tenure import Tenure
     from leasehold.spi import Backend, Runtime, Signal
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import weakref
     from collections.abc import Iterable
 
-    from leasehold._core.local_queue import Batch
+    from leasehold._core.batch import Batch
     from leasehold.values import Grant
 
 __all__ = ["Tenure", "Watcher", "notify"]
