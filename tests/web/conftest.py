@@ -1,11 +1,11 @@
-"""Debian's chromium, started once, and a page that must not report a problem by the end of its test."""
+"""A page of Debian's Chromium that must not report a problem by the end of its test."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import pytest
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 
 import leasehold
 from tests.waiting import LIMIT
@@ -16,21 +16,7 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser, ConsoleMessage, Page
 
-ARGUMENTS = [
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-]  # fmt: skip
-
-
 expect.set_options(timeout=LIMIT * 1000)  # a condition that holds ends the wait at once
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=ARGUMENTS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture
