@@ -358,3 +358,33 @@ def test_a_task_that_is_cancelled_again_while_it_releases_still_frees_its_lock()
             assert await client.inspect("x") is None
 
     on_a_loop(main())
+
+
+def test_a_task_cancelled_again_in_its_withdrawal_leaves_nothing() -> None:
+    async def main() -> None:
+        store = ManualStore()
+        async with store.connect_async() as client:
+            store.faults.delay_next_reply(5, "try_acquire")
+            backend: Any = client._open().backend
+            withdraw, begun, may_go_on = backend.withdraw, asyncio.Event(), asyncio.Event()
+
+            async def withdraw_slowly(*subject: Any, **options: Any) -> None:
+                begun.set()
+                await may_go_on.wait()
+                await withdraw(*subject, **options)
+
+            backend.withdraw = withdraw_slowly
+            task = asyncio.create_task(client.lock("x").try_acquire())
+            while "try_acquire" not in store.faults.calls:
+                await asyncio.sleep(0)
+            task.cancel()
+            await begun.wait()
+            task.cancel()
+            await asyncio.sleep(0.01)
+            assert not task.done(), "the clean-up is not over"
+            may_go_on.set()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert await client.inspect("x") is None
+
+    on_a_loop(main())

@@ -293,6 +293,7 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         _ATTEMPT,
         "        await self._runtime.shielded(withdraw_now)\n",
         "        await withdraw_now()\n",
+        ("tests/faces/test_cancel_on_loss.py::test_a_task_cancelled_again_in_its_withdrawal_leaves_nothing",),
     ),
     Mutant(
         "B8-no-recheck",
