@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from datetime import UTC, datetime, timedelta
+from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -438,3 +440,15 @@ def test_a_schema_is_refused_where_there_is_none(file: sqlite3.Connection) -> No
     with pytest.raises(ConfigurationError, match="schema= is for PostgreSQL"):
         placed.restock(file, {"a": 1})
     assert '"x".leasehold_reservation' in placed.schema()
+
+
+def test_a_basket_is_taken_in_one_order_however_it_was_written(file: sqlite3.Connection) -> None:
+    """Two baskets that are taken in different orders can wait for each other in a database that locks rows."""
+    STOCK.restock(file, dict.fromkeys("abcde", 99))
+    statements: list[str] = []
+    file.set_trace_callback(statements.append)
+    for basket in permutations("abcde", 4):
+        statements.clear()
+        STOCK.reserve(file, dict.fromkeys(basket, 1))
+        changes = [each for each in statements if re.match(r"\s*UPDATE\s+leasehold_stock", each)]
+        assert re.findall(r"'([a-e])'", " ".join(changes)) == sorted(basket)

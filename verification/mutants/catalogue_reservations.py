@@ -75,7 +75,7 @@ RESERVATION_MUTANTS: tuple[Mutant, ...] = (
         _STEPS,
         "while (item := min((each for each in changes if each not in done), key=in_order, default=None)) is not None:",
         "while (item := min(set(changes) - set(done), key=lambda x: hash((x, id(wanted))), default=None)) is not None:",
-        (_TESTS, "-k", "whatever_order and postgresql"),
+        ("tests/unit/test_reservation_steps.py::test_a_basket_is_taken_in_one_order_however_it_was_written",),
     ),
     Mutant(
         "RV-records-are-not-kept",
