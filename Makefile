@@ -69,6 +69,8 @@ sim: setup  ## the simulation, long form
 	$(RUN) -m verification.simulation --store etcd --seeds 3000
 	$(RUN) -m verification.simulation --store zookeeper --seeds 2000
 	$(RUN) -m verification.simulation --store redlock --seeds 1000
+	$(RUN) -m verification.simulation --program jobs --seeds 5000
+	for store in sqlite redis etcd nats; do $(RUN) -m verification.simulation --program jobs --store $$store --seeds 500 || exit 1; done
 
 goals: setup  ## a million fenced updates without a lost one, a million grants without a fence twice; about an hour of processor time
 	$(RUN) -m verification.simulation.goals --updates 1000000 --jobs 2

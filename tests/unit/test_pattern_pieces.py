@@ -28,7 +28,7 @@ from leasehold.testing import ManualStore
 from tests.unit.test_core_time import Script, fails
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
 NOW = 1_000.0
 AWAY, SILENT, REJECTED = BackendUnavailable("away"), OutcomeUnknown("no answer"), BackendRejected("no rights")
@@ -209,7 +209,65 @@ def test_a_run_that_could_not_be_recorded_says_that_it_may_run_again(
     assert type(raised.value) is (BackendRejected if error is None else ZeroDivisionError)
     assert any("may run again" in note for note in raised.value.__notes__)
     assert steps.client.inspect("job") is None, "the lock is given back"
-    assert len(seen) == 1
+    assert [event.recorded for event in seen] == [False]
+
+
+def test_a_failure_that_could_not_be_written_down_is_not_told_to_be(steps: Steps) -> None:
+    job, seen = ended(steps)
+    Script(steps.client, "write", lambda *_: fails(AWAY))
+    with pytest.raises(ZeroDivisionError), job.attempt():
+        raise ZeroDivisionError
+    assert [(event.failed, event.recorded) for event in seen] == [(True, False)]
+
+
+@pytest.mark.parametrize("options", [{}, {"max_hold": 5}], ids=["ttl", "max_hold"])
+def test_a_run_does_not_begin_when_its_lease_is_lost_before(steps: Steps, options: dict[str, Any]) -> None:
+    job, seen = ended(steps, ttl=10, **options)
+
+    async def slow(_: str, fence: float, read: Callable[[], Awaitable[Any]]) -> Any:
+        reading = await read()
+        if fence:
+            steps.store.clock.advance(20)
+        return reading
+
+    Script(steps.client, "read", slow)
+    with pytest.raises(LeaseLost) as lost, job.attempt():
+        pytest.fail("began without a lease")
+    assert not lost.value.completed
+    assert seen == []
+
+
+@pytest.mark.parametrize("options", [{}, {"max_hold": 5}], ids=["ttl", "max_hold"])
+def test_a_grant_that_ran_out_before_it_arrived_is_not_the_lock_of_another(
+    steps: Steps, options: dict[str, Any]
+) -> None:
+    job, _ = ended(steps, ttl=10, **options)
+
+    async def slow(_: object, __: float, acquire: Callable[[], Awaitable[Any]]) -> Any:
+        answer = await acquire()
+        if len(script.untils) == 1:
+            steps.store.clock.advance(6 if options else 11)
+        return answer
+
+    script = Script(steps.client, "try_acquire", slow)
+    with job.attempt() as run_:
+        assert run_
+
+
+def test_a_lock_that_another_has_is_asked_for_once_however_long_that_took(steps: Steps) -> None:
+    job, _ = ended(steps, ttl=10)
+
+    async def slow(_: object, __: float, acquire: Callable[[], Awaitable[Any]]) -> Any:
+        answer = await acquire()
+        steps.store.clock.advance(11)
+        return answer
+
+    with steps.store.connect() as other, other.lock("job", ttl=60).hold():
+        script = Script(steps.client, "try_acquire", slow)
+        with job.attempt() as skipped:
+            assert not skipped
+            assert skipped.runner is not None
+    assert len(script.untils) == 1
 
 
 def test_on_an_event_loop_a_cancelled_run_gives_its_lock_back_and_may_run_again() -> None:

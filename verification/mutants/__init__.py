@@ -23,6 +23,7 @@ from verification.mutants.catalogue_local_queue import LOCAL_QUEUE_MUTANTS
 from verification.mutants.catalogue_mysql import MYSQL_MUTANTS
 from verification.mutants.catalogue_mysql_guard import MYSQL_GUARD_MUTANTS
 from verification.mutants.catalogue_nats import NATS_MUTANTS
+from verification.mutants.catalogue_once import ONCE_MUTANTS
 from verification.mutants.catalogue_optimistic import OPTIMISTIC_MUTANTS
 from verification.mutants.catalogue_partitions import PARTITIONS_MUTANTS
 from verification.mutants.catalogue_postgres import POSTGRES_MUTANTS
@@ -69,6 +70,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *LEAVING_MUTANTS,
     *LOCAL_QUEUE_MUTANTS,
     *JOBS_MUTANTS,
+    *ONCE_MUTANTS,
     *INTEGRATIONS_MUTANTS,
     *TELEMETRY_MUTANTS,
     *DASHBOARD_MUTANTS,

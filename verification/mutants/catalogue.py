@@ -30,6 +30,7 @@ class Mutant:
     old: str
     new: str
     tests: tuple[str, ...] = ()  # what pytest is given to catch it; empty: the simulation and the contract hunt it
+    program: str = "everything"  # of the simulation, that has to meet it
 
     @property
     def store(self) -> str:

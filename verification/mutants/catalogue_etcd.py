@@ -335,4 +335,12 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
         "if not own:",
         tests=(f"{_TURNS}::test_a_waiter_is_not_granted_by_the_key_of_another_claim_in_its_place",),
     ),
+    Mutant(
+        "etcd-clock-of-a-standstill",
+        "a clock that was read through a standstill is kept, and a job finds an earlier slot",
+        "_backends/etcd/connection.py",
+        "        if (answered := self._runtime.now()) <= now + SLOW:\n",
+        "        if (answered := self._runtime.now()):\n",
+        tests=("tests/stores/etcd/test_etcd_calls.py::test_a_clock_that_was_read_through_a_standstill_is_asked_again",),
+    ),
 )

@@ -89,9 +89,9 @@ def hunt(mutant: Mutant | None, seeds: int, store: str = "memory") -> Verdict:
         if mutant is not None and mutant.tests:
             return Verdict(_failing_test(mutant.tests, environment), 0, time.monotonic() - started)
         seeds = max(1, seeds // SLOWNESS[store])
-        finished = _run(
-            ["verification.simulation", "--store", store, "--seeds", str(seeds), "--shrink", "0"], environment
-        )
+        program = "everything" if mutant is None else mutant.program
+        words = ["--store", store, "--program", program, "--seeds", str(seeds), "--shrink", "0"]
+        finished = _run(["verification.simulation", *words], environment)
         if finished is None:
             return Verdict("hangs", seeds, time.monotonic() - started)
         verdict = _verdict(finished, seeds, time.monotonic() - started)

@@ -7,14 +7,17 @@ import sys
 
 from verification.simulation.campaign import Totals, report, run_all, tell_shrunk
 from verification.simulation.programs import PROGRAMS
-from verification.simulation.run import STORES, simulate
+from verification.simulation.run import RECORDING, STORES, simulate
 from verification.simulation.schedule import Schedule, parse_kept
 from verification.simulation.shrink import SECONDS
 
 
 def main(arguments: list[str] | None = None) -> int:
     """0: all seeds are clean. 1: a check failed. 2: the negative control lost nothing, so the run is void."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.program == "jobs" and options.store not in RECORDING:
+        parser.error(f"{options.store} has no records, so that no job can run there")
     if options.seed is not None:
         return _replay(options)
     totals = Totals()

@@ -173,6 +173,13 @@ class StoreModel:
         book = self.books.get(key)
         return book is not None and book.withdrawn.get(owner, math.inf) <= self.clock.now()
 
+    def is_in_use(self, key: str) -> bool:
+        """Whether somebody has this name, or stands in the queue for it."""
+        book, now = self.books.get(key), self.clock.now()
+        if book is None:
+            return False
+        return bool(book.waiting) or any(record.expires > now for record in book.records.values())
+
     # --- the observer
 
     def sent(self, process: Process, verb: str, subject: Any) -> None:

@@ -35,6 +35,10 @@ SUMMED = (
     "unfenced_losses",
     "failovers",
     "empty_restarts",
+    "runs",
+    "recorded_runs",
+    "repeated_runs",
+    "skips",
 )
 
 

@@ -1,16 +1,17 @@
 """What the processes of a run are for: a bit of everything, or as many updates or grants as a seed can bring.
 
-`EVERYTHING` looks for mistakes in every way to use a lock. The other two make numbers: they do one thing again and
-again, under the same faults, so that "none in a million" can be said of it.
+`EVERYTHING` looks for mistakes in every way to use a lock. `UPDATES` and `GRANTS` make numbers: they do one thing again
+and again, under the same faults, so that "none in a million" can be said of it. `JOBS` runs jobs once per slot.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from verification.simulation.runner import JobRunner
 from verification.simulation.workloads import Actor
 
-__all__ = ["EVERYTHING", "GRANTS", "PROGRAMS", "UPDATES", "Program"]
+__all__ = ["EVERYTHING", "GRANTS", "JOBS", "PROGRAMS", "UPDATES", "Program"]
 
 
 class Updater(Actor):
@@ -62,9 +63,12 @@ class Program:
     length: float = 1.0  # of the time of faults, in that of a run of everything
     pace: float = 1.0  # of the pauses between operations
     forgetful: bool = False  # the store forgets in every seed, where it can
+    runs_jobs: bool = False
+    remembered: float = 0.0  # seconds for which the store remembers what its processes wrote
 
 
 EVERYTHING = Program(Actor, (3, 4, 5, 6))
 UPDATES = Program(Updater, (30,), length=4.0, pace=0.2)
 GRANTS = Program(Taker, (40,), length=4.0, pace=0.1, forgetful=True)
-PROGRAMS = {"everything": EVERYTHING, "updates": UPDATES, "grants": GRANTS}
+JOBS = Program(JobRunner, (12, 16, 20), length=2.5, runs_jobs=True, remembered=31 * 86_400.0)
+PROGRAMS = {"everything": EVERYTHING, "updates": UPDATES, "grants": GRANTS, "jobs": JOBS}

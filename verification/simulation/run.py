@@ -15,6 +15,7 @@ from verification.simulation.batches import Batches
 from verification.simulation.checkers import Beliefs, fence_disorder
 from verification.simulation.history import History, Violation, last_lines, trace_hash
 from verification.simulation.idempotency import Results
+from verification.simulation.jobs import Jobs
 from verification.simulation.leaders import Leaders
 from verification.simulation.nemesis import Nemesis
 from verification.simulation.network import Link
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from verification.simulation.stage import Stage
     from verification.simulation.world import SimTask
 
-__all__ = ["FORGETFUL", "STORES", "Outcome", "simulate"]
+__all__ = ["FORGETFUL", "RECORDING", "STORES", "Outcome", "simulate"]
 
 STAGES = {  # loaded only for who wants them: some need an interpreter for scripts, or a driver
     "redis": ("verification.simulation.redis.stage", "RedisStage"),
@@ -48,6 +49,7 @@ STORES = ("memory", *STAGES)
 FORGETFUL = frozenset(
     {"redis", "redlock", "nats"}
 )  # stores that are restarted empty, or fail over to one that has less
+RECORDING = frozenset(STORES) - {"redlock", "zookeeper"}  # stores that have records, without which there are no jobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,10 @@ class Outcome:
     fenced_updates: int  # that were acknowledged
     failovers: int
     empty_restarts: int
+    runs: int  # of jobs
+    recorded_runs: int  # that were confirmed
+    repeated_runs: int  # of a slot whose work another run had ended well, and no record says so
+    skips: int  # of jobs
     schedule: tuple[Part, ...]  # what took place, or would have
 
 
@@ -80,6 +86,8 @@ def simulate(
     lines: int | None = 40,
 ) -> Outcome:
     """Run one seed and keep the last lines of its trace. Nothing but these arguments decides what happens."""
+    if program == "jobs" and store not in RECORDING:
+        raise ValueError(f"{store} has no records, so that no job can run there")
     with _quiet() as complaints:
         run = _Run(seed, store, PROGRAMS[program], schedule or Schedule(), complaints)
         try:
@@ -112,14 +120,18 @@ class _Run:
 
         batches = Batches(world, self._history, stage.model)
 
+        ttl = random.choice([0.6, 1.0, 2.0, 3.0])
+        stage.prepare(ttl, queueing=queueing, forgetful=program.forgetful)
+        jobs = Jobs(world, self._history, stage, ttl) if program.runs_jobs else None
+
         def look() -> None:
             beliefs.look()
             leaders.look()
             batches.look()
+            if jobs is not None:
+                jobs.look()
 
         world.on_step = look
-        ttl = random.choice([0.6, 1.0, 2.0, 3.0])
-        stage.prepare(ttl, queueing=queueing, forgetful=program.forgetful)
         batch.LONGEST = random.choice([0.05, ttl, 3 * ttl])
         mutexes = ("one", "two")[: random.choice([1, 2])]
         self._scene = Scene(
@@ -139,6 +151,7 @@ class _Run:
             keeps_until=stage.keeps_until,
             capabilities=stage.capabilities,
             results=Results(self._history) if stage.keeps_records else None,
+            jobs=jobs,
         )
         self._observer = SimRuntime(world.process("observer"))
         self._sites = [self._site(index) for index in range(random.choice([2, 3, 4]))]
@@ -178,6 +191,10 @@ class _Run:
             sum(len(register.acknowledged) for register in self._scene.fenced.values()),
             counts["failovers"],
             counts["empty restarts"],
+            counts["runs"],
+            counts["recorded runs"],
+            counts["repeated runs"],
+            counts["skips"],
             tuple(self._schedule.parts.values()),
         )
 
@@ -194,7 +211,7 @@ class _Run:
 
     async def _script(self) -> None:
         """The phases: trouble, healing, one more contest, the end, and a look at what is left."""
-        random, scene, program = self.world.random, self._scene, self._program
+        world, random, scene, program = self.world, self.world.random, self._scene, self._program
         scene.healed_at = heal_at = scene.ttl * (4 + 5 * random.random()) * program.length
         tasks = []
         for site in self._sites:
@@ -212,6 +229,9 @@ class _Run:
         await self._end_of(tasks, heal_at)
         self._busy_until = self.world.now
         await self._close()
+        if scene.jobs is not None:
+            scene.jobs.close()
+        world.now += program.remembered
         await self._stage.look_for_leaks(self._observer)
 
     async def _end_of(self, tasks: list[SimTask], heal_at: float) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from verification.simulation.network import Link
     from verification.simulation.runtime import SimRuntime
     from verification.simulation.schedule import Schedule
+    from verification.simulation.stage import StoredRecords
     from verification.simulation.watched import Watcher
     from verification.simulation.world import World
 
@@ -31,6 +32,8 @@ class ServerStage:
     faulty: ClassVar[str] = "server"  # what is disturbed, by its name in schedules and traces
     faults_per_ttl: ClassVar[float] = 0.3
     keeps_until = True
+    forgets = False
+    records: StoredRecords | None = None
     drift = 0.0085  # and up to 0.001 of a server's own: almost all that the library's margin allows
     model: StoreModel
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from leasehold._backends.sqlite import inspect, records
+from leasehold._backends.sqlite import statements as sql
 from leasehold._backends.sqlite.backend import SqliteBackend
 from leasehold._backends.sqlite.connection import _CommitFailed
 from leasehold._backends.sqlite.ledger import Ledger
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from verification.simulation.network import Link
     from verification.simulation.runtime import SimRuntime
     from verification.simulation.schedule import Schedule
+    from verification.simulation.stage import StoredRecords
     from verification.simulation.world import World
 
 __all__ = ["SimLedger", "SqliteStage"]
@@ -173,6 +175,7 @@ class SqliteStage:
     delay = 0.0
     keeps_until = True
     keeps_records = True
+    forgets = False
     capabilities = SqliteBackend.capabilities
 
     def __init__(self, world: World, history: History, schedule: Schedule) -> None:
@@ -181,6 +184,7 @@ class SqliteStage:
         self._schedule = schedule
         self.model = LedgerModel(world, history)
         self._ledger = SimLedger(world)
+        self.records: StoredRecords | None = RecordsOfSqlite(world, self._ledger.connection)
         self._queueing = True
         self._healed = False
         self._links: Sequence[Link] = ()
@@ -228,3 +232,22 @@ class SqliteStage:
         if left:
             self._history.violate("remembered for ever", f"{left}")
         connection.close()
+
+
+class RecordsOfSqlite:
+    """The table of records; looking at it is not what the next failure of a commit is for."""
+
+    error = 0.0
+
+    def __init__(self, world: World, connection: sqlite3.Connection) -> None:
+        self._world = world
+        self._connection = connection
+
+    def time(self) -> float:
+        """See `StoredRecords`."""
+        return EPOCH + self._world.now
+
+    def value(self, key: str) -> bytes:
+        """See `StoredRecords`."""
+        row = sqlite3.Connection.execute(self._connection, sql.READ_RECORD, (key,)).fetchone()
+        return b"" if row is None else row[0]

@@ -22,9 +22,21 @@ if TYPE_CHECKING:
     from verification.simulation.schedule import Schedule
     from verification.simulation.world import World
 
-__all__ = ["MemoryStage", "Stage"]
+__all__ = ["MemoryStage", "Stage", "StoredRecords"]
 
 RETENTION = 86_400.0 + 3_600.0
+
+
+class StoredRecords(Protocol):
+    """The records and the time of day of a store, looked at from outside: at no time, and without a network."""
+
+    error: float  # seconds by which a client may read another time of day than the store's
+
+    def time(self) -> float:
+        """What the store's clock shows, in seconds since 1970."""
+
+    def value(self, key: str) -> bytes:
+        """What the record at this key says; empty if there is none."""
 
 
 class Stage(Protocol):
@@ -35,6 +47,8 @@ class Stage(Protocol):
     delay: float  # how much longer than others a waiter may have to wait here
     keeps_until: bool  # whether its calls end at the instant `until`
     keeps_records: bool  # whether it never loses a record that it acknowledged
+    forgets: bool  # whether it may lose in this run what it acknowledged, or its clock may be set
+    records: StoredRecords | None  # None: it has none
     capabilities: frozenset[Capability]
 
     def prepare(self, ttl: float, *, queueing: bool, forgetful: bool = False) -> None:
@@ -60,6 +74,7 @@ class MemoryStage:
     delay = 0.0
     keeps_until = True
     keeps_records = True
+    forgets = False
     capabilities = MemoryBackend.capabilities
 
     def __init__(self, world: World, history: History, _schedule: Schedule | None = None) -> None:
@@ -67,6 +82,7 @@ class MemoryStage:
         self._history = history
         self.model = StoreModel(world, history)
         self._store = MemoryStore(clock=lambda: world.now, wall=lambda: world.now, label="memory://simulated")
+        self.records: StoredRecords | None = RecordsOfMemory(world, self._store)
         self._queueing = True
 
     def prepare(self, ttl: float, *, queueing: bool, forgetful: bool = False) -> None:  # noqa: ARG002 - it never does
@@ -91,3 +107,22 @@ class MemoryStage:
         self._world.now += RETENTION
         if self._store.size:
             self._history.violate("remembered for ever", f"{self._store.size} entries")
+
+
+class RecordsOfMemory:
+    """See `StoredRecords`."""
+
+    error = 0.0
+
+    def __init__(self, world: World, store: MemoryStore) -> None:
+        self._world = world
+        self._store = store
+
+    def time(self) -> float:
+        """See `StoredRecords`."""
+        return self._world.now
+
+    def value(self, key: str) -> bytes:
+        """See `StoredRecords`."""
+        kept = self._store._records._kept.get(key)
+        return b"" if kept is None else kept.value

@@ -187,6 +187,11 @@ class ServerModel(StoreModel):
         """See `StoreModel`."""
         return owner in self._servers.waiting(key)
 
+    def is_in_use(self, key: str) -> bool:
+        """See `StoreModel`."""
+        now = self.clock.now()
+        return bool(self._servers.waiting(key)) or any(each.expires > now for each in self._servers.held(key).values())
+
     def outlived(self, key: str, owner: str) -> bool:  # noqa: ARG002 - an owner has one key
         """See `StoreModel`."""
         return self._marks.get(owner, math.inf) <= self.clock.now()

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from leasehold._face.lock import AsyncLock, AsyncLockSet
     from leasehold._patterns.election import AsyncLeading, AsyncTerm
+    from leasehold._patterns.once import AsyncAttempt
     from leasehold.spi import Store
     from leasehold.values import Loss
     from verification.simulation.accounts import StoreModel
@@ -36,13 +37,14 @@ if TYPE_CHECKING:
     from verification.simulation.checkers import Beliefs
     from verification.simulation.history import History
     from verification.simulation.idempotency import Results
+    from verification.simulation.jobs import Jobs
     from verification.simulation.leaders import Leaders
     from verification.simulation.network import Link
     from verification.simulation.resource import Register
     from verification.simulation.runtime import SimRuntime, SimTaskHandle
     from verification.simulation.schedule import Schedule
 
-__all__ = ["EXPECTED", "LONG_TTL", "Actor", "BodyError", "Scene", "Site"]
+__all__ = ["EXPECTED", "LONG_TTL", "Actor", "BodyError", "Entered", "Scene", "Site"]
 
 PERMITS = 2
 LONG_TTL = 12.0  # of leases that must not be waited for
@@ -76,6 +78,7 @@ class Scene:
     keeps_until: bool = True
     capabilities: frozenset[Capability] = frozenset(Capability)
     results: Results | None = None  # of idempotency keys; None where the store may lose its records
+    jobs: Jobs | None = None  # in a run of jobs
     contenders: int = 0
     healed_at: float = math.inf
 
@@ -111,6 +114,8 @@ class Site:
             scene.batches.released(event.name, event.fence)
         elif isinstance(event, happened.Lost):
             scene.beliefs.lost(self.link, event.name, event.fence, event.loss.reason)
+        if scene.jobs is not None:
+            scene.jobs.heard(event)
 
 
 class Actor:
@@ -311,7 +316,7 @@ class Actor:
         leading = election.lead(timeout)
         try:
             term = await self._ask(election._lock, leading.__aenter__(), patient=timeout is None, timeout=timeout)
-            async with _Entered(leading):
+            async with Entered(leading):
                 await lead_on(election, term, self._runtime, self._random, scene.history)
             if term.loss is None or term.loss.reason is LossReason.RELEASED:
                 self._check_resigned(term)
@@ -537,11 +542,11 @@ class Actor:
         return options
 
 
-class _Entered:
-    """The block of a campaign that has been won."""
+class Entered:
+    """A block whose beginning was awaited before: of a campaign that has been won, of a slot that is ours."""
 
-    def __init__(self, leading: AsyncLeading) -> None:
-        self._leading = leading
+    def __init__(self, block: AsyncLeading | AsyncAttempt) -> None:
+        self._block = block
 
     async def __aenter__(self) -> None:
         """Entered before."""
@@ -549,7 +554,7 @@ class _Entered:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._leading.__aexit__(kind, error, trace)
+        await self._block.__aexit__(kind, error, trace)
 
 
 def _each(lease: AsyncLease | AsyncLeaseSet) -> list[AsyncLease]:

@@ -15,6 +15,7 @@ import inspect
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, ParamSpec, TypeAlias, TypedDict, TypeVar, cast, get_args
 
 from leasehold._core.names import check_fact, check_name
+from leasehold._core.validity import believed_until
 from leasehold._durations import optional_seconds
 from leasehold._face.hold import lost_error
 from leasehold._face.lock_spec import LockOptions
@@ -220,12 +221,24 @@ class AsyncAttempt:
             lease = await self._lock._acquire_until(deadline)
         else:
             try:
-                lease = await self._lock.acquire(0)
+                lease = await self._try_lock(opened)
             except Paused as paused:
                 return Skipped(self._name, slot.label, paused=paused.pause)
             except AcquireTimeout as busy:
                 return Skipped(self._name, slot.label, busy.holder)
         return await self._under(opened, lease, slot, seen)
+
+    async def _try_lock(self, opened: OpenClient) -> AsyncLease:
+        """Ask once; and again if nobody is known to have the lock, and a grant may have run out before it arrived."""
+        spec, runtime = self._lock._spec, opened.runtime
+        while True:
+            asked = runtime.now()
+            try:
+                return await self._lock.acquire(0)
+            except AcquireTimeout as busy:
+                trusted = believed_until(asked, min(spec.ttl, spec.max_hold or spec.ttl))
+                if busy.holder is not None or runtime.now() < trusted:
+                    raise
 
     async def _under(self, opened: OpenClient, lease: AsyncLease, slot: Slot, seen: bytes | None) -> AsyncRun | Skipped:
         """Read again now that no other run can begin, and release the lock unless the slot is ours.
@@ -239,6 +252,8 @@ class AsyncAttempt:
             skipped = skipped_by(self._name, reading, slot)
             repeats = seen is not None and reading.record is not None and reading.record.value == seen
             if skipped is None or repeats:
+                if (loss := lease.loss) is not None:  # no loss that comes before the block can interrupt it
+                    raise lost_error(lease, loss, completed=False)
                 return self._begin(opened, lease, slot, reading.time)
             await _let_go(lease)
         except GeneratorExit:

@@ -57,6 +57,7 @@ class AsyncRun:
         self._key = key
         self._time, self._since = time, opened.runtime.now()
         self._failed = False
+        self._recorded = False  # the store confirmed it
 
     @property
     def name(self) -> str:
@@ -103,22 +104,21 @@ class AsyncRun:
     async def _leave(self, error: BaseException | None) -> None:
         """Record the run, then release; raise `LeaseLost` if it could not be recorded as ours."""
         interrupted = error is not None and not isinstance(error, Exception)
-        failed, recorded = self._failed or error is not None, False
+        failed = self._failed or error is not None
         try:
             if interrupted:
                 await self._block.leave(self._lease, error)
             else:
                 await self._block.leave(self._lease, error, lambda: self._record(error, failed=failed))
-                recorded = True
         finally:
-            self._report(failed=failed, recorded=recorded)
+            self._report(failed=failed)
 
-    def _report(self, *, failed: bool, recorded: bool) -> None:
+    def _report(self, *, failed: bool) -> None:
         """Tell listeners of the end of the run."""
         opened, job = self._opened, self._job._options.get("group") or self.name
         if opened.events.wanted(RunEnded):
             took = opened.runtime.now() - self._since
-            opened.events.emit(RunEnded(self.name, job, self.slot, self.fence, took, failed, recorded))
+            opened.events.emit(RunEnded(self.name, job, self.slot, self.fence, took, failed, self._recorded))
 
     async def _record(self, error: BaseException | None, *, failed: bool) -> Loss | None:
         """Write what became of the run, under the lease."""
@@ -136,7 +136,8 @@ class AsyncRun:
         )
         loss = await self._close_slot(json.dumps(facts).encode(), error) if closed else None
         if loss is None and (not closed or self._slot.start is None):
-            await self._write_last_run(json.dumps(facts).encode())
+            noted = await self._write_last_run(json.dumps(facts).encode())
+            self._recorded = noted if not closed else self._recorded
         return loss
 
     async def _close_slot(self, facts: bytes, error: BaseException | None) -> Loss | None:
@@ -150,7 +151,7 @@ class AsyncRun:
             return await retry_until(until, opened, self.name, lambda: store.write(record))
 
         try:
-            return None if await opened.runtime.shielded(write) else TAKEN
+            self._recorded = await opened.runtime.shielded(write)
         except BackendError as failure:
             text = f"the run of {self.name!r} for slot {self.slot} ended, but may not be recorded: it may run again"
             if error is None:
@@ -158,11 +159,12 @@ class AsyncRun:
                 raise
             error.add_note(f"leasehold: {text}: {failure}")
             return None
+        return None if self._recorded else TAKEN
 
-    async def _write_last_run(self, facts: bytes) -> None:
-        """Write what `last_run` shows. Nothing depends on it: it is tried once."""
+    async def _write_last_run(self, facts: bytes) -> bool:
+        """Write what `last_run` shows; whether the store confirmed it. Nothing depends on it: it is tried once."""
         store, key = cast("Recording", self._opened.backend), last_key(self._job._client._namespace, self.name)
         try:
-            await store.write(Record(key, facts, self.fence, LAST_KEPT))
+            return await store.write(Record(key, facts, self.fence, LAST_KEPT))
         except BackendError:
-            return
+            return False

@@ -464,9 +464,18 @@ def test_the_time_is_read_once_in_a_while_and_goes_on_with_our_clock() -> None:
 
 def test_the_time_after_a_slow_answer_is_not_ahead_of_the_member() -> None:
     cluster = Cluster(1)
-    cluster.members[0].date_or_error, cluster.members[0].takes = head(1_800_000_000), 2.0
+    cluster.members[0].date_or_error, cluster.members[0].takes = head(1_800_000_000), 0.9
     assert run(cluster.connection.time()) == 1_800_000_000
     assert run(cluster.connection.time()) == pytest.approx(1_800_000_000, abs=0.1)
+
+
+def test_a_clock_that_was_read_through_a_standstill_is_asked_again() -> None:
+    """How old the answer was is not known: a clock that is late by so much would find an earlier slot."""
+    cluster = Cluster(1)
+    cluster.members[0].date_or_error, cluster.members[0].takes = head(1_800_000_000), 1.1
+    assert run(cluster.connection.time()) == 1_800_000_000
+    cluster.members[0].date_or_error, cluster.members[0].takes = head(1_800_000_030), 0.0
+    assert run(cluster.connection.time()) == 1_800_000_030
 
 
 def test_a_member_that_does_not_tell_the_time_is_left_for_the_next_one() -> None:

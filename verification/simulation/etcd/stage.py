@@ -18,7 +18,7 @@ from leasehold._backends.etcd.rpc import KeyValue
 from leasehold._backends.etcd.wire import Target
 from leasehold.errors import BackendError
 from leasehold.values import Refusal
-from verification.simulation.etcd.server import MEMBERS, SimEtcd
+from verification.simulation.etcd.server import EPOCH, MEMBERS, SimEtcd
 from verification.simulation.etcd.wire import SimEtcdWire
 from verification.simulation.network import Link
 from verification.simulation.server_stage import ServerStage
@@ -59,6 +59,7 @@ class EtcdStage(ServerStage):
         self._server = SimEtcd(world)
         self._keys = KeysOfEtcd(self._server)
         self.model = EtcdModel(world, history, self._keys)
+        self.records = RecordsOfEtcd(self._server)
         self._server.on_change = self._changed
         self.delay = 12 * LEASE
 
@@ -202,3 +203,22 @@ class KeysOfEtcd:
         """See `Servers`."""
         claims, holders = self._claims(key)
         return {claim.owner for claim in claims[holders:]}
+
+
+class RecordsOfEtcd:
+    """The keys of records. Clients read whole seconds of the time of day, and go by their own clocks for a while."""
+
+    error = 1.5
+
+    def __init__(self, server: SimEtcd) -> None:
+        self._server = server
+        self._keys = KeySpace(ROOT)
+
+    def time(self) -> float:
+        """See `StoredRecords`."""
+        return EPOCH + self._server.world.now
+
+    def value(self, key: str) -> bytes:
+        """See `StoredRecords`."""
+        stored = self._server.keys.get(self._keys.record(key)[1])
+        return b"" if stored is None else stored.value

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from leasehold._backends.nats.documents import NatsDocuments
 from leasehold._backends.nats.options import Options
 from leasehold.errors import BackendError
-from leasehold.kit.document_format import Name, read_name
-from leasehold.kit.documents import LOCK, DocumentBackend
+from leasehold.kit.document_format import Name, read_name, read_record
+from leasehold.kit.documents import LOCK, RECORD, DocumentBackend
 from leasehold.kit.rows import State
 from leasehold.values import Capability
 from verification.simulation.nats.server import SimNats
@@ -23,6 +23,7 @@ from verification.simulation.watched import Held, ServerModel
 
 if TYPE_CHECKING:
     from verification.simulation.history import History
+    from verification.simulation.nats.server import Message
     from verification.simulation.runtime import SimRuntime
     from verification.simulation.schedule import Schedule
     from verification.simulation.world import World
@@ -49,6 +50,7 @@ class NatsStage(ServerStage):
         self._documents = DocumentsOfNats(self._server)
         self.model = ServerModel(world, history, self._documents)
         self._server.on_change = self._changed
+        self.records = self._documents
         self.keeps_records = True
 
     def prepare(self, ttl: float, *, queueing: bool, forgetful: bool = False) -> None:
@@ -58,6 +60,7 @@ class NatsStage(ServerStage):
         faults = [self._stall, self._restart, self._restart]
         self._faults = faults + [self._delete] * 3 if deletes else faults
         self.keeps_records = not deletes
+        self.forgets = deletes
         self.model.excuses = deletes
 
     def open_plain(self, link: Link, runtime: Any) -> DocumentBackend:
@@ -126,10 +129,14 @@ class NatsStage(ServerStage):
 class DocumentsOfNats:
     """The documents of the bucket, read with the kit's own reader."""
 
+    error = 0.0
+
     def __init__(self, server: SimNats) -> None:
         self._server = server
         self._names = NatsDocuments(OPTIONS, SimNatsWire.__new__(SimNatsWire))  # for its names only
         self._keys: dict[str, str] = {}
+        self._subjects: dict[str, str] = {}  # by the key of a record
+        self._values: dict[str, tuple[Message, bytes]] = {}  # of records that were read before
 
     def key_of(self, subject: str) -> str | None:
         """The key of a lock that was looked at before, by the subject of its document."""
@@ -165,6 +172,22 @@ class DocumentsOfNats:
         return (
             set() if name is None else {row.claim.owner for row in name.rows.waiting() if row.expires > name.rows.now}
         )
+
+    def time(self) -> float:
+        """See `StoredRecords`."""
+        return self._server.now()
+
+    def value(self, key: str) -> bytes:
+        """See `StoredRecords`."""
+        subject = self._subjects.get(key) or self._subjects.setdefault(key, self._names._subject(RECORD + key))
+        message = self._server.messages.get(subject)
+        if message is None or message.headers:
+            return b""
+        read, value = self._values.get(key, (None, b""))
+        if read is not message:
+            value = read_record(message.body, LABEL).value
+            self._values[key] = (message, value)
+        return value
 
     def _world_ahead(self) -> float:
         return self._server.now() - self._server.world.now

@@ -49,6 +49,7 @@ class RedisStage(ServerStage):
         self._server = SimRedis(world, rate=1.0 + 0.001 * (2 * world.random.random() - 1))
         self._watcher = RedisWatcher(world, history, self._server, Names(DEFAULT_PREFIX, compat=False))
         self._server.watcher = self._watcher
+        self.records = RecordsOfRedis(self._server)
         self.model = self._watcher.model
         self._options: dict[str, float] = {}
 
@@ -59,6 +60,7 @@ class RedisStage(ServerStage):
         forgets = random.choice(["", "", "", "restart", "fail over", "flush", "step"])
         if forgetful:
             forgets = random.choice(["restart", "fail over"])
+        self.forgets = forgets != ""
         self._faults = [
             self._stall,
             self._forget_scripts,
@@ -206,3 +208,22 @@ class RedisStage(ServerStage):
     def _pass(self, seconds: float) -> None:
         self._world.now += seconds
         self._server.database.now_ms = self._server.now_us // 1000
+
+
+class RecordsOfRedis:
+    """The hashes of records."""
+
+    error = 0.0
+
+    def __init__(self, server: SimRedis) -> None:
+        self._server = server
+        self._names = Names(DEFAULT_PREFIX, compat=False)
+
+    def time(self) -> float:
+        """See `StoredRecords`."""
+        return self._server.now_us / 1e6
+
+    def value(self, key: str) -> bytes:
+        """See `StoredRecords`."""
+        found = self._server.database._values.get(self._names.keys(key).record)
+        return b"" if found is None else found.get(b"v", b"")

@@ -38,6 +38,7 @@ __all__ = ["ANSWER_TIMEOUT", "Connection", "limit", "until"]
 
 ANSWER_TIMEOUT = 3.0
 CLOCK_KEPT = 10.0  # seconds for which the difference between our clock and a member's is kept
+SLOW = 1.0  # an answer that took longer, or that was read after a standstill, does not tell that difference
 WITH_LEADER: Metadata = (("hasleader", "true"),)  # a member without a leader refuses at once, and does not wait for one
 
 _limit: ContextVar[float] = ContextVar("leasehold_etcd_until", default=math.inf)
@@ -209,7 +210,8 @@ class Connection:
                 f"{self.label} gives no time of day over HTTP on its client port; name its HTTP port: ?http_port=N",
                 backend=self.label,
             )
-        self._clock = (now + CLOCK_KEPT, found - self._runtime.now())
+        if (answered := self._runtime.now()) <= now + SLOW:
+            self._clock = (now + CLOCK_KEPT, found - answered)
         return found
 
     async def clock_of(self, place: int) -> float | None:
