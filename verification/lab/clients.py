@@ -83,8 +83,13 @@ class Clients:
             self.signal(number, signal.SIGCONT)
 
     def kill(self, number: int) -> None:
-        """At once; nothing of it is awaited but its end."""
+        """At once; nothing of it is awaited but its end.
+
+        Its end is noted before the signal as well: what the system frees with a process may be granted to another one
+        before the process is seen to have ended. What it was granted between the two ends with the second.
+        """
         process = self.running.pop(number)
+        self._note_end(number)
         process.kill()
         process.wait()
         self._ended(number, process)
@@ -109,6 +114,9 @@ class Clients:
 
     def _ended(self, number: int, process: subprocess.Popen[bytes]) -> None:
         watcher.forget_process(process.pid, signal.SIGKILL)
+        self._note_end(number)
+
+    def _note_end(self, number: int) -> None:
         for client in self.numbers(number):
             self._pen.note(Kind.ENDED, process=client)
 
