@@ -390,3 +390,18 @@ def test_a_fence_from_far_ahead_is_remembered_until_the_clock_has_caught_up() ->
         assert second.fence > first.fence
 
     bench.run(history())
+
+
+def test_a_claim_whose_place_has_ended_is_not_refused_a_free_lock() -> None:
+    """It was: the script knew of its place from before it cleaned up, and kept the lock free for it."""
+    bench = Bench()
+    holder, waiter = bench.client(), bench.client()
+
+    async def history() -> None:
+        assert isinstance(await holder.try_acquire(bench.claim()), Grant)
+        claim = bench.claim()
+        assert isinstance(await waiter.join(claim), Place)
+        await bench.main.sleep(12)  # its own place and the grant before it are over
+        assert isinstance(await waiter.try_acquire(claim), Grant)
+
+    bench.run(history())

@@ -386,4 +386,12 @@ REDIS_MUTANTS: tuple[Mutant, ...] = (
         "            payload = call.whole  #",
         '            payload = call.short if code == "NOSCRIPT" else call.whole  #',
     ),
+    Mutant(
+        "redis-remembers-its-place",
+        "a claim whose place has ended is refused a lock that is free",
+        _ACQUIRE,
+        "  if admits(mode, kind) and (queue == 0 or redis.call('EXISTS', Q) == 0) then\n",
+        "  if not place and admits(mode, kind) and (queue == 0 or redis.call('EXISTS', Q) == 0) then\n",
+        (f"{_FINDINGS}::test_a_claim_whose_place_has_ended_is_not_refused_a_free_lock",),
+    ),
 )

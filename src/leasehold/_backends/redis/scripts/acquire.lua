@@ -122,7 +122,8 @@ end
 if off == 0 then
   local mine = queue > 0 and advance(place and owner or false)
   if mine then return {1, mine[1], tonumber(mine[2]), now, ttl, 0, mine[3]} end
-  if not place and admits(mode, kind) and (queue == 0 or redis.call('EXISTS', Q) == 0) then
+  -- A place of its own that it keeps was renewed above, and stands in the queue: where none does, its own has ended too.
+  if admits(mode, kind) and (queue == 0 or redis.call('EXISTS', Q) == 0) then
     local fence = next_fence(ARGV[8])
     return {1, fence, tonumber(grant(owner, fence, mode, kind, ttl, ARGV[6], ARGV[7], wanted)), now, ttl, 0, wanted}
   end
