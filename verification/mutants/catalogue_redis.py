@@ -162,7 +162,7 @@ REDIS_MUTANTS: tuple[Mutant, ...] = (
         "redis-try-overtakes",
         "a claim is granted although another one waits",
         _ACQUIRE,
-        "  if not place and admits(mode, kind) and (queue == 0 or redis.call('EXISTS', Q) == 0) then\n",
+        "  if admits(mode, kind) and (queue == 0 or redis.call('EXISTS', Q) == 0) then\n",
         "  if not place and admits(mode, kind) then\n",
     ),
     Mutant(
