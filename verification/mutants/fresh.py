@@ -70,7 +70,13 @@ def _kinship(test: Path, file: str) -> int:
     module = Path(file).with_suffix("")
     path = str(test.relative_to(ROOT / "tests"))
     shared = sum(word in path for word in re.findall(r"[a-z]{3,}", str(module)) if word not in _FOLDERS)
-    return 3 * shared + 4 * (".".join(module.parts) in test.read_text())
+    return 3 * shared + 4 * (re.search(_import_of(module), test.read_text()) is not None)
+
+
+def _import_of(module: Path) -> str:
+    """A pattern of the two ways to import it."""
+    folder, name = re.escape(".".join(("leasehold", *module.parts[:-1]))), re.escape(module.name)
+    return rf"\b{folder}(\.{name}\b| import [^\n]*\b{name}\b)"
 
 
 def _hunt(bug: Mutant, nearest: int, workers: int) -> Verdict:
