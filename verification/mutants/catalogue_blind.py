@@ -9,7 +9,7 @@ __all__ = ["BLIND_MUTANTS"]
 BLIND_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "blind-9-table-of-a-rolled-back-transaction-is-remembered",
-        "the transaction that made the table is rolled back, and every later one of this connection fails: the table is believed to be there",
+        "after the transaction that made the table is rolled back, the next one on this connection fails",
         "sql/one_table.py",
         "        if not made:\n            with suppress(TypeError):\n                self._seen[driver] = home\n",
         "        with suppress(TypeError):\n            self._seen[driver] = home\n",
