@@ -8,6 +8,26 @@ __all__ = ["BLIND_MUTANTS"]
 
 BLIND_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
+        "blind-9-idle-connection-answers-no-ping",
+        "the server closes connections that were idle, although their client lives",
+        "_backends/nats/blocking_wire.py",
+        "self.send(PONG, self._now() + SHORTEST)",
+        "pass",
+        (
+            "tests/stores/nats/test_nats_connections.py::test_a_ping_that_came_while_a_connection_was_idle_is_answered_before_it_is_used",
+        ),
+    ),
+    Mutant(
+        "blind-9-right-to-another-subject",
+        "a refusal for one subject fails requests to every subject that it begins with",
+        "_backends/nats/asyncio_wire.py",
+        "f'\"{subject}\"' in text",
+        "subject in text",
+        (
+            "tests/stores/nats/test_nats_connections.py::test_a_missing_right_is_that_of_its_whole_subject_and_not_of_one_that_it_begins_with",
+        ),
+    ),
+    Mutant(
         "blind-9-table-of-a-rolled-back-transaction-is-remembered",
         "after the transaction that made the table is rolled back, the next one on this connection fails",
         "sql/one_table.py",
