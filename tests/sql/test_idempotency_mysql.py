@@ -11,6 +11,7 @@ import pytest
 
 from leasehold.errors import ConfigurationError, InFlight, RetryTransaction
 from leasehold.sql import IdempotencyKeys, is_retryable, mysql_table
+from leasehold.sql.wires.mysql import MysqlWire
 from tests.sql.desks import make_mysql_tables
 from tests.sql.mariadb_sessions import LEVELS, connect, run
 from tests.waiting import eventually
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import pymysql
+
+    from leasehold.sql.wires import Answer
 
 
 @pytest.fixture
@@ -203,6 +206,27 @@ def test_sweep_does_not_wait_for_rows_that_others_have(
         attempt.complete("again")
     one.commit()
     assert charge(two, keys, "old 1") == "again"
+
+
+def test_sweep_leaves_a_key_that_was_completed_anew_since_it_looked(
+    opened: Callable[..., pymysql.Connection[Any]], keys: IdempotencyKeys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = opened(), opened()
+    charge(one, keys, result=1)
+    run(one, "UPDATE leasehold_idempotency SET expires_at = UTC_TIMESTAMP(6)")
+    one.commit()
+    query = MysqlWire.query
+
+    async def completed_behind_the_look(wire: MysqlWire, statement: str, values: Any) -> Answer:
+        answer = await query(wire, statement, values)
+        if wire.driver is two and "HEX(name)" in statement:
+            charge(one, keys, result=2)
+        return answer
+
+    monkeypatch.setattr(MysqlWire, "query", completed_behind_the_look)
+    assert keys.sweep(two) == 0
+    two.commit()
+    assert charge(one, keys, result=3) == 2
 
 
 def test_server_that_rolls_back_at_a_lock_is_noticed(keys: IdempotencyKeys) -> None:

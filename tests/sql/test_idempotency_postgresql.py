@@ -348,6 +348,19 @@ def test_table_that_is_gone_is_made_again(connect: Callable[[], Connection], key
     assert charge(one, keys, "k", 3) == 3
 
 
+def test_a_table_that_was_taken_back_with_its_transaction_is_made_again_at_once(
+    connect: Callable[[], Connection], keys: IdempotencyKeys
+) -> None:
+    connection = connect()
+    connection.execute("DROP TABLE leasehold_idempotency")
+    connection.commit()
+    for key in ("makes the table", "finds it"):
+        with keys.attempt(connection, key, fingerprint="x") as attempt:
+            attempt.complete(1)
+    connection.rollback()
+    assert charge(connection, keys) == 1
+
+
 def test_role_without_rights_is_told_what_it_needs(
     connect: Callable[[], Connection], keys: IdempotencyKeys, url: str
 ) -> None:

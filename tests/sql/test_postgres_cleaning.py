@@ -111,6 +111,16 @@ def test_what_is_in_use_stays(database: str, connection: psycopg.Connection) -> 
         client.close()
 
 
+def test_a_fence_is_remembered_for_a_day_after_it_was_last_shown(connection: psycopg.Connection) -> None:
+    show = "SELECT leasehold.read_3('job', 7)"
+    connection.execute(show)
+    connection.execute("UPDATE leasehold.record SET fence_until = now()")
+    connection.execute(show)
+    clean(connection)
+    late = connection.execute("SELECT leasehold.write_3('job', 'late', 6, 60)").fetchone()
+    assert late == (False,)
+
+
 def test_cleaning_walks_on_through_many_rows(database: str, connection: psycopg.Connection) -> None:
     connection.execute(
         "INSERT INTO leasehold.lock (key, fence) "

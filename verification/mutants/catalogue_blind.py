@@ -8,6 +8,52 @@ __all__ = ["BLIND_MUTANTS"]
 
 BLIND_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
+        "blind-9-idle-connection-answers-no-ping",
+        "the server closes connections that were idle, although their client lives",
+        "_backends/nats/blocking_wire.py",
+        "self.send(PONG, self._now() + SHORTEST)",
+        "pass",
+        (
+            "tests/stores/nats/test_nats_connections.py::test_a_ping_that_came_while_a_connection_was_idle_is_answered_before_it_is_used",
+        ),
+    ),
+    Mutant(
+        "blind-9-right-to-another-subject",
+        "a refusal for one subject fails requests to every subject that it begins with",
+        "_backends/nats/asyncio_wire.py",
+        "f'\"{subject}\"' in text",
+        "subject in text",
+        (
+            "tests/stores/nats/test_nats_connections.py::test_a_missing_right_is_that_of_its_whole_subject_and_not_of_one_that_it_begins_with",
+        ),
+    ),
+    Mutant(
+        "blind-9-table-of-a-rolled-back-transaction-is-remembered",
+        "after the transaction that made the table is rolled back, the next one on this connection fails",
+        "sql/one_table.py",
+        "        if not made:\n            with suppress(TypeError):\n                self._seen[driver] = home\n",
+        "        with suppress(TypeError):\n            self._seen[driver] = home\n",
+        (
+            "tests/sql/test_idempotency_postgresql.py::test_a_table_that_was_taken_back_with_its_transaction_is_made_again_at_once",
+        ),
+    ),
+    Mutant(
+        "blind-9-shown-fence-is-not-remembered-anew",
+        "the fence of a record that is read again under the same fence is forgotten a day after its first use",
+        "_backends/postgres/sql/records.sql",
+        "fence_until = CASE WHEN excluded.fence >= r.fence THEN",
+        "fence_until = CASE WHEN excluded.fence > r.fence THEN",
+        ("tests/sql/test_postgres_cleaning.py::test_a_fence_is_remembered_for_a_day_after_it_was_last_shown",),
+    ),
+    Mutant(
+        "blind-9-sweep-removes-a-renewed-key",
+        "a sweep removes a key that was completed anew since it looked: its work is done twice",
+        "sql/idempotency/mysql.py",
+        'WHERE {_THIS} AND expires_at <= UTC_TIMESTAMP(6)"  # noqa',
+        'WHERE {_THIS}"  # noqa',
+        ("tests/sql/test_idempotency_mysql.py::test_sweep_leaves_a_key_that_was_completed_anew_since_it_looked",),
+    ),
+    Mutant(
         "blind-6-percent-in-a-statement",
         "a statement with a percent sign fails with drivers that write parameters as %s",
         "sql/wires/names.py",

@@ -62,4 +62,12 @@ KIT_MUTANTS: tuple[Mutant, ...] = (
         "is_over = name.rows.is_idle",
         ("tests/unit/test_kit_documents.py::test_cleaning_deletes_what_is_idle_for_a_day_and_nothing_else",),
     ),
+    Mutant(
+        "kit-opening-after-close-waits",
+        "a call that opens a connection while its client is closed waits for its whole time",
+        "kit/openings.py",
+        "            if not self._closed:  # `close` sets",
+        "            if True:  # `close` sets",
+        ("tests/unit/test_kit_pieces.py::test_an_opening_after_the_end_waits_for_nobody",),
+    ),
 )

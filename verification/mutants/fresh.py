@@ -17,14 +17,10 @@ import tomllib
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from verification.mutants.areas import tests_of
 from verification.mutants.catalogue import Mutant
-from verification.mutants.runner import ROOT, Verdict, failing_test, planted
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from verification.mutants.runner import ROOT, Verdict, catching_test, planted
 
 FIRST = 3  # test files that are asked alone
 _FOLDERS = {"backends", "core", "face", "patterns", "runtimes"}  # of the library, not words of a subject
@@ -74,7 +70,13 @@ def _kinship(test: Path, file: str) -> int:
     module = Path(file).with_suffix("")
     path = str(test.relative_to(ROOT / "tests"))
     shared = sum(word in path for word in re.findall(r"[a-z]{3,}", str(module)) if word not in _FOLDERS)
-    return 3 * shared + 4 * (".".join(module.parts) in test.read_text())
+    return 3 * shared + 4 * (re.search(_import_of(module), test.read_text()) is not None)
+
+
+def _import_of(module: Path) -> str:
+    """A pattern of the two ways to import it."""
+    folder, name = re.escape(".".join(("leasehold", *module.parts[:-1]))), re.escape(module.name)
+    return rf"\b{folder}(\.{name}\b| import [^\n]*\b{name}\b)"
 
 
 def _hunt(bug: Mutant, nearest: int, workers: int) -> Verdict:
@@ -83,23 +85,10 @@ def _hunt(bug: Mutant, nearest: int, workers: int) -> Verdict:
     with planted(bug) as environment, planted(None) as sound:
         for paths in batched(bug.tests[:nearest]):
             side_by_side = [f"-n{workers}", "--dist=loadfile"] if workers > 1 and len(paths) > FIRST else []
-            found = _caught(paths, environment, sound, side_by_side)
+            found = catching_test(paths, environment, sound, *side_by_side, again=True)
             if found is not None:
                 return Verdict(found, 0, time.monotonic() - began)
     return Verdict(None, 0, time.monotonic() - began)
-
-
-def _caught(
-    paths: Sequence[str], environment: dict[str, str], sound: dict[str, str], words: Sequence[str]
-) -> str | None:
-    """The first of these tests that fails with the bug, again when it runs alone, and passes without it."""
-    doubtful: list[str] = []
-    while (found := failing_test(paths, environment, *words, *doubtful)) is not None:
-        if found == "hangs" or (failing_test([found], environment) and not failing_test([found], sound)):
-            return found
-        print(f"does not depend on the bug: {found}", flush=True)
-        doubtful.append(f"--deselect={found}")
-    return None
 
 
 def batched(tests: tuple[str, ...]) -> list[tuple[str, ...]]:

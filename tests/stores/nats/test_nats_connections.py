@@ -6,6 +6,7 @@ import asyncio
 import gc
 import json
 import math
+import select
 import threading
 import weakref
 from contextlib import asynccontextmanager
@@ -499,6 +500,17 @@ def test_the_connection_that_was_used_last_is_used_next_and_dead_ones_are_closed
     run(wire.close())
 
 
+def test_a_ping_that_came_while_a_connection_was_idle_is_answered_before_it_is_used(server: ScriptedServer) -> None:
+    wire = BlockingWire(options(server), ThreadRuntime())
+    connection = wire.connect()
+    server.links[0].send("PING\r\n")
+    assert select.select([connection._socket], [], [], 30)[0]
+    assert connection.is_alive()
+    eventually(lambda: "PONG" in server.links[0].lines, "the server takes the client for dead")
+    connection.close()
+    run(wire.close())
+
+
 def test_when_one_connection_breaks_the_idle_ones_are_not_trusted_either(server: ScriptedServer) -> None:
     wire = BlockingWire(options(server), ThreadRuntime())
     idle = wire.connect()
@@ -562,6 +574,32 @@ def test_a_client_that_is_dropped_unclosed_ends_its_listener(
 
 
 # --- tasks alone
+
+
+def test_a_missing_right_is_that_of_its_whole_subject_and_not_of_one_that_it_begins_with(
+    server: ScriptedServer,
+) -> None:
+    held: list[tuple[Link, str]] = []
+
+    def refuse_the_longer_one(link: Link, subject: str, reply: str, _: bytes) -> None:
+        held.append((link, reply))
+        if subject == "locks.a.b":
+            link.send("-ERR 'Permissions Violation for Publish to \"locks.a.b\"'\r\n")
+            link.answer(held[0][1], '"locks.a"')
+
+    server.script = refuse_the_longer_one
+
+    async def main() -> None:
+        wire = asyncio_wire.AsyncioWire(options(server), asyncio_runtime())
+        allowed = asyncio.create_task(ask(wire, "locks.a"))
+        while not held:
+            await asyncio.sleep(0.001)
+        with pytest.raises(BackendRejected, match="lacks a right"):
+            await ask(wire, "locks.a.b")
+        assert await allowed == ["locks.a"]
+        await wire.close()
+
+    asyncio.run(main())
 
 
 def test_a_task_that_is_cancelled_leaves_the_connection_to_the_others(server: ScriptedServer) -> None:
