@@ -322,6 +322,8 @@ def test_a_step_of_the_clock_does_not_hide_behind_a_process_that_stood_still(ste
         await bench.main.sleep(pause)
         asked_at = bench.world.now
         grant = await waiter.turn(place)
+        if isinstance(grant, Refusal):  # what was handed over is over by now, and its place with it
+            grant = await waiter.join(bench.claim())
         assert isinstance(grant, Grant)
         since, counts_from = (asked_at, asked_at) if grant.since is None else (grant.since, made_at)
         assert process.instant(believed_until(since, grant.ttl)) < counts_from + grant.ttl
@@ -403,5 +405,31 @@ def test_a_claim_whose_place_has_ended_is_not_refused_a_free_lock() -> None:
         assert isinstance(await waiter.join(claim), Place)
         await bench.main.sleep(12)  # its own place and the grant before it are over
         assert isinstance(await waiter.try_acquire(claim), Grant)
+
+    bench.run(history())
+
+
+def test_a_waiter_that_is_alone_and_was_passed_over_learns_that_no_message_reaches_it() -> None:
+    """It did not: its turn found the lock free, so that every hand-over to it went astray again."""
+    bench = Bench()
+    holder, waiter = bench.client(), bench.client()
+
+    async def history() -> None:
+        grant = await holder.try_acquire(bench.claim())
+        place = await waiter.join(bench.claim())
+        assert isinstance(grant, Grant)
+        assert isinstance(place, Place)
+        bench.server.lose_listeners()
+        assert await holder.release(grant)
+        assert isinstance(await waiter.turn(place), Refusal)
+        await bench.main.sleep(0.1)  # it subscribes again
+        grant = await holder.try_acquire(bench.claim())
+        place = await waiter.join(bench.claim())
+        assert isinstance(grant, Grant)
+        assert isinstance(place, Place)
+        assert await holder.release(grant)
+        await bench.main.sleep(0.1)
+        assert place.signal.is_set(), "the hand-over went astray"
+        assert isinstance(await waiter.turn(place), Grant)
 
     bench.run(history())

@@ -394,4 +394,12 @@ REDIS_MUTANTS: tuple[Mutant, ...] = (
         "  if not place and admits(mode, kind) and (queue == 0 or redis.call('EXISTS', Q) == 0) then\n",
         (f"{_FINDINGS}::test_a_claim_whose_place_has_ended_is_not_refused_a_free_lock",),
     ),
+    Mutant(
+        "redis-turn-takes-the-short-way",
+        "a waiter that was passed over gets the free lock and does not learn that no message reaches it",
+        _ACQUIRE,
+        "and not ARGV[11] and not is_turn and redis.call(",
+        "and not ARGV[11] and redis.call(",
+        (f"{_FINDINGS}::test_a_waiter_that_is_alone_and_was_passed_over_learns_that_no_message_reaches_it",),
+    ),
 )

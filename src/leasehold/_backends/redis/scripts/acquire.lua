@@ -17,8 +17,10 @@
 local owner, mode = ARGV[2], ARGV[4]
 local wanted = #ARGV[1] > 1 and mode == 'x' and tonumber(string.sub(ARGV[1], 3)) or 0
 -- include clock.lua
-if mode == 'x' and not ARGV[11] and redis.call('EXISTS', KEYS[1], KEYS[3], KEYS[5], KEYS[7]) == 0 then
-  -- Free, without waiters: the common case, in as few calls as it takes.
+local is_turn = string.byte(ARGV[1]) == 50 -- '2'
+if mode == 'x' and not ARGV[11] and not is_turn and redis.call('EXISTS', KEYS[1], KEYS[3], KEYS[5], KEYS[7]) == 0 then
+  -- Free, without waiters: the common case, in as few calls as it takes. A claim that had a place was passed over then,
+  -- and has to learn that no message reaches it; or its call is a late copy.
   local state = redis.call('HMGET', KEYS[2], 'f', 'o', 'l', 'p')
   if not state[4] then -- nor paused
     local before = tonumber(state[1] or '0')
@@ -111,7 +113,7 @@ end
 if pause and paused_left() == 0 then redis.call('HDEL', S, 'p') end -- over: the next claim finds the common case again
 local off = held_off()
 local place = queue > 0 and redis.call('ZSCORE', Q, owner)
-if step == '2' and not place then return refused() end
+if is_turn and not place then return refused() end
 -- A copy of a first, hasty request may come after the one that took the place, and knows less about the waiter.
 local function stand_here() stand(owner, tonumber(ARGV[9]), mode, kind, ARGV[3], ARGV[6], ARGV[8], ARGV[7], ARGV[10]) end
 if place and step ~= '0' then
