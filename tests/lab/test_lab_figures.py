@@ -32,6 +32,13 @@ def test_a_lock_that_is_granted_later_than_a_second_after_the_ttl_is_counted() -
     assert (counts(events, 1.0)["killed holders"], counts(events, 1.0)["killed holders, late"]) == (1, 1)
 
 
+def test_a_lock_whose_next_waiters_are_killed_too_is_timed_from_the_last_of_them() -> None:
+    more = [Event(at, 0, Kind.FAULT, value=client, detail="killed") for at, client in ((1.0, 3), (1.8, 4))]
+    ends = [Event(1.0, 3, Kind.ENDED), Event(1.8, 4, Kind.ENDED), Event(5.0, 2, Kind.ENDED)]
+    events = history(KILLED, more, ends, grant(2, 0.2, 2.6, fence=2, until=3.6))
+    assert times(events, 1.0)["next grant after a kill"] == pytest.approx(0.8)
+
+
 def test_a_kill_with_a_server_away_before_the_next_grant_tells_nothing() -> None:
     away = [Event(0.9, 0, Kind.FAULT, detail="killed redis"), Event(2.5, 0, Kind.CALM, detail="killed redis")]
     events = history(KILLED, away, grant(2, 0.2, 2.6, fence=2, until=3.6))

@@ -72,15 +72,19 @@ def _after_cuts(events: Sequence[Event]) -> Iterator[float]:
 
 
 def _after_kills(events: Sequence[Event]) -> Iterator[float]:
-    """How long after each kill of a holder another was granted; not where a server was away meanwhile."""
+    """How long after each kill of a holder another was granted; not where a server was away meanwhile.
+
+    Where further clients were killed meanwhile, which may have been next in line, it is counted from the last of them.
+    """
     mine = holds(events)
+    kills = [event.t for event in events if event.kind is Kind.ENDED]
     away = list(_disturbances_of_all(events))
     for hold in mine:
         if hold.ended is None or hold.believed_until < hold.ended:
             continue
         later = [other.granted for other in mine if other.granted > hold.ended]
         if later and not any(begin < min(later) and end > hold.ended for begin, end in away):
-            yield min(later) - hold.ended
+            yield min(later) - max(kill for kill in kills if kill < min(later))
 
 
 def _disturbances_of_all(events: Sequence[Event]) -> Iterator[tuple[float, float]]:

@@ -306,7 +306,7 @@ class SimWire:
         if ambush is not None:
             ambush()
         if fate is Fate.REFUSED:
-            await self.runtime.sleep(link.delay())
+            await self.runtime.sleep(min(link.delay(), max(0.0, self.left(until))))
             raise BackendUnavailable("connection refused", backend=LABEL)
         pooled = alone or not self._is_shared
         connection = await self._take(until, pooled=pooled)
