@@ -58,7 +58,7 @@ class SimEtcdWire:
         if self._closed:
             raise CLOSED
         if fate is Fate.REFUSED or server.is_down[self.member]:
-            await self.runtime.sleep(link.delay())
+            await self.runtime.sleep(min(link.delay(), deadline - self.runtime.now()))
             raise _again(REFUSED)
         answered = self.runtime.signal()
         answers: list[bytes | CallFailed] = []

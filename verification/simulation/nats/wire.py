@@ -51,7 +51,7 @@ class SimNatsWire:
         if ambush is not None:
             ambush()
         if fate is Fate.REFUSED or server.is_down:
-            await self._runtime.sleep(link.delay())
+            await self._runtime.sleep(min(link.delay(), deadline - self._runtime.now()))
             raise BackendUnavailable("connection refused", backend=LABEL)
         self._subscribe_again()
         answered = self._runtime.signal()
