@@ -63,6 +63,9 @@ class Watcher(Protocol):
     def rebuilt(self) -> None:
         """The server came back with other data than it had acknowledged."""
 
+    def skewed(self, seconds: float) -> None:
+        """The clock of the new primary is so far ahead of that of the old one, or behind it."""
+
     def stepped(self, seconds: float) -> None:
         """The server's clock stepped."""
 
@@ -166,6 +169,8 @@ class SimRedis:
         self.replication_id, self.old_replication_id = self._name("replication"), self.replication_id
         self._scripts.clear()
         self._told_of_new_data()
+        if self.watcher is not None:
+            self.watcher.skewed(skew)
 
     def restart(self) -> None:
         """The process is started again, and has all that it had."""

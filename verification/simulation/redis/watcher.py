@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from leasehold._backends.redis.scripts import script
+from leasehold._core.validity import margin
 from leasehold.spi import Place
 from leasehold.values import Claim, Grant, Holder, Loss, LossReason, Mode, Refusal
 from verification.simulation.accounts import Book, Ownership, StoreModel
@@ -125,6 +126,12 @@ class RedisWatcher:
             for book in self.model.books.values():
                 self.model.forgotten.update(book.records)
                 self.model.forgotten.update(book.waiting)
+
+    def skewed(self, seconds: float) -> None:
+        """See `Watcher`: as a step forward, for grants that are too short for their margin to cover it."""
+        for book in self.model.books.values():
+            owners = [*book.records, *book.waiting]
+            self.model.forgotten.update(each for each in owners if margin(self._claims[each].ttl) < seconds)
 
     def _count(self, process: str, key: str) -> None:
         """Nobody hammers the server: a program that waits asks a few times per second."""
