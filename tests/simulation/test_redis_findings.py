@@ -433,3 +433,24 @@ def test_a_waiter_that_is_alone_and_was_passed_over_learns_that_no_message_reach
         assert isinstance(await waiter.turn(place), Grant)
 
     bench.run(history())
+
+
+def test_strict_mode_is_not_deceived_by_a_server_that_starts_again_while_a_client_asks() -> None:
+    """It was: a client that stood still had asked the server before, and told the new one of the old one's age."""
+    bench = Bench()
+    rival, client = bench.client(strict=5.0), bench.client(strict=5.0)
+    link = bench.links[1]
+
+    def start_again_at_the_next_request() -> None:
+        link.ambush = bench.server.restart_empty
+
+    async def history() -> None:
+        await bench.main.sleep(60)
+        assert isinstance(await rival.try_acquire(bench.claim(ttl=3.0)), Grant)
+        link.ambush = start_again_at_the_next_request
+        for _ in range(2):
+            assert isinstance(await client.try_acquire(bench.claim(ttl=3.0)), Refusal)
+        await bench.main.sleep(5.1)
+        assert isinstance(await client.try_acquire(bench.claim(ttl=3.0)), Grant)
+
+    bench.run(history())

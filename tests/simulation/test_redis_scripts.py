@@ -567,10 +567,29 @@ def test_share_whose_time_is_over_is_neither_shown_nor_broken(lock: Lock) -> Non
     assert lock.break_("c", fence, now=True) == 0
 
 
+@pytest.mark.parametrize(
+    ("replication", "life", "held_off"),
+    [
+        ("master_replid:def\r\nmaster_replid2:0000\r\n", "abc:def", 0),
+        ("master_replid:def\r\nmaster_replid2:0120\r\n", "abc:def", 30_000),
+        ("", "abc:", 0),
+    ],
+)
+def test_strict_script_sees_which_life_of_which_server_runs_it(
+    lock: Lock, replication: str, life: str, held_off: int
+) -> None:
+    """When a server was promoted is not known, so how long it has run says nothing."""
+    lock.uptime, lock.replication = 50, replication
+    reply = lock.acquire("a", "0", 6_000, "", 30_000)
+    assert (reply[0], lock.state["r"]) == (0 if held_off else 1, life)
+    assert int(lock.state["u"]) - lock.ms == (held_off or -20_000)
+
+
 @pytest.mark.parametrize("known", [False, True])
 def test_strict_server_grants_nothing_until_all_leases_of_its_other_life_are_over(lock: Lock, known: bool) -> None:
     def strict(owner: str, life: str, age: int, step: str = "0") -> Any:
-        return lock.acquire(owner, step, 6_000, f"w{owner}", life, 30_000, age)
+        lock.run_id, lock.uptime = life, age // 1_000
+        return lock.acquire(owner, step, 6_000, f"w{owner}", 30_000)
 
     if known:
         fence = strict("a", "old", 90_000)[1]

@@ -23,6 +23,8 @@ class ScriptBench:
         self.us = 123
         self.ms = START
         self.run_id = "abc"
+        self.uptime = 0
+        self.replication = ""
         self.receivers = 1
         self.published: list[tuple[str, str, list[str]]] = []
         self.database = Database()
@@ -44,7 +46,9 @@ class ScriptBench:
             case b"TIME":
                 return [b"%d" % (self.ms // 1000), b"%d" % (self.now_us % 1_000_000)]
             case b"INFO":
-                return f"# Server\r\nrun_id:{self.run_id}\r\n".encode()
+                if words[1:] == [b"replication"]:
+                    return self.replication.encode()
+                return f"# Server\r\nrun_id:{self.run_id}\r\nuptime_in_seconds:{self.uptime}\r\n".encode()
             case b"PUBLISH" | b"SPUBLISH":
                 self.published.append((words[0].decode(), words[1].decode(), words[2].decode().split("\n")))
                 return self.receivers

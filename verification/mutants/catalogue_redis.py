@@ -368,16 +368,16 @@ REDIS_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "redis-life-by-process",
         "strict mode does not notice that the first primary was promoted again",
-        _BACKEND,
-        """{info[b'run_id'].decode()}:{info.get(b'master_replid', b'').decode()}""",
-        """{info[b'run_id'].decode()}""",
+        _ACQUIRE,
+        "  return string.match(server, 'run_id:(%w+)') .. ':' .. (string.match(links, 'master_replid:(%w+)') or ''), age\n",
+        "  return string.match(server, 'run_id:(%w+)'), age\n",
     ),
     Mutant(
         "redis-age-by-process",
         "strict mode takes a promoted replica for a primary of the same age",
-        _BACKEND,
-        "        uptime = 0 if was_promoted else int(",
-        "        uptime = int(",
+        _ACQUIRE,
+        "  local age = was_promoted and 0 or tonumber(",
+        "  local age = tonumber(",
     ),
     Mutant(
         "redis-script-not-sent",

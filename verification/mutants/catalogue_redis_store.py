@@ -58,8 +58,8 @@ REDIS_STORE_MUTANTS: tuple[Mutant, ...] = (
         "redis-old-server-not-held-off",
         "strict mode: a known lock on a promoted old server is granted without hold-off",
         _ACQUIRE,
-        "    til = known[1] and now + off or now + off - tonumber(ARGV[13])\n",
-        "    til = now + off - tonumber(ARGV[13])\n",
+        "    til = known[1] and now + off or now + off - age\n",
+        "    til = now + off - age\n",
         tests=(_PORTS,),
     ),
     Mutant(

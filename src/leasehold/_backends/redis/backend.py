@@ -230,11 +230,10 @@ class RedisBackend:
         )
 
     async def _request_with_proof(self, step: str, claim: Claim, keys: Keys, address: str, until: float) -> Any:
-        """With `strict` the server's process has to be known; with `acks` a grant has to be on replicas."""
+        """With `strict` the script looks at the server's process; with `acks` a grant has to be on replicas."""
         more = [address]
         if self._options.strict:
-            life, age = await self._life(keys, self._timeout(claim.ttl), until)
-            more += [life, _milliseconds(max(claim.ttl, self._options.strict)), str(age)]
+            more.append(_milliseconds(max(claim.ttl, self._options.strict)))
         template = self._new_template(step, claim, keys, more)
         call = template.call(claim.owner.encode(), self._highest)
         if self._options.acks:
@@ -260,20 +259,6 @@ class RedisBackend:
                 backend=self.label,
             )
         return reply
-
-    async def _life(self, keys: Keys, timeout: float, until: float) -> tuple[str, int]:
-        """Which life of which server this is, and for how many milliseconds it has surely been the primary.
-
-        A server that restarts has another run id, a replica that is promoted another replication id. How long ago it
-        was promoted cannot be known, so for a name without state it is taken to have been just now.
-        """
-        node = await self._router.node_for(keys, until)
-        sections = (("INFO", "server"), ("INFO", "replication"))
-        replies = await self._router.commands(node, *sections, timeout=timeout, until=until)
-        info = dict(line.partition(b":")[::2] for line in b"\r\n".join(replies).split(b"\r\n") if b":" in line)
-        was_promoted = bool(info.get(b"master_replid2", b"").strip(b"0"))
-        uptime = 0 if was_promoted else int(info[b"uptime_in_seconds"]) * 1000
-        return f"{info[b'run_id'].decode()}:{info.get(b'master_replid', b'').decode()}", uptime
 
     async def _take_place(self, step: str, claim: Claim, waiter: Waiter, until: float) -> Grant | Place | Refusal:
         """Take or keep a place in the queue."""

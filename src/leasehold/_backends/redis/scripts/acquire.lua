@@ -6,8 +6,7 @@
 --        6 min_hold (ms)   7 description of the holder   8 hint: the highest fence this client has seen
 --        to join or stay, or in strict mode: 9 how long a place lives (ms)   10 how to wake this waiter: '' not at all,
 --        g or w and a channel: grant or wake by a message there (G or W: sharded)
---        in strict mode only: 11 which life of which server this is   12 hold off (ms)   13 for how long it has surely
---        been the primary (ms)
+--        in strict mode only: 11 for how long nothing is granted after the server has changed (ms)
 -- Reply  {1, fence, abandoned, now, ttl, again, spare}   granted; again: it was ours already; spare: the fences behind its
 --                                                 own that no other grant gets
 --        {2, ahead, now, ttl left, description, off}    in the queue; off: for how long the server grants nothing (ms)
@@ -83,15 +82,26 @@ local function repeated()
   return nil
 end
 
+-- Which life of which server this is, and for how many milliseconds it has surely been the primary. A server that restarts
+-- has another run id, a replica that is promoted another replication id. How long ago it was promoted cannot be known, so
+-- for a name without state it is taken to have been just now. Asked here and not by the client, which may stand still
+-- between its question and this call, while the server is started again.
+local function life()
+  local server, links = redis.call('INFO', 'server'), redis.call('INFO', 'replication')
+  local was_promoted = string.find(string.match(links, 'master_replid2:(%w*)') or '', '[^0]')
+  local age = was_promoted and 0 or tonumber(string.match(server, 'uptime_in_seconds:(%d+)')) * 1000
+  return string.match(server, 'run_id:(%w+)') .. ':' .. (string.match(links, 'master_replid:(%w+)') or ''), age
+end
+
 -- Strict mode: this server may have lost what another one, or its own earlier life, acknowledged. Until every lease of
 -- that time is over, nothing is granted. Returns the milliseconds left.
 local function held_off()
   if not ARGV[11] then return 0 end
-  local run, off = ARGV[11], tonumber(ARGV[12])
+  local off, run, age = tonumber(ARGV[11]), life()
   local known = redis.call('HMGET', S, 'r', 'u')
   local til = tonumber(known[2] or '0')
   if known[1] ~= run then
-    til = known[1] and now + off or now + off - tonumber(ARGV[13])
+    til = known[1] and now + off or now + off - age
     redis.call('HSET', S, 'r', run, 'u', text(til))
     keep(off)
   end
