@@ -369,8 +369,8 @@ REDIS_MUTANTS: tuple[Mutant, ...] = (
         "redis-life-by-process",
         "strict mode does not notice that the first primary was promoted again",
         _ACQUIRE,
-        "  return string.match(server, 'run_id:(%w+)') .. ':' .. (string.match(links, 'master_replid:(%w+)') or ''), age\n",
-        "  return string.match(server, 'run_id:(%w+)'), age\n",
+        " .. ':' .. (string.match(links, 'master_replid:(%w+)') or ''), age\n",
+        ", age\n",
     ),
     Mutant(
         "redis-age-by-process",
