@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from leasehold._backends.redis.scripts import script
-from leasehold._core.validity import margin
+from leasehold._core.validity import DRIFT_FIXED
 from leasehold.spi import Place
 from leasehold.values import Claim, Grant, Holder, Loss, LossReason, Mode, Refusal
 from verification.simulation.accounts import Book, Ownership, StoreModel
@@ -123,15 +123,17 @@ class RedisWatcher:
         """See `Watcher`: a step forward ends grants early, and hand-overs are dated wrongly."""
         self._world.note("server", "clock steps", round(seconds, 3))
         if seconds > 0:
-            for book in self.model.books.values():
-                self.model.forgotten.update(book.records)
-                self.model.forgotten.update(book.waiting)
+            self._excuse_all()
 
     def skewed(self, seconds: float) -> None:
-        """See `Watcher`: as a step forward, for grants that are too short for their margin to cover it."""
+        """See `Watcher`: as a step forward. The margin of a grant is for drift, but for a fixed part."""
+        if seconds > DRIFT_FIXED:
+            self._excuse_all()
+
+    def _excuse_all(self) -> None:
         for book in self.model.books.values():
-            owners = [*book.records, *book.waiting]
-            self.model.forgotten.update(each for each in owners if margin(self._claims[each].ttl) < seconds)
+            self.model.forgotten.update(book.records)
+            self.model.forgotten.update(book.waiting)
 
     def _count(self, process: str, key: str) -> None:
         """Nobody hammers the server: a program that waits asks a few times per second."""
