@@ -10,7 +10,7 @@
 {guard_table};
 
 -- resource, strict -> nothing, or an error. Invariant: the fence of a resource never falls.
-CREATE OR REPLACE FUNCTION {guard_schema}.leasehold_check_fence(wanted pg_catalog.text, strict boolean) RETURNS void
+CREATE OR REPLACE FUNCTION {guard_schema}.leasehold_check_fence(wanted pg_catalog.text, strict boolean) RETURNS pg_catalog.void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS {tag}
 DECLARE
   raised jsonb := coalesce(nullif(current_setting('leasehold.fences', true), ''), '{{}}')::jsonb;
@@ -54,7 +54,7 @@ END
 REVOKE ALL ON FUNCTION {guard_schema}.leasehold_check_fence(pg_catalog.text, boolean) FROM PUBLIC;
 
 -- On every row that is written: the lock of the row as it was, and as it will be.
-CREATE OR REPLACE FUNCTION {function}() RETURNS trigger
+CREATE OR REPLACE FUNCTION {function}() RETURNS pg_catalog.trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS {tag}
 BEGIN
   IF TG_OP = 'TRUNCATE' THEN
@@ -84,7 +84,7 @@ CREATE OR REPLACE TRIGGER zz_leasehold_fence_all BEFORE TRUNCATE ON {table}
 -- tables that inherit from it. Run this again when there are new ones.
 DO {tag}
 DECLARE
-  child record;
+  child pg_catalog.record;
 BEGIN
   FOR child IN
     WITH RECURSIVE below (oid) AS (

@@ -1,4 +1,7 @@
-"""Rows of the user's own tables in statements: names are quoted, and everything else is a bound value."""
+"""Rows of the user's own tables in statements: names are quoted, and everything else is a bound value.
+
+Operators are not qualified, unlike those on our tables: a type of an extension is compared by operators of its own.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 
 -- Grant nothing there for so long, instead of a pause that is there.
 CREATE OR REPLACE FUNCTION @schema@.pause_4(the_key pg_catalog.bytea, the_holder pg_catalog.text, the_length double precision)
-RETURNS void
+RETURNS pg_catalog.void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
   at timestamp with time zone := @schema@.enter_3(the_key);

@@ -55,7 +55,7 @@ DECLARE
   at timestamp with time zone := clock_timestamp();
   old timestamp with time zone := at - interval '1 day';
   progress @schema@.about;
-  looked record;
+  looked pg_catalog.record;
   stale pg_catalog.bytea;
   removed integer := 0;
   number integer;

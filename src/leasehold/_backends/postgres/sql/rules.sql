@@ -50,7 +50,7 @@ $$;
 -- fence, time, and 1 for abandoned; or r and the number of fences behind that one which no other grant gets, which clients of
 -- earlier versions read as `not abandoned`.
 -- A lock that is handed over lasts for three re-checks only, until its new holder has shown that it lives.
-CREATE OR REPLACE FUNCTION @schema@.advance_3(the_key pg_catalog.bytea, at timestamp with time zone) RETURNS void
+CREATE OR REPLACE FUNCTION @schema@.advance_3(the_key pg_catalog.bytea, at timestamp with time zone) RETURNS pg_catalog.void
 LANGUAGE plpgsql AS $$
 DECLARE
   next @schema@.claim;
@@ -86,7 +86,7 @@ $$;
 
 -- Grant to the waiters of a name that is free. A release that saw what was committed before its transaction began, as behind a
 -- pooler whose server has the isolation `repeatable read`, may have missed a waiter; a waiter that looks again makes good for it.
-CREATE OR REPLACE FUNCTION @schema@.catch_up_5(the_key pg_catalog.bytea, at timestamp with time zone) RETURNS void
+CREATE OR REPLACE FUNCTION @schema@.catch_up_5(the_key pg_catalog.bytea, at timestamp with time zone) RETURNS pg_catalog.void
 LANGUAGE plpgsql AS $$
 BEGIN
   IF NOT EXISTS (SELECT FROM @schema@.claim WHERE key = the_key AND state <= 2) THEN
@@ -97,7 +97,7 @@ $$;
 
 -- Nothing but the fence has to be remembered, if nothing else is left. (In plpgsql, whose plans are kept: a function in SQL
 -- that is not part of a larger query is planned anew for each call.)
-CREATE OR REPLACE FUNCTION @schema@.settle_3(the_key pg_catalog.bytea, at timestamp with time zone) RETURNS void
+CREATE OR REPLACE FUNCTION @schema@.settle_3(the_key pg_catalog.bytea, at timestamp with time zone) RETURNS pg_catalog.void
 LANGUAGE plpgsql AS $$
 BEGIN
   IF NOT EXISTS (SELECT FROM @schema@.claim WHERE key = the_key) THEN
@@ -125,7 +125,7 @@ $$;
 -- `abandoned`.
 -- Marks of withdrawn claims may be many, and nothing depends on when they go: at most a hundred go at a time, the oldest
 -- first, until none of them has run out; the next look is then when the youngest has.
-CREATE OR REPLACE FUNCTION @schema@.expire_3(the_key pg_catalog.bytea, at timestamp with time zone) RETURNS void
+CREATE OR REPLACE FUNCTION @schema@.expire_3(the_key pg_catalog.bytea, at timestamp with time zone) RETURNS pg_catalog.void
 LANGUAGE plpgsql AS $$
 DECLARE
   vanished boolean;
@@ -161,7 +161,7 @@ $$;
 -- renewals and withdrawals do not, so they find at most one of those before them at the row. Without it, each commit let
 -- all that wait for the row compete anew, and a release among forty could lose for a second. The gate is an advisory
 -- lock, had until the end of the transaction. Always the gate before the row, so that no two wait for each other.
-CREATE OR REPLACE FUNCTION @schema@.pass_gate_3(the_key pg_catalog.bytea) RETURNS void
+CREATE OR REPLACE FUNCTION @schema@.pass_gate_3(the_key pg_catalog.bytea) RETURNS pg_catalog.void
 LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM pg_catalog.pg_advisory_xact_lock(
@@ -201,7 +201,7 @@ $$;
 -- unless it has granted something before: the row of the name is locked until it has committed, and others want it. A place
 -- that a crash of the server takes away is noticed by its waiter, which joins again; and whatever was granted after it
 -- is written after it.
-CREATE OR REPLACE FUNCTION @schema@.commit_soon_5() RETURNS void
+CREATE OR REPLACE FUNCTION @schema@.commit_soon_5() RETURNS pg_catalog.void
 LANGUAGE plpgsql AS $$
 BEGIN
   IF current_setting('leasehold.granted', true) IS DISTINCT FROM '1' THEN
@@ -216,7 +216,7 @@ $$;
 CREATE OR REPLACE FUNCTION @schema@.add_3(
   the_key pg_catalog.bytea, the_owner pg_catalog.text, the_state integer, the_mode pg_catalog.text, the_capacity integer, the_ttl double precision,
   the_min_hold double precision, the_holder pg_catalog.text, the_fence bigint, at timestamp with time zone, the_expires timestamp with time zone,
-  the_abandoned boolean, the_channel pg_catalog.text, the_session bigint) RETURNS void
+  the_abandoned boolean, the_channel pg_catalog.text, the_session bigint) RETURNS pg_catalog.void
 LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO @schema@.claim (key, owner, state, mode, capacity, ttl, min_hold, holder, fence, since, expires, abandoned,

@@ -83,7 +83,7 @@ DECLARE
   own @schema@.claim;
   present @schema@.claim;
   last bigint;
-  reply record;
+  reply pg_catalog.record;
 BEGIN
   moment := date_part('epoch', at);
   own := @schema@.own_3(the_owner);
@@ -164,7 +164,7 @@ DECLARE
   at timestamp with time zone;
   the_session bigint := CASE WHEN in_session THEN CAST(pg_catalog.current_setting('leasehold.session') AS bigint) END;
   held @schema@.lock;
-  reply record;
+  reply pg_catalog.record;
 BEGIN
   FOR attempt IN 1 .. 2 LOOP  -- the second time after a wait for the row, which may have a new holder
     at := pg_catalog.clock_timestamp();
@@ -309,7 +309,7 @@ CREATE OR REPLACE FUNCTION @schema@.renew_5(
 RETURNS TABLE (place bigint, broken pg_catalog.text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
-  g record;
+  g pg_catalog.record;
   at timestamp with time zone;
   highest bigint;
   the_session bigint := CASE WHEN in_session THEN current_setting('leasehold.session')::bigint END;
@@ -442,7 +442,7 @@ $$;
 -- arrive, and nothing is left of it: not even a row of the name, if there was none. With doubt the note of a break at
 -- once stays in the place of a mark: it refuses late copies as well.
 CREATE OR REPLACE FUNCTION @schema@.withdraw_3(
-  the_key pg_catalog.bytea, the_owner pg_catalog.text, the_ttl double precision, doubt boolean) RETURNS void
+  the_key pg_catalog.bytea, the_owner pg_catalog.text, the_ttl double precision, doubt boolean) RETURNS pg_catalog.void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
   at timestamp with time zone;
