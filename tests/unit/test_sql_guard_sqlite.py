@@ -7,6 +7,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
+import sqlalchemy
 
 import leasehold
 from leasehold.errors import ConfigurationError, Conflict, StaleFence
@@ -283,6 +284,30 @@ def test_read_before_the_guard_is_not_noticed_where_it_opens_no_transaction_and_
         with pytest.raises(leasehold.RetryTransaction):
             guard(database, lease)
         database.rollback()
+
+
+def test_sqlalchemy_opens_no_transaction_for_a_read_before_the_guard_either_and_begin_is_the_cure(
+    path: Path, client: leasehold.Client
+) -> None:
+    """What the page says of SQLAlchemy's default mode: its own block begins nothing in the file."""
+    engine = sqlalchemy.create_engine(f"sqlite:///{path}", connect_args={"timeout": 0.1})
+    read = sqlalchemy.text("SELECT n FROM account")
+    stale = client.lock("account").acquire()
+    stale.release()
+    with closing(sqlite3.connect(path, timeout=0.1)) as other, client.lock("account").hold() as lease:
+        with engine.begin() as tx:
+            before = tx.scalar(read)
+            add_one(other, stale)
+            guard(tx, lease)
+            assert (before, tx.scalar(read)) == (0, 1), "not noticed; a read after the guard sees what was committed"
+        with engine.begin() as tx:
+            tx.exec_driver_sql("BEGIN IMMEDIATE")
+            before = tx.scalar(read)
+            with pytest.raises(sqlite3.OperationalError, match="locked"):
+                other.execute("UPDATE account SET n = n + 1")
+            guard(tx, lease)
+            assert (before, tx.scalar(read)) == (1, 1)
+    engine.dispose()
 
 
 def test_autocommit_connection_is_refused(path: Path, client: leasehold.Client) -> None:
