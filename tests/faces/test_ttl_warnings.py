@@ -134,6 +134,23 @@ def test_a_need_that_no_renewal_can_meet_is_a_mistake_and_not_a_loss() -> None:
         assert lease.loss is None
 
 
+def test_a_need_that_is_longer_than_max_hold_is_a_mistake_and_not_a_loss() -> None:
+    with ManualStore().connect() as client, client.lock("x", ttl=60, max_hold=10).hold() as lease:
+        for need in (10, 30):
+            with pytest.raises(ConfigurationError, match=r"can never pass.*10 s at most; lock with a longer max_hold"):
+                lease.check(need=need)
+        lease.check(need=9)
+        assert lease.loss is None
+
+
+def test_a_need_is_compared_with_the_max_hold_of_the_call_that_takes_a_lease_that_lingered() -> None:
+    with ManualStore().connect() as client:
+        client.lock("x", ttl=60, linger=1).acquire().release()
+        with client.lock("x", ttl=60, linger=1, max_hold=10).hold() as lease:
+            with pytest.raises(ConfigurationError, match="10 s at most"):
+                lease.check(need=30)
+
+
 def test_a_need_that_the_stores_own_ttl_cannot_meet_is_a_mistake() -> None:
     with leasehold.connect(SessionStore(3)) as client, client.lock("x", ttl=20, renew=False).hold() as lease:
         with pytest.raises(ConfigurationError, match=r"can never pass.*3 s"):

@@ -92,8 +92,9 @@ class Lease(SelfBlockTwin):
     def check(self, need: Duration = 0) -> None:
         """Raise `LeaseLost` unless the lease is ours for another `need` seconds; call it before a side effect.
 
-        A `need` that the ttl of this lease can never meet is a mistake of the program, `ConfigurationError`. It cannot
-        promise that the process is not paused after the check: only a fence at the resource helps then.
+        A `need` that the ttl or the `max_hold` of this lease can never meet is a mistake of the program,
+        `ConfigurationError`. It cannot promise that the process is not paused after the check: only a fence at the
+        resource helps then.
         """
         self._twin.check(need)
 

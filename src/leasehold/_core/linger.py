@@ -146,7 +146,7 @@ def _take(opened: OpenClient, spec: LockSpec, parked: LingeringTenure, call: obj
         if opened.parked.get(spec.key) is not parked or not _suits(opened, spec, parked, now):
             return False
         if spec.max_hold is not None:
-            parked.ends = now + spec.max_hold
+            parked.max_hold, parked.ends = spec.max_hold, now + spec.max_hold
             parked.deadline = min(batch.trusted, parked.ends)
         parked.taker = current
         batch.taken_by, batch.is_parked = call, False

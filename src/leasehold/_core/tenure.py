@@ -61,6 +61,7 @@ class Tenure:
         "grant",
         "handles",
         "loss",
+        "max_hold",
         "name",
         "number",
         "perhaps_freed",
@@ -78,7 +79,8 @@ class Tenure:
         self.state: State = HELD
         self.renewable: bool = renew
         trusted = believed_until(since, grant.ttl)
-        self.ends: float = math.inf if max_hold is None else since + max_hold
+        self.max_hold: float = math.inf if max_hold is None else max_hold
+        self.ends: float = since + self.max_hold
         self.deadline: float = trusted if max_hold is None else min(trusted, self.ends)
         self.ttl: float = grant.ttl  # the most that the store has given so far
         self.due: float = renewal_due(since, grant.ttl, grant.claim.ttl) if renew else math.inf

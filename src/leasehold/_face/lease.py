@@ -110,8 +110,9 @@ class AsyncLease:
     def check(self, need: Duration = 0) -> None:
         """Raise `LeaseLost` unless the lease is ours for another `need` seconds; call it before a side effect.
 
-        A `need` that the ttl of this lease can never meet is a mistake of the program, `ConfigurationError`. It cannot
-        promise that the process is not paused after the check: only a fence at the resource helps then.
+        A `need` that the ttl or the `max_hold` of this lease can never meet is a mistake of the program,
+        `ConfigurationError`. It cannot promise that the process is not paused after the check: only a fence at the
+        resource helps then.
         """
         margin = seconds(need, "need") if need else 0.0
         if self._unreleased and self._tenure.state is HELD:
@@ -181,6 +182,13 @@ class AsyncLease:
         tenure, store = self._tenure, self._opened.backend.label
         ttl = max(tenure.ttl, tenure.grant.claim.ttl) if tenure.is_window else tenure.ttl
         most = tenure.trusted_until(0.0, ttl)
+        if needed >= tenure.max_hold:
+            return ConfigurationError(
+                f"check(need={needed:g}) can never pass: {self.name!r} is held for {tenure.max_hold:g} s at most; lock "
+                "with a longer max_hold, or need less",
+                name=self.name,
+                backend=store,
+            )
         if needed >= most:
             return ConfigurationError(
                 f"check(need={needed:g}) can never pass: {store} gives {self.name!r} a ttl of {ttl:.3g} s, of which at "
