@@ -25,6 +25,22 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
         tests=(f"{_RULES}::test_a_grant_is_dated_by_its_session_when_that_is_older_than_the_call",),
     ),
     Mutant(
+        "etcd-fork-beside-a-stream",
+        "a fork leaves streams open, and a child hangs when one of them was just being read",
+        "_backends/etcd/wire.py",
+        "                stream.close()\n",
+        "                pass\n",
+        tests=(f"{_RULES}::test_a_fork_ends_the_streams_first_because_they_are_always_under_way",),
+    ),
+    Mutant(
+        "etcd-child-of-an-unprepared-grpc",
+        "a child uses gRPC although it was loaded unprepared for forks, and hangs",
+        "_backends/etcd/wire.py",
+        "        is_unfit = self.uses_asyncio or self.is_prepared is False or not self.is_idle\n",
+        "        is_unfit = self.uses_asyncio or not self.is_idle\n",
+        tests=(f"{_RULES}::test_a_child_that_was_forked_at_the_wrong_moment_refuses",),
+    ),
+    Mutant(
         "etcd-level-goes-back",
         "an answer that comes late hides that etcd has gone back: fences are given twice",
         "_backends/etcd/fences.py",
@@ -188,8 +204,8 @@ ETCD_MUTANTS: tuple[Mutant, ...] = (
         "etcd-fork-in-a-call",
         "a child that is forked in the middle of a call hangs",
         "_backends/etcd/wire.py",
-        "        while self.inside and time.monotonic() < deadline:\n",
-        "        while self.uses_asyncio and time.monotonic() < deadline:\n",
+        "            if self.is_idle or time.monotonic() >= deadline:\n",
+        "            if not self.streams or time.monotonic() >= deadline:\n",
         tests=(f"{_PROCESSES}::test_client_that_was_inherited_over_a_fork_works",),
     ),
     Mutant(

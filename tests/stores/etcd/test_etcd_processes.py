@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import leasehold
+from leasehold._backends.etcd.wire import FORK_SUPPORT
 from leasehold._runtimes.asyncio import AsyncioRuntime
 from leasehold._urls import find_store
 from leasehold.spi import Place
@@ -29,10 +30,13 @@ HERE = Path(__file__).parent
 LIMIT = 60.0  # seconds; a program that takes longer hangs
 
 
-def says(program: str, *words: str) -> list[str]:
+def says(program: str, *words: str, fork_support: str | None = None) -> list[str]:
     """The lines of a program that must come to its end by itself."""
     source = str(Path(leasehold.__file__).parents[1])
     environment = {**os.environ, "PYTHONPATH": source, "GRPC_VERBOSITY": "NONE"}
+    environment.pop(FORK_SUPPORT, None)
+    if fork_support is not None:
+        environment[FORK_SUPPORT] = fork_support
     command = [sys.executable, str(HERE / program), *words]
     finished = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=LIMIT)
     assert finished.returncode == 0, finished.stderr[-2000:]
@@ -44,9 +48,19 @@ def test_client_that_was_inherited_over_a_fork_works(etcd_server: EtcdServer, ho
     assert says("etcd_forks.py", how, etcd_server.url) == ["done"] * times
 
 
+REFUSED = "ConfigurationError: this process was forked while its parent used etcd"
+
+
 def test_child_of_a_process_that_uses_asyncio_is_refused_at_once(etcd_server: EtcdServer) -> None:
     refused, parent = says("etcd_forks.py", "after_asyncio", etcd_server.url)
-    assert refused.startswith("ConfigurationError: this process was forked while its parent used etcd")
+    assert refused.startswith(REFUSED)
+    assert parent == "done"
+
+
+def test_children_are_refused_where_grpc_is_not_prepared_for_forks(etcd_server: EtcdServer) -> None:
+    *children, parent = says("etcd_forks.py", "by_multiprocessing", etcd_server.url, fork_support="0")
+    assert len(children) == 3
+    assert all(line.startswith(REFUSED) for line in children)
     assert parent == "done"
 
 

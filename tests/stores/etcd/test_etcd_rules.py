@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import threading
 from contextlib import nullcontext
+from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -20,6 +23,10 @@ from leasehold._backends.etcd.sessions import Session
 from leasehold._backends.etcd.wire import Calls
 from leasehold.errors import BackendRejected, ConfigurationError
 from leasehold.values import Claim, Holder, Mode
+from verification.lab.process import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 CLAIM = Claim("ns:x", "owner", 10.0, Mode.EXCLUSIVE, 1, 0.0, Holder("host", 1))
 KEY = b"floor"
@@ -107,18 +114,68 @@ def test_a_child_of_a_quiet_process_may_use_grpc() -> None:
         assert calls.inside
 
 
-@pytest.mark.parametrize("what", ["a call is under way", "asyncio is used"])
+@pytest.mark.parametrize("what", ["a call is under way", "asyncio is used", "grpc was loaded unprepared"])
 def test_a_child_that_was_forked_at_the_wrong_moment_refuses(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("leasehold._backends.etcd.wire.PATIENCE", 0.01)
     calls = Calls()
     if what == "asyncio is used":
         calls.uses_asyncio = True
+    elif what == "grpc was loaded unprepared":
+        calls.is_prepared = False
     else:
         calls.__enter__()
     calls.before()
     calls.after_in_child()
     with pytest.raises(ConfigurationError, match="forked while its parent used etcd"):
         calls.check()
+
+
+@dataclass(frozen=True)
+class Stream:
+    """One that is read until it is closed."""
+
+    close: Callable[[], None]
+
+
+def test_a_fork_ends_the_streams_first_because_they_are_always_under_way() -> None:
+    calls = Calls()
+    ended = threading.Event()
+    stream: Any = Stream(ended.set)
+
+    def read() -> None:
+        with calls:
+            calls.streams.add(stream)
+            ended.wait(60)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    wait_until(lambda: calls.streams, "a stream that is read")
+    calls.before()
+    reader.join(60)
+    assert calls.is_idle
+    calls.after_in_child()
+    calls.check()
+    assert not calls.streams
+
+
+def test_a_call_that_comes_while_a_fork_is_prepared_waits_and_does_not_count() -> None:
+    calls, through = Calls(), threading.Event()
+    calls.before()
+
+    def call() -> None:
+        with calls:
+            through.set()
+
+    late = threading.Thread(target=call)
+    late.start()
+    assert not through.wait(0.05)
+    calls.inside.add(-1)  # as it is for an instant, when a thread comes
+    child = copy.copy(calls)
+    child.after_in_child()
+    child.check()
+    calls.after_in_parent()
+    late.join(60)
+    assert through.is_set()
 
 
 def test_the_parent_goes_on_after_a_fork_and_is_not_refused() -> None:

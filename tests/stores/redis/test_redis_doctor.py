@@ -298,7 +298,7 @@ def test_the_doctor_checks_the_documented_rights_and_all_that_the_scripts_call()
     scripts = (ROOT / "src/leasehold/_backends/redis/scripts").glob("*.lua")
     called = {name.lower() for script in scripts for name in re.findall(r"redis\.p?call\('(\w+)'", script.read_text())}
     assert len(called) > 10
-    assert called <= asked
+    assert called - asked == {"info"}  # in strict mode, as the page says below its first example
 
 
 def test_the_doctor_changes_nothing(server: RedisServer) -> None:

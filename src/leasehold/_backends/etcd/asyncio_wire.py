@@ -42,7 +42,7 @@ class AsyncioWire:
     def __init__(self, target: Target, runtime: Runtime, longest_call: float) -> None:
         self._target = target
         self._now = runtime.now
-        self._grpc = load_grpc()
+        self._grpc = load_grpc(prepared=False)
         self._aio: Any = None
         self._loop: asyncio.AbstractEventLoop | None = None  # of the channels
         self._pool = ChannelPool(self._connect, runtime.now, nullcontext(), max(GRACE, 2 * longest_call))

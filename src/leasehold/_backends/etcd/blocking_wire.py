@@ -18,6 +18,7 @@ from leasehold._backends.etcd.wire import (
     CHANNEL_OPTIONS,
     NO_ANSWER,
     channel_credentials,
+    come_before_grpc,
     http_request,
     load_grpc,
     ssl_context,
@@ -94,8 +95,11 @@ class BlockingWire:
 
 def _connect(grpc: Any, target: Target) -> Any:
     if target.tls is None:
-        return grpc.insecure_channel(str(target), CHANNEL_OPTIONS)
-    return grpc.secure_channel(str(target), channel_credentials(target.tls, grpc), CHANNEL_OPTIONS)
+        channel = grpc.insecure_channel(str(target), CHANNEL_OPTIONS)
+    else:
+        channel = grpc.secure_channel(str(target), channel_credentials(target.tls, grpc), CHANNEL_OPTIONS)
+    come_before_grpc()
+    return channel
 
 
 def _close_dropped(pool: ChannelPool) -> None:
@@ -116,13 +120,17 @@ def _close_all(channels: list[Any]) -> None:
 
 
 class BlockingStream:
-    """A stream. gRPC takes the requests on a thread of its own; the caller of `receive` reads the responses."""
+    """A stream. gRPC takes the requests on a thread of its own; the caller of `receive` reads the responses.
+
+    It is a call that is under way while it is read, so a fork ends it.
+    """
 
     def __init__(self, method: Any, metadata: Metadata, grpc: Any) -> None:
         self._grpc = grpc
         self._requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._closed = False
         self._call = method(self._outgoing(), metadata=metadata)
+        CALLS.streams.add(self)
 
     def _outgoing(self) -> Iterator[bytes]:
         while (request := self._requests.get()) is not None:
@@ -132,14 +140,16 @@ class BlockingStream:
         self._requests.put(request)
 
     async def receive(self) -> bytes | None:
-        try:
-            return next(self._call, None)
-        except self._grpc.RpcError as error:
-            if self._closed:
-                return None
-            raise CallFailed(error.code().name, error.details() or "") from None
+        with CALLS:
+            try:
+                return next(self._call, None)
+            except self._grpc.RpcError as error:
+                if self._closed:
+                    return None
+                raise CallFailed(error.code().name, error.details() or "") from None
 
     def close(self) -> None:
         self._closed = True
+        CALLS.streams.discard(self)
         self._requests.put(None)
         self._call.cancel()

@@ -2,9 +2,9 @@
 
 A fork while gRPC is at work leaves a child in which gRPC hangs. gRPC prepares itself for a fork, but not while another
 thread is inside a call: then it does nothing, and what that thread had locked stays locked in the child. So a fork
-waits for a moment until no blocking call is under way, and holds new ones back meanwhile. Where that does not help (a
-call that gets no answer; asyncio, whose gRPC has a thread that is always inside), the child refuses to use etcd, with
-the reason, instead of hanging.
+ends the streams, waits for a moment until no blocking call is under way, and holds new ones back meanwhile. Where that
+does not help (a call that gets no answer; asyncio, whose gRPC has a thread that is always inside; a gRPC that was
+loaded unprepared), the child refuses to use etcd, with the reason, instead of hanging.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from leasehold.kit.options import TLSFiles
     from leasehold.spi import Runtime
 
-__all__ = ["CALLS", "Calls", "Stream", "Target", "Wire", "load_grpc", "open_wires"]
+__all__ = ["CALLS", "Calls", "Stream", "Target", "Wire", "come_before_grpc", "load_grpc", "open_wires"]
 
 # Each client has connections of its own, reads no configuration from DNS, and never repeats a request by itself.
 CHANNEL_OPTIONS = (
@@ -41,6 +41,7 @@ CHANNEL_OPTIONS = (
     ("grpc.dns_enable_srv_queries", 0),
 )
 
+FORK_SUPPORT = "GRPC_ENABLE_FORK_SUPPORT"  # a variable of the environment
 NO_ANSWER = "DEADLINE_EXCEEDED"  # gRPC's code for a call that took too long
 
 Metadata = tuple[tuple[str, str], ...]
@@ -107,10 +108,16 @@ def open_wires(targets: tuple[Target, ...], runtime: Runtime, longest_call: floa
         return [AsyncioWire(target, runtime, longest_call) for target in targets]
 
 
-def load_grpc() -> Any:
-    """Import gRPC so that a forked child can use it: gRPC reads this variable once, when it is loaded."""
-    if "grpc" not in sys.modules:
-        os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "1")
+def load_grpc(*, prepared: bool = True) -> Any:
+    """Import gRPC. It reads once, when it is loaded, whether it is to prepare itself for forks.
+
+    For asyncio it is not: no child could use it, and some were killed by what gRPC does there to set itself up again.
+    """
+    if CALLS.is_prepared is None:
+        CALLS.has_set_variable = prepared and "grpc" not in sys.modules and FORK_SUPPORT not in os.environ
+        if CALLS.has_set_variable:
+            os.environ[FORK_SUPPORT] = "1"
+        CALLS.is_prepared = os.environ.get(FORK_SUPPORT, "").lower() in {"1", "true", "yes"}
     try:
         import grpc  # noqa: PLC0415 - a fifth of a second, only for users of etcd
     except ImportError:
@@ -177,6 +184,13 @@ PATIENCE = 1.0  # seconds that a fork waits for the calls that are under way
 PAUSE = 0.001
 
 
+class Interruptible(Protocol):
+    """A blocking stream."""
+
+    def close(self) -> None:
+        """End it; a pending `receive` returns None."""
+
+
 class Calls:
     """The blocking calls of this process that are under way; `with` it around each.
 
@@ -184,9 +198,13 @@ class Calls:
     """
 
     def __init__(self) -> None:
+        self.streams: set[Interruptible] = set()
         self.inside: set[int] = set()  # threads; an entry that an interruption has left goes with the next call
         self.is_forking = False
+        self.is_idle = True  # when the last fork was prepared; who came since then has waited
         self.uses_asyncio = False
+        self.is_prepared: bool | None = None  # whether gRPC prepares itself for forks; None until it is loaded
+        self.has_set_variable = False
         self.is_broken = False  # this process was forked in the middle of a call
 
     def __enter__(self) -> None:
@@ -194,8 +212,12 @@ class Calls:
         self.inside.add(thread)
         while self.is_forking:
             self.inside.discard(thread)
-            time.sleep(PAUSE)
+            self._wait_for_the_fork()
             self.inside.add(thread)
+
+    def _wait_for_the_fork(self) -> None:
+        while self.is_forking:
+            time.sleep(PAUSE)
 
     def __exit__(self, *_: object) -> None:
         self.inside.discard(threading.get_ident())
@@ -211,10 +233,15 @@ class Calls:
     # --- around a fork
 
     def before(self) -> None:
-        """Wait until no call is under way, and let none begin."""
+        """End the streams, wait until no call is under way, and let none begin."""
         self.is_forking = True
         deadline = time.monotonic() + PATIENCE
-        while self.inside and time.monotonic() < deadline:
+        while True:
+            self.is_idle = not self.inside  # a stream is begun inside, so that none is overlooked
+            for stream in tuple(self.streams):
+                stream.close()
+            if self.is_idle or time.monotonic() >= deadline:
+                return
             time.sleep(PAUSE)
 
     def after_in_parent(self) -> None:
@@ -223,12 +250,34 @@ class Calls:
 
     def after_in_child(self) -> None:
         """Note whether gRPC can be used here."""
-        self.is_broken = self.is_broken or self.uses_asyncio or bool(self.inside)
-        self.inside = set()
+        is_unfit = self.uses_asyncio or self.is_prepared is False or not self.is_idle
+        self.is_broken = self.is_broken or is_unfit
+        self.inside, self.streams = set(), set()
         self.is_forking = False
 
 
 CALLS = Calls()
 
+
+def _before_grpc_is_used() -> None:
+    if come_before_grpc.cache_info().currsize == 0:
+        CALLS.before()
+
+
+@cache
+def come_before_grpc() -> None:
+    """To be called when there is a channel.
+
+    Who registers last comes first before a fork, and gRPC registers with its first channel. What it does before a fork
+    stops its threads, perhaps while they hold the lock of a stream, which could not be ended any more.
+    """
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=CALLS.before)
+    if CALLS.has_set_variable:  # gRPC has read it; programs that are started from here decide for themselves
+        os.environ.pop(FORK_SUPPORT, None)
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=CALLS.before, after_in_parent=CALLS.after_in_parent, after_in_child=CALLS.after_in_child)
+    os.register_at_fork(
+        before=_before_grpc_is_used, after_in_parent=CALLS.after_in_parent, after_in_child=CALLS.after_in_child
+    )
