@@ -118,15 +118,20 @@ def test_guard_takes_the_write_lock_before_the_first_read(
         database.rollback()
 
 
-def test_refusal_of_a_reader_names_the_fence_of_the_writer_that_came_later(
-    database: sqlite3.Connection, client: leasehold.Client
-) -> None:
+def reader_writer_reader(client: leasehold.Client) -> list[leasehold.Lease]:
+    """Leases of one name, one after the other, all of which have been released."""
     lock = client.rwlock("account")
     leases = []
     for mode in (lock.read, lock.write, lock.read):
         leases.append(mode.acquire())
         leases[-1].release()
-    late, writer, newest = leases
+    return leases
+
+
+def test_refusal_of_a_reader_names_the_fence_of_the_writer_that_came_later(
+    database: sqlite3.Connection, client: leasehold.Client
+) -> None:
+    late, writer, newest = reader_writer_reader(client)
     for lease in (writer, newest):
         with database:
             guard(database, lease)
@@ -200,12 +205,7 @@ def test_readers_pass_together_and_a_writer_older_than_a_reader_is_refused(
 def test_late_reader_does_not_lower_what_the_newest_reader_has_set(
     database: sqlite3.Connection, client: leasehold.Client
 ) -> None:
-    lock = client.rwlock("account")
-    leases = []
-    for mode in (lock.read, lock.write, lock.read):
-        leases.append(mode.acquire())
-        leases[-1].release()
-    first, writer, newest = leases
+    first, writer, newest = reader_writer_reader(client)
     for reader in (newest, first):
         with database:
             guard(database, reader)
