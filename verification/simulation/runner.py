@@ -153,7 +153,7 @@ class JobRunner(Actor):
             "timeout": self._timeout(),
         }
         if random.random() < 0.1:
-            options["max_hold"] = ttl * (0.3 + random.random())
+            options["max_hold"] = ttl * (0.4 + random.random())
         return options
 
 

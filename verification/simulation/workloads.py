@@ -528,7 +528,7 @@ class Actor:
         if random() < 0.15:
             options["renew"] = False
         if random() < 0.15:
-            options["max_hold"] = ttl * (0.3 + random())
+            options["max_hold"] = ttl * (0.4 + random())
         elif Capability.MIN_HOLD in self._scene.capabilities and random() < 0.15:
             options["min_hold"] = ttl * random()
         return options
