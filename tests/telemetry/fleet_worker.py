@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 
 from prometheus_client import start_http_server
 
@@ -16,6 +17,7 @@ def main(url: str, port: int) -> None:
     telemetry.prometheus(client)
     start_http_server(port, "127.0.0.1")
     held: dict[str, leasehold.Lease] = {}
+    leading = ExitStack()  # who drops the block does not lead any more
     print("ready", flush=True)  # noqa: T201 - the test reads it
     for line in sys.stdin:
         word, _, rest = line.strip().partition(" ")
@@ -28,7 +30,7 @@ def main(url: str, port: int) -> None:
         elif word == "release":
             held.pop(rest).release()
         elif word == "lead":
-            client.election("boss").lead().__enter__()
+            leading.enter_context(client.election("boss").lead())
         elif word == "end":
             return
         print("done", flush=True)  # noqa: T201 - so is this

@@ -81,10 +81,7 @@ class Fleet:
         self.prometheus = stack.enter_context(PrometheusServer(targets, rules=[RULES], interval=0.5))
 
     def sees(self, expression: str, value: float) -> None:
-        eventually(
-            lambda: self.prometheus.value(expression) == value,
-            f"{expression} is {self.prometheus.query(expression)}, not {value}",
-        )
+        eventually(lambda: self.prometheus.value(expression) == value, f"{expression} is not {value}")
 
 
 @pytest.fixture
