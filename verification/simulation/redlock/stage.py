@@ -18,6 +18,7 @@ from leasehold._backends.redlock.nodes import Nodes
 from leasehold._backends.redlock.options import Options
 from leasehold._core.quorum import majority
 from leasehold.errors import BackendError
+from leasehold.values import Refusal
 from verification.simulation.network import Link
 from verification.simulation.redis.server import SimRedis
 from verification.simulation.redlock.wire import NodeLink, SimNodeWire
@@ -219,15 +220,21 @@ class RedlockStage(ServerStage):
 
 
 class RedlockModel(ServerModel):
-    """A release or withdrawal that some nodes have done is done; the others get it when they can be reached."""
+    """A release or withdrawal that some nodes have done is done; the others get it when they can be reached.
+
+    So it is with the votes of a claim that is refused although answers of it got lost: they are taken back behind the
+    answer, and where the store could not be heard, that is looked at when it can be.
+    """
 
     def sent(self, process: Process, verb: str, subject: Any) -> None:
         """See `Observer`."""
         super().sent(process, verb, subject)
         self.answered(verb, subject, None)
 
-    def answered(self, verb: str, subject: Any, answer: Any) -> None:  # noqa: ARG002 - the port's shape
+    def answered(self, verb: str, subject: Any, answer: Any) -> None:
         """See `StoreModel`."""
+        if isinstance(answer, Refusal) and self.links[subject.owner].well_for < DELIVERED:
+            self.unanswered.add(subject.owner)
         if verb in ("release", "withdraw"):
             owner = (subject.claim if verb == "release" else subject).owner
             if self.links[owner].well_for < DELIVERED:
