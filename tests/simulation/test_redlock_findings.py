@@ -118,3 +118,16 @@ def test_votes_of_a_refused_claim_that_nobody_takes_back_are_seen(monkeypatch: p
     (found,) = split.run(history())
     assert found.startswith("left behind by a failed acquire: one ")
     assert found.endswith("busy, and not cleaned up")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_client_that_rests_after_a_refusal_takes_back_the_vote_that_it_did_not_hear_of(seed: int) -> None:
+    """It did so with its next call only: the node stayed locked for the ttl, for a claim that was over."""
+    split = Split(seed)
+
+    async def history() -> None:
+        await split.be_refused()
+        await split.runtime.sleep(0.5)
+        assert split.voted() == []
+
+    assert split.run(history()) == []

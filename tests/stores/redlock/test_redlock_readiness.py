@@ -507,6 +507,25 @@ def test_node_that_is_back_gets_what_it_missed_with_the_texts_of_the_scripts(sto
     assert not node.undelivered
 
 
+def test_node_that_a_call_lost_is_looked_after_although_no_other_call_comes(store: Store) -> None:
+    """One that answered with an error is there: no worker is needed for it. A client that was closed has none."""
+    store.ready()
+    refused = run(store.nodes.poll(CALLS.vote(CLAIM, 1), all, 2.0))
+    refused.answers[2] = NO  # type: ignore[index]  # a list
+    refused.finish()
+    assert store.runtime.workers == []
+    release = CALLS.release(CLAIM, 1, store.runtime.time)
+    lost = run(store.nodes.poll(release, all, 2.0))
+    lost.answers[0] = AWAY  # type: ignore[index]
+    store.wires[0].sent.clear()
+    lost.finish()
+    probe(store)
+    assert store.wires[0].sent == [release.whole]
+    run(store.nodes.close())
+    lost.finish()
+    assert store.runtime.workers == []
+
+
 def test_what_could_not_be_delivered_is_kept_until_it_does_not_matter_any_more(store: Store) -> None:
     store.ready()
     node, wire = store.nodes.all[0], store.wires[0]

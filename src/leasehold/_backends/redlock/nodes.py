@@ -34,20 +34,32 @@ IDLE = 10.0  # for a client that was not used for so long, no node is probed
 class Poll:
     """The requests of one round and their answers, in the order of the nodes."""
 
-    __slots__ = ("answers", "call", "requests", "sent")
+    __slots__ = ("_look_after", "answers", "call", "requests", "sent")
 
-    def __init__(self, call: Call, requests: Sequence[NodeRequest], answers: Sequence[Any], sent: float) -> None:
+    def __init__(
+        self,
+        call: Call,
+        requests: Sequence[NodeRequest],
+        answers: Sequence[Any],
+        sent: float,
+        look_after: Callable[[], None] = lambda: None,
+    ) -> None:
         self.call = call
         self.requests = requests
         self.answers = answers
         self.sent = sent
+        self._look_after = look_after
 
     def finish(self) -> None:
-        """Let go of the connections. A node that was left out, or lost, may get the call later."""
+        """Let go of the connections. A node that was left out, or lost, gets the call later, if it still matters."""
+        failed = False
         for request, answer in zip(self.requests, self.answers, strict=True):
             if isinstance(answer, Exception):
                 request.node.deliver_later(self.call)
+                failed = True
             request.finish()
+        if failed:
+            self._look_after()
 
 
 class Nodes:
@@ -86,7 +98,7 @@ class Nodes:
             for request in requests:
                 request.abort()
             raise
-        return Poll(call, requests, answers, sent)
+        return Poll(call, requests, answers, sent, self._look_after)
 
     def number(self) -> int:
         """What to propose: the median of the nodes' clocks, now."""
@@ -112,8 +124,7 @@ class Nodes:
         wanting = [node for node in self.all if not node.opening and (_wants_connection(node) or self._is_old(node))]
         if wanting or not self._is_settled():
             await self._open(wanting, until)
-        if any(_wants_probe(node) for node in self.all):
-            self._probe()
+        self._look_after()
         if self._count_up() < self.majority:
             raise self._too_few()
 
@@ -191,8 +202,9 @@ class Nodes:
 
     # --- probing
 
-    def _probe(self) -> None:
-        if not self._probing:
+    def _look_after(self) -> None:
+        """Have a worker for nodes that are down or missed something: this may have been the last call for long."""
+        if not self._probing and not self.is_closed and any(_wants_probe(node) for node in self.all):
             self._probing = True
             self._runtime.spawn(_probe(weakref.ref(self), self._runtime, self._end), "leasehold redlock probe")
 
