@@ -89,7 +89,7 @@ def test_three_dead_nodes_of_five_stop_it_and_say_so_until_they_are_back(
     driver: contract.Driver, nodes: RedlockNodes
 ) -> None:
     async def body() -> None:
-        async with opened(driver, nodes.url(), ttl=1) as client:
+        async with opened(driver, nodes.url(), ttl=3) as client:
             lease = await client.lock("name").acquire()
             for server in nodes.servers[:3]:
                 server.kill()

@@ -55,7 +55,7 @@ def test_a_waiter_killed_in_the_middle_of_the_queue_does_not_hold_up_the_others(
     url = zookeeper_ensemble.url("/middle")
     children: list[Child] = []
     with leasehold.connect(url, ttl=2) as client:
-        holder = client.lock("x").acquire()
+        holder = client.lock("x", ttl=10).acquire()  # long enough for four programs to start
         try:
             for number in range(4):
                 children.append(Child(url, "leasehold", "x", "2"))
