@@ -169,7 +169,18 @@ def test_it_is_refused_where_there_can_be_no_handlers() -> None:
     thread.start()
     thread.join(30)
     assert "main thread" in str(errors[0])
-    with pytest.raises(ConfigurationError, match="event loop"):
-        connect_async("memory://").release_on_signals()
     with pytest.raises(ConfigurationError):
         leasehold.connect("memory://").release_on_signals(timeout=-1)
+
+
+@pytest.mark.parametrize("is_set", [False, True])
+def test_an_async_client_has_no_handlers_for_a_loop_that_does_not_run(is_set: bool) -> None:
+    loop, before = asyncio.new_event_loop(), signal.getsignal(signal.SIGTERM)
+    asyncio.set_event_loop(loop if is_set else None)
+    try:
+        with pytest.raises(ConfigurationError, match="on its running event loop"):
+            connect_async("memory://").release_on_signals()
+        assert signal.getsignal(signal.SIGTERM) == before
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()

@@ -433,6 +433,28 @@ def test_a_new_leader_is_told_at_once_also_if_it_is_this_one() -> None:
     assert leaders[0].fence == before.fence < leaders[1].fence
 
 
+def test_after_a_hint_the_leader_is_looked_for_once_and_then_at_its_turns_again() -> None:
+    store = ManualStore(autojump=None)
+    with store.connect() as client:
+        observation, waiting = client.election("boss", retry=1).observe(), client._twin._open().waiting_calls
+
+        def rests_after(looks: int) -> bool:
+            return store.faults.calls.count("inspect") >= looks and waiting.number == 1
+
+        following = threading.Thread(target=lambda: list(observation))
+        following.start()
+        try:
+            eventually(lambda: rests_after(1))
+            observation._twin._look_now()
+            eventually(lambda: rests_after(2))
+            store.clock.advance(60)
+            eventually(lambda: rests_after(3))
+        finally:
+            observation.stop()
+            following.join()
+    assert store.faults.calls.count("inspect") == 3
+
+
 def test_who_looks_for_leaders_in_vain_says_so_once(
     store: ManualStore, client: Client, other: Client, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -469,6 +469,18 @@ def test_min_hold_keeps_what_is_left_of_it_and_no_more(lock: Lock, after: int, k
     assert share.release("a", fence) == 0
 
 
+@pytest.mark.parametrize("released", [True, False])
+@pytest.mark.parametrize(("mode", "kind"), [("x", 0), ("s", 0), ("p", 3)])
+def test_only_what_was_not_released_counts_as_abandoned_also_after_a_min_hold(
+    lock: Lock, mode: str, kind: int, released: bool
+) -> None:
+    fence = granted(lock, mode=mode, kind=kind, min_hold=3_000)[1]
+    if released:
+        assert lock.release("a", fence) == 1
+    lock.pass_time(10_001)
+    assert granted(lock, "b", mode=mode, kind=kind)[2] == (not released)
+
+
 def test_lock_that_is_kept_for_min_hold_is_handed_over_afterwards(lock: Lock) -> None:
     fence = granted(lock, min_hold=3_000)[1]
     lock.acquire("b", "1")

@@ -175,18 +175,18 @@ def test_same_key_in_many_threads_has_one_effect(
     assert effects(connections[0]) == 1
 
 
-def test_transaction_that_ended_inside_the_block_is_noticed(
-    opened: Callable[..., pymysql.Connection[Any]], keys: IdempotencyKeys
+@pytest.mark.parametrize("again", ["SELECT 1", "INSERT INTO effect VALUES (2)"])
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+def test_transaction_that_ended_inside_the_block_is_noticed_and_what_follows_cannot_be_committed(
+    opened: Callable[..., pymysql.Connection[Any]], keys: IdempotencyKeys, end: str, again: str
 ) -> None:
     connection = opened()
-    for end in (connection.commit, connection.rollback):
-        for again in ("SELECT 1", "INSERT INTO effect VALUES (2)"):
-            with pytest.raises(ConfigurationError, match="inside the attempt's block"):
-                with keys.attempt(connection, "k", fingerprint="x") as attempt:
-                    end()
-                    run(connection, again)
-                    attempt.complete(1)
-            connection.commit()  # a program that goes on all the same
+    with pytest.raises(ConfigurationError, match="inside the attempt's block"):
+        with keys.attempt(connection, "k", fingerprint="x") as attempt:
+            getattr(connection, end)()
+            run(connection, again)
+            attempt.complete(1)
+    connection.commit()  # a program that goes on all the same
     assert effects(connection) == 0
     assert charge(connection, keys, result=3) == 3
 

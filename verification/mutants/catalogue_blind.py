@@ -8,6 +8,71 @@ __all__ = ["BLIND_MUTANTS"]
 
 BLIND_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
+        "blind-10-observation-never-rests-after-a-hint",
+        "after the first hint of a new leader, observe() asks the store again and again without any pause",
+        "_patterns/observation.py",
+        "        if not self._stopped:\n            self._signal.clear()\n",
+        "",
+        (
+            "tests/faces/test_pattern_options.py::test_after_a_hint_the_leader_is_looked_for_once_and_then_at_its_turns_again",
+        ),
+    ),
+    Mutant(
+        "blind-10-nats-certificate-of-the-first-host",
+        "the certificate of each server of NATS is checked against the name of the first: all others are refused",
+        "_backends/nats/blocking_wire.py",
+        "server_hostname=host[0]",
+        "server_hostname=options.hosts[0][0]",
+        ("tests/stores/nats/test_nats_access.py::test_the_certificate_of_each_server_is_checked_against_its_own_name",),
+    ),
+    Mutant(
+        "blind-10-mysql-attempt-ended-inside-can-be-committed",
+        "a program that goes on after its attempt was refused commits its work, and the next attempt does it again",
+        "sql/idempotency/mysql.py",
+        "        await abort(wire)  # a program that goes on all the same cannot commit\n",
+        "",
+        (
+            "tests/sql/test_idempotency_mysql.py::test_transaction_that_ended_inside_the_block_is_noticed_and_what_follows_cannot_be_committed",
+        ),
+    ),
+    Mutant(
+        "blind-10-prepared-statement-ignores-the-callers-time",
+        "from the third call on, a call waits for a silent server as long as an answer may take, whatever its timeout",
+        "_backends/postgres/connection.py",
+        "                until, self.pgconn.send_query_prepared,",
+        "                math.inf, self.pgconn.send_query_prepared,",
+        (
+            "tests/stores/postgres/test_postgres_connection.py::test_a_call_ends_with_its_time_and_leaves_its_answer_for_the_next_one_to_read",
+        ),
+    ),
+    Mutant(
+        "blind-10-signals-of-a-loop-that-never-runs",
+        "release_on_signals() before asyncio.run() is accepted for a loop that never runs: no signal releases anything",
+        "_face/signals.py",
+        "return asyncio.get_running_loop()",
+        "return asyncio.get_event_loop()",
+        ("tests/faces/test_leaving.py::test_an_async_client_has_no_handlers_for_a_loop_that_does_not_run",),
+    ),
+    Mutant(
+        "blind-10-redis-connection-made-during-close",
+        "a connection that is ready only when its asyncio client was closed stays open",
+        "_backends/redis/asyncio_wire.py",
+        "        if self._closed:\n            task.result().close()\n        else:\n"
+        "            self._shared[node] = task.result()\n",
+        "        self._shared[node] = task.result()\n",
+        (
+            "tests/stores/redis/test_redis_asyncio_wire.py::test_connection_that_is_ready_in_any_turn_around_a_close_is_closed",
+        ),
+    ),
+    Mutant(
+        "blind-9-record-of-the-last-second-is-absent",
+        "a record is said to be absent in the last second of its time",
+        "_backends/etcd/records.py",
+        "if left >= 0:  # etcd gives",
+        "if left > 0:  # etcd gives",
+        ("tests/stores/etcd/test_etcd_operators.py::test_a_record_is_there_in_the_last_second_of_its_time_too",),
+    ),
+    Mutant(
         "blind-9-idle-connection-answers-no-ping",
         "the server closes connections that were idle, although their client lives",
         "_backends/nats/blocking_wire.py",

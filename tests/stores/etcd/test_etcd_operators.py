@@ -268,6 +268,18 @@ async def test_a_record_is_there_for_its_ttl_and_its_fence_for_a_day(bench: Benc
     assert bench.stored() == []
 
 
+@pytest.mark.parametrize(("passed", "left"), [(0.0, 4.5), (3.5, 1.5), (4.5, 0.5), (6.0, None)])
+@simulated
+async def test_a_record_is_there_in_the_last_second_of_its_time_too(
+    bench: Bench, passed: float, left: float | None
+) -> None:
+    client = bench.client()
+    assert await client.write(Record("ns:r", b"value", 7, 5.0)) is True
+    await bench.pass_time(passed)
+    record = (await client.read("ns:r")).record  # etcd says whole seconds, rounded down: 0 is the last of them
+    assert (None if record is None else record.ttl) == left
+
+
 @pytest.mark.parametrize(("fence", "written"), [(6, False), (7, True), (8, True)])
 @simulated
 async def test_a_write_under_the_same_fence_is_allowed_and_under_a_lower_one_not(

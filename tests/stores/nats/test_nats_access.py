@@ -12,6 +12,7 @@ from leasehold.findings import Level
 from tests.stores.nats.nats_support import backend_of, claim, fresh_bucket, granted
 from verification.lab.certificates import Certificates
 from verification.lab.nats import NatsServer
+from verification.lab.process import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -124,6 +125,25 @@ def test_tls_is_used_where_the_url_says_so_and_required_where_the_server_does(
                     await backend.try_acquire(claim())
             async with backend_of(driver, f"nats://{server.address}") as backend:
                 with pytest.raises(BackendRejected, match="requires TLS"):
+                    await backend.try_acquire(claim())
+
+        driver.run(main())
+
+
+def test_the_certificate_of_each_server_is_checked_against_its_own_name(
+    driver: contract.Driver, tmp_path: Path
+) -> None:
+    certificates = Certificates(tmp_path, "localhost")
+    with NatsServer(certificates=certificates) as server:
+
+        async def main() -> None:
+            query = f"tls_ca={certificates.authority}"
+            async with backend_of(
+                driver, f"nats+tls://127.0.0.1:{free_port()},localhost:{server.port}?{query}"
+            ) as backend:
+                granted(await backend.try_acquire(claim()))
+            async with backend_of(driver, f"nats+tls://{server.address}?{query}") as backend:
+                with pytest.raises(BackendRejected, match="TLS failed"):
                     await backend.try_acquire(claim())
 
         driver.run(main())

@@ -98,12 +98,17 @@ def test_a_script_is_answered_by_its_last_statement_or_its_error(connect: Callab
     assert line.is_usable()
 
 
+@pytest.mark.parametrize("uses", [0, PREPARE_AT], ids=["sent as it is", "prepared"])
 def test_a_call_ends_with_its_time_and_leaves_its_answer_for_the_next_one_to_read(
-    connect: Callable[[], Connection],
+    connect: Callable[[], Connection], uses: int
 ) -> None:
-    line = connect()
+    line, nap = connect(), Statement(b"nap", b"SELECT pg_sleep(0.05)", (), (), hot=True)
+    line.facts.is_direct = True
+    for _ in range(uses):
+        ask(line, nap)
+    assert line.facts.prepared == ({b"nap"} if uses else set())
     with pytest.raises(OutcomeUnknown, match="no answer in time"):
-        run(line.execute(Statement(b"", b"SELECT pg_sleep(0.05)", (), ()), (), 0.0))
+        run(line.execute(nap, (), 0.0))
     assert line.is_owed()
     assert not line.is_usable()
     with pytest.raises(BackendUnavailable, match="no answer in time"):

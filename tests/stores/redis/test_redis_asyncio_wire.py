@@ -556,6 +556,23 @@ def test_close_ends_every_call_and_every_connection(world: World, monkeypatch: p
     on_a_loop(body)
 
 
+@pytest.mark.parametrize("turns", range(6))
+def test_connection_that_is_ready_in_any_turn_around_a_close_is_closed(world: World, turns: int) -> None:
+    async def body() -> None:
+        world.gate = asyncio.Event()
+        call = asyncio.ensure_future(coroutine(world.wire.exchange(NODE, b"x", 1, 60.0)))
+        while not world.made:
+            await asyncio.sleep(0)
+        world.gate.set()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await world.wire.close()
+        await asyncio.wait([call])
+        assert not any(connection.is_open for connection in world.made)
+
+    on_a_loop(body)
+
+
 def test_subscription_that_came_too_late_for_its_caller_is_closed(world: World) -> None:
     async def body() -> None:
         world.gate = asyncio.Event()
