@@ -135,6 +135,9 @@ class AsyncDesk:
         try:
             yield connection
             await connection.commit()
+        except BaseException:
+            await connection.rollback()  # a server notices a closed connection some time later only
+            raise
         finally:
             connection.close()
 

@@ -10,7 +10,7 @@ import pytest
 from leasehold import BackendUnavailable, ClientClosed
 from leasehold._runtimes.threads import run
 from leasehold.kit.one_session import OneSession
-from leasehold.kit.pool import BUSY, GOODBYE, LINGER, Pool
+from leasehold.kit.pool import BUSY, CLOSE_PATIENCE, LINGER, Pool
 from leasehold.kit.pool_queue import LOOK_AGAIN, STUCK, PoolQueue
 from leasehold.values import Claim, Grant, Holder, Loss, LossReason, Mode
 from tests.unit.planned_waits import PlannedWaits
@@ -236,7 +236,7 @@ def test_closing_ends_every_connection_and_every_call(when: str) -> None:
     assert connection.closed == (when == "idle")
     pool.give(connection)
     assert connection.closed, "what is given back now is closed"
-    assert pool.runtime.joined == ([NOW + GOODBYE] if when == "idle" else [])
+    assert pool.runtime.joined == ([NOW + CLOSE_PATIENCE] if when == "idle" else [])
 
 
 def test_closing_ends_a_call_that_waits_for_a_connection() -> None:

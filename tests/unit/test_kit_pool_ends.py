@@ -10,7 +10,7 @@ import pytest
 from leasehold import BackendUnavailable, ClientClosed
 from leasehold._runtimes.threads import run
 from leasehold.kit.one_session import LOOK_AGAIN
-from leasehold.kit.pool import GOODBYE, LINGER
+from leasehold.kit.pool import CLOSE_PATIENCE, LINGER
 from leasehold.kit.pool_queue import PoolQueue
 from tests.unit.test_kit_pool import NOW, Connection, Filled, Runtime, Session, Upkeep, claim
 
@@ -227,7 +227,7 @@ def test_closing_joins_the_worker_for_a_bounded_time() -> None:
     session = Session()
     session.give(session.get("a"))
     run(session.close())
-    assert session.runtime.joined == [NOW + GOODBYE]
+    assert session.runtime.joined == [NOW + CLOSE_PATIENCE]
     session.give(Connection())
     assert len(session.runtime.workers) == 1, "no worker is started after the end"
 

@@ -229,7 +229,7 @@ class AsyncAttempt:
         return await self._under(opened, lease, slot, seen)
 
     async def _try_lock(self, opened: OpenClient) -> AsyncLease:
-        """Ask once; and again if nobody is known to have the lock, and a grant may have run out before it arrived."""
+        """Ask once; and again if no holder is known, and a grant may have run out before it arrived."""
         spec, runtime = self._lock._spec, opened.runtime
         while True:
             asked = runtime.now()

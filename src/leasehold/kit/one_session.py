@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from weakref import ReferenceType, ref
 
 from leasehold.errors import BackendError, BackendUnavailable, ClientClosed
-from leasehold.kit.pool import BUSY, GOODBYE, LINGER, Pooled
+from leasehold.kit.pool import BUSY, CLOSE_PATIENCE, LINGER, Pooled
 from leasehold.kit.pool_queue import PoolQueue, Slot
 from leasehold.kit.worker import spawn_late
 from leasehold.values import Grant
@@ -163,7 +163,7 @@ class OneSession(Generic[C]):
         elif connection is not None:  # the call that uses it fails, and closes it
             self._interrupt(connection)
         if self._worker is not None:
-            await self._worker.join(self._runtime.now() + GOODBYE)
+            await self._worker.join(self._runtime.now() + CLOSE_PATIENCE)
 
     def _require_open(self) -> None:
         if self.is_closed:

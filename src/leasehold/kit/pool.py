@@ -20,10 +20,10 @@ from leasehold.kit.worker import spawn_late
 if TYPE_CHECKING:
     from leasehold.spi import Runtime, Task
 
-__all__ = ["BUSY", "GOODBYE", "LINGER", "Maintenance", "Pool", "Pooled"]
+__all__ = ["BUSY", "CLOSE_PATIENCE", "LINGER", "Maintenance", "Pool", "Pooled"]
 
 LINGER = 2.0  # how long an idle connection stays open
-GOODBYE = 1.0  # how long close() waits for the worker
+CLOSE_PATIENCE = 1.0  # how long close() waits for the worker
 BUSY = 3  # answer timeouts to wait for a connection: the calls before this one may each take one
 
 
@@ -150,7 +150,7 @@ class Pool(Generic[C]):
         self._queue.call_all()
         self._wake.set()
         if self._worker is not None:
-            await self._worker.join(self._runtime.now() + GOODBYE)
+            await self._worker.join(self._runtime.now() + CLOSE_PATIENCE)
 
     # --- making connections
 

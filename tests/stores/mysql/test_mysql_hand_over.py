@@ -306,7 +306,7 @@ def test_one_listener_of_a_server_sleeps_and_the_others_wait_for_its_lock(
         await backends[0].try_acquire(claim())
         places = [await backend.join(claim()) for backend in backends]
         eventually(lambda: asleep() == ["GET_LOCK", "GET_LOCK", "SLEEP"])
-        first = next(backend for backend in backends if backend._listener._has_bell)
+        first = next(backend for backend in backends if backend._listener._has_user_lock)
         await first.close()
         eventually(lambda: asleep() == ["GET_LOCK", "SLEEP"])
         assert len(places) == 3
@@ -323,7 +323,7 @@ def test_a_waiter_is_woken_whether_its_listener_sleeps_or_waits(backends: list[A
         places = [await crowd.join(claim()) for crowd in crowds]
         eventually(lambda: all(listens(crowd) for crowd in crowds))
         places = [await crowd.turn(place) for crowd, place in zip(crowds, places, strict=True)]
-        eventually(lambda: any(crowd._listener._has_bell for crowd in crowds))
+        eventually(lambda: any(crowd._listener._has_user_lock for crowd in crowds))
         for crowd, place in zip(crowds, places, strict=True):
             place.signal.clear()
             await holder.release(held)

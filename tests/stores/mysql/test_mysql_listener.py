@@ -104,7 +104,7 @@ def test_one_worker_listens_and_stores_its_number_and_a_token(bench: Bench) -> N
     waiter = bench.expect()
     names: list[bytes | None] = []
     bench.then = lambda: names.append(bench.listener.name)
-    bench.answers = [WOKEN, OVER]  # the bell is ours; then nobody has called, and the waiter is gone by then
+    bench.answers = [WOKEN, OVER]  # the user lock is ours; then nothing has woken it, and the waiter is gone by then
     assert bench.listener.ensure() is None
     assert bench.listener.ensure() is None
     assert len(bench.spawned) == 1
@@ -161,7 +161,7 @@ def test_a_sleep_goes_on_while_somebody_waits(bench: Bench) -> None:
 
 
 def test_a_sleep_that_the_server_refuses_is_an_error(bench: Bench) -> None:
-    bench.listener._has_bell = True
+    bench.listener._has_user_lock = True
     bench.answers = [Answer([], ServerError(1040, "HY000", "too many"))]
     connection: Any = bench
     with pytest.raises(BackendUnavailable):
@@ -239,26 +239,26 @@ def test_one_waiter_is_remembered_for_a_claim_and_only_for_as_long_as_its_call_l
 def test_our_own_listener_is_woken_at_once_and_others_by_a_query_each(bench: Bench) -> None:
     waiter = bench.expect(number=1)
     bench.listener.name = NAME
-    bench.listener.ring([NAME])
+    bench.listener.wake([NAME])
     assert waiter.signal.is_set()
     assert bench.spawned == [], "there is nobody else to wake"
     waiter.signal.clear()
-    bench.listener.ring([b"8:00ff", b"9:00ee", b"8:00ff"])
+    bench.listener.wake([b"8:00ff", b"9:00ee", b"8:00ff"])
     assert not waiter.signal.is_set()
     assert len(bench.spawned) == 1
     bench.errors = []
-    run(bench.listener._ring_all())
+    run(bench.listener._wake_listeners())
     texts = sorted(text for text, _ in bench.rung)
     assert len(texts) == 2
     assert b"WHERE ID = 8 AND INFO LIKE 'SELECT /* leasehold listener 00ff */%'" in texts[0]
     assert texts[0].endswith(b"KILL QUERY @leasehold_listener")
-    assert all(0 < left <= notifications.RING_PATIENCE for _, left in bench.rung)
+    assert all(0 < left <= notifications.WAKE_PATIENCE for _, left in bench.rung)
 
 
 @pytest.mark.parametrize("name", [b"", b"8", b"8:", b"x:00ff", b"8:0'ff", b"8; DROP:00ff", b"-8:00ff"])
 def test_a_name_that_is_none_of_ours_is_never_sent(bench: Bench, name: bytes) -> None:
     """It comes out of a table that others can write to."""
-    run(bench.listener._ring(name))
+    run(bench.listener._wake_listener(name))
     assert bench.rung == []
 
 
@@ -275,6 +275,6 @@ def test_a_listener_between_two_sleeps_is_called_again(
     bench: Bench, errors: list[Exception | None], tries: int
 ) -> None:
     bench.errors = list(errors)
-    run(bench.listener._ring(b"8:00ff"))
+    run(bench.listener._wake_listener(b"8:00ff"))
     assert len(bench.rung) == tries
     assert bench.slept == [0.0, 0.02, 0.1][:tries]

@@ -177,7 +177,7 @@ def test_a_release_is_as_few_queries_as_its_kind_allows(
 
 def test_a_hand_over_wakes_the_client_of_the_next_holder(bench: Bench) -> None:
     rung: list[Any] = []
-    bench.backend._listener.ring = rung.extend
+    bench.backend._listener.wake = rung.extend
     bench.backend._crowded.add("ns:x")
     for listener in (b"7:ab", b""):
         bench.answers = [[Result([(listener,)])]]

@@ -77,7 +77,9 @@ def test_a_client_that_releases_and_closes_at_once_wakes_the_next_one(
 ) -> None:
     """A process that ends after its work must not leave the next one to its re-check."""
     leaving, crowd = backends
-    monkeypatch.setattr(leaving._listener._ringer, "start", lambda: None)  # its worker does not come to it in time
+    monkeypatch.setattr(
+        leaving._listener._wake_up_worker, "start", lambda: None
+    )  # its worker does not come to it in time
 
     async def story() -> None:
         held = await leaving.try_acquire(claim())

@@ -394,7 +394,7 @@ def test_closing_waits_for_what_is_borrowed_and_then_interrupts_it() -> None:
     connection = run(pool.take())
     began = runtime.now()
     run(pool.close())
-    assert runtime.now() - began == pytest.approx(adopted_pool.GOODBYE, abs=0.01)
+    assert runtime.now() - began == pytest.approx(adopted_pool.CLOSE_PATIENCE, abs=0.01)
     assert lends.did[-1] == "interrupt"
     pool.give(connection)
     began = runtime.now()

@@ -125,7 +125,7 @@ class RowsBackend(BaseBackend):
         """Free it and grant to the next waiter, in one query; False if the rules have to decide."""
         done = HandOver.from_results(await self._execute(queue.hand_over(grant, self._first_fence), until, first=True))
         if done.listener is not None:
-            self._listener.ring((done.listener,))
+            self._listener.wake((done.listener,))
         return done.is_done
 
     def _place(self, queued: Queued, waiter: Waiter, listener: bytes | None) -> Place:
@@ -138,7 +138,7 @@ class RowsBackend(BaseBackend):
         )
 
     def _notify(self, waiters: Sequence[Row]) -> None:
-        self._listener.ring({waiter.listener for waiter in waiters})
+        self._listener.wake({waiter.listener for waiter in waiters})
 
     # --- records
 

@@ -1,4 +1,4 @@
-"""How a waiter is woken: its client sleeps in the server, and whoever makes room ends that sleep.
+"""How a waiter is woken: its client sleeps in the server, and the client that makes room ends that sleep.
 
 One connection listens for all waiters of a client, while there are any and for a moment after: it runs
 `SELECT /* leasehold listener TOKEN */ GET_LOCK('leasehold listeners', 2)` again and again. The first listener of a
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Listener", "Waiter"]
 
-SLEEP, WAIT_FOR_BELL = b"SLEEP(2)", b"GET_LOCK('leasehold listeners', 2)"  # the two statements of a listener
+SLEEP, WAIT_FOR_LOCK = b"SLEEP(2)", b"GET_LOCK('leasehold listeners', 2)"  # the two statements of a listener
 PATIENCE = 10.0  # how long it may take
-GOODBYE = 1.0  # how long close() waits for the listener's end
+CLOSE_PATIENCE = 1.0  # how long close() waits for the listener's end
 LISTEN_AGAIN = 3.0  # after a listener has failed
 TRY_AGAIN = 60.0  # where there seems to be a proxy
-RING_PATIENCE = 1.0  # how long one may take: others are to be woken after it
-RING_PAUSES = (0.0, 0.02, 0.1)  # a listener may be between two statements
+WAKE_PATIENCE = 1.0  # how long one may take: others are to be woken after it
+WAKE_PAUSES = (0.0, 0.02, 0.1)  # a listener may be between two statements
 
 logger = logging.getLogger("leasehold.mysql")
 
@@ -72,13 +72,13 @@ class Listener:
         self._waiters: WeakValueDictionary[str, Waiter] = WeakValueDictionary()
         self._guard = runtime.guard()
         self._connection: Connection | None = None
-        self._has_bell = False  # whether this listener holds the lock that the others wait for
+        self._has_user_lock = False  # whether this listener holds the lock that the others wait for
         self._rest_until = -math.inf  # until then listening is of no use
         self._has_worker = False
         self._worker: Task | None = None
         self._closed = False
-        self._rings: deque[bytes] = deque()
-        self._ringer = Worker(runtime, self._ring_all, "leasehold mysql wake-ups")
+        self._to_wake: deque[bytes] = deque()
+        self._wake_up_worker = Worker(runtime, self._wake_listeners, "leasehold mysql wake-ups")
         self.name: bytes | None = None  # None while it does not listen
 
     # --- for the backend
@@ -106,14 +106,14 @@ class Listener:
     def _is_started(self) -> bool:
         return self._has_worker  # read again under the guard: another thread may have been faster
 
-    def ring(self, names: Iterable[bytes]) -> None:
+    def wake(self, names: Iterable[bytes]) -> None:
         """Wake these listeners, ours at once and others soon."""
         others = {name for name in names if name != self.name}
         if len(others) < len(set(names)):
             self._wake_first()
         if others:
-            self._rings.extend(others)
-            self._ringer.start()
+            self._to_wake.extend(others)
+            self._wake_up_worker.start()
 
     async def close(self) -> None:
         """Stop listening. Listeners that a release has still to wake are woken first: its process may end now."""
@@ -121,10 +121,10 @@ class Listener:
         connection, self.name = self._connection, None
         if connection is not None:
             connection.interrupt()
-        await self._ringer.close()
-        await self._ring_all()  # what the worker has not come to
+        await self._wake_up_worker.close()
+        await self._wake_listeners()  # what the worker has not come to
         if self._worker is not None:
-            await self._worker.join(self._runtime.now() + GOODBYE)
+            await self._worker.join(self._runtime.now() + CLOSE_PATIENCE)
 
     # --- the worker, for as long as there are waiters
 
@@ -141,7 +141,7 @@ class Listener:
 
     async def _listen(self) -> None:
         connection = await self._connect()
-        self._connection, self._has_bell = connection, False
+        self._connection, self._has_user_lock = connection, False
         try:
             if self._closed:  # while it connected, so that close() could not interrupt this connection
                 return
@@ -159,21 +159,21 @@ class Listener:
             connection.close()
 
     async def _sleep(self, connection: Connection, token: bytes) -> bool:
-        """Sleep in the server until somebody ends it; False once there are no waiters any more."""
+        """Sleep in the server until another client ends it; False once there are no waiters any more."""
         while not self._closed:
-            wait = SLEEP if self._has_bell else WAIT_FOR_BELL
+            wait = SLEEP if self._has_user_lock else WAIT_FOR_LOCK
             statement = b"SELECT /* leasehold listener %b */ %b" % (token, wait)
             answer = await connection.query(statement, patience=PATIENCE)
             if answer.error is not None:
                 if answer.error.code in errors.INTERRUPTED:
                     return True
-                if self._has_bell:
+                if self._has_user_lock:
                     raise errors.translated(answer.error, self._executor.label)
-                self._has_bell = True  # a server that knows no such lock: then all sleep
+                self._has_user_lock = True  # a server that knows no such lock: then all sleep
             elif answer.results[0].rows != [(b"0",)]:  # how MySQL tells of an interruption; or the lock is ours now
-                if self._has_bell or answer.results[0].rows != [(b"1",)]:
+                if self._has_user_lock or answer.results[0].rows != [(b"1",)]:
                     return True
-                self._has_bell = True
+                self._has_user_lock = True
             if not self._waiters:
                 return False
         return False
@@ -201,12 +201,12 @@ class Listener:
 
     # --- waking the listeners of other clients
 
-    async def _ring_all(self) -> None:
-        while self._rings:
+    async def _wake_listeners(self) -> None:
+        while self._to_wake:
             with suppress(IndexError):
-                await self._ring(self._rings.popleft())
+                await self._wake_listener(self._to_wake.popleft())
 
-    async def _ring(self, name: bytes) -> None:
+    async def _wake_listener(self, name: bytes) -> None:
         number, _, token = name.partition(b":")
         if not number.isdigit() or not token.isalnum():
             return
@@ -214,10 +214,10 @@ class Listener:
             b"SET @leasehold_listener = (SELECT ID FROM information_schema.PROCESSLIST WHERE ID = %b "
             b"AND INFO LIKE 'SELECT /* leasehold listener %b */%%'); KILL QUERY @leasehold_listener"
         ) % (number, token)
-        for pause in RING_PAUSES:
+        for pause in WAKE_PAUSES:
             await self._runtime.sleep(pause)
             try:
-                await self._executor.execute(text, self._runtime.now() + RING_PATIENCE)
+                await self._executor.execute(text, self._runtime.now() + WAKE_PATIENCE)
             except BackendRejected:
                 continue  # it sleeps no more, or not yet; or it is another user's
             except (BackendError, ClientClosed) as error:

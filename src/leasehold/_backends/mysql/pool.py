@@ -75,7 +75,7 @@ class Executor:
             if answer.error is None:
                 return answer.results
             if answer.error.code in errors.MISSING and not was_missing:
-                was_missing, self._schema.is_known = True, False  # dropped by somebody: they are made again
+                was_missing, self._schema.is_known = True, False  # dropped meanwhile: they are made again
             elif answer.error.code in errors.AGAIN and self._runtime.now() < give_up:
                 await self._runtime.sleep(PAUSE * (0.5 + self._runtime.random()))
             else:

@@ -36,7 +36,7 @@ __all__ = ["AdoptedPool", "AdoptedPoolStore", "adopt"]
 
 logger = logging.getLogger("leasehold.postgres")
 
-GOODBYE = 1.0  # how long close() waits for requests that are under way
+CLOSE_PATIENCE = 1.0  # how long close() waits for requests that are under way
 
 
 class AdoptedPool:
@@ -104,7 +104,7 @@ class AdoptedPool:
     async def close(self) -> None:
         """The pool stays open. What is borrowed is returned before the user may close it."""
         self.is_closed = True
-        deadline = self._runtime.now() + GOODBYE
+        deadline = self._runtime.now() + CLOSE_PATIENCE
         while self._debts and self._runtime.now() < deadline:
             await self._runtime.sleep(0.005)
         for connection in list(self._used):  # it got no answer; the pool replaces a connection that has failed

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["Handover", "Listener", "Waiter"]
 
 LINGER = 2.0  # how long an idle listener stays, so that a loop of short waits does not start it each time
-GOODBYE = 1.0  # how long close() waits for the listener's end
+CLOSE_PATIENCE = 1.0  # how long close() waits for the listener's end
 PROOF = 1.0  # how long the first notification may take
 LISTEN_AGAIN = 3.0  # after a listener has failed
 PROVE_AGAIN = 60.0  # after the first notification did not arrive
@@ -48,7 +48,7 @@ logger = logging.getLogger("leasehold.postgres")
 class Handover:
     """The content of a notification: a waiter was granted its claim; `moment` is the database's time then.
 
-    `spare`: so many fences behind its own are free. None are told of where the holder before had vanished.
+    `spare`: so many fences behind its own are free. It is 0 where the holder before had vanished.
     """
 
     fence: int
@@ -123,7 +123,7 @@ class Listener:
         if connection is not None:
             connection.interrupt()
         if self._worker is not None:
-            await self._worker.join(self._runtime.now() + GOODBYE)
+            await self._worker.join(self._runtime.now() + CLOSE_PATIENCE)
 
     # --- the worker, for as long as there are waiters
 

@@ -37,7 +37,7 @@ def rounded(ttl: float) -> float:
 
 
 class Pool:
-    """Opens sessions, and shares them. `make_worker` makes what keeps them: a thread, unless told otherwise."""
+    """Opens sessions, and shares them. `make_worker` makes the worker that keeps them: a thread by default."""
 
     def __init__(
         self,

@@ -148,7 +148,7 @@ $$;
 -- `waits`: take a place in the queue if it cannot be had at once. `the_floor`: the fence is above this.
 -- `in_session`: the claim ends with this session, which has its number; sent again in another, it moves there.
 -- `the_spare`: so many fences are wanted behind that of an exclusive grant. A name without waiters may be granted so often that
--- ranges for each would outrun the clock that fences follow; so only who asks for one gets it, and whoever waited.
+-- ranges for each would outrun the clock that fences follow; so only a claim that asks for one, or that has waited, gets it.
 -- Invariant: the same claim sent twice gives the same grant, with a new expiry; a withdrawn claim gets nothing.
 -- A claim that does not wait, on a name with one exclusive holder, is refused without a lock on the name's row: many
 -- clients that poll would otherwise keep that row locked in turn, and the release would be one more in their line. Other
