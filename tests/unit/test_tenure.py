@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold._core.states import Event, State, advance
+from leasehold._core.states import TRANSITIONS, Event, State
 from leasehold._core.tenure import MOST_UNDER_WAY, Tenure
 from leasehold._core.validity import believed_until, hedge_after, margin, renewal_due, retry_due
 from leasehold.values import Claim, Grant, Holder, Loss, LossReason, Mode
@@ -176,7 +176,7 @@ def test_a_lease_that_is_not_to_be_renewed_never_wants_it() -> None:
 
 def test_a_release_that_is_overtaken_by_the_ttl_is_no_loss() -> None:
     held = tenure()
-    held.state = advance(held.state, Event.RELEASE)
+    held.state = TRANSITIONS[held.state, Event.RELEASE]
     assert held.settle(held.deadline + 1) is None
     assert held.state is State.RELEASED
 

@@ -64,8 +64,8 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         "B1-unshielded-release",
         "a cancelled release leaves the key",
         _RELEASE,
-        "            return await runtime.shielded(partial(_attempt_and_report, opened, tenure, limit))\n",
-        "            return await _attempt_and_report(opened, tenure, limit)\n",
+        "            return await runtime.shielded(partial(_attempt, opened, tenure, limit))\n",
+        "            return await _attempt(opened, tenure, limit)\n",
     ),
     Mutant(
         "B1-cleared-first",
@@ -85,8 +85,8 @@ CORE_MUTANTS: tuple[Mutant, ...] = (
         "B26-held-while-releasing",
         "the lease is believed and renewed while it is being released",
         _KEEPER,
-        "            tenure.state = advance(tenure.state, RELEASE)\n",
-        "            advance(tenure.state, RELEASE)\n",
+        "            tenure.state = TRANSITIONS[tenure.state, RELEASE]\n",
+        "            TRANSITIONS[tenure.state, RELEASE]\n",
     ),
     Mutant(
         "B26-renewed-after-release",

@@ -130,8 +130,8 @@ BLIND_MUTANTS: tuple[Mutant, ...] = (
         "blind-6-release-after-the-end-looks-in-time",
         "the release of a lease that ran out unnoticed is reported as in time: nobody learns that it was late",
         "_core/keeper.py",
-        "            tenure.settle(self._runtime.now())\n            tenure.state = advance(tenure.state, RELEASE)",
-        "            tenure.state = advance(tenure.state, RELEASE)",
+        "            tenure.settle(self._runtime.now())\n            tenure.state = TRANSITIONS[tenure.state, RELEASE]",
+        "            tenure.state = TRANSITIONS[tenure.state, RELEASE]",
         ("tests/unit/test_release_step_by_step.py",),
     ),
     Mutant(

@@ -71,8 +71,8 @@ TIME_MUTANTS: tuple[Mutant, ...] = (
         "R7-release-waits",
         "a release waits for a mute store as long as the store's own limit says",
         _RELEASE,
-        "shielded(partial(_attempt_and_report, opened, tenure, limit))",
-        "shielded(partial(_attempt_and_report, opened, tenure, tenure.deadline))",
+        "shielded(partial(_attempt, opened, tenure, limit))",
+        "shielded(partial(_attempt, opened, tenure, tenure.deadline))",
         contract("timeouts:no_call_waits_for_the_own_limit_of_a_mute_store"),
     ),
     Mutant(

@@ -20,7 +20,7 @@ from leasehold._core import events as happened
 from leasehold._core.event_dispatcher import EventDispatcher
 from leasehold._core.renewals import BatchKnown, Known, Renewals
 from leasehold._core.stacklevel import user_stacklevel
-from leasehold._core.states import FREED, HELD, LOST, RELEASE, RELEASING, advance
+from leasehold._core.states import FREED, HELD, LOST, RELEASE, RELEASING, TRANSITIONS
 from leasehold._core.tenure import notify
 from leasehold._core.validity import hedge_after
 from leasehold._log import logger
@@ -124,7 +124,7 @@ class Keeper:
         """Stop renewing; True if a release has to be sent to the store."""
         with self.guard:
             tenure.settle(self._runtime.now())
-            tenure.state = advance(tenure.state, RELEASE)
+            tenure.state = TRANSITIONS[tenure.state, RELEASE]
             if tenure.state is LOST:
                 # The store may still keep what only our own clock or max_hold ended.
                 return tenure.loss is not None and tenure.loss.reason in _LOCAL_LOSSES
@@ -136,7 +136,7 @@ class Keeper:
         with self.guard:
             lost = tenure.loss
             news = broken is not None and tenure.state is RELEASING
-            tenure.state = advance(tenure.state, FREED)
+            tenure.state = TRANSITIONS[tenure.state, FREED]
             if news:
                 tenure.loss = broken
         if tenure.watchers:

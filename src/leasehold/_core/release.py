@@ -38,7 +38,7 @@ async def release(opened: OpenClient, tenure: Tenure) -> bool:
     limit = runtime.now() + GRACE
     try:
         try:
-            return await runtime.shielded(partial(_attempt_and_report, opened, tenure, limit))
+            return await runtime.shielded(partial(_attempt, opened, tenure, limit))
         except (BackendUnavailable, OutcomeUnknown) as failure:
             return await runtime.shielded(partial(_try_again, opened, tenure, limit, failure))
     except GeneratorExit:
@@ -57,7 +57,7 @@ async def give_back(opened: OpenClient, tenure: Tenure, until: float = math.inf)
     if tenure.state is RELEASED:
         return
     try:
-        await _attempt(opened, tenure, min(until, now + GRACE))
+        await _attempt(opened, tenure, min(until, now + GRACE), is_reported=False)
     except (BackendUnavailable, OutcomeUnknown):
         _go_on_in_the_background(opened, tenure)
     except (BackendError, ClientClosed):
@@ -98,25 +98,17 @@ async def _try_again(opened: OpenClient, tenure: Tenure, limit: float, failure: 
             raise _as_it_stands(tenure, failure)
         await runtime.sleep(pause)
         try:
-            return await _attempt_and_report(opened, tenure, limit)
+            return await _attempt(opened, tenure, limit)
         except (BackendUnavailable, OutcomeUnknown) as error:
             failure = error
         failures += 1
 
 
-async def _attempt_and_report(opened: OpenClient, tenure: Tenure, until: float) -> bool:
-    """Send one release and tell listeners of it, in one shield: also of a release that outlives its caller."""
-    freed = await _attempt(opened, tenure, until)
-    if not freed:
-        freed = _freed_meanwhile(tenure)
-    events = opened.events
-    if events.listeners or is_logged(happened.Released.level):
-        events.released(tenure.name, tenure.grant.fence, freed)
-    return freed
+async def _attempt(opened: OpenClient, tenure: Tenure, until: float, *, is_reported: bool = True) -> bool:
+    """Send one release. After doubt, "gone" within the lease's own time means that an earlier copy freed it.
 
-
-async def _attempt(opened: OpenClient, tenure: Tenure, until: float) -> bool:
-    """Send one release. After doubt, "gone" within the lease's own time means that an earlier copy freed it."""
+    Listeners learn of it here, in the shield of the request: also of a release that outlives its caller.
+    """
     runtime, backend = opened.runtime, opened.backend
     try:
         answer = await backend.release(tenure.grant, until)
@@ -133,6 +125,13 @@ async def _attempt(opened: OpenClient, tenure: Tenure, until: float) -> bool:
         opened.keeper.finish_release(tenure)
     elif opened.keeper.finish_release(tenure, answer) and not tenure.is_parked:
         opened.events.emit(happened.Lost(tenure.name, tenure.grant.fence, answer))
+    if not is_reported:
+        return freed
+    if not freed:
+        freed = _freed_meanwhile(tenure)
+    events = opened.events
+    if events.listeners or is_logged(happened.Released.level):
+        events.released(tenure.name, tenure.grant.fence, freed)
     return freed
 
 
@@ -140,7 +139,7 @@ def _go_on_in_the_background(opened: OpenClient, tenure: Tenure) -> None:
     async def perform(until: float) -> None:
         if not opened.keeper.begin_release(tenure):
             return  # another call of release was faster
-        freed = await _attempt(opened, tenure, until)
+        freed = await _attempt(opened, tenure, until, is_reported=False)
         tenure.freed = freed
         if not tenure.is_parked:
             opened.events.released(tenure.name, tenure.grant.fence, freed)

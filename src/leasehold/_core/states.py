@@ -1,7 +1,7 @@
 """The life of a lease as a table: every state, every event, what follows.
 
 The table is the only place that decides; the diagram in the documentation is drawn from it. A pair that is missing
-cannot happen in a correct program, and `advance` raises instead of guessing.
+cannot happen in a correct program, and is a KeyError instead of a guess.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING
 
-__all__ = ["FREED", "HELD", "LOST", "RELEASE", "RELEASED", "RELEASING", "TRANSITIONS", "Event", "State", "advance"]
+__all__ = ["FREED", "HELD", "LOST", "RELEASE", "RELEASED", "RELEASING", "TRANSITIONS", "Event", "State"]
 
 
 class State(Enum):
@@ -57,11 +57,3 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
     (State.LOST, Event.FREED): State.LOST,
     (State.LOST, Event.LOSE): State.LOST,
 }
-
-
-def advance(state: State, event: Event) -> State:
-    """The state after an event; KeyError-like failure for a pair that cannot happen."""
-    try:
-        return TRANSITIONS[state, event]
-    except KeyError:
-        raise AssertionError(f"a lease that is {state.value} cannot {event.value}") from None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Protocol
 
-from leasehold._core.states import HELD, RELEASING, Event, State, advance
+from leasehold._core.states import HELD, RELEASING, TRANSITIONS, Event, State
 from leasehold._core.validity import believed_until, renewal_due, retry_due
 from leasehold._log import logger
 from leasehold.values import Loss, LossReason
@@ -124,7 +124,7 @@ class Tenure:
     def lose(self, loss: Loss) -> None:
         """The grant is over. Only the first reason counts."""
         before = self.state
-        self.state = advance(before, Event.LOSE)
+        self.state = TRANSITIONS[before, Event.LOSE]
         if before is HELD:
             self.loss = loss
 
@@ -140,7 +140,7 @@ class Tenure:
     def confirm(self, answer: Grant, sent: float, now: float) -> None:
         """The store confirmed a renewal that was sent at `sent`. It counts only if the deadline has not passed yet."""
         self.settle(now)
-        self.state = advance(self.state, Event.CONFIRM)
+        self.state = TRANSITIONS[self.state, Event.CONFIRM]
         if self.state is not HELD or sent < self.confirmed:
             return  # a hedged renewal may be answered after a later one: the deadline never goes back
         self.failure, self.confirmed = None, sent

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from leasehold._backoff import HowToWait
+    from leasehold._core.open_client import OpenClient
     from leasehold._face.client import AsyncClient
     from leasehold._face.lock_spec import LockSpec, OnBusy, Timeout, WaitOptions
 
@@ -103,15 +104,14 @@ class AsyncLock(LockWords):
         far as it is known, and the seconds so far. What it raises ends the wait.
         """
         if on_busy is None and not waiting:
-            return await self._acquire_until(self._client._deadline(timeout))
+            deadline = self._client._deadline(timeout)
+            opened = self._open()
+            return AsyncLease(opened, await core.acquire(opened, self._spec, deadline))
         return await self._client._acquire_or(on_busy, self._acquiring(waiting), timeout)
 
     async def try_acquire(self) -> AsyncLease | None:
         """The lease if the lock is free now, else None."""
-        client = self._client
-        opened = client._open()
-        if self._process is not client._process:
-            self._adopt()
+        opened = self._open()
         tenure = await core.try_acquire(opened, self._spec)
         return None if tenure is None else AsyncLease(opened, tenure)
 
@@ -145,11 +145,16 @@ class AsyncLock(LockWords):
         return f"<{type(self).__name__} {self.name!r} {self._spec.mode} ttl={self.ttl:g}>"
 
     async def _acquire_until(self, deadline: float | None, how: HowToWait = QUEUE_OR_POLL) -> AsyncLease:
+        opened = self._open()
+        return AsyncLease(opened, await core.acquire(opened, self._spec, deadline, how))
+
+    def _open(self) -> OpenClient:
+        """The client's connection to the store, once this lock is known to be of this process."""
         client = self._client
         opened = client._open()
         if self._process is not client._process:
             self._adopt()
-        return AsyncLease(opened, await core.acquire(opened, self._spec, deadline, how))
+        return opened
 
     def _acquiring(self, waiting: WaitOptions) -> Callable[[float | None], Awaitable[AsyncLease]]:
         """What acquires until a deadline, in the way that the options say."""

@@ -29,6 +29,8 @@ T = TypeVar("T")
 class AsyncioSignal:
     """A flag that may be raised from any thread and is waited for on one loop."""
 
+    __slots__ = ("__weakref__", "_loop", "_thread", "_up", "_waiters")
+
     def __init__(self) -> None:
         self._up = False
         self._waiters: set[asyncio.Future[None]] = set()
