@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -51,6 +52,7 @@ LONG = frozenset({
 def pytest_configure(config: pytest.Config) -> None:
     """Set up the process: signals, its share of the cores, and what is measured."""
     _let_programs_have_signals()
+    _leave_greenwich()
     if hasattr(config, "workerinput"):
         _become_a_session()
     else:
@@ -66,6 +68,15 @@ def _let_programs_have_signals() -> None:
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, lambda *_: None)
+
+
+def _leave_greenwich() -> None:
+    """Run here, in every server and in every program as in a place whose local time is not UTC.
+
+    Most machines that run tests have UTC, where a time that is shown, read or compared in the wrong zone is right.
+    """
+    os.environ["TZ"] = "Asia/Kathmandu"  # no whole hour, and no summer time
+    time.tzset()
 
 
 def _become_a_session() -> None:

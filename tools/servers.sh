@@ -15,6 +15,7 @@ wanted=(
   faketime                                # a server whose clock is wrong
   fish zsh                                # complete command lines, as bash does
   gcc                                     # builds the clock that can be set, for servers that faketime hangs
+  tzdata                                  # time zones: the tests run where local time is not UTC
 )
 
 if ! command -v dpkg-query >/dev/null; then
